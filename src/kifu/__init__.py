@@ -1,0 +1,1 @@
+"""kifu turns Go game records into clean, reproducible training sets."""

@@ -1,0 +1,101 @@
+"""What can go wrong, as one tree.
+
+    KifuError
+    ├── RecordError      bytes that are no readable game record
+    ├── GameError        a game that breaks the rules it is read under
+    │   └── IllegalMove
+    ├── FormatError      a data set file whose bytes are not what its format says
+    ├── SourceError      an archive, folder or address that cannot be read
+    └── RecipeError      a recipe, plane set, format or option that does not exist or does not fit
+
+Each message names the bad value and what was allowed. The command line prints it as one line and exits with code 2.
+A bad game among many raises nothing: it carries a `Drop`, the reason why it is set aside.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class KifuError(Exception):
+    """Base of every error that kifu raises on purpose."""
+
+
+class RecordError(KifuError):
+    """Bytes that are no readable game record."""
+
+
+class GameError(KifuError):
+    """A game that breaks the rules it is read under."""
+
+
+class FormatError(KifuError):
+    """A data set file whose bytes are not what its format says."""
+
+
+class SourceError(KifuError):
+    """An archive, folder or address that cannot be read."""
+
+
+class RecipeError(KifuError):
+    """A recipe, plane set, format or option that does not exist or does not fit."""
+
+
+class Drop(IntEnum):
+    """Why a game is set aside. Kernels return these numbers; the catalogue keeps them, so none is ever reused."""
+
+    KEPT = 0
+    # the record
+    NO_RECORD = 1
+    NOT_GO = 2
+    BAD_SIZE = 3
+    TOO_LARGE = 4
+    UNREADABLE = 5
+    # the game, move by move
+    OFF_BOARD = 10
+    OCCUPIED = 11
+    SUICIDE = 12
+    KO = 13
+    SUPERKO = 14
+    # what a recipe demands beyond that
+    WRONG_SIZE = 20
+    TRUNCATED = 21
+    BAD_HANDICAP = 22
+    BAD_CHARSET = 23
+    SETUP_TWICE = 24
+
+    @property
+    def reason(self) -> str:
+        """One line for people."""
+        return _REASONS[self]
+
+
+_REASONS = {
+    Drop.KEPT: "kept",
+    Drop.NO_RECORD: "no game record in it",
+    Drop.NOT_GO: "a record of another game (GM is not 1)",
+    Drop.BAD_SIZE: "board size unreadable or not within 1 to 25",
+    Drop.TOO_LARGE: "larger than the reader accepts",
+    Drop.UNREADABLE: "the archive holds it in a way that cannot be read (encrypted, unknown compression, bad checksum)",
+    Drop.OFF_BOARD: "a move or setup stone that is no point of the board",
+    Drop.OCCUPIED: "a move on an occupied point",
+    Drop.SUICIDE: "a suicide, which the rules forbid",
+    Drop.KO: "a ko retaken at once",
+    Drop.SUPERKO: "a move that repeats an earlier position",
+    Drop.WRONG_SIZE: "another board size than the recipe takes",
+    Drop.TRUNCATED: "the record ends too early",
+    Drop.BAD_HANDICAP: "a handicap that is 1 or no number",
+    Drop.BAD_CHARSET: "an unknown character set (CA)",
+    Drop.SETUP_TWICE: "two setup stones on one point",
+}
+
+
+class IllegalMove(GameError):
+    """A move that the rules, or the board, do not allow.
+
+    ply: how many moves came before it. move: the point (see `kifu.point`). why: one of the `Drop` reasons.
+    """
+
+    def __init__(self, ply: int, move: int, why: Drop) -> None:
+        self.ply, self.move, self.why = ply, move, why
+        super().__init__(f"move {ply + 1} (point {move}) is illegal: {why.reason}")

@@ -1,0 +1,52 @@
+"""The one decorator that compiles kernels, and the word to the user when that takes a while.
+
+Kernels are plain loops over flat arrays. They fill arrays that the caller gives, return a status and raise nothing.
+With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import event
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compiles `function` at first use.
+
+    nogil: threads run kernels side by side. cache: compiled code is kept on disk; numba#4807 (crashes of worker
+    processes that share a cache) does not touch us, because our workers are threads. error_model numpy: no check for
+    division by zero in the loops. boundscheck stays off: a kernel proves its own bounds, and the tests run it
+    uncompiled, where NumPy checks them.
+    """
+    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy")(function))
+
+
+def inline_kernel(function: F) -> F:
+    """A small kernel that is only called from kernels, and is worth inlining by LLVM; compiled with its caller."""
+    return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
+
+
+class _Announcer(event.Listener):  # type: ignore[misc]
+    """Says once, at the first real compilation, what the wait is for."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def on_start(self, event: Any) -> None:
+        if not self.said:
+            self.said = True
+            print("kifu: compiling its kernels, once on this machine (about half a minute) ...", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+def announce_compilation() -> None:
+    """From now on, tells on standard error when kernels are compiled rather than loaded from the cache."""
+    event.register("numba:compile", _Announcer())

@@ -1,0 +1,128 @@
+"""A move is one int, row-major from the upper left; every other spelling of it lives here.
+
+    point   y * width + x, with y = 0 the top row, as in SGF
+    PASS    width * height (`pass_move`)
+
+    corner of 19 x 19   upper left   upper right   lower left   pass
+    flat                0            18            342          361
+    SGF                 "aa"         "sa"          "as"         "" (or "tt" up to 19 x 19)
+    GTP                 "A19"        "T19"         "A1"         "pass"
+    kgsgo (row, col)    (18, 0)      (18, 18)      (0, 0)       never written
+
+In the move and setup arrays a point shares its uint16 with a colour: `WHITE_BIT` set means White, and in setup arrays
+`ERASE_BIT` set means that the point is emptied. `NO_POINT` stands for a move that is no point of its board.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import GameError
+
+BLACK, WHITE = 1, 2
+
+POINT_MASK = 0x3FFF
+ERASE_BIT = 0x4000
+WHITE_BIT = 0x8000
+NO_POINT = 0x3FFF
+
+MAX_SIZE = 25
+
+_SGF_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_GTP_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I
+
+
+def check_size(width: int, height: int) -> None:
+    """Raises GameError unless both are within 1 to 25."""
+    if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
+        raise GameError(f"board size {width} x {height} is not within 1 to {MAX_SIZE}")
+
+
+def pass_move(width: int, height: int | None = None) -> int:
+    """The int that stands for a pass. `height` defaults to `width`, here and below."""
+    return width * (height or width)
+
+
+def _check_move(move: int, width: int, height: int) -> None:
+    if not 0 <= move <= width * height:
+        raise GameError(f"move {move} is not within 0 to {width * height} ({width} x {height}, the last one is a pass)")
+
+
+def to_sgf(move: int, width: int, height: int | None = None) -> str:
+    """The SGF value of a move: two letters, or nothing for a pass."""
+    height = height or width
+    _check_move(move, width, height)
+    if move == width * height:
+        return ""
+    y, x = divmod(move, width)
+    return _SGF_LETTERS[x] + _SGF_LETTERS[y]
+
+
+def parse_sgf(text: str, width: int, height: int | None = None) -> int:
+    """Reads an SGF move value; "" and, on boards up to 19 x 19, "tt" are passes. Raises GameError if off the board."""
+    height = height or width
+    if text == "" or (text == "tt" and width <= 19 and height <= 19):
+        return width * height
+    if len(text) == 2:
+        x, y = _SGF_LETTERS.find(text[0]), _SGF_LETTERS.find(text[1])
+        if 0 <= x < width and 0 <= y < height:
+            return y * width + x
+    raise GameError(f"{text!r} is no SGF point of a {width} x {height} board")
+
+
+def to_gtp(move: int, width: int, height: int | None = None) -> str:
+    """The GTP vertex of a move: column letter (without I) and row from the bottom, or "pass"."""
+    height = height or width
+    _check_move(move, width, height)
+    if move == width * height:
+        return "pass"
+    y, x = divmod(move, width)
+    return f"{_GTP_LETTERS[x]}{height - y}"
+
+
+def parse_gtp(text: str, width: int, height: int | None = None) -> int:
+    """Reads a GTP vertex, in either case. Raises GameError if it is no vertex of the board."""
+    height = height or width
+    if text.lower() == "pass":
+        return width * height
+    x = _GTP_LETTERS.find(text[:1].upper()) if text else -1
+    if 0 <= x < width and text[1:].isascii() and text[1:].isdigit():
+        row = int(text[1:4])
+        if 1 <= row <= height and len(text) <= 3:
+            return (height - row) * width + x
+    raise GameError(f"{text!r} is no GTP vertex of a {width} x {height} board")
+
+
+def to_bottom_row(move: int, width: int, height: int | None = None) -> int:
+    """The kgsgo label of a point: row * width + col with row 0 at the bottom. Its own inverse. Not for a pass."""
+    height = height or width
+    if not 0 <= move < width * height:
+        raise GameError(f"move {move} is no point of a {width} x {height} board")
+    y, x = divmod(move, width)
+    return (height - 1 - y) * width + x
+
+
+@functools.cache
+def symmetries(width: int, height: int) -> npt.NDArray[np.int16]:
+    """[8, width * height + 1] int16: where each move lands under each symmetry of the board; a pass stays a pass.
+
+    Symmetry k mirrors left-right if k & 1, top-bottom if k & 2, and then transposes if k & 4, so 0 is the identity and
+    for k >= 4 the board that is landed on is height wide and width high. The table is read-only.
+    """
+    y, x = np.divmod(np.arange(width * height), width)
+    table = np.empty((8, width * height + 1), np.int16)
+    for k in range(8):
+        sx = width - 1 - x if k & 1 else x
+        sy = height - 1 - y if k & 2 else y
+        table[k, :-1] = sx * height + sy if k & 4 else sy * width + sx
+        table[k, -1] = width * height
+    table.setflags(write=False)
+    return table
+
+
+def inverse_symmetry(k: int) -> int:
+    """The symmetry that undoes symmetry k: the two quarter turns undo each other, the other six undo themselves."""
+    return {5: 6, 6: 5}.get(k, k)

@@ -1,0 +1,113 @@
+"""Many records, many games, as flat arrays: the form in which rooms hand them on and kernels take them.
+
+A container yields `Block`s (bytes of whole members, side by side in one buffer); the scanner turns a block into `Games`.
+Nothing here is made once per game.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+
+NO_HANDICAP = -32768
+"""`Games.handicap` of a game without HA, or with one that is no number (then with `Note.HANDICAP_TEXT`)."""
+
+TO_PLAY_UNSET = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Some members of one container, whole, in their order there.
+
+    data: [N] uint8, may hold other bytes between the members (archive headers). Never written to.
+    start, stop: [K] int64: member k is data[start[k]:stop[k]].
+    member: [K] int32: its ordinal in the container, counting everything the container lists, folders too, from 0.
+    names, name_offset: [..] uint8, [K + 1] int64: member k's raw name is names[name_offset[k]:name_offset[k + 1]].
+    drop: [K] uint8: a `Drop` where the member could not be delivered (then it is empty), else 0.
+    source: the container's path, as the user would recognise it.
+    """
+
+    source: str
+    data: Bytes
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+    member: npt.NDArray[np.int32]
+    names: Bytes
+    name_offset: npt.NDArray[np.int64]
+    drop: npt.NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def name(self, k: int) -> str:
+        """Member k's name for people: UTF-8 where it is that, else with the bytes escaped."""
+        raw = self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes()
+        return raw.decode("utf-8", "backslashreplace")
+
+
+class Note(IntFlag):
+    """What the reader forgave in a record, or passed over. Each is told in docs/leniency.md."""
+
+    TRUNCATED = 1 << 0  # the record ends before its last )
+    JUNK_BEFORE = 1 << 1  # bytes that are no white space before (;
+    VARIATIONS = 1 << 2  # lines beside the main one were skipped
+    SIZE_MISSING = 1 << 3  # no SZ: 19 x 19
+    SIZE_PAIR = 1 << 4  # SZ[19:19]: a square board written as a pair, which FF[4] forbids
+    HANDICAP_TEXT = 1 << 5  # HA is not a whole number: read as absent
+    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node, or twice the same: the first is taken
+    MANY_MOVE_VALUES = 1 << 7  # B[dd][pp]: the first value is taken
+    SETUP_AFTER_ROOT = 1 << 8  # AB, AW, AE in a later node than the root
+    SETUP_TWICE = 1 << 9  # one point set up twice by the root's own AB, AW and AE
+    PASS_AS_TT = 1 << 10  # tt for a pass on a board up to 19 x 19
+    LOWER_CASE_NAME = 1 << 11  # lower-case letters in a property name (as FF[1] to FF[3] write them)
+    BAD_SETUP_POINT = 1 << 12  # a setup value that is no point or rectangle of the board: passed over
+    HANDICAP_ONE = 1 << 13  # HA[1]
+    BAD_CHARSET = 1 << 14  # CA names no character set that we know
+    MOVE_IN_ROOT = 1 << 15  # B or W in the first node
+    LATER_GAME = 1 << 16  # not the first game of its member
+
+
+@dataclass(frozen=True, slots=True)
+class Games:
+    """G games read from one block (or several, see `concat`), in its order. Every member gives at least one row.
+
+    width, height: [G] uint8; 0 where unreadable.
+    moves: [M] uint16: point | WHITE_BIT; a pass is width * height; NO_POINT where the value is no point of the board
+        (a game with one keeps drop == 0: what a bad move means is for the replay to say).
+    move_offset: [G + 1] int64: game g's moves are moves[move_offset[g]:move_offset[g + 1]].
+    setup: [S] uint16: point | WHITE_BIT or ERASE_BIT, one entry a stone (rectangles expanded), in the record's order.
+    setup_ply: [S] uint16: how many moves come before the stone is set up (not decreasing within a game).
+    setup_offset: [G + 1] int64.
+    root_setup: [G] uint16: how many of the game's setup entries stand in its root node.
+    to_play: [G] uint8: PL of the root as BLACK or WHITE, else TO_PLAY_UNSET.
+    handicap: [G] int16: HA, or NO_HANDICAP.
+    notes: [G] uint32 of `Note`.  drop: [G] uint8 of `Drop`: reader's reasons only.
+    member: [G] int32: the member's ordinal in its container.
+    block_index: [G] int32: the member's row in its block.
+    start, stop: [G] int64: the game's own text within the block's data, from "(" to after ")".
+    """
+
+    width: npt.NDArray[np.uint8]
+    height: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    root_setup: npt.NDArray[np.uint16]
+    to_play: npt.NDArray[np.uint8]
+    handicap: npt.NDArray[np.int16]
+    notes: npt.NDArray[np.uint32]
+    drop: npt.NDArray[np.uint8]
+    member: npt.NDArray[np.int32]
+    block_index: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.width)

@@ -31,7 +31,7 @@ NO_POINT = 0x3FFF
 
 MAX_SIZE = 25
 
-_SGF_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+SGF_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _GTP_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I
 
 
@@ -48,7 +48,9 @@ def pass_move(width: int, height: int | None = None) -> int:
 
 def _check_move(move: int, width: int, height: int) -> None:
     if not 0 <= move <= width * height:
-        raise GameError(f"move {move} is not within 0 to {width * height} ({width} x {height}, the last one is a pass)")
+        raise GameError(
+            f"move {move} is not within 0 to {width * height} ({width} x {height}, the last one is a pass)"
+        )
 
 
 def to_sgf(move: int, width: int, height: int | None = None) -> str:
@@ -58,7 +60,7 @@ def to_sgf(move: int, width: int, height: int | None = None) -> str:
     if move == width * height:
         return ""
     y, x = divmod(move, width)
-    return _SGF_LETTERS[x] + _SGF_LETTERS[y]
+    return SGF_LETTERS[x] + SGF_LETTERS[y]
 
 
 def parse_sgf(text: str, width: int, height: int | None = None) -> int:
@@ -67,7 +69,7 @@ def parse_sgf(text: str, width: int, height: int | None = None) -> int:
     if text == "" or (text == "tt" and width <= 19 and height <= 19):
         return width * height
     if len(text) == 2:
-        x, y = _SGF_LETTERS.find(text[0]), _SGF_LETTERS.find(text[1])
+        x, y = SGF_LETTERS.find(text[0]), SGF_LETTERS.find(text[1])
         if 0 <= x < width and 0 <= y < height:
             return y * width + x
     raise GameError(f"{text!r} is no SGF point of a {width} x {height} board")

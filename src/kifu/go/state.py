@@ -1,0 +1,445 @@
+"""The compiled board: its arrays, and the kernels that change them by one stone.
+
+A board is a `State`, a tuple of flat arrays that `new_state` makes once and that serves any number of games of its size
+one after another. Chains are kept exactly: each has its stones and its liberties as bit sets, so that joining chains is
+a few ORs and a liberty is never counted twice. Besides, the board keeps, at all times, six sets that plane kernels copy
+out: the stones of either colour with one, two, and three or more liberties (`shades`).
+
+A bit set is W words of 64 bits, first point in the highest bit of the first word, so that packed planes (which are
+written highest bit first) are shifts of it. W is 6 up to 19 x 19 and 10 up to 25 x 25; it is handed on as a tuple of W
+zeros, since the length of a tuple is a constant to the compiler, which then unrolls the loops over words.
+
+Nothing here knows of ko but for the one point that simple ko forbids after each move (`KO_POINT`); legality under all
+rules is in `kifu.go.rules`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import BLACK, WHITE, check_size
+
+EMPTY, WALL = 0, 3
+
+# What `play` does with a stone that leaves its own chain without liberties.
+SUICIDE_FORBIDDEN = 0  # refuses it
+SUICIDE_REMOVED = 1  # takes the chain off; a single stone is refused even so, for it would change nothing
+SUICIDE_LEFT = 2  # leaves it standing with no liberty, as the kgsgo program of 2015 did
+
+# Indices of State.numbers
+KO_POINT = 0  # the point that simple ko forbids to the side that did not move last; -1 if none
+LAST_POINT = 1  # the stone played last; -1 before the first, or if it did not stay on the board
+LAST_CAPTURED = 2  # how many stones it took
+N_NUMBERS = 3
+
+OCCUPIED = int(Drop.OCCUPIED)
+SUICIDE = int(Drop.SUICIDE)
+
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+
+
+class State(NamedTuple):
+    """A board of n = width * height points; index n of the arrays by point is the wall around it.
+
+    words: W zeros.  near: [n, 4] int16, the neighbours of each point, n where there is none.
+    colour: [n + 1] uint8 of EMPTY, BLACK, WHITE, WALL.
+    head: [n + 1] int16, the chain that a stone belongs to, named by one of its stones.
+    link: [n] int16, the next stone of the same chain, in a ring.
+    By chain (index head): size [n] int16; count [n] int16, its liberties; stones, liberties [n, W] uint64 bit sets;
+    key [n] uint64, the exclusive or of its stones' Zobrist keys; shade [n] uint8, where it stands in `shades`.
+    shades: [2, 3, W] uint64: black and white stones of chains with 1, 2, 3+ liberties. Stones with none are in no set.
+    zobrist: [2, n] uint64.  hash: [1] uint64, the exclusive or over all stones.  numbers: [N_NUMBERS] int64.
+    """
+
+    words: tuple[int, ...]
+    near: npt.NDArray[np.uint16]
+    colour: npt.NDArray[np.uint8]
+    head: npt.NDArray[np.uint16]
+    link: npt.NDArray[np.uint16]
+    size: npt.NDArray[np.int16]
+    count: npt.NDArray[np.int16]
+    stones: npt.NDArray[np.uint64]
+    liberties: npt.NDArray[np.uint64]
+    key: npt.NDArray[np.uint64]
+    shade: npt.NDArray[np.uint8]
+    shades: npt.NDArray[np.uint64]
+    zobrist: npt.NDArray[np.uint64]
+    hash: npt.NDArray[np.uint64]
+    numbers: npt.NDArray[np.int64]
+
+
+@functools.cache
+def neighbours(width: int, height: int) -> npt.NDArray[np.uint16]:
+    """[n, 4] int16: the points left, right, above and below each point; n = width * height where there is none."""
+    n = width * height
+    y, x = np.divmod(np.arange(n), width)
+    near = np.full((n, 4), n, np.uint16)
+    for k, (dx, dy) in enumerate(((-1, 0), (1, 0), (0, -1), (0, 1))):
+        inside = (0 <= x + dx) & (x + dx < width) & (0 <= y + dy) & (y + dy < height)
+        near[inside, k] = ((y + dy) * width + x + dx)[inside]
+    near.setflags(write=False)
+    return near
+
+
+@functools.cache
+def zobrist_keys(n: int) -> npt.NDArray[np.uint64]:
+    """[2, n] uint64: a key for each stone of each colour. Always the same keys, so that hashes may be stored."""
+    keys = np.random.Generator(np.random.PCG64(20150408)).integers(
+        0, 2**64, (2, 625), np.uint64, endpoint=False
+    )
+    keys = np.ascontiguousarray(keys[:, :n])
+    keys.setflags(write=False)
+    return keys
+
+
+def new_state(width: int, height: int) -> State:
+    """An empty board. Raises GameError for a size that is not within 1 to 25."""
+    check_size(width, height)
+    n = width * height
+    words = 6 if n < 384 else 10  # the wall, point n, has a bit too
+    state = State(
+        words=(0,) * words,
+        near=neighbours(width, height),
+        colour=np.zeros(n + 1, np.uint8),
+        head=np.zeros(n + 1, np.uint16),
+        link=np.zeros(n, np.uint16),
+        size=np.zeros(n, np.int16),
+        count=np.zeros(n, np.int16),
+        stones=np.zeros((n, words), np.uint64),
+        liberties=np.zeros((n, words), np.uint64),
+        key=np.zeros(n, np.uint64),
+        shade=np.zeros(n, np.uint8),
+        shades=np.zeros((2, 3, words), np.uint64),
+        zobrist=zobrist_keys(n),
+        hash=np.zeros(1, np.uint64),
+        numbers=np.full(N_NUMBERS, -1, np.int64),
+    )
+    clear(state)
+    return state
+
+
+@inline_kernel
+def bit(point: Any) -> Any:
+    """The bit of a point within its word, which is word point >> 6."""
+    return ONE << np.uint64(63 - (point & 63))
+
+
+@inline_kernel
+def popcount(x: Any) -> Any:
+    """The number of bits set in a uint64. LLVM knows this loop and makes one instruction of it."""
+    n = 0
+    while x != ZERO:
+        x &= x - ONE
+        n += 1
+    return n
+
+
+@inline_kernel
+def clear_sets(s: State) -> None:
+    """Empties what is kept of the board as a whole: shades, hash, and the word of the last move."""
+    for c in range(2):
+        for k in range(3):
+            for i in range(len(s.words)):
+                s.shades[c, k, i] = ZERO
+    s.hash[0] = ZERO
+    s.numbers[KO_POINT] = -1
+    s.numbers[LAST_POINT] = -1
+    s.numbers[LAST_CAPTURED] = 0
+
+
+@kernel
+def clear(s: State) -> None:
+    """Takes everything off the board."""
+    n = s.near.shape[0]
+    for p in range(n):
+        s.colour[p] = EMPTY
+    s.colour[n] = WALL
+    clear_sets(s)
+
+
+@inline_kernel
+def _reshade(s: State, c: Any, h: Any) -> None:
+    """Moves chain h of colour c into the set of `shades` that its liberties call for; shade 0 is no set."""
+    old = s.shade[h]
+    if old != 0:
+        for i in range(len(s.words)):
+            s.shades[c - 1, old - 1, i] &= ~s.stones[h, i]
+    new = min(s.count[h], 3)
+    if new != 0:
+        for i in range(len(s.words)):
+            s.shades[c - 1, new - 1, i] |= s.stones[h, i]
+    s.shade[h] = np.uint8(new)
+
+
+@inline_kernel
+def _join(s: State, c: Any, a: Any, b: Any) -> Any:
+    """Makes one chain of a and b, which share no liberty that is taken, and returns its name.
+
+    It stays shaded as the larger one was; the stones of the smaller one move there.
+    """
+    if s.size[a] < s.size[b]:
+        a, b = b, a
+    old, new = s.shade[b], s.shade[a]
+    if old != new:
+        for i in range(len(s.words)):
+            if old != 0:
+                s.shades[c - 1, old - 1, i] &= ~s.stones[b, i]
+            if new != 0:
+                s.shades[c - 1, new - 1, i] |= s.stones[b, i]
+    n = 0
+    for i in range(len(s.words)):
+        s.stones[a, i] |= s.stones[b, i]
+        both = s.liberties[a, i] | s.liberties[b, i]
+        s.liberties[a, i] = both
+        n += popcount(both)
+    s.count[a] = n
+    s.size[a] += s.size[b]
+    s.key[a] ^= s.key[b]
+    q = np.int64(b)
+    while True:
+        s.head[q] = a
+        q = np.int64(s.link[q])
+        if q == b:
+            break
+    s.link[a], s.link[b] = s.link[b], s.link[a]
+    return a
+
+
+@inline_kernel
+def _lift(s: State, h: Any) -> None:
+    """Takes chain h off the board; the chains around it gain its points as liberties."""
+    c = s.colour[h]
+    shade = s.shade[h]
+    if shade != 0:
+        for i in range(len(s.words)):
+            s.shades[c - 1, shade - 1, i] &= ~s.stones[h, i]
+    s.hash[0] ^= s.key[h]
+    p = h
+    while True:
+        s.colour[p] = EMPTY
+        w, b = p >> 6, bit(p)
+        for k in range(4):
+            q = s.near[p, k]
+            if s.colour[q] == 3 - c:
+                g = s.head[q]
+                if s.liberties[g, w] & b == ZERO:
+                    s.liberties[g, w] |= b
+                    s.count[g] += 1
+        p = s.link[p]
+        if p == h:
+            break
+    # A second round, because a chain may gain several liberties and should change its shade once.
+    while True:
+        for k in range(4):
+            q = s.near[p, k]
+            if s.colour[q] == 3 - c:
+                g = s.head[q]
+                if s.shade[g] != min(s.count[g], 3):
+                    _reshade(s, 3 - c, g)
+        p = s.link[p]
+        if p == h:
+            break
+
+
+@inline_kernel
+def _found(s: State, p: Any, c: Any) -> None:
+    """Makes the stone p, already coloured c, a chain of its own, in no set of `shades` yet."""
+    for i in range(len(s.words)):
+        s.stones[p, i] = ZERO
+        s.liberties[p, i] = ZERO
+    s.stones[p, p >> 6] = bit(p)
+    free = 0
+    for k in range(4):
+        q = s.near[p, k]
+        if s.colour[q] == EMPTY:
+            s.liberties[p, q >> 6] |= bit(q)
+            free += 1
+    s.head[p] = p
+    s.link[p] = p
+    s.size[p] = 1
+    s.count[p] = free
+    s.shade[p] = 0
+    s.key[p] = s.zobrist[c - 1, p]
+
+
+@inline_kernel
+def _extend(s: State, h: Any, p: Any, c: Any) -> None:
+    """Adds the stone p, already coloured c, to the chain h beside it; its shade is left for the caller.
+
+    Word by word: to found p as a chain and join that would read rows of words right after single words of them were
+    written, and a processor has to wait for those.
+    """
+    w, b = p >> 6, bit(p)
+    s.liberties[h, w] &= ~b
+    gained = -1
+    for k in range(4):
+        q = s.near[p, k]
+        if s.colour[q] == EMPTY:
+            if s.liberties[h, q >> 6] & bit(q) == ZERO:
+                gained += 1
+            s.liberties[h, q >> 6] |= bit(q)
+    s.count[h] += gained
+    s.stones[h, w] |= b
+    s.head[p] = h
+    s.link[p] = s.link[h]
+    s.link[h] = p
+    s.size[h] += 1
+    s.key[h] ^= s.zobrist[c - 1, p]
+
+
+@inline_kernel
+def _settle(s: State, p: Any, c: Any) -> Any:
+    """Gives the stone p, already coloured c, to the chains of its colour beside it, or founds one. Returns its chain."""
+    me = -1
+    for k in range(4):
+        q = s.near[p, k]
+        if s.colour[q] == c:
+            h = np.int64(s.head[q])
+            if me < 0:
+                me = h
+                _extend(s, me, p, c)
+            elif h != me:
+                s.liberties[h, p >> 6] &= ~bit(p)
+                me = _join(s, c, me, h)
+    if me < 0:
+        me = np.int64(p)
+        _found(s, p, c)
+    return me
+
+
+@inline_kernel
+def breathes(s: State, p: Any, c: Any) -> Any:
+    """Whether a stone of colour c on the empty point p would have a liberty once what it captures is gone."""
+    for k in range(4):
+        q = s.near[p, k]
+        cq = s.colour[q]
+        if cq == EMPTY:
+            return True
+        if cq == c:
+            if s.count[s.head[q]] > 1:
+                return True
+        elif cq != WALL and s.count[s.head[q]] == 1:
+            return True
+    return False
+
+
+@inline_kernel
+def has_friend(s: State, p: Any, c: Any) -> Any:
+    """Whether a stone of colour c stands beside p."""
+    for k in range(4):
+        if s.colour[s.near[p, k]] == c:
+            return True
+    return False
+
+
+@inline_kernel
+def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
+    """Plays a stone of colour c (BLACK or WHITE) on point p, which must be one of the board, not a pass.
+
+    suicide: one of SUICIDE_*. Does not check ko. Returns 0, or OCCUPIED or SUICIDE, and then nothing has changed.
+    """
+    if s.colour[p] != EMPTY:
+        return OCCUPIED
+    if (
+        suicide != SUICIDE_LEFT
+        and not breathes(s, p, c)
+        and (suicide == SUICIDE_FORBIDDEN or not has_friend(s, p, c))
+    ):
+        return SUICIDE
+    s.colour[p] = c
+    s.hash[0] ^= s.zobrist[c - 1, p]
+    me = _settle(s, p, c)
+    w, b = p >> 6, bit(p)
+    captured = 0
+    taken = -1
+    for k in range(4):
+        q = s.near[p, k]
+        if s.colour[q] == 3 - c:
+            h = np.int64(s.head[q])
+            if s.liberties[h, w] & b != ZERO:  # else an earlier neighbour was of the same chain
+                s.liberties[h, w] &= ~b
+                s.count[h] -= 1
+                if s.count[h] == 0:
+                    captured += s.size[h]
+                    taken = h
+                    _lift(s, h)
+                elif s.count[h] < 3:
+                    _reshade(s, 3 - c, h)
+    shade = s.shade[me]
+    if shade != 0 and shade == min(s.count[me], 3):
+        s.shades[c - 1, shade - 1, w] |= b  # what was joined to it is there already, or was moved by `_join`
+    else:
+        _reshade(s, c, me)
+    s.numbers[KO_POINT] = taken if captured == 1 and s.size[me] == 1 and s.count[me] == 1 else -1
+    s.numbers[LAST_POINT] = p
+    s.numbers[LAST_CAPTURED] = captured
+    if s.count[me] == 0 and suicide == SUICIDE_REMOVED:
+        _lift(s, me)
+        s.numbers[LAST_POINT] = -1
+    return 0
+
+
+@inline_kernel
+def pass_turn(s: State) -> None:
+    """A pass lifts the ban of simple ko, and changes nothing else."""
+    s.numbers[KO_POINT] = -1
+
+
+@kernel
+def found_all(s: State) -> None:
+    """Founds all chains anew from `s.colour`, which the caller has changed, as setup does: nothing is captured.
+
+    Lifts the ban of ko and forgets which stone was played last. A chain without liberties stays, in no set of `shades`.
+    """
+    n = s.near.shape[0]
+    for p in range(n):
+        if s.colour[p] != EMPTY:
+            s.colour[p] += 4  # waiting: neither empty nor friend nor enemy
+    clear_sets(s)
+    for p in range(n):
+        if s.colour[p] > 4:
+            s.colour[p] -= 4
+            s.hash[0] ^= s.zobrist[s.colour[p] - 1, p]
+            _settle(s, p, s.colour[p])
+    for p in range(n):
+        if s.colour[p] != EMPTY and s.head[p] == p:
+            count = 0
+            for i in range(len(s.words)):
+                count += popcount(s.liberties[p, i])
+            s.count[p] = count
+            s.shade[p] = 0
+            _reshade(s, s.colour[p], p)
+
+
+__all__ = [
+    "BLACK",
+    "EMPTY",
+    "KO_POINT",
+    "LAST_CAPTURED",
+    "LAST_POINT",
+    "SUICIDE_FORBIDDEN",
+    "SUICIDE_LEFT",
+    "SUICIDE_REMOVED",
+    "WALL",
+    "WHITE",
+    "State",
+    "bit",
+    "breathes",
+    "clear",
+    "clear_sets",
+    "found_all",
+    "has_friend",
+    "neighbours",
+    "new_state",
+    "pass_turn",
+    "play",
+    "popcount",
+    "zobrist_keys",
+]

@@ -42,9 +42,7 @@ class _Announcer(event.Listener):  # type: ignore[misc]
     def on_start(self, event: Any) -> None:
         if not self.said:
             self.said = True
-            print(
-                "kifu: compiling its kernels, once on this machine (about half a minute) ...", file=sys.stderr
-            )
+            print("kifu: compiling its kernels, once on this machine ...", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
         pass

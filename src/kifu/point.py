@@ -48,9 +48,7 @@ def pass_move(width: int, height: int | None = None) -> int:
 
 def _check_move(move: int, width: int, height: int) -> None:
     if not 0 <= move <= width * height:
-        raise GameError(
-            f"move {move} is not within 0 to {width * height} ({width} x {height}, the last one is a pass)"
-        )
+        raise GameError(f"move {move} is not within 0 to {width * height} ({width} x {height}, the last one is a pass)")
 
 
 def to_sgf(move: int, width: int, height: int | None = None) -> str:

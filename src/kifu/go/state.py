@@ -48,11 +48,11 @@ ZERO = np.uint64(0)
 class State(NamedTuple):
     """A board of n = width * height points; index n of the arrays by point is the wall around it.
 
-    words: W zeros.  near: [n, 4] int16, the neighbours of each point, n where there is none.
+    words: W zeros.  near: [n, 4] uint16, the neighbours of each point, n where there is none.
     colour: [n + 1] uint8 of EMPTY, BLACK, WHITE, WALL.
-    head: [n + 1] int16, the chain that a stone belongs to, named by one of its stones.
-    link: [n] int16, the next stone of the same chain, in a ring.
-    By chain (index head): size [n] int16; count [n] int16, its liberties; stones, liberties [n, W] uint64 bit sets;
+    head: [n + 1] uint16, the chain that a stone belongs to, named by one of its stones.
+    link: [n] uint16, the next stone of the same chain, in a ring.
+    By chain (index head): n_stones, n_liberties [n] int16; stones, liberties [n, W] uint64 bit sets;
     key [n] uint64, the exclusive or of its stones' Zobrist keys; shade [n] uint8, where it stands in `shades`.
     shades: [2, 3, W] uint64: black and white stones of chains with 1, 2, 3+ liberties. Stones with none are in no set.
     zobrist: [2, n] uint64.  hash: [1] uint64, the exclusive or over all stones.  numbers: [N_NUMBERS] int64.
@@ -63,8 +63,8 @@ class State(NamedTuple):
     colour: npt.NDArray[np.uint8]
     head: npt.NDArray[np.uint16]
     link: npt.NDArray[np.uint16]
-    size: npt.NDArray[np.int16]
-    count: npt.NDArray[np.int16]
+    n_stones: npt.NDArray[np.int16]
+    n_liberties: npt.NDArray[np.int16]
     stones: npt.NDArray[np.uint64]
     liberties: npt.NDArray[np.uint64]
     key: npt.NDArray[np.uint64]
@@ -77,12 +77,12 @@ class State(NamedTuple):
 
 @functools.cache
 def neighbours(width: int, height: int) -> npt.NDArray[np.uint16]:
-    """[n, 4] int16: the points left, right, above and below each point; n = width * height where there is none."""
+    """[n, 4] uint16: the points left, right, above and below each point; n = width * height where there is none."""
     n = width * height
     y, x = np.divmod(np.arange(n), width)
     near = np.full((n, 4), n, np.uint16)
     for k, (dx, dy) in enumerate(((-1, 0), (1, 0), (0, -1), (0, 1))):
-        inside = (0 <= x + dx) & (x + dx < width) & (0 <= y + dy) & (y + dy < height)
+        inside = (x + dx >= 0) & (x + dx < width) & (y + dy >= 0) & (y + dy < height)
         near[inside, k] = ((y + dy) * width + x + dx)[inside]
     near.setflags(write=False)
     return near
@@ -91,9 +91,7 @@ def neighbours(width: int, height: int) -> npt.NDArray[np.uint16]:
 @functools.cache
 def zobrist_keys(n: int) -> npt.NDArray[np.uint64]:
     """[2, n] uint64: a key for each stone of each colour. Always the same keys, so that hashes may be stored."""
-    keys = np.random.Generator(np.random.PCG64(20150408)).integers(
-        0, 2**64, (2, 625), np.uint64, endpoint=False
-    )
+    keys = np.random.Generator(np.random.PCG64(20150408)).integers(0, 2**64, (2, 625), np.uint64, endpoint=False)
     keys = np.ascontiguousarray(keys[:, :n])
     keys.setflags(write=False)
     return keys
@@ -110,8 +108,8 @@ def new_state(width: int, height: int) -> State:
         colour=np.zeros(n + 1, np.uint8),
         head=np.zeros(n + 1, np.uint16),
         link=np.zeros(n, np.uint16),
-        size=np.zeros(n, np.int16),
-        count=np.zeros(n, np.int16),
+        n_stones=np.zeros(n, np.int16),
+        n_liberties=np.zeros(n, np.int16),
         stones=np.zeros((n, words), np.uint64),
         liberties=np.zeros((n, words), np.uint64),
         key=np.zeros(n, np.uint64),
@@ -171,7 +169,7 @@ def _reshade(s: State, c: Any, h: Any) -> None:
     if old != 0:
         for i in range(len(s.words)):
             s.shades[c - 1, old - 1, i] &= ~s.stones[h, i]
-    new = min(s.count[h], 3)
+    new = min(s.n_liberties[h], 3)
     if new != 0:
         for i in range(len(s.words)):
             s.shades[c - 1, new - 1, i] |= s.stones[h, i]
@@ -184,7 +182,7 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
 
     It stays shaded as the larger one was; the stones of the smaller one move there.
     """
-    if s.size[a] < s.size[b]:
+    if s.n_stones[a] < s.n_stones[b]:
         a, b = b, a
     old, new = s.shade[b], s.shade[a]
     if old != new:
@@ -199,8 +197,8 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
         both = s.liberties[a, i] | s.liberties[b, i]
         s.liberties[a, i] = both
         n += popcount(both)
-    s.count[a] = n
-    s.size[a] += s.size[b]
+    s.n_liberties[a] = n
+    s.n_stones[a] += s.n_stones[b]
     s.key[a] ^= s.key[b]
     q = np.int64(b)
     while True:
@@ -231,7 +229,7 @@ def _lift(s: State, h: Any) -> None:
                 g = s.head[q]
                 if s.liberties[g, w] & b == ZERO:
                     s.liberties[g, w] |= b
-                    s.count[g] += 1
+                    s.n_liberties[g] += 1
         p = s.link[p]
         if p == h:
             break
@@ -241,7 +239,7 @@ def _lift(s: State, h: Any) -> None:
             q = s.near[p, k]
             if s.colour[q] == 3 - c:
                 g = s.head[q]
-                if s.shade[g] != min(s.count[g], 3):
+                if s.shade[g] != min(s.n_liberties[g], 3):
                     _reshade(s, 3 - c, g)
         p = s.link[p]
         if p == h:
@@ -263,8 +261,8 @@ def _found(s: State, p: Any, c: Any) -> None:
             free += 1
     s.head[p] = p
     s.link[p] = p
-    s.size[p] = 1
-    s.count[p] = free
+    s.n_stones[p] = 1
+    s.n_liberties[p] = free
     s.shade[p] = 0
     s.key[p] = s.zobrist[c - 1, p]
 
@@ -285,19 +283,19 @@ def _extend(s: State, h: Any, p: Any, c: Any) -> None:
             if s.liberties[h, q >> 6] & bit(q) == ZERO:
                 gained += 1
             s.liberties[h, q >> 6] |= bit(q)
-    s.count[h] += gained
+    s.n_liberties[h] += gained
     s.stones[h, w] |= b
     s.head[p] = h
     s.link[p] = s.link[h]
     s.link[h] = p
-    s.size[h] += 1
+    s.n_stones[h] += 1
     s.key[h] ^= s.zobrist[c - 1, p]
 
 
 @inline_kernel
 def _settle(s: State, p: Any, c: Any) -> Any:
     """Gives the stone p, already coloured c, to the chains of its colour beside it, or founds one. Returns its chain."""
-    me = -1
+    me: Any = -1
     for k in range(4):
         q = s.near[p, k]
         if s.colour[q] == c:
@@ -323,9 +321,9 @@ def breathes(s: State, p: Any, c: Any) -> Any:
         if cq == EMPTY:
             return True
         if cq == c:
-            if s.count[s.head[q]] > 1:
+            if s.n_liberties[s.head[q]] > 1:
                 return True
-        elif cq != WALL and s.count[s.head[q]] == 1:
+        elif cq != WALL and s.n_liberties[s.head[q]] == 1:
             return True
     return False
 
@@ -347,40 +345,36 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
     """
     if s.colour[p] != EMPTY:
         return OCCUPIED
-    if (
-        suicide != SUICIDE_LEFT
-        and not breathes(s, p, c)
-        and (suicide == SUICIDE_FORBIDDEN or not has_friend(s, p, c))
-    ):
+    if suicide != SUICIDE_LEFT and not breathes(s, p, c) and (suicide == SUICIDE_FORBIDDEN or not has_friend(s, p, c)):
         return SUICIDE
     s.colour[p] = c
     s.hash[0] ^= s.zobrist[c - 1, p]
     me = _settle(s, p, c)
     w, b = p >> 6, bit(p)
     captured = 0
-    taken = -1
+    taken: Any = -1
     for k in range(4):
         q = s.near[p, k]
         if s.colour[q] == 3 - c:
             h = np.int64(s.head[q])
             if s.liberties[h, w] & b != ZERO:  # else an earlier neighbour was of the same chain
                 s.liberties[h, w] &= ~b
-                s.count[h] -= 1
-                if s.count[h] == 0:
-                    captured += s.size[h]
+                s.n_liberties[h] -= 1
+                if s.n_liberties[h] == 0:
+                    captured += s.n_stones[h]
                     taken = h
                     _lift(s, h)
-                elif s.count[h] < 3:
+                elif s.n_liberties[h] < 3:
                     _reshade(s, 3 - c, h)
     shade = s.shade[me]
-    if shade != 0 and shade == min(s.count[me], 3):
+    if shade != 0 and shade == min(s.n_liberties[me], 3):
         s.shades[c - 1, shade - 1, w] |= b  # what was joined to it is there already, or was moved by `_join`
     else:
         _reshade(s, c, me)
-    s.numbers[KO_POINT] = taken if captured == 1 and s.size[me] == 1 and s.count[me] == 1 else -1
+    s.numbers[KO_POINT] = taken if captured == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
     s.numbers[LAST_POINT] = p
     s.numbers[LAST_CAPTURED] = captured
-    if s.count[me] == 0 and suicide == SUICIDE_REMOVED:
+    if s.n_liberties[me] == 0 and suicide == SUICIDE_REMOVED:
         _lift(s, me)
         s.numbers[LAST_POINT] = -1
     return 0
@@ -413,7 +407,7 @@ def found_all(s: State) -> None:
             count = 0
             for i in range(len(s.words)):
                 count += popcount(s.liberties[p, i])
-            s.count[p] = count
+            s.n_liberties[p] = count
             s.shade[p] = 0
             _reshade(s, s.colour[p], p)
 

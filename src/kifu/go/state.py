@@ -294,7 +294,7 @@ def _extend(s: State, h: Any, p: Any, c: Any) -> None:
 
 @inline_kernel
 def _settle(s: State, p: Any, c: Any) -> Any:
-    """Gives the stone p, already coloured c, to the chains of its colour beside it, or founds one. Returns its chain."""
+    """Gives the stone p, already coloured c, to the friendly chains beside it, or founds one. Returns its chain."""
     me: Any = -1
     for k in range(4):
         q = s.near[p, k]

@@ -6,14 +6,23 @@ With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@functools.cache
+def _sources() -> tuple[int, int]:
+    """A stamp of all of the package's modules: the newest time of change, and the sum of the sizes."""
+    stats = [path.stat() for path in Path(__file__).parent.rglob("*.py")]
+    return max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats)
 
 
 def kernel(function: F) -> F:
@@ -25,7 +34,11 @@ def kernel(function: F) -> F:
     uncompiled, where NumPy checks them. _nrt off: kernels allocate nothing, so they need no reference counts, whose
     atomic increments at each inlined call took two thirds of the replay's time (6 against 20 million moves a second).
     """
-    return cast(F, numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function))
+    compiled = numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)
+    if not numba.config.DISABLE_JIT:
+        # Numba stamps cached code with its own file only, though kernels of other files are compiled into it.
+        compiled._cache._cache_file._source_stamp = _sources()
+    return cast(F, compiled)
 
 
 def inline_kernel(function: F) -> F:

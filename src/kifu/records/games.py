@@ -1,12 +1,13 @@
 """Many records, many games, as flat arrays: the form in which rooms hand them on and kernels take them.
 
-A container yields `Block`s (bytes of whole members, side by side in one buffer); the scanner turns a block into `Games`.
-Nothing here is made once per game.
+A container yields `Block`s (bytes of whole members, side by side in one buffer); the scanner turns a block into
+`Games`. Nothing here is made once per game.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from enum import IntFlag
 
 import numpy as np
@@ -59,10 +60,10 @@ class Note(IntFlag):
     SIZE_MISSING = 1 << 3  # no SZ: 19 x 19
     SIZE_PAIR = 1 << 4  # SZ[19:19]: a square board written as a pair, which FF[4] forbids
     HANDICAP_TEXT = 1 << 5  # HA is not a whole number: read as absent
-    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node, or twice the same: the first is taken
+    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node: B is taken; or twice the same: the first is
     MANY_MOVE_VALUES = 1 << 7  # B[dd][pp]: the first value is taken
     SETUP_AFTER_ROOT = 1 << 8  # AB, AW, AE in a later node than the root
-    SETUP_TWICE = 1 << 9  # one point set up twice by the root's own AB, AW and AE
+    SETUP_TWICE = 1 << 9  # one point in two of the root's AB, AW and AE (twice in one of them says nothing new)
     PASS_AS_TT = 1 << 10  # tt for a pass on a board up to 19 x 19
     LOWER_CASE_NAME = 1 << 11  # lower-case letters in a property name (as FF[1] to FF[3] write them)
     BAD_SETUP_POINT = 1 << 12  # a setup value that is no point or rectangle of the board: passed over
@@ -80,16 +81,18 @@ class Games:
     moves: [M] uint16: point | WHITE_BIT; a pass is width * height; NO_POINT where the value is no point of the board
         (a game with one keeps drop == 0: what a bad move means is for the replay to say).
     move_offset: [G + 1] int64: game g's moves are moves[move_offset[g]:move_offset[g + 1]].
-    setup: [S] uint16: point | WHITE_BIT or ERASE_BIT, one entry a stone (rectangles expanded), in the record's order.
+    setup: [S] uint16: point | WHITE_BIT or ERASE_BIT, one entry a stone (rectangles expanded), in the record's order;
+        a point that one node gives twice to the same of AB, AW, AE has one entry.
     setup_ply: [S] uint16: how many moves come before the stone is set up (not decreasing within a game).
     setup_offset: [G + 1] int64.
     root_setup: [G] uint16: how many of the game's setup entries stand in its root node.
     to_play: [G] uint8: PL of the root as BLACK or WHITE, else TO_PLAY_UNSET.
     handicap: [G] int16: HA, or NO_HANDICAP.
-    notes: [G] uint32 of `Note`.  drop: [G] uint8 of `Drop`: reader's reasons only.
+    notes: [G] uint32 of `Note`.
+    drop: [G] uint8 of `Drop`: reader's reasons only. A game that has one has neither moves nor setup.
     member: [G] int32: the member's ordinal in its container.
     block_index: [G] int32: the member's row in its block.
-    start, stop: [G] int64: the game's own text within the block's data, from "(" to after ")".
+    start, stop: [G] int64: the game's own text within the block's data, from "(" to after ")"; empty if there is none.
     """
 
     width: npt.NDArray[np.uint8]
@@ -111,3 +114,42 @@ class Games:
 
     def __len__(self) -> int:
         return len(self.width)
+
+
+def concat(parts: Sequence[Games]) -> Games:
+    """The rows of all parts, in order. start, stop and block_index still refer to each part's own block."""
+    columns = {
+        field.name: np.concatenate([getattr(_NO_GAMES, field.name)] + [getattr(part, field.name) for part in parts])
+        for field in fields(Games)
+        if field.name not in ("move_offset", "setup_offset")
+    }
+    return Games(
+        **columns,
+        move_offset=_concat_offsets([part.move_offset for part in parts]),
+        setup_offset=_concat_offsets([part.setup_offset for part in parts]),
+    )
+
+
+def _concat_offsets(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    counts = [np.zeros(1, np.int64)] + [np.diff(part) for part in parts]
+    return np.cumsum(np.concatenate(counts))
+
+
+_NO_GAMES = Games(
+    width=np.empty(0, np.uint8),
+    height=np.empty(0, np.uint8),
+    moves=np.empty(0, np.uint16),
+    move_offset=np.zeros(1, np.int64),
+    setup=np.empty(0, np.uint16),
+    setup_ply=np.empty(0, np.uint16),
+    setup_offset=np.zeros(1, np.int64),
+    root_setup=np.empty(0, np.uint16),
+    to_play=np.empty(0, np.uint8),
+    handicap=np.empty(0, np.int16),
+    notes=np.empty(0, np.uint32),
+    drop=np.empty(0, np.uint8),
+    member=np.empty(0, np.int32),
+    block_index=np.empty(0, np.int32),
+    start=np.empty(0, np.int64),
+    stop=np.empty(0, np.int64),
+)

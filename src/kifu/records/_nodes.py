@@ -1,0 +1,340 @@
+"""The nodes of a record, compiled: what the root says, and the stones and moves of any node, into flat arrays.
+
+Uses the same conventions as `kifu.records._tokens`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop
+from kifu.kernel import inline_kernel
+from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
+from kifu.records._tokens import (
+    CLOSE,
+    COLON,
+    LEFT,
+    LETTER_B,
+    LETTER_W,
+    NAME_AB,
+    NAME_AE,
+    NAME_AW,
+    NAME_B,
+    NAME_CA,
+    NAME_GM,
+    NAME_HA,
+    NAME_PL,
+    NAME_SZ,
+    NAME_W,
+    NO_CHARSET,
+    OPEN,
+    RIGHT,
+    SEMICOLON,
+    SINGLE,
+    SPACE,
+    Charsets,
+    Int,
+    end_of_value,
+    find_charset,
+    is_letter,
+    next_name,
+    read_name,
+    read_number,
+    skip_space,
+)
+from kifu.records.games import NO_HANDICAP, Bytes, Note
+
+MAX_MOVES = 65_535
+"""More moves than this, and the game is `Drop.TOO_LARGE` (`Games.setup_ply` is uint16)."""
+
+MAX_SETUP = 4_096
+"""More setup stones than this, rectangles expanded, and the game is `Drop.TOO_LARGE`: `AB[aa:yy]` is 625 in 8 bytes."""
+
+MAX_POINTS = MAX_SIZE * MAX_SIZE
+
+# Columns of a row, one row a game.
+WIDTH, HEIGHT, MOVE_END, SETUP_END, ROOT_SETUP, TO_PLAY, HANDICAP = range(7)
+NOTES, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
+
+# The scanner's state between calls, and within one.
+MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
+BUDGET, NODES, IN_ROOT, STATES = range(7, 11)
+
+_SIZE_MISSING = int(Note.SIZE_MISSING)
+_SIZE_PAIR = int(Note.SIZE_PAIR)
+_HANDICAP_TEXT = int(Note.HANDICAP_TEXT)
+_TWO_MOVES = int(Note.TWO_MOVES_IN_NODE)
+_MANY_VALUES = int(Note.MANY_MOVE_VALUES)
+_SETUP_AFTER_ROOT = int(Note.SETUP_AFTER_ROOT)
+_SETUP_TWICE = int(Note.SETUP_TWICE)
+_PASS_AS_TT = int(Note.PASS_AS_TT)
+_LOWER_CASE = int(Note.LOWER_CASE_NAME)
+_BAD_SETUP = int(Note.BAD_SETUP_POINT)
+_HANDICAP_ONE = int(Note.HANDICAP_ONE)
+_BAD_CHARSET = int(Note.BAD_CHARSET)
+_MOVE_IN_ROOT = int(Note.MOVE_IN_ROOT)
+
+_KEPT, _NOT_GO = int(Drop.KEPT), int(Drop.NOT_GO)
+_BAD_SIZE, _TOO_LARGE = int(Drop.BAD_SIZE), int(Drop.TOO_LARGE)
+
+_COORDINATE = np.full(256, 255, np.uint8)  # of each coordinate letter; 255 is off every board
+_COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
+_T = SGF_LETTERS.index("t")
+
+_BLACK_WORDS, _WHITE_WORDS = tuple(b"Bb1"), tuple(b"Ww2")
+
+
+class Out(NamedTuple):
+    """What the scanner fills.
+
+    rows: [G, COLUMNS] int64.  moves: [M] uint16.  setup, setup_ply: [S] uint16.  state: [STATES] int64.
+    seen: [MAX_POINTS] int64: the node that last set a point up, times 4, plus which of AB, AW, AE it was.
+    The caller makes `moves` long enough once and for all (no move takes less than the 4 bytes of ";B[]"), and `rows`
+    and `setup` longer whenever `scan_members` is FULL.
+    """
+
+    rows: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.uint16]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    state: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def coordinate(data: Bytes, i: Int) -> Int:
+    return np.int64(_COORDINATE[data[i]])
+
+
+@inline_kernel
+def read_size(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
+    """SZ[19], SZ[19:19], SZ[13:9] (width, height). An empty value counts as none."""
+    colon = i
+    while colon < stop and data[colon] != COLON:
+        colon += 1
+    if skip_space(data, i, stop) == stop:
+        return
+    good, width = read_number(data, i, colon)
+    height = width
+    if colon < stop:
+        right, height = read_number(data, colon + 1, stop)
+        good = good and right
+        if good and width == height:
+            row[NOTES] |= _SIZE_PAIR
+    if good and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
+        row[WIDTH], row[HEIGHT] = width, height
+    elif row[DROP] == _KEPT:
+        row[DROP] = _BAD_SIZE
+
+
+@inline_kernel
+def read_handicap(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
+    good, value = read_number(data, i, stop)
+    if good:
+        row[HANDICAP] = value
+    else:
+        row[NOTES] |= _HANDICAP_TEXT
+    if good and value == 1:
+        row[NOTES] |= _HANDICAP_ONE
+
+
+@inline_kernel
+def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
+    """PL by its first letter: B, black, W, white; 1 and 2 in old records."""
+    i = skip_space(data, i, stop)
+    if i < stop:
+        c = data[i]
+        if c in _BLACK_WORDS:
+            row[TO_PLAY] = BLACK
+        elif c in _WHITE_WORDS:
+            row[TO_PLAY] = WHITE
+
+
+@inline_kernel
+def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64]) -> tuple[Int, Int, bool]:
+    """The root node from after its ; -> (its end, charset, whether it has stones or moves).
+
+    Of two SZ, or two HA, the first counts.
+    """
+    charset = SINGLE
+    plays = False
+    i = next_name(data, i, stop, charset)
+    while i < stop and is_letter(data[i]):
+        i, key, small = read_name(data, i, stop)
+        if small:
+            row[NOTES] |= _LOWER_CASE
+        if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
+            plays = True
+        i = skip_space(data, i, stop)
+        if i < stop and data[i] == LEFT:
+            i += 1
+            end = end_of_value(data, i, stop, charset)
+            if end < stop:
+                if key == NAME_SZ and row[WIDTH] == 0:
+                    read_size(data, i, end, row)
+                elif key == NAME_HA and row[HANDICAP] == NO_HANDICAP and row[NOTES] & _HANDICAP_TEXT == 0:
+                    read_handicap(data, i, end, row)
+                elif key == NAME_PL:
+                    read_player(data, i, end, row)
+                elif key == NAME_CA:
+                    charset = find_charset(data, i, end, charsets)
+                    if charset == NO_CHARSET:
+                        row[NOTES] |= _BAD_CHARSET
+                elif key == NAME_GM and skip_space(data, i, end) < end:
+                    good, value = read_number(data, i, end)
+                    if not good or value != 1:
+                        row[DROP] = _NOT_GO
+            i = end + 1
+        i = next_name(data, i, stop, charset)
+    if row[WIDTH] == 0 and row[DROP] == _KEPT:
+        row[WIDTH], row[HEIGHT] = 19, 19
+        row[NOTES] |= _SIZE_MISSING
+    return i, charset, plays
+
+
+@inline_kernel
+def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int:
+    """The value of B or W -> point, pass (width * height) or NO_POINT."""
+    i = skip_space(data, i, stop)
+    while stop > i and data[stop - 1] <= SPACE:
+        stop -= 1
+    width, height = row[WIDTH], row[HEIGHT]
+    if i == stop:
+        return width * height
+    if stop - i == 2:
+        x, y = coordinate(data, i), coordinate(data, i + 1)
+        if x < width and y < height:
+            return y * width + x
+        if x == _T and y == _T and width <= 19 and height <= 19:
+            row[NOTES] |= _PASS_AS_TT
+            return width * height
+    return NO_POINT
+
+
+@inline_kernel
+def put_stones(
+    left: Int, top: Int, right: Int, bottom: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: Out
+) -> None:
+    """Sets up a rectangle of points (borders included) as black (kind 0), white (1) or empty (2)."""
+    state = out.state
+    state[BUDGET] -= (right - left + 1) * (bottom - top + 1)
+    if state[BUDGET] < 0:
+        row[DROP] = _TOO_LARGE
+        return
+    bits = ERASE_BIT if kind == 2 else kind * WHITE_BIT
+    for y in range(top, bottom + 1):
+        for x in range(left, right + 1):
+            point = y * row[WIDTH] + x
+            before = out.seen[point]
+            if before // 4 == state[NODES]:
+                if before % 4 == kind:
+                    continue
+                if state[IN_ROOT] == 1:
+                    row[NOTES] |= _SETUP_TWICE
+            out.seen[point] = state[NODES] * 4 + kind
+            out.setup[state[SETUP]] = point | bits
+            out.setup_ply[state[SETUP]] = ply
+            state[SETUP] += 1
+
+
+@inline_kernel
+def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+    """One value of AB, AW or AE: a point, or a rectangle as upper left:lower right. An empty one says nothing."""
+    i = skip_space(data, i, stop)
+    while stop > i and data[stop - 1] <= SPACE:
+        stop -= 1
+    if i == stop:
+        return
+    if stop - i == 2 or (stop - i == 5 and data[i + 2] == COLON):
+        left, top = coordinate(data, i), coordinate(data, i + 1)
+        right, bottom = coordinate(data, stop - 2), coordinate(data, stop - 1)
+        if left <= right < row[WIDTH] and top <= bottom < row[HEIGHT]:
+            put_stones(left, top, right, bottom, kind, ply, row, out)
+            return
+    row[NOTES] |= _BAD_SETUP
+
+
+@inline_kernel
+def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: Out) -> Int:
+    """Any node from after its ; -> its end. Its stones come before its move, wherever they stand in it."""
+    state = out.state
+    state[NODES] += 1
+    ply = state[MOVES] - row[MOVE_END]
+    black, white = -1, -1
+    i = next_name(data, i, stop, charset)
+    while i < stop and is_letter(data[i]):
+        i, key, small = read_name(data, i, stop)
+        if small:
+            row[NOTES] |= _LOWER_CASE
+        i = skip_space(data, i, stop)
+        values = 0
+        if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
+            while i < stop and data[i] == LEFT and row[DROP] == _KEPT:
+                i += 1
+                end = end_of_value(data, i, stop, charset)
+                if end == stop:
+                    i = stop
+                    break
+                values += 1
+                if key in (NAME_AB, NAME_AW, NAME_AE):
+                    kind = 0 if key == NAME_AB else (1 if key == NAME_AW else 2)
+                    read_setup(data, i, end, kind, ply, row, out)
+                    if state[IN_ROOT] == 0:
+                        row[NOTES] |= _SETUP_AFTER_ROOT
+                elif values > 1:
+                    row[NOTES] |= _MANY_VALUES
+                elif (key == NAME_B and black >= 0) or (key == NAME_W and white >= 0):
+                    row[NOTES] |= _TWO_MOVES
+                elif key == NAME_B:
+                    black = read_move(data, i, end, row)
+                else:
+                    white = read_move(data, i, end, row)
+                i = skip_space(data, end + 1, stop)
+        i = next_name(data, i, stop, charset)
+    if black >= 0 and white >= 0:
+        row[NOTES] |= _TWO_MOVES
+    if black >= 0 or white >= 0:
+        if ply == MAX_MOVES:
+            row[DROP] = _TOO_LARGE
+        else:
+            out.moves[state[MOVES]] = black if black >= 0 else white | WHITE_BIT
+            state[MOVES] += 1
+            if state[IN_ROOT] == 1:
+                row[NOTES] |= _MOVE_IN_ROOT
+    if state[IN_ROOT] == 1:
+        row[ROOT_SETUP] = state[SETUP] - row[SETUP_END]
+        state[IN_ROOT] = 0
+    return i
+
+
+@inline_kernel
+def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: Out) -> Int:
+    """As many nodes as are just ;B[xy] or ;W[xy] with a point of the board, from `i` on: nearly all of most records."""
+    moves = out.moves
+    m = out.state[MOVES]
+    last = row[MOVE_END] + MAX_MOVES
+    width, height = row[WIDTH], row[HEIGHT]
+    while i + 6 < stop and m < last:
+        colour = data[i + 1]
+        if data[i] != SEMICOLON or data[i + 2] != LEFT or data[i + 5] != RIGHT:
+            break
+        if colour != LETTER_B and colour != LETTER_W:
+            break
+        x, y = coordinate(data, i + 3), coordinate(data, i + 4)
+        if x >= width or y >= height:
+            break
+        after = i + 6
+        c = data[after]
+        while c <= SPACE and after + 1 < stop:
+            after += 1
+            c = data[after]
+        if c != SEMICOLON and c != CLOSE and c != OPEN:
+            break
+        moves[m] = y * width + x if colour == LETTER_B else (y * width + x) | WHITE_BIT
+        m += 1
+        i = after
+    out.state[MOVES] = m
+    return i

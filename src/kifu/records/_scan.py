@@ -1,0 +1,257 @@
+"""The compiled SGF scanner: bytes of many records -> flat arrays of their main lines. `kifu.records.sgf` drives it.
+
+One pass, no recursion, no look-back: time is linear in the bytes whatever they are. (A root node with stones or moves
+in it is walked twice, because SZ may come last in it.) Uses the same conventions as `kifu.records._tokens`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop
+from kifu.kernel import inline_kernel, kernel
+from kifu.records._nodes import (
+    BUDGET,
+    DROP,
+    GAMES,
+    HANDICAP,
+    IN_MEMBER,
+    IN_ROOT,
+    MAX_SETUP,
+    MEMBER,
+    MEMBER_BUDGET,
+    MEMBER_ROW,
+    MOVE_END,
+    MOVES,
+    NOTES,
+    POSITION,
+    ROOT_SETUP,
+    SETUP,
+    SETUP_END,
+    START,
+    STOP,
+    Out,
+    plain_moves,
+    read_node,
+    read_root,
+)
+from kifu.records._tokens import (
+    CLOSE,
+    LEFT,
+    NAME_CA,
+    NAME_FF,
+    NAME_GM,
+    OPEN,
+    SEMICOLON,
+    SINGLE,
+    SPACE,
+    Charsets,
+    Int,
+    byte,
+    end_of_value,
+    find_charset,
+    is_letter,
+    next_name,
+    read_name,
+    skip_space,
+)
+from kifu.records.games import NO_HANDICAP, Bytes, Note
+
+DONE, FULL = 0, 1
+
+_TRUNCATED = int(Note.TRUNCATED)
+_JUNK_BEFORE = int(Note.JUNK_BEFORE)
+_VARIATIONS = int(Note.VARIATIONS)
+_LATER_GAME = int(Note.LATER_GAME)
+
+_KEPT, _NO_RECORD = int(Drop.KEPT), int(Drop.NO_RECORD)
+
+
+@inline_kernel
+def starts_game(data: Bytes, i: Int, stop: Int) -> bool:
+    """Whether the ( at `i` opens "(;GM[" or "(;FF[": a new game even where the one before lacks its last )."""
+    i = skip_space(data, i + 1, stop)
+    if i >= stop or data[i] != SEMICOLON:
+        return False
+    i = skip_space(data, i + 1, stop)
+    if i + 2 >= stop or data[i + 2] != LEFT:
+        return False
+    key = byte(data, i) * 256 + byte(data, i + 1)
+    return key in (NAME_GM, NAME_FF)
+
+
+@inline_kernel
+def main_line(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: Out) -> tuple[Int, Int]:
+    """The first line of play, from the ; of a node -> (its end, how many parentheses are open there)."""
+    depth = 1
+    while i < stop and row[DROP] == _KEPT:
+        c = data[i]
+        if c == SEMICOLON:
+            if out.state[IN_ROOT] == 0:
+                i = plain_moves(data, i, stop, row, out)
+            if data[i] == SEMICOLON:
+                i = read_node(data, i + 1, stop, charset, row, out)
+        elif c == OPEN:
+            if starts_game(data, i, stop):
+                break
+            depth += 1
+            i += 1
+        elif c == CLOSE:
+            break
+        else:  # junk between ( and ;
+            i = next_name(data, i + 1, stop, charset)
+    return i, depth
+
+
+@inline_kernel
+def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt.NDArray[np.int64]) -> Int:
+    """Past everything up to the ) that closes the game."""
+    while i < stop:
+        c = data[i]
+        if c == LEFT:
+            i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
+        elif c == OPEN:
+            if starts_game(data, i, stop):
+                break
+            row[NOTES] |= _VARIATIONS
+            depth += 1
+        elif c == CLOSE:
+            depth -= 1
+            if depth == 0:
+                return i + 1
+        i += 1
+    row[NOTES] |= _TRUNCATED
+    return i
+
+
+@inline_kernel
+def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, bool]:
+    """To the next ( that a ; follows, or `stop`; and whether anything but white space lay before."""
+    junk = False
+    while i < stop:
+        c = data[i]
+        i += 1
+        if c == OPEN:
+            after = skip_space(data, i, stop)
+            if after < stop and data[after] == SEMICOLON:
+                return i - 1, junk
+            i = after
+        if c > SPACE:
+            junk = True
+    return stop, junk
+
+
+@inline_kernel
+def new_row(out: Out, drop: Int, at: Int) -> None:
+    """Begins a row for a game whose text starts at `at`."""
+    state = out.state
+    row = out.rows[state[GAMES]]
+    row[:] = 0
+    row[HANDICAP] = NO_HANDICAP
+    row[DROP] = drop
+    row[MEMBER_ROW] = state[MEMBER]
+    row[START] = row[STOP] = at
+    row[MOVE_END] = state[MOVES]
+    row[SETUP_END] = state[SETUP]
+    if state[IN_MEMBER] > 0:
+        row[NOTES] = _LATER_GAME
+    state[GAMES] += 1
+    state[IN_MEMBER] += 1
+
+
+@inline_kernel
+def scan_game(data: Bytes, at: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64], out: Out) -> Int:
+    """The game whose ( is at `at` -> its end. A game that is dropped keeps neither moves nor setup."""
+    state = out.state
+    first_move, first_setup = state[MOVES], state[SETUP]
+    budget = min(MAX_SETUP, state[MEMBER_BUDGET])
+    state[BUDGET] = budget
+
+    root = skip_space(data, at + 1, stop)
+    i, charset, plays = read_root(data, root + 1, stop, charsets, row)
+    if plays:
+        i = root
+        state[IN_ROOT] = 1
+    i, depth = main_line(data, i, stop, charset, row, out)
+    i = skip_tree(data, i, stop, charset, depth, row)
+
+    state[IN_ROOT] = 0
+    state[MEMBER_BUDGET] -= budget - max(state[BUDGET], 0)
+    if row[DROP] != _KEPT:
+        state[MOVES], state[SETUP] = first_move, first_setup
+        row[ROOT_SETUP] = 0
+    row[MOVE_END], row[SETUP_END] = state[MOVES], state[SETUP]
+    row[STOP] = i
+    return i
+
+
+@kernel
+def scan_members(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    drop: npt.NDArray[np.uint8],
+    charsets: Charsets,
+    out: Out,
+) -> Int:
+    """Scans on from `out.state` (zeros at first) to the end: DONE; or FULL where `out` has no room for another game.
+
+    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.Block`.
+    """
+    state = out.state
+    while state[MEMBER] < len(start):
+        if state[GAMES] == len(out.rows) or state[SETUP] + MAX_SETUP > len(out.setup):
+            return FULL
+        k = state[MEMBER]
+        if state[IN_MEMBER] == 0:
+            state[POSITION] = start[k]
+            state[MEMBER_BUDGET] = 4 * MAX_SETUP + stop[k] - start[k]
+        why = np.int64(drop[k])
+        at, junk = stop[k], False
+        if why == _KEPT:
+            at, junk = find_game(data, state[POSITION], stop[k])
+        found = at < stop[k]
+        if found or state[IN_MEMBER] == 0:
+            new_row(out, why if found or why != _KEPT else _NO_RECORD, at)
+        if found:
+            row = out.rows[state[GAMES] - 1]
+            if junk:
+                row[NOTES] |= _JUNK_BEFORE
+            state[POSITION] = scan_game(data, at, stop[k], charsets, row, out)
+        else:
+            state[MEMBER] += 1
+            state[IN_MEMBER] = 0
+    return DONE
+
+
+@kernel
+def root_values(data: Bytes, charsets: Charsets, spans: npt.NDArray[np.int64]) -> Int:
+    """Where the root's values lie in one game's text -> how many there are; as many as fit are written.
+
+    data: [N] uint8, from its ( on.  spans: [P, 4] int64: start and stop of the property's name, then of the value
+    between its brackets. A value that is cut off at the end of the text is left out.
+    """
+    stop = len(data)
+    count = 0
+    charset = SINGLE
+    at, _junk = find_game(data, 0, stop)
+    i = next_name(data, skip_space(data, at + 1, stop) + 1, stop, charset)
+    while i < stop and is_letter(data[i]):
+        name = i
+        i, key, _small = read_name(data, i, stop)
+        name_stop = i
+        i = skip_space(data, i, stop)
+        while i < stop and data[i] == LEFT:
+            end = end_of_value(data, i + 1, stop, charset)
+            if end == stop:
+                return count
+            if count < len(spans):
+                spans[count, 0], spans[count, 1] = name, name_stop
+                spans[count, 2], spans[count, 3] = i + 1, end
+            count += 1
+            if key == NAME_CA:
+                charset = find_charset(data, i + 1, end, charsets)
+            i = skip_space(data, end + 1, stop)
+        i = next_name(data, i, stop, charset)
+    return count

@@ -1,0 +1,228 @@
+"""One game, friendly: `read` from any source, `read_sgf` and `read_games` from bytes.
+
+For many games at once use `kifu.records.sgf.scan`, which gives flat arrays; a `Game` is one row of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop, GameError, IllegalMove, RecordError
+from kifu.point import NO_POINT, POINT_MASK
+from kifu.records.containers import blocks, containers
+from kifu.records.games import NO_HANDICAP, Block, Games, Note
+from kifu.records.meta import Rank, Result, parse_komi
+from kifu.records.sgf import as_block, final_setup, plain_properties, root_properties, scan
+from kifu.records.text import charset, unescape
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Game:
+    """One game record: the board, setup, the main line, and what the root node says in words.
+
+    Two games are equal if they have the same board, setup and moves, and say the same in their roots; how and where
+    they were written (charset, order and spelling of properties, source, name) makes no difference.
+    """
+
+    width: int
+    height: int
+    moves: npt.NDArray[np.uint16]
+    """[M] uint16, read-only: point | WHITE_BIT; a pass is width * height; NO_POINT is no point of the board."""
+    setup: npt.NDArray[np.uint16]
+    """[S] uint16, read-only: point | WHITE_BIT or ERASE_BIT, in the record's order."""
+    setup_ply: npt.NDArray[np.uint16]
+    """[S] uint16, read-only: how many moves come before each setup stone."""
+    root_setup: int
+    """How many of the setup stones stand in the root node."""
+    to_play: int
+    """BLACK or WHITE as the root's PL says, else TO_PLAY_UNSET."""
+    handicap: int | None
+    """HA; None if missing or no number."""
+    record: bytes
+    """The SGF text that the game was read from, from "(" to ")"; properties are read from it when asked for."""
+    notes: Note
+    """What the reader forgave or passed over."""
+    drop: Drop
+    """Why the reader sets the game aside; KEPT if it does not. A game set aside has neither moves nor setup."""
+    source: str
+    """The path of the container that it came from; "" if from memory."""
+    name: str
+    """The member's name in the container."""
+
+    def __len__(self) -> int:
+        """The number of plies: moves and passes."""
+        return len(self.moves)
+
+    @property
+    def size(self) -> int:
+        """The side of a square board. Raises GameError for a rectangular one, which has width and height only."""
+        if self.width != self.height:
+            raise GameError(f"a board of {self.width} x {self.height} has no one size; ask for width and height")
+        return self.width
+
+    @functools.cached_property
+    def properties(self) -> Mapping[str, tuple[bytes, ...]]:
+        """The root's properties: name -> values, see `kifu.records.sgf.root_properties`."""
+        return root_properties(self.record)
+
+    @functools.cached_property
+    def codec(self) -> str:
+        """Python's name of the charset that the root's text is in: by CA if it can be believed, else detected."""
+        values = [value for values in self.properties.values() for value in values]
+        ca = self.properties.get("CA")
+        return charset(ca[0] if ca else None, b"\n".join(values))
+
+    def raw(self, name: str) -> bytes:
+        """The first value of a root property as found, undecoded and with its escapes; b"" if it is not there."""
+        return self.properties.get(name, (b"",))[0]
+
+    def text(self, name: str) -> str:
+        """The first value of a root property, decoded and unescaped; "" if it is not there.
+
+        Bytes that are not of the record's charset become U+FFFD.
+        """
+        return unescape(self.raw(name).decode(self.codec, "replace"))
+
+    @property
+    def players(self) -> tuple[str, str]:
+        """The names of Black (PB) and White (PW); "" if not told."""
+        return self.text("PB"), self.text("PW")
+
+    @property
+    def ranks(self) -> tuple[Rank | None, Rank | None]:
+        """The ranks of Black (BR) and White (WR)."""
+        return Rank.parse(self.text("BR")), Rank.parse(self.text("WR"))
+
+    @property
+    def result(self) -> Result:
+        """RE."""
+        return Result.parse(self.text("RE"))
+
+    @property
+    def komi(self) -> float | None:
+        """KM in points, see `kifu.records.meta.parse_komi`; `text("KM")` is what the record says."""
+        return parse_komi(self.text("KM"))
+
+    @property
+    def date(self) -> str:
+        """DT as written; servers write the day first given, some also the time."""
+        return self.text("DT")
+
+    @property
+    def event(self) -> str:
+        """EV."""
+        return self.text("EV")
+
+    @property
+    def rules(self) -> str:
+        """RU as written."""
+        return self.text("RU")
+
+    @property
+    def errors(self) -> tuple[GameError, ...]:
+        """What is wrong with the game as far as reading tells: why it is set aside, moves that are no point.
+
+        Does not tell whether the moves are legal.
+        """
+        if self.drop:
+            return (GameError(self.drop.reason),)
+        off = np.flatnonzero(self.moves & POINT_MASK == NO_POINT).tolist()
+        return tuple(IllegalMove(ply, NO_POINT, Drop.OFF_BOARD) for ply in off)
+
+    @functools.cached_property
+    def _content(self) -> tuple[object, ...]:
+        setup = []
+        for in_root, part in ((True, slice(0, self.root_setup)), (False, slice(self.root_setup, None))):
+            stones, plies = self.setup[part], self.setup_ply[part]
+            setup += [(in_root, ply, final_setup(stones[plies == ply])) for ply in np.unique(plies).tolist()]
+        words = plain_properties(self.properties, self.codec)
+        return self.width, self.height, self.moves.tobytes(), setup, self.to_play, self.drop, words
+
+    def __eq__(self, other: object) -> bool:
+        return self._content == other._content if isinstance(other, Game) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.width, self.height, self.moves.tobytes()))
+
+    def __str__(self) -> str:
+        """One line: who, how it ended, and on what board."""
+        sides = []
+        for name, rank in zip(self.players, self.ranks):
+            sides.append((name or "?") + (f" [{rank}]" if rank else ""))
+        facts = [" - ".join(sides), str(self.result), f"{len(self)} moves", f"{self.width} x {self.height}"]
+        if self.handicap:
+            facts.append(f"handicap {self.handicap}")
+        if self.komi is not None:
+            facts.append(f"komi {self.komi:g}")
+        facts += [self.date] if self.date else []
+        facts += [f"set aside: {self.drop.reason}"] if self.drop else []
+        return " ".join(", ".join(facts).split())
+
+    def __repr__(self) -> str:
+        return f"<Game: {self}>"
+
+
+def game_at(block: Block, games: Games, g: int) -> Game:
+    """Row g of the games that were read from `block`, as a Game. Copies its parts of the arrays."""
+    moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].copy()
+    stones = slice(games.setup_offset[g], games.setup_offset[g + 1])
+    setup, setup_ply = games.setup[stones].copy(), games.setup_ply[stones].copy()
+    for array in (moves, setup, setup_ply):
+        array.setflags(write=False)
+    handicap = int(games.handicap[g])
+    return Game(
+        width=int(games.width[g]),
+        height=int(games.height[g]),
+        moves=moves,
+        setup=setup,
+        setup_ply=setup_ply,
+        root_setup=int(games.root_setup[g]),
+        to_play=int(games.to_play[g]),
+        handicap=None if handicap == NO_HANDICAP else handicap,
+        record=block.data[games.start[g] : games.stop[g]].tobytes(),
+        notes=Note(int(games.notes[g])),
+        drop=Drop(int(games.drop[g])),
+        source=block.source,
+        name=block.name(int(games.block_index[g])),
+    )
+
+
+def _games_of(block: Block) -> Iterator[Game]:
+    games = scan(block)
+    return (game_at(block, games, g) for g in range(len(games)))
+
+
+def read(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[Game]:
+    """The games of archives, directories and single records, one after the other, read as they are asked for.
+
+    Every member gives a game: also one that cannot be read, which has a `drop`. Raises SourceError as
+    `kifu.records.containers.blocks` does.
+    """
+    for container in containers(source):
+        for block in blocks(container):
+            yield from _games_of(block)
+
+
+def read_games(data: bytes) -> list[Game]:
+    """All games in the text of a record, or of a collection of them. Raises RecordError if there is none."""
+    games = list(_games_of(as_block([data])))
+    if games[0].drop == Drop.NO_RECORD:
+        raise RecordError(f'no game record in {len(data):,} bytes: it would begin with "(;"')
+    return games
+
+
+def read_sgf(data: bytes, *, strict: bool = False) -> Game:
+    """The first game in the text of a record.
+
+    Raises RecordError if there is none. A game with faults comes with its `errors`; strict raises the first of them.
+    """
+    game = read_games(data)[0]
+    if strict and game.errors:
+        raise game.errors[0]
+    return game

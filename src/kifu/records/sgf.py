@@ -1,0 +1,182 @@
+"""SGF, FF[1] to FF[4]: many records at once into flat arrays, one record's root properties, and a writer.
+
+The main line is read, which is the first child everywhere; variations are skipped. What the reader forgives is listed
+in docs/leniency.md. Source: https://www.red-bean.com/sgf/ (FF[4] and the earlier versions linked there).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop, GameError
+from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
+from kifu.records import _nodes as n
+from kifu.records._members import make_block
+from kifu.records._scan import FULL, root_values, scan_members
+from kifu.records.games import Block, Bytes, Games
+from kifu.records.text import charsets, normalise
+
+if TYPE_CHECKING:
+    from kifu.records.game import Game
+
+_T = TypeVar("_T", bound=np.generic)
+
+_LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
+
+
+def as_block(members: Sequence[bytes], source: str = "") -> Block:
+    """A block of records that are in memory already. Their names are empty."""
+    count = len(members)
+    stop = np.cumsum([len(member) for member in members], dtype=np.int64).tolist()
+    return make_block(
+        source, _writable(b"".join(members)), stop, list(range(count)), [b""] * count, [Drop.KEPT] * count
+    )
+
+
+def _writable(data: bytes) -> Bytes:
+    """An array of the bytes; a read-only one would be another type to the compiler, and so be compiled for again."""
+    return np.frombuffer(bytearray(data), np.uint8)
+
+
+def scan(block: Block) -> Games:
+    """Reads every game of a block. Never fails: what can't be read gives a row with its `Drop`.
+
+    Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
+    bytes. Memory: for moves at most half of the members' bytes; for setup stones (rectangles expanded) at most 16 KiB
+    a game, and 64 KiB plus four times its bytes a member.
+    """
+    length = int(np.sum(block.stop - block.start))
+    out = n.Out(
+        rows=np.empty((len(block) + 64, n.COLUMNS), np.int64),
+        moves=np.empty(length // 4 + 1, np.uint16),
+        setup=np.empty(n.MAX_SETUP + length // 64, np.uint16),
+        setup_ply=np.empty(n.MAX_SETUP + length // 64, np.uint16),
+        state=np.zeros(n.STATES, np.int64),
+        seen=np.zeros(n.MAX_POINTS, np.int64),
+    )
+    while scan_members(block.data, block.start, block.stop, block.drop, charsets(), out) == FULL:
+        out = out._replace(
+            rows=_longer(out.rows, 1),
+            setup=_longer(out.setup, n.MAX_SETUP),
+            setup_ply=_longer(out.setup_ply, n.MAX_SETUP),
+        )
+    rows = out.rows[: out.state[n.GAMES]]
+    member = rows[:, n.MEMBER_ROW]
+    return Games(
+        width=rows[:, n.WIDTH].astype(np.uint8),
+        height=rows[:, n.HEIGHT].astype(np.uint8),
+        moves=out.moves[: out.state[n.MOVES]].copy(),
+        move_offset=np.concatenate(([0], rows[:, n.MOVE_END])),
+        setup=out.setup[: out.state[n.SETUP]].copy(),
+        setup_ply=out.setup_ply[: out.state[n.SETUP]].copy(),
+        setup_offset=np.concatenate(([0], rows[:, n.SETUP_END])),
+        root_setup=rows[:, n.ROOT_SETUP].astype(np.uint16),
+        to_play=rows[:, n.TO_PLAY].astype(np.uint8),
+        handicap=rows[:, n.HANDICAP].astype(np.int16),
+        notes=rows[:, n.NOTES].astype(np.uint32),
+        drop=rows[:, n.DROP].astype(np.uint8),
+        member=block.member[member],
+        block_index=member.astype(np.int32),
+        start=rows[:, n.START].copy(),
+        stop=rows[:, n.STOP].copy(),
+    )
+
+
+def _longer(array: npt.NDArray[_T], least: int) -> npt.NDArray[_T]:
+    """A copy with room for at least as much again."""
+    return np.concatenate((array, np.empty((len(array) + least, *array.shape[1:]), array.dtype)))
+
+
+def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
+    """The properties of the first node of the first game in `record`: name -> values, as found, escapes and all.
+
+    Names are brought to FF[4]'s form: their capitals only, or if there are none, all letters as capitals. Properties
+    come in the record's order; one that is there twice has the values of both. {} if there is no game.
+    """
+    data = _writable(record)
+    spans = np.empty((64, 4), np.int64)
+    count = root_values(data, charsets(), spans)
+    if count > len(spans):
+        spans = np.empty((count, 4), np.int64)
+        root_values(data, charsets(), spans)
+    found: dict[str, list[bytes]] = {}
+    for name_start, name_stop, start, stop in spans[:count].tolist():
+        name = record[name_start:name_stop].decode("ascii")
+        capitals = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) else name.upper()
+        found.setdefault(capitals, []).append(record[start:stop])
+    return {name: tuple(values) for name, values in found.items()}
+
+
+# Properties that the writer makes from the arrays, or writes in one form always.
+_OWN = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
+
+
+def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
+    """The root's properties as the writer gives them, but for those that it makes from the game's arrays."""
+    return {
+        name: tuple(normalise(value.decode(codec, "replace")) for value in values)
+        for name, values in properties.items()
+        if name not in _OWN
+    }
+
+
+def write_sgf(game: Game) -> bytes:
+    """The game as FF[4] in UTF-8: the root, then one node a line. Reading it gives an equal game.
+
+    All properties of the root are kept; those of later nodes, but for moves and setup, are not in a `Game` and so are
+    lost, as are variations. Setup that the record spreads over nodes without a move between them becomes one node. A
+    move that is no point of the board becomes "zz", which is none of any board. Raises GameError for a game that was
+    set aside by the reader: there is no board to write it for.
+    """
+    if game.drop:
+        raise GameError(f"a game that was set aside cannot be written: {game.drop.reason}")
+    size = str(game.width) if game.width == game.height else f"{game.width}:{game.height}"
+    parts = [f"(;FF[4]GM[1]CA[UTF-8]SZ[{size}]".encode()]
+    for name, values in plain_properties(game.properties, game.codec).items():
+        parts.append((name + "".join(f"[{value}]" for value in values)).encode("utf-8", "replace"))
+    if game.to_play:
+        parts.append(b"PL[B]" if game.to_play == BLACK else b"PL[W]")
+    parts.append(_stones(game.setup[: game.root_setup], game) + b"\n")
+    done = 0
+    later, later_ply = game.setup[game.root_setup :], game.setup_ply[game.root_setup :]
+    for ply in np.unique(later_ply).tolist():
+        parts.append(_move_nodes(game.moves[done:ply], game))
+        parts.append(b";" + _stones(later[later_ply == ply], game) + b"\n")
+        done = ply
+    parts.append(_move_nodes(game.moves[done:], game) + b")\n")
+    return b"".join(parts)
+
+
+def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:
+    """Setup entries of one node -> what each point becomes: 0 black, 2 white, 1 empty. The last word counts."""
+    return dict(zip((setup & POINT_MASK).tolist(), (setup >> 14).tolist()))
+
+
+def _stones(setup: npt.NDArray[np.uint16], game: Game) -> bytes:
+    """AB, AW and AE of one node."""
+    final = final_setup(setup)
+    text = ""
+    for kind, name in ((0, "AB"), (2, "AW"), (1, "AE")):
+        points = [to_sgf(point, game.width, game.height) for point, k in final.items() if k == kind]
+        text += name + "".join(f"[{point}]" for point in points) if points else ""
+    return text.encode()
+
+
+def _move_nodes(moves: npt.NDArray[np.uint16], game: Game) -> bytes:
+    r""";B[xy]\n for each move."""
+    points = (moves & POINT_MASK).astype(np.int64)
+    y, x = np.divmod(points, game.width)
+    off = points == NO_POINT
+    x[off] = y[off] = SGF_LETTERS.index("z")
+    text = np.tile(np.frombuffer(b";B[xy]\n", np.uint8), (len(moves), 1))
+    text[moves & WHITE_BIT != 0, 1] = ord("W")
+    text[:, 3] = _LETTERS[x]
+    text[:, 4] = _LETTERS[y]
+    kept = np.ones(text.shape, bool)
+    kept[points == game.width * game.height, 3:5] = False
+    return text[kept].tobytes()

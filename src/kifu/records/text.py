@@ -1,0 +1,206 @@
+"""The last step of reading a record: which character set its text is in, and its text.
+
+A record's own CA is believed where it can be: where it names a set that we know, and the text decodes by it. Else the
+set is detected, from the text of the record alone. UTF-8 is told by its strictness; among the double-byte sets of East
+Asia, and Latin letters with accents, it is the set that gives the most common characters.
+"""
+
+from __future__ import annotations
+
+import encodings.aliases
+import functools
+import re
+
+import numpy as np
+
+from kifu.records import _tokens
+
+# Python's codec -> the one that reads what programs write under its name: the superset that Windows brought.
+_SUPERSET = {
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5": "cp950",
+    "euc_kr": "cp949",
+    "shift_jis": "cp932",
+    "latin_1": "cp1252",
+}
+
+# Names that records give and Python does not know; letters and digits only.
+_MORE_NAMES = {
+    "gb18030": ("gb", "gb231280", "xgbk", "windows936"),
+    "cp950": ("xbig5", "big5eten", "windows950"),
+    "cp949": ("ksc56011987", "windows949"),
+    "cp932": ("xsjis", "windows932"),
+    "euc_jp": ("xeucjp",),
+    "cp1252": ("ansi",),
+    "utf_8": ("unicode",),
+}
+
+# Codecs of Python that are no character set, or one in which the bytes of SGF itself would not be ASCII.
+_UNUSABLE = re.compile(
+    r"utf_(7|16|32)|cp(037|273|424|500|875|1026|1140)$|iso2022|hz$|johab$|mbcs$|tactis$"
+    r"|(base64|bz2|hex|quopri|uu|zlib)_codec$|rot_13$"
+)
+
+_PAIRING = {
+    "cp932": _tokens.SHIFT_JIS,
+    "shift_jis_2004": _tokens.SHIFT_JIS,
+    "shift_jisx0213": _tokens.SHIFT_JIS,
+    "cp950": _tokens.BIG5,
+    "big5hkscs": _tokens.BIG5,
+}
+
+
+def _plain(name: str) -> str:
+    return re.sub("[^0-9a-z]", "", name.lower())
+
+
+@functools.cache
+def _codecs() -> dict[str, str]:
+    """Each charset's name, letters and digits only and at most 12 of them -> Python's codec."""
+    known = {}
+    for alias, codec in encodings.aliases.aliases.items():
+        if not _UNUSABLE.match(codec):
+            known[_plain(alias)] = known[_plain(codec)] = _SUPERSET.get(codec, codec)
+    for codec, names in _MORE_NAMES.items():
+        known.update(dict.fromkeys(names, codec))
+    return {name: codec for name, codec in known.items() if len(name) <= 12}
+
+
+@functools.cache
+def charsets() -> _tokens.Charsets:
+    """The table of known charsets, for the scanner."""
+    pairing = {int(name, 36): _PAIRING.get(codec, _tokens.SINGLE) for name, codec in _codecs().items()}
+    keys = sorted(pairing)
+    return _tokens.Charsets(np.array(keys, np.int64), np.array([pairing[key] for key in keys], np.int64))
+
+
+def codec_of(ca: bytes) -> str | None:
+    """Python's codec for a value of CA; None if we do not know the name."""
+    return _codecs().get(_plain(ca.decode("latin-1")))
+
+
+# Characters that names, ranks, results and events of Go records are made of, for telling the East Asian sets apart.
+_CHINESE = frozenset(
+    "王李张刘陈杨黄赵吴周徐孙马朱胡郭何高林罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛"
+    "闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤常芮柯古檀时连辜聂俞华伟芳娜秀英敏静丽强磊军洋勇艳杰娟涛明超兰霞平刚桂文辉玲斌宇浩凯健俊帆帅旭宁然轩"
+    "子涵欣怡雨泽天佑昊志国建新春光永东海波成家豪昱廷羽洁毅宏博星晓小大一二三四五六七八九十段级黑白方中盘胜负目子半和棋围局赛杯届第轮决冠军名人战联甲乙先让贴职业"
+    "年月日中国韩日本网络快电视手谈弈城野狐人的不是在了有我他这们来上个到说时要就出会可也你对生能而过道得着自之后心风云山水梦无情雪剑飞神仙狼虎鸟花爱老少侠客"
+)
+_TRADITIONAL = _CHINESE | frozenset(
+    "張劉陳楊黃趙吳孫馬羅鄭謝許韓馮鄧蕭蔣葉蘇魏呂盧鐘譚陸賈韋鄒龍賀顧龔萬錢嚴湯時連聶華偉麗強軍勇艷傑濤蘭剛輝凱健俊帥寧軒潔級盤勝負圍賽屆輪決冠戰聯讓貼職業國"
+    "網絡電視談個說時會對過無飛愛臺灣應氏祺圓淵翰庭旭嘉宏達棋院最高位王座天元本因坊碁聖緯來進東樂鳥樹夢劍俠客見將風雲"
+)
+_JAPANESE = frozenset(
+    "田中山本木村林井上小大高橋佐藤伊渡辺加吉松鈴斎清水池原石長島前岡後近谷川内河野菊森阿部青福西三浦宮崎坂口金丸安今杉武依趙治勲張栩羽根直樹結城聡光一井山裕太芝正啓吾"
+    "余正麒虎丸芝野許家元関航太郎健二実優也子美由紀恵奈真理香里沙彩和男夫雄介輔悟之伸剛誠進秀行義敬俊宏明昭彦博司史道策秀栄寿文智仁平次郎段級黒白番勝負中押半目先"
+    "譲置碁囲棋聖名人本因坊王座天元十段杯戦第期局回院日年月持時間不計持碁対優勝決定挑手合大会世界国際全新聞社位者初二三四五六七八九"
+)
+_KOREAN = frozenset(
+    "김이박최정강조윤장임한신오서권황안송류유전홍고문양손배백허남심노하곽성차주우구민진지나엄원천방공현함변염여추도소석선설마길연위표명기반왕금옥육인맹제모탁국어은편"
+    "용예경봉사부가복태목형피두감음빈동온호범좌팽승간상시갈수영준재철광훈창세돌규환병희욱목찬건식대일중대근섭한아름다운의을를는에서로와과도만해요네바람사랑하늘단급흑"
+    "백승불계집반무제대회기성전배국수왕위명인천원십단결승전본선예선일월년한국중국일본타이젬왕자전설검신귀풍산강물달별꽃나무새용호랑봉황독고무림초보고수프로아마스트"
+)
+
+_CANDIDATES = ("gb18030", "cp950", "cp949", "cp932", "euc_jp", "cp1252")
+
+
+def _lead(char: str, codec: str) -> int:
+    """The first byte of a two-byte character in a charset; 0 if it has none there."""
+    coded = char.encode(codec, "ignore")
+    return coded[0] if len(coded) == 2 else 0
+
+
+def _commonness(char: str, codec: str) -> float:
+    """How likely a record in this charset is to hold this character: 1 for the usual ones, down to -1."""
+    if "\u3000" <= char <= "\u3015" or "\uff01" <= char <= "\uff5e":  # East Asian punctuation
+        return 0.3
+    if codec == "gb18030":
+        return 1 if char in _CHINESE else 0.42 if 0xB0 <= _lead(char, "gb2312") <= 0xD7 else -0.3
+    if codec == "cp950":
+        return 1 if char in _TRADITIONAL else 0.4 if 0xA4 <= _lead(char, "big5") <= 0xC6 else -0.3
+    if codec == "cp949":
+        return 1 if char in _KOREAN else 0.45 if 0xB0 <= _lead(char, "euc_kr") <= 0xC8 else -0.3
+    if "ぁ" <= char <= "ヿ":
+        return 0.9
+    return 1 if char in _JAPANESE else 0.4 if 0xB0 <= _lead(char, "euc_jp") <= 0xCF else -0.5
+
+
+def _score(text: str, codec: str) -> float:
+    """How likely it is that a record holds this text, which decoding by `codec` gave: at most 1."""
+    runs = re.findall("[^\0-\x7f]+", text)
+    if codec == "cp1252":  # accented letters stand alone among plain ones
+        return sum((0.8 if len(run) == 1 and run.isalpha() else -0.5) * len(run) for run in runs) / len("".join(runs))
+    chars = "".join(runs)
+    return sum(_commonness(char, codec) for char in chars) / len(chars)
+
+
+def _is_utf8(text: bytes) -> bool:
+    """Whether it decodes, or would but for a few bytes that were cut or damaged."""
+    decoded = text.decode("utf-8", "surrogateescape")
+    lost = sum("\udc80" <= char <= "\udcff" for char in decoded)
+    return sum(char > "\x7f" for char in decoded) - lost >= 3 * lost
+
+
+def detect(text: bytes) -> str:
+    """Python's codec for text without a usable CA. Never fails; text that fits nothing is read as UTF-8, with gaps."""
+    if _is_utf8(text):
+        return "utf_8"
+    scores = {}
+    for codec in _CANDIDATES:
+        try:
+            scores[codec] = _score(text.decode(codec), codec)
+        except UnicodeDecodeError:
+            continue
+    best = max(scores, key=scores.__getitem__, default="utf_8")
+    if scores.get(best, 0) > 0.1:
+        return best
+    # None of ours. Slow to import, and rarely asked.
+    from charset_normalizer import from_bytes
+
+    found = from_bytes(text).best()
+    return best if found is None or _UNUSABLE.match(found.encoding) else found.encoding
+
+
+@functools.cache
+def _is_single_byte(codec: str) -> bool:
+    return len(bytes(range(128, 256)).decode(codec, "replace")) == 128
+
+
+def charset(ca: bytes | None, text: bytes) -> str:
+    """Python's codec for a record, from its CA (None: it has none) and its text, all values joined.
+
+    A charset of one byte a character can read any text, so its name alone proves little: text that is UTF-8 is read so.
+    """
+    if text.isascii():
+        return "utf_8"
+    codec = codec_of(ca) if ca else None
+    if codec is None or (_is_single_byte(codec) and _is_utf8(text)):
+        return detect(text)
+    try:
+        text.decode(codec)
+        return codec
+    except UnicodeDecodeError:
+        return detect(text)
+
+
+def unescape(value: str) -> str:
+    """What a value says: a backslash makes the next character plain, and a line break after it vanish."""
+    return re.sub(r"\\(\r\n|\n\r|.)", lambda m: m[1].strip("\r\n"), value, flags=re.DOTALL)
+
+
+def normalise(value: str) -> str:
+    """The same value as kifu writes it: escaped where it must be, line breaks as \\n. Its own fixed point.
+
+    A colon keeps its backslash, which tells it from the colon between two values.
+    """
+
+    def one(match: re.Match[str]) -> str:
+        char = match[0].removeprefix("\\") if len(match[0]) > 1 else match[0]
+        if char in ("\r\n", "\n\r", "\r", "\n"):
+            return "" if match[0][0] == "\\" else "\n"
+        if char == ":" and len(match[0]) > 1:
+            return match[0]
+        return "\\" + char if char in ("\\", "]") else char
+
+    return re.sub(r"\\?(?:\r\n|\n\r)|\\.|[\r\]\\]", one, value, flags=re.DOTALL)

@@ -1,0 +1,111 @@
+"""What is in a data set file: counts, hashes, the planes on average, and whether its manifest tells the truth."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from kifu.datasets.dat import Dat
+from kifu.datasets.formats import Format
+from kifu.datasets.manifest import Manifest, manifest_path, read_manifest
+from kifu.datasets.write import hash_file
+from kifu.errors import FormatError, SourceError
+
+_BLOCK = 256  # examples at a time, few enough for a cache
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What `inspect_dat` finds in a file whose every record is sound."""
+
+    path: Path
+    format: Format
+    examples: int
+    segments: int
+    """How many files were joined into this one; 1 for a file as it was written."""
+    bytes: int
+    md5: str
+    blake3: str
+    mean_points: tuple[float, ...]
+    """By plane, how many of its 361 points are set in an example, on average; 0.0 in a file without examples."""
+    mean_stones: float
+    """Points of an example with a stone on them, on average."""
+    ko_share: float
+    """Share of the examples with a point set in plane 6, 0 to 1."""
+    distinct_labels: int
+    """How many of the 361 points are the label of an example."""
+    manifest: Manifest | None
+    """What lies beside the file under its name; None if nothing does, or if it cannot be read."""
+    problems: tuple[str, ...]
+    """One line for each thing that does not fit together; none in a sound data set."""
+
+
+def inspect_dat(path: str | Path) -> Inspection:
+    """Reads a whole dat1 or dat2 file, once for each hash and once for its planes. Raises what `Dat` raises."""
+    path = Path(path)
+    with Dat(path) as dat:
+        points = np.zeros(dat.format.planes, np.int64)
+        labels = np.zeros(361, np.int64)
+        stones = shared = with_ko = 0
+        for start in range(0, len(dat), _BLOCK):
+            planes, played = dat[start : start + _BLOCK]
+            by_plane = planes.sum(axis=0, dtype=np.uint16).sum(axis=(1, 2), dtype=np.int64)
+            occupied = int(np.count_nonzero(np.bitwise_or.reduce(planes[:, :6], axis=1)))
+            points += by_plane
+            stones += occupied
+            shared += int(by_plane[:6].sum()) - occupied
+            with_ko += int(planes[:, 6].any(axis=(1, 2)).sum())
+            labels += np.bincount(played, minlength=361)
+    n = max(len(dat), 1)
+    md5, blake3 = _hashes(path)
+    problems = []
+    if shared:
+        problems.append(
+            f"{shared:,} stones are in more than one of the planes 0 to 5, "
+            "as in dat2 files that the kgsgo program made before December 2015"
+        )
+    manifest = None
+    try:
+        manifest = read_manifest(path)
+    except FormatError as error:
+        problems.append(str(error))
+    if manifest is not None:
+        problems += _contradictions(manifest, dat, blake3)
+    return Inspection(
+        path=path,
+        format=dat.format,
+        examples=len(dat),
+        segments=dat.segments,
+        bytes=dat.bytes,
+        md5=md5,
+        blake3=blake3,
+        mean_points=tuple((points / n).tolist()),
+        mean_stones=stones / n,
+        ko_share=with_ko / n,
+        distinct_labels=int(np.count_nonzero(labels)),
+        manifest=manifest,
+        problems=tuple(problems),
+    )
+
+
+def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
+    """One line for each fact of the file that its manifest states otherwise."""
+    facts = {"format": dat.format.name, "examples": len(dat), "bytes": dat.bytes, "blake3": blake3}
+    return [
+        f"{manifest_path(dat.path).name} says {key} {str(getattr(manifest, key))[:80]}; the file has {fact}"
+        for key, fact in facts.items()
+        if getattr(manifest, key) != fact
+    ]
+
+
+def _hashes(path: Path) -> tuple[str, str]:
+    """MD5 and BLAKE3 in hex. Raises SourceError if the file went away since it was opened."""
+    try:
+        with path.open("rb") as file:
+            md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
+        return md5.hexdigest(), hash_file(path)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,452 @@
+"""The dat1 and dat2 formats: their bytes, the reader, and what it says of files that are none."""
+
+import dataclasses
+import gzip
+import hashlib
+import re
+import tarfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+import kifu.datasets.inspect as inspection
+from kifu.datasets import _check, formats
+from kifu.datasets.dat import DAT1, DAT2, Dat
+from kifu.datasets.formats import FORMATS, find_format
+from kifu.datasets.inspect import inspect_dat
+from kifu.errors import FormatError, KifuError, RecipeError, SourceError
+from kifu.point import parse_sgf, to_bottom_row
+
+DAT1_1, DAT2_1 = FORMATS["dat1@1"], FORMATS["dat2@1"]
+
+
+# Slow twins: the cards in docs/formats, bit by bit.
+
+
+def write_naive(name, planes, labels):
+    """The bytes of a dat1 or dat2 file with these examples (dat1: plane 7 is written as it is given)."""
+    out = bytearray()
+    if name == "dat2@1":
+        line = f"mlv2-n={len(labels)}-numplanes=7-imagewidth=19-imageheight=19-datatype=int-bpp=1\0\n"
+        out += line.encode() + bytes(1024 - len(line))
+    for example, label in zip(planes, labels):
+        out += b"GO"
+        if name == "dat1@1":
+            out += bytes([label // 19, label % 19])
+            for row in range(19):
+                for col in range(19):
+                    out.append(sum(int(example[plane][row][col]) << plane for plane in range(8)))
+        else:
+            out += int(label).to_bytes(4, "little")
+            bits = "".join(str(int(bit)) for plane in example for row in plane for bit in row) + "0"
+            out += bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
+    return bytes(out + b"END")
+
+
+def some_examples(name, n, seed=0):
+    rng = np.random.default_rng(seed)
+    planes = (rng.random((n, FORMATS[name].planes, 19, 19)) < 0.3).astype(np.uint8)
+    planes[:, 7:] = 1
+    return planes, rng.integers(0, 361, n).astype(np.int32)
+
+
+def some_file(name, n, seed=0):
+    return write_naive(name, *some_examples(name, n, seed))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Writes bytes to a file and gives its path."""
+
+    def save(data, name="set.dat"):
+        path = tmp_path / name
+        path.write_bytes(data)
+        return path
+
+    return save
+
+
+@pytest.fixture(scope="module")
+def reference(shared, tmp_path_factory):
+    """The two files that the 2015 program made of 100 games, unpacked: v1, v2."""
+    folder = tmp_path_factory.mktemp("reference")
+    for name in ("kgsgo-test.dat", "kgsgo-test-v2.dat"):
+        (folder / name).write_bytes(gzip.decompress((shared / f"reference/kgsgo/{name}.gz").read_bytes()))
+    return folder / "kgsgo-test.dat", folder / "kgsgo-test-v2.dat"
+
+
+# The layouts
+
+
+def test_sizes_of_the_records():
+    assert DAT1.itemsize == DAT1_1.record_bytes == 365
+    assert DAT2.itemsize == DAT2_1.record_bytes == 322
+    assert [DAT1.fields[key][1] for key in ("mark", "row", "col", "planes")] == [0, 2, 3, 4]
+    assert [DAT2.fields[key][1] for key in ("mark", "label", "bits")] == [0, 2, 6]
+    assert DAT2["label"].str == "<i4"
+
+
+def test_headers():
+    assert DAT1_1.header(19666) == b""
+    header = DAT2_1.header(347)
+    text = b"mlv2-n=347-numplanes=7-imagewidth=19-imageheight=19-datatype=int-bpp=1\0\n"
+    assert header == text + bytes(1024 - len(text))
+    with pytest.raises(RecipeError, match="-1 examples"):
+        DAT2_1.header(-1)
+
+
+def test_find_format():
+    assert find_format("dat2") is find_format("dat2@1") is DAT2_1
+    with pytest.raises(RecipeError, match="no format 'dat3'; there are dat1@1, dat2@1"):
+        find_format("dat3")
+
+
+def test_a_record_by_hand(saved):
+    """An own stone in atari at the lower left, an opponent's string of two at the upper right; played: (18, 1)."""
+    v1 = bytearray(b"GO\x12\x01" + b"\x80" * 361 + b"END")
+    v1[4] |= 1  # row 0, column 0
+    v1[4 + 18 * 19 + 17] |= 1 << 4
+    v1[4 + 18 * 19 + 18] |= 1 << 4
+    v2 = bytearray(b"GO\x57\x01\0\0" + bytes(316) + b"END")  # 18 * 19 + 1 = 343 = 0x157
+    v2[6] = 0b1000_0000
+    last = 4 * 361 + 360  # the last bit of plane 4, 225 * 8 + 4
+    v2[6 + last // 8] = 0b0001_1000
+    for data in (bytes(v1), DAT2_1.header(1) + bytes(v2)):
+        planes, label = formats.open(saved(data))[0]
+        assert label == 343 and type(label) is int
+        assert planes.dtype == np.uint8
+        assert np.argwhere(planes[:7]).tolist() == [[0, 0, 0], [4, 18, 17], [4, 18, 18]]
+        assert planes[7:].all()
+
+
+# The reader
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("n", [0, 1, 300])  # 300: more than is unpacked at a time
+def test_reads_what_the_naive_writer_wrote(name, n, saved):
+    planes, labels = some_examples(name, n)
+    path = saved(write_naive(name, planes, labels))
+    with formats.open(path) as dat:
+        assert (dat.path, dat.format, dat.segments) == (path, FORMATS[name], 1)
+        assert len(dat) == dat.examples == n
+        got_planes, got_labels = dat.to_numpy()
+        assert got_planes.shape == (n, FORMATS[name].planes, 19, 19)
+        assert (got_planes.dtype, got_labels.dtype) == (np.uint8, np.int32)
+        assert_array_equal(got_planes, planes)
+        assert_array_equal(got_labels, labels)
+        rows = list(dat)
+        assert len(rows) == n
+        assert all((p == q).all() and a == b for (p, a), q, b in zip(rows, planes, labels.tolist()))
+
+
+def joined(name, counts, saved):
+    """A file of several, with the planes and labels of all of them."""
+    parts = [some_examples(name, n, seed) for seed, n in enumerate(counts)]
+    path = saved(b"".join(write_naive(name, *part) for part in parts))
+    return path, np.concatenate([p for p, _ in parts]), np.concatenate([q for _, q in parts])
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("counts", [[7], [3, 4], [0, 2, 0, 0, 5, 0]], ids=str)
+def test_indexes_and_slices_are_those_of_a_list(name, counts, saved):
+    path, planes, labels = joined(name, counts, saved)
+    dat = Dat(path)
+    n = len(labels)
+    assert dat.segments == len(counts)
+    for i in (*range(-n, n), np.int64(n - 1)):
+        assert_array_equal(dat[i][0], planes[i])
+        assert dat[i][1] == labels[i]
+    for i in (-n - 1, n):
+        with pytest.raises(IndexError, match=rf"example {i} of .*, which has 7"):
+            dat[i]
+    bounds = [None, -9, -3, 0, 2, 5, 7, 9]
+    for start in bounds:
+        for stop in bounds:
+            for step in (None, 2, 3, 9, -1, -2, -5):
+                got_planes, got_labels = dat[start:stop:step]
+                assert_array_equal(got_labels, labels[start:stop:step])
+                assert_array_equal(got_planes, planes[start:stop:step])
+    with pytest.raises(TypeError):
+        dat["0"]
+
+
+def test_what_is_handed_out_is_a_copy(saved):
+    path = saved(some_file("dat2@1", 2))
+    dat = Dat(path)
+    before = dat[0][0].copy()
+    dat[0][0][:] = 7
+    dat[:][0][:] = 7
+    assert_array_equal(dat[0][0], before)
+
+
+def test_close(saved):
+    path = saved(some_file("dat1@1", 3))
+    with Dat(path) as dat:
+        part = dat[:2]
+    dat.close()  # twice does no harm
+    assert len(dat) == 3 and part[0].shape == (2, 8, 19, 19)
+    for use in (lambda: dat[0], lambda: dat[:], lambda: list(dat)):
+        with pytest.raises(ValueError, match="is closed"):
+            use()
+
+
+def test_repr(saved):
+    path = saved(some_file("dat1@1", 2) + some_file("dat1@1", 1))
+    assert repr(Dat(path)) == f"<Dat {str(path)!r}: dat1@1, 3 examples, 2 files joined>"
+    path.write_bytes(some_file("dat2@1", 1))
+    assert repr(Dat(path)) == f"<Dat {str(path)!r}: dat2@1, 1 examples>"
+
+
+# What is no such file
+
+
+def v1_with(offset, patch, n=3):
+    data = bytearray(some_file("dat1@1", n))
+    data[offset : offset + len(patch)] = patch
+    return bytes(data)
+
+
+def v2_with(offset, patch, n=3):
+    data = bytearray(some_file("dat2@1", n))
+    data[offset : offset + len(patch)] = patch
+    return bytes(data)
+
+
+V1, V2 = some_file("dat1@1", 3), some_file("dat2@1", 3)
+
+
+def headed(old, new):
+    return V2.replace(old, new, 1)
+
+
+BROKEN = {
+    "empty": (b"", "is empty"),
+    "text": (b"hello", "begins with b'hell', as no data set does"),
+    "gzip": (gzip.compress(V1), r"begins with b'\x1f\x8b"),
+    "v1 mark": (v1_with(365, b"XX"), "record 1 at byte 365 begins with b'XX', not b'GO'"),
+    "v1 far mark": (v1_with(1095, b"XXX"), "record 3 at byte 1,095 begins with b'XX', not b'GO'"),
+    "v1 row": (v1_with(2, b"\x13"), "record 0: row 19, column "),
+    "v1 column": (v1_with(733, b"\xff"), "column 255 at byte 732 are not both within 0 to 18"),
+    "v1 plane 7": (v1_with(4 + 360, b"\x7f"), "record 0: byte 364 is 0x7f, without the highest bit"),
+    "v1 no END": (V1[:-3], "ends after 3 records, at byte 1,095, without b'END'"),
+    "v1 half an END": (V1[:-1], "record 3 at byte 1,095 begins with b'EN', not b'GO'"),
+    "v1 cut off": (V1[:800], "record 2 at byte 730 is cut off after 70 of 365 bytes"),
+    "v1 END, then a rest": (V1 + b"\n", "record 3 at byte 1,098 begins with b'\\n', not b'GO'"),
+    "v1, second part broken": (V1 + v1_with(365, b"G0"), "record 4 at byte 1,463 begins with b'G0'"),
+    "v1, then v2": (V1 + V2, "record 3 at byte 1,098 begins with b'ml', not b'GO'"),
+    "v2 n too large": (headed(b"n=3", b"n=4"), "says n=4, which ends at byte 2,315 with its b'END', but the file ends"),
+    "v2 n too small": (headed(b"n=3", b"n=2"), "after the 2 records of the header at byte 0, at byte 1,668, stands"),
+    "v2 n huge": (headed(b"n=3", b"n=" + b"9" * 15), "says n=999999999999999,"),
+    "v2 n huger": (headed(b"n=3", b"n=" + b"9" * 400), "has b'n=99999999999999999999999999999999999999' where"),
+    "v2 n negative": (headed(b"n=3", b"n=-3"), "the header at byte 0 has b'n=' where n=<number of examples> belongs"),
+    "v2 n padded": (headed(b"n=3", b"n=03"), "has b'n=03' where n=<number of examples> belongs"),
+    "v2 planes": (headed(b"numplanes=7", b"numplanes=8"), "has b'numplanes=8' where b'numplanes=7' belongs"),
+    "v2 width": (headed(b"width=19", b"width=9"), "has b'imagewidth=9' where b'imagewidth=19' belongs"),
+    "v2 height": (headed(b"height=19", b"height=9"), "has b'imageheight=9' where b'imageheight=19' belongs"),
+    "v2 type": (headed(b"=int", b"=float"), "has b'datatype=float' where b'datatype=int' belongs"),
+    "v2 bits": (headed(b"bpp=1", b"bpp=8"), "has b'bpp=8' where b'bpp=1' belongs"),
+    "v2 a field less": (headed(b"-bpp=1", b"\0\0\0\0\0\0"), "has b'' where b'bpp=1' belongs"),
+    "v2 a field more": (headed(b"bpp=1\0\n", b"bpp=1-x"), "at its byte 68, after its text"),
+    "v2 header's rest": (v2_with(1023, b"x"), "has b'x' at its byte 1023, after its text"),
+    "v2 header cut off": (V2[:1000], "the header at byte 0 is cut off after 1000 of 1,024 bytes"),
+    "v2 mark": (v2_with(1024 + 322, b"go"), "record 1 at byte 1,346 begins with b'go', not b'GO'"),
+    "v2 label 361": (v2_with(1026, b"\x69\x01\0\0"), "record 0: label 361 at byte 1,026 is not within 0 to 360"),
+    "v2 label 512": (v2_with(1026, b"\0\2\0\0"), "label 512"),
+    "v2 label 65536": (v2_with(1026, b"\0\0\1\0"), "label 65536"),
+    "v2 label -1": (v2_with(1026, b"\xff\xff\xff\xff"), "label -1"),
+    "v2 last bit": (v2_with(1024 + 321, b"\1"), "record 0: the last bit at byte 1,345 is set"),
+    "v2 cut off": (V2[:-10], "but the file ends at byte 1,983"),
+    "v2 no END": (V2[:-3] + b"XYZ", "at byte 1,990, stands b'XYZ', not b'END'"),
+    "v2 END, then a rest": (V2 + b"END", "the header at byte 1,993 is cut off after 3 of 1,024 bytes"),
+    "v2, second part broken": (V2 + v2_with(1024 + 322, b"gO"), "record 4 at byte 3,339 begins with b'gO'"),
+    "v2, then v1": (V2 + some_file("dat1@1", 9), "the header at byte 1,993 has b'GO"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("data, message", BROKEN.values(), ids=list(BROKEN))
+def test_names_what_is_wrong(data, message, saved):
+    path = saved(data)
+    with pytest.raises(FormatError) as caught:
+        formats.open(path)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_last_label_is_read(saved):
+    assert formats.open(saved(v2_with(1026, b"\x68\x01\0\0")))[0][1] == 360
+    assert formats.open(saved(v1_with(2, b"\x12\x12")))[0][1] == 360
+
+
+def test_many_joined_files(saved):
+    path = saved(b"END" * _check.MAX_SEGMENTS)
+    assert Dat(path).segments == 10_000 and len(Dat(path)) == 0
+    path.write_bytes(b"END" * (_check.MAX_SEGMENTS + 1))
+    with pytest.raises(FormatError, match="more than 10,000 files"):
+        Dat(path)
+
+
+@pytest.mark.parametrize("name", ["missing.dat", "a\0b", "."])
+def test_what_cannot_be_read(name, tmp_path):
+    with pytest.raises(SourceError) as caught:
+        formats.open(tmp_path / name)
+    assert str(tmp_path) in str(caught.value)
+
+
+@given(st.one_of(st.binary(), st.builds(bytes.__add__, st.sampled_from([b"GO", b"END", b"mlv2"]), st.binary())))
+def test_any_bytes(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any.dat"
+    path.write_bytes(data)
+    try:
+        dat = formats.open(path)
+    except KifuError:
+        return
+    assert len(dat) == 0 and data == b"END" * dat.segments
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_mutations(tmp_path_factory, data):
+    """After a few bytes change, go, come or swap, a file is refused, or holds exactly what its bytes say."""
+    name = data.draw(st.sampled_from(sorted(FORMATS)))
+    content = bytearray(some_file(name, 2) + some_file(name, 1))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(content)))
+        length = data.draw(st.sampled_from([0, 1, 2, 4, 322, 365]))
+        content[at : at + length] = data.draw(st.sampled_from([b"", b"\0", b"GO", b"END", b"\x80", content[:1024]]))
+    path = tmp_path_factory.getbasetemp() / "mutated.dat"
+    path.write_bytes(content)
+    try:
+        dat = formats.open(path)
+    except KifuError:
+        return
+    planes, labels = dat.to_numpy()
+    first, again = 0, b""
+    for segment in _check.check(np.frombuffer(bytes(content), np.uint8), dat.format):
+        part = slice(first, first + segment.examples)
+        again += write_naive(dat.format.name, planes[part], labels[part])
+        first += segment.examples
+    assert again == content
+
+
+# What the 2015 program wrote
+
+
+def test_reference_files(reference):
+    v1, v2 = map(formats.open, reference)
+    assert hashlib.md5(v1.path.read_bytes()).hexdigest() == "ca97a2325444f6e890f95ae676fd732a"
+    assert (v1.format.name, v2.format.name) == ("dat1@1", "dat2@1")
+    assert len(v1) == len(v2) == 19_666
+    planes, labels = v1.to_numpy()
+    planes_v2, labels_v2 = v2.to_numpy()
+    assert_array_equal(labels, labels_v2)
+    assert_array_equal(planes[:, :7], planes_v2)
+    assert planes[:, 7].all()
+    # ../shared/facts/kgsgo.md counts the ko plane: 400 on empty points, the others on stones of the mover
+    ko = planes[:, 6].astype(bool)
+    occupied = planes[:, :6].any(axis=1)
+    assert (ko.any(axis=(1, 2)).sum(), ko.sum(), (ko & ~occupied).sum()) == (400, 1381, 400)
+    assert (planes[:, :6].sum(axis=1) <= 1).all()
+    assert not occupied.reshape(-1, 361)[np.arange(len(labels)), labels].any()  # all were played on empty points
+
+
+EXAMPLE = re.compile(r"(v[12]) ex\d+ move (\S\S) \| own (\S*)\s+enemy (\S*)\s*(?:KO (.*))?$")
+
+
+def listed_planes(own, enemy, ko):
+    """[7, 361] uint8 of one line of planes.txt, in the frame of the files."""
+    planes = np.zeros((7, 361), np.uint8)
+    for base, stones in ((0, own), (3, enemy)):
+        for stone in filter(None, stones.split(",")):
+            point, liberties = stone.split(":")
+            planes[base + int(liberties) - 1, to_bottom_row(parse_sgf(point, 19), 19)] = 1
+    for point in re.findall(r"(\S\S)\(", ko or ""):
+        planes[6, to_bottom_row(parse_sgf(point, 19), 19)] = 1
+    return planes
+
+
+def test_synthetic_records_are_read_as_listed(shared, saved):
+    """planes.txt lists in words what is in the program's own records, suicides and all."""
+    with tarfile.open(shared / "reference/kgsgo/synthetic.tar.gz") as archive:
+        files = {m.name.split("/")[-1]: archive.extractfile(m).read() for m in archive.getmembers() if m.isfile()}
+    sections = re.split(r"^---- ", files["planes.txt"].decode(), flags=re.MULTILINE)[1:]
+    seen = 0
+    for section in sections:
+        stem = section.split()[0]
+        listed = {"v1": [], "v2": []}
+        for line in section.splitlines():
+            if match := EXAMPLE.search(line):
+                listed[match[1]].append(match.groups()[1:])
+        if "v2 same" in section:
+            listed["v2"] = listed["v1"]
+        for version, layout in (("v1", DAT1_1), ("v2", DAT2_1)):
+            examples = listed[version]
+            path = saved(layout.header(len(examples)) + files[f"{stem}.{version}.bin"] + b"END")
+            dat = formats.open(path)
+            assert len(dat) == len(examples)
+            for (planes, label), (move, own, enemy, ko) in zip(dat, examples):
+                assert label == to_bottom_row(parse_sgf(move, 19), 19)
+                assert_array_equal(planes[:7].reshape(7, 361), listed_planes(own, enemy, ko))
+                seen += 1
+    assert seen == 288
+
+
+# inspect_dat
+
+
+def test_inspect_counts(saved):
+    planes = np.zeros((4, 7, 19, 19), np.uint8)
+    planes[:3, 0, 0, 0] = planes[0, 5, 2, 2:4] = planes[1, 6, 9, 9] = 1
+    data = write_naive("dat2@1", planes, [5, 6, 6, 360])
+    found = inspect_dat(saved(data))
+    assert (found.format, found.examples, found.segments, found.bytes) == (DAT2_1, 4, 1, len(data))
+    assert found.md5 == hashlib.md5(data).hexdigest()
+    assert found.mean_points == (0.75, 0, 0, 0, 0, 0.5, 0.25)
+    assert (found.mean_stones, found.ko_share, found.distinct_labels) == (1.25, 0.25, 3)
+    assert (found.manifest, found.problems) == (None, ())
+
+
+def test_inspect_an_empty_set_and_joined_ones(saved):
+    found = inspect_dat(saved(b"END"))
+    assert (found.examples, found.mean_stones, found.ko_share) == (0, 0, 0)
+    found = inspect_dat(saved(some_file("dat1@1", 300) + some_file("dat1@1", 2)))
+    assert (found.examples, found.segments, found.mean_points[7]) == (302, 2, 361)
+    assert found.blake3 == inspection.hash_file(found.path)
+
+
+def test_inspect_tells_of_the_planes_before_december_2015(saved):
+    planes = np.zeros((1, 7, 19, 19), np.uint8)
+    planes[0, [0, 2], 3, 3] = planes[0, [4, 5], 6, 6] = planes[0, 5, 8, 8] = 1
+    found = inspect_dat(saved(write_naive("dat2@1", planes, [0])))
+    assert found.mean_stones == 3
+    assert found.problems[0].startswith("2 stones are in more than one of the planes 0 to 5")
+
+
+def test_inspect_compares_the_manifest(saved):
+    path = saved(write_naive("dat2@1", np.zeros((2, 7, 19, 19), np.uint8), [0, 1]))
+    found = inspect_dat(path)
+    manifest = inspection.Manifest(
+        kifu="0.1.0", file=path.name, format="dat2@1", plane_set="kgsgo7@1", recipe={"name": "kgsgo-v2"}, set="test",
+        examples=2, bytes=found.bytes, blake3=found.blake3, read=1, kept=1, drops={}, dropped=[], archives=[],
+    )  # fmt: skip
+    beside = inspection.manifest_path(path)
+    manifest.write(beside)
+    assert inspect_dat(path).problems == ()
+    assert inspect_dat(path).manifest == manifest
+    dataclasses.replace(manifest, examples=3, blake3="ab").write(beside)
+    assert inspect_dat(path).problems == (
+        "set.dat.manifest.json says examples 3; the file has 2",
+        f"set.dat.manifest.json says blake3 ab; the file has {found.blake3}",
+    )
+    beside.write_text("[]")
+    found = inspect_dat(path)
+    assert found.manifest is None and "is no manifest" in found.problems[0]
+
+
+def test_inspect_refuses_what_open_refuses(saved):
+    with pytest.raises(FormatError, match="begins with"):
+        inspect_dat(saved(b"no data set"))

@@ -3,8 +3,10 @@
 import dataclasses
 import gzip
 import hashlib
+import os
 import re
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -450,3 +452,17 @@ def test_inspect_compares_the_manifest(saved):
 def test_inspect_refuses_what_open_refuses(saved):
     with pytest.raises(FormatError, match="begins with"):
         inspect_dat(saved(b"no data set"))
+
+
+# The cards
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_card_tells_how_to_read_it_without_kifu(name, saved):
+    card = (Path(__file__).parents[1] / f"docs/formats/{name.partition('@')[0]}.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    planes, labels = some_examples(name, 5)
+    names = {"np": np, "os": os, "DAT1": DAT1, "DAT2": DAT2, "path": saved(write_naive(name, planes, labels))}
+    exec(code, names)
+    assert_array_equal(names["planes"], planes)
+    assert_array_equal(names["labels"], labels)

@@ -6,6 +6,7 @@
     │   └── IllegalMove
     ├── FormatError      a data set file whose bytes are not what its format says
     ├── SourceError      an archive, folder or address that cannot be read
+    ├── OutputError      a file that cannot be written
     └── RecipeError      a recipe, plane set, format or option that does not exist or does not fit
 
 Each message names the bad value and what was allowed. The command line prints it as one line and exits with code 2.
@@ -35,6 +36,10 @@ class FormatError(KifuError):
 
 class SourceError(KifuError):
     """An archive, folder or address that cannot be read."""
+
+
+class OutputError(KifuError):
+    """A file that cannot be written."""
 
 
 class RecipeError(KifuError):

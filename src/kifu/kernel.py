@@ -7,6 +7,7 @@ With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,25 @@ from numba.core import event
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_ROOT = Path(__file__).parent
+_IMPORT = re.compile(r"^from kifu\.([\w.]+) import", re.MULTILINE)
+
+
 @functools.cache
-def _sources() -> tuple[int, int]:
-    """A stamp of all of the package's modules: the newest time of change, and the sum of the sizes."""
-    stats = [path.stat() for path in Path(__file__).parent.rglob("*.py")]
+def _sources(path: Path) -> frozenset[Path]:
+    """The module at `path` and all modules of the package that it imports at its top, directly or not."""
+    found = {path}
+    for name in _IMPORT.findall(path.read_text("utf-8")):
+        imported = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
+        if imported != path and imported.is_file():
+            found |= _sources(imported)
+    return frozenset(found)
+
+
+@functools.cache
+def _stamp(path: Path) -> tuple[int, int]:
+    """Changes when any of `_sources(path)` does: the newest time of change, and the sum of the sizes."""
+    stats = [source.stat() for source in _sources(path)]
     return max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats)
 
 
@@ -37,7 +53,7 @@ def kernel(function: F) -> F:
     compiled = numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)
     if not numba.config.DISABLE_JIT:
         # Numba stamps cached code with its own file only, though kernels of other files are compiled into it.
-        compiled._cache._cache_file._source_stamp = _sources()
+        compiled._cache._cache_file._source_stamp = _stamp(Path(function.__code__.co_filename))
     return cast(F, compiled)
 
 

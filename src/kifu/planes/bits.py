@@ -35,15 +35,15 @@ def put_word(out: Any, at: Any, word: Any) -> None:
 
 
 @inline_kernel
-def put_plane(out: Any, at: Any, carry: Any, filled: Any, s_words: Any, words: Any, n: Any) -> Any:
+def put_plane(out: Any, at: Any, carry: Any, filled: Any, width: Any, words: Any, n: Any) -> Any:
     """Appends the n bits of one plane (words: its bit set) to a stream of bits, highest bit first.
 
     The stream so far: whole words up to byte `at` of out, then `filled` bits (0 to 63), the high ones of `carry`.
-    Returns the new (at, carry, filled). s_words: a tuple as long as `words`.
+    Returns the new (at, carry, filled). width: a tuple as long as `words`.
     """
     left = n
     shift, back = np.uint64(filled), np.uint64(63 - filled)
-    for i in range(len(s_words)):
+    for i in range(len(width)):
         word = words[i]
         if left >= 64:
             put_word(out, at, carry | word >> shift)

@@ -1,8 +1,7 @@
 """The records of the kgsgo-dataset-preprocessor of 2015, with every quirk of its planes.
 
 The program's frame has row 0 at the bottom. Games are replayed in that frame from the start (moves are flipped as they
-are read), so that the board's bit sets are the planes. Facts and reference outputs: the spec cards docs/planes/kgsgo7.md
-and kgsgo8.md.
+are read), so that the board's bit sets are the planes. The planes' meaning: docs/planes/kgsgo7.md and kgsgo8.md.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kifu.errors import Drop
 from kifu.go.state import (
@@ -23,8 +23,8 @@ from kifu.go.state import (
     play,
 )
 from kifu.kernel import inline_kernel, kernel
-from kifu.planes.bits import ZERO, put_plane, put_word
-from kifu.point import BLACK
+from kifu.planes.bits import ZERO, put_plane, put_word, spread_table
+from kifu.point import BLACK, to_bottom_row
 
 SIZE: Final = 19
 POINTS: Final = SIZE * SIZE
@@ -37,6 +37,15 @@ _KEPT = int(Drop.KEPT)
 _OFF_BOARD = int(Drop.OFF_BOARD)
 _SETUP_TWICE = int(Drop.SETUP_TWICE)
 _VALID_AREA = np.uint64(0x8080808080808080)
+
+
+Tables = tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
+
+
+def new_tables() -> Tables:
+    """What `write_records` looks up, and room for one plane: (flip [362], spread [256], ko [6])."""
+    flip = [to_bottom_row(point, SIZE) for point in range(POINTS)] + [POINTS]
+    return np.array(flip, np.uint16), spread_table(), np.zeros(6, np.uint64)
 
 
 @inline_kernel
@@ -84,7 +93,7 @@ def _put_dat2(s: State, mover: Any, ko: Any, out: Any, at: Any) -> None:
 
 @inline_kernel
 def _put_dat1(s: State, mover: Any, ko: Any, spread: Any, out: Any, at: Any) -> None:
-    """Writes 361 bytes, bit k of each for plane k; plane 7 is all ones. Chains without liberties are in planes 2 and 5."""
+    """Writes 361 bytes, bit k of each for plane k; plane 7 is all ones. Stones without liberties are in none."""
     own, other = s.shades[mover - 1], s.shades[2 - mover]
     for group in range(POINTS // 8 + 1):
         w, shift = group >> 3, np.uint64(56 - 8 * (group & 7))
@@ -118,8 +127,20 @@ def _place_handicap(s: State, setup: Any, start: Any, stop: Any, flip: Any) -> A
 
 
 @inline_kernel
-def _one_game(s: State, moves: Any, first: Any, last: Any, started: Any, layout: Any, tables: Any, out: Any, at: Any) -> Any:
-    """Writes the examples of one game from byte `at`; returns (Drop, next byte)."""
+def _one_game(
+    s: State,
+    moves: Any,
+    first: Any,
+    last: Any,
+    started: Any,
+    layout: Any,
+    tables: Any,
+    out: Any,
+    at: Any,
+    plies: Any,
+    row: Any,
+) -> Any:
+    """Writes the examples of one game from byte `at`, their plies from `row`; returns (Drop, next byte, next row)."""
     flip, spread, ko = tables
     suicides = False
     for i in range(first, last):
@@ -127,10 +148,12 @@ def _one_game(s: State, moves: Any, first: Any, last: Any, started: Any, layout:
         if point == POINTS:  # a pass
             continue
         if point > POINTS:
-            return _OFF_BOARD, at
+            return _OFF_BOARD, at, row
         p = np.int64(flip[point])
         mover = np.uint8(1 + (moves[i] >> 15))
         if started:
+            plies[row] = i - first
+            row += 1
             _mark_ko(s, mover, ko)
             out[at] = 71  # G
             out[at + 1] = 79  # O
@@ -150,10 +173,10 @@ def _one_game(s: State, moves: Any, first: Any, last: Any, started: Any, layout:
                 at += DAT2_BYTES
         why = play(s, p, mover, SUICIDE_LEFT)
         if why != 0:
-            return why, at
+            return why, at, row
         suicides = suicides or s.n_liberties[s.head[p]] == 0
         started = True
-    return _KEPT, at
+    return _KEPT, at, row
 
 
 @kernel
@@ -169,31 +192,33 @@ def write_records(
     layout: Any,
     tables: Any,
     out: Any,
+    plies: Any,
     drop: Any,
     examples: Any,
 ) -> Any:
-    """Writes the records of the picked games, one game after another, into `out`; returns the bytes written.
+    """Writes the records of the picked games, one game after another; returns how many there are in all.
 
-    moves ... root_setup: columns of `kifu.records.games.Games`, all of 19 x 19.  handicap: [G] bool, whether the root's
-    setup stones are placed and the first move is written.  picks: [K] int64 rows.  layout: DAT1 or DAT2.  tables: see
-    `kernel_tables`.  out: [>= record bytes * moves of the picked games] uint8.
-    Fills drop [K] uint8 and examples [K] int32; a dropped game leaves no byte.
+    moves ... root_setup: columns of `kifu.records.games.Games`; the picked games are of 19 x 19.  handicap: [G] bool,
+    whether the root's setup stones are placed and the first move is written.  picks: [K] int64 rows.  layout: DAT1 or
+    DAT2.  tables: `new_tables()`, one for each thread.  out: [>= record bytes x moves of the picked games] uint8.
+    Fills plies [>= moves of the picked games] uint16, how many moves of its game (passes too) come before each record;
+    drop [K] uint8; examples [K] int32. A dropped game leaves nothing in `out`.
     """
     at = 0
-    size = DAT1_BYTES if layout == DAT1 else DAT2_BYTES
+    row = 0
     for j in range(picks.shape[0]):
         g = picks[j]
-        begin = at
+        begin, begin_row = at, row
         why = _KEPT
         clear(s)
         if handicap[g]:
             why = _place_handicap(s, setup, setup_offset[g], setup_offset[g] + root_setup[g], tables[0])
         if why == _KEPT:
-            why, at = _one_game(
-                s, moves, move_offset[g], move_offset[g + 1], handicap[g], layout, tables, out, at
+            why, at, row = _one_game(
+                s, moves, move_offset[g], move_offset[g + 1], handicap[g], layout, tables, out, at, plies, row
             )
         if why != _KEPT:
-            at = begin
+            at, row = begin, begin_row
         drop[j] = why
-        examples[j] = (at - begin) // size
-    return at
+        examples[j] = row - begin_row
+    return row

@@ -74,11 +74,20 @@ class _Hrefs(HTMLParser):
         self.found += [value for name, value in attrs if name == "href" and value]
 
 
+def _without_comments(page: str) -> str:
+    kept, at = [], 0
+    while (begin := page.find("<!--", at)) >= 0:
+        kept.append(page[at:begin])
+        end = page.find("-->", begin + 2)  # <!--> is a whole comment
+        if end < 0:
+            return "".join(kept)
+        at = end + 3
+    return "".join([*kept, page[at:]])
+
+
 def _links(page: str) -> list[str]:
-    first, *rest = page.split("<!--")
-    without_comments = first + "".join(piece.partition("-->")[2] for piece in rest)
     parser = _Hrefs()
-    for tag in _ANCHOR.findall(without_comments):
+    for tag in _ANCHOR.findall(_without_comments(page)):
         parser.feed(tag)
         parser.reset()
     return parser.found

@@ -1,0 +1,134 @@
+"""The manifest: the JSON beside each data set, which says how to make it again and where each row comes from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.datasets.write import write_file
+from kifu.errors import FormatError
+
+SUFFIX = ".manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a row comes from: the position before move `ply` (counted from 0, passes too) of a game.
+
+    member: the game's place in its archive, counting all that the archive lists, from 0.
+    """
+
+    archive: str
+    member: int
+    ply: int
+
+
+@dataclass(slots=True)
+class ArchiveRows:
+    """The rows that one archive gave, game after game in the order of the file.
+
+    member, rows, ply: one entry a game: its place in the archive, how many rows, and the ply of the first of them.
+    skips: [index of the game here, row within the game, ply] where a ply does not follow the one of the row before,
+        because passes stand between.
+    """
+
+    archive: str
+    blake3: str
+    member: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    ply: list[int] = field(default_factory=list)
+    skips: list[list[int]] = field(default_factory=list)
+
+    def add(self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]) -> None:
+        """Appends games. member, rows: [K] of the games; plies: [sum of rows], of all their rows."""
+        filled = rows > 0
+        start = np.cumsum(rows) - rows
+        first = np.zeros(len(rows), np.int64)
+        first[filled] = plies[start[filled]]
+        jump = np.flatnonzero(np.diff(plies.astype(np.int64)) != 1) + 1
+        jump = jump[~np.isin(jump, start)]
+        game = np.searchsorted(start, jump, "right") - 1
+        self.skips += np.stack([game + len(self.member), jump - start[game], plies[jump]], 1).tolist()
+        self.member += member.tolist()
+        self.rows += rows.tolist()
+        self.ply += first.tolist()
+
+    def origin(self, row: int) -> Origin:
+        """Where row `row` of this archive's rows comes from."""
+        stop = np.cumsum(self.rows)
+        game = int(np.searchsorted(stop, row, "right"))
+        within = row - int(stop[game] - self.rows[game])
+        at, ply = 0, self.ply[game]
+        for skipped, row_there, ply_there in self.skips:
+            if skipped == game and row_there <= within:
+                at, ply = row_there, ply_there
+        return Origin(self.archive, self.member[game], ply + within - at)
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A game that was asked for and gave no row."""
+
+    archive: str
+    member: int
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a data set is, in full. See docs/formats/manifest.md."""
+
+    kifu: str
+    file: str
+    format: str
+    plane_set: str
+    recipe: dict[str, Any]
+    set: str
+    examples: int
+    bytes: int
+    blake3: str
+    read: int
+    kept: int
+    drops: dict[str, int]
+    dropped: list[Dropped]
+    archives: list[ArchiveRows]
+
+    def origin(self, row: int) -> Origin:
+        """Where row `row` (from 0) comes from. Raises IndexError."""
+        left = row
+        if row >= 0:
+            for archive in self.archives:
+                total = sum(archive.rows)
+                if left < total:
+                    return archive.origin(left)
+                left -= total
+        raise IndexError(f"row {row} is not within 0 to {self.examples - 1}")
+
+    def write(self, path: Path) -> None:
+        """Writes it as JSON, whole or not at all."""
+        write_file(path, json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n")
+
+
+def manifest_path(path: Path) -> Path:
+    """Where the manifest of a data set lies."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest of the data set at `path`; None if there is none. Raises FormatError if it is damaged."""
+    where = manifest_path(path)
+    try:
+        table = json.loads(where.read_bytes())
+        table["archives"] = [ArchiveRows(**entry) for entry in table["archives"]]
+        table["dropped"] = [Dropped(**entry) for entry in table["dropped"]]
+        return Manifest(**table)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FormatError(f"{where} is no manifest: {error}") from None

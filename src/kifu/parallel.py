@@ -1,0 +1,46 @@
+"""Threads over kernels, in order: the same results in the same order for any number of threads."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Crew:
+    """`jobs` threads; with one job the caller's own thread does all the work."""
+
+    def __init__(self, jobs: int | None = None) -> None:
+        """jobs: by default as many as there are cores."""
+        self.jobs = (
+            jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
+        )
+        self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
+
+    def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None) -> Iterator[R]:
+        """Yields function(item) in the order of the items, at most `ahead` of them (default: 2 x jobs) in advance."""
+        if self._pool is None:
+            yield from map(function, items)
+            return
+        under_way: deque[Future[R]] = deque()
+        for item in items:
+            under_way.append(self._pool.submit(function, item))
+            if len(under_way) > (2 * self.jobs if ahead is None else ahead):
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)

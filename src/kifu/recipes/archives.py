@@ -1,0 +1,131 @@
+"""The archives of a recipe: found among the sources, listed as the index page lists them, read whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.datasets.write import hash_file
+from kifu.errors import Drop, SourceError
+from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, order_as_page, parse_archive_name, parse_index
+from kifu.records.containers import blocks, containers
+from kifu.records.games import NO_HANDICAP, Bytes, Games, Note, concat
+from kifu.records.sgf import scan
+
+# What made the program of 2015 raise, and so lose the game. Later ones win.
+_REFUSED = (
+    (Note.HANDICAP_TEXT | Note.HANDICAP_ONE, Drop.BAD_HANDICAP),
+    (Note.SIZE_PAIR, Drop.BAD_SIZE),
+    (Note.BAD_CHARSET, Drop.BAD_CHARSET),
+    (Note.TRUNCATED, Drop.TRUNCATED),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedArchive:
+    """One archive, read whole, with the first game of each member only, as the program of 2015 took them.
+
+    drop: [G] uint8, why the program could not have used a game. handicap: [G] bool, whether it put up setup stones.
+    names: [..] uint8, name_start, name_stop: [G] int64: the raw name of each game's member.
+    """
+
+    archive: Archive
+    blake3: str
+    games: Games
+    drop: npt.NDArray[np.uint8]
+    handicap: npt.NDArray[np.bool_]
+    names: Bytes
+    name_start: npt.NDArray[np.int64]
+    name_stop: npt.NDArray[np.int64]
+
+    def name(self, g: int) -> str:
+        """The name of game g's member, for people."""
+        raw = self.names[self.name_start[g] : self.name_stop[g]].tobytes()
+        return raw.decode("utf-8", "backslashreplace")
+
+    def rows(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Where the archive's games of these numbers (from 0) are: game i is member i + 1, after the folder's entry.
+
+        Raises SourceError if the archive does not list that many.
+        """
+        first = np.flatnonzero(self.games.notes & Note.LATER_GAME == 0)
+        member = self.games.member[first]
+        at = np.minimum(np.searchsorted(member, numbers + 1), len(member) - 1)
+        absent = numbers[member[at] != numbers + 1] if len(member) else numbers
+        if len(absent):
+            raise SourceError(
+                f"archive {self.archive.stem} has no game as entry {absent[0] + 2}, though its name tells of "
+                f"{self.archive.games:,} games (the first entry is to be their folder)"
+            )
+        return first[at]
+
+
+def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, Path]:
+    """The KGS archives among the sources, and in folders among them; of several files of one archive the first."""
+    found: dict[Archive, Path] = {}
+    for path in containers(sources):
+        archive = parse_archive_name(path.name)
+        if archive is not None:
+            found.setdefault(archive, path)
+    if not found:
+        raise SourceError("no archive among the sources is named as KGS does, like KGS-2006-19-10388-.tar.gz")
+    return found
+
+
+def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
+    """The archives that an index page (a file) lists, in its order; without one those found, newest first."""
+    if index is None:
+        return order_as_page(found)
+    try:
+        with Path(index).open("rb") as file:
+            return parse_index(file.read(PAGE_LIMIT + 1))
+    except OSError as error:
+        raise SourceError(f"cannot read the index page {index}: {error.strerror}") from None
+
+
+def load_archive(path: Path, archive: Archive) -> LoadedArchive:
+    """Reads an archive whole; what stays is a few bytes a move. Raises SourceError."""
+    parts: list[Games] = []
+    names: list[Bytes] = []
+    starts: list[npt.NDArray[np.int64]] = []
+    stops: list[npt.NDArray[np.int64]] = []
+    base = 0
+    for block in blocks(path):
+        games = scan(block)
+        parts.append(games)
+        names.append(block.names)
+        starts.append(block.name_offset[games.block_index] + base)
+        stops.append(block.name_offset[games.block_index + 1] + base)
+        base += len(block.names)
+    if not parts:
+        raise SourceError(f"{path}: no game records in this archive")
+    games = concat(parts)
+    return LoadedArchive(
+        archive=archive,
+        blake3=hash_file(path),
+        games=games,
+        drop=_refuse(games),
+        handicap=_has_handicap(games),
+        names=np.concatenate(names),
+        name_start=np.concatenate(starts),
+        name_stop=np.concatenate(stops),
+    )
+
+
+def _has_handicap(games: Games) -> npt.NDArray[np.bool_]:
+    """[G] bool: HA is there and not 0; only then did the program put up setup stones, and write the first move."""
+    return (games.handicap != NO_HANDICAP) & (games.handicap != 0)
+
+
+def _refuse(games: Games) -> npt.NDArray[np.uint8]:
+    """[G] uint8 of `Drop`: what the program would not have read."""
+    drop = np.where((games.width == 19) & (games.height == 19), Drop.KEPT, Drop.WRONG_SIZE).astype(np.uint8)
+    drop[_has_handicap(games) & (games.notes & Note.BAD_SETUP_POINT != 0)] = Drop.OFF_BOARD
+    for notes, why in _REFUSED:
+        drop[games.notes & notes != 0] = why
+    return np.where(games.drop != Drop.KEPT, games.drop, drop)

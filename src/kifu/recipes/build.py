@@ -1,0 +1,244 @@
+"""From archives to the files of a recipe."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.datasets.formats import Format, find_format
+from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, manifest_path, read_manifest
+from kifu.datasets.write import Output, hash_file
+from kifu.errors import Drop, FormatError, RecipeError, SourceError
+from kifu.go.state import State, new_state
+from kifu.parallel import Crew
+from kifu.planes import kgsgo
+from kifu.progress import OpenBar, silent
+from kifu.recipes.archives import LoadedArchive, find_archives, load_archive, read_index
+from kifu.recipes.kgs_index import Archive
+from kifu.recipes.sampling import Sampler, Selection
+from kifu.recipes.schema import Recipe
+
+_CHUNK_BYTES = 1 << 20
+"""What a thread makes at one go: small enough to be written while it is in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """One finished file. fresh: False if an earlier run had made it from the same recipe and archives."""
+
+    path: Path
+    manifest: Manifest
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """One file to make."""
+
+    set: str
+    path: Path
+    selections: list[Selection]
+
+
+@dataclass(frozen=True, slots=True)
+class _Desk:
+    """What a thread needs to make a chunk. Desks are few and go round, which also bounds the memory."""
+
+    state: State
+    tables: kgsgo.Tables
+    records: npt.NDArray[np.uint8]
+    plies: npt.NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """The records of some games, on the desk where they were made.
+
+    rows: [K] int64, the games, as rows of their archive; drop, examples: [K], what became of each.
+    plies: [N] uint16 and records: [N x record bytes], all records, game after game.
+    """
+
+    rows: npt.NDArray[np.int64]
+    drop: npt.NDArray[np.uint8]
+    examples: npt.NDArray[np.int32]
+    plies: npt.NDArray[np.uint16]
+    records: npt.NDArray[np.uint8]
+
+
+def build(
+    recipe: Recipe,
+    sources: Iterable[str | os.PathLike[str]],
+    into: str | os.PathLike[str],
+    *,
+    sets: Sequence[str] | None = None,
+    index: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    progress: OpenBar = silent,
+) -> list[Built]:
+    """Makes the files of a recipe's sets, each with its manifest, and returns them in the order of `sets`.
+
+    sources: archives named as KGS names them, or folders with such. sets: default those that the recipe marks so.
+    index: an index page (file), whose archives and order the draws use; without it, the archives at hand, newest
+    first. jobs: threads; the bytes are the same for any number. A file that is there already, made by this version
+    from the same recipe and archives, stays as it is. Files are complete or not there at all, whatever interrupts.
+    Raises RecipeError, SourceError or OutputError. A game that cannot be used is dropped, and told of in the manifest.
+    """
+    names = recipe.default_sets() if sets is None else list(sets)
+    for name in names:
+        if name not in recipe.sets:
+            raise RecipeError(f"recipe {recipe.name} has no set {name!r}; it has {', '.join(recipe.sets)}")
+    paths = find_archives(sources)
+    archives = read_index(index, paths)
+    sampler = Sampler(recipe, archives)
+    plans = [plan for name in names for plan in _plans(recipe, name, sampler, Path(into))]
+    _require_archives({s.archive for plan in plans for s in plan.selections}, paths)
+    with Crew(jobs) as crew:
+        return [_build_file(recipe, plan, paths, crew, progress) for plan in plans]
+
+
+def _plans(recipe: Recipe, name: str, sampler: Sampler, into: Path) -> list[_Plan]:
+    chosen = recipe.sets[name]
+    selections = sampler.select(name)
+    if not chosen.by_archive:
+        return [_Plan(name, into / chosen.file, selections)]
+    return [_Plan(name, into / chosen.file.replace("{archive}", s.archive.stem), [s]) for s in selections]
+
+
+def _require_archives(wanted: set[Archive], paths: dict[Archive, Path]) -> None:
+    missing = sorted(a.stem for a in wanted if a not in paths)
+    if missing:
+        listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
+        raise SourceError(f"{len(missing)} of the {len(wanted)} archives that the sets draw from are missing: {listed}")
+
+
+def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: Crew, progress: OpenBar) -> Built:
+    layout = find_format(recipe.format)
+    earlier = _earlier(recipe, plan, paths)
+    if earlier is not None:
+        return Built(plan.path, earlier, False)
+    manifest_path(plan.path).unlink(missing_ok=True)  # so that a manifest never stands beside another's file
+    games = sum(len(s.games) for s in plan.selections)
+    origins: list[ArchiveRows] = []
+    dropped: list[Dropped] = []
+    with (
+        Output(plan.path, layout.header_bytes) as output,
+        progress(f"building {plan.path.name}", games, "games") as bar,
+    ):
+        loaded = crew.map(lambda s: load_archive(paths[s.archive], s.archive), plan.selections, ahead=1)
+        for selection, archive in zip(plan.selections, loaded):
+            origin = ArchiveRows(selection.archive.stem, archive.blake3)
+            rows = archive.rows(selection.games)
+            for chunk in _chunks(archive, rows, layout, crew):
+                output.write(chunk.records.data)
+                kept = chunk.drop == Drop.KEPT
+                origin.add(archive.games.member[chunk.rows[kept]], chunk.examples[kept], chunk.plies)
+                dropped += [
+                    Dropped(origin.archive, int(archive.games.member[g]), archive.name(g), Drop(why).name)
+                    for g, why in zip(chunk.rows[~kept], chunk.drop[~kept])
+                ]
+                bar.advance(len(chunk.rows))
+            origins.append(origin)
+        examples = sum(sum(o.rows) for o in origins)
+        output.write(layout.end)
+        digest = output.commit(layout.header(examples), crew.jobs)
+    manifest = Manifest(
+        kifu=importlib.metadata.version("kifu"),
+        file=plan.path.name,
+        format=layout.name,
+        plane_set=layout.plane_set,
+        recipe=recipe.model_dump(),
+        set=plan.set,
+        examples=examples,
+        bytes=output.size,
+        blake3=digest,
+        read=games,
+        kept=games - len(dropped),
+        drops=dict(sorted(Counter(d.reason for d in dropped).items())),
+        dropped=dropped,
+        archives=origins,
+    )
+    manifest.write(manifest_path(plan.path))
+    return Built(plan.path, manifest, True)
+
+
+def _earlier(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path]) -> Manifest | None:
+    """The manifest of the file, if it is what this run would make again."""
+    try:
+        manifest = read_manifest(plan.path)
+    except FormatError:
+        return None
+    if (
+        manifest is None
+        or manifest.kifu != importlib.metadata.version("kifu")
+        or (manifest.recipe, manifest.set) != (recipe.model_dump(), plan.set)
+        or not plan.path.is_file()
+        or plan.path.stat().st_size != manifest.bytes
+    ):
+        return None
+    wanted = [(s.archive.stem, hash_file(paths[s.archive])) for s in plan.selections]
+    return manifest if [(o.archive, o.blake3) for o in manifest.archives] == wanted else None
+
+
+def _chunks(archive: LoadedArchive, rows: npt.NDArray[np.int64], layout: Format, crew: Crew) -> Iterator[_Chunk]:
+    """The records of the archive's games `rows`, some games at a time; each chunk lasts until the next is asked for."""
+    moves = np.diff(archive.games.move_offset)[rows]
+    spans = list(pairwise(_cuts(moves * layout.record_bytes)))
+    room = max((int(moves[a:b].sum()) for a, b in spans), default=0)
+    ahead = crew.jobs + 1
+    desks = [_new_desk(room, layout) for _ in range(ahead + 1)]
+    tasks = ((rows[a:b], desks.pop()) for a, b in spans)  # drawn, and so popped, in this thread only
+    for chunk, desk in crew.map(lambda task: (_make_chunk(archive, layout, *task), task[1]), tasks, ahead):
+        yield chunk
+        desks.append(desk)
+
+
+def _cuts(sizes: npt.NDArray[np.int64]) -> list[int]:
+    """Where to cut a row of games into chunks of about _CHUNK_BYTES each, whatever the number of threads."""
+    piece = np.cumsum(sizes) // _CHUNK_BYTES
+    return [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(sizes)] if len(sizes) else []
+
+
+def _new_desk(moves: int, layout: Format) -> _Desk:
+    return _Desk(
+        new_state(19, 19),
+        kgsgo.new_tables(),
+        np.empty(moves * layout.record_bytes, np.uint8),
+        np.empty(moves, np.uint16),
+    )
+
+
+def _make_chunk(archive: LoadedArchive, layout: Format, rows: npt.NDArray[np.int64], desk: _Desk) -> _Chunk:
+    games = archive.games
+    drop = archive.drop[rows]
+    usable = drop == Drop.KEPT
+    picks = rows[usable]
+    why = np.empty(len(picks), np.uint8)
+    made = np.empty(len(picks), np.int32)
+    total = kgsgo.write_records(
+        desk.state,
+        games.moves,
+        games.move_offset,
+        games.setup,
+        games.setup_offset,
+        games.root_setup,
+        archive.handicap,
+        picks,
+        kgsgo.DAT1 if layout.name == "dat1@1" else kgsgo.DAT2,
+        desk.tables,
+        desk.records,
+        desk.plies,
+        why,
+        made,
+    )
+    drop[usable] = why
+    examples = np.zeros(len(rows), np.int32)
+    examples[usable] = made
+    return _Chunk(rows, drop, examples, desk.plies[:total], desk.records[: total * layout.record_bytes])

@@ -1,0 +1,195 @@
+"""Bytes of a file in order, as they lie there or inflated, into buffers that the caller gives.
+
+Damage raises nothing here: the stream ends early and says why in `damage`, so that what came before it can be used.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Protocol, cast
+
+import numpy as np
+from isal import igzip_lib
+
+from kifu.records._members import MEMBER_LIMIT
+from kifu.records.games import Bytes
+
+_CHUNK = 128 << 10  # compressed bytes fed at once; what one feed inflates to still fits the processor's cache
+_SCRATCH = 1 << 20
+_XZ_MEMORY = 256 << 20  # an .xz may ask its reader for a 4 GiB dictionary; `xz -9` asks for 65 MiB
+
+
+class Stream(Protocol):
+    """What `Plain` and `Inflated` have in common."""
+
+    damage: str
+    """Why the stream ended early, or ""."""
+
+    def fill(self, view: memoryview) -> int:
+        """Fills `view` unless the stream ends, and returns how many bytes it wrote."""
+
+    def skip(self, count: int) -> None:
+        """Passes over `count` bytes, or fewer if the stream ends."""
+
+    def finish(self) -> None:
+        """Goes on to the end without keeping anything, if that can bring damage to light."""
+
+
+class File(Protocol):
+    """What is needed of an open, unbuffered file."""
+
+    def read(self, size: int, /) -> bytes: ...
+    def readinto(self, view: memoryview, /) -> int | None: ...
+    def seek(self, offset: int, whence: int = ..., /) -> int: ...
+
+
+class Plain:
+    """The bytes of an unbuffered file."""
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+        self.damage = ""
+
+    def fill(self, view: memoryview) -> int:
+        filled = 0
+        while filled < len(view) and not self.damage:
+            try:
+                got = self._file.readinto(view[filled:])
+            except OSError as error:
+                self.damage = _reason(error)
+                break
+            if not got:
+                break
+            filled += got
+        return filled
+
+    def skip(self, count: int) -> None:
+        try:
+            self._file.seek(count, os.SEEK_CUR)
+        except OSError:  # farther than any file can reach
+            self.damage = "it ends too early"
+
+    def finish(self) -> None:
+        pass
+
+
+class _Engine(Protocol):
+    """What `bz2.BZ2Decompressor` and its like have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+class Inflated:
+    """The content of a .gz, .bz2 or .xz: one compressed stream or several in a row, zero bytes between them allowed.
+
+    Checksums are verified. Bytes that were inflated by the same feed as the first damaged one are lost with it.
+    """
+
+    def __init__(self, file: File, engine: Callable[[], _Engine], errors: tuple[type[Exception], ...]) -> None:
+        self._file = file
+        self._new_engine = engine
+        self._errors: tuple[type[Exception], ...] = (EOFError, OSError, *errors)
+        self._engine = engine()
+        self._pending = b""
+        self._ended = False
+        self.damage = ""
+
+    def fill(self, view: memoryview) -> int:
+        filled = 0
+        while filled < len(view) and not self._ended:
+            try:
+                if self._engine.eof and not self._next_stream():
+                    break
+                piece = self._engine.decompress(self._feed(), len(view) - filled)
+            except self._errors as error:
+                self._ended, self.damage = True, _reason(error)
+                break
+            view[filled : filled + len(piece)] = piece
+            filled += len(piece)
+        return filled
+
+    def _feed(self) -> bytes:
+        if not self._engine.needs_input:
+            return b""
+        piece = self._pending or self._file.read(_CHUNK)
+        self._pending = b""
+        if not piece:
+            raise EOFError("the compressed data ends too early")
+        return piece
+
+    def _next_stream(self) -> bool:
+        rest = self._engine.unused_data.lstrip(b"\0")
+        while not rest:
+            piece = self._file.read(_CHUNK)
+            if not piece:
+                self._ended = True
+                return False
+            rest = piece.lstrip(b"\0")
+        self._pending = rest
+        self._engine = self._new_engine()
+        return True
+
+    def skip(self, count: int) -> None:
+        scratch = memoryview(bytearray(min(count, _SCRATCH)))
+        while count > 0 and not self._ended:
+            count -= self.fill(scratch[: min(count, _SCRATCH)])
+
+    def finish(self) -> None:
+        scratch = memoryview(bytearray(_SCRATCH))
+        while not self._ended:
+            self.fill(scratch)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, EOFError):
+        return "the compressed data ends too early"
+    return f"the compressed data is damaged ({error})"
+
+
+# isal's own type stubs call it an instance.
+_GZIP_ERROR = cast("type[Exception]", igzip_lib.IsalError)
+
+
+def open_stream(file: File) -> tuple[Stream, str]:
+    """The stream for an unbuffered file, by its first bytes, and the name of its compression ("" if none).
+
+    The file is left, or put back, at its start.
+    """
+    head = file.read(10)
+    file.seek(0)
+    if head[:2] == b"\x1f\x8b":
+        return Inflated(file, lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP), (_GZIP_ERROR,)), "gz"
+    # The fourth byte of a .bz2 is its level; then comes the mark of a block, or of the end.
+    if head[:3] == b"BZh" and head[4:] in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"):
+        import bz2  # not every Python is built with it, nor with lzma
+
+        return Inflated(file, bz2.BZ2Decompressor, (ValueError,)), "bz2"
+    if head[:6] == b"\xfd7zXZ\0":
+        import lzma
+
+        def engine() -> _Engine:
+            return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+        return Inflated(file, engine, (lzma.LZMAError,)), "xz"
+    return Plain(file), ""
+
+
+def read_whole(stream: Stream, data: Bytes, filled: int) -> Bytes | None:
+    """All that is left of a stream, after the data[:filled] already read; None if that is more than `MEMBER_LIMIT`."""
+    while filled == len(data):
+        if filled > MEMBER_LIMIT:
+            return None
+        grown = np.empty(min(4 * filled, MEMBER_LIMIT + 1), np.uint8)
+        grown[:filled] = data
+        filled += stream.fill(grown.data[filled:])
+        data = grown
+    return data[:filled] if filled <= MEMBER_LIMIT else None

@@ -1,0 +1,288 @@
+"""Zip archives, zip64 too, read by their central directory (PKWARE APPNOTE.TXT 6.3, sections 4.3 and 4.5.3)."""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+from isal import isal_zlib
+
+from kifu.errors import Drop, SourceError
+from kifu.kernel import inline_kernel, kernel
+from kifu.records._members import MEMBER_LIMIT, is_record
+from kifu.records.games import Block, Bytes
+
+_ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call: about one block of game records
+_NAMES_AT_ONCE = 1 << 20  # bytes of their names
+_LONGEST_NAME = 0xFFFF
+_SIZE_LIMIT = 1 << 62  # a zip64 field beyond it is damaged: no file is as large
+
+_END_RECORD = struct.Struct("<4s4H2LH")
+_END_RECORD_64 = struct.Struct("<4sQ2H2L4Q")
+_LOCATOR_64 = struct.Struct("<4sLQL")
+_LONGEST_COMMENT = 0xFFFF
+
+_CENTRAL_HEADER, _LOCAL_HEADER = 46, 30
+_STORED, _DEFLATED = 0, 8
+_ENCRYPTED = 0x01 | 0x40
+
+# isal's own type stubs call it an instance.
+_INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
+
+_UNREADABLE, _TOO_LARGE = int(Drop.UNREADABLE), int(Drop.TOO_LARGE)
+
+# Return values of _list_records.
+_MORE, _END, _DAMAGED, _OVERLAP = 0, 1, 2, 3
+# Places in its state.
+_POSITION, _ORDINAL, _ROWS, _TAKEN = 0, 1, 2, 3
+# Columns of its table.
+_BEGIN, _PACKED, _SIZE, _CRC, _METHOD = 0, 1, 2, 3, 4
+
+
+@inline_kernel
+def _integer(data: Bytes, begin: int, width: int) -> int:
+    """A little-endian number; -1 if it is larger than any file."""
+    value = 0
+    for i in range(begin + width - 1, begin - 1, -1):
+        if value > _SIZE_LIMIT >> 8:
+            return -1
+        value = value * 256 + int(data[i])
+    return value
+
+
+@inline_kernel
+def _zip64_fields(data: Bytes, begin: int, end: int, row: npt.NDArray[np.int64], offset: int) -> int:
+    """Reads the sizes and the offset that did not fit in 32 bits from the extra fields data[begin:end].
+
+    They stand there in this order, and only those whose 32-bit field is all ones. One that is missing becomes -1.
+    Returns the offset.
+    """
+    stop = begin
+    while begin + 4 <= end:
+        stop = begin + 4 + _integer(data, begin + 2, 2)
+        if stop > end:
+            stop = begin
+            break
+        if data[begin] == 1 and data[begin + 1] == 0:
+            break
+        begin = stop
+    at = begin + 4
+    for column in (_SIZE, _PACKED):
+        if row[column] == 0xFFFFFFFF:
+            row[column] = _integer(data, at, 8) if at + 8 <= stop else -1
+            at += 8
+    if offset == 0xFFFFFFFF:
+        return _integer(data, at, 8) if at + 8 <= stop else -1
+    return offset
+
+
+@inline_kernel
+def _locate(data: Bytes, local: int, flags: int, row: npt.NDArray[np.int64]) -> int:
+    """Finds where a member's bytes begin, by its local header; returns the reason why they can't be read, or 0."""
+    if flags & _ENCRYPTED or local < 0 or local + _LOCAL_HEADER > len(data) or row[_SIZE] < 0 or row[_PACKED] < 0:
+        return _UNREADABLE
+    if row[_SIZE] > MEMBER_LIMIT or row[_PACKED] > MEMBER_LIMIT:
+        return _TOO_LARGE
+    if data[local] != 0x50 or data[local + 1] != 0x4B or data[local + 2] != 3 or data[local + 3] != 4:
+        return _UNREADABLE
+    method = row[_METHOD]
+    if method != _DEFLATED and (method != _STORED or row[_PACKED] != row[_SIZE]):
+        return _UNREADABLE
+    row[_BEGIN] = local + _LOCAL_HEADER + _integer(data, local + 26, 2) + _integer(data, local + 28, 2)
+    return _UNREADABLE if row[_BEGIN] + row[_PACKED] > len(data) else 0
+
+
+@kernel
+def _list_records(
+    data: Bytes,
+    base: int,
+    end: int,
+    state: npt.NDArray[np.int64],
+    table: npt.NDArray[np.int64],
+    member: npt.NDArray[np.int32],
+    drop: npt.NDArray[np.uint8],
+    names: Bytes,
+    name_offset: npt.NDArray[np.int64],
+) -> int:
+    """Lists the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
+
+    base: what every offset in the archive is to be raised by. table: [rows, 5], see its columns above. Returns _MORE,
+    _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP: the members take more room than the file has.
+    """
+    rows = 0
+    name_end = 0
+    status = _END
+    while state[_POSITION] < end:
+        at = state[_POSITION]
+        if rows == len(table) or name_end + _LONGEST_NAME > len(names):
+            status = _MORE
+            break
+        if at + _CENTRAL_HEADER > end or not (
+            data[at] == 0x50 and data[at + 1] == 0x4B and data[at + 2] == 1 and data[at + 3] == 2
+        ):
+            status = _DAMAGED
+            break
+        name_begin = at + _CENTRAL_HEADER
+        extra = name_begin + _integer(data, at + 28, 2)
+        comment = extra + _integer(data, at + 30, 2)
+        after = comment + _integer(data, at + 32, 2)
+        if after > end:
+            status = _DAMAGED
+            break
+        name_stop = name_end
+        for i in range(name_begin, extra):
+            names[name_stop] = data[i]
+            name_stop += 1
+        # Made on Unix (3) or macOS (19), with the mode of a symbolic link.
+        is_link = data[at + 5] in (3, 19) and data[at + 41] >> 4 == 0xA
+        if not is_link and is_record(names, name_end, name_stop):
+            row = table[rows]
+            row[_BEGIN] = 0
+            row[_METHOD] = _integer(data, at + 10, 2)
+            row[_CRC] = _integer(data, at + 16, 4)
+            row[_PACKED] = _integer(data, at + 20, 4)
+            row[_SIZE] = _integer(data, at + 24, 4)
+            offset = _zip64_fields(data, extra, comment, row, _integer(data, at + 42, 4))
+            reason = _locate(data, base + offset if offset >= 0 else -1, _integer(data, at + 8, 2), row)
+            if reason == 0:
+                state[_TAKEN] += _LOCAL_HEADER + row[_PACKED]
+                if state[_TAKEN] > len(data):
+                    status = _OVERLAP
+                    break
+            else:
+                row[_SIZE] = 0
+            member[rows] = state[_ORDINAL]
+            drop[rows] = reason
+            name_end = name_stop
+            rows += 1
+            name_offset[rows] = name_end
+        state[_ORDINAL] += 1
+        state[_POSITION] = after
+    state[_ROWS] = rows
+    return status
+
+
+@dataclass(frozen=True)
+class _Directory:
+    """Where a central directory lies in the file, and what the offsets in it are to be raised by."""
+
+    begin: int
+    end: int
+    base: int
+
+
+def _find_directory(source: str, data: mmap.mmap) -> _Directory:
+    """By the end record; bytes before the archive (a self-extracting program) and after it are allowed."""
+    at = _find_end_record(data)
+    if at < 0:
+        raise SourceError(f"{source}: the zip is cut off: it has no end record")
+    _, disk, first_disk, _, _, size, offset, _ = _END_RECORD.unpack_from(data, at)
+    end = at
+    if (record := _find_record_64(data, at)) >= 0:
+        _, _, _, _, disk, first_disk, _, _, size, offset = _END_RECORD_64.unpack_from(data, record)
+        end = record
+    if disk not in (0, 0xFFFF) or first_disk not in (0, 0xFFFF):
+        raise SourceError(f"{source}: the zip is one of several volumes, which are not read")
+    begin = end - size
+    if begin < offset:
+        raise SourceError(f"{source}: the zip is damaged: its directory ({size} bytes from byte {offset}) does not fit")
+    return _Directory(begin, end, begin - offset)
+
+
+def _find_end_record(data: mmap.mmap) -> int:
+    """Where the last end record lies whose comment, which may hold the like, fits in the file; or -1."""
+    first = max(0, len(data) - _END_RECORD.size - _LONGEST_COMMENT)
+    at = data.rfind(b"PK\5\6", first)
+    while at >= 0:
+        rest = len(data) - at - _END_RECORD.size
+        if rest >= 0 and _END_RECORD.unpack_from(data, at)[-1] <= rest:
+            return at
+        at = data.rfind(b"PK\5\6", first, at)
+    return -1
+
+
+def _find_record_64(data: mmap.mmap, end_record: int) -> int:
+    """Where the zip64 end record lies, or -1: right before its locator, or else where the locator says."""
+    locator = end_record - _LOCATOR_64.size
+    if locator < 0 or data[locator : locator + 4] != b"PK\6\7":
+        return -1
+    _, _, told, _ = _LOCATOR_64.unpack_from(data, locator)
+    for at in (locator - _END_RECORD_64.size, told):
+        if 0 <= at <= locator - _END_RECORD_64.size and data[at : at + 4] == b"PK\6\6":
+            return at
+    return -1
+
+
+def zip_blocks(source: str, file: FileIO, block_bytes: int) -> Iterator[Block]:
+    """The records of a zip, in the order of its central directory. The file is mapped, not read.
+
+    Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
+    rows with `Drop.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
+    given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
+    """
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    directory = _find_directory(source, mapped)
+    data = np.frombuffer(mapped, np.uint8)
+    state = np.array([directory.begin, 0, 0, 0], np.int64)
+    status = _MORE
+    while status == _MORE:
+        table, member = np.empty((_ROWS_AT_ONCE, 5), np.int64), np.empty(_ROWS_AT_ONCE, np.int32)
+        drop, name_offset = np.empty(_ROWS_AT_ONCE, np.uint8), np.zeros(_ROWS_AT_ONCE + 1, np.int64)
+        names = np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8)
+        status = _list_records(data, directory.base, directory.end, state, table, member, drop, names, name_offset)
+        for some, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
+            at = name_offset[some.start : some.stop + 1]
+            block = Block(
+                source=source,
+                data=np.empty(int(ends[-1]), np.uint8),
+                start=ends[:-1].copy(),
+                stop=ends[1:].copy(),
+                member=member[some],
+                names=names[at[0] : at[-1]].copy(),
+                name_offset=at - at[0],
+                drop=drop[some],
+            )
+            _read_members(block, memoryview(mapped), table[some])
+            yield block
+            if hasattr(mmap, "MADV_DONTNEED"):  # else what was read stays in memory as long as the mapping does
+                mapped.madvise(mmap.MADV_DONTNEED)
+    if status == _DAMAGED:
+        raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {state[_POSITION]}")
+    if status == _OVERLAP:
+        raise SourceError(f"{source}: the zip's members overlap: together they are larger than its {len(data)} bytes")
+
+
+def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
+    """Cuts members into runs of at most `limit` bytes, or of one member; with each, where its members start and end."""
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    first = 0
+    while first < len(sizes):
+        last = max(first + 1, int(np.searchsorted(ends, ends[first] + limit, "right")) - 1)
+        yield slice(first, last), ends[first : last + 1] - ends[first]
+        first = last
+
+
+def _read_members(block: Block, mapped: memoryview, table: npt.NDArray[np.int64]) -> None:
+    """Fills in the content of a block's members; those that are not what their sizes and checksum say become empty."""
+    target = block.data.data
+    places = zip(block.start.tolist(), block.stop.tolist(), block.drop.tolist(), table.tolist())
+    for k, (start, stop, drop, (begin, packed, size, crc, method)) in enumerate(places):
+        if drop:
+            continue
+        content: bytes | memoryview = mapped[begin : begin + packed]
+        if method == _DEFLATED:
+            try:
+                content = isal_zlib.decompressobj(-15).decompress(content, size + 1)
+            except _INFLATE_ERROR:
+                size = -1  # as no content is
+        if len(content) == size and isal_zlib.crc32(content) == crc:
+            target[start:stop] = content
+        else:
+            block.stop[k] = start
+            block.drop[k] = Drop.UNREADABLE

@@ -1,0 +1,136 @@
+"""Everything that records come in: directories, zip and tar archives, compressed files, single records.
+
+Containers are read in place, nothing is unpacked to disk, and no name found in an archive is ever used as a path.
+What a file is, is decided by its first bytes; its name only helps where they cannot tell. Archives in archives are not
+followed. Time is linear in the inflated size, and memory bounded by a few times the size of a block or of the largest
+member, whatever an archive says of itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from io import FileIO
+from pathlib import Path
+
+import numpy as np
+
+from kifu.errors import Drop, SourceError
+from kifu.records._folder import folder_blocks, read_tree, without_compression
+from kifu.records._members import make_block, name_says_record
+from kifu.records._streams import Stream, open_stream, read_whole
+from kifu.records._tar import HEADER, header_status, tar_blocks
+from kifu.records._zip import zip_blocks
+from kifu.records.games import Block, Bytes
+
+_RECORD_START = re.compile(rb"\(\s*;")
+_JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a record to be taken for one
+
+
+def blocks(source: str | os.PathLike[str], *, block_bytes: int = 16 << 20) -> Iterator[Block]:
+    """The records of one container, several to a block, in its order and as they lie there.
+
+    A container is
+
+    - a directory tree: its loose records, which are the files named .sgf, in any case, and those with .gz, .bz2
+      or .xz after it. They are ordered by the bytes of their paths, and numbered in that order. Archives
+      in the tree are containers of their own, which `containers` finds; symbolic links are not followed;
+    - a .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf, in any case, or without an extension. The
+      others are passed over, but count in `Block.member`, as folders do;
+    - a file of its own (also in .gz, .bz2 or .xz), if it is named .sgf or a record starts in its first 64 KiB.
+
+    block_bytes: how many bytes of members and archive headers a block holds at most, unless one member alone is larger.
+    What the blocks are depends on the container and this number only.
+
+    A member over 256 MiB becomes an empty row with `Drop.TOO_LARGE`; one that its archive or the file system cannot
+    give, with `Drop.UNREADABLE`. Raises SourceError if the container does not exist, is of no known kind, is an empty
+    file or a directory without records; and, after all that is whole was given out, if it is damaged or cut off. An
+    archive without records gives no block.
+    """
+    path = Path(source)
+    if stat.S_ISDIR(_mode(path)):
+        yield from folder_blocks(path, block_bytes)
+        return
+    try:
+        file = FileIO(path)
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
+    with file:
+        yield from _file_blocks(path, file, block_bytes)
+
+
+def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """What to call `blocks` with, one after the other, to read all of `sources`, each a file or a directory.
+
+    A file stays as it is. A directory becomes itself, if there are loose records in its tree, and then each archive in
+    the tree, ordered by the bytes of their paths. Raises SourceError if a source does not exist, or is a directory
+    without either.
+    """
+    found = []
+    for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
+        path = Path(source)
+        if not stat.S_ISDIR(_mode(path)):
+            found.append(path)
+            continue
+        tree = read_tree(path)
+        if not tree.records and not tree.archives:
+            raise SourceError(f"{path}: no .sgf files and no archives in this directory")
+        found += [path, *tree.archives] if tree.records else tree.archives
+    return found
+
+
+def _mode(path: Path) -> int:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
+    except ValueError:  # a NUL in it
+        raise SourceError(f"{str(path)!r}: no such file or directory") from None
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        raise SourceError(f"{path}: neither a file nor a directory")
+    return mode
+
+
+def _file_blocks(path: Path, file: FileIO, block_bytes: int) -> Iterator[Block]:
+    head = file.read(4)
+    file.seek(0)
+    if head in (b"PK\3\4", b"PK\5\6"):
+        yield from zip_blocks(str(path), file, block_bytes)
+        return
+    stream, compression = open_stream(file)
+    data = np.empty(max(block_bytes, HEADER), np.uint8)
+    filled = stream.fill(data.data)
+    name = os.fsencode(path.name)
+    if compression:
+        name = without_compression(name)
+    if _is_tar(name, data, filled):
+        yield from tar_blocks(str(path), stream, data, filled, block_bytes)
+    elif filled and name.lower().endswith(b".zip"):  # with something before the archive, or cut off
+        yield from zip_blocks(str(path), file, block_bytes)
+    else:
+        yield _single(path, name, stream, data, filled)
+
+
+def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
+    if filled < HEADER:
+        return False
+    status = header_status(data, 0)
+    return status == 1 or (status == 0 and name.lower().endswith((b".tar", b".tgz", b".tbz", b".tbz2", b".txz")))
+
+
+def _single(path: Path, name: bytes, stream: Stream, data: Bytes, filled: int) -> Block:
+    """A block of the one record that a file is."""
+    content = read_whole(stream, data, filled)
+    if stream.damage:
+        raise SourceError(f"{path}: {stream.damage}")
+    if not name_says_record(name):
+        if filled == 0:
+            raise SourceError(f"{path}: the file is empty")
+        if not _RECORD_START.search(data[: min(filled, _JUNK_LIMIT)].data):
+            kinds = "a directory, .zip, .tar, .gz, .bz2, .xz and .sgf"
+            raise SourceError(f"{path}: neither an archive nor a game record that is known here ({kinds} are)")
+    if content is None:
+        return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [Drop.TOO_LARGE])
+    return make_block(str(path), content, [len(content)], [0], [name], [Drop.KEPT])

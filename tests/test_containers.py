@@ -1,0 +1,750 @@
+"""Containers against Python's own tarfile and zipfile, and what becomes of damaged, hostile and odd ones."""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import gzip
+import io
+import lzma
+import os
+import random
+import struct
+import tarfile
+import tracemalloc
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kifu.errors import Drop, SourceError
+from kifu.records import _streams
+from kifu.records.containers import blocks, containers
+from kifu.records.games import Block
+
+Row = tuple[int, bytes, bytes, int]  # ordinal, name, content, drop
+
+SIZES = (4096, 100_000, 16 << 20)
+SGF = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
+
+
+def rows_of(some: list[Block]) -> list[Row]:
+    return [
+        (
+            int(block.member[k]),
+            block.names[block.name_offset[k] : block.name_offset[k + 1]].tobytes(),
+            block.data[block.start[k] : block.stop[k]].tobytes(),
+            int(block.drop[k]),
+        )
+        for block in some
+        for k in range(len(block))
+    ]
+
+
+def read(path: Path, block_bytes: int = 16 << 20) -> list[Row]:
+    return rows_of(list(blocks(path, block_bytes=block_bytes)))
+
+
+def read_until_error(path: Path, block_bytes: int = 16 << 20) -> tuple[list[Row], str]:
+    """What is given out, and the message of the error that ends it ("" if there is none)."""
+    given: list[Block] = []
+    try:
+        for block in blocks(path, block_bytes=block_bytes):
+            given.append(block)
+    except SourceError as error:
+        return rows_of(given), str(error)
+    return rows_of(given), ""
+
+
+def is_record(name: bytes) -> bool:
+    base = name.rpartition(b"/")[2]
+    return bool(base) and not base.startswith(b"._") and (base.lower().endswith(b".sgf") or b"." not in base)
+
+
+def content(k: int, size: int) -> bytes:
+    return random.Random(k).randbytes(size)
+
+
+NAMES_AND_SIZES = [
+    ("games/a.sgf", 700),
+    ("games/empty.sgf", 0),
+    ("games/UPPER.SGF", 512),
+    ("README.txt", 1000),
+    ("games/noextension", 513),
+    ("games/.DS_Store", 6148),
+    ("games/._a.sgf", 163),
+    ("games/two.dots.sgf", 511),
+    ("games/version 2.0", 80),
+    ("games/" + "d" * 90 + "/" + "f" * 60 + ".sgf", 1500),
+    ("games/名人戦.sgf", 300),
+    ("games/\udcc3\udce3\udcc8\udccb.sgf", 310),
+    ("games/large.sgf", 20_000),
+    ("games/later.sgf", 900),
+]
+
+
+def build_tar(format: int) -> bytes:
+    """A tar with a bit of everything that tarfile can write in this format."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=format, errors="surrogateescape") as tar:
+        folder = tarfile.TarInfo("games")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for k, (name, size) in enumerate(NAMES_AND_SIZES):
+            info = tarfile.TarInfo(name)
+            info.size = size
+            info.mtime = 1.5 if format == tarfile.PAX_FORMAT else 1
+            tar.addfile(info, io.BytesIO(content(k, size)))
+        for kind, name in ((tarfile.SYMTYPE, "link.sgf"), (tarfile.LNKTYPE, "hard.sgf"), (tarfile.FIFOTYPE, "fifo")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "games/" + ("x" * 150 if format != tarfile.USTAR_FORMAT else "a.sgf")
+            tar.addfile(info)
+        if format != tarfile.USTAR_FORMAT:
+            info = tarfile.TarInfo("/".join(["deep" * 20] * 12) + "/very long.sgf")
+            info.size = 5000
+            tar.addfile(info, io.BytesIO(content(99, 5000)))
+    return file.getvalue()
+
+
+def tar_witness(path: Path) -> list[Row]:
+    with tarfile.open(path, encoding="utf-8", errors="surrogateescape") as tar:
+        rows = []
+        for k, info in enumerate(tar.getmembers()):
+            name = info.name.encode("utf-8", "surrogateescape")
+            if info.isreg() and is_record(name):
+                rows.append((k, name, tar.extractfile(info).read(), 0))  # type: ignore[union-attr]
+        return rows
+
+
+def zip_witness(path: Path) -> list[Row]:
+    with zipfile.ZipFile(path) as archive:
+        rows = []
+        for k, info in enumerate(archive.infolist()):
+            name = info.orig_filename.encode("utf-8" if info.flag_bits & 0x800 else "cp437")
+            if is_record(name):
+                rows.append((k, name, archive.read(info), 0))
+        return rows
+
+
+def put(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+# Tar
+
+
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_tar_gives_what_tarfile_gives(tmp_path: Path, format: str, suffix: str) -> None:
+    path = put(tmp_path, "archive.tar" + suffix, COMPRESSORS[suffix](build_tar(FORMATS[format])))
+    expected = tar_witness(path)
+    assert len(expected) == len([name for name, _ in NAMES_AND_SIZES if is_record(name.encode("utf-8", "replace"))]) + (
+        format != "ustar"
+    )
+    for block_bytes in SIZES:
+        assert read(path, block_bytes) == expected
+
+
+def test_bytes_decide_what_a_file_is(tmp_path: Path) -> None:
+    data = build_tar(tarfile.GNU_FORMAT)
+    expected = tar_witness(put(tmp_path, "true.tar", data))
+    for name in ("games.sgf", "games", "games.zip", "games.tar.bz2"):
+        assert read(put(tmp_path, name, data)) == expected
+        assert read(put(tmp_path, name, gzip.compress(data))) == expected
+
+
+def tar_entry(name: bytes, data: bytes = b"", kind: bytes = b"0", changes: tuple[tuple[int, bytes], ...] = ()) -> bytes:
+    """A header written by hand, with some bytes changed before the checksum is taken, and content."""
+    header = bytearray(tarfile.TarInfo("x").tobuf(tarfile.USTAR_FORMAT))
+    header[0:100] = name.ljust(100, b"\0")
+    header[124:136] = b"%011o\0" % len(data)
+    header[156:157] = kind
+    for at, new in changes:
+        header[at : at + len(new)] = new
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    return bytes(header) + data + bytes(-len(data) % 512)
+
+
+def pax_entry(*records: tuple[bytes, bytes], kind: bytes = b"x") -> bytes:
+    """The header that goes before a member; each record starts with its own length."""
+    data = b""
+    for key, value in records:
+        length = len(key) + len(value) + 3
+        length += len(str(length + len(str(length))))
+        data += b"%d %s=%s\n" % (length, key, value)
+    return tar_entry(b"pax", data, kind)
+
+
+END = bytes(1024)
+TAIL = tar_entry(b"tail.sgf", SGF) + END
+
+ODD_TARS = {
+    "base 256 size": tar_entry(b"a.sgf", SGF, changes=((124, b"\x80" + len(SGF).to_bytes(11, "big")),)),
+    "size with spaces": tar_entry(b"a.sgf", SGF, changes=((124, b"%10o  " % len(SGF)),)),
+    "old directory": tar_entry(b"folder/", kind=b"\0") + tar_entry(b"folder/a", SGF, kind=b"\0"),
+    "no magic": tar_entry(b"a.sgf", SGF, kind=b"\0", changes=((257, bytes(88)),)),
+    "contiguous file": tar_entry(b"a.sgf", SGF, kind=b"7"),
+    "size of a link": tar_entry(b"l.sgf", kind=b"2", changes=((124, b"%011o\0" % 5000),)),
+    "size of a folder": tar_entry(b"f/", kind=b"5", changes=((124, b"%011o\0" % 5000),)),
+    "unknown type": tar_entry(b"volume.sgf", SGF, kind=b"M"),
+    "pax path": pax_entry((b"path", b"renamed.sgf")) + tar_entry(b"a.txt", SGF),
+    "pax size": pax_entry((b"size", b"%d" % len(SGF))) + tar_entry(b"a.sgf", SGF, changes=((124, b"%011o\0" % 0),)),
+    "pax value with a line end": pax_entry((b"comment", b"\n11 path=b.c\n"), (b"size.x", b"9"), (b"path", b"a\nb.sgf"))
+    + tar_entry(b"a.sgf", SGF),
+    "solaris pax": pax_entry((b"path", b"renamed.sgf"), kind=b"X") + tar_entry(b"a.txt", SGF),
+    "global pax": pax_entry((b"comment", b"whatever"), kind=b"g") + tar_entry(b"a.sgf", SGF),
+    "gnu long name": tar_entry(b"././@LongLink", b"n" * 700 + b".sgf\0", b"L") + tar_entry(b"nnn", SGF),
+    "gnu long link": tar_entry(b"././@LongLink", b"n" * 700 + b"\0", b"K") + tar_entry(b"l.sgf", kind=b"2"),
+    "prefix": tar_entry(b"a.sgf", SGF, changes=((345, b"first/second"),)),
+}
+
+
+@pytest.mark.parametrize("name", ODD_TARS)
+def test_odd_tars_are_read_as_tarfile_reads_them(tmp_path: Path, name: str) -> None:
+    path = put(tmp_path, "odd.tar", tar_entry(b"head.sgf", SGF) + ODD_TARS[name] + TAIL)
+    expected = tar_witness(path)
+    assert read(path) == read(path, 1) == expected
+    assert expected[-1][1] == b"tail.sgf"
+
+
+def test_times_in_the_place_of_the_prefix_are_not_taken_for_a_name(tmp_path: Path) -> None:
+    gnu = tar_entry(b"a.sgf", SGF, changes=((257, b"ustar  \0"), (345, b"14720000000\0")))
+    assert read(put(tmp_path, "gnu.tar", gnu + END)) == [(0, b"a.sgf", SGF, 0)]
+
+
+def test_a_checksum_of_signed_bytes_is_accepted(tmp_path: Path) -> None:
+    entry = bytearray(tar_entry(b"\xe9\xe8.sgf", SGF))
+    signed = sum(byte - 256 * (byte > 127) for byte in entry[:148] + b" " * 8 + entry[156:512])
+    entry[148:156] = b"%06o\0 " % signed
+    assert read(put(tmp_path, "signed.tar", bytes(entry) + END)) == [(0, b"\xe9\xe8.sgf", SGF, 0)]
+
+
+def test_sparse_members_are_unreadable_and_cost_only_themselves(tmp_path: Path) -> None:
+    more = bytearray(512)
+    more[504] = 1
+    old = tar_entry(b"old.sgf", SGF, b"S", changes=((257, b"ustar  \0"), (482, b"\1")))
+    old = old[:512] + bytes(more) + bytes(512) + old[512:]
+    new = pax_entry((b"GNU.sparse.major", b"1")) + tar_entry(b"new.sgf", SGF)
+    path = put(tmp_path, "sparse.tar", old + new + TAIL)
+    expected = [(0, b"old.sgf", b"", Drop.UNREADABLE), (1, b"new.sgf", b"", Drop.UNREADABLE), (2, b"tail.sgf", SGF, 0)]
+    assert read(path) == read(path, 1) == expected
+
+
+def test_a_member_over_the_limit_is_passed_over_without_being_read(tmp_path: Path) -> None:
+    huge = 300 << 20
+    path = tmp_path / "huge.tar"
+    with path.open("wb") as file:  # a file with a hole: it takes no room on the disk
+        file.write(tar_entry(b"first.sgf", SGF))
+        file.write(tar_entry(b"huge.sgf", changes=((124, b"%011o\0" % huge),)))
+        file.seek(huge, os.SEEK_CUR)
+        file.write(TAIL)
+    rows, peak = traced(path, 1 << 20)
+    assert rows == [(0, b"first.sgf", SGF, 0), (1, b"huge.sgf", b"", Drop.TOO_LARGE), (2, b"tail.sgf", SGF, 0)]
+    assert peak < 8 << 20
+
+
+def traced(path: Path, block_bytes: int) -> tuple[list[Row], int]:
+    """What is read, and the most memory that Python and NumPy took for it, in bytes."""
+    read(path, block_bytes)  # compiles the kernels
+    tracemalloc.start()
+    try:
+        rows = []
+        for block in blocks(path, block_bytes=block_bytes):
+            rows += rows_of([block])
+        return rows, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+BAD_TARS = {
+    "bad checksum": (tar_entry(b"b.sgf", SGF).replace(b"b.sgf", b"c.sgf"), "no valid tar header at byte 1024"),
+    "no end mark": (b"", "the tar is cut off"),
+    "half a header": (tar_entry(b"b.sgf", SGF)[:300], "the tar is cut off"),
+    "half a member": (tar_entry(b"b.sgf", bytes(5000))[:4000], "the tar is cut off"),
+    "negative size": (tar_entry(b"b.sgf", changes=((124, b"\xff" * 12),)) + END, "no valid tar header"),
+    "size beyond all files": (
+        tar_entry(b"b.sgf", changes=((124, b"\x80" + b"\x7f" * 11),)) + END,
+        "no valid tar header",
+    ),
+    "size of no number": (tar_entry(b"b.sgf", changes=((124, b"12x45678901\0"),)) + END, "no valid tar header"),
+    "endless name": (tar_entry(b"n", b"n" * (2 << 20), b"L") + tar_entry(b"b.sgf") + END, "no valid tar header"),
+    "many names": (9 * tar_entry(b"n", b"name.sgf", b"L") + TAIL, "no valid tar header"),
+    "endless sparse map": (
+        tar_entry(b"s", b"", b"S", changes=((482, b"\1"),)) + (bytes(504) + b"\1" + bytes(7)) * 200 + TAIL,
+        "no valid tar header",
+    ),
+    "name of nothing": (tar_entry(b"n", b"name", b"L") + END, "no valid tar header"),
+    "pax without length": (tar_entry(b"x", b"path=a.sgf\n", b"x") + TAIL, "no valid tar header"),
+    "pax length too long": (tar_entry(b"x", b"99 path=a.sgf\n", b"x") + TAIL, "no valid tar header"),
+    "pax length too short": (tar_entry(b"x", b"3 path=a.sgf\n", b"x") + TAIL, "no valid tar header"),
+    "pax length of 30 digits": (tar_entry(b"x", b"9" * 30 + b" path=a.sgf\n", b"x") + TAIL, "no valid tar header"),
+    "pax without =": (tar_entry(b"x", b"8 path\n\n", b"x") + TAIL, "no valid tar header"),
+    "pax size of no number": (tar_entry(b"x", b"11 size=-1\n", b"x") + TAIL, "no valid tar header"),
+    "pax size beyond all files": (
+        tar_entry(b"x", b"29 size=99999999999999999999\n", b"x") + TAIL,
+        "no valid tar header",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TARS)
+def test_what_is_whole_in_a_bad_tar_is_given_out_before_the_error(tmp_path: Path, name: str) -> None:
+    bad, message = BAD_TARS[name]
+    path = put(tmp_path, "bad.tar", tar_entry(b"a.sgf", SGF) + bad)
+    for block_bytes in (512, 1 << 20):
+        rows, error = read_until_error(path, block_bytes)
+        assert rows == [(0, b"a.sgf", SGF, 0)]
+        assert error.startswith(f"{path}: ") and message in error
+
+
+def test_an_empty_tar_has_no_members(tmp_path: Path) -> None:
+    assert read(put(tmp_path, "empty.tar", bytes(10240))) == []
+    assert read(put(tmp_path, "empty.tar.gz", gzip.compress(bytes(10240)))) == []
+
+
+# Compressed streams
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_several_streams_in_a_row_are_one(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = build_tar(tarfile.GNU_FORMAT)
+    pack = COMPRESSORS[suffix]
+    parts = [pack(data[at : at + 3000]) for at in range(0, len(data), 3000)]
+    expected = tar_witness(put(tmp_path, "true.tar", data))
+    path = put(tmp_path, "parts.tar" + suffix, b"".join(parts))
+    padded = put(tmp_path, "padded.tar" + suffix, bytes(8).join(parts) + bytes(512))
+    for chunk in (1, 7, 4096, 128 << 10):
+        monkeypatch.setattr(_streams, "_CHUNK", chunk)
+        assert read(path, 4096) == read(padded) == expected
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_bytes_after_a_compressed_stream_are_damage(tmp_path: Path, suffix: str) -> None:
+    data = build_tar(tarfile.GNU_FORMAT)
+    path = put(tmp_path, "trailing.tar" + suffix, COMPRESSORS[suffix](data) + b"\0\0trailing")
+    rows, error = read_until_error(path)
+    assert rows == tar_witness(put(tmp_path, "true.tar", data))
+    assert error
+
+
+@pytest.mark.parametrize("name", ["archive.tar", "archive.tar.gz", "archive.tar.bz2", "archive.tar.xz"])
+def test_a_tar_cut_anywhere_gives_its_start_and_an_error(tmp_path: Path, name: str) -> None:
+    plain = build_tar(tarfile.GNU_FORMAT)
+    whole = COMPRESSORS[Path(name).suffix.replace(".tar", "")](plain)
+    expected = read(put(tmp_path, name, whole))
+    end_mark = len(plain.rstrip(b"\0")) // 512 * 512 + 512 + 512
+    for cut in range(1, len(whole), 97 if name == "archive.tar.gz" else 997):
+        rows, error = read_until_error(put(tmp_path, name, whole[:cut]), 4096)
+        assert rows == expected[: len(rows)]
+        assert bool(error) == (name != "archive.tar" or cut < end_mark)
+
+
+def test_a_wrong_checksum_of_a_gzip_stream_is_told(tmp_path: Path) -> None:
+    data = bytearray(gzip.compress(build_tar(tarfile.GNU_FORMAT)))
+    data[-8] ^= 1
+    assert "checksum" in read_until_error(put(tmp_path, "bad.tar.gz", bytes(data)))[1]
+
+
+def test_an_xz_that_wants_gigabytes_of_memory_is_refused(tmp_path: Path) -> None:
+    # A dictionary of 1.5 GiB, which is what the decoder would have to hold.
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
+    data = bytearray(lzma.compress(SGF, filters=filters))
+    at = data.index(b"\x21\x01\x00")  # LZMA2's id, the length of its properties, and the dictionary of 4 KiB
+    data[at + 2] = 37
+    header = 12  # where the block header starts; it ends with its own CRC-32
+    size = (data[header] + 1) * 4
+    data[header + size - 4 : header + size] = struct.pack("<L", zlib.crc32(data[header : header + size - 4]))
+    with pytest.raises(SourceError, match="emory"):
+        read(put(tmp_path, "bomb.sgf.xz", bytes(data)))
+
+
+def test_memory_does_not_grow_with_the_archive(tmp_path: Path) -> None:
+    entry = tar_entry(b"a.sgf", SGF * 2000)
+    peaks = []
+    for count in (100, 1_000):
+        path = put(tmp_path, f"{count}.tar.gz", gzip.compress(entry * count + END, 1))
+        tracemalloc.start()
+        seen = sum(len(block) for block in blocks(path, block_bytes=1 << 20))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert seen == count
+    assert max(peaks) < 8 << 20
+
+
+# Zip
+
+
+def build_zip(compression: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.mkdir("games")
+        for k, (name, size) in enumerate(NAMES_AND_SIZES):
+            if "\udcc3" not in name:
+                method = zipfile.ZIP_STORED if k % 3 == 0 else compression
+                archive.writestr(name, content(k, size // 2) * 2, method)
+        archive.writestr("__MACOSX/games/._a.sgf", b"junk")
+        link = zipfile.ZipInfo("games/link.sgf")
+        link.create_system, link.external_attr = 3, 0o120777 << 16
+        archive.writestr(link, "../../etc/passwd")
+        archive.comment = comment
+    return file.getvalue()
+
+
+def without_link(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row[1] != b"games/link.sgf"]
+
+
+@pytest.mark.parametrize("comment", [b"", b"PK\5\6 in a comment"])
+def test_a_zip_gives_what_zipfile_gives(tmp_path: Path, comment: bytes) -> None:
+    path = put(tmp_path, "archive.zip", build_zip(comment=comment))
+    expected = without_link(zip_witness(put(tmp_path, "plain.zip", build_zip())))
+    assert len(expected) == 9
+    for block_bytes in SIZES:
+        assert read(path, block_bytes) == expected
+
+
+def test_zip64_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
+    monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
+    data = build_zip()
+    assert b"PK\6\6" in data and b"PK\6\7" in data
+    path = put(tmp_path, "large.zip", data)
+    assert read(path) == without_link(zip_witness(path))
+
+
+def test_a_zip_behind_a_program_is_read(tmp_path: Path) -> None:
+    path = put(tmp_path, "installer.zip", b"MZ" + bytes(5000) + build_zip())
+    assert read(path) == without_link(zip_witness(path))
+
+
+def one_member_zip(data: bytes = SGF, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        archive.writestr("a.sgf", data)
+        archive.writestr("tail.sgf", SGF, zipfile.ZIP_DEFLATED)
+    return file.getvalue()
+
+
+CENTRAL = b"PK\1\2"
+
+
+def change_central(data: bytes, at: int, new: bytes) -> bytes:
+    """Changes bytes of the first entry of the central directory."""
+    at += data.index(CENTRAL)
+    return data[:at] + new + data[at + len(new) :]
+
+
+BAD_MEMBERS = {
+    "bzip2": (one_member_zip(method=zipfile.ZIP_BZIP2), Drop.UNREADABLE),
+    "lzma": (one_member_zip(method=zipfile.ZIP_LZMA), Drop.UNREADABLE),
+    "encrypted": (change_central(one_member_zip(), 8, b"\1"), Drop.UNREADABLE),
+    "bad checksum": (one_member_zip(method=zipfile.ZIP_STORED).replace(b"SZ[19]", b"SZ[13]", 1), Drop.UNREADABLE),
+    "no deflate": (change_central(one_member_zip(method=zipfile.ZIP_STORED), 10, b"\x08"), Drop.UNREADABLE),
+    "larger than it says": (change_central(one_member_zip(), 24, b"\x03\0\0\0"), Drop.UNREADABLE),
+    "smaller than it says": (change_central(one_member_zip(), 24, b"\xff\xff\0\0"), Drop.UNREADABLE),
+    "stored, of two sizes": (
+        change_central(one_member_zip(method=zipfile.ZIP_STORED), 24, b"\x03\0\0\0"),
+        Drop.UNREADABLE,
+    ),
+    "behind the end": (change_central(one_member_zip(), 42, b"\xff\xff\xff\0"), Drop.UNREADABLE),
+    "not at a member": (change_central(one_member_zip(), 42, b"\7\0\0\0"), Drop.UNREADABLE),
+    "packed beyond the end": (change_central(one_member_zip(), 20, b"\xff\xff\0\0"), Drop.UNREADABLE),
+    "zip64 without its field": (change_central(one_member_zip(), 20, b"\xff\xff\xff\xff"), Drop.UNREADABLE),
+    "offset without its field": (change_central(one_member_zip(), 42, b"\xff\xff\xff\xff"), Drop.UNREADABLE),
+    "over 256 MiB": (change_central(one_member_zip(), 24, b"\1\0\0\x10"), Drop.TOO_LARGE),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MEMBERS)
+def test_a_bad_member_of_a_zip_costs_only_itself(tmp_path: Path, name: str) -> None:
+    data, reason = BAD_MEMBERS[name]
+    assert read(put(tmp_path, "bad.zip", data)) == [(0, b"a.sgf", b"", reason), (1, b"tail.sgf", SGF, 0)]
+
+
+def test_a_zip_bomb_of_one_member_takes_no_memory(tmp_path: Path) -> None:
+    data = change_central(one_member_zip(bytes(64 << 20)), 24, b"\xff\xff\0\0")
+    rows, peak = traced(put(tmp_path, "bomb.zip", data), 1 << 20)
+    assert [row[3] for row in rows] == [Drop.UNREADABLE, 0]
+    assert peak < 8 << 20
+
+
+def test_a_zip_whose_members_overlap_is_refused(tmp_path: Path) -> None:
+    data = one_member_zip(content(1, 1000))
+    begin, end = data.index(CENTRAL), data.index(b"PK\5\6")
+    size = data.index(CENTRAL, begin + 4) - begin
+    entries = data[begin : begin + size] * 100
+    record = bytearray(data[end:])
+    struct.pack_into("<2H2L", record, 8, 100, 100, len(entries), begin)
+    rows, error = read_until_error(put(tmp_path, "bomb.zip", data[:begin] + entries + bytes(record)))
+    assert "overlap" in error
+    assert 0 < len(rows) < 10
+
+
+@pytest.mark.parametrize("name", ["archive.zip", "archive"])
+def test_a_zip_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
+    whole = build_zip()
+    for cut in range(0, len(whole), 97):
+        with pytest.raises(SourceError, match=r"cut off|empty|neither an archive"):
+            read(put(tmp_path, name, whole[:cut]))
+
+
+def test_a_bad_entry_of_the_central_directory_is_told_after_what_came_before(tmp_path: Path) -> None:
+    data = one_member_zip()
+    at = data.rindex(CENTRAL)
+    rows, error = read_until_error(put(tmp_path, "bad.zip", data[:at] + b"XX" + data[at + 2 :]))
+    assert rows == [(0, b"a.sgf", SGF, 0)]
+    assert f"no valid directory entry at byte {at}" in error
+
+
+def test_a_zip_of_several_volumes_is_refused(tmp_path: Path) -> None:
+    data = bytearray(one_member_zip())
+    data[data.index(b"PK\5\6") + 4] = 3
+    with pytest.raises(SourceError, match="volumes"):
+        read(put(tmp_path, "part.zip", bytes(data)))
+
+
+def test_a_zip_of_very_many_members(tmp_path: Path) -> None:
+    count = 40_000
+    path = tmp_path / "many.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for k in range(count):
+            archive.writestr(f"{k:040d}.sgf", str(k))
+    seen = rows_of(list(blocks(path, block_bytes=1 << 20)))
+    assert seen == [(k, b"%040d.sgf" % k, b"%d" % k, 0) for k in range(count)]
+
+
+# Directories
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A directory tree with loose records, archives, and things that are neither."""
+    root = tmp_path / "tree"
+    put(root, "b.sgf", b"b")
+    put(root, "B.SGF", b"B")
+    put(root, "b/inner.sgf.gz", gzip.compress(b"inner"))
+    put(root, "b/inner.sgf.bz2", bz2.compress(b"inner 2"))
+    put(root, "b/inner.sgf.XZ", lzma.compress(b"inner 3"))
+    put(root, "b/misnamed.sgf", gzip.compress(b"misnamed"))
+    put(root, "b.d/x.sgf", b"x")
+    put(root, "b.d/cut.sgf.gz", gzip.compress(b"cut")[:-3])
+    put(root, "empty.sgf", b"")
+    put(root, "README.txt", b"(;")
+    put(root, "noextension", b"(;")
+    put(root, ".DS_Store", b"(;")
+    put(root, "._b.sgf", b"junk")
+    put(root, "notes.gz", gzip.compress(b"notes"))
+    put(root, "z/archive.zip", one_member_zip())
+    put(root, "a.tar.gz", gzip.compress(TAIL))
+    put(root, "tarball.gz", gzip.compress(TAIL))
+    (root / os.fsdecode(b"\xe9.sgf")).write_bytes(b"latin")
+    (root / "link.sgf").symlink_to(root / "b.sgf")
+    (root / "outside.sgf").symlink_to("/etc/passwd")
+    (root / "circle").symlink_to(root)
+    (root / "nothing").mkdir()
+    os.mkfifo(root / "fifo.sgf")
+    return root
+
+
+TREE_ROWS = [
+    (b"B.SGF", b"B", 0),
+    (b"b.d/cut.sgf.gz", b"", Drop.UNREADABLE),
+    (b"b.d/x.sgf", b"x", 0),
+    (b"b.sgf", b"b", 0),
+    (b"b/inner.sgf.XZ", b"inner 3", 0),
+    (b"b/inner.sgf.bz2", b"inner 2", 0),
+    (b"b/inner.sgf.gz", b"inner", 0),
+    (b"b/misnamed.sgf", b"misnamed", 0),
+    (b"empty.sgf", b"", 0),
+    (b"\xe9.sgf", b"latin", 0),
+]
+
+
+def test_a_directory_gives_its_loose_records_in_the_order_of_their_paths(tree: Path) -> None:
+    expected = [(k, *row) for k, row in enumerate(TREE_ROWS)]
+    assert read(tree) == expected
+    some = list(blocks(tree, block_bytes=5))
+    assert rows_of(some) == expected
+    assert all(len(block.data) <= max(5, max(block.stop - block.start)) for block in some)
+    assert len(some) > 4 and {block.source for block in some} == {str(tree)}
+
+
+def test_containers_of_a_directory_are_itself_and_its_archives(tree: Path) -> None:
+    archives = [tree / "a.tar.gz", tree / "tarball.gz", tree / "z/archive.zip"]
+    assert containers(tree) == [tree, *archives]
+    assert containers([str(tree), tree / "b.sgf"]) == [tree, *archives, tree / "b.sgf"]
+    assert containers([tree / "z", tree / "b"]) == [tree / "z/archive.zip", tree / "b"]
+    assert [read(path)[0][2] for path in archives] == [SGF] * 3
+
+
+def test_a_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.records._folder.MEMBER_LIMIT", 1000)
+    monkeypatch.setattr("kifu.records._streams.MEMBER_LIMIT", 1000)
+    put(tmp_path, "a/a.sgf", bytes(1001))
+    put(tmp_path, "a/b.sgf.gz", gzip.compress(bytes(1001)))
+    put(tmp_path, "a/c.sgf.gz", gzip.compress(bytes(1000)))
+    assert [(len(row[2]), row[3]) for row in read(tmp_path / "a")] == [
+        (0, Drop.TOO_LARGE),
+        (0, Drop.TOO_LARGE),
+        (1000, 0),
+    ]
+    for block_bytes in (600, 2000):
+        assert read(tmp_path / "a/a.sgf", block_bytes) == [(0, b"a.sgf", b"", Drop.TOO_LARGE)]
+        assert read(tmp_path / "a/b.sgf.gz", block_bytes) == [(0, b"b.sgf", b"", Drop.TOO_LARGE)]
+        assert read(tmp_path / "a/c.sgf.gz", block_bytes) == [(0, b"c.sgf", bytes(1000), 0)]
+
+
+# Single files and what is no container
+
+
+@pytest.mark.parametrize("suffix", COMPRESSORS)
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 4096, 300_000])
+def test_a_single_record_is_one_member(tmp_path: Path, size: int, suffix: str) -> None:
+    data = content(size, size)
+    path = put(tmp_path, "game.sgf" + suffix, COMPRESSORS[suffix](data))
+    assert read(path, 4096) == read(path) == [(0, b"game.sgf", data, 0)]
+
+
+def test_a_file_of_another_name_is_a_record_if_one_starts_in_it(tmp_path: Path) -> None:
+    for name in ("game.txt", "game", "game.gz"):
+        assert read(put(tmp_path, name, b"From: a mail\n\n( ;SZ[19])"))[0][2:] == (b"From: a mail\n\n( ;SZ[19])", 0)
+    assert read(put(tmp_path, "game.mgt.gz", gzip.compress(SGF))) == [(0, b"game.mgt", SGF, 0)]
+
+
+NO_CONTAINERS = {
+    "empty": (b"", "the file is empty"),
+    "empty.gz": (gzip.compress(b""), "the file is empty"),
+    "empty.tar": (b"", "the file is empty"),
+    "text.txt": (b"no record in it", "neither an archive nor a game record"),
+    "bytes.tar": (content(1, 3000), "neither an archive nor a game record"),
+    "short.tar": (SGF[:1] * 100, "neither an archive nor a game record"),
+    "zeros.sgz": (bytes(1024), "neither an archive nor a game record"),
+    "cut.sgf.gz": (gzip.compress(SGF)[:-1], "ends too early"),
+    "flipped.sgf.bz2": (bz2.compress(SGF)[:-1] + b"\0", "damaged"),
+    "text.zip": (b"no zip", "no end record"),
+}
+
+
+@pytest.mark.parametrize("name", NO_CONTAINERS)
+def test_what_is_no_container_is_named(tmp_path: Path, name: str) -> None:
+    data, message = NO_CONTAINERS[name]
+    path = put(tmp_path, name, data)
+    assert read_until_error(path)[1].startswith(f"{path}: ")
+    with pytest.raises(SourceError, match=message):
+        read(path)
+
+
+def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "file.sgf", SGF)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "fifo.sgf")
+    cases = {
+        "missing.zip": "No such file",
+        "file.sgf/inner.sgf": "Not a directory",
+        "loop": "symbolic links",
+        "n" * 5000: "name too long",
+        "nul\0.sgf": "no such file",
+        "empty": "no .sgf files",
+        "fifo.sgf": "neither a file nor a directory",
+    }
+    for name, message in cases.items():
+        for call in (read, containers):
+            with pytest.raises(SourceError, match=message):
+                call(tmp_path / name)
+
+
+def test_a_link_that_the_user_names_is_followed(tmp_path: Path) -> None:
+    put(tmp_path, "file.sgf", SGF)
+    (tmp_path / "link").symlink_to("file.sgf")
+    assert read(tmp_path / "link") == [(0, b"link", SGF, 0)]
+
+
+# Any bytes at all
+
+
+CONTAINER_NAMES = ["a.sgf", "a.tar", "a.tar.gz", "a.tgz", "a.zip", "a.gz", "a.bz2", "a.tar.xz", "a"]
+MAGIC = [b"", b"PK\3\4", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh91AY&SY", b"\xfd7zXZ\0", b"(;"]
+anything = settings(
+    max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
+)
+
+
+@anything
+@given(name=st.sampled_from(CONTAINER_NAMES), magic=st.sampled_from(MAGIC), data=st.binary(max_size=2000))
+def test_any_bytes_are_a_result_or_a_source_error(tmp_path: Path, name: str, magic: bytes, data: bytes) -> None:
+    read_until_error(put(tmp_path, name, magic + data), 512)
+
+
+@functools.cache
+def small_archives() -> dict[str, bytes]:
+    tar = pax_entry((b"path", b"renamed.sgf")) + tar_entry(b"a.sgf", SGF * 20) + TAIL
+    return {
+        "tar": tar,
+        "tar.gz": gzip.compress(tar),
+        "tar.bz2": bz2.compress(tar),
+        "tar.xz": lzma.compress(tar),
+        "zip": one_member_zip(SGF * 20),
+        "stored.zip": one_member_zip(SGF, zipfile.ZIP_STORED),
+    }
+
+
+@anything
+@given(
+    name=st.sampled_from(sorted(small_archives())),
+    changes=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_a_changed_archive_is_a_result_or_a_source_error(
+    tmp_path: Path, name: str, changes: list[tuple[float, int]]
+) -> None:
+    data = bytearray(small_archives()[name])
+    for where, byte in changes:
+        data[int(where * len(data))] = byte
+    rows, _ = read_until_error(put(tmp_path, "archive." + name, bytes(data)), 512)
+    assert all(not row[2] or not row[3] for row in rows)
+    assert sum(len(row[2]) for row in rows) <= len(SGF) * 21 + 2 * len(data)
+
+
+# Real archives, and the whole
+
+
+def test_a_real_archive_gives_what_tarfile_gives(shared: Path) -> None:
+    path = shared / "data/kgs/KGS-2016_02-19-577-.tar.gz"
+    expected = tar_witness(path)
+    assert len(expected) == 577 and expected[0][0] == 1
+    assert read(path) == read(path, 100_000) == expected
+
+
+def test_blocks_are_the_same_each_time_and_hold_at_most_what_they_may(tmp_path: Path) -> None:
+    path = put(tmp_path, "archive.tar.gz", gzip.compress(build_tar(tarfile.PAX_FORMAT)))
+    once, again = list(blocks(path, block_bytes=4096)), list(blocks(path, block_bytes=4096))
+    assert len(once) > 5
+    for one, other in zip(once, again, strict=True):
+        assert np.array_equal(one.data, other.data) and rows_of([one]) == rows_of([other])
+        assert len(one.data) <= 4096 or len(one) == 1
+        assert one.source == str(path) and one.name(0) == other.name(0)
+        assert [array.dtype.str for array in (one.data, one.start, one.stop, one.member)] == [
+            "|u1",
+            "<i8",
+            "<i8",
+            "<i4",
+        ]
+        assert [array.dtype.str for array in (one.names, one.name_offset, one.drop)] == ["|u1", "<i8", "|u1"]

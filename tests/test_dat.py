@@ -16,10 +16,11 @@ from numpy.testing import assert_array_equal
 
 import kifu.datasets.inspect as inspection
 from kifu.datasets import _check, formats
-from kifu.datasets.dat import DAT1, DAT2, Dat
+from kifu.datasets.dat import Dat
 from kifu.datasets.formats import FORMATS, find_format
 from kifu.datasets.inspect import inspect_dat
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
+from kifu.planes.packed import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
 
 DAT1_1, DAT2_1 = FORMATS["dat1@1"], FORMATS["dat2@1"]

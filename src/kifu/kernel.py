@@ -58,7 +58,7 @@ def kernel(function: F) -> F:
 
 
 def inline_kernel(function: F) -> F:
-    """A kernel that only kernels call, compiled into its caller: handing on a `State` by value costs a hundred words."""
+    """A kernel that only kernels call, compiled into its caller: a `State` handed on by value is a hundred words."""
     return cast(F, numba.njit(nogil=True, error_model="numpy", forceinline=True, _nrt=False)(function))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Origin:
     ply: int
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class ArchiveRows:
     """The rows that one archive gave, game after game in the order of the file.
 
@@ -39,24 +39,30 @@ class ArchiveRows:
 
     archive: str
     blake3: str
-    member: list[int] = field(default_factory=list)
-    rows: list[int] = field(default_factory=list)
-    ply: list[int] = field(default_factory=list)
-    skips: list[list[int]] = field(default_factory=list)
+    member: list[int]
+    rows: list[int]
+    ply: list[int]
+    skips: list[list[int]]
 
-    def add(self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]) -> None:
-        """Appends games. member, rows: [K] of the games; plies: [sum of rows], of all their rows."""
-        filled = rows > 0
+    @classmethod
+    def of(
+        cls,
+        archive: str,
+        blake3: str,
+        member: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int32],
+        plies: npt.NDArray[np.uint16],
+    ) -> ArchiveRows:
+        """member, rows: [K] of the games; plies: [sum of rows], of all their rows. Games without rows have ply 0."""
         start = np.cumsum(rows) - rows
         first = np.zeros(len(rows), np.int64)
-        first[filled] = plies[start[filled]]
-        jump = np.flatnonzero(np.diff(plies.astype(np.int64)) != 1) + 1
-        jump = jump[~np.isin(jump, start)]
-        game = np.searchsorted(start, jump, "right") - 1
-        self.skips += np.stack([game + len(self.member), jump - start[game], plies[jump]], 1).tolist()
-        self.member += member.tolist()
-        self.rows += rows.tolist()
-        self.ply += first.tolist()
+        first[rows > 0] = plies[start[rows > 0]]
+        jumps = np.diff(plies.astype(np.int64), prepend=-1) != 1
+        jumps[start[rows > 0]] = False
+        at = np.flatnonzero(jumps)
+        game = np.searchsorted(start, at, "right") - 1
+        skips = np.stack([game, at - start[game], plies[at]], 1)
+        return cls(archive, blake3, member.tolist(), rows.tolist(), first.tolist(), skips.tolist())
 
     def origin(self, row: int) -> Origin:
         """Where row `row` of this archive's rows comes from."""
@@ -70,7 +76,7 @@ class ArchiveRows:
         return Origin(self.archive, self.member[game], ply + within - at)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dropped:
     """A game that was asked for and gave no row."""
 
@@ -80,7 +86,7 @@ class Dropped:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Manifest:
     """What a data set is, in full. See docs/formats/manifest.md."""
 
@@ -112,7 +118,11 @@ class Manifest:
 
     def write(self, path: Path) -> None:
         """Writes it as JSON, whole or not at all."""
-        write_file(path, json.dumps(asdict(self), separators=(",", ":")).encode() + b"\n")
+        table = vars(self) | {
+            "dropped": [vars(game) for game in self.dropped],
+            "archives": [vars(archive) for archive in self.archives],
+        }
+        write_file(path, json.dumps(table, separators=(",", ":")).encode() + b"\n")
 
 
 def manifest_path(path: Path) -> Path:

@@ -24,14 +24,15 @@ from kifu.go.state import (
 )
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.bits import ZERO, put_plane, put_word, spread_table
+from kifu.planes.packed import DAT1, DAT2
 from kifu.point import BLACK, to_bottom_row
 
 SIZE: Final = 19
 POINTS: Final = SIZE * SIZE
-DAT1: Final = 1  # a byte a point: bit k is plane k
-DAT2: Final = 2  # a bit a point, plane after plane
-DAT1_BYTES: Final = 4 + POINTS
-DAT2_BYTES: Final = 6 + (7 * POINTS + 7) // 8
+V1: Final = 1  # records of `packed.DAT1`
+V2: Final = 2  # records of `packed.DAT2`
+V1_BYTES: Final = DAT1.itemsize
+V2_BYTES: Final = DAT2.itemsize
 
 _KEPT = int(Drop.KEPT)
 _OFF_BOARD = int(Drop.OFF_BOARD)
@@ -157,20 +158,20 @@ def _one_game(
             _mark_ko(s, mover, ko)
             out[at] = 71  # G
             out[at + 1] = 79  # O
-            if layout == DAT1:
+            if layout == V1:
                 out[at + 2] = p // SIZE
                 out[at + 3] = p % SIZE
                 _put_dat1(s, mover, ko, spread, out, at + 4)
                 if suicides:
                     _add_breathless(s, mover, out, at + 4)
-                at += DAT1_BYTES
+                at += V1_BYTES
             else:
                 out[at + 2] = p & 0xFF
                 out[at + 3] = p >> 8
                 out[at + 4] = 0
                 out[at + 5] = 0
                 _put_dat2(s, mover, ko, out, at + 6)
-                at += DAT2_BYTES
+                at += V2_BYTES
         why = play(s, p, mover, SUICIDE_LEFT)
         if why != 0:
             return why, at, row
@@ -199,8 +200,8 @@ def write_records(
     """Writes the records of the picked games, one game after another; returns how many there are in all.
 
     moves ... root_setup: columns of `kifu.records.games.Games`; the picked games are of 19 x 19.  handicap: [G] bool,
-    whether the root's setup stones are placed and the first move is written.  picks: [K] int64 rows.  layout: DAT1 or
-    DAT2.  tables: `new_tables()`, one for each thread.  out: [>= record bytes x moves of the picked games] uint8.
+    whether the root's setup stones are placed and the first move is written.  picks: [K] int64 rows.  layout: V1 or
+    V2.  tables: `new_tables()`, one for each thread.  out: [>= record bytes x moves of the picked games] uint8.
     Fills plies [>= moves of the picked games] uint16, how many moves of its game (passes too) come before each record;
     drop [K] uint8; examples [K] int32. A dropped game leaves nothing in `out`.
     """

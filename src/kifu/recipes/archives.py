@@ -119,7 +119,7 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
 
 def _has_handicap(games: Games) -> npt.NDArray[np.bool_]:
     """[G] bool: HA is there and not 0; only then did the program put up setup stones, and write the first move."""
-    return (games.handicap != NO_HANDICAP) & (games.handicap != 0)
+    return np.logical_and(games.handicap != NO_HANDICAP, games.handicap != 0)
 
 
 def _refuse(games: Games) -> npt.NDArray[np.uint8]:

@@ -62,11 +62,9 @@ class _Desk:
 class _Chunk:
     """The records of some games, on the desk where they were made.
 
-    rows: [K] int64, the games, as rows of their archive; drop, examples: [K], what became of each.
-    plies: [N] uint16 and records: [N x record bytes], all records, game after game.
+    drop, examples: [K], what became of each game; plies: [N] uint16 and records: [N x record bytes], game after game.
     """
 
-    rows: npt.NDArray[np.int64]
     drop: npt.NDArray[np.uint8]
     examples: npt.NDArray[np.int32]
     plies: npt.NDArray[np.uint16]
@@ -134,18 +132,26 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
     ):
         loaded = crew.map(lambda s: load_archive(paths[s.archive], s.archive), plan.selections, ahead=1)
         for selection, archive in zip(plan.selections, loaded):
-            origin = ArchiveRows(selection.archive.stem, archive.blake3)
             rows = archive.rows(selection.games)
+            drop = np.empty(len(rows), np.uint8)
+            made = np.empty(len(rows), np.int32)
+            plies: list[npt.NDArray[np.uint16]] = []
+            at = 0
             for chunk in _chunks(archive, rows, layout, crew):
                 output.write(chunk.records.data)
-                kept = chunk.drop == Drop.KEPT
-                origin.add(archive.games.member[chunk.rows[kept]], chunk.examples[kept], chunk.plies)
-                dropped += [
-                    Dropped(origin.archive, int(archive.games.member[g]), archive.name(g), Drop(why).name)
-                    for g, why in zip(chunk.rows[~kept], chunk.drop[~kept])
-                ]
-                bar.advance(len(chunk.rows))
-            origins.append(origin)
+                drop[at : at + len(chunk.drop)] = chunk.drop
+                made[at : at + len(chunk.drop)] = chunk.examples
+                plies.append(chunk.plies.copy())
+                at += len(chunk.drop)
+                bar.advance(len(chunk.drop))
+            kept = drop == Drop.KEPT
+            member = archive.games.member[rows]
+            stem = selection.archive.stem
+            origins.append(ArchiveRows.of(stem, archive.blake3, member[kept], made[kept], np.concatenate(plies)))
+            dropped += [
+                Dropped(stem, int(m), archive.name(g), Drop(why).name)
+                for m, g, why in zip(member[~kept], rows[~kept], drop[~kept])
+            ]
         examples = sum(sum(o.rows) for o in origins)
         output.write(layout.end)
         digest = output.commit(layout.header(examples), crew.jobs)
@@ -231,7 +237,7 @@ def _make_chunk(archive: LoadedArchive, layout: Format, rows: npt.NDArray[np.int
         games.root_setup,
         archive.handicap,
         picks,
-        kgsgo.DAT1 if layout.name == "dat1@1" else kgsgo.DAT2,
+        kgsgo.V1 if layout.name == "dat1@1" else kgsgo.V2,
         desk.tables,
         desk.records,
         desk.plies,
@@ -241,4 +247,4 @@ def _make_chunk(archive: LoadedArchive, layout: Format, rows: npt.NDArray[np.int
     drop[usable] = why
     examples = np.zeros(len(rows), np.int32)
     examples[usable] = made
-    return _Chunk(rows, drop, examples, desk.plies[:total], desk.records[: total * layout.record_bytes])
+    return _Chunk(drop, examples, desk.plies[:total], desk.records[: total * layout.record_bytes])

@@ -29,7 +29,7 @@ _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a record to be taken for one
 
 
-def blocks(source: str | os.PathLike[str], *, block_bytes: int = 16 << 20) -> Iterator[Block]:
+def blocks(source: str | os.PathLike[str], *, block_bytes: int = 4 << 20) -> Iterator[Block]:
     """The records of one container, several to a block, in its order and as they lie there.
 
     A container is

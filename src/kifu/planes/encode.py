@@ -1,0 +1,91 @@
+"""One game, encoded: the friendly face of the plane kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kifu.errors import Drop, GameError, IllegalMove
+from kifu.go.rules import RECORDS, new_history
+from kifu.go.state import new_state
+from kifu.planes import kgsgo
+from kifu.planes.packed import DAT1, DAT2, Labels, Planes, unpack_dat1, unpack_dat2
+from kifu.planes.registry import find_plane_set
+from kifu.planes.seven import game_planes
+from kifu.point import POINT_MASK
+from kifu.records.game import Game
+
+
+def encode(game: Game, planes: str) -> tuple[Planes, Labels]:
+    """The examples of a game in a plane set (`kifu planes` lists them).
+
+    Returns planes: [T, C, H, W] uint8 of 0 and 1, and labels: [T] int32, the next move as row * width + column; the
+    set says whether row 0 is the top or the bottom of the board, of planes and labels alike. Passes give no example.
+    Which other moves do, and whether setup counts, is the set's to say: "seven" takes all moves and all setup; the
+    kgsgo sets take what the program of 2015 took, and only 19 x 19.
+
+    Raises RecipeError for a name that is no plane set, GameError for a game that was set aside or is of a wrong size,
+    and IllegalMove at the first move that cannot be played.
+
+    >>> import kifu
+    >>> game = kifu.read_sgf(b"(;SZ[19];B[pd];W[dp];B[])")
+    >>> planes, labels = kifu.encode(game, "seven")
+    >>> planes.shape, labels.tolist()
+    ((2, 7, 19, 19), [72, 288])
+    """
+    plane_set = find_plane_set(planes)
+    if game.drop:
+        raise GameError(f"a game that was set aside cannot be encoded: {game.drop.reason}")
+    if plane_set.name == "seven@1":
+        return _encode_seven(game)
+    return _encode_kgsgo(game, plane_set.name == "kgsgo8@1")
+
+
+def _encode_seven(game: Game) -> tuple[Planes, Labels]:
+    points = game.width * game.height
+    examples = int(np.count_nonzero(game.moves & POINT_MASK != points))
+    planes = np.empty((examples, 7, points), np.uint8)
+    labels = np.empty(examples, np.int32)
+    why, ply = game_planes(
+        new_state(game.width, game.height),
+        new_history(0),
+        game.moves,
+        game.setup,
+        game.setup_ply,
+        *RECORDS.codes,
+        planes,
+        labels,
+    )
+    if why:
+        raise IllegalMove(ply, int(game.moves[ply] & POINT_MASK), Drop(why))
+    return planes.reshape(examples, 7, game.height, game.width), labels
+
+
+def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:
+    if (game.width, game.height) != (kgsgo.SIZE, kgsgo.SIZE):
+        raise GameError(f"the kgsgo planes are for 19 x 19, not for {game.width} x {game.height}")
+    plies = len(game.moves)
+    layout, record, unpack = (kgsgo.V1, DAT1, unpack_dat1) if v1 else (kgsgo.V2, DAT2, unpack_dat2)
+    records = np.empty(plies * record.itemsize, np.uint8)
+    drop, made = np.empty(1, np.uint8), np.empty(1, np.int32)
+    total = kgsgo.write_records(
+        new_state(kgsgo.SIZE, kgsgo.SIZE),
+        game.moves,
+        np.array([0, plies]),
+        game.setup,
+        np.array([0, len(game.setup)]),
+        np.array([game.root_setup], np.uint16),
+        np.array([bool(game.handicap)]),
+        np.zeros(1, np.int64),
+        layout,
+        kgsgo.new_tables(),
+        records,
+        np.empty(plies, np.uint16),
+        drop,
+        made,
+    )
+    if drop[0]:
+        raise GameError(f"the kgsgo program could not use this game: {Drop(drop[0]).reason}")
+    planes = np.empty((total, 8 if v1 else 7, kgsgo.SIZE, kgsgo.SIZE), np.uint8)
+    labels = np.empty(total, np.int32)
+    unpack(records[: total * record.itemsize].view(record), planes, labels)
+    return planes, labels

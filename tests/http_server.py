@@ -1,0 +1,251 @@
+"""A real HTTP server on this machine that serves files, and misbehaves as it is told; and archives to serve."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
+from time import time
+from typing import Any
+
+
+@dataclass
+class Request:
+    path: str
+    range: str | None
+    headers: dict[str, str]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _HTTPServer
+
+    def do_GET(self) -> None:
+        site = self.server.site
+        site.requests.append(Request(self.path, self.headers["Range"], dict(self.headers)))
+        body = site.files.get(self.path)
+        fault = next(site.faults.get(self.path, iter(())), None)
+        if fault:
+            fault(self, body or b"")
+        elif body is None:
+            status(404)(self, b"")
+        else:
+            serve(self, body)
+
+    def start(self, code: int, headers: dict[str, object]) -> None:
+        self.send_response(code)
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+
+    def write(self, body: bytes) -> None:
+        self.wfile.write(body)
+        self.wfile.flush()
+        self.server.site.sent += len(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+    site: Site
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that goes away in the middle is part of the tests
+
+
+Fault = Callable[[_Handler, bytes], None]
+
+
+@dataclass
+class Site:
+    """files: body by path. faults: what to do instead of serving them, for the next requests of a path."""
+
+    url: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    faults: dict[str, Iterator[Fault]] = field(default_factory=dict)
+    requests: list[Request] = field(default_factory=list)
+    sent: int = 0
+    """Bytes of bodies."""
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def ranges(self, path: str) -> list[str | None]:
+        """The Range header of each request for `path` so far."""
+        return [request.range for request in self.requests if request.path == path]
+
+    def misbehave(self, path: str, *faults: Fault) -> None:
+        self.faults[path] = iter(faults)
+
+    def always(self, path: str, fault: Fault) -> None:
+        self.faults[path] = repeat(fault)
+
+
+@contextmanager
+def site() -> Iterator[Site]:
+    with _HTTPServer(("127.0.0.1", 0), _Handler) as server:
+        server.site = Site(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server.site
+        finally:
+            server.site.closing.set()
+            server.shutdown()
+            thread.join()
+
+
+def serve(handler: _Handler, body: bytes) -> None:
+    """As a good server does."""
+    match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
+    begin = int(match[1]) if match else 0
+    if begin and begin >= len(body):
+        handler.start(416, {"Content-Range": f"bytes */{len(body)}", "Content-Length": 0})
+        return
+    headers: dict[str, object] = {"Content-Length": len(body) - begin}
+    if match:
+        headers["Content-Range"] = f"bytes {begin}-{len(body) - 1}/{len(body)}"
+    handler.start(206 if match else 200, headers)
+    handler.write(body[begin:])
+
+
+def late(handler: _Handler, body: bytes) -> None:
+    """As a good server does, after a while."""
+    handler.server.site.closing.wait(0.2)
+    serve(handler, body)
+
+
+def status(code: int, **headers: object) -> Fault:
+    """Answers `code` and a few words; headers with _ for -."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        text = b"<html>no</html>"
+        handler.start(code, {"Content-Length": len(text)} | {k.replace("_", "-"): v for k, v in headers.items()})
+        handler.write(text)
+
+    return fault
+
+
+def half_then(end: Callable[[_Handler, bytes], None]) -> Fault:
+    """Sends half of what was asked for, calls `end` with the other half, and closes the connection."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
+        begin = int(match[1]) if match else 0
+        headers: dict[str, object] = {"Content-Length": len(body) - begin}
+        if match:
+            headers["Content-Range"] = f"bytes {begin}-{len(body) - 1}/{len(body)}"
+        handler.start(206 if match else 200, headers)
+        middle = begin + (len(body) - begin) // 2
+        handler.write(body[begin:middle])
+        end(handler, body[middle:])
+        handler.close_connection = True
+
+    return fault
+
+
+def stall(handler: _Handler, rest: bytes) -> None:
+    """Says nothing more. Also a fault of its own."""
+    handler.server.site.closing.wait(30)
+    handler.close_connection = True
+
+
+def hang_up(handler: _Handler, rest: bytes) -> None:
+    """Nothing; `half_then` closes the connection."""
+
+
+def dribble(handler: _Handler, rest: bytes) -> None:
+    """Some thirty bytes a second, a hundred of them."""
+    with suppress(OSError):
+        for byte in rest[:100]:
+            if handler.server.site.closing.wait(0.03):
+                return
+            handler.write(bytes([byte]))
+
+
+def announce(extra: int) -> Fault:
+    """A Content-Length that is wrong by `extra`, and no ranges."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        handler.start(200, {"Content-Length": len(body) + extra})
+        handler.write(body)
+        handler.close_connection = True
+
+    return fault
+
+
+def ignore_range(handler: _Handler, body: bytes) -> None:
+    handler.start(200, {"Content-Length": len(body)})
+    handler.write(body)
+
+
+def chunked(handler: _Handler, body: bytes) -> None:
+    """No length at all, in two chunks."""
+    handler.start(200, {"Transfer-Encoding": "chunked"})
+    for piece in (body[:100], body[100:], b""):
+        handler.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+
+def unannounced(keep: int) -> Fault:
+    """Without any length, the first `keep` bytes, then the end of the connection."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        handler.start(200, {"Connection": "close"})
+        handler.write(body[:keep])
+        handler.close_connection = True
+
+    return fault
+
+
+def partial(content_range: str) -> Fault:
+    """All of the body as if it were the part that `content_range` names."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        handler.start(206, {"Content-Length": len(body), "Content-Range": content_range})
+        handler.write(body)
+
+    return fault
+
+
+def raw(answer: bytes) -> Fault:
+    """These bytes, and the end of the connection."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        handler.write(answer)
+        handler.close_connection = True
+
+    return fault
+
+
+def http_date(seconds_from_now: float) -> str:
+    return formatdate(time() + seconds_from_now, usegmt=True)
+
+
+def tar_gz(name: str) -> bytes:
+    """An archive whose bytes are all its own: about 40 kB that do not compress."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
+        for number in range(4):
+            record = random.Random(f"{name}{number}").randbytes(10_000)
+            member = tarfile.TarInfo(f"kgs/{number}.sgf")
+            member.size = len(record)
+            archive.addfile(member, io.BytesIO(record))
+    return file.getvalue()
+
+
+def zipped() -> bytes:
+    """A small .zip."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("kgs/0.sgf", b"(;)" * 1000)
+        archive.writestr("kgs/1.sgf", random.Random(1).randbytes(1000))
+    return file.getvalue()

@@ -1,0 +1,457 @@
+"""Fetching, against a real server on this machine that also misbehaves in every way we know of."""
+
+from __future__ import annotations
+
+import bz2
+import fcntl
+import gzip
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import http_server as web
+from http_server import Site, tar_gz, zipped
+from kifu.errors import RecipeError, SourceError
+from kifu.fetch import KGS_INDEX, FetchError, Patience, _transfer, fetch_kgs, parse_years
+from kifu.progress import progress
+from kifu.recipes.kgs_index import PAGE_LIMIT
+
+QUICK = Patience(connect=2.0, read=0.3, tries=3, first_wait=0.02, longest_wait=0.1)
+NAMES = [f"KGS-{rest}-.tar.gz" for rest in ("2006-19-10388", "2003-19-7582", "2002-19-3646", "2001-19-2298")]
+NAME = NAMES[0]
+PATH = f"/gamerecords/{NAME}"
+REFERENCE = Path(__file__).resolve().parents[2] / "shared/reference/kgsgo/cached_indexpage.html"
+
+
+def index_page(url: str) -> bytes:
+    """The page of the reference, or one of the same form, with its links to the server at `url`."""
+    if REFERENCE.exists():
+        return REFERENCE.read_bytes().replace(b"http://dl.u-go.net", url.encode())
+    stems = [name.removesuffix(".tar.gz") for name in NAMES]
+    links = [
+        f'<a href="{url}/gamerecords/{stem}.{kind}">x</a>' for stem in stems for kind in ("zip", "tar.gz", "tar.bz2")
+    ]
+    return f"<html><body><h4><a href='/'>Home</h3>{''.join(links)}</body>".encode()
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(variable, raising=False)
+    with web.site() as site:
+        site.files["/index"] = index_page(site.url)
+        for name in NAMES:
+            site.files[f"/gamerecords/{name}"] = tar_gz(name)
+        yield site
+
+
+def fetch(site: Site, into: Path, patience: Patience = QUICK, **options: object):
+    return fetch_kgs(into, index=f"{site.url}/index", patience=patience, **options)
+
+
+def fetch_one(site: Site, into: Path, **options: object):
+    """Only the archive that NAME is."""
+    return fetch(site, into, years={2006}, **options)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def is_right(into: Path, site: Site, name: str = NAME) -> bool:
+    return (into / name).read_bytes() == site.files[f"/gamerecords/{name}"] and f"{name}.part" not in files(into)
+
+
+# The usual way
+
+
+def test_all_archives_come_once_and_never_again(site: Site, tmp_path: Path) -> None:
+    into = tmp_path / "new" / "folder"
+    report = fetch(site, into)
+    assert report.fetched == NAMES and not report.present and not report.failed
+    assert report.received == sum(len(site.files[f"/gamerecords/{name}"]) for name in NAMES)
+    assert files(into) == sorted(NAMES) and all(is_right(into, site, name) for name in NAMES)
+    assert str(report) == f"4 archives fetched ({report.received / 1000:.1f} kB), 0 there already"
+
+    site.requests.clear()
+    report = fetch(site, into)
+    assert report.present == NAMES and not report.fetched and report.received == 0
+    assert [request.path for request in site.requests] == ["/index"]
+
+
+def test_years_choose(site: Site, tmp_path: Path) -> None:
+    assert fetch(site, tmp_path, years=range(2002, 2004)).fetched == NAMES[1:3]
+    assert fetch(site, tmp_path, years=parse_years("2001-2005")).fetched == NAMES[3:]
+    with pytest.raises(SourceError, match="has no archive of 1990 to 1991, but of years from 2001 to 2006"):
+        fetch(site, tmp_path, years={1990, 1991})
+
+
+def test_index_from_a_file(site: Site, tmp_path: Path) -> None:
+    page = tmp_path / "index.html"
+    page.write_bytes(index_page(site.url))
+    assert fetch_kgs(tmp_path / "a", index=page, patience=QUICK).fetched == NAMES
+    assert fetch_kgs(tmp_path / "b", index=str(page), patience=QUICK).fetched == NAMES
+    assert KGS_INDEX == "https://u-go.net/gamerecords/"
+
+
+def test_links_may_be_relative_and_redirected(site: Site, tmp_path: Path) -> None:
+    site.files["/list/index"] = b'<a href="../elsewhere/KGS-2006-19-10388-.tar.gz">'
+    site.always("/elsewhere/" + NAME, web.status(302, Location=f"/gamerecords/{NAME}"))
+    assert fetch_kgs(tmp_path, index=f"{site.url}/list/index", patience=QUICK).fetched == [NAME]
+    assert is_right(tmp_path, site)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
+def test_other_kinds(site: Site, tmp_path: Path, kind: str) -> None:
+    name = NAME.replace("tar.gz", kind)
+    body = zipped() if kind == "zip" else bz2.compress(gzip.decompress(tar_gz(NAME)))
+    site.files[f"/gamerecords/{name}"] = body
+    assert fetch_one(site, tmp_path, kind=kind).fetched == [name]
+    assert is_right(tmp_path, site, name)
+
+
+def test_arguments_that_do_not_fit(site: Site, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=r"'rar' is no kind of archive; there are zip, tar.gz, tar.bz2"):
+        fetch(site, tmp_path, kind="rar")
+    with pytest.raises(RecipeError, match="0 downloads at a time"):
+        fetch(site, tmp_path, jobs=0)
+    assert not site.requests
+
+
+def test_through_the_proxy_of_the_environment(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = tar_gz(NAME)
+    site.files["http://kgs.invalid/"] = f'<a href="/gamerecords/{NAME}">'.encode()
+    site.files[f"http://kgs.invalid{PATH}"] = body
+    monkeypatch.setenv("http_proxy", site.url.replace("://", "://user:word@"))
+    fetch_kgs(tmp_path, index="http://kgs.invalid/", patience=QUICK)
+    assert (tmp_path / NAME).read_bytes() == body
+    assert {request.headers["proxy-authorization"] for request in site.requests} == {"Basic dXNlcjp3b3Jk"}
+
+
+# Going on where an earlier run ended
+
+
+def test_resumes_a_part(site: Site, tmp_path: Path) -> None:
+    body = site.files[PATH]
+    (tmp_path / f"{NAME}.part").write_bytes(body[:30_000])
+    site.files["/index"], site.sent = index_page(site.url), 0
+    report = fetch_one(site, tmp_path)
+    assert site.ranges(PATH) == ["bytes=30000-"]
+    assert report.received == len(body) - 30_000 and site.sent == len(body) - 30_000 + len(site.files["/index"])
+    assert is_right(tmp_path, site)
+
+
+def test_a_part_that_is_whole_is_only_renamed(site: Site, tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(site.files[PATH])
+    assert fetch_one(site, tmp_path).received == 0
+    assert is_right(tmp_path, site) and len(site.ranges(PATH)) == 1
+
+
+@pytest.mark.parametrize(
+    ("part", "ranges"),
+    [
+        (b"\0" * 1000, ["bytes=1000-", None]),  # of something else: the whole is no archive
+        (b"\0" * 100_000, ["bytes=100000-", None]),  # longer than the archive: 416
+    ],
+)
+def test_a_wrong_part_is_replaced(site: Site, tmp_path: Path, part: bytes, ranges: list[str | None]) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(part)
+    fetch_one(site, tmp_path)
+    assert is_right(tmp_path, site) and site.ranges(PATH) == ranges
+
+
+def test_a_server_that_ignores_ranges_starts_over(site: Site, tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(b"x" * 30_000)
+    site.always(PATH, web.ignore_range)
+    fetch_one(site, tmp_path)
+    assert is_right(tmp_path, site) and site.ranges(PATH) == ["bytes=30000-"]
+
+
+@pytest.mark.parametrize("content_range", ["bytes 0-99/40000", "bytes 7-99/40000", "bytes */40000", "nonsense", ""])
+def test_another_range_than_asked_for_starts_over(site: Site, tmp_path: Path, content_range: str) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(site.files[PATH][:30_000])
+    site.misbehave(PATH, web.partial(content_range))
+    fetch_one(site, tmp_path)
+    assert is_right(tmp_path, site) and site.ranges(PATH) == ["bytes=30000-", None]
+
+
+# Trouble that passes
+
+
+@pytest.mark.parametrize("end", [web.stall, web.hang_up, web.dribble])
+def test_goes_on_after_half_a_body(site: Site, tmp_path: Path, end: web.Fault) -> None:
+    site.misbehave(PATH, web.half_then(end))
+    fetch_one(site, tmp_path)
+    whole = len(site.files[PATH])
+    none, resumed = site.ranges(PATH)
+    assert none is None and resumed is not None
+    assert whole // 2 <= int(resumed.removeprefix("bytes=").removesuffix("-")) < whole // 2 + 100
+    assert site.sent - len(site.files["/index"]) < whole + 100
+    assert is_right(tmp_path, site)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [web.status(500), web.status(500)],
+        [web.status(503, Retry_After="nonsense"), web.status(408)],
+        [web.status(429, Retry_After=0)],
+        [web.status(429, Retry_After=3600)],  # asked for an hour, waited for `longest_wait`
+        [web.status(429, Retry_After=web.http_date(-10))],
+        [web.status(429, Retry_After="9" * 5000)],
+        [web.stall],
+    ],
+    ids=["500", "503", "429 at once", "429 in an hour", "429 by date", "429 never", "silence"],
+)
+def test_tries_again(site: Site, tmp_path: Path, faults: list[web.Fault]) -> None:
+    site.misbehave(PATH, *faults)
+    assert fetch_one(site, tmp_path).fetched == [NAME]
+    assert is_right(tmp_path, site) and len(site.ranges(PATH)) == len(faults) + 1
+
+
+def test_retry_after_comes_before_our_own_waits(site: Site, tmp_path: Path) -> None:
+    site.misbehave(PATH, web.status(429, Retry_After=1), web.status(503, Retry_After=0))
+    began = time.monotonic()
+    fetch_one(site, tmp_path, patience=Patience(first_wait=6.0))
+    assert 1.0 <= time.monotonic() - began < 6.0
+
+
+def test_bodies_of_unknown_length(site: Site, tmp_path: Path) -> None:
+    site.misbehave(PATH, web.unannounced(20_000), web.chunked)
+    fetch_one(site, tmp_path)
+    assert is_right(tmp_path, site) and len(site.ranges(PATH)) == 2
+
+
+def test_the_index_page_is_tried_again_too(site: Site, tmp_path: Path) -> None:
+    site.misbehave("/index", web.status(503), web.half_then(web.hang_up), web.half_then(web.stall))
+    with pytest.raises(
+        SourceError, match=r"^the index page http://\S+/index: nothing came for 0.3 s \(tried 3 times\)$"
+    ):
+        fetch(site, tmp_path)
+    assert fetch_one(site, tmp_path).fetched == [NAME]
+
+
+# Trouble that stays: one clear line, and the others come
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason", "requests"),
+    [
+        (web.status(404), "the server answered 404 (Not Found)", 1),
+        (web.status(403), "the server answered 403 (Forbidden)", 1),
+        (web.status(500), "the server answered 500 (Internal Server Error) (tried 3 times)", 3),
+        (web.status(429, Retry_After=0), "the server answered 429 (Too Many Requests) (tried 3 times)", 3),
+        (web.status(799), "the server answered 799 (tried 3 times)", 3),
+        (web.status(200), "what came is no tar.gz archive: it begins with b'<html>no</html>'", 1),
+        (web.status(302, Location="ftp://x/y"), "its link 'ftp://x/y' is no http or https address", 1),
+        (web.status(302, Location="http://["), "its link 'http://[' is no http or https address", 1),
+        (web.status(302, Location=PATH), "more than 5 redirections", 6),
+        (web.announce(100), "the connection ended 100 bytes too early (tried 3 times)", 3),
+        (web.announce(-100), "what came is no whole tar.gz archive: it ends too early", 1),
+        (
+            web.unannounced(20_000),
+            "what came is no whole tar.gz archive: it ends too early; starting over (tried 3 times)",
+            3,
+        ),
+        (web.half_then(web.stall), "nothing came for 0.3 s (tried 3 times)", 3),
+        (web.raw(b"\x1b[31m\r\n\r\n"), "the connection broke off ( [31m  ) (tried 3 times)", 3),
+        (web.raw(b"x" * 10_000 + b"\r\n\r\n"), f"the connection broke off ({'x' * 174} ...", 3),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_one_archive_fails(site: Site, tmp_path: Path, fault: web.Fault, reason: str, requests: int) -> None:
+    site.always(PATH, fault)
+    with pytest.raises(FetchError) as raised:
+        fetch(site, tmp_path)
+    told = raised.value.report.failed[NAME]
+    assert told == reason
+    assert str(raised.value) == f"1 of 4 archives were not fetched: {NAME}: {reason}"
+    assert len(site.ranges(PATH)) == requests
+    assert raised.value.report.fetched == NAMES[1:]
+    assert [name for name in files(tmp_path) if not name.endswith(".part")] == sorted(NAMES[1:])
+
+
+def test_an_archive_that_is_too_large(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_transfer, "SIZE_LIMIT", 10_000)
+    for fault in (web.serve, web.chunked):
+        site.always(PATH, fault)
+        with pytest.raises(SourceError, match=rf"{NAME}: it has more than the [0-9,]+ bytes allowed$"):
+            fetch_one(site, tmp_path)
+        assert not files(tmp_path) and site.ranges(PATH).pop() is None
+
+
+def test_more_than_announced(site: Site, tmp_path: Path) -> None:
+    (tmp_path / f"{NAME}.part").write_bytes(site.files[PATH][:30_000])
+    site.always(PATH, web.partial("bytes 30000-30009/30010"))
+    with pytest.raises(SourceError, match="more came than the 30,010 bytes announced"):
+        fetch_one(site, tmp_path)
+    assert not files(tmp_path)
+
+
+def test_many_failures_are_told_in_one_line(site: Site, tmp_path: Path) -> None:
+    for name in NAMES:
+        site.always(f"/gamerecords/{name}", web.status(404))
+    told = "; ".join(f"{name}: the server answered 404 (Not Found)" for name in NAMES[:3])
+    with pytest.raises(
+        SourceError, match="^" + re.escape(f"4 of 4 archives were not fetched: {told}; and 1 more") + "$"
+    ):
+        fetch(site, tmp_path)
+    assert not files(tmp_path)
+
+
+def test_a_page_without_the_kind(site: Site, tmp_path: Path) -> None:
+    site.files["/index"] += b'<a href="/x/KGS-2019_01-19-100-.zip">'
+    with pytest.raises(SourceError, match=r"KGS-2019_01-19-100-.tar.gz: the index page has no link to it$"):
+        fetch(site, tmp_path)
+    assert files(tmp_path) == sorted(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (
+            b"<html>nothing here</html>",
+            "the index page has no link to an archive with a name like KGS-2006-19-10388-.zip",
+        ),
+        (b"", "index: the index page has no link"),
+        (b"x" * (PAGE_LIMIT + 1), "the index page has more than 4,194,304 bytes"),
+    ],
+    ids=["no archives", "empty", "large"],
+)
+def test_no_index_page(site: Site, tmp_path: Path, page: bytes, message: str) -> None:
+    site.files["/index"] = page
+    (tmp_path / "index").write_bytes(page)
+    for index in (f"{site.url}/index", tmp_path / "index"):
+        with pytest.raises(SourceError, match=message):
+            fetch_kgs(tmp_path / "into", index=index, patience=QUICK)
+    assert not (tmp_path / "into").exists()
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (
+            "http://127.0.0.1:1/",
+            r"the index page http://127.0.0.1:1/: no connection \(Connection refused\) \(tried 3 times\)",
+        ),
+        (
+            "http://kgs.invalid/",
+            r"http://kgs.invalid/: its host name has no address, or there is no network \(tried 3 times\)",
+        ),
+        ("ftp://x/y", "the index page ftp://x/y: its link 'ftp://x/y' is no http or https address"),
+        ("http://", "is no http or https address"),
+        ("http://[::1/", "is no http or https address"),
+        (f"http://{'a' * 70}.org/", "label"),
+        ("http://x:99999999/", "99999999"),
+        ("no/such/file", "the index page no/such/file: No such file or directory"),
+        (Path("/"), "the index page /: Is a directory"),
+    ],
+)
+def test_no_such_index(tmp_path: Path, index: str | Path, message: str) -> None:
+    with pytest.raises(SourceError, match=message) as raised:
+        fetch_kgs(tmp_path, index=index, patience=QUICK)
+    assert "\n" not in str(raised.value)
+
+
+# The disk, and other processes
+
+
+def test_a_folder_that_is_a_file(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceError, match=f"^{tmp_path}/file: File exists$"):
+        fetch(site, tmp_path / "file")
+    with pytest.raises(SourceError, match=f"^{tmp_path}/file/new: Not a directory$"):
+        fetch(site, tmp_path / "file/new")
+
+
+def test_a_full_disk_ends_all_threads(site: Site, tmp_path: Path) -> None:
+    site.always(f"/gamerecords/{NAMES[1]}", web.status(503))  # whose second try would be in a minute
+    site.misbehave(PATH, web.late)
+    (tmp_path / f"{NAME}.part").symlink_to("/dev/full")
+    with pytest.raises(SourceError, match=f"^{tmp_path}: No space left on device$"):
+        fetch(site, tmp_path, jobs=2, patience=Patience(first_wait=60.0))
+    assert not [name for name in files(tmp_path) if name.endswith(".gz")]
+    assert not [thread for thread in threading.enumerate() if thread.name == "kifu fetch"]
+
+
+def test_another_process_fetches_the_same(site: Site, tmp_path: Path) -> None:
+    with (tmp_path / f"{NAME}.part").open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(
+            SourceError, match=f"^1 of 4 archives were not fetched: {NAME}: another process is fetching it$"
+        ):
+            fetch(site, tmp_path)
+    assert files(tmp_path) == sorted([f"{NAME}.part", *NAMES[1:]])
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_interrupted_it_leaves_only_parts_and_ends_at_once(site: Site, tmp_path: Path, how: signal.Signals) -> None:
+    site.always(PATH, web.half_then(web.stall))
+    site.always(f"/gamerecords/{NAMES[1]}", web.status(503))  # waits for its second try
+    program = f"from kifu.fetch import fetch_kgs; fetch_kgs({str(tmp_path)!r}, index='{site.url}/index', jobs=2)"
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
+        wait_until(lambda: (tmp_path / f"{NAME}.part").exists() and len(site.ranges(f"/gamerecords/{NAMES[1]}")) > 0)
+        began = time.monotonic()
+        process.send_signal(how)
+        _, errors = process.communicate()
+    assert time.monotonic() - began < 5.0 and process.returncode == -how
+    assert errors.count("Traceback") == (how == signal.SIGINT) and "Fatal" not in errors
+    assert f"{NAME}.part" in files(tmp_path) and all(name.endswith(".part") for name in files(tmp_path))
+
+    site.faults.clear()
+    assert fetch(site, tmp_path).fetched == NAMES
+    assert all(is_right(tmp_path, site, name) for name in NAMES)
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10.0
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+# What the user sees
+
+
+def test_plain_lines(site: Site, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    site.misbehave(PATH, web.status(503))
+    site.always(f"/gamerecords/{NAMES[1]}", web.status(404))
+    with pytest.raises(SourceError):
+        fetch(site, tmp_path, progress=progress, jobs=1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"reading {site.url}/index ..."
+    assert re.fullmatch(rf"reading {site.url}/index: \d+\.\d kB in 0\.\d s", lines[1])
+    assert lines[2] == "fetching from KGS: 0 of 4 archives"
+    assert lines[3] == f"{NAME}: the server answered 503 (Service Unavailable); try 2 of 3 in 0.02 s"
+    assert lines[4] == f"{NAMES[1]}: the server answered 404 (Not Found)"
+    assert re.fullmatch(r"fetching from KGS: 3 of 4 archives in 0\.\d s", lines[5])
+    assert len(lines) == 6
+
+
+@pytest.mark.parametrize(
+    ("text", "years"),
+    [
+        ("2016", {2016}),
+        ("2001-2003", {2001, 2002, 2003}),
+        (" 2001 - 2002 , 2016,2001", {2001, 2002, 2016}),
+        ("2001-2001", {2001}),
+    ],
+)
+def test_years(text: str, years: set[int]) -> None:
+    assert parse_years(text) == years
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "2014-2001", "2001,", "1", "20011", "2001-", "-2001", "2001-2002-2003", "\u0662\u0660\u0660\u0661", "all"],
+)
+def test_years_that_are_none(text: str) -> None:
+    with pytest.raises(RecipeError, match=r"is no year or range of years, as in 2001-2014,2016$"):
+        parse_years(text)

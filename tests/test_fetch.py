@@ -397,7 +397,8 @@ def test_interrupted_it_leaves_only_parts_and_ends_at_once(site: Site, tmp_path:
     site.always(f"/gamerecords/{NAMES[1]}", web.status(503))  # waits for its second try
     program = f"from kifu.fetch import fetch_kgs; fetch_kgs({str(tmp_path)!r}, index='{site.url}/index', jobs=2)"
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: (tmp_path / f"{NAME}.part").exists() and len(site.ranges(f"/gamerecords/{NAMES[1]}")) > 0)
+        part, other = tmp_path / f"{NAME}.part", f"/gamerecords/{NAMES[1]}"
+        wait_until(lambda: part.exists() and part.stat().st_size > 0 and len(site.ranges(other)) > 0)
         began = time.monotonic()
         process.send_signal(how)
         _, errors = process.communicate()

@@ -1,1 +1,105 @@
-"""kifu turns Go game records into clean, reproducible training sets."""
+"""kifu turns Go game records into clean, reproducible training sets.
+
+    for game in kifu.read("KGS-2006-19-10388-.tar.gz"): ...     every game of any mix of archives, folders, records
+    planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
+    with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
+    board = kifu.Board(19); board.play("D4")                    the rules
+
+Everything here is loaded when it is first asked for: `import kifu` alone is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kifu.datasets.dat import Dat
+    from kifu.datasets.formats import open
+    from kifu.errors import (
+        Drop,
+        FormatError,
+        GameError,
+        IllegalMove,
+        KifuError,
+        OutputError,
+        RecipeError,
+        RecordError,
+        SourceError,
+    )
+    from kifu.go.board import Board
+    from kifu.go.rules import Rules
+    from kifu.planes.encode import encode
+    from kifu.recipes.build import build
+    from kifu.recipes.schema import load_recipe
+    from kifu.records.game import Game, read, read_games, read_sgf
+    from kifu.records.meta import Rank, Result
+    from kifu.records.sgf import write_sgf
+
+_HOMES = {
+    "Board": "kifu.go.board",
+    "Dat": "kifu.datasets.dat",
+    "Drop": "kifu.errors",
+    "FormatError": "kifu.errors",
+    "Game": "kifu.records.game",
+    "GameError": "kifu.errors",
+    "IllegalMove": "kifu.errors",
+    "KifuError": "kifu.errors",
+    "OutputError": "kifu.errors",
+    "Rank": "kifu.records.meta",
+    "RecipeError": "kifu.errors",
+    "RecordError": "kifu.errors",
+    "Result": "kifu.records.meta",
+    "Rules": "kifu.go.rules",
+    "SourceError": "kifu.errors",
+    "build": "kifu.recipes.build",
+    "encode": "kifu.planes.encode",
+    "load_recipe": "kifu.recipes.schema",
+    "open": "kifu.datasets.formats",
+    "read": "kifu.records.game",
+    "read_games": "kifu.records.game",
+    "read_sgf": "kifu.records.game",
+    "write_sgf": "kifu.records.sgf",
+}
+
+__all__ = [
+    "Board",
+    "Dat",
+    "Drop",
+    "FormatError",
+    "Game",
+    "GameError",
+    "IllegalMove",
+    "KifuError",
+    "OutputError",
+    "Rank",
+    "RecipeError",
+    "RecordError",
+    "Result",
+    "Rules",
+    "SourceError",
+    "build",
+    "encode",
+    "load_recipe",
+    "open",
+    "read",
+    "read_games",
+    "read_sgf",
+    "write_sgf",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("kifu")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kifu' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -119,7 +119,8 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
 
 def _has_handicap(games: Games) -> npt.NDArray[np.bool_]:
     """[G] bool: HA is there and not 0; only then did the program put up setup stones, and write the first move."""
-    return np.logical_and(games.handicap != NO_HANDICAP, games.handicap != 0)
+    handicap: npt.NDArray[np.bool_] = ~np.isin(games.handicap, (0, NO_HANDICAP))
+    return handicap
 
 
 def _refuse(games: Games) -> npt.NDArray[np.uint8]:

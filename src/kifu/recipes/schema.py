@@ -104,7 +104,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     overrides: "key=value" each, with dots for inner keys ("sets.test.games=20"); a value is read as TOML, and as text
     where it is none. Raises RecipeError.
     """
-    text = _recipe_text(name)
+    text = recipe_text(name)
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -128,7 +128,8 @@ def check_recipe(table: Mapping[str, Any], name: str) -> Recipe:
         raise RecipeError(f"recipe {name}: {where + ': ' if where else ''}{what}{value}") from None
 
 
-def _recipe_text(name: str) -> str:
+def recipe_text(name: str) -> str:
+    """The TOML text of a recipe. Raises RecipeError."""
     if name.endswith(".toml"):
         try:
             return Path(name).read_text("utf-8")

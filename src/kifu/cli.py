@@ -1,0 +1,200 @@
+"""The command line. A command is a few lines that call one function of a room; rooms are loaded when needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kifu.errors import KifuError
+
+app = typer.Typer(
+    name="kifu",
+    help="Turns Go game records into clean, reproducible training sets.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Archives, or folders with archives.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.  [default: all cores]", show_default=False)]
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"kifu {installed('kifu')}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    into: Annotated[Path, typer.Option(help="Folder for what is made.")] = Path("kifu-demo"), jobs: Jobs = None
+) -> None:
+    """Go the whole way on the bundled sample: build the data sets, check them, draw pictures."""
+    from kifu.demo import run_demo
+    from kifu.kernel import announce_compilation
+
+    announce_compilation()
+    run_demo(into, jobs, typer.echo)
+
+
+@app.command()
+def fetch(
+    what: Annotated[str, typer.Argument(metavar="kgs", help="Where from: kgs.")],
+    into: Annotated[Path, typer.Option(help="Folder for the archives.")] = Path("kgs"),
+    years: Annotated[str | None, typer.Option(help="Only these, like 2001-2014 or 2006,2016-2018.")] = None,
+    index: Annotated[str | None, typer.Option(help="Address or file of the index page.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Downloads at a time.")] = 4,
+) -> None:
+    """Download game archives: checked, resumed, nothing twice."""
+    from kifu.errors import RecipeError
+    from kifu.fetch import KGS_INDEX, fetch_kgs, parse_years
+    from kifu.progress import progress
+
+    if what != "kgs":
+        raise RecipeError(f"cannot fetch {what!r}; there is kgs")
+    wanted = None if years is None else parse_years(years)
+    typer.echo(fetch_kgs(into, years=wanted, index=index or KGS_INDEX, jobs=jobs, progress=progress))
+
+
+@app.command()
+def build(
+    recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
+    sources: Sources,
+    into: Annotated[Path, typer.Option(help="Folder for the data sets.")],
+    sets: Annotated[str | None, typer.Option(help="Which, like test,train10k.  [default: the recipe's]")] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="Index page (a file): the archives to draw from.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe. Repeatable.")
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Make a recipe's data sets, each with a manifest; what is there already stays."""
+    from kifu.kernel import announce_compilation
+    from kifu.progress import format_bytes, progress
+    from kifu.recipes.build import build as build_sets
+    from kifu.recipes.schema import load_recipe
+
+    announce_compilation()
+    chosen = None if sets is None else [name.strip() for name in sets.split(",")]
+    for built in build_sets(
+        load_recipe(recipe, set_ or ()), sources, into, sets=chosen, index=index, jobs=jobs, progress=progress
+    ):
+        m = built.manifest
+        drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
+        state = "" if built.fresh else " (was there already)"
+        typer.echo(
+            f"{built.path}: {m.examples:,} examples, {format_bytes(m.bytes)}; "
+            f"{m.read:,} games = {m.kept:,} kept{drops}{state}"
+        )
+
+
+@app.command()
+def recipes(name: Annotated[str | None, typer.Argument(help="Show this one whole.")] = None) -> None:
+    """List the recipes, or show one."""
+    from kifu.recipes.schema import load_recipe, recipe_names, recipe_text
+
+    if name is not None:
+        load_recipe(name)
+        typer.echo(recipe_text(name), nl=False)
+        return
+    for each in recipe_names():
+        recipe = load_recipe(each)
+        typer.echo(f"{each:<12} {recipe.title} (sets {', '.join(recipe.sets)})")
+
+
+@app.command()
+def planes(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
+    """List the plane sets, or show one's card."""
+    from kifu.cards import card
+    from kifu.planes.registry import PLANE_SETS, find_plane_set
+
+    if name is not None:
+        typer.echo(card("planes", find_plane_set(name).name), nl=False)
+        return
+    for each in PLANE_SETS.values():
+        typer.echo(f"{each.name:<12} {each.planes:>3} planes  {each.title}")
+
+
+@app.command()
+def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
+    """List the file formats, or show one's card."""
+    from kifu.cards import card
+    from kifu.datasets.formats import FORMATS, find_format
+
+    if name is not None:
+        typer.echo(card("formats", find_format(name).name), nl=False)
+        return
+    for each in FORMATS.values():
+        typer.echo(f"{each.name:<12} holds {each.plane_set}; {each.title}")
+
+
+@app.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A data set, an archive, a folder or a record.")],
+    row: Annotated[int | None, typer.Option(help="Show this example (from 0) of a data set as a board.")] = None,
+    out: Annotated[Path | None, typer.Option("-o", help="Draw that example into this .svg or .png file.")] = None,
+) -> None:
+    """Show what is in a file: header, counts, checks; an example as a board."""
+    from kifu.errors import FormatError
+    from kifu.kernel import announce_compilation
+    from kifu.show import describe_data_set, describe_records, describe_row, draw_row, is_data_set
+
+    announce_compilation()
+    if not is_data_set(file):
+        if row is not None:
+            raise FormatError(f"{file} is no data set, so it has no row {row}")
+        typer.echo(describe_records(file))
+    elif row is None:
+        typer.echo(describe_data_set(file))
+    else:
+        typer.echo(describe_row(file, row))
+    if row is not None and out is not None:
+        draw_row(file, row, out)
+        typer.echo(f"drawn into {out}")
+
+
+@app.command()
+def show(
+    game: Annotated[Path, typer.Argument(help="A record, or an archive or folder of records.")],
+    number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive or folder.")] = 1,
+    move: Annotated[int | None, typer.Option(min=0, help="After so many moves.  [default: all]")] = None,
+    out: Annotated[Path | None, typer.Option("-o", help="Draw the position into this .svg or .png file.")] = None,
+) -> None:
+    """Show a position of a game as text or as a picture."""
+    from kifu.kernel import announce_compilation
+    from kifu.show import describe_position, draw_position, find_game
+
+    announce_compilation()
+    found = find_game(game, number)
+    if out is None:
+        typer.echo(describe_position(found, move))
+    else:
+        draw_position(found, move, out)
+        typer.echo(f"drawn into {out}")
+
+
+def main() -> None:
+    """Runs the command line; every error that kifu raises on purpose is one line, and exit code 2."""
+    try:
+        app()
+    except KifuError as error:
+        print(f"kifu: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        # The reader of our output has gone, as `kifu ... | head` does; Python would complain once more at its exit.
+        sys.stdout = None
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""The whole way on the bundled sample: data sets built, read back and compared, and pictures drawn of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from kifu.datasets.dat import Dat
+from kifu.datasets.write import hash_file
+from kifu.draw import draw_planes, save
+from kifu.errors import FormatError
+from kifu.planes.encode import encode
+from kifu.planes.registry import find_plane_set
+from kifu.progress import format_bytes, progress
+from kifu.recipes.build import Built, build
+from kifu.recipes.schema import load_recipe
+from kifu.records.game import Game, read
+from kifu.records.survey import survey
+from kifu.show import describe_row, draw_position, draw_row
+
+# The sample is younger and smaller than what the recipes are made for.
+_OVERRIDES = ("until=2025", "sets.test.games=20", "sets.train10k.games=200")
+_MOVE = 120  # into a game, for the picture of a position
+
+
+def sample_path() -> Path:
+    """The bundled archive: games that GNU Go played against itself."""
+    folder = Path(str(resources.files("kifu.data")))
+    return next(folder.glob("KGS-*.tar.gz"))
+
+
+def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None:
+    """Builds, checks and draws into the folder `into`, and says what comes out, line by line."""
+    sample = sample_path()
+    found = survey(sample)
+    say(f"The sample: {found.read:,} games, {found.moves:,} moves, {sample.stat().st_size:,} bytes ({sample.name})")
+    files = {v: _build_all(v, sample, into, jobs, say) for v in ("kgsgo-v1", "kgsgo-v2")}
+    say("\nRead back:")
+    for v1, v2 in zip(files["kgsgo-v1"], files["kgsgo-v2"]):
+        say(f"  {_check(v1, v2)}")
+    say(f"  {_check_origin(files['kgsgo-v2'][0], sample)}")
+    say("\nPictures:")
+    for path in _draw(files["kgsgo-v2"][0].path, next(read(sample)), into):
+        say(f"  {path}")
+    say("\n" + describe_row(files["kgsgo-v2"][0].path, _MOVE))
+    say(f"\nNext: kifu inspect {files['kgsgo-v2'][0].path} --row 7")
+
+
+def _build_all(name: str, sample: Path, into: Path, jobs: int | None, say: Callable[[str], object]) -> list[Built]:
+    recipe = load_recipe(name, _OVERRIDES)
+    began = time.perf_counter()
+    files = build(recipe, [sample], into, jobs=jobs, progress=progress)
+    seconds = time.perf_counter() - began
+    say(f"\n{name}: {recipe.title}")
+    for built in files:
+        m = built.manifest
+        say(
+            f"  {built.path.name:<24} {m.kept:>4} games {m.examples:>7,} examples {format_bytes(m.bytes):>9}"
+            + ("" if built.fresh else "  (was there already)")
+        )
+    examples = sum(built.manifest.examples for built in files if built.fresh)
+    if examples:
+        say(f"  {examples / seconds:,.0f} examples a second, all told")
+    return files
+
+
+def _check(v1: Built, v2: Built) -> str:
+    """Compares both formats of a set with each other and with their manifests. Raises FormatError."""
+    with Dat(v1.path) as one, Dat(v2.path) as two:
+        if not (len(one) == len(two) == v1.manifest.examples == v2.manifest.examples):
+            raise FormatError(f"{v1.path} has {len(one)} examples, {v2.path} {len(two)}; their manifests differ")
+        for at in range(0, len(one), 1024):
+            (planes1, labels1), (planes2, labels2) = one[at : at + 1024], two[at : at + 1024]
+            if not (np.array_equal(planes1[:, :7], planes2) and np.array_equal(labels1, labels2)):
+                raise FormatError(f"{v1.path} and {v2.path} differ in rows {at} to {at + len(labels1) - 1}")
+    for built in (v1, v2):
+        if hash_file(built.path) != built.manifest.blake3:
+            raise FormatError(f"{built.path} is not what its manifest says")
+    return f"{v1.path.name} and {v2.path.name}: {v1.manifest.examples:,} examples, equal plane by plane"
+
+
+def _check_origin(built: Built, sample: Path) -> str:
+    """Encodes the game of one row again, found by the manifest. Raises FormatError if the row is not that position."""
+    row = built.manifest.examples // 2
+    origin = built.manifest.origin(row)
+    game = list(read(sample))[origin.member - 1]
+    planes, labels = encode(game, built.manifest.plane_set)
+    with Dat(built.path) as data:
+        expected, label = data[row]
+    if not any(np.array_equal(p, expected) and at == label for p, at in zip(planes, labels)):
+        raise FormatError(f"row {row} of {built.path} is no position of {game.name}, though its manifest says so")
+    return f"row {row:,} of {built.path.name} is {game.name}, move {origin.ply + 1}, as its manifest says"
+
+
+def _draw(path: Path, game: Game, into: Path) -> list[Path]:
+    """A position of a game, an example of a data set as a board, and its planes side by side."""
+    position, example, planes_path = into / "position.png", into / "example.png", into / "planes.png"
+    draw_position(game, min(_MOVE, len(game)), position)
+    draw_row(path, _MOVE, example)
+    with Dat(path) as data:
+        planes, label = data[_MOVE]
+        plane_set = find_plane_set(data.format.plane_set)
+    save(draw_planes(planes, list(plane_set.plane_names), label=label, origin=plane_set.first_row), planes_path)
+    return [position, example, planes_path]

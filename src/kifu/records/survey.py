@@ -1,0 +1,72 @@
+"""What is in a source: how many games, which are set aside and why, and what the reader had to forgive."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop
+from kifu.go.replay import replay_all
+from kifu.go.rules import RECORDS, Rules
+from kifu.records.containers import blocks, containers
+from kifu.records.games import Games, Note
+from kifu.records.sgf import scan
+
+_NAMED = 20
+
+
+@dataclass(slots=True)
+class Survey:
+    """Counts over any number of games; read == kept + the sum of drops."""
+
+    read: int = 0
+    kept: int = 0
+    moves: int = 0
+    """Of the kept games, passes too."""
+    bytes: int = 0
+    """Of the records, as text."""
+    drops: Counter[str] = field(default_factory=Counter)
+    """By the name of the `Drop`."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """By the name of the `Note`."""
+    sizes: Counter[str] = field(default_factory=Counter)
+    """Of the kept games, by "19 x 19"."""
+    dropped: list[tuple[str, str, Drop, int]] = field(default_factory=list)
+    """The first games set aside: (container, member, why, how many moves could be played)."""
+
+    def add(self, games: Games, rules: Rules, jobs: int) -> npt.NDArray[np.uint8]:
+        """Counts some games; returns [G] uint8 of `Drop`, the reader's and the replay's."""
+        drop, ply = replay_all(games, rules, jobs)
+        drop = np.where(games.drop != Drop.KEPT, games.drop, drop)
+        kept = drop == Drop.KEPT
+        self.read += len(games)
+        self.kept += int(kept.sum())
+        self.moves += int(ply[kept].sum())
+        self.drops.update({Drop(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
+        for note in Note:
+            self.notes[str(note.name)] += int(np.count_nonzero(games.notes & note))
+        sizes = np.stack([games.width[kept], games.height[kept]], 1)
+        for (width, height), n in zip(*np.unique(sizes, axis=0, return_counts=True)):
+            self.sizes[f"{width} x {height}"] += int(n)
+        return drop
+
+
+def survey(
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rules: Rules = RECORDS, jobs: int = 1
+) -> Survey:
+    """Reads and replays every game of the sources. Raises SourceError as `kifu.read` does."""
+    found = Survey()
+    for container in containers(sources):
+        for block in blocks(container):
+            games = scan(block)
+            found.bytes += int((block.stop - block.start).sum())
+            drop = found.add(games, rules, jobs)
+            for g in np.flatnonzero(drop)[: _NAMED - len(found.dropped)]:
+                plies = int(games.move_offset[g + 1] - games.move_offset[g])
+                found.dropped.append((block.source, block.name(int(games.block_index[g])), Drop(drop[g]), plies))
+    return found

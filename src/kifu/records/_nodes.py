@@ -126,8 +126,8 @@ def read_size(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Non
             row[NOTES] |= _SIZE_PAIR
     if good and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
         row[WIDTH], row[HEIGHT] = width, height
-    elif row[DROP] == _KEPT:
-        row[DROP] = _BAD_SIZE
+    else:
+        row[WIDTH] = -1
 
 
 @inline_kernel
@@ -157,9 +157,10 @@ def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> N
 def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64]) -> tuple[Int, Int, bool]:
     """The root node from after its ; -> (its end, charset, whether it has stones or moves).
 
-    Of two SZ, or two HA, the first counts.
+    Of two SZ, HA or CA the first counts.
     """
     charset = SINGLE
+    charset_told = False
     plays = False
     i = next_name(data, i, stop, charset)
     while i < stop and is_letter(data[i]):
@@ -179,7 +180,8 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
                     read_handicap(data, i, end, row)
                 elif key == NAME_PL:
                     read_player(data, i, end, row)
-                elif key == NAME_CA:
+                elif key == NAME_CA and not charset_told:
+                    charset_told = True
                     charset = find_charset(data, i, end, charsets)
                     if charset == NO_CHARSET:
                         row[NOTES] |= _BAD_CHARSET
@@ -189,9 +191,13 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
                         row[DROP] = _NOT_GO
             i = end + 1
         i = next_name(data, i, stop, charset)
-    if row[WIDTH] == 0 and row[DROP] == _KEPT:
+    if row[WIDTH] == 0:
         row[WIDTH], row[HEIGHT] = 19, 19
         row[NOTES] |= _SIZE_MISSING
+    elif row[WIDTH] < 0:
+        row[WIDTH] = 0
+        if row[DROP] == _KEPT:
+            row[DROP] = _BAD_SIZE
     return i, charset, plays
 
 
@@ -262,6 +268,9 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
     """Any node from after its ; -> its end. Its stones come before its move, wherever they stand in it."""
     state = out.state
     state[NODES] += 1
+    in_root = state[IN_ROOT] == 1
+    if in_root:
+        final_charset, charset = charset, SINGLE  # as read_root did, so that values end where they did
     ply = state[MOVES] - row[MOVE_END]
     black, white = -1, -1
     i = next_name(data, i, stop, charset)
@@ -282,7 +291,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
                 if key in (NAME_AB, NAME_AW, NAME_AE):
                     kind = 0 if key == NAME_AB else (1 if key == NAME_AW else 2)
                     read_setup(data, i, end, kind, ply, row, out)
-                    if state[IN_ROOT] == 0:
+                    if not in_root:
                         row[NOTES] |= _SETUP_AFTER_ROOT
                 elif values > 1:
                     row[NOTES] |= _MANY_VALUES
@@ -293,6 +302,9 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
                 else:
                     white = read_move(data, i, end, row)
                 i = skip_space(data, end + 1, stop)
+        elif key == NAME_CA and in_root and i < stop and data[i] == LEFT:
+            i = end_of_value(data, i + 1, stop, charset) + 1
+            charset = final_charset
         i = next_name(data, i, stop, charset)
     if black >= 0 and white >= 0:
         row[NOTES] |= _TWO_MOVES
@@ -302,9 +314,9 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
         else:
             out.moves[state[MOVES]] = black if black >= 0 else white | WHITE_BIT
             state[MOVES] += 1
-            if state[IN_ROOT] == 1:
+            if in_root:
                 row[NOTES] |= _MOVE_IN_ROOT
-    if state[IN_ROOT] == 1:
+    if in_root:
         row[ROOT_SETUP] = state[SETUP] - row[SETUP_END]
         state[IN_ROOT] = 0
     return i

@@ -6,6 +6,8 @@ in it is walked twice, because SZ may come last in it.) Uses the same convention
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -60,18 +62,21 @@ from kifu.records.games import NO_HANDICAP, Bytes, Note
 
 DONE, FULL = 0, 1
 
+BYTES_A_GAME = 32
+"""A member of more games than its bytes / 32 + 16 is not read further: `(;)` would be a row for each 3 bytes."""
+
 _TRUNCATED = int(Note.TRUNCATED)
 _JUNK_BEFORE = int(Note.JUNK_BEFORE)
 _VARIATIONS = int(Note.VARIATIONS)
 _LATER_GAME = int(Note.LATER_GAME)
+_OPENING_MISSING = int(Note.OPENING_MISSING)
 
-_KEPT, _NO_RECORD = int(Drop.KEPT), int(Drop.NO_RECORD)
+_KEPT, _NO_RECORD, _TOO_LARGE = int(Drop.KEPT), int(Drop.NO_RECORD), int(Drop.TOO_LARGE)
 
 
 @inline_kernel
-def starts_game(data: Bytes, i: Int, stop: Int) -> bool:
-    """Whether the ( at `i` opens "(;GM[" or "(;FF[": a new game even where the one before lacks its last )."""
-    i = skip_space(data, i + 1, stop)
+def is_root(data: Bytes, i: Int, stop: Int) -> Any:
+    """Whether ;GM[ or ;FF[ is at `i`, as nearly all records begin: a sure root, even where a parenthesis lacks."""
     if i >= stop or data[i] != SEMICOLON:
         return False
     i = skip_space(data, i + 1, stop)
@@ -93,14 +98,14 @@ def main_line(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
             if data[i] == SEMICOLON:
                 i = read_node(data, i + 1, stop, charset, row, out)
         elif c == OPEN:
-            if starts_game(data, i, stop):
+            if is_root(data, skip_space(data, i + 1, stop), stop):
                 break
             depth += 1
             i += 1
         elif c == CLOSE:
             break
         else:  # junk between ( and ;
-            i = next_name(data, i + 1, stop, charset)
+            i = next_name(data, i + 1 if is_letter(c) else i, stop, charset)
     return i, depth
 
 
@@ -112,7 +117,7 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
         if c == LEFT:
             i = min(end_of_value(data, i + 1, stop, charset), stop - 1)
         elif c == OPEN:
-            if starts_game(data, i, stop):
+            if is_root(data, skip_space(data, i + 1, stop), stop):
                 break
             row[NOTES] |= _VARIATIONS
             depth += 1
@@ -126,20 +131,25 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
 
 
 @inline_kernel
-def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, bool]:
-    """To the next ( that a ; follows, or `stop`; and whether anything but white space lay before."""
+def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
+    """-> (the next game's start, its first ;, whether anything but white space lay before).
+
+    The start is a ( that a ; follows, or the ; itself if it is a sure root; `stop` if there is no game.
+    """
     junk = False
     while i < stop:
         c = data[i]
         i += 1
         if c == OPEN:
             after = skip_space(data, i, stop)
-            if after < stop and data[after] == SEMICOLON:
-                return i - 1, junk
+            if after < stop and data[after] == SEMICOLON and data[i] != 0:  # else it is UTF-16
+                return i - 1, after, junk
             i = after
+        elif c == SEMICOLON and is_root(data, i - 1, stop):
+            return i - 1, i - 1, junk
         if c > SPACE:
             junk = True
-    return stop, junk
+    return stop, stop, junk
 
 
 @inline_kernel
@@ -161,14 +171,13 @@ def new_row(out: Out, drop: Int, at: Int) -> None:
 
 
 @inline_kernel
-def scan_game(data: Bytes, at: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64], out: Out) -> Int:
-    """The game whose ( is at `at` -> its end. A game that is dropped keeps neither moves nor setup."""
+def scan_game(data: Bytes, root: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64], out: Out) -> Int:
+    """The game whose first ; is at `root` -> its end. A game that is dropped keeps neither moves nor setup."""
     state = out.state
     first_move, first_setup = state[MOVES], state[SETUP]
     budget = min(MAX_SETUP, state[MEMBER_BUDGET])
     state[BUDGET] = budget
 
-    root = skip_space(data, at + 1, stop)
     i, charset, plays = read_root(data, root + 1, stop, charsets, row)
     if plays:
         i = root
@@ -207,19 +216,29 @@ def scan_members(
         if state[IN_MEMBER] == 0:
             state[POSITION] = start[k]
             state[MEMBER_BUDGET] = 4 * MAX_SETUP + stop[k] - start[k]
-        why = np.int64(drop[k])
-        at, junk = stop[k], False
+        why: Int = np.int64(drop[k])
+        at = root = stop[k]
+        junk = False
         if why == _KEPT:
-            at, junk = find_game(data, state[POSITION], stop[k])
+            at, root, junk = find_game(data, state[POSITION], stop[k])
         found = at < stop[k]
+        crowded = found and state[IN_MEMBER] == 16 + (stop[k] - start[k]) // BYTES_A_GAME
+        if crowded:
+            why = _TOO_LARGE
+        elif not found and why == _KEPT:
+            why = _NO_RECORD
         if found or state[IN_MEMBER] == 0:
-            new_row(out, why if found or why != _KEPT else _NO_RECORD, at)
-        if found:
-            row = out.rows[state[GAMES] - 1]
+            new_row(out, why, at)
+        row = out.rows[state[GAMES] - 1]
+        if found and not crowded:
             if junk:
                 row[NOTES] |= _JUNK_BEFORE
-            state[POSITION] = scan_game(data, at, stop[k], charsets, row, out)
+            if root == at:
+                row[NOTES] |= _OPENING_MISSING
+            state[POSITION] = scan_game(data, root, stop[k], charsets, row, out)
         else:
+            if crowded:
+                row[STOP] = stop[k]
             state[MEMBER] += 1
             state[IN_MEMBER] = 0
     return DONE
@@ -235,8 +254,9 @@ def root_values(data: Bytes, charsets: Charsets, spans: npt.NDArray[np.int64]) -
     stop = len(data)
     count = 0
     charset = SINGLE
-    at, _junk = find_game(data, 0, stop)
-    i = next_name(data, skip_space(data, at + 1, stop) + 1, stop, charset)
+    charset_told = False
+    _at, root, _junk = find_game(data, 0, stop)
+    i = next_name(data, root + 1, stop, charset)
     while i < stop and is_letter(data[i]):
         name = i
         i, key, _small = read_name(data, i, stop)
@@ -250,7 +270,8 @@ def root_values(data: Bytes, charsets: Charsets, spans: npt.NDArray[np.int64]) -
                 spans[count, 0], spans[count, 1] = name, name_stop
                 spans[count, 2], spans[count, 3] = i + 1, end
             count += 1
-            if key == NAME_CA:
+            if key == NAME_CA and not charset_told:
+                charset_told = True
                 charset = find_charset(data, i + 1, end, charsets)
             i = skip_space(data, end + 1, stop)
         i = next_name(data, i, stop, charset)

@@ -155,7 +155,10 @@ class Game:
         sides = []
         for name, rank in zip(self.players, self.ranks):
             sides.append((name or "?") + (f" [{rank}]" if rank else ""))
-        facts = [" - ".join(sides), str(self.result), f"{len(self)} moves", f"{self.width} x {self.height}"]
+        result, plies = self.result, len(self)
+        facts = [" - ".join(sides)]
+        facts += [str(result)] if result != Result() else []
+        facts += [f"{plies} move" if plies == 1 else f"{plies} moves", f"{self.width} x {self.height}"]
         if self.handicap:
             facts.append(f"handicap {self.handicap}")
         if self.komi is not None:

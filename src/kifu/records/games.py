@@ -71,6 +71,7 @@ class Note(IntFlag):
     BAD_CHARSET = 1 << 14  # CA names no character set that we know
     MOVE_IN_ROOT = 1 << 15  # B or W in the first node
     LATER_GAME = 1 << 16  # not the first game of its member
+    OPENING_MISSING = 1 << 17  # the record begins with its root's ;, without the ( before it
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class Games:
     drop: [G] uint8 of `Drop`: reader's reasons only. A game that has one has neither moves nor setup.
     member: [G] int32: the member's ordinal in its container.
     block_index: [G] int32: the member's row in its block.
-    start, stop: [G] int64: the game's own text within the block's data, from "(" to after ")"; empty if there is none.
+    start, stop: [G] int64: the game's own text within the block's data, from its "(" to after its ")"; empty if none.
     """
 
     width: npt.NDArray[np.uint8]

@@ -81,7 +81,8 @@ class Result:
 
     winner: BLACK, WHITE, or None (draw, void, unknown).
     how: "unknown" with a winner means that only the winner is known.
-    margin: in points, where how is "score"; as written, so a server's "W+0.0" stays a win by 0.
+    margin: in points, where how is "score". As written: a server's "W+0.0" stays a win by 0, and Fox's games under
+        Chinese rules give stones ("B+0.75" is 1.5 points there).
     """
 
     winner: int | None = None

@@ -47,8 +47,8 @@ def scan(block: Block) -> Games:
     """Reads every game of a block. Never fails: what can't be read gives a row with its `Drop`.
 
     Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
-    bytes. Memory: for moves at most half of the members' bytes; for setup stones (rectangles expanded) at most 16 KiB
-    a game, and 64 KiB plus four times its bytes a member.
+    bytes; memory is bounded by a few times the bytes: a game of over 65,535 moves or 4,096 setup stones (rectangles
+    expanded) is `Drop.TOO_LARGE`, and so is all that follows where a member packs games, or setup stones, too densely.
     """
     length = int(np.sum(block.stop - block.start))
     out = n.Out(
@@ -60,11 +60,10 @@ def scan(block: Block) -> Games:
         seen=np.zeros(n.MAX_POINTS, np.int64),
     )
     while scan_members(block.data, block.start, block.stop, block.drop, charsets(), out) == FULL:
-        out = out._replace(
-            rows=_longer(out.rows, 1),
-            setup=_longer(out.setup, n.MAX_SETUP),
-            setup_ply=_longer(out.setup_ply, n.MAX_SETUP),
-        )
+        if out.state[n.GAMES] == len(out.rows):
+            out = out._replace(rows=_longer(out.rows))
+        else:
+            out = out._replace(setup=_longer(out.setup), setup_ply=_longer(out.setup_ply))
     rows = out.rows[: out.state[n.GAMES]]
     member = rows[:, n.MEMBER_ROW]
     return Games(
@@ -87,15 +86,15 @@ def scan(block: Block) -> Games:
     )
 
 
-def _longer(array: npt.NDArray[_T], least: int) -> npt.NDArray[_T]:
-    """A copy with room for at least as much again."""
-    return np.concatenate((array, np.empty((len(array) + least, *array.shape[1:]), array.dtype)))
+def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
+    """A copy of twice the length."""
+    return np.concatenate((array, np.empty_like(array)))
 
 
 def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     """The properties of the first node of the first game in `record`: name -> values, as found, escapes and all.
 
-    Names are brought to FF[4]'s form: their capitals only, or if there are none, all letters as capitals. Properties
+    Names are brought to FF[4]'s form: their capitals only; or if there are none, or digits, all as capitals. Properties
     come in the record's order; one that is there twice has the values of both. {} if there is no game.
     """
     data = _writable(record)
@@ -107,8 +106,8 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     found: dict[str, list[bytes]] = {}
     for name_start, name_stop, start, stop in spans[:count].tolist():
         name = record[name_start:name_stop].decode("ascii")
-        capitals = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) else name.upper()
-        found.setdefault(capitals, []).append(record[start:stop])
+        plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
+        found.setdefault(plain, []).append(record[start:stop])
     return {name: tuple(values) for name, values in found.items()}
 
 

@@ -126,34 +126,50 @@ def _commonness(char: str, codec: str) -> float:
     return 1 if char in _JAPANESE else 0.4 if 0xB0 <= _lead(char, "euc_jp") <= 0xCF else -0.5
 
 
+def _latin(run: str) -> float:
+    """The same for a run of Latin letters with accents, summed; they stand alone among plain ones, seldom in twos."""
+    if len(run) == 1:
+        return 0.8 if run.isalpha() else 0.3
+    return 0.6 if len(run) == 2 and run.isalpha() else -0.5 * len(run)
+
+
 def _score(text: str, codec: str) -> float:
-    """How likely it is that a record holds this text, which decoding by `codec` gave: at most 1."""
+    """The mean over all characters beyond ASCII of a text that decoding by `codec` gave."""
     runs = re.findall("[^\0-\x7f]+", text)
-    if codec == "cp1252":  # accented letters stand alone among plain ones
-        return sum((0.8 if len(run) == 1 and run.isalpha() else -0.5) * len(run) for run in runs) / len("".join(runs))
     chars = "".join(runs)
+    if codec == "cp1252":
+        return sum(map(_latin, runs)) / len(chars)
     return sum(_commonness(char, codec) for char in chars) / len(chars)
 
 
-def _is_utf8(text: bytes) -> bool:
-    """Whether it decodes, or would but for a few bytes that were cut or damaged."""
-    decoded = text.decode("utf-8", "surrogateescape")
-    lost = sum("\udc80" <= char <= "\udcff" for char in decoded)
-    return sum(char > "\x7f" for char in decoded) - lost >= 3 * lost
+def _decodes(text: bytes, codec: str) -> bool:
+    try:
+        text.decode(codec)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _mostly_decodes(text: bytes, codec: str) -> bool:
+    """Whether no more than a quarter of the characters beyond ASCII are lost."""
+    decoded = text.decode(codec, "replace")
+    return 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
 
 
 def detect(text: bytes) -> str:
     """Python's codec for text without a usable CA. Never fails; text that fits nothing is read as UTF-8, with gaps."""
-    if _is_utf8(text):
+    if _decodes(text, "utf_8"):
         return "utf_8"
-    scores = {}
-    for codec in _CANDIDATES:
-        try:
-            scores[codec] = _score(text.decode(codec), codec)
-        except UnicodeDecodeError:
-            continue
+    scores = {codec: _score(text.decode(codec), codec) for codec in _CANDIDATES if _decodes(text, codec)}
     best = max(scores, key=scores.__getitem__, default="utf_8")
-    if scores.get(best, 0) > 0.1:
+    score = scores.get(best, -1)
+    # Characters of three bytes, hardly ever to be found in other sets, tell UTF-8 even if as many bytes are lost.
+    damaged = text.decode("utf_8", "surrogateescape")
+    if score < 0.35 and 3 * len(re.findall("[\u0800-\ud7ff\ue000-\uffff]", damaged)) >= len(
+        re.findall("[\udc80-\udcff]", damaged)
+    ):
+        return "utf_8"
+    if score > 0.1:
         return best
     # None of ours. Slow to import, and rarely asked.
     from charset_normalizer import from_bytes
@@ -175,13 +191,9 @@ def charset(ca: bytes | None, text: bytes) -> str:
     if text.isascii():
         return "utf_8"
     codec = codec_of(ca) if ca else None
-    if codec is None or (_is_single_byte(codec) and _is_utf8(text)):
-        return detect(text)
-    try:
-        text.decode(codec)
-        return codec
-    except UnicodeDecodeError:
-        return detect(text)
+    if codec and _is_single_byte(codec) and _decodes(text, "utf_8"):
+        return "utf_8"
+    return codec if codec and _mostly_decodes(text, codec) else detect(text)
 
 
 def unescape(value: str) -> str:

@@ -1,0 +1,221 @@
+"""The SGF scanner's slow twin: the same reading of the same bytes, by regular expressions and lists."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kifu.errors import Drop
+from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
+from kifu.records.games import Note
+from kifu.records.text import codec_of
+
+LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+SPACE = bytes(range(33))
+
+START = re.compile(rb"(\((?!\0)[\0-\x20]*)?(;)([\0-\x20]*(?:GM|FF)\[)?")
+NESTED_ROOT = re.compile(rb"\([\0-\x20]*;[\0-\x20]*(GM|FF)\[")
+NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
+VALUE = {
+    "cp932": re.compile(rb"\[((?:[\\\x81-\x9f\xe0-\xff].|[^\\\]\x81-\x9f\xe0-\xff])*)\]", re.DOTALL),
+    "cp950": re.compile(rb"\[((?:[\\\x81-\xff].|[^\\\]\x81-\xff])*)\]", re.DOTALL),
+}
+PLAIN_VALUE = re.compile(rb"\[((?:\\.|[^\\\]])*)\]", re.DOTALL)
+
+
+@dataclass
+class NaiveGame:
+    start: int
+    stop: int = 0
+    width: int = 0
+    height: int = 0
+    moves: list[int] = field(default_factory=list)
+    setup: list[tuple[int, int]] = field(default_factory=list)
+    root_setup: int = 0
+    to_play: int = 0
+    handicap: int | None = None
+    notes: Note = field(default_factory=lambda: Note(0))
+    drop: Drop = Drop.KEPT
+
+
+def read_member(data: bytes) -> list[NaiveGame]:
+    games: list[NaiveGame] = []
+    at = 0
+    while start := find_start(data, at):
+        game = NaiveGame(start.start())
+        if data[at : game.start].strip(SPACE):
+            game.notes |= Note.JUNK_BEFORE
+        if games:
+            game.notes |= Note.LATER_GAME
+        if start[1] is None:
+            game.notes |= Note.OPENING_MISSING
+        read_game(data, start.end(2), game)
+        games.append(game)
+        at = game.stop
+    return games or [NaiveGame(len(data), len(data), drop=Drop.NO_RECORD)]
+
+
+def find_start(data: bytes, at: int) -> re.Match[bytes] | None:
+    return next((m for m in START.finditer(data, at) if m[1] is not None or m[3]), None)
+
+
+def read_game(data: bytes, at: int, game: NaiveGame) -> None:
+    """Splits the game into the nodes of its main line, and reads those."""
+    nodes: list[list[tuple[bytes, list[bytes]]]] = [[]]
+    values: list[bytes] | None = None
+    depth, on_main_line, in_node = 1, True, True
+    value_form = PLAIN_VALUE
+    while depth and at < len(data):
+        char = data[at : at + 1]
+        if char == b"[":
+            value = value_form.match(data, at)
+            if value is None:
+                at = len(data)
+                break
+            if values is not None:
+                values.append(value[1])
+                node = nodes[-1]
+                is_first_ca = sum(len(v) for name, v in node if name == b"CA") == 1 and node[-1][0] == b"CA"
+                if len(nodes) == 1 and is_first_ca:
+                    value_form = VALUE.get(codec_of(value[1]) or "", PLAIN_VALUE)
+            at = value.end()
+            continue
+        if char in b"()" and char == b"(" and NESTED_ROOT.match(data, at):
+            break
+        if on_main_line and in_node and (name := NAME.match(data, at)):
+            values = []
+            nodes[-1].append((plain_name(name[0], game), values))
+            at = name.end()
+            continue
+        if char.strip(SPACE):
+            values = None
+        if char == b";" and on_main_line:
+            nodes.append([])
+            in_node = True
+        elif char == b"(":
+            in_node = False
+            depth += 1
+            if not on_main_line:
+                game.notes |= Note.VARIATIONS
+        elif char == b")":
+            on_main_line = False
+            depth -= 1
+        at += 1
+    game.stop = at
+    if depth:
+        game.notes |= Note.TRUNCATED
+    read_root(nodes[0], game)
+    if not game.drop:
+        for number, node in enumerate(nodes):
+            read_node(node, number == 0, game)
+
+
+def plain_name(name: bytes, game: NaiveGame) -> bytes:
+    if re.search(rb"[a-z]", name):
+        game.notes |= Note.LOWER_CASE_NAME
+    if re.search(rb"[0-9]", name):
+        return b"?"
+    return re.sub(rb"[a-z]", b"", name) or name.upper()
+
+
+def number(text: bytes) -> int | None:
+    text = text.strip(SPACE)
+    return int(text) if re.fullmatch(rb"[+-]?[0-9]{1,4}", text) else None
+
+
+def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
+    first = [(name, values[0]) for name, values in node if values]
+    for value in [value.strip(SPACE) for name, value in first if name == b"SZ"]:
+        if not value or game.width or game.drop:
+            continue
+        sides = [number(side) for side in value.split(b":", 1)]
+        if all(side is not None and 1 <= side <= 25 for side in sides):
+            game.width, game.height = sides[0], sides[-1]
+        else:
+            game.drop = Drop.BAD_SIZE
+        if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
+            game.notes |= Note.SIZE_PAIR
+    if not game.width and not game.drop:
+        game.width = game.height = 19
+        game.notes |= Note.SIZE_MISSING
+    if any(name == b"GM" and value.strip(SPACE) and number(value) != 1 for name, value in first):
+        game.drop = Drop.NOT_GO
+    handicaps = [value for name, value in first if name == b"HA"]
+    if handicaps:
+        game.handicap = number(handicaps[0])
+        if game.handicap is None:
+            game.notes |= Note.HANDICAP_TEXT
+        if game.handicap == 1:
+            game.notes |= Note.HANDICAP_ONE
+    for name, value in first:
+        if name == b"PL":
+            game.to_play = {b"B": 1, b"b": 1, b"1": 1, b"W": 2, b"w": 2, b"2": 2}.get(
+                value.strip(SPACE)[:1], game.to_play
+            )
+    charsets = [value for name, value in first if name == b"CA"]
+    if charsets and codec_of(charsets[0]) is None:
+        game.notes |= Note.BAD_CHARSET
+
+
+def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
+    ply = len(game.moves)
+    kinds: dict[int, int] = {}
+    for name, values in node:
+        bits = {b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}.get(name)
+        if bits is None:
+            continue
+        if values and not in_root:
+            game.notes |= Note.SETUP_AFTER_ROOT
+        for value in values:
+            for point in points(value.strip(SPACE), game):
+                if kinds.get(point, bits) != bits and in_root:
+                    game.notes |= Note.SETUP_TWICE
+                if kinds.get(point) != bits:
+                    game.setup.append((ply, point | bits))
+                kinds[point] = bits
+    if in_root:
+        game.root_setup = len(game.setup)
+    found = []
+    for name, bits in ((b"B", 0), (b"W", WHITE_BIT)):
+        given = [values for other, values in node if other == name and values]
+        if any(len(values) > 1 for values in given):
+            game.notes |= Note.MANY_MOVE_VALUES
+        if given:
+            found.append(move(given[0][0].strip(SPACE), game) | bits)
+        if len(given) > 1:
+            game.notes |= Note.TWO_MOVES_IN_NODE
+    if found:
+        game.moves.append(found[0])
+        if in_root:
+            game.notes |= Note.MOVE_IN_ROOT
+    if len(found) > 1:
+        game.notes |= Note.TWO_MOVES_IN_NODE
+
+
+def point_of(text: bytes, game: NaiveGame) -> tuple[int, int] | None:
+    x, y = LETTERS.find(text[:1]), LETTERS.find(text[1:])
+    return (x, y) if len(text) == 2 and 0 <= x < game.width and 0 <= y < game.height else None
+
+
+def move(value: bytes, game: NaiveGame) -> int:
+    if value == b"":
+        return game.width * game.height
+    if point := point_of(value, game):
+        return point[1] * game.width + point[0]
+    if value == b"tt" and game.width <= 19 and game.height <= 19:
+        game.notes |= Note.PASS_AS_TT
+        return game.width * game.height
+    return NO_POINT
+
+
+def points(value: bytes, game: NaiveGame) -> list[int]:
+    if not value:
+        return []
+    first, last = (value.split(b":", 1) * 2)[:2]
+    left_top, right_bottom = point_of(first, game), point_of(last, game)
+    if left_top and right_bottom:
+        (left, top), (right, bottom) = left_top, right_bottom
+        if left <= right and top <= bottom:
+            return [y * game.width + x for y in range(top, bottom + 1) for x in range(left, right + 1)]
+    game.notes |= Note.BAD_SETUP_POINT
+    return []

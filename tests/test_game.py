@@ -1,0 +1,169 @@
+"""One game, friendly."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kifu.errors import Drop, GameError, IllegalMove, RecordError
+from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
+from kifu.records.game import Game, read, read_games, read_sgf
+from kifu.records.games import TO_PLAY_UNSET, Note
+from kifu.records.meta import Rank, Result
+from kifu.records.sgf import root_properties
+
+RECORD = (
+    "(;FF[4]CA[UTF-8]SZ[9]PB[柯洁]PW[Bob \\] B]BR[9p]WR[3k?]KM[5.5]HA[2]RE[W+12.5]DT[2024-05-01]EV[Cup: final]"
+    "RU[Chinese]PL[W]AB[cc][gg];W[ee];AW[aa];B[];W[ff])"
+).encode()
+
+
+def test_a_game() -> None:
+    game = read_sgf(RECORD)
+    assert (game.width, game.height, game.size, len(game)) == (9, 9, 9, 3)
+    assert game.moves.tolist() == [40 | WHITE_BIT, 81, 50 | WHITE_BIT]
+    assert game.setup.tolist() == [20, 60, 0 | WHITE_BIT] and game.setup_ply.tolist() == [0, 0, 1]
+    assert (game.root_setup, game.to_play, game.handicap) == (2, WHITE, 2)
+    assert game.players == ("柯洁", "Bob ] B") and game.raw("PW") == b"Bob \\] B"
+    assert game.ranks == (Rank(19), Rank(-2)) and game.result == Result(WHITE, "score", 12.5)
+    assert (game.komi, game.date, game.event, game.rules) == (5.5, "2024-05-01", "Cup: final", "Chinese")
+    assert (game.notes, game.drop, game.errors) == (Note.SETUP_AFTER_ROOT, Drop.KEPT, ())
+    assert (game.source, game.name, game.record) == ("", "", RECORD)
+    assert str(game) == "柯洁 [9p] - Bob ] B [3k?], W+12.5, 3 moves, 9 x 9, handicap 2, komi 5.5, 2024-05-01"
+    assert repr(game) == f"<Game: {game}>"
+
+
+def test_a_game_that_says_nothing() -> None:
+    game = read_sgf(b"(;)")
+    assert len(game) == 0 and game.size == 19
+    assert game.players == ("", "") and game.ranks == (None, None) and game.result == Result()
+    assert (game.komi, game.handicap, game.date, game.to_play) == (None, None, "", TO_PLAY_UNSET)
+    assert game.raw("XX") == b"" and "XX" not in game.properties
+    assert str(game) == "? - ?, 0 moves, 19 x 19"
+    assert str(read_sgf(b"(;PB[a\n b];B[aa])")) == "a b - ?, 1 move, 19 x 19"
+
+
+def test_arrays_are_read_only() -> None:
+    game = read_sgf(RECORD)
+    for array in (game.moves, game.setup, game.setup_ply):
+        assert array.dtype == np.uint16
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+    with pytest.raises(AttributeError):
+        game.width = 19  # type: ignore[misc]
+
+
+def test_equality_is_of_content() -> None:
+    game = read_sgf(RECORD)
+    same = [
+        RECORD.replace(b"FF[4]", b"FF[3]"),
+        RECORD.replace(b"\\] B", b"\\] \\B"),
+        RECORD.replace(b"PB", b"PlayerBlack"),
+        RECORD.replace(b"AB[cc][gg]", b"AB[gg]AB[cc]"),
+        RECORD.replace(b"SZ[9]", b"").replace(b"PL[W]", b"PL[white]SZ[9]"),
+        RECORD.decode().replace("UTF-8", "GB2312").encode("gb18030"),
+        b"junk" + RECORD + b"(;)",
+        RECORD[:-1] + b";C[nothing])",
+    ]
+    for text in same:
+        assert read_sgf(text) == game and hash(read_sgf(text)) == hash(game), text
+    different = [
+        RECORD.replace(b"SZ[9]", b"SZ[10]"),
+        RECORD.replace(b"[ff]", b"[fg]"),
+        RECORD.replace(b";W[ff]", b";B[ff]"),
+        RECORD.replace(b"PL[W]", b"PL[B]"),
+        RECORD.replace(b"AB[cc]", b"AB[cd]"),
+        RECORD.replace(b"AB[cc]", b"AW[cc]AB"),
+        RECORD.replace(b";AW[aa]", b"").replace(b";W[ff]", b";AW[aa];W[ff]"),
+        RECORD.replace(b"Bob", b"Rob"),
+        RECORD.replace(b"KM[5.5]", b""),
+    ]
+    for text in different:
+        assert read_sgf(text) != game, text
+    assert game != "a game"
+    assert len({game, read_sgf(RECORD), read_sgf(different[0])}) == 2
+
+
+def test_a_point_set_up_twice_is_what_the_last_word_makes_it() -> None:
+    assert read_sgf(b"(;SZ[9]AB[aa]AW[aa])") == read_sgf(b"(;SZ[9]AW[aa])") != read_sgf(b"(;SZ[9]AB[aa])")
+    assert read_sgf(b"(;SZ[9]AB[aa];AE[aa])") != read_sgf(b"(;SZ[9]AB[aa]AE[aa])")
+
+
+def test_a_rectangular_board_has_no_one_size() -> None:
+    game = read_sgf(b"(;SZ[13:9];B[mi])")
+    assert (game.width, game.height, game.moves.tolist()) == (13, 9, [116])
+    with pytest.raises(GameError, match="13 x 9"):
+        _ = game.size
+
+
+def test_errors_and_strict() -> None:
+    off = b"(;SZ[9];B[aa];W[zz];B[bb];W[q])"
+    game = read_sgf(off)
+    assert game.moves.tolist() == [0, NO_POINT | WHITE_BIT, 10, NO_POINT | WHITE_BIT]
+    assert [type(error) for error in game.errors] == [IllegalMove, IllegalMove]
+    assert [(e.ply, e.move, e.why) for e in game.errors if isinstance(e, IllegalMove)] == [
+        (1, NO_POINT, Drop.OFF_BOARD),
+        (3, NO_POINT, Drop.OFF_BOARD),
+    ]
+    with pytest.raises(IllegalMove, match="move 2 "):
+        read_sgf(off, strict=True)
+
+    aside = read_sgf(b"(;SZ[40]PB[Ann];B[aa])")
+    assert aside.drop == Drop.BAD_SIZE and len(aside) == 0 and aside.players[0] == "Ann"
+    assert str(aside).endswith("set aside: board size unreadable or not within 1 to 25")
+    with pytest.raises(GameError, match="board size"):
+        read_sgf(b"(;SZ[40];B[aa])", strict=True)
+    assert read_sgf(RECORD, strict=True) == read_sgf(RECORD)
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", b"()", b";B[aa]", "(;".encode("utf-16")])
+def test_no_game_at_all(data: bytes) -> None:
+    with pytest.raises(RecordError, match=f"no game record in {len(data)} bytes"):
+        read_sgf(data)
+    with pytest.raises(RecordError):
+        read_games(data)
+
+
+def test_read_games() -> None:
+    games = read_games(b"(;SZ[9];B[aa])(;GM[2])(;SZ[9];B[bb])")
+    assert [(len(game), game.drop) for game in games] == [(1, Drop.KEPT), (0, Drop.NOT_GO), (1, Drop.KEPT)]
+    assert games[2].record == b"(;SZ[9];B[bb])"
+
+
+def test_read_from_containers(tmp_path: Path) -> None:
+    (tmp_path / "games").mkdir()
+    (tmp_path / "games/one.sgf").write_bytes(RECORD)
+    (tmp_path / "games/two.sgf").write_bytes(b"(;SZ[9];B[aa])(;SZ[9];B[bb])")
+    with zipfile.ZipFile(tmp_path / "games/more.zip", "w") as archive:
+        archive.writestr("folder/three.sgf", "(;SZ[9];B[cc])")
+        archive.writestr("folder/four.sgf", "no game")
+    games = read(tmp_path / "games")
+    first = next(games)
+    assert isinstance(first, Game) and first == read_sgf(RECORD) and first.to_play != BLACK
+    rest = list(games)
+    assert [(game.name, game.drop) for game in [first, *rest]] == [
+        ("one.sgf", Drop.KEPT),
+        ("two.sgf", Drop.KEPT),
+        ("two.sgf", Drop.KEPT),
+        ("folder/three.sgf", Drop.KEPT),
+        ("folder/four.sgf", Drop.NO_RECORD),
+    ]
+    assert rest[-1].source == str(tmp_path / "games/more.zip")
+    assert [len(game) for game in read([tmp_path / "games/one.sgf", tmp_path / "games/two.sgf"])] == [3, 1, 1]
+
+
+def test_root_properties() -> None:
+    text = b"junk (;AB[aa] [bb]x[c\\]]SiZe[9]Black[dd]b1[x] AB[cc];W[ee]PB[no])"
+    assert root_properties(text) == {
+        "AB": (b"aa", b"bb", b"cc"),
+        "X": (b"c\\]",),
+        "SZ": (b"9",),
+        "B": (b"dd",),
+        "B1": (b"x",),
+    }
+    assert root_properties(b"(;PB[Ann") == root_properties(b"") == root_properties(b"()") == {}
+    many = b"(;" + b"".join(b"A%s[%d]" % (bytes([65 + k % 26]), k) for k in range(500)) + b")"
+    assert sum(map(len, root_properties(many).values())) == 500

@@ -1,0 +1,488 @@
+"""The SGF reader and writer: traps, a slow twin, an independent witness, laws, limits."""
+
+from __future__ import annotations
+
+import random
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sgfmill import sgf as sgfmill
+
+from kifu.errors import Drop, GameError
+from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT, to_sgf
+from kifu.records.game import Game, read, read_games, read_sgf
+from kifu.records.games import NO_HANDICAP, Games, Note, concat
+from kifu.records.sgf import as_block, scan, write_sgf
+from naive_sgf import NaiveGame, read_member
+
+RECORDS = Path(__file__).parent / "records"
+COMPILED = not numba.config.DISABLE_JIT
+BLANK = "(;FF[4]GM[1]CA[UTF-8]SZ[9]"
+
+# Record -> what each of its games is, as the writer gives it without line breaks, and what was noted.
+TRAPS: dict[str, list[tuple[str | Drop, Note]]] = {
+    "plain": [
+        (
+            "(;FF[4]GM[1]CA[UTF-8]SZ[19]PB[Ann]PW[Bob]BR[3d]WR[2k]KM[6.5]RE[B+2.5]DT[2024-05-01]EV[Test Cup]"
+            "RU[Japanese];B[pd];W[dp];B[pq])",
+            Note(0),
+        )
+    ],
+    "all-lower-case-names": [(BLANK + ";B[cc];W[gg])", Note.LOWER_CASE_NAME)],
+    "ff1-long-names": [(BLANK + "PB[Ann]PL[W]AB[ba];W[cc];B[gg])", Note.LOWER_CASE_NAME)],
+    "truncated": [(BLANK + ";B[cc];W[gg];B[cg])", Note.TRUNCATED)],
+    "truncated-in-value": [(BLANK + ";B[cc];W[gg])", Note.TRUNCATED)],
+    "truncated-then-another": [
+        (BLANK + ";B[cc];W[gg];B[cg];W[gc])", Note.TRUNCATED),
+        (BLANK + ";B[ee])", Note.LATER_GAME),
+    ],
+    "opening-missing": [(BLANK + "PB[Ann];B[cc];W[gg];B[cg])", Note.OPENING_MISSING | Note.VARIATIONS)],
+    "variations": [(BLANK + ";B[cc];W[gg];B[cg];W[gc])", Note.VARIATIONS)],
+    "two-games": [
+        (BLANK + ";B[cc];W[gg])", Note(0)),
+        ("(;FF[4]GM[1]CA[UTF-8]SZ[13];B[dd])", Note.LATER_GAME),
+        (BLANK + ";B[ee])", Note.LATER_GAME | Note.JUNK_BEFORE),
+    ],
+    "utf8-bom": [(BLANK + "PB[柯洁];B[cc])", Note.JUNK_BEFORE)],
+    "mail-header": [(BLANK + ";B[cc];W[gg])", Note.JUNK_BEFORE)],
+    "escapes": [(BLANK + r"GN[a [b\] c\: d\\]GC[one;(two)threefour];B[cc];W[gg])", Note(0))],
+    "compressed-points": [(BLANK + "AB[aa][ba][ca][ab][bb][cb][ii]AW[da][ee];B[gg])", Note(0))],
+    "setup-mid-game": [(BLANK + ";B[cc];W[gg];AB[aa][ab]AW[ba]AE[cc];B[cg])", Note.SETUP_AFTER_ROOT)],
+    "handicap-in-second-node": [
+        (
+            "(;FF[4]GM[1]CA[UTF-8]SZ[19]HA[2]KM[325]RU[Chinese];AB[pd][dp];W[pp];B[dd])",
+            Note.SETUP_AFTER_ROOT,
+        )
+    ],
+    "setup-and-move-in-node": [(BLANK + ";AB[aa];B[cc];W[gg])", Note.SETUP_AFTER_ROOT)],
+    "setup-twice": [(BLANK + "AB[aa]AE[bb];B[cc])", Note.SETUP_TWICE)],
+    "bad-setup-point": [(BLANK + "AB[aa]AW[gg];B[cc])", Note.BAD_SETUP_POINT)],
+    "size-last": [("(;FF[4]GM[1]CA[UTF-8]SZ[13]HA[0]AB[aa]AW[mm];B[cc];W[gg])", Note.MOVE_IN_ROOT)],
+    "size-missing": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd];W[ss])", Note.SIZE_MISSING)],
+    "size-empty": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd])", Note.SIZE_MISSING)],
+    "size-pair": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd])", Note.SIZE_PAIR)],
+    "size-rectangle": [("(;FF[4]GM[1]CA[UTF-8]SZ[13:9];B[mi];W[zz];B[aa];W[])", Note.PASS_AS_TT)],
+    "size-26": [(Drop.BAD_SIZE, Note(0))],
+    "size-text": [(Drop.BAD_SIZE, Note(0))],
+    "not-go": [(Drop.NOT_GO, Note(0))],
+    "no-record": [(Drop.NO_RECORD, Note(0))],
+    "utf-16": [(Drop.NO_RECORD, Note(0))],
+    "tt-pass-on-19": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd];W[];B[])", Note.PASS_AS_TT)],
+    "tt-point-on-21": [("(;FF[4]GM[1]CA[UTF-8]SZ[21];B[tt];W[uu];B[])", Note(0))],
+    "off-board-move": [(BLANK + ";B[zz];W[zz];B[zz];W[cc])", Note(0))],
+    "two-blacks-in-a-row": [(BLANK + ";B[cc];B[gg];W[cg];W[];W[gc])", Note(0))],
+    "two-moves-in-node": [(BLANK + ";B[cc];W[cg];B[gc])", Note.TWO_MOVES_IN_NODE)],
+    "many-move-values": [(BLANK + ";B[cc];W[cg])", Note.MANY_MOVE_VALUES)],
+    "move-in-root": [(BLANK + ";B[cc];W[gg])", Note.MOVE_IN_ROOT)],
+    "handicap-text": [(BLANK + "HA[two]AB[cc][gg];W[ee])", Note.HANDICAP_TEXT)],
+    "handicap-empty": [(BLANK + "HA[];B[ee])", Note.HANDICAP_TEXT)],
+    "handicap-one": [(BLANK + "HA[1];B[ee])", Note.HANDICAP_ONE)],
+    "handicap-spaces": [(BLANK + "HA[ +2 ]AB[cc][gg];W[ee])", Note(0))],
+    "white-space-everywhere": [(BLANK + "AB[aa][bb];B[cc];W[gg];B[cg])", Note(0))],
+    "empty-values": [(BLANK + "KM[]PB[]RE[]BR[];B[cc])", Note(0))],
+    "bad-charset": [(BLANK + "PB[柯洁];B[cc])", Note.BAD_CHARSET)],
+    "gb18030-no-ca": [(BLANK + "PB[聂卫平]PW[马晓春]BR[九段]WR[九段]EV[第三届天元战决赛]RE[黑中盘胜];B[cc])", Note(0))],
+    "big5-no-ca": [(BLANK + "PB[王立誠]PW[張栩]BR[九段]EV[第一屆應氏盃圍棋賽]RE[白中盤勝];B[cc])", Note(0))],
+    "euc-kr-no-ca": [(BLANK + "PB[이창호]PW[조훈현]BR[9단]EV[제1기 국수전 결승]RE[흑 불계승];B[cc])", Note(0))],
+    "shift-jis-no-ca": [
+        (BLANK + "PB[武宮正樹]PW[小林光一]BR[九段]EV[第十期名人戦リーグ]RE[白3目半勝ち];B[cc])", Note(0))
+    ],
+    "euc-jp-no-ca": [(BLANK + "PB[加藤正夫]PW[石田芳夫]EV[本因坊戦の第一局];B[cc])", Note(0))],
+    "latin-1-no-ca": [(BLANK + "PB[Jörg Müller]PW[François];B[cc])", Note(0))],
+    "utf8-called-latin-1": [(BLANK + "PB[柯洁]PW[신진서];B[cc])", Note(0))],
+    "utf8-damaged": [(BLANK + "PB[柯洁]PW[申真\ufffd]GN[第一局];B[cc])", Note(0))],
+    "shift-jis-backslash": [(BLANK + "PB[小野ソ]PW[ゾ能表];B[cc])", Note(0))],
+    "big5-bracket": [(BLANK + "PB[許功也]PW[周俊勳];B[cc])", Note(0))],
+    "fox-komi": [("(;FF[4]GM[1]CA[UTF-8]SZ[19]KM[375]RU[Chinese]BR[P9段]WR[9段]RE[B+0.75];B[pd])", Note(0))],
+}
+
+
+def games_of(data: bytes) -> list[Game]:
+    """Also where there is none: then the one row that says so."""
+    from kifu.records.game import game_at
+
+    block = as_block([data])
+    games = scan(block)
+    return [game_at(block, games, g) for g in range(len(games))]
+
+
+def test_every_trap_is_in_the_table() -> None:
+    assert sorted(TRAPS) == sorted(path.stem for path in RECORDS.glob("*.sgf"))
+
+
+@pytest.mark.parametrize("name", TRAPS)
+def test_trap(name: str) -> None:
+    games = games_of((RECORDS / f"{name}.sgf").read_bytes())
+    found = [(game.drop or write_sgf(game).decode().replace("\n", ""), game.notes) for game in games]
+    assert found == TRAPS[name]
+
+
+@pytest.mark.parametrize("note", Note)
+def test_each_note_has_a_trap(note: Note) -> None:
+    assert any(note in notes for games in TRAPS.values() for _, notes in games)
+    assert note.name in (Path(__file__).parents[1] / "docs/leniency.md").read_text()
+
+
+# What of the 48 records of the 2015 program the reader has to tell, for a recipe to do as that did.
+SYNTHETIC = {
+    "07_HA1": Note.HANDICAP_ONE,
+    "12_HA2_AB_AE_same_point": Note.SETUP_TWICE,
+    "13_setup_in_later_node": Note.SETUP_AFTER_ROOT,
+    "20_ko_pass_tt_then_pass_then_B": Note.PASS_AS_TT,
+    "24_no_SZ": Note.SIZE_MISSING,
+    "25_SZ_19:19": Note.SIZE_PAIR,
+    "26_variations": Note.VARIATIONS,
+    "27_B_and_W_one_node": Note.TWO_MOVES_IN_NODE,
+    "28_move_two_values": Note.MANY_MOVE_VALUES,
+    "29_move_in_root": Note.MOVE_IN_ROOT,
+    "30_truncated": Note.TRUNCATED,
+    "36_HA_text": Note.HANDICAP_TEXT,
+    "42_junk_before": Note.JUNK_BEFORE,
+    "43_bad_CA": Note.BAD_CHARSET,
+    "44_lower_case_props": Note.LOWER_CASE_NAME,
+    "47_handicap_AB_in_second_node": Note.SETUP_AFTER_ROOT,
+}
+
+
+def test_synthetic_records(shared: Path) -> None:
+    notes = {}
+    with tarfile.open(shared / "reference/kgsgo/synthetic.tar.gz") as archive:
+        for member in archive:
+            if not member.name.endswith(".sgf"):
+                continue
+            file = archive.extractfile(member)
+            assert file is not None
+            name, game = Path(member.name).stem, games_of(file.read())[0]
+            notes[name] = game.notes
+            assert game.drop == (Drop.NO_RECORD if name == "41_empty_file" else Drop.KEPT)
+            assert bool(game.errors) == (name in ("31_off_board_move", "32_upper_case_point", "41_empty_file"))
+    assert len(notes) == 48
+    assert {name: note for name, note in notes.items() if note} == SYNTHETIC
+
+
+# The slow twin
+
+
+def compare_with_naive(data: bytes) -> None:
+    games, expected = scan(as_block([data])), read_member(data)
+    if Drop.TOO_LARGE in games.drop:  # the twin has no limits
+        return
+    found = [naive_of(games, g) for g in range(len(games))]
+    for game in expected:
+        if game.drop:  # what is noted on the way is of no use then, and left open
+            game.notes = Note(0)
+            game.moves, game.setup, game.root_setup = [], [], 0
+    assert found == expected
+
+
+def naive_of(games: Games, g: int) -> NaiveGame:
+    setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
+    drop = Drop(games.drop[g])
+    return NaiveGame(
+        start=games.start[g],
+        stop=games.stop[g],
+        width=games.width[g],
+        height=games.height[g],
+        moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
+        setup=list(zip(games.setup_ply[setup].tolist(), games.setup[setup].tolist())),
+        root_setup=games.root_setup[g],
+        to_play=games.to_play[g],
+        handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
+        notes=Note(0) if drop else Note(int(games.notes[g])),
+        drop=drop,
+    )
+
+
+PIECES = [
+    *(b"(", b")", b";", b"[", b"]", b"\\", b":", b" ", b"\n", b"x", b"B", b"W", b"3", b"\x83", b"\xff"),
+    *(b"(;", b"(;GM[1]", b";FF[4]", b"GM[2]", b"SZ[9]", b"SZ[5:4]", b"SZ[", b"HA[2]", b"HA[ 1]", b"PL[W]"),
+    *(b";B[bb]\n", b";W[cc]", b"W[aa]", b"B[", b"[]", b"[tt]", b"White[dd]", b"b[ee]", b"aa", b"tt", b"zz"),
+    *(b"AB[", b"AE[aa:bb]", b"AW[ab][ba]", b"AB[bb:aa]", b"CA[big5]", b"CA[Shift_JIS]", b"CA[utf-8]", b"CA[x]"),
+    *(b"PB[\x83]]", b"C[\xa4]]", b"C[\x83\\]]", b"C[\\]]"),
+]
+token_soup = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
+
+
+@given(st.one_of(token_soup, token_soup.map(lambda soup: b"(;" + soup)))
+@settings(max_examples=600 if COMPILED else 200, deadline=None)
+def test_like_the_slow_twin_on_token_soup(data: bytes) -> None:
+    compare_with_naive(data)
+
+
+def test_like_the_slow_twin_on_damaged_records() -> None:
+    draw = random.Random(7)
+    records = [path.read_bytes() for path in sorted(RECORDS.glob("*.sgf"))]
+    for record in records:
+        compare_with_naive(record)
+    for _ in range(2000 if COMPILED else 300):
+        data = bytearray(draw.choice(records) + draw.choice([b"", *records]))
+        for _ in range(draw.randint(1, 6)):
+            at = draw.randint(0, len(data))
+            data[at : at + draw.choice((0, 1, 5))] = draw.choice([b"", bytes([draw.randrange(256)]), *PIECES])
+        compare_with_naive(bytes(data))
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=300 if COMPILED else 100, deadline=None)
+def test_any_bytes_give_rows(data: bytes) -> None:
+    compare_with_naive(data)
+    for game in games_of(data):
+        assert game.record in data
+        str(game)
+
+
+# An independent witness
+
+
+def witness(record: bytes) -> tuple[int, list[int], list[tuple[int, int]], dict[str, tuple[bytes, ...]]]:
+    """Size, moves, setup (ply, entry) and raw root properties, read by sgfmill."""
+    game = sgfmill.Sgf_game.from_bytes(record)
+    size, root = game.get_size(), game.get_root()
+    flat = lambda point: (size - 1 - point[0]) * size + point[1]  # noqa: E731
+    moves: list[int] = []
+    setup = []
+    for node in game.get_main_sequence():
+        for bits, points in zip((0, WHITE_BIT, ERASE_BIT), node.get_setup_stones()):
+            setup += [(len(moves), flat(point) | bits) for point in points]
+        colour, point = node.get_move()
+        if colour:
+            moves.append((size * size if point is None else flat(point)) | (WHITE_BIT if colour == "w" else 0))
+    return size, moves, sorted(setup), {name: tuple(root.get_raw_list(name)) for name in root.properties()}
+
+
+def real_games(shared: Path, each: int) -> Iterator[Game]:
+    draw = random.Random(1)
+    for path in [*sorted((shared / "data/wild").iterdir()), shared / "data/kgs/KGS-2006-19-10388-.tar.gz"]:
+        yield from draw.sample(list(read(path)), each)
+
+
+def test_like_sgfmill_on_real_games(shared: Path) -> None:
+    for game in real_games(shared, 250 if COMPILED else 10):
+        if Note.OPENING_MISSING in game.notes:  # sgfmill finds no game, or one of its variations
+            continue
+        setup = sorted(zip(game.setup_ply.tolist(), game.setup.tolist()))
+        assert (game.size, game.moves.tolist(), setup, game.properties) == witness(game.record), game.name
+
+
+def test_real_games_survive_writing(shared: Path) -> None:
+    for game in real_games(shared, 100 if COMPILED else 5):
+        check_laws(game)
+
+
+# Laws
+
+
+def check_laws(game: Game) -> None:
+    """parse(write(game)) == game, and what was written once is written so again."""
+    text = write_sgf(game)
+    again = read_sgf(text)
+    assert again == game and hash(again) == hash(game)
+    assert write_sgf(again) == text
+    if game.width == game.height and not game.errors:
+        assert witness(text)[:2] == (game.size, game.moves.tolist())
+
+
+@pytest.mark.parametrize("name", [name for name, games in TRAPS.items() if not isinstance(games[0][0], Drop)])
+def test_traps_survive_writing(name: str) -> None:
+    for game in games_of((RECORDS / f"{name}.sgf").read_bytes()):
+        check_laws(game)
+
+
+@given(st.one_of(token_soup.map(lambda soup: b"(;" + soup), st.binary(max_size=200).map(lambda tail: b"(;PB[" + tail)))
+@settings(max_examples=300 if COMPILED else 50, deadline=None)
+def test_whatever_is_read_survives_writing(data: bytes) -> None:
+    for game in games_of(data):
+        if not game.drop:
+            text = write_sgf(game)
+            assert read_sgf(text) == game
+            assert write_sgf(read_sgf(text)) == text
+
+
+@st.composite
+def written_games(draw: st.DrawFn) -> tuple[bytes, dict[str, object]]:
+    """A record by FF[4]'s grammar, with all the freedom that it leaves, and what is to be read from it."""
+    width, height = draw(st.integers(1, 25)), draw(st.integers(1, 25))
+    space = st.sampled_from(["", "", " ", "\n", "\r\n\t"])
+    point = st.integers(0, width * height - 1)
+    name = draw(st.text(st.sampled_from("ab]\\:;()[ é黑"), max_size=6))
+    escaped = "".join("\\" + char if char in "\\]" else char for char in name)
+    parts = ["GM[1]", f"SZ[{width}:{height}]" if width != height else f"SZ[{width}]", f"PB[{escaped}]", "CA[UTF-8]"]
+    moves: list[int] = []
+    setup: list[tuple[int, int]] = []
+
+    def stones(ply: int) -> str:
+        text = ""
+        points = draw(st.lists(point, max_size=5, unique=True))
+        for prop, bits in (("AB", 0), ("AW", WHITE_BIT), ("AE", ERASE_BIT)):
+            mine = [points.pop() for _ in range(draw(st.integers(0, len(points))))]
+            setup.extend((ply, p | bits) for p in mine)
+            text += prop + "".join(f"{draw(space)}[{to_sgf(p, width, height)}]" for p in mine) if mine else ""
+        return text
+
+    parts.append(stones(0))
+    text = "(" + draw(space) + ";" + draw(space).join(draw(st.permutations(parts)))
+    root_setup, opened = len(setup), 0
+    for _ in range(draw(st.integers(0, 8))):
+        if draw(st.integers(0, 5)) == 0:
+            text += "("
+            opened += 1
+        text += draw(space) + ";" + draw(space)
+        if draw(st.integers(0, 5)) == 0:
+            text += stones(len(moves))
+            continue
+        move, colour = draw(st.integers(0, width * height)), draw(st.sampled_from("BW"))
+        moves.append(move | (WHITE_BIT if colour == "W" else 0))
+        text += draw(st.sampled_from(["", "C[(;B[aa\\])]", "LB[aa:1]"])) + f"{colour}[{to_sgf(move, width, height)}]"
+        text += draw(st.sampled_from(["", "BL[3.5]", "TR[aa][bb]"])) + draw(space)
+    variation = "(;W[aa](;B[bb])(;B[cc]C[)]))"
+    text += "".join(")" + draw(st.sampled_from(["", variation, "\n"])) for _ in range(opened)) + ")"
+    expected = {"size": (width, height), "moves": moves, "setup": setup, "root": root_setup, "name": name}
+    return text.encode(), expected
+
+
+@given(written_games())
+@settings(max_examples=200 if COMPILED else 40, deadline=None)
+def test_written_by_the_grammar(written: tuple[bytes, dict[str, object]]) -> None:
+    data, expected = written
+    game = read_sgf(data)
+    assert {
+        "size": (game.width, game.height),
+        "moves": game.moves.tolist(),
+        "setup": list(zip(game.setup_ply.tolist(), game.setup.tolist())),
+        "root": game.root_setup,
+        "name": game.text("PB"),
+    } == expected
+    compare_with_naive(data)
+    text = write_sgf(game)
+    assert read_sgf(text) == game and write_sgf(read_sgf(text)) == text
+
+
+def test_games_set_aside_cannot_be_written() -> None:
+    with pytest.raises(GameError, match="board size"):
+        write_sgf(read_sgf(b"(;SZ[99];B[aa])"))
+
+
+# Limits
+
+
+def test_too_many_moves() -> None:
+    length = 65_535 if COMPILED else 0
+    if not COMPILED:
+        pytest.skip("a long record takes long uncompiled")
+    game = read_sgf(b"(;SZ[9]" + b";B[aa]" * length + b")")
+    assert len(game) == length and not game.drop
+    for last in (b";B[aa]", b";B [aa]"):
+        first, second = read_games(b"(;SZ[9]" + b";B[aa]" * length + last + b";AB[bb])(;SZ[9];B[aa])")
+        assert first.drop == Drop.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
+        assert not second.drop and len(second) == 1
+
+
+def test_too_many_setup_stones() -> None:
+    full = b";AB[aa:yy]"
+    assert len(read_sgf(b"(;SZ[25]" + 6 * full + b")").setup) == 6 * 625
+    first, second = read_games(b"(;SZ[25]" + 7 * full + b";B[aa])(;SZ[9]AB[aa];B[aa])")
+    assert first.drop == Drop.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
+    assert not second.drop and second.setup.tolist() == [0]
+
+
+def test_a_member_that_packs_setup_too_densely_costs_only_itself() -> None:
+    game = b"(;SZ[25]AB[aa:yy])" + b" " * 20
+    games = scan(as_block([game * 60, game]))
+    kept = int((games.drop[:-1] == Drop.KEPT).sum())
+    assert kept == (4 * 4096 + 60 * len(game)) // 625
+    assert (games.drop[kept:-1] == Drop.TOO_LARGE).all()
+    assert games.drop[-1] == Drop.KEPT and games.setup_offset[-1] == (kept + 1) * 625
+
+
+def test_a_member_that_packs_games_too_densely_costs_only_itself() -> None:
+    games = scan(as_block([b"(;)" * 100, b"(;B[aa])"]))
+    allowed = 16 + 300 // 32
+    assert games.drop.tolist() == [Drop.KEPT] * allowed + [Drop.TOO_LARGE, Drop.KEPT]
+    assert games.stop[allowed] == 300 and games.start[allowed] == 3 * allowed
+
+
+HOSTILE = [b"(", b"(;", b";", b"(;GM[1]", b"[", b"]", b"\\", b" ", b"( ", b"; ", b"B", b"B[", b"B[]", b"(;)", b"A[\\]"]
+
+
+@pytest.mark.parametrize("piece", [*HOSTILE, b"AB[aa:yy]", b"(;AB[aa:ss]", b"A[", b";B[aa] ", b";;GM["])
+@pytest.mark.parametrize("start", [b"", b"(;SZ[25]", b"(;CA[big5];"])
+def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
+    length = 4 << 20 if COMPILED else 2 << 10
+    block = as_block([start + piece * (length // len(piece))])
+    begin = time.process_time()
+    games = scan(block)
+    assert time.process_time() - begin < 5  # about 0.05 s; anything quadratic would take hours
+    assert sum(getattr(games, name).nbytes for name in Games.__slots__) < 8 * len(block.data) + 10_000
+
+
+# Blocks
+
+
+def test_rows_of_a_block() -> None:
+    block = as_block([b"(;SZ[9];B[aa])", b"", b"junk", b"(;SZ[9];B[bb])(;SZ[9];W[cc];B[dd])"])
+    block.drop[1] = Drop.UNREADABLE
+    games = scan(block)
+    assert games.drop.tolist() == [Drop.KEPT, Drop.UNREADABLE, Drop.NO_RECORD, Drop.KEPT, Drop.KEPT]
+    assert games.member.tolist() == games.block_index.tolist() == [0, 1, 2, 3, 3]
+    assert games.move_offset.tolist() == [0, 1, 1, 1, 2, 4]
+    text = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]
+    assert text == [b"(;SZ[9];B[aa])", b"", b"", b"(;SZ[9];B[bb])", b"(;SZ[9];W[cc];B[dd])"]
+
+
+def test_bytes_between_members_are_not_read() -> None:
+    block = as_block([b"(;SZ[9];B[aa]", b"(;SZ[9];B[bb])", b")(;SZ[9];B[cc])"])
+    stop, start = block.stop.copy(), block.start.copy()
+    games = scan(
+        type(block)(
+            block.source,
+            block.data,
+            start[[0, 2]],
+            stop[[0, 2]],
+            block.member[[0, 2]] * 10,
+            block.names,
+            block.name_offset[:3],
+            block.drop[[0, 2]],
+        )
+    )
+    assert games.moves.tolist() == [0, 20]
+    assert games.member.tolist() == [0, 20] and games.block_index.tolist() == [0, 1]
+    assert games.notes.tolist() == [Note.TRUNCATED, Note.JUNK_BEFORE]
+
+
+def test_many_members_and_stones_outgrow_the_first_guess() -> None:
+    record = b"(;SZ[9]AB[aa:ii])(;SZ[9]AW[aa:ih];W[ii])"
+    count = 400 if COMPILED else 100
+    games = scan(as_block([record] * count))
+    assert len(games) == 2 * count
+    assert games.setup_offset.tolist() == sorted(
+        [k * 153 for k in range(count + 1)] + [k * 153 + 81 for k in range(count)]
+    )
+    assert games.setup.tolist() == [*range(81), *(p | WHITE_BIT for p in range(72))] * count
+    assert games.root_setup.tolist() == [81, 72] * count
+
+
+def test_concat() -> None:
+    blocks = [as_block([b"(;SZ[9]AB[aa];B[bb];W[cc])", b""]), as_block([b"(;SZ[9]HA[3]AW[dd][ee];B[ff])"])]
+    parts = [scan(block) for block in blocks]
+    whole = concat(parts)
+    assert whole.move_offset.tolist() == [0, 2, 2, 3] and whole.setup_offset.tolist() == [0, 1, 1, 3]
+    assert whole.moves.tolist() == parts[0].moves.tolist() + parts[1].moves.tolist()
+    assert whole.handicap.tolist() == [NO_HANDICAP, NO_HANDICAP, 3] and whole.block_index.tolist() == [0, 1, 0]
+    for games in (whole, concat([])):
+        for name in Games.__slots__:
+            assert getattr(games, name).dtype == getattr(parts[0], name).dtype
+    assert len(concat([])) == 0 and concat([]).move_offset.tolist() == [0]
+
+
+def test_no_point_is_written_as_no_point() -> None:
+    game = read_sgf(b"(;SZ[25];B[yy];W[zz];B[AA])")
+    assert game.moves.tolist() == [624, NO_POINT | WHITE_BIT, NO_POINT]
+    assert write_sgf(game).endswith(b";B[yy]\n;W[zz]\n;B[zz]\n)\n")
+    assert np.array_equal(read_sgf(write_sgf(game)).moves, game.moves)

@@ -9,12 +9,26 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from kifu.datasets.formats import find_format
+from kifu.datasets.manifest import SUFFIX
 from kifu.errors import RecipeError
 
+TEXT_LIMIT = 64 << 10
+"""A recipe file of more bytes is not read."""
+
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is not one line of printable characters")
+    return text
+
+
+Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
+"""Text that a message or a table can show as it is."""
 
 
 class GameSet(BaseModel):
@@ -22,11 +36,11 @@ class GameSet(BaseModel):
 
     model_config = _STRICT
 
-    title: str
-    """One line for people."""
-    file: str
+    title: Line
+    """For people."""
+    file: Line
     """Its name. {archive} stands for an archive's name without its ending, and makes one file for each archive."""
-    games: Annotated[int, Field(ge=1)] | None = None
+    games: Annotated[int, Field(ge=1, le=10**9)] | None = None
     """How many games are drawn; left out: all."""
     without: str | None = None
     """Another set of the recipe, whose games this one does not take."""
@@ -37,8 +51,8 @@ class GameSet(BaseModel):
     @classmethod
     def _plain_file_name(cls, file: str) -> str:
         name = file.replace("{archive}", "")
-        if not name or name in (".", "..") or any(c in name for c in "/\\{}\0"):
-            raise ValueError(f"{file!r} is not a plain file name")
+        if not name or file.startswith(".") or file.endswith(SUFFIX) or any(c in name for c in "/\\{}"):
+            raise ValueError(f"{file!r} is not a plain file name, or is one that kifu needs itself")
         return file
 
     @property
@@ -58,16 +72,16 @@ class Recipe(BaseModel):
 
     model_config = _STRICT
 
-    name: str
-    title: str
-    """One line for people."""
+    name: Line
+    title: Line
+    """For people."""
     format: str
     """The file format (`kifu formats`), which names its plane set."""
-    seed: int
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
     """Of the draw."""
-    until: int
+    until: Annotated[int, Field(ge=0, le=9999)]
     """Archives of later years are left out of every draw."""
-    sets: dict[str, GameSet]
+    sets: dict[Line, GameSet]
 
     @field_validator("format")
     @classmethod
@@ -85,6 +99,10 @@ class Recipe(BaseModel):
             other = chosen.without
             if other is not None and (other == name or other not in self.sets or self.sets[other].without):
                 raise ValueError(f"set {name!r} is without {other!r}, which is no other set drawn on its own")
+        files = [chosen.file.casefold() for chosen in self.sets.values()]
+        for name, chosen in self.sets.items():
+            if files.count(chosen.file.casefold()) > 1:
+                raise ValueError(f"set {name!r} is not the only one that writes {chosen.file!r}")
         return self
 
     def default_sets(self) -> list[str]:
@@ -107,8 +125,10 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     text = recipe_text(name)
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"recipe {name} is no TOML: {error}") from None
+    except ValueError as error:  # also a number of thousands of digits
+        raise RecipeError(f"recipe {name} is no TOML: {_short(str(error))}") from None
+    except RecursionError:
+        raise RecipeError(f"recipe {name} is nested too deeply") from None
     for override in overrides:
         _override(table, override)
     return check_recipe(table, name)
@@ -120,21 +140,40 @@ def check_recipe(table: Mapping[str, Any], name: str) -> Recipe:
         return Recipe.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = _short(".".join(str(part) for part in first["loc"]))
         what = first["msg"].removeprefix("Value error, ")
-        value = (
-            "" if first["type"] in ("missing", "value_error") else f" (it is {json.dumps(first['input'], default=str)})"
-        )
-        raise RecipeError(f"recipe {name}: {where + ': ' if where else ''}{what}{value}") from None
+        value = "" if first["type"] in ("missing", "value_error") else f" (it is {_shown(first['input'])})"
+        raise RecipeError(f"recipe {name}: {where + ': ' if where else ''}{_short(what, 300)}{value}") from None
+
+
+def _shown(value: Any) -> str:
+    """A value of a recipe, for a message."""
+    try:
+        return _short(json.dumps(value, default=str))
+    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another
+        return "too large to show"
+
+
+def _short(text: str, length: int = 80) -> str:
+    """The text as one line of that length at most."""
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= length else text[: length - 4] + " ..."
 
 
 def recipe_text(name: str) -> str:
     """The TOML text of a recipe. Raises RecipeError."""
     if name.endswith(".toml"):
         try:
-            return Path(name).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RecipeError(f"cannot read the recipe {name}: {error}") from None
+            with Path(name).open("rb") as file:
+                data = file.read(TEXT_LIMIT + 1)
+            text = data.decode()
+        except OSError as error:
+            raise RecipeError(f"cannot read the recipe {name}: {error.strerror}") from None
+        except ValueError as error:  # not UTF-8, or a zero byte in the name
+            raise RecipeError(f"cannot read the recipe {name!r}: {error}") from None
+        if len(data) > TEXT_LIMIT:
+            raise RecipeError(f"the recipe {name} has more than {TEXT_LIMIT:,} bytes")
+        return text
     if name not in recipe_names():
         raise RecipeError(f"no recipe {name!r}; there are {', '.join(recipe_names())}, or a file that ends in .toml")
     return resources.files("kifu.recipes").joinpath(f"{name}.toml").read_text("utf-8")
@@ -146,7 +185,7 @@ def _override(table: dict[str, Any], override: str) -> None:
         raise RecipeError(f"--set takes key=value, not {override!r}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text
     *outer, last = key.strip().split(".")
     inner: Any = table

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import TypeAdapter, ValidationError
 
 from kifu.datasets.write import write_file
 from kifu.errors import FormatError
@@ -116,6 +118,19 @@ class Manifest:
                 left -= total
         raise IndexError(f"row {row} is not within 0 to {self.examples - 1}")
 
+    def adds_up(self) -> bool:
+        """Whether its counts are those of its lists."""
+        lists = [(a.rows, a.ply) for a in self.archives if len(a.member) == len(a.rows) == len(a.ply)]
+        return (
+            len(lists) == len(self.archives)
+            and all(min(*rows, *ply) >= 0 for rows, ply in lists if rows)
+            and all(len(skip) == 3 for a in self.archives for skip in a.skips)
+            and self.examples == sum(sum(rows) for rows, _ in lists)
+            and self.kept == sum(len(rows) for rows, _ in lists)
+            and self.read == self.kept + len(self.dropped)
+            and self.drops == Counter(game.reason for game in self.dropped)
+        )
+
     def write(self, path: Path) -> None:
         """Writes it as JSON, whole or not at all."""
         table = vars(self) | {
@@ -134,11 +149,17 @@ def read_manifest(path: Path) -> Manifest | None:
     """The manifest of the data set at `path`; None if there is none. Raises FormatError if it is damaged."""
     where = manifest_path(path)
     try:
-        table = json.loads(where.read_bytes())
-        table["archives"] = [ArchiveRows(**entry) for entry in table["archives"]]
-        table["dropped"] = [Dropped(**entry) for entry in table["dropped"]]
-        return Manifest(**table)
+        manifest = _MANIFEST.validate_json(where.read_bytes(), strict=True)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise FormatError(f"{where} is no manifest: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
+    except (OSError, ValueError) as error:
         raise FormatError(f"{where} is no manifest: {error}") from None
+    if not manifest.adds_up():
+        raise FormatError(f"{where} is no manifest: its counts do not add up")
+    return manifest
+
+
+_MANIFEST = TypeAdapter(Manifest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -28,24 +29,30 @@ class Output:
         self._part = path.with_name(f".{path.name}.part")
         self._hold = hold
         self._hash = blake3()
-        self.size = 0
+        self.size = hold
         self._file = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666)
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # The holder of the lock may just have renamed the file that we opened; then it is not ours to cut.
-            if not os.path.samestat(os.fstat(self._file), self._part.stat()):
-                raise BlockingIOError
+            if not self._lock():
+                raise OutputError(f"{path} is being written by another process")
             os.ftruncate(self._file, 0)
-        except (BlockingIOError, FileNotFoundError):
-            self._close()
-            raise OutputError(f"{path} is being written by another process") from None
-        except OSError as error:
+            os.lseek(self._file, hold, os.SEEK_SET)
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             self._close()
             raise self._error(error) from None
-        if hold:
-            self.write(bytes(hold))
+        except OutputError:
+            self._close()
+            raise
+
+    def _lock(self) -> bool:
+        """Whether the file is ours alone from now on."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Who held the lock may just have renamed or removed the file that we opened; then it is not ours to cut.
+            return os.path.samestat(os.fstat(self._file), self._part.stat())
+        except (BlockingIOError, FileNotFoundError):
+            return False
 
     def write(self, data: bytes | memoryview) -> None:
         """Appends all of `data`."""
@@ -77,8 +84,8 @@ class Output:
         self._close()
         return self._hash.hexdigest()
 
-    def _error(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot write {self.path}: {error.strerror or error}")
+    def _error(self, error: OSError | ValueError) -> OutputError:
+        return OutputError(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -92,7 +99,8 @@ class Output:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file >= 0:
-            self._part.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # what cannot be removed is left for the next run, as after a kill
+                self._part.unlink()
             self._close()
 
 
@@ -101,6 +109,14 @@ def write_file(path: Path, data: bytes) -> None:
     with Output(path) as output:
         output.write(data)
         output.commit()
+
+
+def remove_file(path: Path) -> None:
+    """Removes a file, if it is there. Raises OutputError."""
+    try:
+        path.unlink(missing_ok=True)
+    except (OSError, ValueError) as error:
+        raise OutputError(f"cannot remove {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def hash_file(path: Path) -> str:

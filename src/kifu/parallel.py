@@ -9,18 +9,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import TypeVar
 
+from kifu.errors import RecipeError
+
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+def _cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Crew:
     """`jobs` threads; with one job the caller's own thread does all the work."""
 
     def __init__(self, jobs: int | None = None) -> None:
-        """jobs: by default as many as there are cores."""
-        self.jobs = (
-            jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or os.cpu_count() or 1
-        )
+        """jobs: by default as many as there are cores. Raises RecipeError if it is below 1."""
+        if jobs is not None and jobs < 1:
+            raise RecipeError(f"{jobs} jobs are too few; there has to be at least 1")
+        self.jobs = jobs or _cores()
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None) -> Iterator[R]:

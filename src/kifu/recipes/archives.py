@@ -84,8 +84,8 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
     try:
         with Path(index).open("rb") as file:
             return parse_index(file.read(PAGE_LIMIT + 1))
-    except OSError as error:
-        raise SourceError(f"cannot read the index page {index}: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise SourceError(f"cannot read the index page {index}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def load_archive(path: Path, archive: Archive) -> LoadedArchive:
@@ -107,7 +107,7 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
     games = concat(parts)
     return LoadedArchive(
         archive=archive,
-        blake3=hash_file(path),
+        blake3=hash_archive(path),
         games=games,
         drop=_refuse(games),
         handicap=_has_handicap(games),
@@ -115,6 +115,14 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
         name_start=np.concatenate(starts),
         name_stop=np.concatenate(stops),
     )
+
+
+def hash_archive(path: Path) -> str:
+    """The BLAKE3 of an archive. Raises SourceError."""
+    try:
+        return hash_file(path)
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
 
 
 def _has_handicap(games: Games) -> npt.NDArray[np.bool_]:

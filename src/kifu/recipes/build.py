@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, manifest_path, read_manifest
-from kifu.datasets.write import Output, hash_file
+from kifu.datasets.write import Output, remove_file
 from kifu.errors import Drop, FormatError, RecipeError, SourceError
 from kifu.go.state import State, new_state
 from kifu.parallel import Crew
 from kifu.planes import kgsgo
 from kifu.progress import OpenBar, silent
-from kifu.recipes.archives import LoadedArchive, find_archives, load_archive, read_index
+from kifu.recipes.archives import LoadedArchive, find_archives, hash_archive, load_archive, read_index
 from kifu.recipes.kgs_index import Archive
 from kifu.recipes.sampling import Sampler, Selection
 from kifu.recipes.schema import Recipe
@@ -122,7 +122,7 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
     earlier = _earlier(recipe, plan, paths)
     if earlier is not None:
         return Built(plan.path, earlier, False)
-    manifest_path(plan.path).unlink(missing_ok=True)  # so that a manifest never stands beside another's file
+    remove_file(manifest_path(plan.path))  # so that a manifest never stands beside another's file
     games = sum(len(s.games) for s in plan.selections)
     origins: list[ArchiveRows] = []
     dropped: list[Dropped] = []
@@ -135,7 +135,7 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
             rows = archive.rows(selection.games)
             drop = np.empty(len(rows), np.uint8)
             made = np.empty(len(rows), np.int32)
-            plies: list[npt.NDArray[np.uint16]] = []
+            plies = [np.empty(0, np.uint16)]
             at = 0
             for chunk in _chunks(archive, rows, layout, crew):
                 output.write(chunk.records.data)
@@ -189,8 +189,16 @@ def _earlier(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path]) -> Manifes
         or plan.path.stat().st_size != manifest.bytes
     ):
         return None
-    wanted = [(s.archive.stem, hash_file(paths[s.archive])) for s in plan.selections]
-    return manifest if [(o.archive, o.blake3) for o in manifest.archives] == wanted else None
+    if [o.archive for o in manifest.archives] != [s.archive.stem for s in plan.selections]:
+        return None
+    dropped = {(d.archive, d.member) for d in manifest.dropped}
+    for origin, selection in zip(manifest.archives, plan.selections):
+        members = (selection.games + 1).tolist()
+        if origin.member != [m for m in members if (origin.archive, m) not in dropped]:
+            return None  # drawn by another index page
+        if origin.blake3 != hash_archive(paths[selection.archive]):
+            return None
+    return manifest
 
 
 def _chunks(archive: LoadedArchive, rows: npt.NDArray[np.int64], layout: Format, crew: Crew) -> Iterator[_Chunk]:

@@ -18,6 +18,9 @@ from kifu.recipes.kgs_index import Archive
 from kifu.recipes.python2 import hash_pairs, hash_text, set_order, text_set_order
 from kifu.recipes.schema import Recipe
 
+MAX_GAMES = 10_000_000
+"""More games than this, all archives together, are not drawn from; KGS had 171,562 up to 2014."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -30,7 +33,8 @@ class Selection:
 class Sampler:
     """Draws the sets of a recipe from the archives of an index.
 
-    archives: in the index page's order; those after the recipe's year are left out of every draw.
+    archives: in the index page's order; those after the recipe's year are left out of every draw. Raises RecipeError if
+    they tell of more than `MAX_GAMES` games.
     """
 
     def __init__(self, recipe: Recipe, archives: list[Archive]) -> None:
@@ -38,6 +42,8 @@ class Sampler:
         self._all = archives
         self._archives = [a for a in archives if a.year <= recipe.until]
         counts = np.array([a.games for a in self._archives], np.int64)
+        if counts.sum() > MAX_GAMES:
+            raise RecipeError(f"the archives tell of {counts.sum():,} games; at most {MAX_GAMES:,} are drawn from")
         self._archive_of = np.repeat(np.arange(len(counts)), counts)
         self._number = np.arange(len(self._archive_of)) - np.repeat(np.cumsum(counts) - counts, counts)
         names = np.array([hash_text(a.name) for a in self._archives], np.int64)

@@ -29,8 +29,7 @@ _MOVE = 120  # into a game, for the picture of a position
 
 def sample_path() -> Path:
     """The bundled archive: games that GNU Go played against itself."""
-    folder = Path(str(resources.files("kifu.data")))
-    return next(folder.glob("KGS-*.tar.gz"))
+    return next(Path(str(resources.files("kifu"))).glob("data/KGS-*.tar.gz"))
 
 
 def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None:
@@ -44,10 +43,11 @@ def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None
         say(f"  {_check(v1, v2)}")
     say(f"  {_check_origin(files['kgsgo-v2'][0], sample)}")
     say("\nPictures:")
-    for path in _draw(files["kgsgo-v2"][0].path, next(read(sample)), into):
+    data_set = files["kgsgo-v2"][0].path
+    row = _row_with_ko(data_set)
+    for path in _draw(data_set, row, next(game for game in read(sample) if len(game) > _MOVE), into):
         say(f"  {path}")
-    say("\n" + describe_row(files["kgsgo-v2"][0].path, _MOVE))
-    say(f"\nNext: kifu inspect {files['kgsgo-v2'][0].path} --row 7")
+    say(f"\n{describe_row(data_set, row)}\n\nNext: kifu inspect {data_set} --row {row + 1}")
 
 
 def _build_all(name: str, sample: Path, into: Path, jobs: int | None, say: Callable[[str], object]) -> list[Built]:
@@ -96,13 +96,20 @@ def _check_origin(built: Built, sample: Path) -> str:
     return f"row {row:,} of {built.path.name} is {game.name}, move {origin.ply + 1}, as its manifest says"
 
 
-def _draw(path: Path, game: Game, into: Path) -> list[Path]:
-    """A position of a game, an example of a data set as a board, and its planes side by side."""
-    position, example, planes_path = into / "position.png", into / "example.png", into / "planes.png"
-    draw_position(game, min(_MOVE, len(game)), position)
-    draw_row(path, _MOVE, example)
+def _row_with_ko(path: Path) -> int:
+    """The first example with a ko, not counting the openings; without any, the first after those."""
     with Dat(path) as data:
-        planes, label = data[_MOVE]
+        planes, _ = data[_MOVE : _MOVE + 2000]
+    return _MOVE + int(np.argmax(planes[:, 6].any((1, 2))))
+
+
+def _draw(path: Path, row: int, game: Game, into: Path) -> list[Path]:
+    """A position of a game, an example of a data set as a board, and its planes side by side."""
+    position, example, side_by_side = into / "position.png", into / "example.png", into / "planes.png"
+    draw_position(game, _MOVE, position)
+    draw_row(path, row, example)
+    with Dat(path) as data:
+        planes, label = data[row]
         plane_set = find_plane_set(data.format.plane_set)
-    save(draw_planes(planes, list(plane_set.plane_names), label=label, origin=plane_set.first_row), planes_path)
-    return [position, example, planes_path]
+    save(draw_planes(planes, list(plane_set.plane_names), label=label, origin=plane_set.first_row), side_by_side)
+    return [position, example, side_by_side]

@@ -182,4 +182,5 @@ def describe_position(game: Game, move: int | None) -> str:
 def draw_position(game: Game, move: int | None, out: Path) -> None:
     """Draws a position, with the last move marked and the next one ringed."""
     at = _position(game, move)
-    save(draw_board(at.board.stones, title=f"{game}\nafter move {at.plies}", last=at.last, ring=at.next), out)
+    title = f"{' - '.join(name or '?' for name in game.players)}, after {at.plies} of {len(game)} moves"
+    save(draw_board(at.board.stones, title=title, last=at.last, ring=at.next), out)

@@ -6,6 +6,7 @@ With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import sys
@@ -50,10 +51,13 @@ def kernel(function: F) -> F:
     uncompiled, where NumPy checks them. _nrt off: kernels allocate nothing, so they need no reference counts, whose
     atomic increments at each inlined call took two thirds of the replay's time (6 against 20 million moves a second).
     """
-    compiled = numba.njit(nogil=True, cache=True, error_model="numpy", _nrt=False)(function)
+    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
     if not numba.config.DISABLE_JIT:
-        # Numba stamps cached code with its own file only, though kernels of other files are compiled into it.
-        compiled._cache._cache_file._source_stamp = _stamp(Path(function.__code__.co_filename))
+        # Where no folder can be written to, it is compiled at each start.
+        with contextlib.suppress(RuntimeError):
+            compiled.enable_caching()
+            # Numba stamps cached code with its own file only, though kernels of other files are compiled into it.
+            compiled._cache._cache_file._source_stamp = _stamp(Path(function.__code__.co_filename))
     return cast(F, compiled)
 
 

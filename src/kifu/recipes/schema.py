@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -15,8 +16,8 @@ from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import RecipeError
 
-TEXT_LIMIT = 64 << 10
-"""A recipe file of more bytes is not read."""
+TEXT_LIMIT = 16 << 10
+"""A recipe file of more bytes is not read: tomllib takes a minute for a key of 30,000 dotted parts."""
 
 _STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -183,10 +184,11 @@ def _override(table: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f"--set takes key=value, not {override!r}")
-    try:
-        value = tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        value = text
+    value: Any = text
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = tomllib.loads(f"value = {text}")
+        if len(parsed) == 1:  # else there are lines after the value
+            value = parsed["value"]
     *outer, last = key.strip().split(".")
     inner: Any = table
     for part in outer:

@@ -1,0 +1,331 @@
+"""Recipes: what they may say, and that any file gives a recipe or one clear line."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kifu.datasets.formats import find_format
+from kifu.errors import KifuError, RecipeError
+from kifu.recipes.schema import TEXT_LIMIT, check_recipe, load_recipe, recipe_names, recipe_text
+
+PLAIN = """
+name = "mine"
+title = "a recipe of my own"
+format = "dat2@1"
+seed = 7
+until = 2019
+
+[sets.test]
+title = "a few games"
+file = "few.dat"
+games = 5
+
+[sets.rest]
+title = "the others"
+file = "rest.dat"
+without = "test"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Makes a recipe file, and gives its path as the command line would."""
+
+    def make(content):
+        path = tmp_path / "mine.toml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return make
+
+
+def message_of(*arguments):
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(*arguments)
+    message = str(caught.value)
+    assert message.isprintable() and len(message) < 600
+    return message
+
+
+def test_the_recipes_that_come_with_kifu():
+    assert recipe_names() == ["kgsgo-v1", "kgsgo-v2"]
+    for name, suffix in (("kgsgo-v1", ""), ("kgsgo-v2", "-v2")):
+        recipe = load_recipe(name)
+        assert (recipe.name, recipe.seed, recipe.until) == (name, 0, 2014)
+        assert {key: (s.file, s.games, s.without) for key, s in recipe.sets.items()} == {
+            "test": (f"kgsgo-test{suffix}.dat", 100, None),
+            "train10k": (f"kgsgo-train10k{suffix}.dat", 10000, "test"),
+            "trainall": (f"kgsgo-trainall{suffix}.dat", None, "test"),
+            "archives": ("{archive}.dat" if name == "kgsgo-v1" else "{archive}v2.dat", None, None),
+        }
+        assert recipe.default_sets() == ["test", "train10k", "trainall"]
+        assert find_format(recipe.format).name == recipe.format
+        assert [key for key, s in recipe.sets.items() if s.by_archive] == ["archives"]
+
+
+def test_a_recipe_of_one_s_own(file):
+    recipe = load_recipe(file(PLAIN))
+    assert (recipe.name, recipe.seed, recipe.sets["test"].games, recipe.sets["rest"].without) == ("mine", 7, 5, "test")
+    assert recipe.default_sets() == ["test", "rest"]
+    assert recipe_text(file(PLAIN)) == PLAIN
+
+
+def test_a_recipe_survives_its_own_table(file):
+    recipe = load_recipe(file(PLAIN))
+    assert check_recipe(recipe.model_dump(), "again") == recipe
+
+
+def test_a_format_without_its_version_is_the_newest(file):
+    assert load_recipe(file(PLAIN.replace("dat2@1", "dat2"))).format == "dat2@1"
+
+
+def test_a_recipe_can_not_be_changed(file):
+    recipe = load_recipe(file(PLAIN))
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.seed = 3
+
+
+# What a file may not say: what is changed in the plain one, and the message after the file's name
+
+ERRORS = {
+    "no name": ('name = "mine"\n', "", "name: Field required"),
+    "no sets": (PLAIN[PLAIN.index("[sets") :], "", "sets: Field required"),
+    "empty sets": (PLAIN[PLAIN.index("[sets") :], "[sets]", "a recipe has at least one set"),
+    "a number for sets": (
+        PLAIN[PLAIN.index("[sets") :],
+        "sets = 1",
+        "sets: Input should be a valid dictionary (it is 1)",
+    ),
+    "a list for a set": (
+        PLAIN[PLAIN.index("[sets") :],
+        "[sets]\ntest = []",
+        "sets.test: Input should be a valid dictionary or instance of GameSet (it is [])",
+    ),
+    "an unknown key": ("seed = 7", "seed = 7\nsed = 8", "sed: Extra inputs are not permitted (it is 8)"),
+    "an unknown key of a set": ("games = 5", "game = 5", "sets.test.game: Extra inputs are not permitted (it is 5)"),
+    "a key of two lines": ("seed = 7", 'seed = 7\n"a\\nb" = 1', "'a\\nb': Extra inputs are not permitted (it is 1)"),
+    "text for a number": ("seed = 7", 'seed = "7"', 'seed: Input should be a valid integer (it is "7")'),
+    "a fraction": ("seed = 7", "seed = 7.0", "seed: Input should be a valid integer (it is 7.0)"),
+    "no finite number": ("seed = 7", "seed = inf", "seed: Input should be a valid integer (it is Infinity)"),
+    "yes for a number": ("seed = 7", "seed = true", "seed: Input should be a valid integer (it is true)"),
+    "a number for yes": ("games = 5", "default = 1", "sets.test.default: Input should be a valid boolean (it is 1)"),
+    "a date": ("until = 2019", "until = 2019-01-01", 'until: Input should be a valid integer (it is "2019-01-01")'),
+    "a number for text": (
+        'title = "a few games"',
+        "title = 3",
+        "sets.test.title: Input should be a valid string (it is 3)",
+    ),
+    "a title of two lines": (
+        "a few games",
+        "a few\\ngames",
+        "sets.test.title: 'a few\\ngames' is not one line of printable characters",
+    ),
+    "a title that paints": (
+        "a few games",
+        "\\u001b[31m",
+        "sets.test.title: '\\x1b[31m' is not one line of printable characters",
+    ),
+    "no title": ("a few games", "", 'sets.test.title: String should have at least 1 character (it is "")'),
+    "a negative seed": ("seed = 7", "seed = -1", "seed: Input should be greater than or equal to 0 (it is -1)"),
+    "a seed beyond 64 bits": (
+        "seed = 7",
+        "seed = 9223372036854775808",
+        "seed: Input should be less than 9223372036854775808 (it is 9223372036854775808)",
+    ),
+    "a seed of 40,000 bits": (
+        "seed = 7",
+        "seed = 0x" + "F" * 10000,
+        "seed: Input should be less than 9223372036854775808 (it is too large to show)",
+    ),
+    "no games": ("games = 5", "games = 0", "sets.test.games: Input should be greater than or equal to 1 (it is 0)"),
+    "too many games": (
+        "games = 5",
+        "games = 1000000001",
+        "sets.test.games: Input should be less than or equal to 1000000000 (it is 1000000001)",
+    ),
+    "a year of five digits": ("2019", "12019", "until: Input should be less than or equal to 9999 (it is 12019)"),
+    "an unknown format": ("dat2@1", "dat2@9", "format: no format 'dat2@9'; there are dat1@1, dat2@1"),
+    "without itself": (
+        'without = "test"',
+        'without = "rest"',
+        "set 'rest' is without 'rest', which is no other set drawn on its own",
+    ),
+    "without a set that is not there": (
+        'without = "test"',
+        'without = "tset"',
+        "set 'rest' is without 'tset', which is no other set drawn on its own",
+    ),
+    "without one that is without another": (
+        "games = 5",
+        'without = "rest"',
+        "set 'test' is without 'rest', which is no other set drawn on its own",
+    ),
+    "one file for two sets": ("rest.dat", "FEW.dat", "set 'test' is not the only one that writes 'few.dat'"),
+    "games of whole archives": (
+        "few.dat",
+        "{archive}.dat",
+        "sets.test: a set with one file for each archive takes all games: neither games nor without fits",
+    ),
+    "deep": ("seed = 7", "seed = " + "[" * 3000 + "]" * 3000, None),
+    "deep by its keys": (
+        "seed = 7",
+        "seed = 7\n" + ".".join("a" * 1500) + " = 1",
+        "a: Extra inputs are not permitted (it is too large to show)",
+    ),
+    "long": (
+        "seed = 7",
+        'seed = "' + "x" * 9999 + '"',
+        'seed: Input should be a valid integer (it is "' + "x" * 75 + " ...)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_what_does_not_fit_is_named(file, case):
+    before, after, expected = ERRORS[case]
+    assert PLAIN.count(before) == 1
+    path = file(PLAIN.replace(before, after))
+    if expected is None:
+        assert message_of(path) == f"recipe {path} is nested too deeply"
+    else:
+        assert message_of(path) == f"recipe {path}: {expected}"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", ".hidden", "../few.dat", "/etc/passwd", "a/b", "a\\\\b", "{}", "{nix}.dat", "{archive}{",
+     "{archive}/x", "few.dat.manifest.json", "a\\u0000b", "a\\nb", "x" * 201],
+)  # fmt: skip
+def test_evil_file_names(file, name):
+    message = message_of(file(PLAIN.replace("few.dat", name)))
+    assert "sets.test.file: " in message
+
+
+@pytest.mark.parametrize("name", ["few", "few games.dat", "wenige-Spiele-ü.dat", "囲碁.dat", "-rf", "x" * 200])
+def test_plain_file_names(file, name):
+    assert load_recipe(file(PLAIN.replace("few.dat", name))).sets["test"].file == name
+
+
+# What is no TOML, and what is no file
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (PLAIN + "[sets.test]\n", "is no TOML: "),
+        ("name", "is no TOML: "),
+        ("\0", "is no TOML: "),
+        ("\ufeff" + PLAIN, "is no TOML: "),
+        (PLAIN.replace("7", "9" * 5000), "is no TOML: Exceeds the limit"),
+        (b"GIF89a\xff\xff", "cannot read the recipe "),
+        (PLAIN.encode("utf-16"), "cannot read the recipe "),
+        (PLAIN + "#" * TEXT_LIMIT, f"has more than {TEXT_LIMIT:,} bytes"),
+        ("", "name: Field required"),
+    ],
+)
+def test_files_that_are_no_recipe(file, content, expected):
+    assert expected in message_of(file(content))
+
+
+def test_files_that_are_not_there(tmp_path):
+    (tmp_path / "folder.toml").mkdir()
+    assert message_of(str(tmp_path / "folder.toml")).endswith("folder.toml: Is a directory")
+    assert message_of(str(tmp_path / "none.toml")).endswith("none.toml: No such file or directory")
+    assert message_of(str(tmp_path / "none" / "x.toml")).endswith("x.toml: No such file or directory")
+    assert "null" in message_of("a\0.toml")
+    assert message_of("x" * 300 + ".toml").endswith("File name too long")
+
+
+@pytest.mark.parametrize("name", ["kgsgo", "../kgsgo-v1", "", "kgsgo-v1.toml/", "schema.py"])
+def test_names_that_are_no_recipe(name):
+    expected = f"no recipe {name!r}; there are kgsgo-v1, kgsgo-v2, or a file that ends in .toml"
+    assert message_of(name) == expected
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes(tmp_path_factory, data):
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes(data)
+    with pytest.raises(RecipeError):
+        load_recipe(str(path))
+
+
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=3), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(["name", "format", "seed", "until", "sets", "extra"]), VALUES)
+def test_any_value_of_any_key(key, value):
+    table = load_recipe("kgsgo-v1").model_dump() | {key: value}
+    try:
+        recipe = check_recipe(table, "any")
+    except KifuError as error:
+        assert str(error).isprintable()
+    else:
+        assert getattr(recipe, key) == value
+
+
+# Overrides
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("until=2019", "until", 2019),
+        (" until =2019", "until", 2019),
+        ("sets.test.games=20", "sets.test.games", 20),
+        ("sets.test.games = 1_000", "sets.test.games", 1000),
+        ("sets.archives.default=true", "sets.archives.default", True),
+        ("title=any text, not TOML = fine", "title", "any text, not TOML = fine"),
+        ('title="quoted"', "title", "quoted"),
+        ("sets.test.file=mine.dat", "sets.test.file", "mine.dat"),
+        ("format=dat1@1", "format", "dat1@1"),
+    ],
+)
+def test_overrides(override, path, value):
+    found = load_recipe("kgsgo-v2", [override]).model_dump()
+    for part in path.split("."):
+        found = found[part]
+    assert found == value
+
+
+def test_later_overrides_win_and_the_recipe_stays():
+    assert load_recipe("kgsgo-v2", ["seed=1", "seed=2"]).seed == 2
+    assert load_recipe("kgsgo-v2").seed == 0
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("until", "--set takes key=value, not 'until'"),
+        ("=5", "--set takes key=value, not '=5'"),
+        ("", "--set takes key=value, not ''"),
+        ("seed.x=1", "--set 'seed.x=1': the recipe has no table 'seed'"),
+        ("sets.nix.games=1", "--set 'sets.nix.games=1': the recipe has no table 'sets.nix'"),
+        ("sets..games=1", "--set 'sets..games=1': the recipe has no table 'sets.'"),
+        (".=1", "--set '.=1': the recipe has no table ''"),
+        ("sed=1", "recipe kgsgo-v2: sed: Extra inputs are not permitted (it is 1)"),
+        ("seed=", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "")'),
+        ("seed=x", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "x")'),
+        (
+            "sets.test=5",
+            "recipe kgsgo-v2: sets.test: Input should be a valid dictionary or instance of GameSet (it is 5)",
+        ),
+        ("seed=" + "[" * 5000, 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "' + "[" * 75 + " ...)"),
+        ("seed=" + "9" * 5000, 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "' + "9" * 75 + " ...)"),
+        ("seed=1\nuntil=3", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "1\\nuntil=3")'),
+    ],
+)
+def test_overrides_that_do_not_fit(override, expected):
+    assert message_of("kgsgo-v2", [override]) == expected
+
+
+@given(st.text(max_size=30))
+def test_any_override(text):
+    try:
+        load_recipe("kgsgo-v2", [text])
+    except RecipeError as error:
+        assert "\n" not in str(error)

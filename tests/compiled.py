@@ -1,0 +1,60 @@
+"""Kernels that only tests call, to reach what is compiled into others; and the check of a whole State."""
+
+import numba
+import numpy as np
+from hypothesis import settings
+
+from kifu.go import rules, state
+from kifu.go.state import State
+from kifu.kernel import kernel
+
+random_games = settings(deadline=None, max_examples=8 if numba.config.DISABLE_JIT else 40)
+
+
+@kernel
+def play(s, p, c, suicide):
+    return state.play(s, np.int64(p), np.uint8(c), suicide)
+
+
+@kernel
+def hash_after(s, p, c):
+    return rules.hash_after(s, np.int64(p), np.uint8(c))
+
+
+def bits(row):
+    """The points of a bit set."""
+    return set(np.flatnonzero(np.unpackbits(row.astype(">u8").view(np.uint8))).tolist())
+
+
+def ring(s: State, head: int):
+    """The stones of a chain as its links name them."""
+    points, at = [head], int(s.link[head])
+    while at != head and len(points) <= len(s.link):
+        points.append(at)
+        at = int(s.link[at])
+    return points
+
+
+def assert_state(s: State, naive):
+    """Everything that a State keeps is what the naive board finds by looking."""
+    w, n = naive.width, naive.width * naive.height
+    at = {y * w + x: colour for (x, y), colour in naive.stones.items()}
+    assert s.colour.tolist() == [at.get(p, state.EMPTY) for p in range(n)] + [state.WALL]
+    total, shades = 0, [[set(), set(), set()], [set(), set(), set()]]
+    for colour, stones, liberties in naive.chains():
+        stones, liberties = ({y * w + x for x, y in points} for points in (stones, liberties))
+        heads = {int(s.head[p]) for p in stones}
+        assert len(heads) == 1
+        head = heads.pop()
+        assert bits(s.stones[head]) == stones == set(ring(s, head)) and len(ring(s, head)) == len(stones)
+        assert bits(s.liberties[head]) == liberties
+        assert (s.n_stones[head], s.n_liberties[head]) == (len(stones), len(liberties))
+        key = 0
+        for p in stones:
+            key ^= int(s.zobrist[colour - 1, p])
+        assert int(s.key[head]) == key
+        total ^= key
+        if liberties:
+            shades[colour - 1][min(len(liberties), 3) - 1] |= stones
+    assert [[bits(row) for row in rows] for rows in s.shades] == shades
+    assert int(s.hash[0]) == total

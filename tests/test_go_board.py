@@ -1,0 +1,207 @@
+"""The friendly board: what it refuses, how it prints, and that its examples are true."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from kifu.errors import Drop, GameError, IllegalMove
+from kifu.go import board as board_module
+from kifu.go import rules as rules_module
+from kifu.go.board import Board, star_points
+from kifu.go.rules import Rules
+from kifu.point import BLACK, WHITE, to_gtp
+
+
+@pytest.mark.parametrize("module", [board_module, rules_module], ids=lambda module: module.__name__)
+def test_examples(module):
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed
+
+
+GAMES = {  # moves, the rows after them, stones taken by Black and by White
+    "empty": ("", [". . .", ". . .", ". . ."], (0, 0)),
+    "last-in-the-left-column": ("A1", [". . .", ". . .", "(X). ."], (0, 0)),
+    "last-in-the-right-column": ("A1 C3", [". .(O)", ". . .", "X . ."], (0, 0)),
+    "still-marked-after-a-pass": ("B2 pass", [". . .", ".(X).", ". . ."], (0, 0)),
+    "corner-taken": ("A2 A1 B1", [". . .", "X . .", ".(X)."], (1, 0)),
+    "corner-taken-by-white": ("pass A2 A1 B1", [". . .", "O . .", ".(O)."], (0, 1)),
+    "two-at-once": ("A2 A1 B2 B1 C1", [". . .", "X X .", ". .(X)"], (2, 0)),
+    "two-chains-at-once": ("A2 A3 C2 C3 B3", [".(X).", "X . X", ". . ."], (2, 0)),
+}
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_games_as_diagrams(name):
+    moves, rows, taken = GAMES[name]
+    board = Board(3)
+    for move in moves.split():
+        board.play(move)
+    diagram = "\n".join(["   A B C", *(f"{3 - y:2d}{'' if row[0] == '(' else ' '}{row}" for y, row in enumerate(rows))])
+    assert str(board) == diagram
+    assert (board.captures[BLACK], board.captures[WHITE]) == taken
+    assert board.ply == len(moves.split()) and board.to_play == (WHITE if board.ply % 2 else BLACK)
+    again = Board.parse(diagram, to_play=board.to_play)
+    assert again == board and str(again) == diagram
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 7), (9, 9), (19, 19), (25, 25), (25, 3), (10, 12)])
+def test_a_printed_board_can_be_read(width, height):
+    rng = np.random.default_rng([width, height])
+    board = Board(width, height)
+    assert Board.parse(str(board)) == board
+    for _ in range(width * height // 2):
+        board.play(int(rng.choice(np.flatnonzero(board.legal()))))
+    again = Board.parse(str(board), to_play=board.to_play)
+    assert np.array_equal(again.stones, board.stones) and np.array_equal(again.liberties, board.liberties)
+    assert again.hash == board.hash and str(again) == str(board)
+
+
+def test_19x19_prints_its_nine_stars():
+    lines = str(Board()).splitlines()
+    assert lines[0] == "   A B C D E F G H J K L M N O P Q R S T"
+    assert lines[4] == "16 . . . + . . . . . + . . . . . + . . ."
+    assert lines[19] == " 1" + " ." * 19
+    assert sum(line.count("+") for line in lines) == 9
+
+
+@pytest.mark.parametrize(
+    ("size", "stars"),
+    [
+        ((19, 19), "D16 K16 Q16 D10 K10 Q10 D4 K4 Q4"),
+        ((13, 13), "D10 K10 G7 D4 K4"),
+        ((9, 9), "C7 G7 E5 C3 G3"),
+        ((8, 8), "C6 F6 C3 F3"),
+        ((5, 5), "C3"),
+        ((4, 4), ""),
+        ((19, 9), "D7 K7 Q7 K5 D3 K3 Q3"),  # each direction by itself
+    ],
+)
+def test_star_points(size, stars):
+    assert " ".join(to_gtp(p, *size) for p in star_points(*size)) == stars
+
+
+def test_moves_by_name_and_by_number_are_the_same():
+    named, numbered = Board(9), Board(9)
+    for move, point in [("e5", 40), ("C3", 56), ("pass", 81), ("J9", 8)]:
+        named.play(move)
+        numbered.play(point)
+    assert named == numbered and named.ply == 4
+    assert named.is_legal("A1") and numbered.is_legal(72) and not named.is_legal("e5")
+
+
+@pytest.mark.parametrize("move", [-1, 82, 10**9])
+def test_a_move_off_the_board(move):
+    board = Board(9)
+    with pytest.raises(IllegalMove, match="no point of the board") as error:
+        board.play(move)
+    assert error.value.why == Drop.OFF_BOARD and board == Board(9)
+    with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
+        board.is_legal(move)
+    with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
+        board.setup(black=[move])
+
+
+def test_names_and_colours_that_are_none():
+    board = Board(9)
+    with pytest.raises(GameError, match="'K1' is no GTP vertex of a 9 x 9 board"):
+        board.play("K1")
+    for colour in (0, 3, "black"):
+        with pytest.raises(GameError, match=f"colour {colour!r} is neither 1 "):
+            board.play("A1", colour)
+        with pytest.raises(GameError, match=f"colour {colour!r} is neither 1 "):
+            board.legal(colour)
+    assert board == Board(9)
+
+
+def test_a_refused_move_changes_nothing():
+    board = Board.parse(". X O\nX X O\nO O .", rules=Rules("positional", suicide=False))
+    before = str(board), board.hash, board.liberties.tolist(), board.legal().tolist()
+    for move in ("A3", "B3"):
+        with pytest.raises(IllegalMove):
+            board.play(move)
+    assert before == (str(board), board.hash, board.liberties.tolist(), board.legal().tolist())
+    assert board.ply == 0 and board.to_play == BLACK
+
+
+def test_setup():
+    board = Board(3)
+    board.play("B2")
+    board.setup(black=["A1"], white=["C3", 0], empty=["B2"])
+    assert board.stones.tolist() == [[2, 0, 2], [0, 0, 0], [1, 0, 0]]
+    assert board.to_play == WHITE and board.ply == 1 and "(" not in str(board)
+    board.setup(white=["A1"])  # whatever was there
+    assert board.stones[2, 0] == WHITE
+    before = board.copy()
+    with pytest.raises(GameError, match="the stone set up on A3 has no liberties"):
+        board.setup(black=["B3", "A2"])
+    assert board == before and np.array_equal(board.liberties, before.liberties)
+    with pytest.raises(GameError, match="a pass cannot be set up"):
+        board.setup(white=["pass"])
+    assert board == before
+
+
+@pytest.mark.parametrize(
+    ("diagram", "message"),
+    [
+        ("", "board size 0 x 0 is not within 1 to 25"),
+        (". .\n. . .", "'. . .' is no row of a board"),
+        (". x\n. .", "'. x' is no row of a board"),
+        ("(X)(O)\n. .", "is no row of a board"),
+        ("(.) .\n. .", "is no row of a board"),
+        ("X O\nO X", "the stone set up on A2 has no liberties"),
+        ("\n".join(["." * 26] * 26), "board size 26 x 26 is not within 1 to 25"),
+    ],
+)
+def test_diagrams_that_are_none(diagram, message):
+    with pytest.raises(GameError) as error:
+        Board.parse(diagram)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 5), (26, 5), (5, 26), (19, 0)])
+def test_impossible_sizes(width, height):
+    with pytest.raises(GameError, match=f"board size {width} x {height} is not within 1 to 25"):
+        Board(width, height)
+
+
+def test_equality():
+    board = Board(3)
+    assert board == Board(3, 3) and board != Board(3, 2) and board != Board(3, rules=Rules("none"))
+    assert board != "a board"
+    twin = board.copy()
+    twin.play("B2")
+    assert board != twin and board.stones.sum() == 0
+    board.play("B2")
+    assert board == twin
+    twin.to_play = BLACK
+    assert board != twin
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(board)
+
+
+def test_a_copy_is_played_on_alone():
+    board = Board(5, rules=Rules("positional"))
+    rng = np.random.default_rng(5)
+    for _ in range(40):
+        board.play(int(rng.choice(np.flatnonzero(board.legal()))))
+    twin = board.copy()
+    kept = str(board), board.legal().tolist(), board.captures, board.ply
+    for _ in range(40):
+        twin.play(int(rng.choice(np.flatnonzero(twin.legal()))))
+    assert kept == (str(board), board.legal().tolist(), board.captures, board.ply) and twin.ply == 80
+
+
+def test_a_picture_of_the_board_is_not_the_board():
+    board = Board(3)
+    board.stones[1, 1] = BLACK
+    assert not board.stones.any()
+    assert repr(board) == "<Board 3 x 3, ply 0, Black to play>"
+
+
+@pytest.mark.parametrize(
+    ("diagram", "score"),
+    [(". .\n. .", 0), ("X .\n. .", 4), (". O\n. .", -4), ("X . O", 0), (". X . O", 1), (". X .\n. X O\nO O .", -2)],
+)
+def test_area_score(diagram, score):
+    assert Board.parse(diagram).area_score() == score

@@ -1,0 +1,180 @@
+"""Whole games, many at a time, against the naive board."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiled import assert_state, random_games
+from flat import OneGame, flat
+from kifu.errors import Drop, IllegalMove
+from kifu.go.board import Board
+from kifu.go.replay import bring_to, replay_all
+from kifu.go.rules import RECORDS, Rules, new_history
+from kifu.go.state import new_state
+from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
+from naive import FORBIDDEN, REMOVED, NaiveBoard
+
+
+def follow(game, rules, plies):
+    """Why a game stops, after how many moves, and the naive board there."""
+    w, n = game.width, game.width * game.height
+    naive = NaiveBoard(w, game.height, rules.ko, REMOVED if rules.suicide else FORBIDDEN)
+    for ply in range(plies + 1):
+        due = [word for at, word in game.setup if at == ply]
+        if any(word & POINT_MASK >= n for word in due):
+            return Drop.OFF_BOARD, ply, naive
+        for word in due:
+            p = word & POINT_MASK
+            naive.set_up({(p % w, p // w): 0 if word & ERASE_BIT else WHITE if word & WHITE_BIT else BLACK})
+        if ply < plies:
+            p, colour = game.moves[ply] & POINT_MASK, WHITE if game.moves[ply] & WHITE_BIT else BLACK
+            point = None if p == n else (p % w, p // w)
+            why = Drop.OFF_BOARD if p > n else naive.why_not(point, colour)
+            if why != Drop.KEPT:
+                return why, ply, naive
+            naive.play(point, colour)
+    return Drop.KEPT, plies, naive
+
+
+@st.composite
+def games(draw, min_size=1, max_size=25):
+    """A game whose moves mostly go to empty points, so that many are legal to the end."""
+    width, height = draw(st.integers(min_size, max_size)), draw(st.integers(min_size, max_size))
+    n = width * height
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    naive, moves, setup = NaiveBoard(width, height, "none", REMOVED), [], []
+    if rng.random() < 0.3:
+        setup = [(0, int(rng.integers(n)) | int(rng.choice([0, WHITE_BIT]))) for _ in range(int(rng.integers(5)))]
+        for _, word in setup:
+            p = word & POINT_MASK
+            naive.set_up({(p % width, p // width): WHITE if word & WHITE_BIT else BLACK})
+    for ply in range(int(rng.integers(50))):
+        colour = int(rng.integers(1, 3)) if rng.random() < 0.05 else 1 + ply % 2
+        p = int(rng.integers(n + 1)) if rng.random() < 0.95 else int(rng.choice([n, n + 1, NO_POINT]))
+        point = (p % width, p // width)
+        if p < n and naive.why_not(point, colour) != Drop.KEPT and rng.random() < 0.95:
+            p = n
+        if p < n and naive.why_not(point, colour) == Drop.KEPT:
+            naive.play(point, colour)
+        moves.append(p | (WHITE_BIT if colour == WHITE else 0))
+        if rng.random() < 0.02:
+            setup.append((ply + 1, int(rng.integers(n + 1)) | int(rng.choice([0, WHITE_BIT, ERASE_BIT]))))
+    return OneGame(width, height, moves, tuple(setup))
+
+
+ANY_GAMES = st.lists(st.one_of(games(max_size=4), games()), max_size=8)
+ANY_RULES = st.builds(Rules, st.sampled_from(["none", "simple", "positional", "situational"]), st.booleans())
+
+
+@pytest.mark.nojit
+@random_games
+@given(ANY_GAMES, ANY_RULES, st.integers(1, 3))
+def test_replay_is_what_the_naive_board_says(some, rules, jobs):
+    drop, ply = replay_all(flat(some), rules, jobs)
+    expected = [follow(game, rules, len(game.moves))[:2] for game in some]
+    assert (drop.dtype, ply.dtype) == (np.uint8, np.int32)
+    assert list(zip(drop.tolist(), ply.tolist())) == expected
+
+
+@pytest.mark.nojit
+@random_games
+@given(games(), ANY_RULES, st.data())
+def test_bringing_a_board_to_any_ply(game, rules, data):
+    one = flat([game])
+    state, history, captures = new_state(game.width, game.height), new_history(len(game.moves)), np.ones(2, np.int64)
+    for plies in data.draw(st.lists(st.integers(0, len(game.moves)), min_size=1, max_size=4)):
+        why, ply, naive = follow(game, rules, plies)
+        given_to_all = (one.moves, one.setup, one.setup_ply, plies)
+        if why == Drop.KEPT:
+            bring_to(state, history, captures, *given_to_all, rules)
+            board = Board.after(game.width, game.height, *given_to_all, rules=rules)
+            assert captures.tolist() == [naive.taken[BLACK], naive.taken[WHITE]] == list(board.captures.values())
+            assert board.ply == plies
+            if plies < len(game.moves):
+                assert board.to_play == (WHITE if game.moves[plies] & WHITE_BIT else BLACK)
+            for colour in (BLACK, WHITE):
+                legal = [naive.why_not(point, colour) == Drop.KEPT for point in naive.points()]
+                assert board.legal(colour)[:-1].tolist() == legal
+        else:
+            with pytest.raises(IllegalMove) as error:
+                bring_to(state, history, captures, *given_to_all, rules)
+            assert (error.value.why, error.value.ply) == (why, ply)
+        assert_state(state, naive)
+
+
+B, W = 0, WHITE_BIT
+PASS3 = 9
+FAULTS = {
+    "empty": (OneGame(3, 3, []), Drop.KEPT, 0),
+    "two-blacks-in-a-row": (OneGame(3, 3, [4 | B, 0 | B]), Drop.KEPT, 2),
+    "passes": (OneGame(3, 3, [PASS3 | B, PASS3 | W, PASS3 | B]), Drop.KEPT, 3),
+    "no-point": (OneGame(3, 3, [4 | B, NO_POINT | W, 0 | B]), Drop.OFF_BOARD, 1),
+    "past-the-pass": (OneGame(3, 3, [PASS3 + 1 | B]), Drop.OFF_BOARD, 0),
+    "occupied": (OneGame(3, 3, [4 | B, 4 | W]), Drop.OCCUPIED, 1),
+    "single-stone-suicide": (OneGame(3, 3, [1 | B, PASS3 | W, 3 | B, 0 | W]), Drop.SUICIDE, 3),
+    "setup-under-a-move": (OneGame(3, 3, [4 | B, 0 | W], ((1, 0 | B),)), Drop.OCCUPIED, 1),
+    "setup-erases": (OneGame(3, 3, [4 | B, 4 | W], ((1, 4 | ERASE_BIT),)), Drop.KEPT, 2),
+    "setup-off-the-board": (OneGame(3, 3, [4 | B, 0 | W], ((1, 9 | B),)), Drop.OFF_BOARD, 1),
+    "setup-after-the-end": (OneGame(3, 3, [4 | B], ((1, NO_POINT | B),)), Drop.OFF_BOARD, 1),
+    "setup-of-no-point": (OneGame(3, 3, [], ((0, NO_POINT | W),)), Drop.OFF_BOARD, 0),
+    "no-width": (OneGame(0, 3, [4 | B]), Drop.BAD_SIZE, 0),
+    "too-high": (OneGame(19, 26, [4 | B]), Drop.BAD_SIZE, 0),
+    "ko": (OneGame(4, 3, [1, 2 | W, 4, 7 | W, 9, 10 | W, 12, 5 | W, 6, 5 | W]), Drop.KO, 9),
+}
+
+
+@pytest.mark.nojit
+def test_each_fault_and_only_its_own_game():
+    drop, ply = replay_all(flat(game for game, _, _ in FAULTS.values()), jobs=2)
+    told = {name: (Drop(d), int(p)) for name, d, p in zip(FAULTS, drop, ply)}
+    assert told == {name: (why, at) for name, (_, why, at) in FAULTS.items()}
+
+
+def test_suicide_in_a_record_depends_on_the_rules():
+    """Black's two stones are gone after it, so that White may play there."""
+    game = flat([OneGame(3, 2, [0 | B, 2 | W, 6 | B, 3 | W, 6 | B, 4 | W, 1 | B, 0 | W])])
+    for rules, why, played in [(RECORDS, Drop.KEPT, 8), (Rules.named("japanese"), Drop.SUICIDE, 6)]:
+        drop, ply = replay_all(game, rules)
+        assert (drop[0], ply[0]) == (why, played)
+
+
+@pytest.mark.nojit
+def test_a_setup_begins_the_history_anew():
+    """A ko is taken, both pass, it is retaken: a repetition, unless a stone was set up meanwhile (here one there was)."""
+    taken = [1, 2 | W, 4, 7 | W, 9, 10 | W, 12, 5 | W, 6, 12 | W, 12, 5 | W]
+    plain = OneGame(4, 3, taken)
+    edited = OneGame(4, 3, taken, ((11, 1 | B),))
+    for ko in ("positional", "situational"):
+        drop, ply = replay_all(flat([plain, edited]), Rules(ko))
+        assert (drop.tolist(), ply.tolist()) == ([Drop.SUPERKO, Drop.KEPT], [11, 12])
+
+
+@pytest.mark.nojit
+def test_a_pass_captures_nothing():
+    """Also right after a capture."""
+    one = flat([OneGame(3, 3, [3, 6 | W, 7, PASS3 | W, PASS3 | B])])
+    assert Board.after(3, 3, one.moves, one.setup, one.setup_ply, 5).captures == {BLACK: 1, WHITE: 0}
+
+
+def test_no_games():
+    drop, ply = replay_all(flat([]))
+    assert (drop.shape, ply.shape) == ((0,), (0,))
+
+
+def test_arrays_read_from_a_map_are_as_good():
+    """Arrow and memory maps give arrays that may not be written."""
+    some = flat([FAULTS["ko"][0]])
+    frozen = SimpleNamespace(**some._asdict())
+    for array in vars(frozen).values():
+        array.setflags(write=False)
+    assert replay_all(frozen)[1].tolist() == [9]
+
+
+def test_a_ply_that_the_game_has_not():
+    one = flat([OneGame(3, 3, [4])])
+    for plies in (-1, 2):
+        with pytest.raises(IndexError, match=f"ply {plies} is not within 0 to 1"):
+            Board.after(3, 3, one.moves, one.setup, one.setup_ply, plies)

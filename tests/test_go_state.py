@@ -1,0 +1,126 @@
+"""The compiled board against the naive one, after every move."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiled import assert_state, bits, hash_after, play, random_games
+from kifu.errors import Drop, GameError
+from kifu.go import state
+from kifu.point import BLACK, WHITE
+from naive import FORBIDDEN, LEFT, REMOVED, NaiveBoard
+
+pytestmark = pytest.mark.nojit
+
+SIZES = st.one_of(
+    st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    st.tuples(st.integers(1, 25), st.integers(1, 25)),
+    st.sampled_from([(9, 9), (19, 19), (25, 25)]),
+)
+
+
+def check_play(s, naive, point, colour):
+    """One move on both boards, legal or not; simple ko is only noted by a State, so it is not refused here."""
+    w = naive.width
+    p = point[1] * w + point[0]
+    why = naive.why_not(point, colour)
+    if why == Drop.KEPT and naive.suicide != LEFT:
+        expected = 0
+        for (x, y), c in naive.result(point, colour)[0].items():
+            expected ^= int(s.zobrist[c - 1, y * w + x])
+        assert int(hash_after(s, p, colour)) == expected
+    assert play(s, p, colour, naive.suicide) == why
+    if why == Drop.KEPT:
+        captured = naive.result(point, colour)[1]
+        naive.play(point, colour)
+        ko = naive.ko_point
+        assert s.numbers[state.KO_POINT] == (-1 if ko is None else ko[1] * w + ko[0])
+        assert s.numbers[state.LAST_POINT] == (p if point in naive.stones else -1)
+        assert s.numbers[state.LAST_CAPTURED] == len(captured)
+    assert_state(s, naive)
+
+
+@random_games
+@given(SIZES, st.sampled_from([FORBIDDEN, REMOVED, LEFT]), st.data())
+def test_random_play_keeps_everything_exact(size, suicide, data):
+    """Moves clump around a few points, so that chains join, die, and take themselves off."""
+    width, height = size
+    s, naive = state.new_state(width, height), NaiveBoard(width, height, "none", suicide)
+    near = data.draw(st.integers(0, width * height - 1))
+    for _ in range(data.draw(st.integers(1, 60))):
+        p = (near + data.draw(st.integers(-2, 2)) + width * data.draw(st.integers(-2, 2))) % (width * height)
+        check_play(s, naive, (p % width, p // width), data.draw(st.sampled_from([BLACK, WHITE])))
+
+
+@pytest.mark.parametrize("suicide", [FORBIDDEN, REMOVED, LEFT])
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 7), (2, 2), (3, 2), (4, 4), (5, 5), (7, 6)])
+def test_full_boards(width, height, suicide):
+    """Random moves until little is empty, where big chains are captured: what short games seldom reach."""
+    rng = np.random.default_rng([width, height, suicide])
+    s, naive = state.new_state(width, height), NaiveBoard(width, height, "none", suicide)
+    for _ in range(8 * width * height):
+        point = (int(rng.integers(width)), int(rng.integers(height)))
+        check_play(s, naive, point, int(rng.integers(1, 3)))
+
+
+@random_games
+@given(SIZES, st.data())
+def test_founding_all_chains_is_the_same_as_playing_them(size, data):
+    """From any colours, legal or not; then play goes on, and the same State serves the next game."""
+    width, height = size
+    s, naive = state.new_state(width, height), NaiveBoard(width, height, "none", LEFT)
+    for _ in range(2):
+        state.clear(s)
+        naive.set_up(dict.fromkeys(naive.points(), 0))
+        for _ in range(2):
+            some = data.draw(st.lists(st.sampled_from(naive.points()), max_size=30))
+            changes = {point: data.draw(st.integers(0, 2)) for point in some}
+            for (x, y), colour in changes.items():
+                s.colour[y * width + x] = colour
+            state.found_all(s)
+            naive.set_up(changes)
+            assert_state(s, naive)
+            assert s.numbers.tolist() == [-1, -1, 0]
+            for point in some[:5]:
+                check_play(s, naive, point, data.draw(st.sampled_from([BLACK, WHITE])))
+
+
+@pytest.mark.parametrize(("width", "height"), [(19, 19), (25, 25), (20, 19), (25, 16)])
+@pytest.mark.parametrize("colour", [BLACK, WHITE])
+def test_the_largest_chain(width, height, colour):
+    """One chain of all points but one has one liberty, in whichever word of its set, and is taken whole."""
+    s = state.new_state(width, height)
+    n = width * height
+    for hole in (0, 63, 64, n // 2, n - 1):
+        s.colour[:n] = colour
+        s.colour[hole] = state.EMPTY
+        state.found_all(s)
+        head = s.head[(hole + 1) % n]
+        assert (s.n_stones[head], s.n_liberties[head]) == (n - 1, 1)
+        assert bits(s.liberties[head]) == {hole}
+        assert play(s, hole, colour, FORBIDDEN) == Drop.SUICIDE
+        assert play(s, hole, 3 - colour, FORBIDDEN) == 0
+        assert s.numbers.tolist() == [-1, hole, n - 1]
+        assert np.flatnonzero(s.colour[:n]).tolist() == [hole]
+
+
+def test_words_follow_the_size():
+    """Six words to 19 x 19 and below 384 points; the wall, point n, has its bit even on the largest board."""
+    for width, height, words in [(1, 1, 6), (19, 19, 6), (20, 19, 6), (24, 16, 10), (25, 25, 10)]:
+        s = state.new_state(width, height)
+        assert len(s.words) == words and width * height < 64 * words
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 19), (26, 19), (19, 0), (19, 26), (-1, 5)])
+def test_impossible_sizes(width, height):
+    with pytest.raises(GameError, match=f"board size {width} x {height} is not within 1 to 25"):
+        state.new_state(width, height)
+
+
+def test_zobrist_keys_never_change():
+    """Hashes are stored, so the keys are part of the format. They are also distinct."""
+    keys = state.zobrist_keys(625)
+    assert [hex(key) for key in keys[:, 0]] == ["0xafc4acefbbf30419", "0xebd52746bffe6a47"]
+    assert len(np.unique(keys)) == keys.size and 0 not in keys
+    assert np.array_equal(state.zobrist_keys(361), keys[:, :361])

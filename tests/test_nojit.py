@@ -1,0 +1,18 @@
+"""The tests marked nojit, run once more with the kernels as ordinary Python, where NumPy checks every index."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_kernels_without_the_compiler():
+    here = Path(__file__).parent
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "nojit", "-p", "no:cacheprovider", str(here)]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    run = subprocess.run(command, cwd=here.parent, env=environment, capture_output=True, text=True, timeout=300)
+    told = run.stdout + run.stderr
+    assert run.returncode == 0, told
+    passed = re.search(r"(\d+) passed", told)
+    assert passed and int(passed[1]) > 60, told

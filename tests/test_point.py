@@ -1,0 +1,151 @@
+"""Every spelling of every move there and back, and the symmetries as a group."""
+
+import numpy as np
+import pytest
+
+from kifu.errors import GameError
+from kifu.point import (
+    ERASE_BIT,
+    MAX_SIZE,
+    NO_POINT,
+    POINT_MASK,
+    WHITE_BIT,
+    check_size,
+    inverse_symmetry,
+    parse_gtp,
+    parse_sgf,
+    pass_move,
+    symmetries,
+    to_bottom_row,
+    to_gtp,
+    to_sgf,
+)
+
+SQUARES = [(size, size) for size in range(1, MAX_SIZE + 1)]
+SIZES = [*SQUARES, (1, 25), (25, 1), (2, 3), (13, 9), (19, 20), (20, 19), (24, 25)]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_every_move_has_its_own_names(width, height):
+    moves = range(pass_move(width, height) + 1)
+    sgf, gtp = ([to(move, width, height) for move in moves] for to in (to_sgf, to_gtp))
+    assert len(set(sgf)) == len(set(gtp)) == len(moves)
+    assert [parse_sgf(name, width, height) for name in sgf] == list(moves)
+    assert [parse_gtp(name, width, height) for name in gtp] == list(moves)
+    assert [parse_gtp(name.lower(), width, height) for name in gtp] == list(moves)
+    if width == height:
+        assert sgf == [to_sgf(move, width) for move in moves] and gtp == [to_gtp(move, width) for move in moves]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_names_say_where_a_point_lies(width, height):
+    """Independently of the tables: columns from the left, SGF rows from the top, GTP and kgsgo rows from the bottom."""
+    for move in range(width * height):
+        y, x = divmod(move, width)
+        column, row = to_sgf(move, width, height)
+        at = {**{chr(97 + i): i for i in range(26)}, **{chr(65 + i): 26 + i for i in range(26)}}
+        assert (at[column], at[row]) == (x, y)
+        name = to_gtp(move, width, height)
+        assert ord(name[0]) - 65 - (name[0] > "I") == x and height - int(name[1:]) == y
+        assert divmod(to_bottom_row(move, width, height), width) == (height - 1 - y, x)
+        assert to_bottom_row(to_bottom_row(move, width, height), width, height) == move
+
+
+def test_the_corners_of_19x19():
+    """The table of the module's docstring."""
+    table = {0: ("aa", "A19", (18, 0)), 18: ("sa", "T19", (18, 18)), 342: ("as", "A1", (0, 0))}
+    for move, names in table.items():
+        assert (to_sgf(move, 19), to_gtp(move, 19), divmod(to_bottom_row(move, 19), 19)) == names
+    assert (pass_move(19), to_sgf(361, 19), to_gtp(361, 19)) == (361, "", "pass")
+
+
+def test_tt_is_a_pass_where_there_is_no_such_point():
+    assert parse_sgf("tt", 19) == 361 and parse_sgf("tt", 9) == 81 and parse_sgf("tt", 19, 13) == 247
+    assert parse_sgf("tt", 20) == 399 and parse_sgf("tt", 20, 25) == 399 and parse_sgf("", 25) == 625
+
+
+@pytest.mark.parametrize("text", ["a", "aaa", "zz", "sA", "  ", "a1", "ja", "aj", "é!", "tt "])
+def test_no_sgf_point(text):
+    with pytest.raises(GameError, match=r"is no SGF point of a 9 x 9 board"):
+        parse_sgf(text, 9)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "A", "1", "I5", "K1", "A0", "A10", "A01x", "A-1", "A1.", "A²", "5A", "passe", "A 1", "A001"]
+)
+def test_no_gtp_vertex(text):
+    with pytest.raises(GameError, match=r"is no GTP vertex of a 9 x 9 board"):
+        parse_gtp(text, 9)
+
+
+@pytest.mark.parametrize("move", [-1, 82, 361])
+def test_no_move(move):
+    for to in (to_sgf, to_gtp):
+        with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
+            to(move, 9)
+    with pytest.raises(GameError, match=f"move {move} is no point of a 9 x 9 board"):
+        to_bottom_row(move, 9)
+
+
+def test_a_pass_has_no_row():
+    with pytest.raises(GameError, match="move 81 is no point"):
+        to_bottom_row(81, 9)
+
+
+@pytest.mark.parametrize(("width", "height"), [(0, 9), (9, 0), (26, 9), (9, 26), (-1, 9)])
+def test_no_size(width, height):
+    with pytest.raises(GameError, match=f"board size {width} x {height} is not within 1 to 25"):
+        check_size(width, height)
+
+
+def test_sizes():
+    for width, height in SIZES:
+        check_size(width, height)
+
+
+def test_a_word_holds_a_point_and_its_bits():
+    """The largest pass fits beside the bits, and is not mistaken for NO_POINT."""
+    assert pass_move(MAX_SIZE) < NO_POINT <= POINT_MASK
+    assert POINT_MASK | ERASE_BIT | WHITE_BIT == 0xFFFF and POINT_MASK & (ERASE_BIT | WHITE_BIT) == 0
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_symmetries_are_undone(width, height):
+    moves = np.arange(pass_move(width, height) + 1)
+    for k, table in enumerate(symmetries(width, height)):
+        landed = (height, width) if k & 4 else (width, height)
+        back = symmetries(*landed)[inverse_symmetry(k)]
+        assert np.array_equal(back[table], moves), k
+        assert table[-1] == moves[-1]
+
+
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_symmetries_are_a_group(width, height):
+    """Any two make a third, and from 3 x 3 on no two of the eight are the same."""
+    tables = symmetries(width, height)
+    for j, first in enumerate(tables):
+        after = symmetries(height, width) if j & 4 else tables
+        for k, second in enumerate(after):
+            both = second[first]
+            transposed = (j ^ k) & 4
+            assert any(np.array_equal(both, table) for table in tables[transposed : transposed + 4]), (j, k)
+    if min(width, height) >= 2 and width * height > 4:
+        assert len(np.unique(tables, axis=0)) == 8
+
+
+@pytest.mark.parametrize(("width", "height"), [(5, 5), (5, 3), (1, 4), (19, 19)])
+def test_symmetries_turn_the_board_as_they_say(width, height):
+    """Landing tables against NumPy's own flips and transposition."""
+    board = np.arange(width * height).reshape(height, width)
+    for k, table in enumerate(symmetries(width, height)):
+        image = board[:, ::-1] if k & 1 else board
+        image = image[::-1] if k & 2 else image
+        image = image.T if k & 4 else image
+        landed = np.empty(width * height, int)
+        landed[table[:-1]] = board.ravel()
+        assert np.array_equal(landed.reshape(image.shape), image), k
+
+
+def test_the_tables_are_not_to_be_written():
+    with pytest.raises(ValueError, match="read-only"):
+        symmetries(9, 9)[0, 0] = 1

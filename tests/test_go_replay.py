@@ -143,7 +143,7 @@ def test_suicide_in_a_record_depends_on_the_rules():
 
 @pytest.mark.nojit
 def test_a_setup_begins_the_history_anew():
-    """A ko is taken, both pass, it is retaken: a repetition, unless a stone was set up meanwhile (here one there was)."""
+    """A ko is taken, both pass, it is retaken: a repetition, unless there was a setup meanwhile, even an idle one."""
     taken = [1, 2 | W, 4, 7 | W, 9, 10 | W, 12, 5 | W, 6, 12 | W, 12, 5 | W]
     plain = OneGame(4, 3, taken)
     edited = OneGame(4, 3, taken, ((11, 1 | B),))

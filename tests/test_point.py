@@ -70,9 +70,10 @@ def test_no_sgf_point(text):
         parse_sgf(text, 9)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "A", "1", "I5", "K1", "A0", "A10", "A01x", "A-1", "A1.", "A²", "5A", "passe", "A 1", "A001"]
-)
+NO_VERTICES = ["", "A", "1", "I5", "K1", "A0", "A10", "A01x", "A-1", "A1.", "A²", "5A", "passe", "A 1", "A001"]
+
+
+@pytest.mark.parametrize("text", NO_VERTICES)
 def test_no_gtp_vertex(text):
     with pytest.raises(GameError, match=r"is no GTP vertex of a 9 x 9 board"):
         parse_gtp(text, 9)

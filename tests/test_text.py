@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.records.game import read_sgf
+from kifu.records.game import read, read_sgf
 from kifu.records.text import charset, charsets, codec_of, detect, normalise, unescape
 
 WORDS = {
@@ -135,8 +135,6 @@ def test_text_of_damaged_values_is_kept_where_it_is_whole() -> None:
 
 def test_real_chinese_text(shared: Path) -> None:
     """The Fox games are UTF-8 that went through a wrong charset once: some characters are lost, none may raise."""
-    from kifu.records.game import read
-
     games = list(read(shared / "data/wild/fox-pro-680.tar.gz"))[: 50 if numba.config.DISABLE_JIT else None]
     assert {game.codec for game in games} == {"utf_8"}
     assert sum("段" in game.text("WR") and game.ranks[1] is not None for game in games) == len(games)

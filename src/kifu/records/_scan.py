@@ -154,7 +154,7 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 
 @inline_kernel
 def new_row(out: Out, drop: Int, at: Int) -> None:
-    """Begins a row for a game whose text starts at `at`."""
+    """Begins a row for a game whose text starts at `at`. Until `end_game`, MOVE_END and SETUP_END are its starts."""
     state = out.state
     row = out.rows[state[GAMES]]
     row[:] = 0
@@ -162,8 +162,7 @@ def new_row(out: Out, drop: Int, at: Int) -> None:
     row[DROP] = drop
     row[MEMBER_ROW] = state[MEMBER]
     row[START] = row[STOP] = at
-    row[MOVE_END] = state[MOVES]
-    row[SETUP_END] = state[SETUP]
+    row[MOVE_END], row[SETUP_END] = state[MOVES], state[SETUP]
     if state[IN_MEMBER] > 0:
         row[NOTES] = _LATER_GAME
     state[GAMES] += 1
@@ -171,28 +170,47 @@ def new_row(out: Out, drop: Int, at: Int) -> None:
 
 
 @inline_kernel
-def scan_game(data: Bytes, root: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64], out: Out) -> Int:
-    """The game whose first ; is at `root` -> its end. A game that is dropped keeps neither moves nor setup."""
+def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: Out) -> Int:
+    """Begins the row of the member's next game -> its first ;. Or -1: the member has no more, and is done with."""
     state = out.state
-    first_move, first_setup = state[MOVES], state[SETUP]
-    budget = min(MAX_SETUP, state[MEMBER_BUDGET])
-    state[BUDGET] = budget
+    if state[IN_MEMBER] == 0:
+        state[POSITION] = start
+        state[MEMBER_BUDGET] = 4 * MAX_SETUP + stop - start
+    at = root = stop
+    junk = False
+    if drop == _KEPT:
+        at, root, junk = find_game(data, state[POSITION], stop)
+    if at < stop and state[IN_MEMBER] < 16 + (stop - start) // BYTES_A_GAME:
+        new_row(out, _KEPT, at)
+        row = out.rows[state[GAMES] - 1]
+        if junk:
+            row[NOTES] |= _JUNK_BEFORE
+        if root == at:
+            row[NOTES] |= _OPENING_MISSING
+        state[BUDGET] = min(MAX_SETUP, state[MEMBER_BUDGET])
+        return root
+    if at < stop:
+        new_row(out, _TOO_LARGE, at)
+        out.rows[state[GAMES] - 1][STOP] = stop
+    elif state[IN_MEMBER] == 0:
+        new_row(out, drop if drop != _KEPT else _NO_RECORD, at)
+    state[MEMBER] += 1
+    state[IN_MEMBER] = 0
+    return -1
 
-    i, charset, plays = read_root(data, root + 1, stop, charsets, row)
-    if plays:
-        i = root
-        state[IN_ROOT] = 1
-    i, depth = main_line(data, i, stop, charset, row, out)
-    i = skip_tree(data, i, stop, charset, depth, row)
 
+@inline_kernel
+def end_game(i: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+    """Completes the row of a game that ends at `i`. One that is dropped keeps neither moves nor setup."""
+    state = out.state
     state[IN_ROOT] = 0
-    state[MEMBER_BUDGET] -= budget - max(state[BUDGET], 0)
+    state[MEMBER_BUDGET] -= min(MAX_SETUP, state[MEMBER_BUDGET]) - max(state[BUDGET], 0)
     if row[DROP] != _KEPT:
-        state[MOVES], state[SETUP] = first_move, first_setup
+        state[MOVES], state[SETUP] = row[MOVE_END], row[SETUP_END]
         row[ROOT_SETUP] = 0
     row[MOVE_END], row[SETUP_END] = state[MOVES], state[SETUP]
     row[STOP] = i
-    return i
+    state[POSITION] = i
 
 
 @kernel
@@ -213,34 +231,15 @@ def scan_members(
         if state[GAMES] == len(out.rows) or state[SETUP] + MAX_SETUP > len(out.setup):
             return FULL
         k = state[MEMBER]
-        if state[IN_MEMBER] == 0:
-            state[POSITION] = start[k]
-            state[MEMBER_BUDGET] = 4 * MAX_SETUP + stop[k] - start[k]
-        why: Int = np.int64(drop[k])
-        at = root = stop[k]
-        junk = False
-        if why == _KEPT:
-            at, root, junk = find_game(data, state[POSITION], stop[k])
-        found = at < stop[k]
-        crowded = found and state[IN_MEMBER] == 16 + (stop[k] - start[k]) // BYTES_A_GAME
-        if crowded:
-            why = _TOO_LARGE
-        elif not found and why == _KEPT:
-            why = _NO_RECORD
-        if found or state[IN_MEMBER] == 0:
-            new_row(out, why, at)
-        row = out.rows[state[GAMES] - 1]
-        if found and not crowded:
-            if junk:
-                row[NOTES] |= _JUNK_BEFORE
-            if root == at:
-                row[NOTES] |= _OPENING_MISSING
-            state[POSITION] = scan_game(data, root, stop[k], charsets, row, out)
-        else:
-            if crowded:
-                row[STOP] = stop[k]
-            state[MEMBER] += 1
-            state[IN_MEMBER] = 0
+        root = begin_game(data, start[k], stop[k], np.int64(drop[k]), out)
+        if root >= 0:
+            row = out.rows[state[GAMES] - 1]
+            i, charset, plays = read_root(data, root + 1, stop[k], charsets, row)
+            if plays:
+                i = root
+                state[IN_ROOT] = 1
+            i, depth = main_line(data, i, stop[k], charset, row, out)
+            end_game(skip_tree(data, i, stop[k], charset, depth, row), row, out)
     return DONE
 
 

@@ -111,7 +111,7 @@ class Game:
 
     @property
     def date(self) -> str:
-        """DT as written; servers write the day first given, some also the time."""
+        """DT as written: mostly year-month-day, from some servers with the time."""
         return self.text("DT")
 
     @property

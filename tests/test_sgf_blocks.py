@@ -1,0 +1,125 @@
+"""Blocks of many records: rows, limits, time and memory."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numba
+import pytest
+
+from kifu.errors import Drop
+from kifu.point import WHITE_BIT
+from kifu.records.game import read_games, read_sgf
+from kifu.records.games import NO_HANDICAP, Games, Note, concat
+from kifu.records.sgf import as_block, scan
+
+COMPILED = not numba.config.DISABLE_JIT
+
+# Limits
+
+
+@pytest.mark.skipif(not COMPILED, reason="a long record takes long uncompiled")
+def test_too_many_moves() -> None:
+    length = 65_535
+    game = read_sgf(b"(;SZ[9]" + b";B[aa]" * length + b")")
+    assert len(game) == length and not game.drop
+    for last in (b";B[aa]", b";B [aa]"):
+        first, second = read_games(b"(;SZ[9]" + b";B[aa]" * length + last + b";AB[bb])(;SZ[9];B[aa])")
+        assert first.drop == Drop.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
+        assert not second.drop and len(second) == 1
+
+
+def test_too_many_setup_stones() -> None:
+    full = b";AB[aa:yy]"
+    assert len(read_sgf(b"(;SZ[25]" + 6 * full + b")").setup) == 6 * 625
+    first, second = read_games(b"(;SZ[25]" + 7 * full + b";B[aa])(;SZ[9]AB[aa];B[aa])")
+    assert first.drop == Drop.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
+    assert not second.drop and second.setup.tolist() == [0]
+
+
+def test_a_member_that_packs_setup_too_densely_costs_only_itself() -> None:
+    game = b"(;SZ[25]AB[aa:yy])" + b" " * 20
+    games = scan(as_block([game * 60, game]))
+    kept = int((games.drop[:-1] == Drop.KEPT).sum())
+    assert kept == (4 * 4096 + 60 * len(game)) // 625
+    assert (games.drop[kept:-1] == Drop.TOO_LARGE).all()
+    assert games.drop[-1] == Drop.KEPT and games.setup_offset[-1] == (kept + 1) * 625
+
+
+def test_a_member_that_packs_games_too_densely_costs_only_itself() -> None:
+    games = scan(as_block([b"(;)" * 100, b"(;B[aa])"]))
+    allowed = 16 + 300 // 32
+    assert games.drop.tolist() == [Drop.KEPT] * allowed + [Drop.TOO_LARGE, Drop.KEPT]
+    assert games.stop[allowed] == 300 and games.start[allowed] == 3 * allowed
+
+
+HOSTILE = [b"(", b"(;", b";", b"(;GM[1]", b"[", b"]", b"\\", b" ", b"( ", b"; ", b"B", b"B[", b"B[]", b"(;)", b"A[\\]"]
+
+
+@pytest.mark.parametrize("piece", [*HOSTILE, b"AB[aa:yy]", b"(;AB[aa:ss]", b"A[", b";B[aa] ", b";;GM["])
+@pytest.mark.parametrize("start", [b"", b"(;SZ[25]", b"(;CA[big5];"])
+def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
+    length = 4 << 20 if COMPILED else 2 << 10
+    block = as_block([start + piece * (length // len(piece))])
+    begin = time.process_time()
+    games = scan(block)
+    assert time.process_time() - begin < 5  # about 0.05 s; anything quadratic would take hours
+    assert sum(getattr(games, name).nbytes for name in Games.__slots__) < 8 * len(block.data) + 10_000
+
+
+# Blocks
+
+
+def test_rows_of_a_block() -> None:
+    block = as_block([b"(;SZ[9];B[aa])", b"", b"junk", b"(;SZ[9];B[bb])(;SZ[9];W[cc];B[dd])"])
+    block.drop[1] = Drop.UNREADABLE
+    games = scan(block)
+    assert games.drop.tolist() == [Drop.KEPT, Drop.UNREADABLE, Drop.NO_RECORD, Drop.KEPT, Drop.KEPT]
+    assert games.member.tolist() == games.block_index.tolist() == [0, 1, 2, 3, 3]
+    assert games.move_offset.tolist() == [0, 1, 1, 1, 2, 4]
+    text = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]
+    assert text == [b"(;SZ[9];B[aa])", b"", b"", b"(;SZ[9];B[bb])", b"(;SZ[9];W[cc];B[dd])"]
+
+
+def test_bytes_between_members_are_not_read() -> None:
+    block = as_block([b"(;SZ[9];B[aa]", b"(;SZ[9];B[bb])", b")(;SZ[9];B[cc])"])
+    outer = [0, 2]
+    games = scan(
+        replace(
+            block,
+            start=block.start[outer],
+            stop=block.stop[outer],
+            member=block.member[outer] * 10,
+            name_offset=block.name_offset[:3],
+            drop=block.drop[outer],
+        )
+    )
+    assert games.moves.tolist() == [0, 20]
+    assert games.member.tolist() == [0, 20] and games.block_index.tolist() == [0, 1]
+    assert games.notes.tolist() == [Note.TRUNCATED, Note.JUNK_BEFORE]
+
+
+def test_many_members_and_stones_outgrow_the_first_guess() -> None:
+    record = b"(;SZ[9]AB[aa:ii])(;SZ[9]AW[aa:ih];W[ii])"
+    count = 400 if COMPILED else 100
+    games = scan(as_block([record] * count))
+    assert len(games) == 2 * count
+    assert games.setup_offset.tolist() == sorted(
+        [k * 153 for k in range(count + 1)] + [k * 153 + 81 for k in range(count)]
+    )
+    assert games.setup.tolist() == [*range(81), *(p | WHITE_BIT for p in range(72))] * count
+    assert games.root_setup.tolist() == [81, 72] * count
+
+
+def test_concat() -> None:
+    blocks = [as_block([b"(;SZ[9]AB[aa];B[bb];W[cc])", b""]), as_block([b"(;SZ[9]HA[3]AW[dd][ee];B[ff])"])]
+    parts = [scan(block) for block in blocks]
+    whole = concat(parts)
+    assert whole.move_offset.tolist() == [0, 2, 2, 3] and whole.setup_offset.tolist() == [0, 1, 1, 3]
+    assert whole.moves.tolist() == parts[0].moves.tolist() + parts[1].moves.tolist()
+    assert whole.handicap.tolist() == [NO_HANDICAP, NO_HANDICAP, 3] and whole.block_index.tolist() == [0, 1, 0]
+    for games in (whole, concat([])):
+        for name in Games.__slots__:
+            assert getattr(games, name).dtype == getattr(parts[0], name).dtype
+    assert len(concat([])) == 0 and concat([]).move_offset.tolist() == [0]

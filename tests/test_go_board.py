@@ -187,6 +187,7 @@ def test_a_copy_is_played_on_alone():
         board.play(int(rng.choice(np.flatnonzero(board.legal()))))
     twin = board.copy()
     kept = str(board), board.legal().tolist(), board.captures, board.ply
+    assert twin.captures == board.captures and max(twin.captures.values()) > 0
     for _ in range(40):
         twin.play(int(rng.choice(np.flatnonzero(twin.legal()))))
     assert kept == (str(board), board.legal().tolist(), board.captures, board.ply) and twin.ply == 80

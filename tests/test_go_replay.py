@@ -95,6 +95,8 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
             assert board.ply == plies
             if plies < len(game.moves):
                 assert board.to_play == (WHITE if game.moves[plies] & WHITE_BIT else BLACK)
+            elif plies:
+                assert board.to_play == (BLACK if game.moves[-1] & WHITE_BIT else WHITE)
             for colour in (BLACK, WHITE):
                 legal = [naive.why_not(point, colour) == Drop.KEPT for point in naive.points()]
                 assert board.legal(colour)[:-1].tolist() == legal

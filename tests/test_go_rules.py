@@ -138,6 +138,9 @@ def test_the_ban_is_on_the_other_player_only():
     board = Board.parse(KO_SHAPE)
     board.play("C3", BLACK)
     assert not board.is_legal("B3", WHITE) and board.is_legal("B3", BLACK)
+    assert board.ko is not None
+    board.to_play = BLACK
+    assert board.ko is None
     board.play("B3", BLACK)
 
 

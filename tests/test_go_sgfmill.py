@@ -71,8 +71,8 @@ def bundled(every):
 
 
 def test_games_of_the_bundled_sample():
-    games = bundled(every=10)
-    assert len(games) >= 30 and compare_all(games) > 3_000
+    games = bundled(every=5)
+    assert len(games) >= 20 and compare_all(games) > 3_000
 
 
 @pytest.mark.slow

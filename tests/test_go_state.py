@@ -86,6 +86,17 @@ def test_founding_all_chains_is_the_same_as_playing_them(size, data):
                 check_play(s, naive, point, data.draw(st.sampled_from([BLACK, WHITE])))
 
 
+@pytest.mark.parametrize("fresh", [state.clear, state.found_all])
+def test_a_new_position_has_no_ko(fresh):
+    """Neither the next game on the same State, nor stones set up, know of a ko taken before."""
+    s = state.new_state(4, 3)
+    for p, colour in [(1, BLACK), (2, WHITE), (4, BLACK), (7, WHITE), (9, BLACK), (10, WHITE), (5, WHITE), (6, BLACK)]:
+        assert play(s, p, colour, FORBIDDEN) == 0
+    assert s.numbers.tolist() == [5, 6, 1]
+    fresh(s)
+    assert s.numbers.tolist() == [-1, -1, 0]
+
+
 @pytest.mark.parametrize(("width", "height"), [(19, 19), (25, 25), (20, 19), (25, 16)])
 @pytest.mark.parametrize("colour", [BLACK, WHITE])
 def test_the_largest_chain(width, height, colour):

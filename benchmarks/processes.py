@@ -1,0 +1,85 @@
+"""What only a process of its own can tell: the peak of memory, and how soon the command line is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from corpus import Corpus
+from figures import Figure, at_most
+from timing import Task, in_turns
+
+_KIFU = (sys.executable, "-m", "kifu.cli")
+
+# Runs a command, and prints the peak of its memory in kB. A process inherits the peak of the one that starts it,
+# which therefore has to be small.
+_PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+def _run(command: Sequence[str], **environment: str) -> str:
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | environment)
+    return done.stdout
+
+
+def _build_command(
+    archives: Sequence[Path], into: Path, overrides: Sequence[str], sets: str = "trainall", jobs: int | None = None
+) -> list[str]:
+    command = [*_KIFU, "build", "kgsgo-v2", *map(str, archives), "--into", str(into), "--sets", sets]
+    for override in overrides:
+        command += ["--set", override]
+    return command if jobs is None else [*command, "--jobs", str(jobs)]
+
+
+def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """The peak of `kifu build`, of one archive and of all."""
+    into = folder / "built"
+
+    def peak(archives: Sequence[Path], overrides: Sequence[str]) -> float:
+        kilobytes = int(_run([sys.executable, "-c", _PEAK, *_build_command(archives, into, overrides)]))
+        shutil.rmtree(into)
+        return kilobytes * 1024 / 1e6
+
+    one = peak(corpus.archives[-1:], corpus.overrides)
+    figures = [at_most("peak memory, kifu build of 1 archive", one, "MB", 500)]
+    if corpus.every:
+        every = peak(corpus.every, corpus.every_overrides)
+        figures += [
+            at_most(f"peak memory, kifu build of {len(corpus.every)} archives", every, "MB", 500),
+            at_most("peak memory, all archives against one", every / one, "x", 1.1),
+        ]
+    return figures
+
+
+def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """How long the first and later starts take, beside a Python that does nothing."""
+    nothing, imported, helped = in_turns(
+        rounds,
+        Task(lambda: _run([sys.executable, "-c", "pass"])),
+        Task(lambda: _run([sys.executable, "-c", "import kifu"])),
+        Task(lambda: _run([*_KIFU, "--help"])),
+    )
+    into, cache = folder / "built", folder / "kernels"
+    smallest = min(corpus.archives, key=lambda path: path.stat().st_size)
+    overrides = [*corpus.overrides, "sets.test.games=20"]
+
+    def build() -> str:
+        return _run(_build_command([smallest], into, overrides, "test"), NUMBA_CACHE_DIR=str(cache))
+
+    task = Task(build, lambda: shutil.rmtree(into))
+    (first,) = in_turns(1, task, warm_up=False)
+    (later,) = in_turns(rounds, task)
+    return [
+        Figure("floor: python -c pass", nothing.best, "s", nothing),
+        Figure("import kifu", imported.best, "s", imported),
+        at_most("kifu --help", helped.best, "s", 0.3, helped),
+        at_most("kifu build, 20 games, kernels not compiled yet", first.best, "s", 40, first),
+        at_most("kifu build, 20 games, later", later.best, "s", 2, later),
+    ]

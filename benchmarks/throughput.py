@@ -1,0 +1,161 @@
+"""How fast archives become data sets, in this process: the whole way, and each kernel of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from corpus import Corpus
+from figures import Figure, at_least, at_most
+from isal import igzip_lib
+from timing import Task, cores, in_turns, one_core
+
+from kifu.datasets.manifest import Manifest
+from kifu.go.replay import replay_all
+from kifu.go.state import new_state
+from kifu.planes import kgsgo
+from kifu.recipes.archives import LoadedArchive, load_archive
+from kifu.recipes.build import build
+from kifu.recipes.kgs_index import parse_archive_name
+from kifu.recipes.schema import load_recipe
+from kifu.records.containers import blocks
+from kifu.records.sgf import scan
+
+_BUFFER = 1 << 20
+
+
+def _build(corpus: Corpus, into: Path, jobs: int) -> Manifest:
+    recipe = load_recipe("kgsgo-v2", corpus.overrides)
+    return build(recipe, corpus.archives, into, sets=["trainall"], index=corpus.index, jobs=jobs)[0].manifest
+
+
+def _inflate(corpus: Corpus) -> None:
+    for path in corpus.archives:
+        engine = igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)
+        engine.decompress(path.read_bytes(), _BUFFER)
+        while not engine.eof:
+            engine.decompress(b"", _BUFFER)
+
+
+def _write(path: Path, size: int) -> None:
+    buffer = memoryview(bytes(_BUFFER))
+    with path.open("wb", buffering=0) as file:
+        while size:
+            size -= file.write(buffer[:size])
+
+
+def whole_way(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Build against the floor: inflate the same archives, then write the same number of bytes beside."""
+    into, beside = folder / "built", folder / ".floor.part"
+    manifest = _build(corpus, into, 1)
+    shutil.rmtree(into)
+
+    def floor() -> None:
+        _inflate(corpus)
+        _write(beside, manifest.bytes)
+
+    with one_core():
+        low, built = in_turns(
+            rounds,
+            Task(floor, beside.unlink),
+            Task(lambda: _build(corpus, into, 1), lambda: shutil.rmtree(into)),
+        )
+    size = f"{manifest.examples:,} examples, {manifest.bytes:,} bytes"
+    return [
+        Figure(f"floor: inflate with isal, write {manifest.bytes:,} bytes", low.best, "s", low),
+        Figure(f"whole way, kgsgo-v2 trainall ({size})", built.best, "s", built),
+        at_least("whole way, one core", manifest.examples / built.best / 1e6, "M examples/s", 3, built),
+        at_most("whole way, one core, against the floor", built.best / low.best, "x", 4),
+    ]
+
+
+class _Discarded:
+    """Stands in for `kifu.datasets.write.Output`: takes what is written, and neither keeps nor hashes it."""
+
+    def __init__(self, path: Path, hold: int = 0) -> None:
+        self.size = hold
+
+    def write(self, data: memoryview) -> None:
+        self.size += len(data)
+
+    def commit(self, header: bytes, threads: int) -> str:
+        return ""
+
+    def __enter__(self) -> _Discarded:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """One thread against two, with the output discarded, and written."""
+    if cores() < 2:
+        return []
+    into = folder / "built"
+
+    def task(jobs: int) -> Task:
+        return Task(lambda: _build(corpus, into, jobs), lambda: shutil.rmtree(into))
+
+    with mock.patch("kifu.recipes.build.Output", _Discarded):
+        one, two = in_turns(rounds, task(1), task(2))
+    one_written, two_written = in_turns(rounds, task(1), task(2))
+    return [
+        Figure("one thread, output discarded", one.best, "s", one),
+        Figure("two threads, output discarded", two.best, "s", two),
+        at_least("two threads against one, output discarded", one.best / two.best, "x", 1.7),
+        Figure("two threads against one, output written", one_written.best / two_written.best, "x"),
+    ]
+
+
+def kernels(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Parse, replay, and replay with packed records, over what lies in memory, beside inflating the archives."""
+    in_memory = [block for path in corpus.archives for block in blocks(path)]
+    size = sum(int((block.stop - block.start).sum()) for block in in_memory)
+    games = [scan(block) for block in in_memory]
+    moves = sum(len(each.moves) for each in games)
+    loaded = [load_archive(path, archive) for path in corpus.archives if (archive := parse_archive_name(path.name))]
+    write_all = _recorder(loaded)
+    examples = write_all()
+    with one_core():
+        inflated, parsed, replayed, recorded = in_turns(
+            rounds,
+            Task(lambda: _inflate(corpus)),
+            Task(lambda: [scan(block) for block in in_memory]),
+            Task(lambda: [replay_all(each) for each in games]),
+            Task(write_all),
+        )
+    unit = "M positions/s"
+    return [
+        Figure("floor: inflate with isal", inflated.best, "s", inflated),
+        at_least(f"SGF parse ({size:,} bytes), one core", size / parsed.best / 1e6, "MB/s", 500, parsed),
+        at_least(f"replay ({moves:,} moves), one core", moves / replayed.best / 1e6, unit, 8, replayed),
+        Figure("replay and v2 records into warm memory, one core", examples / recorded.best / 1e6, unit, recorded),
+    ]
+
+
+def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:
+    """A function that writes the records of all games, about 1 MB at a time into the same memory, and counts them."""
+    state, tables = new_state(19, 19), kgsgo.new_tables()
+    pieces = []
+    for archive in loaded:
+        usable = np.flatnonzero(archive.drop == 0)
+        pieces += [(archive, picks) for picks in np.array_split(usable, len(usable) // 16 + 1)]
+    room = max(int(np.diff(archive.games.move_offset)[picks].sum()) for archive, picks in pieces)
+    out, plies = np.empty(room * kgsgo.V2_BYTES, np.uint8), np.empty(room, np.uint16)
+
+    def write_all() -> int:
+        total = 0
+        for archive, picks in pieces:
+            games = archive.games
+            drop, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
+            total += kgsgo.write_records(
+                state, games.moves, games.move_offset, games.setup, games.setup_offset, games.root_setup,
+                archive.handicap, picks, kgsgo.V2, tables, out, plies, drop, made,
+            )  # fmt: skip
+        return total
+
+    return write_all

@@ -1,0 +1,108 @@
+"""Timing on a machine that others use too: rounds that take turns, the best of each, and how far the others lay off."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something to time. undo: run after each time, and not timed."""
+
+    run: Callable[[], object]
+    undo: Callable[[], object] = lambda: None
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds, one for each round: on the clock, and of processor time, that of child processes too.
+
+    Where the clock shows much more than the processor, the task waited: for the disk, or for others on its core.
+    """
+
+    clock: tuple[float, ...]
+    processor: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The shortest, on the clock."""
+        return min(self.clock)
+
+    @property
+    def spread(self) -> float:
+        """How much longer than the best round the middle one took: 0.1 is 10 %, and over 0.25 is a noisy machine."""
+        return statistics.median(self.clock) / self.best - 1
+
+
+def in_turns(rounds: int, *tasks: Task, warm_up: bool = True) -> list[Times]:
+    """Times of the tasks, which take turns.
+
+    warm_up: whether a round goes before that is not counted. It loads the kernels; and memory and the disk's pages are
+    new to it, which on a virtual machine takes several times as long as what is measured.
+    """
+    seconds: list[list[tuple[float, float]]] = [[] for _ in tasks]
+    for counted in [False] * warm_up + [True] * rounds:
+        for task, mine in zip(tasks, seconds):
+            began, began_processor = time.perf_counter(), _processor_seconds()
+            task.run()
+            took = time.perf_counter() - began, _processor_seconds() - began_processor
+            task.undo()
+            if counted:
+                mine.append(took)
+    return [Times(*zip(*mine)) for mine in seconds]
+
+
+def _processor_seconds() -> float:
+    """What this process and its finished children have used."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Keeps this thread, and all that it starts, on one core: the last, since the first serves most interrupts."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine() -> str:
+    """One line on what the figures were measured with."""
+    parts = [
+        _processor(),
+        f"{cores()} cores",
+        f"{platform.system()} {platform.release()}",
+        f"Python {platform.python_version()}",
+        *(f"{name} {version(name)}" for name in ("kifu", "numba", "numpy", "isal")),
+        f"load {os.getloadavg()[0]:.1f}",
+    ]
+    return ", ".join(parts)
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

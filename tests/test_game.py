@@ -167,3 +167,25 @@ def test_root_properties() -> None:
     assert root_properties(b"(;PB[Ann") == root_properties(b"") == root_properties(b"()") == {}
     many = b"(;" + b"".join(b"A%s[%d]" % (bytes([65 + k % 26]), k) for k in range(500)) + b")"
     assert sum(map(len, root_properties(many).values())) == 500
+
+
+def test_a_position_of_the_game_and_its_picture() -> None:
+    game = read_sgf(b"(;SZ[9]AB[aa];W[ba];B[ee];W[ab];B[])")
+    assert not game.errors and game.board(1).stones[0].tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
+    assert game.board(3).stones[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]  # the stone in the corner is taken
+    assert game.board() == game.board(4) and game.board(0).ply == 0
+    with pytest.raises(IndexError):
+        game.board(5)
+    assert str(game._repr_svg_()).startswith("<svg")
+
+
+def test_errors_tell_of_moves_that_cannot_be_played() -> None:
+    game = read_sgf(b"(;SZ[9];B[ee];W[ee];B[zz];W[aa])")
+    assert [(error.ply, error.why) for error in game.errors] == [(1, Drop.OCCUPIED), (2, Drop.OFF_BOARD)]
+    assert game._repr_svg_() is None
+    with pytest.raises(IllegalMove, match=r"move 2 \(point 40\) is illegal: a move on an occupied point"):
+        game.board()
+    with pytest.raises(IllegalMove, match=r"move 2"):
+        read_sgf(b"(;SZ[9];B[ee];W[ee])", strict=True)
+    with pytest.raises(GameError, match="set aside"):
+        read_sgf(b"(;SZ[99];B[ee])").board()

@@ -98,9 +98,10 @@ _REASONS = {
 class IllegalMove(GameError):
     """A move that the rules, or the board, do not allow.
 
-    ply: how many moves came before it. move: the point (see `kifu.point`). why: one of the `Drop` reasons.
+    ply: how many moves came before it. move: the point, or NO_POINT (see `kifu.point`). why: one of `Drop`.
     """
 
     def __init__(self, ply: int, move: int, why: Drop) -> None:
         self.ply, self.move, self.why = ply, move, why
-        super().__init__(f"move {ply + 1} (point {move}) is illegal: {why.reason}")
+        where = "" if why == Drop.OFF_BOARD else f" (point {move})"
+        super().__init__(f"move {ply + 1}{where} is illegal: {why.reason}")

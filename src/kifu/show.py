@@ -154,7 +154,7 @@ def _position(game: Game, move: int | None) -> _Position:
     plies = len(game) if move is None else move
     if not 0 <= plies <= len(game):
         raise GameError(f"the game has {len(game)} moves, none of number {move}")
-    board = Board.after(game.width, game.height, game.moves, game.setup, game.setup_ply, plies)
+    board = game.board(plies)
 
     def point(ply: int) -> int | None:
         at = int(game.moves[ply] & POINT_MASK) if 0 <= ply < len(game) else NO_POINT

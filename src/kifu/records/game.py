@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import Drop, GameError, IllegalMove, RecordError
+from kifu.go.board import Board
 from kifu.point import NO_POINT, POINT_MASK
 from kifu.records.containers import blocks, containers
 from kifu.records.games import NO_HANDICAP, Block, Games, Note
@@ -124,16 +125,41 @@ class Game:
         """RU as written."""
         return self.text("RU")
 
-    @property
+    @functools.cached_property
     def errors(self) -> tuple[GameError, ...]:
-        """What is wrong with the game as far as reading tells: why it is set aside, moves that are no point.
+        """What is wrong with the game: why it is set aside; moves that are no point; the first move that is illegal.
 
-        Does not tell whether the moves are legal.
+        Moves are replayed under `kifu.go.rules.RECORDS`, which forbids the least.
         """
         if self.drop:
             return (GameError(self.drop.reason),)
         off = np.flatnonzero(self.moves & POINT_MASK == NO_POINT).tolist()
-        return tuple(IllegalMove(ply, NO_POINT, Drop.OFF_BOARD) for ply in off)
+        errors = [IllegalMove(ply, NO_POINT, Drop.OFF_BOARD) for ply in off]
+        try:
+            self.board()
+        except IllegalMove as illegal:
+            if illegal.ply not in off:
+                errors.append(illegal)
+        return tuple(sorted(errors, key=lambda error: error.ply))
+
+    def board(self, ply: int | None = None) -> Board:
+        """The position before move `ply` (from 0 to the number of moves; None: the final one).
+
+        Raises IllegalMove if the moves up to there cannot all be played, GameError for a game that is set aside.
+        """
+        if self.drop:
+            raise GameError(f"a game that was set aside has no position: {self.drop.reason}")
+        plies = len(self) if ply is None else ply
+        return Board.after(self.width, self.height, self.moves, self.setup, self.setup_ply, plies)
+
+    def _repr_svg_(self) -> str | None:
+        """The final position as a picture, for notebooks; None where there is none."""
+        from kifu.draw import draw_board, to_svg  # a room below this one, asked for by notebooks only
+
+        if self.errors:
+            return None
+        last = int(self.moves[-1] & POINT_MASK) if len(self) else None
+        return to_svg(draw_board(self.board().stones, title=str(self), last=last))
 
     @functools.cached_property
     def _content(self) -> tuple[object, ...]:

@@ -1,0 +1,94 @@
+"""Bytes of any kind for every reader, until the time is up: `python tests/fuzz.py --seconds 600`.
+
+Records (against their slow twin, see fuzz_sgf.py), containers and data set files take turns. A reader may answer with a
+result or a KifuError, within a time; the first input that gets anything else is printed, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzz_sgf import fuzz as fuzz_sgf
+from kifu.datasets.formats import open as open_data_set
+from kifu.errors import KifuError
+from kifu.records.survey import survey
+from test_containers import small_archives
+from test_dat import some_file
+
+TURN = 20.0  # seconds
+LIMIT = 10.0  # seconds for one input, of a few KB
+
+TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-")
+
+
+def mutant(draw: random.Random, seeds: list[bytes]) -> bytes:
+    """One of the seeds, or noise; then some bytes changed, lost, doubled or replaced by tokens, or the end cut off."""
+    data = bytearray(draw.choice(seeds) if draw.random() < 0.9 else draw.randbytes(draw.randint(0, 3000)))
+    for _ in range(draw.randint(0, 6)):
+        at = draw.randint(0, len(data))
+        length = draw.choice((0, 1, 2, 4, 8, 512, 365, 322))
+        new = draw.choice((b"", draw.randbytes(draw.randint(1, 4)), draw.choice(TOKENS), bytes(data[at : at + length])))
+        data[at : at + length] = new
+    return bytes(data[: draw.randint(0, len(data))] if draw.random() < 0.1 else data)
+
+
+def read_container(path: Path) -> None:
+    survey(path)
+
+
+def read_data_set(path: Path) -> None:
+    with open_data_set(path) as data:
+        data.to_numpy()
+
+
+def fuzz_files(seconds: float, seed: int, seeds: list[bytes], names: list[str], read: Callable[[Path], None]) -> int:
+    """Writes mutants under one of the names and reads them; returns how many."""
+    draw, tried, end = random.Random(seed), 0, time.monotonic() + seconds
+    with tempfile.TemporaryDirectory() as folder:
+        while time.monotonic() < end:
+            path, data = Path(folder, draw.choice(names)), mutant(draw, seeds)
+            path.write_bytes(data)
+            begin = time.monotonic()
+            try:
+                read(path)
+            except KifuError as error:
+                assert "\n" not in str(error), f"two lines: {error}"
+            except BaseException as error:
+                error.add_note(f"seed {seed}, input {tried}, {path.name}: {data!r}")
+                raise
+            assert time.monotonic() - begin < LIMIT, f"too slow: seed {seed}, input {tried}, {path.name}: {data!r}"
+            path.unlink()
+            tried += 1
+    return tried
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
+    arguments = parser.parse_args()
+    archives = list(small_archives().values())
+    data_sets = [some_file(name, n) for name in ("dat1@1", "dat2@1") for n in (0, 1, 3)]
+    names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a"]
+    harnesses: dict[str, Callable[[float, int], int]] = {
+        "records": fuzz_sgf,
+        "containers": lambda seconds, seed: fuzz_files(seconds, seed, archives, names, read_container),
+        "data sets": lambda seconds, seed: fuzz_files(seconds, seed, data_sets, ["a.dat"], read_data_set),
+    }
+    counts = dict.fromkeys(harnesses, 0)
+    end, seed = time.monotonic() + arguments.seconds, arguments.seed
+    while time.monotonic() < end:
+        for name, harness in harnesses.items():
+            counts[name] += harness(min(TURN, max(end - time.monotonic(), 0.1)), seed)
+        seed += 1
+    told = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    print(f"{told}: every one a result or a KifuError; seeds {arguments.seed} to {seed - 1}")
+
+
+if __name__ == "__main__":
+    main()

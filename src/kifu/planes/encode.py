@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from kifu.errors import Drop, GameError, IllegalMove
 from kifu.go.rules import RECORDS, new_history
 from kifu.go.state import new_state
 from kifu.planes import kgsgo
+from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.planes.packed import DAT1, DAT2, Labels, Planes, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set
 from kifu.planes.seven import game_planes
 from kifu.point import POINT_MASK
 from kifu.records.game import Game
+from kifu.records.games import NO_HANDICAP
 
 
 def encode(game: Game, planes: str) -> tuple[Planes, Labels]:
@@ -23,8 +26,8 @@ def encode(game: Game, planes: str) -> tuple[Planes, Labels]:
     Which other moves do, and whether setup counts, is the set's to say: "seven" takes all moves and all setup; the
     kgsgo sets take what the program of 2015 took, and only 19 x 19.
 
-    Raises RecipeError for a name that is no plane set, GameError for a game that was set aside or is of a wrong size,
-    and IllegalMove at the first move that cannot be played.
+    Raises RecipeError for a name that is no plane set, GameError for a game that was set aside, and IllegalMove at the
+    first move that cannot be played; the kgsgo sets a GameError for any game that the program of 2015 could not use.
 
     >>> import kifu
     >>> game = kifu.read_sgf(b"(;SZ[19];B[pd];W[dp];B[])")
@@ -63,6 +66,10 @@ def _encode_seven(game: Game) -> tuple[Planes, Labels]:
 def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:
     if (game.width, game.height) != (kgsgo.SIZE, kgsgo.SIZE):
         raise GameError(f"the kgsgo planes are for 19 x 19, not for {game.width} x {game.height}")
+    size = np.array([kgsgo.SIZE], np.uint8)
+    handicap = np.array([NO_HANDICAP if game.handicap is None else game.handicap], np.int16)
+    notes = np.array([int(game.notes)], np.uint32)
+    _check_kgsgo(refuse(size, size, handicap, notes, np.zeros(1, np.uint8)))
     plies = len(game.moves)
     layout, record, unpack = (kgsgo.V1, DAT1, unpack_dat1) if v1 else (kgsgo.V2, DAT2, unpack_dat2)
     records = np.empty(plies * record.itemsize, np.uint8)
@@ -74,7 +81,7 @@ def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:
         game.setup,
         np.array([0, len(game.setup)]),
         np.array([game.root_setup], np.uint16),
-        np.array([bool(game.handicap)]),
+        has_handicap(handicap),
         np.zeros(1, np.int64),
         layout,
         kgsgo.new_tables(),
@@ -83,9 +90,13 @@ def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:
         drop,
         made,
     )
-    if drop[0]:
-        raise GameError(f"the kgsgo program could not use this game: {Drop(drop[0]).reason}")
+    _check_kgsgo(drop)
     planes = np.empty((total, 8 if v1 else 7, kgsgo.SIZE, kgsgo.SIZE), np.uint8)
     labels = np.empty(total, np.int32)
     unpack(records[: total * record.itemsize].view(record), planes, labels)
     return planes, labels
+
+
+def _check_kgsgo(drop: npt.NDArray[np.uint8]) -> None:
+    if drop[0]:
+        raise GameError(f"the kgsgo program could not use this game: {Drop(drop[0]).reason}")

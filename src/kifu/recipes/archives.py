@@ -11,19 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.write import hash_file
-from kifu.errors import Drop, SourceError
+from kifu.errors import SourceError
+from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, order_as_page, parse_archive_name, parse_index
 from kifu.records.containers import blocks, containers
-from kifu.records.games import NO_HANDICAP, Bytes, Games, Note, concat
+from kifu.records.games import Bytes, Games, Note, concat
 from kifu.records.sgf import scan
-
-# What made the program of 2015 raise, and so lose the game. Later ones win.
-_REFUSED = (
-    (Note.HANDICAP_TEXT | Note.HANDICAP_ONE, Drop.BAD_HANDICAP),
-    (Note.SIZE_PAIR, Drop.BAD_SIZE),
-    (Note.BAD_CHARSET, Drop.BAD_CHARSET),
-    (Note.TRUNCATED, Drop.TRUNCATED),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +102,8 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
         archive=archive,
         blake3=hash_archive(path),
         games=games,
-        drop=_refuse(games),
-        handicap=_has_handicap(games),
+        drop=refuse(games.width, games.height, games.handicap, games.notes, games.drop),
+        handicap=has_handicap(games.handicap),
         names=np.concatenate(names),
         name_start=np.concatenate(starts),
         name_stop=np.concatenate(stops),
@@ -123,18 +116,3 @@ def hash_archive(path: Path) -> str:
         return hash_file(path)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
-
-
-def _has_handicap(games: Games) -> npt.NDArray[np.bool_]:
-    """[G] bool: HA is there and not 0; only then did the program put up setup stones, and write the first move."""
-    handicap: npt.NDArray[np.bool_] = ~np.isin(games.handicap, (0, NO_HANDICAP))
-    return handicap
-
-
-def _refuse(games: Games) -> npt.NDArray[np.uint8]:
-    """[G] uint8 of `Drop`: what the program would not have read."""
-    drop = np.where((games.width == 19) & (games.height == 19), Drop.KEPT, Drop.WRONG_SIZE).astype(np.uint8)
-    drop[_has_handicap(games) & (games.notes & Note.BAD_SETUP_POINT != 0)] = Drop.OFF_BOARD
-    for notes, why in _REFUSED:
-        drop[games.notes & notes != 0] = why
-    return np.where(games.drop != Drop.KEPT, games.drop, drop)

@@ -20,7 +20,7 @@ from kifu.errors import Drop, FormatError, RecipeError, SourceError
 from kifu.go.state import State, new_state
 from kifu.parallel import Crew
 from kifu.planes import kgsgo
-from kifu.progress import OpenBar, silent
+from kifu.progress import Bar, OpenBar, silent
 from kifu.recipes.archives import LoadedArchive, find_archives, hash_archive, load_archive, read_index
 from kifu.recipes.kgs_index import Archive
 from kifu.recipes.sampling import Sampler, Selection
@@ -132,26 +132,9 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
     ):
         loaded = crew.map(lambda s: load_archive(paths[s.archive], s.archive), plan.selections, ahead=1)
         for selection, archive in zip(plan.selections, loaded):
-            rows = archive.rows(selection.games)
-            drop = np.empty(len(rows), np.uint8)
-            made = np.empty(len(rows), np.int32)
-            plies = [np.empty(0, np.uint16)]
-            at = 0
-            for chunk in _chunks(archive, rows, layout, crew):
-                output.write(chunk.records.data)
-                drop[at : at + len(chunk.drop)] = chunk.drop
-                made[at : at + len(chunk.drop)] = chunk.examples
-                plies.append(chunk.plies.copy())
-                at += len(chunk.drop)
-                bar.advance(len(chunk.drop))
-            kept = drop == Drop.KEPT
-            member = archive.games.member[rows]
-            stem = selection.archive.stem
-            origins.append(ArchiveRows.of(stem, archive.blake3, member[kept], made[kept], np.concatenate(plies)))
-            dropped += [
-                Dropped(stem, int(m), archive.name(g), Drop(why).name)
-                for m, g, why in zip(member[~kept], rows[~kept], drop[~kept])
-            ]
+            origin, aside = _write_archive(archive, archive.rows(selection.games), layout, output, crew, bar)
+            origins.append(origin)
+            dropped += aside
         examples = sum(sum(o.rows) for o in origins)
         output.write(layout.end)
         digest = output.commit(layout.header(examples), crew.jobs)
@@ -173,6 +156,29 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
     )
     manifest.write(manifest_path(plan.path))
     return Built(plan.path, manifest, True)
+
+
+def _write_archive(
+    archive: LoadedArchive, rows: npt.NDArray[np.int64], layout: Format, output: Output, crew: Crew, bar: Bar
+) -> tuple[ArchiveRows, list[Dropped]]:
+    """Writes the records of the archive's games `rows`, and says which gave them and which were set aside."""
+    drop = np.empty(len(rows), np.uint8)
+    made = np.empty(len(rows), np.int32)
+    plies = [np.empty(0, np.uint16)]
+    at = 0
+    for chunk in _chunks(archive, rows, layout, crew):
+        output.write(chunk.records.data)
+        drop[at : at + len(chunk.drop)] = chunk.drop
+        made[at : at + len(chunk.drop)] = chunk.examples
+        plies.append(chunk.plies.copy())
+        at += len(chunk.drop)
+        bar.advance(len(chunk.drop))
+    kept = drop == Drop.KEPT
+    member = archive.games.member[rows]
+    stem = archive.archive.stem
+    origin = ArchiveRows.of(stem, archive.blake3, member[kept], made[kept], np.concatenate(plies))
+    aside = zip(member[~kept], rows[~kept], drop[~kept])
+    return origin, [Dropped(stem, int(m), archive.name(g), Drop(why).name) for m, g, why in aside]
 
 
 def _earlier(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path]) -> Manifest | None:

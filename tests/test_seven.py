@@ -1,0 +1,217 @@
+"""seven@1: against the naive board, and the laws that its planes keep."""
+
+import dataclasses
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kifu
+from kifu.errors import Drop, GameError, IllegalMove, RecipeError
+from kifu.planes.registry import find_plane_set
+from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
+from naive import NaiveBoard
+
+SIZES = st.one_of(
+    st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    st.tuples(st.integers(1, 25), st.integers(1, 25)),
+    st.integers(2, 25).map(lambda size: (size, size)),
+)
+SETUP = {"AB": 0, "AW": WHITE_BIT, "AE": ERASE_BIT}
+random_games = settings(deadline=None, max_examples=10 if numba.config.DISABLE_JIT else 80)
+
+
+def twin(width, height, nodes):
+    """The planes and labels of a game, found by looking. nodes: ("B" or "W", point or None), or (setup, points)."""
+    board = NaiveBoard(width, height)
+    planes, labels = [], []
+    for name, what in nodes:
+        if name in SETUP:
+            board.set_up(dict.fromkeys(what, {"AB": BLACK, "AW": WHITE, "AE": 0}[name]))
+            continue
+        mover = BLACK if name == "B" else WHITE
+        if what is not None:
+            here = np.zeros((7, height, width), np.uint8)
+            for colour, stones, liberties in board.chains():
+                for x, y in stones if liberties else ():
+                    here[min(len(liberties), 3) - 1 + (0 if colour == mover else 3), y, x] = 1
+            if board.ko_point is not None and board.ko_player == mover:
+                here[6, board.ko_point[1], board.ko_point[0]] = 1
+            planes.append(here)
+            labels.append(what[1] * width + what[0])
+        assert board.why_not(what, mover) == Drop.KEPT
+        board.play(what, mover)
+    return np.array(planes, np.uint8).reshape(-1, 7, height, width), np.array(labels, np.int32)
+
+
+def sgf(width, height, nodes):
+    """The same game as a record; setup nodes are nodes of their own."""
+    spell = lambda point: "" if point is None else to_sgf(point[1] * width + point[0], width, height)  # noqa: E731
+    text = f"(;SZ[{width}:{height}]"
+    for name, what in nodes:
+        points = what if name in SETUP else [what]
+        text += f";{name}" + "".join(f"[{spell(point)}]" for point in points)
+    return (text + ")").encode()
+
+
+@st.composite
+def games(draw, sizes=SIZES):
+    """(width, height, nodes) of a legal game: crowded, with passes, repeated colours and stones set up at any time."""
+    width, height = draw(sizes)
+    rng = draw(st.randoms(use_true_random=False))
+    x0, y0 = rng.randrange(width), rng.randrange(height)
+    around = [(x, y) for x in range(width) for y in range(height) if abs(x - x0) <= 2 and abs(y - y0) <= 2]
+    board, nodes, mover = NaiveBoard(width, height), [], BLACK
+    for _ in range(draw(st.integers(0, 60))):
+        kind = rng.random()
+        if kind < 0.04:
+            name, points = rng.choice(sorted(SETUP)), rng.sample(around, rng.randint(1, min(3, len(around))))
+            board.set_up(dict.fromkeys(points, {"AB": BLACK, "AW": WHITE, "AE": 0}[name]))
+            nodes.append((name, points))
+            continue
+        allowed = [point for point in around if board.why_not(point, mover) == Drop.KEPT]
+        point = rng.choice(allowed) if allowed and kind > 0.08 else None
+        board.play(point, mover)
+        nodes.append(("B" if mover == BLACK else "W", point))
+        if rng.random() < 0.9:
+            mover = 3 - mover
+    return width, height, nodes
+
+
+def with_moves(game, moves, setup, width=None, height=None):
+    """The same Game on other points."""
+    return dataclasses.replace(game, moves=moves, setup=setup, width=width or game.width, height=height or game.height)
+
+
+@pytest.mark.nojit
+@random_games
+@given(games())
+def test_against_the_naive_board(drawn):
+    planes, labels = kifu.encode(kifu.read_sgf(sgf(*drawn)), "seven")
+    expected = twin(*drawn)
+    np.testing.assert_array_equal(planes, expected[0])
+    np.testing.assert_array_equal(labels, expected[1])
+    assert planes.dtype == np.uint8 and labels.dtype == np.int32
+
+
+@random_games
+@given(games())
+def test_planes_of_the_mirrored_game_are_the_mirrored_planes(drawn):
+    game = kifu.read_sgf(sgf(*drawn))
+    planes, labels = kifu.encode(game, "seven@1")
+    table = symmetries(game.width, game.height)
+    for k in range(8):
+        to = table[k].astype(np.uint16)
+        moves, setup = (to[words & POINT_MASK] | words & ~np.uint16(POINT_MASK) for words in (game.moves, game.setup))
+        width, height = (game.height, game.width) if k & 4 else (game.width, game.height)
+        mirrored = with_moves(game, moves, setup, width, height)
+        got, got_labels = kifu.encode(mirrored, "seven@1")
+        wanted = np.empty((len(planes), 7, width * height), np.uint8)
+        wanted[:, :, table[k][:-1]] = planes.reshape(len(planes), 7, width * height)
+        np.testing.assert_array_equal(got, wanted.reshape(len(planes), 7, height, width))
+        np.testing.assert_array_equal(got_labels, table[k][labels])
+
+
+@random_games
+@given(games())
+def test_planes_know_no_colours(drawn):
+    """Black for White and White for Black: what is own stays own."""
+    game = kifu.read_sgf(sgf(*drawn))
+    stones = np.where(game.setup & ERASE_BIT, game.setup, game.setup ^ np.uint16(WHITE_BIT)).astype(np.uint16)
+    swapped = with_moves(game, game.moves ^ np.uint16(WHITE_BIT), stones)
+    for got, wanted in zip(kifu.encode(swapped, "seven"), kifu.encode(game, "seven")):
+        np.testing.assert_array_equal(got, wanted)
+
+
+@random_games
+@given(games())
+def test_what_the_planes_hold(drawn):
+    """A stone is in one plane; ko is one empty point at most, never the point that was played."""
+    planes, labels = kifu.encode(kifu.read_sgf(sgf(*drawn)), "seven")
+    stones, ko = planes[:, :6].sum(1), planes[:, 6]
+    assert planes.max(initial=0) <= 1 and stones.max(initial=0) <= 1
+    assert (ko.sum((1, 2)) <= 1).all() and not (ko & stones).any()
+    for row, label in enumerate(labels.tolist()):
+        assert stones[row].flat[label] == 0 and ko[row].flat[label] == 0
+
+
+def drawing(plane):
+    return ["".join(".#"[point] for point in row) for row in plane.tolist()]
+
+
+def test_a_ko_by_hand():
+    """White has just taken at b2; Black may not take back, and White may fill in."""
+    text = b"(;SZ[4];AB[ba][ab][bc][bb]AW[ca][cc][db];%s)"
+    planes, labels = kifu.encode(kifu.read_sgf(text % b"W[cb];B[dd]"), "seven")
+    assert labels.tolist() == [6, 15]
+    assert drawing(planes[0, 0]) == ["....", "....", "....", "...."]
+    (mine, other) = (planes[1, :3].sum(0), planes[1, 3:6].sum(0))
+    assert drawing(mine) == [".#..", "##..", ".#..", "...."]
+    assert drawing(other) == ["..#.", "..##", "..#.", "...."]
+    taken = b"(;SZ[4];AB[ba][ab][bc]AW[ca][cc][db][bb];%s)"
+    planes, labels = kifu.encode(kifu.read_sgf(taken % b"B[cb];W[dd];B[bb]"), "seven")
+    assert drawing(planes[1, 6]) == ["....", ".#..", "....", "...."]
+    assert drawing(planes[2, 6]) == ["....", "....", "....", "...."]
+    planes, labels = kifu.encode(kifu.read_sgf(taken % b"B[cb];B[bb]"), "seven")
+    assert drawing(planes[1, 6]) == ["....", "....", "....", "...."], "Black's own ko is free to Black"
+    planes, labels = kifu.encode(kifu.read_sgf(taken % b"B[cb];W[];W[bb]"), "seven")
+    assert drawing(planes[1, 6]) == ["....", "....", "....", "...."], "a pass lifts the ban"
+
+
+def test_rows_begin_at_the_top():
+    planes, labels = kifu.encode(kifu.read_sgf(b"(;SZ[5:3];B[ba];W[ec])"), "seven")
+    assert planes.shape == (2, 7, 3, 5) and labels.tolist() == [1, 14]
+    assert drawing(planes[1, 5]) == [".#...", ".....", "....."]
+    assert find_plane_set("seven").first_row == "top"
+
+
+def test_games_of_no_moves():
+    for text in (b"(;SZ[7])", b"(;SZ[7]AB[aa];B[];W[])"):
+        planes, labels = kifu.encode(kifu.read_sgf(text), "seven")
+        assert planes.shape == (0, 7, 7, 7) and labels.shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("text", "ply", "move", "why"),
+    [
+        (b"(;SZ[9];B[aa];W[bb];B[aa])", 2, 0, Drop.OCCUPIED),
+        (b"(;SZ[9];B[];W[bb];B[zz])", 2, NO_POINT, Drop.OFF_BOARD),
+        (b"(;SZ[9]AB[ba][ab];W[aa])", 0, 0, Drop.SUICIDE),
+        (b"(;SZ[4]AB[ba][ab][bc]AW[ca][cc][db][bb];B[cb];W[bb])", 1, 5, Drop.KO),
+        (b"(;SZ[3:5];B[ce];W[];B[];W[ce])", 3, 14, Drop.OCCUPIED),
+    ],
+)
+def test_illegal_moves_are_named(text, ply, move, why):
+    with pytest.raises(IllegalMove) as caught:
+        kifu.encode(kifu.read_sgf(text), "seven")
+    error = caught.value
+    assert (error.ply, error.move, error.why) == (ply, move, why)
+    assert str(error).startswith(f"move {ply + 1} ") and str(error).endswith(f"is illegal: {why.reason}")
+
+
+@pytest.mark.parametrize("planes", ["seven", "kgsgo7", "kgsgo8"])
+def test_games_that_were_set_aside(planes):
+    with pytest.raises(GameError, match="set aside cannot be encoded: board size"):
+        kifu.encode(kifu.read_sgf(b"(;SZ[99];B[aa])"), planes)
+
+
+@pytest.mark.parametrize("planes", ["kgsgo7", "kgsgo8"])
+def test_kgsgo_planes_are_for_one_size(planes):
+    with pytest.raises(GameError, match="the kgsgo planes are for 19 x 19, not for 9 x 13"):
+        kifu.encode(kifu.read_sgf(b"(;SZ[9:13];B[aa])"), planes)
+
+
+@pytest.mark.parametrize("name", ["", "eight", "seven@2", "@1", "seven@", "SEVEN"])
+def test_unknown_plane_sets(name):
+    with pytest.raises(RecipeError, match="there are kgsgo7@1, kgsgo8@1, seven@1"):
+        kifu.encode(kifu.read_sgf(b"(;B[aa])"), name)
+
+
+def test_a_suicide_is_played(tmp_path):
+    """Two stones take themselves off, and leave no trace in the planes."""
+    text = b"(;SZ[5]AB[ba][bb][ac]AW[aa];W[ab];B[ee];W[ed])"
+    planes, _ = kifu.encode(kifu.read_sgf(text), "seven")
+    assert planes[0, 0, 0, 0] == 1
+    assert not planes[1:, :, :2, 0].any()

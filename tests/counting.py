@@ -108,12 +108,13 @@ def closure(width, height, room=1 << 20):
     """All positions, in room for so many."""
     n = width * height
     totals, by_liberties = np.zeros(N_TOTALS, np.int64), np.zeros(n + 1, np.int64)
-    queue = np.zeros(room, np.uint32)
+    queue, seen = np.zeros(room, np.uint32), np.zeros(3**n // 8 + 1, np.uint8)
     status = _closure(
-        new_state(width, height), new_history(0), 3 ** np.arange(n), np.zeros(3**n // 8 + 1, np.uint8), queue, totals,
+        new_state(width, height), new_history(0), 3 ** np.arange(n), seen, queue, totals,
         by_liberties,
     )  # fmt: skip
     assert status == 0 and by_liberties[0] == 0
+    assert np.bitwise_count(seen).sum() == totals[POSITIONS]
     return Closure(queue[: totals[POSITIONS]], dict(enumerate(totals.tolist())), np.trim_zeros(by_liberties).tolist())
 
 

@@ -47,7 +47,7 @@ QUICK = 1_000_000  # sequences; more are for the slow run
 
 def check_closure(width, height, positions, tame, plays):
     found = closure(width, height, positions)
-    assert found.totals[POSITIONS] == positions == len(np.unique(found.codes))
+    assert found.totals[POSITIONS] == positions
     assert found.totals[PLAYS] - found.totals[SUICIDES] == tame
     assert found.totals[PLAYS] == plays
     assert found.totals[DISAGREEMENTS] == 0, "legality or the hash foretold is not what playing gives"

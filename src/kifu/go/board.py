@@ -203,7 +203,7 @@ class Board:
         Raises IllegalMove, and then nothing has changed; GameError if the move is no GTP name, or the colour none.
         """
         c = self._colour(colour)
-        point = self._point(move) if isinstance(move, str) else move
+        point = self._point(move) if isinstance(move, str) else int(move)
         if not 0 <= point <= self.pass_move:
             raise IllegalMove(self.ply, point, Drop.OFF_BOARD)
         if self.rules.codes[0] >= rl.KO_POSITIONAL and 2 * self.ply + 2 > len(self._history.slots):
@@ -305,7 +305,7 @@ class Board:
         colour = self.to_play if colour is None else colour
         if colour not in (BLACK, WHITE):
             raise GameError(f"colour {colour!r} is neither {BLACK} (Black) nor {WHITE} (White)")
-        return colour
+        return int(colour)
 
     def _point(self, move: Move) -> int:
         if isinstance(move, str):

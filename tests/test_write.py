@@ -3,8 +3,9 @@
 import errno
 import fcntl
 import json
-import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -119,21 +120,16 @@ def test_many_writers_at_once(tmp_path):
 def test_a_lock_dies_with_its_process(tmp_path):
     """What a killed process has left is written over."""
     path = tmp_path / "file"
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-
-    def hold():
-        Output(path).write(b"half")
-        ready.set()
-        threading.Event().wait()
-
-    process = context.Process(target=hold)
-    process.start()
-    assert ready.wait(20)
-    with pytest.raises(OutputError, match="another process"):
-        Output(path)
-    process.kill()
-    process.join()
+    script = (
+        "import sys; from pathlib import Path; from kifu.datasets.write import Output; "
+        "Output(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with process:
+        assert process.stdout.readline() == b"ready\n"
+        with pytest.raises(OutputError, match="another process"):
+            Output(path)
+        process.kill()
     assert names(tmp_path) == [".file.part"]
     write_file(path, b"whole")
     assert path.read_bytes() == b"whole" and names(tmp_path) == ["file"]

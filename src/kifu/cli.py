@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -18,19 +21,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE...", help="Archives, or folders with archives.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.  [default: all cores]", show_default=False)]
+Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
+
+
+_INTERRUPTED = 130
+"""The exit code that typer makes of Ctrl-C, as shells do."""
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"kifu {version('kifu')}")
+        raise typer.Exit
 
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"kifu {installed('kifu')}")
-        raise typer.Exit
+    pass
 
 
 @app.command()
@@ -69,10 +82,10 @@ def build(
     recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
     sources: Sources,
     into: Annotated[Path, typer.Option(help="Folder for the data sets.")],
-    sets: Annotated[str | None, typer.Option(help="Which, like test,train10k.  [default: the recipe's]")] = None,
-    index: Annotated[
-        Path | None, typer.Option(help="Index page (a file): the archives to draw from.")
+    sets: Annotated[
+        str | None, typer.Option(help="Which, like test,train10k.", show_default="those of the recipe")
     ] = None,
+    index: Annotated[Path | None, typer.Option(help="Index page (a file): the archives to draw from.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe. Repeatable.")
     ] = None,
@@ -107,35 +120,51 @@ def recipes(name: Annotated[str | None, typer.Argument(help="Show this one whole
         load_recipe(name)
         typer.echo(recipe_text(name), nl=False)
         return
-    for each in recipe_names():
-        recipe = load_recipe(each)
-        typer.echo(f"{each:<12} {recipe.title} (sets {', '.join(recipe.sets)})")
+    loaded = {each: load_recipe(each) for each in recipe_names()}
+    _print_list((each, f"{recipe.title} (sets {', '.join(recipe.sets)})") for each, recipe in loaded.items())
 
 
 @app.command()
 def planes(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the plane sets, or show one's card."""
-    from kifu.cards import card
     from kifu.planes.registry import PLANE_SETS, find_plane_set
 
     if name is not None:
-        typer.echo(card("planes", find_plane_set(name).name), nl=False)
+        _print_card("planes", find_plane_set(name).name)
         return
-    for each in PLANE_SETS.values():
-        typer.echo(f"{each.name:<12} {each.planes:>3} planes  {each.title}")
+    _print_list((each.name, f"{each.planes} planes; {each.title}") for each in PLANE_SETS.values())
 
 
 @app.command()
 def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the file formats, or show one's card."""
-    from kifu.cards import card
     from kifu.datasets.formats import FORMATS, find_format
 
     if name is not None:
-        typer.echo(card("formats", find_format(name).name), nl=False)
+        _print_card("formats", find_format(name).name)
         return
-    for each in FORMATS.values():
-        typer.echo(f"{each.name:<12} holds {each.plane_set}; {each.title}")
+    _print_list((each.name, f"holds {each.plane_set}; {each.title}") for each in FORMATS.values())
+
+
+def _print_list(entries: Iterable[tuple[str, str]]) -> None:
+    """A name and what it is, one line each; a terminal that is too narrow for one gets several."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    for name, text in entries:
+        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<10} ", subsequent_indent=" " * 11))
+
+
+def _print_card(kind: str, name: str) -> None:
+    """A spec card: its Markdown, which a terminal shows set in its own width."""
+    from kifu.cards import card
+
+    text = card(kind, name)
+    if not sys.stdout.isatty():
+        typer.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
 
 
 @app.command()
@@ -145,10 +174,12 @@ def inspect(
     out: Annotated[Path | None, typer.Option("-o", help="Draw that example into this .svg or .png file.")] = None,
 ) -> None:
     """Show what is in a file: header, counts, checks; an example as a board."""
-    from kifu.errors import FormatError
+    from kifu.errors import FormatError, RecipeError
     from kifu.kernel import announce_compilation
     from kifu.show import describe_data_set, describe_records, describe_row, draw_row, is_data_set
 
+    if out is not None and row is None:
+        raise RecipeError(f"-o {out} takes the drawing of one example, and no --row says which")
     announce_compilation()
     if not is_data_set(file):
         if row is not None:
@@ -167,7 +198,7 @@ def inspect(
 def show(
     game: Annotated[Path, typer.Argument(help="A record, or an archive or folder of records.")],
     number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive or folder.")] = 1,
-    move: Annotated[int | None, typer.Option(min=0, help="After so many moves.  [default: all]")] = None,
+    move: Annotated[int | None, typer.Option(min=0, help="After so many moves.", show_default="all")] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Draw the position into this .svg or .png file.")] = None,
 ) -> None:
     """Show a position of a game as text or as a picture."""
@@ -190,10 +221,10 @@ def main() -> None:
     except KifuError as error:
         print(f"kifu: {error}", file=sys.stderr)
         sys.exit(2)
-    except BrokenPipeError:
-        # The reader of our output has gone, as `kifu ... | head` does; Python would complain once more at its exit.
-        sys.stdout = None
-        sys.exit(1)
+    except SystemExit as leaving:
+        if leaving.code == _INTERRUPTED:
+            print("kifu: interrupted; no unfinished file was given its name", file=sys.stderr)
+        raise
 
 
 if __name__ == "__main__":

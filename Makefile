@@ -33,10 +33,10 @@ check: $(READY) ## Run the linter and the strict type checker
 	$(BIN)/mypy
 
 real: $(READY) ## Read all real games of ../shared, and the slow tests
-	$(BIN)/python -m pytest -m 'slow and not counts'
+	$(BIN)/python -m pytest -m slow --ignore tests/test_go_counts.py
 
 counts: $(READY) ## Count positions and games exhaustively (long)
-	$(BIN)/python -m pytest -m counts -s
+	$(BIN)/python -m pytest -m slow -s tests/test_go_counts.py
 
 fuzz: $(READY) ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
 	$(BIN)/python tests/fuzz.py --seconds $(FUZZ_SECONDS)

@@ -72,7 +72,7 @@ def describe_records(path: Path) -> str:
     forgiven = [f"{name}: {n:,}" for name, n in found.notes.items() if n]
     lines.append("  forgiven    " + (", ".join(forgiven) or "nothing"))
     lines += [
-        f"  dropped     {name or container}: {why.reason}{f' (of {plies} moves)' if plies else ''}"
+        f"  dropped     {name or container}: {why.reason}{f' (after {plies} moves)' if plies else ''}"
         for container, name, why, plies in found.dropped
     ]
     return "\n".join(lines)

@@ -39,8 +39,8 @@ class Survey:
     dropped: list[tuple[str, str, Drop, int]] = field(default_factory=list)
     """The first games set aside: (container, member, why, how many moves could be played)."""
 
-    def add(self, games: Games, rules: Rules, jobs: int) -> npt.NDArray[np.uint8]:
-        """Counts some games; returns [G] uint8 of `Drop`, the reader's and the replay's."""
+    def add(self, games: Games, rules: Rules, jobs: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Counts some games; returns drop: [G] uint8 of `Drop`, the reader's and the replay's, and ply: [G] int32."""
         drop, ply = replay_all(games, rules, jobs)
         drop = np.where(games.drop != Drop.KEPT, games.drop, drop)
         kept = drop == Drop.KEPT
@@ -53,7 +53,7 @@ class Survey:
         sizes = np.stack([games.width[kept], games.height[kept]], 1)
         for (width, height), n in zip(*np.unique(sizes, axis=0, return_counts=True)):
             self.sizes[f"{width} x {height}"] += int(n)
-        return drop
+        return drop, ply
 
 
 def survey(
@@ -65,8 +65,7 @@ def survey(
         for block in blocks(container):
             games = scan(block)
             found.bytes += int((block.stop - block.start).sum())
-            drop = found.add(games, rules, jobs)
+            drop, ply = found.add(games, rules, jobs)
             for g in np.flatnonzero(drop)[: _NAMED - len(found.dropped)]:
-                plies = int(games.move_offset[g + 1] - games.move_offset[g])
-                found.dropped.append((block.source, block.name(int(games.block_index[g])), Drop(drop[g]), plies))
+                found.dropped.append((block.source, block.name(int(games.block_index[g])), Drop(drop[g]), int(ply[g])))
     return found

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kifu.errors import RecipeError
+from kifu.versions import find_version
 
 if TYPE_CHECKING:
     from kifu.datasets.dat import Dat
@@ -72,10 +73,7 @@ FORMATS: dict[str, Format] = {layout.name: layout for layout in _LAYOUTS}
 
 def find_format(name: str) -> Format:
     """The format of that name; a name without a version means the newest one. Raises RecipeError if there is none."""
-    versions = [layout for layout in _LAYOUTS if name in (layout.name, layout.name.partition("@")[0])]
-    if not versions:
-        raise RecipeError(f"no format {name!r}; there are {', '.join(FORMATS)}")
-    return versions[-1]
+    return find_version(FORMATS, name, "format")
 
 
 def open(path: str | os.PathLike[str]) -> Dat:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kifu.errors import RecipeError
+from kifu.versions import find_version
 
 _LIBERTY_PLANES = (
     "own, 1 liberty",
@@ -63,7 +63,4 @@ PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in _SETS}
 
 def find_plane_set(name: str) -> PlaneSet:
     """The plane set of that name, without a version the newest of it. Raises RecipeError if there is none."""
-    versions = [s for s in _SETS if name in (s.name, s.name.partition("@")[0])]
-    if not versions:
-        raise RecipeError(f"no plane set {name!r}; there are {', '.join(PLANE_SETS)}")
-    return versions[-1]
+    return find_version(PLANE_SETS, name, "plane set")

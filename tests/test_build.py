@@ -1,0 +1,469 @@
+"""Builds from small archives: the bytes, the manifest, what is made again, and what a bad game or archive costs."""
+
+import functools
+import importlib.metadata
+import random
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from blake3 import blake3
+
+import kifu
+from kgs_archives import BROKEN, archive, record, records
+from kifu.datasets.formats import find_format
+from kifu.datasets.manifest import manifest_path, read_manifest
+from kifu.errors import OutputError, RecipeError, SourceError
+from kifu.recipes import build as build_module
+from kifu.recipes.build import build
+from kifu.recipes.kgs_index import order_as_page, parse_archive_name
+from kifu.recipes.sampling import Sampler
+from kifu.recipes.schema import load_recipe
+from naive_kgsgo import examples_of
+
+FEW = ("sets.test.games=10", "sets.train10k.games=12")
+RECIPES = {version: load_recipe(f"kgsgo-v{version}", FEW) for version in (1, 2)}
+SETS = ["test", "train10k", "trainall", "archives"]
+GAMES = {2001: records(12, 1), 2002: records(9, 2), 2003: [*records(8, 3), record("no plies", 0), record("all", 361)]}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A folder of three archives."""
+    folder = tmp_path_factory.mktemp("source")
+    for year, games in GAMES.items():
+        archive(folder, games, year=year)
+    return folder
+
+
+def archives_of(folder):
+    return order_as_page(parse_archive_name(path.name) for path in folder.iterdir())
+
+
+twin = functools.cache(examples_of)
+
+
+def expected_bytes(version, selections, games=GAMES):
+    """The file that the program would have made of the selected games, each through the slow twin."""
+    examples = []
+    for chosen in selections:
+        for number in chosen.games.tolist():
+            examples += [example.data for example in twin(games[chosen.archive.year][number], version)]
+    layout = find_format(RECIPES[version].format)
+    return layout.header(len(examples)) + b"".join(examples) + layout.end
+
+
+def content(folder):
+    """Every file of a folder, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def make(source, into, version=2, **options):
+    return build(RECIPES[version], [source], into, **({"sets": ["test"]} | options))
+
+
+# The bytes
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
+    sampler = Sampler(RECIPES[version], archives_of(source))
+    results = build(RECIPES[version], [source], tmp_path, sets=SETS, jobs=1)
+    assert [built.path.name for built in results[:3]] == [RECIPES[version].sets[name].file for name in SETS[:3]]
+    assert all(built.fresh for built in results)
+    for name, built in zip(SETS[:3], results[:3]):
+        assert built.path.read_bytes() == expected_bytes(version, sampler.select(name)), name
+        assert built.manifest == read_manifest(built.path) and built.manifest.set == name
+    for built, chosen in zip(results[3:], sampler.select("archives"), strict=True):
+        assert built.path.name == chosen.archive.stem + ("v2.dat" if version == 2 else ".dat")
+        assert built.path.read_bytes() == expected_bytes(version, [chosen])
+    assert sorted(content(tmp_path)) == sorted(
+        name for built in results for name in (built.path.name, manifest_path(built.path).name)
+    )
+
+
+@pytest.mark.parametrize("chunk", [1, 30_000, 1 << 20])
+@pytest.mark.parametrize("version", [1, 2])
+def test_threads_and_chunks_make_no_difference(source, tmp_path, monkeypatch, version, chunk):
+    one = tmp_path / "one"
+    build(RECIPES[version], [source], one, sets=SETS, jobs=1)
+    monkeypatch.setattr(build_module, "_CHUNK_BYTES", chunk)
+    for jobs in (1, 2, 3, 7):
+        build(RECIPES[version], [source], tmp_path / f"{jobs}", sets=SETS, jobs=jobs)
+        assert content(tmp_path / f"{jobs}") == content(one)
+
+
+def test_containers_make_no_difference(source, tmp_path):
+    make(source, tmp_path / "tar.gz")
+    for kind in ("zip", "tar.bz2"):
+        for year, games in GAMES.items():
+            archive(tmp_path / "source" / kind, games, year=year, kind=kind)
+        make(tmp_path / "source" / kind, tmp_path / kind)
+        name = RECIPES[2].sets["test"].file
+        assert (tmp_path / kind / name).read_bytes() == (tmp_path / "tar.gz" / name).read_bytes()
+
+
+def test_sources_may_be_files_in_any_order(source, tmp_path):
+    make(source, tmp_path / "folder")
+    paths = sorted(source.iterdir())
+    build(RECIPES[2], paths, tmp_path / "files", sets=["test"])
+    build(RECIPES[2], [*paths[::-1], source, paths[0]], tmp_path / "again", sets=["test"])
+    assert content(tmp_path / "folder") == content(tmp_path / "files") == content(tmp_path / "again")
+
+
+def test_of_two_files_of_one_archive_the_first_is_read(source, tmp_path):
+    other = archive(tmp_path / "other", records(12, 99), kind="zip")
+    chosen = Sampler(RECIPES[2], archives_of(source)).select("archives")[-1:]
+    for name, order, games in (("a", [other, source], records(12, 99)), ("b", [source, other], GAMES[2001])):
+        built = build(RECIPES[2], order, tmp_path / name, sets=["archives"])[-1]
+        assert built.path.read_bytes() == expected_bytes(2, chosen, {2001: games})
+
+
+def page(folder, years):
+    """An index page that lists the archives of these years, in that order."""
+    names = {year: f"KGS-{year}-19-{len(games)}-" for year, games in GAMES.items()}
+    links = (
+        f'<a href="https://example.org/{names[year]}.{kind}">x</a>' for year in years for kind in ("zip", "tar.gz")
+    )
+    path = folder / "page.html"
+    path.write_text("<html>" + "\n".join(links))
+    return path
+
+
+def test_an_index_page_gives_the_order(source, tmp_path):
+    make(source, tmp_path / "without")
+    make(source, tmp_path / "same", index=page(tmp_path, [2003, 2002, 2001]))
+    make(source, tmp_path / "other", index=page(tmp_path, [2001, 2002, 2003]))
+    assert content(tmp_path / "without") == content(tmp_path / "same") != content(tmp_path / "other")
+
+
+def test_an_index_page_gives_the_archives(source, tmp_path):
+    """Archives that it does not list are not drawn from; one that it lists must be there."""
+    recipe = load_recipe("kgsgo-v2", ["sets.test.games=12"])
+    (built,) = build(recipe, [source], tmp_path, sets=["test"], index=page(tmp_path, [2001]))
+    assert [rows.archive for rows in built.manifest.archives] == ["KGS-2001-19-12-"] and built.manifest.read == 12
+    only = source / "KGS-2001-19-12-.tar.gz"
+    with pytest.raises(SourceError) as caught:
+        build(recipe, [only], tmp_path, sets=["trainall"], index=page(tmp_path, [2003, 2002, 2001]))
+    assert str(caught.value) == (
+        "2 of the 3 archives that the sets draw from are missing: KGS-2002-19-9-, KGS-2003-19-10-"
+    )
+
+
+def test_later_years_only_if_asked_for(source, tmp_path):
+    late = tmp_path / "late"
+    archive(late, records(5, 5), year=2015)
+    results = {}
+    for until in (2014, 2015):
+        recipe = load_recipe("kgsgo-v2", [*FEW, f"until={until}"])
+        (built,) = build(recipe, [source, late], tmp_path / str(until), sets=["trainall"])
+        results[until] = {rows.archive for rows in built.manifest.archives}
+    assert results[2015] - results[2014] == {"KGS-2015-19-5-"} and len(results[2014]) == 3
+
+
+def test_a_recipe_of_one_s_own(source, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\ntitle = "mine"\nformat = "dat1"\nseed = 3\nuntil = 2002\n'
+        '[sets.one]\ntitle = "one"\nfile = "one.bin"\ngames = 3\n'
+        '[sets.whole]\ntitle = "whole"\nfile = "year {archive}.bin"\n'
+    )
+    results = build(load_recipe(str(tmp_path / "mine.toml")), [source], tmp_path / "into")
+    assert [built.path.name for built in results] == [
+        "one.bin",
+        "year KGS-2003-19-10-.bin",
+        "year KGS-2002-19-9-.bin",
+        "year KGS-2001-19-12-.bin",
+    ]
+    assert results[0].manifest.read == 3
+
+
+# The manifest
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_every_row_has_its_origin(source, tmp_path, version):
+    """The game and ply that a row comes from, played again, give the row."""
+    (built,) = make(source, tmp_path, version, sets=["trainall"])
+    layout = find_format(built.manifest.format)
+    data = built.path.read_bytes()
+    years = {f"KGS-{year}-19-{len(games)}-": games for year, games in GAMES.items()}
+    rows = random.Random(version).sample(range(built.manifest.examples), 200)
+    for row in [0, built.manifest.examples - 1, *rows]:
+        origin = built.manifest.origin(row)
+        game = years[origin.archive][origin.member - 1]
+        (example,) = (example for example in twin(game, version) if example.ply == origin.ply)
+        at = layout.header_bytes + row * layout.record_bytes
+        assert data[at : at + layout.record_bytes] == example.data
+
+
+def test_what_the_manifest_says(source, tmp_path):
+    (built,) = make(source, tmp_path, sets=["trainall"])
+    m, data = built.manifest, built.path.read_bytes()
+    assert m.adds_up() and (m.read, m.kept, m.drops, m.dropped) == (21, 21, {}, [])
+    assert (m.kifu, m.file, m.format, m.plane_set) == (
+        importlib.metadata.version("kifu"), "kgsgo-trainall-v2.dat", "dat2@1", "kgsgo7@1",
+    )  # fmt: skip
+    assert m.recipe == RECIPES[2].model_dump() and m.blake3 == blake3(data).hexdigest() and m.bytes == len(data)
+    assert {rows.archive: rows.blake3 for rows in m.archives} == {
+        path.name.removesuffix(".tar.gz"): blake3(path.read_bytes()).hexdigest() for path in source.iterdir()
+    }
+    with kifu.open(built.path) as dat:
+        assert len(dat) == m.examples
+    assert len(manifest_path(built.path).read_bytes()) < 1500 + 30 * m.read
+
+
+# What is made again
+
+
+def test_a_second_run_makes_nothing(source, tmp_path):
+    first = make(source, tmp_path, sets=SETS)
+    before = {path: path.stat() for path in tmp_path.iterdir()}
+    again = make(source, tmp_path, sets=SETS)
+    assert [built.fresh for built in again] == [False] * len(first)
+    assert [(b.path, b.manifest) for b in again] == [(b.path, b.manifest) for b in first]
+    for path, stat in before.items():
+        assert (path.stat().st_mtime_ns, path.stat().st_ino) == (stat.st_mtime_ns, stat.st_ino)
+
+
+def test_a_second_run_makes_what_is_missing(source, tmp_path):
+    make(source, tmp_path, sets=["test"])
+    results = make(source, tmp_path, sets=["test", "train10k", "test"])
+    assert [built.fresh for built in results] == [False, True, False]
+
+
+def replaced(path, change):
+    path.write_bytes(change(path.read_bytes()))
+
+
+SPOILS = {
+    "a foreign file": lambda dat, manifest: (dat.write_bytes(b"foreign"), manifest.unlink()),
+    "a foreign file of its own size": lambda dat, manifest: (replaced(dat, bytes), manifest.unlink()),
+    "no file": lambda dat, manifest: dat.unlink(),
+    "no manifest": lambda dat, manifest: manifest.unlink(),
+    "a longer file": lambda dat, manifest: replaced(dat, lambda data: data + b"x"),
+    "a shorter file": lambda dat, manifest: replaced(dat, lambda data: data[:-1]),
+    "no JSON": lambda dat, manifest: replaced(manifest, lambda data: data[:-20]),
+    "an empty manifest": lambda dat, manifest: manifest.write_bytes(b""),
+    "another version": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"kifu":"', b'"kifu":"9')),
+    "other members": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b'"member":[', b'"member":[9')),
+    "another archive": lambda dat, manifest: replaced(manifest, lambda data: data.replace(b"KGS-2001", b"KGS-2004")),
+    "a part of a killed run": lambda dat, manifest: (dat.rename(dat.with_name(f".{dat.name}.part")), manifest.unlink()),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
+def test_what_is_spoilt_is_made_again(source, tmp_path, spoil):
+    (built,) = make(source, tmp_path)
+    good = content(tmp_path)
+    SPOILS[spoil](built.path, manifest_path(built.path))
+    assert content(tmp_path) != good
+    (again,) = make(source, tmp_path)
+    assert again.fresh and content(tmp_path) == good
+
+
+def test_a_changed_archive_is_read_again(tmp_path):
+    archive(tmp_path / "source", records(12, 1))
+    (first,) = make(tmp_path / "source", tmp_path / "into")
+    archive(tmp_path / "source", records(12, 7))
+    (second,) = make(tmp_path / "source", tmp_path / "into")
+    assert second.fresh and second.manifest.blake3 != first.manifest.blake3
+    assert second.path.read_bytes() == expected_bytes(
+        2, Sampler(RECIPES[2], archives_of(tmp_path / "source")).select("test"), {2001: records(12, 7)}
+    )
+
+
+def test_another_recipe_or_index_is_built_anew(source, tmp_path):
+    """Also where the same archives come out in the same order, with other games."""
+    mine, over = tmp_path / "mine", tmp_path / "over"
+    (first,) = make(source, over)
+    for k, (override, years) in enumerate(
+        [("seed=1", None), ("seed=0", [2001, 2002, 2003]), ("seed=0", [2003, 2001, 2002]), ("seed=0", None)]
+    ):
+        recipe, index = load_recipe("kgsgo-v2", [*FEW, override]), page(tmp_path, years) if years else None
+        (built,) = build(recipe, [source], mine / str(k), sets=["test"], index=index)
+        (again,) = build(recipe, [source], over, sets=["test"], index=index)
+        assert again.fresh and content(over) == content(mine / str(k)) and again.manifest == built.manifest
+    assert again.manifest == first.manifest
+
+
+def test_a_folder_where_the_manifest_belongs(source, tmp_path):
+    (built,) = make(source, tmp_path)
+    manifest_path(built.path).unlink()
+    manifest_path(built.path).mkdir()
+    with pytest.raises(OutputError, match=r"cannot remove .*manifest.json: Is a directory"):
+        make(source, tmp_path)
+
+
+# What a bad game or archive costs
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_bad_game_costs_only_itself(tmp_path, version):
+    games = [game for k, bad in enumerate(BROKEN.values()) for game in (record(k), bad)]
+    source = archive(tmp_path / "source", games)
+    (built,) = build(RECIPES[version], [source], tmp_path / "into", sets=["archives"])
+    m = built.manifest
+    assert [(d.reason, d.member, d.name, d.archive) for d in m.dropped] == [
+        (reason, 2 * k + 2, f"kgs-19-2001/{2 * k + 1:05}.sgf", "KGS-2001-19-20-") for k, reason in enumerate(BROKEN)
+    ]
+    assert (m.read, m.kept, m.drops) == (20, 10, dict.fromkeys(sorted(BROKEN), 1)) and m.adds_up()
+    good = archive(tmp_path / "good", games[::2], told=10)
+    (alone,) = build(RECIPES[version], [good], tmp_path / "into", sets=["archives"])
+    assert built.path.read_bytes() == alone.path.read_bytes()
+    assert build(RECIPES[version], [source], tmp_path / "into", sets=["archives"])[0].fresh is False
+
+
+def test_only_bad_games(tmp_path):
+    source = archive(tmp_path, list(BROKEN.values()))
+    (one,) = build(RECIPES[1], [source], tmp_path / "into", sets=["archives"])
+    (two,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
+    assert one.path.read_bytes() == b"END" and two.path.read_bytes() == find_format("dat2").header(0) + b"END"
+    assert (one.manifest.examples, one.manifest.kept, one.manifest.read) == (0, 0, 10)
+    with kifu.open(two.path) as dat:
+        assert len(dat) == 0
+
+
+def test_an_archive_whose_name_tells_of_no_games(tmp_path):
+    source = archive(tmp_path, records(2), told=0)
+    (built,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
+    assert (built.manifest.read, built.manifest.examples) == (0, 0)
+    assert build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])[0].fresh is False
+
+
+def refused(tmp_path, match, error=SourceError, **options):
+    """A build of what lies in "source" raises one clear line and leaves nothing."""
+    with pytest.raises(error, match=match) as caught:
+        build(RECIPES[2], [tmp_path / "source"], tmp_path / "into", **({"sets": ["archives"]} | options))
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "into").exists() or content(tmp_path / "into") == {}
+
+
+def test_archives_shorter_than_their_name_says(tmp_path):
+    archive(tmp_path / "source", records(3), told=4)
+    refused(tmp_path, "archive KGS-2001-19-4- has no game as entry 5, though its name tells of 4 games")
+
+
+def test_longer_archives_are_fine(tmp_path):
+    source = archive(tmp_path, records(3), told=2)
+    chosen = Sampler(RECIPES[2], [parse_archive_name(source.name)]).select("archives")
+    (built,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
+    assert built.path.read_bytes() == expected_bytes(2, chosen, {2001: records(3)})
+
+
+@pytest.mark.parametrize("kind", ["tar.gz", "zip", "tar.bz2"])
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: b"garbage" * 500, lambda data: data[:100]],
+    ids=["half", "empty", "garbage", "head"],
+)
+def test_archives_that_can_not_be_read(tmp_path, kind, damage):
+    good = archive(tmp_path / "source", records(5, 1), year=2005)
+    bad = archive(tmp_path / "source", records(40, 2, 200), kind=kind)
+    replaced(bad, damage)
+    refused(tmp_path, bad.name, sets=["trainall"], jobs=1)
+    refused(tmp_path, bad.name, sets=["trainall"], jobs=2)
+    assert good.exists()
+
+
+def test_what_was_built_before_stays(tmp_path):
+    """Sets that were whole before a bad archive stopped the run are there, with their manifests."""
+    archive(tmp_path / "source", records(5, 1), year=2005)
+    bad = archive(tmp_path / "source", records(5, 2), year=2004)
+    replaced(bad, lambda data: data[:50])
+    with pytest.raises(SourceError, match=bad.name):
+        make(tmp_path / "source", tmp_path / "into", sets=["archives"])
+    assert sorted(content(tmp_path / "into")) == ["KGS-2005-19-5-v2.dat", "KGS-2005-19-5-v2.dat.manifest.json"]
+
+
+def test_no_archives(tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "into").mkdir()
+    refused(tmp_path, "no .sgf files and no archives in this directory")
+    (tmp_path / "source" / "game.sgf").write_bytes(record(0))
+    refused(tmp_path, "no archive among the sources is named as KGS does, like KGS-2006-19-10388-.tar.gz")
+    with pytest.raises(SourceError, match="no archive among the sources"):
+        build(RECIPES[2], [], tmp_path / "into")
+    with pytest.raises(SourceError, match="nix: No such file"):
+        build(RECIPES[2], [tmp_path / "nix"], tmp_path / "into")
+
+
+def test_an_archive_that_goes_away(source, tmp_path):
+    """Between the look into the folder and the reading."""
+
+    @contextmanager
+    def vanish(label, total, unit):
+        for path in (tmp_path / "source").iterdir():
+            path.unlink()
+        yield
+
+    archive(tmp_path / "source", GAMES[2001])
+    refused(tmp_path, "No such file", progress=vanish)
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [("nix", "cannot read the index page .*nix: No such file"), ("folder", "Is a directory"), ("a\0b", "null byte")],
+)
+def test_index_pages_that_are_no_files(source, tmp_path, name, match):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(SourceError, match=match):
+        make(source, tmp_path / "into", index=f"{tmp_path}/{name}")
+
+
+def test_index_pages_of_other_things(source, tmp_path):
+    (tmp_path / "page.html").write_text("<html>nothing")
+    with pytest.raises(SourceError, match="the index page has no link to an archive"):
+        make(source, tmp_path / "into", index=tmp_path / "page.html")
+
+
+def test_sets_that_are_not_there(source, tmp_path):
+    for names in (["tset"], ["test", ""]):
+        with pytest.raises(RecipeError) as caught:
+            make(source, tmp_path / "into", sets=names)
+        assert str(caught.value) == (
+            f"recipe kgsgo-v2 has no set {names[-1]!r}; it has test, train10k, trainall, archives"
+        )
+    assert not (tmp_path / "into").exists()
+
+
+def test_too_few_games(source, tmp_path):
+    with pytest.raises(RecipeError, match="set 'test' takes 32 games, but 31 are left"):
+        build(load_recipe("kgsgo-v2", ["sets.test.games=32"]), [source], tmp_path / "into", sets=["test"])
+    assert not (tmp_path / "into").exists()
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_no_jobs(source, tmp_path, jobs):
+    with pytest.raises(RecipeError, match=f"{jobs} jobs are too few"):
+        make(source, tmp_path / "into", jobs=jobs)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_progress_adds_up(source, tmp_path, jobs):
+    said = []
+
+    class Counts:
+        def advance(self, n=1):
+            said[-1][2] += n
+
+    @contextmanager
+    def count(label, total, unit):
+        assert unit == "games"
+        said.append([label, total, 0])
+        yield Counts()
+
+    make(source, tmp_path, sets=["test", "trainall"], jobs=jobs, progress=count)
+    assert said == [["building kgsgo-test-v2.dat", 10, 10], ["building kgsgo-trainall-v2.dat", 21, 21]]
+    make(source, tmp_path, sets=["test", "trainall"], jobs=jobs, progress=count)
+    assert len(said) == 2, "there is nothing to do, and so nothing to show"
+
+
+def test_planes_of_a_build_can_be_read(source, tmp_path):
+    """Both formats hold the same planes, but for the plane of ones."""
+    (one,), (two,) = (make(source, tmp_path, version) for version in (1, 2))
+    with kifu.open(one.path) as first, kifu.open(two.path) as second:
+        (planes, labels), (others, other_labels) = first.to_numpy(), second.to_numpy()
+    assert planes[:, 7].all()
+    np.testing.assert_array_equal(labels, other_labels)
+    np.testing.assert_array_equal(planes[:, 6], others[:, 6])
+    assert (planes[:, :6] >= others[:, :6]).all()  # v1 also shows stones without liberties

@@ -217,7 +217,7 @@ def show(
 def main() -> None:
     """Runs the command line; every error that kifu raises on purpose is one line, and exit code 2."""
     try:
-        app()
+        app(prog_name="kifu")
     except KifuError as error:
         print(f"kifu: {error}", file=sys.stderr)
         sys.exit(2)

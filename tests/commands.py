@@ -1,0 +1,66 @@
+"""Commands as a user gives them: in this process, which is quick, or in one of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from kifu.cli import main
+
+KIFU = Path(sys.executable).with_name("kifu")
+"""The installed command."""
+
+_PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended. err: the lines on standard error, but for the word that kernels are compiled."""
+
+    code: int
+    out: str
+    err: list[str]
+
+
+def _lines(err: str) -> list[str]:
+    return [line for line in err.splitlines() if not line.startswith("kifu: compiling its kernels")]
+
+
+def run(*arguments: object) -> Done:
+    """Runs a command in this process."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.object(sys, "argv", ["kifu", *map(str, arguments)]),
+        mock.patch.dict(os.environ, _PLAIN),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as leaving:
+            code = leaving.code or 0
+    return Done(code, out.getvalue(), _lines(err.getvalue()))
+
+
+def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str) -> subprocess.Popen[str]:
+    """Starts a command as a process of its own."""
+    return subprocess.Popen(
+        [KIFU, *map(str, arguments)],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | _PLAIN | environment,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> Done:
+    """Waits for it."""
+    with process:
+        out, err = process.communicate(timeout=100)
+    return Done(process.returncode, out or "", _lines(err))

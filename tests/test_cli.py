@@ -1,0 +1,320 @@
+"""The command line as a new user meets it: help, lists, builds, what it says when something is wrong, Ctrl-C."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+import kifu
+from commands import KIFU, Done, finish, run, start
+from kgs_archives import BROKEN, archive, records
+from kifu.cli import app
+from kifu.datasets.formats import FORMATS
+from kifu.datasets.manifest import read_manifest
+from kifu.planes.registry import PLANE_SETS
+
+COMMANDS = ["build", "demo", "fetch", "formats", "inspect", "planes", "recipes", "show"]
+REPOSITORY = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of two archives of 12 games each."""
+    folder = tmp_path_factory.mktemp("kgs")
+    archive(folder, records(12, 1), year=2001)
+    archive(folder, records(12, 2), year=2002)
+    return folder
+
+
+def is_error(done: Done, *words: str) -> None:
+    """One line on standard error (below those of progress), no traceback, nothing else, exit code 2."""
+    *begun, line = done.err
+    assert (done.code, done.out) == (2, "")
+    assert all(each.startswith("building ") for each in begun)
+    assert line.startswith("kifu: ")
+    for word in words:
+        assert word in line
+
+
+# help and lists
+
+
+def test_without_arguments_it_shows_the_help() -> None:
+    done = finish(start())
+    assert done.err == []
+    assert done.out.rstrip() == finish(start("--help")).out.rstrip()
+
+
+def test_the_help_lists_every_command() -> None:
+    done = run("--help")
+    assert (done.code, done.err) == (0, [])
+    assert sorted(command.callback.__name__ for command in app.registered_commands) == COMMANDS
+    for command in COMMANDS:
+        assert re.search(rf"^│ {command} +[A-Z]", done.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_every_command_has_its_help(command: str, option: str) -> None:
+    done = run(command, option)
+    assert (done.code, done.err) == (0, [])
+    assert f"Usage: kifu {command}" in done.out
+
+
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [("build", "one for each core"), ("build", "those of the recipe"), ("show", "default: (all)"), ("fetch", "kgs")],
+)
+def test_the_help_tells_defaults(command: str, default: str) -> None:
+    assert default in run(command, "--help").out
+
+
+def test_version() -> None:
+    assert run("--version") == Done(0, f"kifu {kifu.__version__}\n", [])
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [("recipes", ["kgsgo-v1", "kgsgo-v2"]), ("planes", list(PLANE_SETS)), ("formats", list(FORMATS))],
+)
+def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
+    done = run(command)
+    assert (done.code, done.err) == (0, [])
+    assert [line.split()[0] for line in done.out.splitlines()] == names
+
+
+@pytest.mark.parametrize("name", ["kgsgo-v1", "kgsgo-v2"])
+def test_a_recipe_is_shown_whole(name: str) -> None:
+    text = (REPOSITORY / "src" / "kifu" / "recipes" / f"{name}.toml").read_text("utf-8")
+    assert run("recipes", name) == Done(0, text, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
+    + [("formats", name) for name in (*FORMATS, "dat1", "dat2")],
+)
+def test_a_card_is_shown_whole(command: str, name: str) -> None:
+    text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")
+    assert run(command, name) == Done(0, text, [])
+
+
+def on_terminal(columns: int, *arguments: str) -> list[str]:
+    """The lines that a command shows on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen([KIFU, *arguments], stdout=theirs, env=environment | {"TERM": "xterm", "NO_COLOR": "1"})
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+    os.close(ours)
+    assert process.wait() == 0
+    return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).splitlines()
+
+
+@pytest.mark.parametrize("columns", [50, 80, 120])
+@pytest.mark.parametrize("command", ["recipes", "planes", "formats"])
+def test_lists_fit_the_terminal(command: str, columns: int) -> None:
+    lines = on_terminal(columns, command)
+    assert max(map(len, lines)) <= columns
+    assert " ".join(" ".join(lines).split()) == " ".join(run(command).out.split())
+
+
+def test_a_card_fits_the_terminal() -> None:
+    lines = on_terminal(80, "formats", "dat1")
+    assert max(map(len, lines)) <= 80
+    assert not any("|---" in line for line in lines)
+    assert any("365 bytes" in line for line in lines)
+
+
+# building
+
+
+def test_build(kgs: Path, tmp_path: Path) -> None:
+    into = tmp_path / "new" / "folder"
+    command = ["build", "kgsgo-v2", kgs, "--into", into, "--sets", "test, trainall", "--set", "sets.test.games=5"]
+    done = run(*command)
+    assert done.code == 0
+    test, train = done.out.splitlines()
+    for line, name, games in ((test, "test", 5), (train, "trainall", 19)):
+        path = into / f"kgsgo-{name}-v2.dat"
+        with kifu.open(path) as data:
+            size = path.stat().st_size
+            shown = f"{size / 1000:,.1f} kB" if size < 999_950 else f"{size / 1e6:,.1f} MB"
+            assert line == f"{path}: {len(data):,} examples, {shown}; {games} games = {games} kept"
+    assert sorted(path.name for path in into.iterdir()) == [
+        "kgsgo-test-v2.dat", "kgsgo-test-v2.dat.manifest.json",
+        "kgsgo-trainall-v2.dat", "kgsgo-trainall-v2.dat.manifest.json",
+    ]  # fmt: skip
+    before = {path: path.stat().st_mtime_ns for path in into.iterdir()}
+    again = run(*command)
+    assert again.out.splitlines() == [line + " (was there already)" for line in (test, train)]
+    assert {path: path.stat().st_mtime_ns for path in into.iterdir()} == before
+
+
+def test_build_tells_what_is_dropped(tmp_path: Path) -> None:
+    sources = archive(tmp_path, [*records(3), BROKEN["OCCUPIED"], BROKEN["TRUNCATED"]])
+    done = run("build", "kgsgo-v1", sources, "--into", tmp_path, "--sets", "archives")
+    assert done.code == 0
+    assert done.out.endswith("; 5 games = 3 kept + 1 occupied + 1 truncated\n")
+
+
+def test_build_draws_by_an_index_page_in_any_number_of_threads(kgs: Path, tmp_path: Path) -> None:
+    index = tmp_path / "index.html"
+    index.write_text('<a href="/KGS-2001-19-12-.zip">1</a> <a href="/KGS-2002-19-12-.zip">2</a>')
+    overrides = ["--sets", "test", "--set", "sets.test.games=9", "--index", index]
+    made = {}
+    for jobs in (1, 2):
+        into = tmp_path / str(jobs)
+        assert run("build", "kgsgo-v2", kgs, "--into", into, "--jobs", jobs, *overrides).code == 0
+        made[jobs] = {path.name: path.read_bytes() for path in into.iterdir()}
+    assert made[1] == made[2]
+    run("build", "kgsgo-v2", kgs, "--into", tmp_path, *overrides[:-2])  # in the order of the year, newest first
+    assert (tmp_path / "kgsgo-test-v2.dat").read_bytes() != made[1]["kgsgo-test-v2.dat"]
+
+
+def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.toml"
+    own.write_text(
+        'name = "own"\ntitle = "mine"\nformat = "dat1"\nseed = 7\nuntil = 2001\n'
+        '[sets.few]\ntitle = "three"\nfile = "few.dat"\ngames = 3\n'
+    )
+    done = run("build", own, kgs, "--into", tmp_path)
+    assert done.code == 0
+    manifest = read_manifest(tmp_path / "few.dat")
+    assert (manifest.kept, [part.archive for part in manifest.archives]) == (3, ["KGS-2001-19-12-"])
+
+
+# what is wrong is told in one line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
+        ("recipes nix.toml", ["nix.toml", "No such file"]),
+        ("planes nix", ["'nix'", "kgsgo7@1, kgsgo8@1, seven@1"]),
+        ("planes ../planes/seven", ["'../planes/seven'"]),
+        ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
+        ("fetch ogs", ["'ogs'", "there is kgs"]),
+        ("fetch kgs --years 20-x", ["'20-x'", "2001-2014"]),
+        ("fetch kgs --index missing.html --into OUT", ["missing.html", "No such file"]),
+        ("build nix KGS --into OUT", ["'nix'", "kgsgo-v1"]),
+        ("build kgsgo-v2 missing --into OUT", ["missing", "No such file"]),
+        ("build kgsgo-v2 EMPTY --into OUT", ["EMPTY", "no .sgf files and no archives"]),
+        ("build kgsgo-v2 GARBAGE --into OUT", ["KGS-2006-19-10388-.tar.gz"]),
+        ("build kgsgo-v2 KGS --into OUT", ["'test' takes 100 games, but 24", "sets.test.games=N"]),
+        ("build kgsgo-v2 KGS --into OUT --sets test,nix", ["'nix'", "test, train10k, trainall, archives"]),
+        ("build kgsgo-v2 KGS --into OUT --set until", ["'until'", "key=value"]),
+        ("build kgsgo-v2 KGS --into OUT --set until=soon", ["until", '"soon"', "integer"]),
+        ("build kgsgo-v2 KGS --into OUT --set untill=2001", ["untill"]),
+        ("build kgsgo-v2 KGS --into OUT --set format=dat3", ["dat3", "dat1@1, dat2@1"]),
+        ("build kgsgo-v2 KGS --into OUT --set until=1999", ["0 archives"]),
+        ("build kgsgo-v2 KGS --into OUT --index missing.html", ["missing.html", "No such file"]),
+        ("build kgsgo-v2 KGS --into OUT --index GARBAGE", ["index page", "KGS-2006-19-10388-.zip"]),
+        ("build kgsgo-v2 KGS --into GARBAGE --sets archives", ["GARBAGE", "Not a directory"]),
+        ("build kgsgo-v2 LIAR --into OUT --sets archives", ["KGS-2003-19-9-", "no game as entry"]),
+        ("inspect missing", ["missing", "No such file"]),
+        ("inspect EMPTY", ["EMPTY", "no .sgf files and no archives"]),
+        ("inspect GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
+        ("inspect /dev/null", ["/dev/null", "neither a file nor a directory"]),
+        ("inspect KGS --row 3", ["no data set", "row 3"]),
+        ("inspect KGS -o board.svg", ["board.svg", "--row"]),
+        ("show missing", ["missing", "No such file"]),
+        ("show KGS --game 25", ["24 games", "25"]),
+        ("show KGS --move 61", ["60 moves", "61"]),
+        ("show KGS -o OUT/board.gif", ["board.gif", ".png", ".svg"]),
+        ("show KGS -o GARBAGE/board.svg", ["cannot write", "board.svg"]),
+    ],
+)
+def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: list[str]) -> None:
+    (tmp_path / "EMPTY").mkdir()
+    (tmp_path / "GARBAGE").write_bytes(b"neither this nor that")
+    liar = archive(tmp_path / "LIAR", records(3), year=2003, told=9)
+    places = {"KGS": kgs, "LIAR": liar} | {name: tmp_path / name for name in ("EMPTY", "GARBAGE", "OUT")}
+    pattern = re.compile("|".join(places))
+    is_error(run(*(pattern.sub(lambda found: str(places[found[0]]), word) for word in arguments.split())), *words)
+    assert not list((tmp_path / "OUT").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("nix", "No such command 'nix'"),
+        ("build", "Missing argument 'recipe'"),
+        ("build kgsgo-v2 x", "Missing option '--into'"),
+        ("build kgsgo-v2 x --into x --jobs 0", "'--jobs'"),
+        ("show x --game 0", "'--game'"),
+        ("show x --move -1", "'--move'"),
+        ("inspect x --row one", "'--row'"),
+        ("fetch kgs --jobs many", "'--jobs'"),
+    ],
+)
+def test_wrong_usage_names_the_option(arguments: str, told: str) -> None:
+    done = run(*arguments.split())
+    assert (done.code, done.out) == (2, "")
+    assert any(told in line for line in done.err)
+    assert not any("Traceback" in line for line in done.err)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everywhere")
+def test_what_may_not_be_read_or_written_is_one_line(kgs: Path, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+    is_error(run("build", "kgsgo-v2", closed, "--into", tmp_path), "closed", "Permission denied")
+    is_error(run("build", "kgsgo-v2", kgs, "--into", closed, "--sets", "archives"), "closed", "Permission denied")
+
+
+# the shell around it
+
+
+def test_a_reader_that_goes_away_is_no_error_to_tell_of() -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    process = start("planes", "seven", stdout=theirs)
+    os.close(theirs)
+    assert finish(process) == Done(1, "", [])
+
+
+def test_interrupted_builds_leave_no_file_and_say_so(tmp_path: Path) -> None:
+    source, into = tmp_path / "kgs", tmp_path / "out"
+    for k in range(20):
+        archive(source, records(4, k), year=1995 + k)
+    command = ["build", "kgsgo-v2", source, "--sets", "trainall", "--set", "sets.test.games=1", "--into"]
+    # Uncompiled, the kernels are so slow that there is time to interrupt them.
+    process = start(*command, into, "--jobs", 2, NUMBA_DISABLE_JIT="1")
+    part = into / ".kgsgo-trainall-v2.dat.part"
+    deadline = time.monotonic() + 60
+    while not part.exists() or part.stat().st_size < 2000:
+        assert process.poll() is None and time.monotonic() < deadline, finish(process)
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    done = finish(process)
+    assert (done.code, done.out) == (130, "")
+    assert done.err[-1] == "kifu: interrupted; no unfinished file was given its name"
+    assert [line for line in done.err if not line.startswith("building ")] == done.err[-1:]
+    assert list(into.iterdir()) == []
+    name = "kgsgo-trainall-v2.dat"
+    assert run(*command, into).code == run(*command, tmp_path / "undisturbed").code == 0
+    assert (into / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
+
+
+def test_it_runs_as_a_module_too() -> None:
+    done = subprocess.run([sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True)
+    assert done.stdout == f"kifu {kifu.__version__}\n"

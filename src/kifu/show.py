@@ -109,7 +109,8 @@ def describe_row(path: Path, row: int) -> str:
     board = Board(19)
     board.setup(*(np.flatnonzero(example.colours == c).tolist() for c in (BLACK, WHITE)))
     stones = np.count_nonzero(example.colours)
-    lines = [str(board), f"row {row}: X is to move and plays {to_gtp(example.label, 19)}; {stones} stones"]
+    counted = "1 stone" if stones == 1 else f"{stones} stones"
+    lines = [str(board), f"row {row}: X is to move and plays {to_gtp(example.label, 19)}; {counted}"]
     if example.ko:
         lines.append("ko plane: " + ", ".join(to_gtp(p, 19) for p in example.ko))
     manifest = read_manifest(path)

@@ -1,0 +1,249 @@
+"""`inspect` and `show`: what they tell of each kind of artefact, as text and as pictures."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+import kifu
+from commands import Done, run
+from kgs_archives import BROKEN, archive, record, records
+from kifu.datasets.manifest import manifest_path
+from kifu.show import is_data_set
+
+# In the upper left corner the last black stone takes a ko; then White plays elsewhere.
+KO = b"(;SZ[19]PB[Ada]BR[3d]PW[Bob]RE[B+R]KM[6.5];B[ba];W[ca];B[ab];W[db];B[bc];W[cc];B[qq];W[bb];B[cb];W[pd])"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an archive of the ko and two more games, and its data sets in both formats."""
+    folder = tmp_path_factory.mktemp("made")
+    source = archive(folder, [KO, record("a"), record("b", handicap=4)])
+    for recipe in ("kgsgo-v1", "kgsgo-v2"):
+        assert run("build", recipe, source, "--into", folder, "--sets", "archives").code == 0
+    return folder
+
+
+V1, V2 = "KGS-2001-19-3-.dat", "KGS-2001-19-3-v2.dat"
+
+
+def lines(done: Done) -> list[str]:
+    assert (done.code, done.err) == (0, [])
+    return done.out.splitlines()
+
+
+def facts(done: Done) -> dict[str, str]:
+    """The indented lines, by their first word."""
+    return {line.split()[0]: line.split(maxsplit=1)[1] for line in lines(done)[1:]}
+
+
+def fails(done: Done, *words: str) -> None:
+    assert (done.code, done.out, len(done.err)) == (2, "", 1)
+    assert all(word in done.err[0] for word in words), done.err[0]
+
+
+def is_picture(path: Path) -> bytes:
+    data = path.read_bytes()
+    if path.suffix == ".png":
+        assert data.startswith(b"\x89PNG\r\n\x1a\n") and data.endswith(b"IEND\xaeB`\x82")
+    else:
+        assert ET.fromstring(data).tag == "{http://www.w3.org/2000/svg}svg"
+    return data
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "planes", "bytes_"),
+    [
+        (V1, "dat1@1", "kgsgo8@1, row 0 is the bottom of the board", lambda n: 365 * n + 3),
+        (V2, "dat2@1", "kgsgo7@1, row 0 is the bottom of the board", lambda n: 1024 + 322 * n + 3),
+    ],
+)
+def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: object) -> None:
+    path = made / name
+    with kifu.open(path) as data:
+        examples = len(data)
+        all_planes, labels = data.to_numpy()
+    done = run("inspect", path)
+    assert lines(done)[0].startswith(f"{path}: {layout}, kgsgo v{layout[3]}: ")
+    told = facts(done)
+    stones = all_planes[:, :6].any(1).sum() / examples
+    ko = all_planes[:, 6].any((1, 2)).mean()
+    assert told == {
+        "examples": f"{examples:,}",
+        "bytes": f"{bytes_(examples):,}",
+        "planes": planes,
+        "stones": f"{stones:.1f} on average; {ko:.2%} of the examples have a ko",
+        "labels": f"{len(set(labels.tolist()))} of 361 points",
+        "md5": hashlib.md5(path.read_bytes()).hexdigest(),
+        "blake3": json.loads(manifest_path(path).read_bytes())["blake3"],
+        "marks": "all in place",
+        "manifest": f"recipe kgsgo-v{layout[3]}, set archives, kifu {kifu.__version__}; 3 games = 3 kept; "
+        "its hash is right",
+    }
+
+
+def test_joined_data_sets_without_a_manifest(made: Path, tmp_path: Path) -> None:
+    joined = tmp_path / "joined.dat"
+    joined.write_bytes((made / V2).read_bytes() * 3)
+    told = facts(run("inspect", joined))
+    assert told["examples"].endswith(" in 3 joined files")
+    assert told["manifest"] == "none beside it"
+
+
+def test_a_data_set_that_its_manifest_belies(made: Path, tmp_path: Path) -> None:
+    path = tmp_path / V2
+    data = bytearray((made / V2).read_bytes())
+    data[1024 + 6] ^= 0x80  # a stone in the corner of the first example
+    path.write_bytes(data)
+    manifest_path(path).write_bytes(manifest_path(made / V2).read_bytes())
+    fails(run("inspect", path), "manifest.json says blake3")
+
+
+@pytest.mark.parametrize("garbage", [b"GO", b"END!", b"mlv2-n=1-", b"GO" * 400 + b"END"])
+def test_what_begins_like_a_data_set_and_is_none(tmp_path: Path, garbage: bytes) -> None:
+    path = tmp_path / "x.dat"
+    path.write_bytes(garbage)
+    assert is_data_set(path)
+    for more in ([], ["--row", 0]):
+        fails(run("inspect", path, *more), "x.dat")
+
+
+@pytest.mark.parametrize("name", [V1, V2])
+def test_a_row(made: Path, name: str) -> None:
+    row = lines(run("inspect", made / name, "--row", 8))
+    assert row[0].split() == list("ABCDEFGHJKLMNOPQRST")
+    assert [line[:12] for line in row[1:4]] == ["19 . O X . .", "18 O . O X .", "17 . O X . ."]
+    assert row[17][32:] == " . O . ."  # R3
+    assert sum(line[3:].count("X") + line[3:].count("O") for line in row[1:20]) == 8
+    assert row[20:] == [
+        "row 8: X is to move and plays Q16; 8 stones",
+        "ko plane: C19, B18, D18, C17",
+        "from KGS-2001-19-3-, entry 2, move 10",
+    ]
+
+
+def test_the_first_rows_of_games(made: Path) -> None:
+    assert lines(run("inspect", made / V2, "--row", 0))[20:] == [
+        "row 0: X is to move and plays C19; 1 stone",
+        "from KGS-2001-19-3-, entry 2, move 2",
+    ]
+    with kifu.open(made / V2) as data:
+        last = len(data) - 1
+    assert "entry 4, move 60" in run("inspect", made / V2, "--row", last).out
+    fails(run("inspect", made / V2, "--row", last + 1), f"rows 0 to {last}")
+    fails(run("inspect", made / V2, "--row", -1), f"rows 0 to {last}")
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_row_is_drawn(made: Path, tmp_path: Path, suffix: str) -> None:
+    drawn = set()
+    for row in (7, 8):
+        out = tmp_path / f"{row}.{suffix}"
+        assert lines(run("inspect", made / V2, "--row", row, "-o", out))[-1] == f"drawn into {out}"
+        drawn.add(is_picture(out))
+    assert len(drawn) == 2
+
+
+def test_an_archive(tmp_path: Path) -> None:
+    games = [*records(3), BROKEN["OCCUPIED"], BROKEN["NOT_GO"], BROKEN["WRONG_SIZE"]]
+    path = archive(tmp_path, games)
+    done = run("inspect", path)
+    assert lines(done)[0] == f"{path}: 6 games = 4 kept + 1 not go + 1 occupied"
+    assert facts(done)["moves"] == f"{3 * 60 + 3} in the kept games"
+    assert facts(done)["boards"] == "19 x 19: 3, 9 x 9: 1"
+    dropped = [line for line in lines(done) if line.startswith("  dropped")]
+    assert len(dropped) == 2
+    assert "00003.sgf: a move on an occupied point" in dropped[0]
+    assert "00004.sgf: a record of another game" in dropped[1]
+
+
+def test_a_folder_and_a_record(tmp_path: Path) -> None:
+    (tmp_path / "one.sgf").write_bytes(KO)
+    (tmp_path / "two.sgf.gz").write_bytes(gzip.compress(b"(;GM[1];B[dd];W[])"))
+    done = run("inspect", tmp_path)
+    assert lines(done)[0] == f"{tmp_path}: 2 games = 2 kept"
+    assert facts(done)["moves"] == "12 in the kept games"
+    assert facts(done)["forgiven"] == "SIZE_MISSING: 1"
+    alone = run("inspect", tmp_path / "one.sgf")
+    assert lines(alone)[0] == f"{tmp_path / 'one.sgf'}: 1 games = 1 kept"
+    assert facts(alone)["forgiven"] == "nothing"
+
+
+@pytest.fixture
+def games(tmp_path: Path) -> Path:
+    path = tmp_path / "games.sgf"
+    path.write_bytes(
+        KO
+        + b"(;SZ[9];B[ee];W[];B[gc])"
+        + b"(;SZ[5:3]AB[aa]AW[ec];W[bb];B[zz])"
+        + b"(;SZ[9];B[dd];W[ee];B[ee];W[cc])"
+        + b"(;GM[2]SZ[9];B[dd])"
+    )
+    return path
+
+
+def test_show_the_end_of_the_first_game(games: Path) -> None:
+    shown = lines(run("show", games))
+    assert shown[0] == "Ada [3d] - Bob, B+R, 10 moves, 19 x 19, komi 6.5"
+    assert shown[1] == ""
+    assert shown[3].startswith("19 . X O .")
+    assert "(O)" in shown[6]  # Q16, the last move
+    assert shown[-1] == "after all 10 moves"
+
+
+@pytest.mark.parametrize(
+    ("game", "move", "last"),
+    [
+        (1, 0, "after 0 of 10 moves; next: Black B19"),
+        (1, 9, "after 9 of 10 moves; next: White Q16"),
+        (2, 1, "after 1 of 3 moves; next: White pass"),
+        (2, 2, "after 2 of 3 moves; next: Black G7"),
+        (2, 3, "after all 3 moves"),
+        (3, 0, "after 0 of 2 moves; next: White B2"),
+        (3, 1, "after 1 of 2 moves; next: Black off the board"),
+        (4, 2, "after 2 of 4 moves; next: Black E5"),
+    ],
+)
+def test_show_any_position(games: Path, game: int, move: int, last: str) -> None:
+    assert lines(run("show", games, "--game", game, "--move", move))[-1] == last
+
+
+def test_show_a_board_that_is_no_square(games: Path) -> None:
+    assert lines(run("show", games, "--game", 3, "--move", 1))[2:6] == [
+        "   A B C D E",
+        " 3 X . . . .",
+        " 2 .(O). . .",
+        " 1 . . . . O",
+    ]
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
+    drawn = set()
+    for game, move in ((1, 0), (1, 9), (2, 2), (2, 3), (3, 1)):
+        out = tmp_path / f"{game}-{move}.{suffix}"
+        done = run("show", games, "--game", game, "--move", move, "-o", out)
+        assert lines(done) == [f"drawn into {out}"]
+        drawn.add(is_picture(out))
+    assert len(drawn) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--game", 3], ["move 2", "no point of the board"]),
+        (["--game", 4], ["move 3", "occupied"]),
+        (["--game", 4, "--move", 3, "-o", "x.svg"], ["move 3", "occupied"]),
+        (["--game", 5], ["game 5", "set aside", "another game"]),
+        (["--game", 6], ["5 games", "no game 6"]),
+        (["--game", 2, "--move", 4], ["3 moves", "none of number 4"]),
+    ],
+)
+def test_what_cannot_be_shown(games: Path, arguments: list[object], words: list[str]) -> None:
+    fails(run("show", games, *arguments), *words)

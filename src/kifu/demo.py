@@ -41,7 +41,7 @@ def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None
     say("\nRead back:")
     for v1, v2 in zip(files["kgsgo-v1"], files["kgsgo-v2"]):
         say(f"  {_check(v1, v2)}")
-    say(f"  {_check_origin(files['kgsgo-v2'][0], sample)}")
+        say(f"    {_check_origin(v2, sample)}")
     say("\nPictures:")
     data_set = files["kgsgo-v2"][0].path
     row = _row_with_ko(data_set)
@@ -60,7 +60,7 @@ def _build_all(name: str, sample: Path, into: Path, jobs: int | None, say: Calla
         m = built.manifest
         say(
             f"  {built.path.name:<24} {m.kept:>4} games {m.examples:>7,} examples {format_bytes(m.bytes):>9}"
-            + ("" if built.fresh else "  (was there already)")
+            + ("" if built.fresh else "  (was there)")
         )
     examples = sum(built.manifest.examples for built in files if built.fresh)
     if examples:
@@ -80,7 +80,7 @@ def _check(v1: Built, v2: Built) -> str:
     for built in (v1, v2):
         if hash_file(built.path) != built.manifest.blake3:
             raise FormatError(f"{built.path} is not what its manifest says")
-    return f"{v1.path.name} and {v2.path.name}: {v1.manifest.examples:,} examples, equal plane by plane"
+    return f"{v1.path.name} and {v2.path.name}: {v1.manifest.examples:,} examples, equal planes"
 
 
 def _check_origin(built: Built, sample: Path) -> str:
@@ -93,7 +93,7 @@ def _check_origin(built: Built, sample: Path) -> str:
         expected, label = data[row]
     if not any(np.array_equal(p, expected) and at == label for p, at in zip(planes, labels)):
         raise FormatError(f"row {row} of {built.path} is no position of {game.name}, though its manifest says so")
-    return f"row {row:,} of {built.path.name} is {game.name}, move {origin.ply + 1}, as its manifest says"
+    return f"row {row:,} is move {origin.ply + 1} of {game.name}, as the manifest says"
 
 
 def _row_with_ko(path: Path) -> int:

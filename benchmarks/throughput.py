@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest import mock
 
@@ -92,22 +93,31 @@ class _Discarded:
 
 
 def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """One thread against two, with the output discarded, and written."""
+    """One thread against two: with the output discarded, and written; and what two cores give the bare kernel."""
     if cores() < 2:
         return []
     into = folder / "built"
+    loaded = _load(corpus)
+    kernel = [_recorder(loaded), _recorder(loaded)]
 
     def task(jobs: int) -> Task:
         return Task(lambda: _build(corpus, into, jobs), lambda: shutil.rmtree(into))
 
-    with mock.patch("kifu.recipes.build.Output", _Discarded):
-        one, two = in_turns(rounds, task(1), task(2))
-    one_written, two_written = in_turns(rounds, task(1), task(2))
+    with mock.patch("kifu.recipes.build.Output", _Discarded), ThreadPoolExecutor(2) as pool:
+        bare_one, bare_two, one, two = in_turns(
+            rounds,
+            Task(lambda: [write_all() for write_all in kernel]),
+            Task(lambda: list(pool.map(lambda write_all: write_all(), kernel))),
+            task(1),
+            task(2),
+        )
+    written_one, written_two = in_turns(rounds, task(1), task(2))
     return [
+        Figure("ceiling: records kernel twice, two threads against one", bare_one.best / bare_two.best, "x", bare_two),
         Figure("one thread, output discarded", one.best, "s", one),
         Figure("two threads, output discarded", two.best, "s", two),
         at_least("two threads against one, output discarded", one.best / two.best, "x", 1.7),
-        Figure("two threads against one, output written", one_written.best / two_written.best, "x"),
+        Figure("two threads against one, output written", written_one.best / written_two.best, "x", written_two),
     ]
 
 
@@ -117,8 +127,7 @@ def kernels(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     size = sum(int((block.stop - block.start).sum()) for block in in_memory)
     games = [scan(block) for block in in_memory]
     moves = sum(len(each.moves) for each in games)
-    loaded = [load_archive(path, archive) for path in corpus.archives if (archive := parse_archive_name(path.name))]
-    write_all = _recorder(loaded)
+    write_all = _recorder(_load(corpus))
     examples = write_all()
     with one_core():
         inflated, parsed, replayed, recorded = in_turns(
@@ -135,6 +144,10 @@ def kernels(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         at_least(f"replay ({moves:,} moves), one core", moves / replayed.best / 1e6, unit, 8, replayed),
         Figure("replay and v2 records into warm memory, one core", examples / recorded.best / 1e6, unit, recorded),
     ]
+
+
+def _load(corpus: Corpus) -> list[LoadedArchive]:
+    return [load_archive(path, archive) for path in corpus.archives if (archive := parse_archive_name(path.name))]
 
 
 def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:

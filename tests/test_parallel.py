@@ -1,0 +1,74 @@
+"""Threads that keep the order."""
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kifu.errors import RecipeError
+from kifu.parallel import Crew
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.integers(), max_size=40), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)))
+def test_results_come_in_the_order_of_the_items(items, jobs, ahead):
+    def work(item):
+        time.sleep(item % 3 / 5000)
+        return item * 2
+
+    with Crew(jobs) as crew:
+        assert list(crew.map(work, items, ahead)) == [item * 2 for item in items]
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 4])
+def test_not_far_ahead(jobs):
+    """Items are drawn, and results kept, only a few in advance of who asks for them."""
+    drawn, most = [], 0
+
+    def items():
+        for item in range(50):
+            drawn.append(item)
+            yield item
+
+    with Crew(jobs) as crew:
+        for taken, _ in enumerate(crew.map(abs, items(), ahead=3), 1):
+            most = max(most, len(drawn) - taken)
+    assert most <= 3 and len(drawn) == 50
+
+
+def test_items_are_drawn_in_the_caller_s_thread():
+    seen = set()
+
+    def items():
+        for item in range(20):
+            seen.add(threading.get_ident())
+            yield item
+
+    with Crew(3) as crew:
+        assert len(list(crew.map(lambda item: threading.get_ident(), items()))) == 20
+    assert seen == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_error_comes_in_its_turn_and_ends_all(jobs):
+    before = threading.active_count()
+    got = []
+    with pytest.raises(ZeroDivisionError), Crew(jobs) as crew:
+        for result in crew.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
+            got.append(result)
+    assert got == [1, 1] and threading.active_count() == before
+
+
+def test_how_many_jobs():
+    with Crew() as crew:
+        assert crew.jobs >= 1
+    for jobs in (0, -3):
+        with pytest.raises(RecipeError, match=f"{jobs} jobs are too few"):
+            Crew(jobs)
+
+
+def test_one_job_works_in_the_caller_s_thread():
+    with Crew(1) as crew:
+        assert set(crew.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}

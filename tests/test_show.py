@@ -140,6 +140,17 @@ def test_the_first_rows_of_games(made: Path) -> None:
     fails(run("inspect", made / V2, "--row", -1), f"rows 0 to {last}")
 
 
+def test_a_row_beyond_its_manifest(made: Path, tmp_path: Path) -> None:
+    """The data set is two joined, the manifest that of one: no row's origin is made up."""
+    joined = tmp_path / V1
+    joined.write_bytes((made / V1).read_bytes() * 2)
+    manifest_path(joined).write_bytes(manifest_path(made / V1).read_bytes())
+    with kifu.open(made / V1) as one:
+        last = len(one) - 1
+    assert run("inspect", joined, "--row", last).code == 0
+    fails(run("inspect", joined, "--row", last + 1), f"{last + 1} rows", f"row {last + 1}")
+
+
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_a_row_is_drawn(made: Path, tmp_path: Path, suffix: str) -> None:
     drawn = set()

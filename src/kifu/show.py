@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kifu.datasets.dat import Dat
 from kifu.datasets.inspect import Inspection, inspect_dat
-from kifu.datasets.manifest import read_manifest
+from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.draw import draw_board, save
 from kifu.errors import Drop, FormatError, GameError
 from kifu.go.board import Board
@@ -115,6 +115,8 @@ def describe_row(path: Path, row: int) -> str:
         lines.append("ko plane: " + ", ".join(to_gtp(p, 19) for p in example.ko))
     manifest = read_manifest(path)
     if manifest is not None:
+        if row >= manifest.examples:
+            raise FormatError(f"{manifest_path(path)} tells of {manifest.examples:,} rows, not of row {row}")
         origin = manifest.origin(row)
         lines.append(f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from kifu.datasets import _check, formats
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import FORMATS, find_format
 from kifu.datasets.inspect import inspect_dat
+from kifu.datasets.manifest import ArchiveRows
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
 from kifu.planes.packed import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
@@ -434,15 +435,16 @@ def test_inspect_compares_the_manifest(saved):
     found = inspect_dat(path)
     manifest = inspection.Manifest(
         kifu="0.1.0", file=path.name, format="dat2@1", plane_set="kgsgo7@1", recipe={"name": "kgsgo-v2"}, set="test",
-        examples=2, bytes=found.bytes, blake3=found.blake3, read=1, kept=1, drops={}, dropped=[], archives=[],
+        examples=2, bytes=found.bytes, blake3=found.blake3, read=1, kept=1, drops={}, dropped=[],
+        archives=[ArchiveRows("KGS-2001-19-1-", "ef", [1], [2], [0], [])],
     )  # fmt: skip
     beside = inspection.manifest_path(path)
     manifest.write(beside)
     assert inspect_dat(path).problems == ()
     assert inspect_dat(path).manifest == manifest
-    dataclasses.replace(manifest, examples=3, blake3="ab").write(beside)
+    dataclasses.replace(manifest, bytes=3, blake3="ab").write(beside)
     assert inspect_dat(path).problems == (
-        "set.dat.manifest.json says examples 3; the file has 2",
+        f"set.dat.manifest.json says bytes 3; the file has {found.bytes}",
         f"set.dat.manifest.json says blake3 ab; the file has {found.blake3}",
     )
     beside.write_text("[]")

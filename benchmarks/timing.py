@@ -17,10 +17,11 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Task:
-    """Something to time. undo: run after each time, and not timed."""
+    """Something to time. prepare, undo: run before and after each time, and not timed."""
 
     run: Callable[[], object]
     undo: Callable[[], object] = lambda: None
+    prepare: Callable[[], object] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,12 @@ class Times:
 def in_turns(rounds: int, *tasks: Task, warm_up: bool = True) -> list[Times]:
     """Times of the tasks, which take turns.
 
-    warm_up: whether a round goes before that is not counted. It loads the kernels; and memory and the disk's pages are
-    new to it, which on a virtual machine takes several times as long as what is measured.
+    warm_up: whether a round goes before that is not counted: it loads the kernels.
     """
     seconds: list[list[tuple[float, float]]] = [[] for _ in tasks]
     for counted in [False] * warm_up + [True] * rounds:
         for task, mine in zip(tasks, seconds):
+            task.prepare()
             began, began_processor = time.perf_counter(), _processor_seconds()
             task.run()
             took = time.perf_counter() - began, _processor_seconds() - began_processor

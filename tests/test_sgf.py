@@ -159,6 +159,7 @@ IMPOSSIBLE = {
     "31_off_board_move",
     "32_upper_case_point",
     "41_empty_file",
+    "48_recapture_takes_two_strings",
 }
 
 

@@ -27,13 +27,13 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@given(st.lists(st.binary(max_size=300), max_size=5), st.binary(max_size=40), st.integers(1, 3))
-def test_what_is_written_is_what_is_there(tmp_path_factory, parts, header, threads):
+@given(st.lists(st.binary(max_size=300), max_size=5), st.binary(max_size=40), st.booleans())
+def test_what_is_written_is_what_is_there(tmp_path_factory, parts, header, foreseen):
     path = tmp_path_factory.mktemp("out") / "file"
-    with Output(path, hold=len(header)) as output:
+    with Output(path, header if foreseen else bytes(len(header))) as output:
         for part in parts:
             output.write(memoryview(part))
-        digest = output.commit(header, threads)
+        digest = output.commit() if foreseen else output.commit(header)
     content = header + b"".join(parts)
     assert path.read_bytes() == content and output.size == len(content)
     assert digest == blake3(content).hexdigest() == hash_file(path)
@@ -149,7 +149,7 @@ def test_no_failure_leaves_anything(tmp_path, monkeypatch, failing, code):
         patch.setattr(*((Path, "replace") if failing == "replace" else (os, failing)), fail)
         with (
             pytest.raises(OutputError, match=f"^cannot write {path}: {os.strerror(code)}$"),
-            Output(path, hold=3) as output,
+            Output(path, b"   ") as output,
         ):
             output.write(b"new")
             output.commit(b"HDR")

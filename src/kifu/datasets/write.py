@@ -23,13 +23,13 @@ class Output:
     BLAKE3 names the bytes because SHA-256 would take longer than making them (1.7 against 6 GB/s on one core).
     """
 
-    def __init__(self, path: Path, hold: int = 0) -> None:
-        """hold: bytes at the beginning that are known only when all the rest is."""
+    def __init__(self, path: Path, header: bytes = b"") -> None:
+        """header: what the file begins with; may still change when all the rest is written, but not in length."""
         self.path = path
         self._part = path.with_name(f".{path.name}.part")
-        self._hold = hold
-        self._hash = blake3()
-        self.size = hold
+        self._header = header
+        self._hash = blake3(header)
+        self.size = len(header)
         self._file = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ class Output:
             if not self._lock():
                 raise OutputError(f"{path} is being written by another process")
             os.ftruncate(self._file, 0)
-            os.lseek(self._file, hold, os.SEEK_SET)
+            os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             self._close()
             raise self._error(error) from None
@@ -57,8 +57,7 @@ class Output:
     def write(self, data: bytes | memoryview) -> None:
         """Appends all of `data`."""
         view = memoryview(data)
-        if not self._hold:
-            self._hash.update(view)
+        self._hash.update(view)
         self.size += len(view)
         try:
             while len(view):
@@ -66,16 +65,18 @@ class Output:
         except OSError as error:
             raise self._error(error) from None
 
-    def commit(self, header: bytes = b"", threads: int = 1) -> str:
+    def commit(self, header: bytes | None = None) -> str:
         """Gives the file its name, and returns its BLAKE3 in hex.
 
-        header: the bytes that were held open; the whole file is then read once for its hash, on so many threads.
+        header: if it is not what was foreseen; the whole file is then read once for its hash.
         """
-        assert len(header) == self._hold
+        final = self._header if header is None else header
+        assert len(final) == len(self._header)
         try:
-            if self._hold:
-                os.pwrite(self._file, header, 0)
-                self._hash = blake3(max_threads=threads).update_mmap(self._part)
+            if final:
+                os.pwrite(self._file, final, 0)
+            if final != self._header:
+                self._hash = _hash_bytes(self._file)
             if os.fstat(self._file).st_size != self.size:
                 raise OutputError(f"{self._part} changed while it was written")
             self._part.replace(self.path)
@@ -121,4 +122,16 @@ def remove_file(path: Path) -> None:
 
 def hash_file(path: Path) -> str:
     """The BLAKE3 of a file, in hex. Raises OSError."""
-    return blake3().update_mmap(path).hexdigest()
+    with path.open("rb") as file:
+        return _hash_bytes(file.fileno()).hexdigest()
+
+
+def _hash_bytes(file: int) -> blake3:
+    """Reads an open file from its beginning. Not by a memory map, whose pages would all count as this process's."""
+    digest = blake3()
+    buffer = memoryview(bytearray(1 << 20))
+    at = 0
+    while count := os.preadv(file, [buffer], at):
+        digest.update(buffer[:count])
+        at += count
+    return digest

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.write import hash_file
-from kifu.errors import SourceError
+from kifu.errors import Drop, SourceError
 from kifu.planes.kgsgo_games import has_handicap, refuse
+from kifu.point import POINT_MASK
 from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, order_as_page, parse_archive_name, parse_index
 from kifu.records.containers import blocks, containers
 from kifu.records.games import Bytes, Games, Note, concat
@@ -56,6 +57,14 @@ class LoadedArchive:
                 f"{self.archive.games:,} games (the first entry is to be their folder)"
             )
         return first[at]
+
+    def foresee(self, rows: npt.NDArray[np.int64]) -> int:
+        """How many examples the games `rows` give if all their moves can be played."""
+        passes = np.concatenate(([0], np.cumsum(self.games.moves & POINT_MASK == 19 * 19, dtype=np.int32)))
+        offset = self.games.move_offset
+        stones = np.diff(offset - passes[offset])[rows]
+        stones[~self.handicap[rows]] -= 1  # the first move, where there is one, is played but not written
+        return int(np.maximum(stones, 0)[self.drop[rows] == Drop.KEPT].sum())
 
 
 def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, Path]:

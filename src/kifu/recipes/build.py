@@ -26,7 +26,7 @@ from kifu.recipes.kgs_index import Archive
 from kifu.recipes.sampling import Sampler, Selection
 from kifu.recipes.schema import Recipe
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 21
 """What a thread makes at one go: small enough to be written while it is in the processor's cache."""
 
 
@@ -127,7 +127,7 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
     origins: list[ArchiveRows] = []
     dropped: list[Dropped] = []
     with (
-        Output(plan.path, layout.header_bytes) as output,
+        Output(plan.path, layout.header(_foreseen(plan, paths, crew) if layout.header_bytes else 0)) as output,
         progress(f"building {plan.path.name}", games, "games") as bar,
     ):
         loaded = crew.map(lambda s: load_archive(paths[s.archive], s.archive), plan.selections, ahead=1)
@@ -137,7 +137,7 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
             dropped += aside
         examples = sum(sum(o.rows) for o in origins)
         output.write(layout.end)
-        digest = output.commit(layout.header(examples), crew.jobs)
+        digest = output.commit(layout.header(examples))
     manifest = Manifest(
         kifu=importlib.metadata.version("kifu"),
         file=plan.path.name,
@@ -156,6 +156,17 @@ def _build_file(recipe: Recipe, plan: _Plan, paths: dict[Archive, Path], crew: C
     )
     manifest.write(manifest_path(plan.path))
     return Built(plan.path, manifest, True)
+
+
+def _foreseen(plan: _Plan, paths: dict[Archive, Path], crew: Crew) -> int:
+    """How many examples there will be, unless a move cannot be played: known before any is written, the number can be
+    hashed with the rest. To read the archives twice takes a tenth of the time that reading the result again would."""
+
+    def count(selection: Selection) -> int:
+        archive = load_archive(paths[selection.archive], selection.archive)
+        return archive.foresee(archive.rows(selection.games))
+
+    return sum(crew.map(count, plan.selections, ahead=1))
 
 
 def _write_archive(

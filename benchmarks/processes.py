@@ -11,7 +11,7 @@ from pathlib import Path
 
 from corpus import Corpus
 from figures import Figure, at_most
-from timing import Task, in_turns
+from timing import Task, cores, in_turns
 
 _KIFU = (sys.executable, "-m", "kifu.cli")
 
@@ -29,32 +29,32 @@ def _run(command: Sequence[str], **environment: str) -> str:
     return done.stdout
 
 
-def _build_command(
-    archives: Sequence[Path], into: Path, overrides: Sequence[str], sets: str = "trainall", jobs: int | None = None
-) -> list[str]:
-    command = [*_KIFU, "build", "kgsgo-v2", *map(str, archives), "--into", str(into), "--sets", sets]
+def _build_command(archives: Sequence[Path], into: Path, overrides: Sequence[str], name: str, jobs: int) -> list[str]:
+    command = [*_KIFU, "build", "kgsgo-v2", *map(str, archives), "--into", str(into), "--sets", name]
     for override in overrides:
         command += ["--set", override]
-    return command if jobs is None else [*command, "--jobs", str(jobs)]
+    return [*command, "--jobs", str(jobs)]
 
 
 def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """The peak of `kifu build`, of one archive and of all: the highest of a few, as threads take turns by chance."""
+    """The peak of `kifu build`, of one archive and of all. Two threads read the next archive while they make one."""
     into = folder / "built"
 
-    def peak(archives: Sequence[Path], overrides: Sequence[str]) -> float:
-        kilobytes = []
-        for _ in range(min(rounds, 3)):
-            kilobytes.append(int(_run([sys.executable, "-c", _PEAK, *_build_command(archives, into, overrides)])))
-            shutil.rmtree(into)
-        return max(kilobytes) * 1024 / 1e6
+    def peak(archives: Sequence[Path], overrides: Sequence[str], jobs: int) -> float:
+        kilobytes = int(
+            _run([sys.executable, "-c", _PEAK, *_build_command(archives, into, overrides, "trainall", jobs)])
+        )
+        shutil.rmtree(into)
+        return kilobytes * 1024 / 1e6
 
-    one = peak(corpus.archives[-1:], corpus.overrides)
-    figures = [at_most("peak memory, kifu build of 1 archive", one, "MB", 500)]
+    one = peak(corpus.archives[-1:], corpus.overrides, 1)
+    figures = [at_most("peak memory, kifu build of 1 archive, one thread", one, "MB", 500)]
     if corpus.every:
-        every = peak(corpus.every, corpus.every_overrides)
+        every, two = (peak(corpus.every, corpus.every_overrides, jobs) for jobs in (1, 2))
+        what = f"peak memory, kifu build of {len(corpus.every)} archives"
         figures += [
-            at_most(f"peak memory, kifu build of {len(corpus.every)} archives", every, "MB", 500),
+            at_most(f"{what}, one thread", every, "MB", 500),
+            at_most(f"{what}, two threads", two, "MB", 500),
             at_most("peak memory, all archives against one", every / one, "x", 1.1),
         ]
     return figures
@@ -73,7 +73,7 @@ def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     overrides = [*corpus.overrides, "sets.test.games=20"]
 
     def build() -> str:
-        return _run(_build_command([smallest], into, overrides, "test"), NUMBA_CACHE_DIR=str(cache))
+        return _run(_build_command([smallest], into, overrides, "test", cores()), NUMBA_CACHE_DIR=str(cache))
 
     task = Task(build, lambda: shutil.rmtree(into))
     (first,) = in_turns(1, task, warm_up=False)

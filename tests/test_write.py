@@ -141,6 +141,7 @@ def test_no_failure_leaves_anything(tmp_path, monkeypatch, failing, code):
     """Whatever call it is that fails; and the next try is not hindered."""
     path = tmp_path / "file"
     write_file(path, b"old")
+    (tmp_path / ".file.part").write_bytes(b"of a killed run")  # only such a one is cut off
 
     def fail(*_):
         raise OSError(code, os.strerror(code))

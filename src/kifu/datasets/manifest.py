@@ -59,7 +59,8 @@ class ArchiveRows:
         start = np.cumsum(rows) - rows
         first = np.zeros(len(rows), np.int64)
         first[rows > 0] = plies[start[rows > 0]]
-        jumps = np.diff(plies.astype(np.int64), prepend=-1) != 1
+        jumps = np.empty(len(plies), bool)
+        np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # the first row is a game's first
         jumps[start[rows > 0]] = False
         at = np.flatnonzero(jumps)
         game = np.searchsorted(start, at, "right") - 1

@@ -36,7 +36,10 @@ class Output:
             self._file = os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666)
             if not self._lock():
                 raise OutputError(f"{path} is being written by another process")
-            os.ftruncate(self._file, 0)
+            # Only if there is something to cut: ext4 takes a file that was cut to nothing for one that is replaced,
+            # and to close it then takes until all of it is on its way to the disk.
+            if os.fstat(self._file).st_size:
+                os.ftruncate(self._file, 0)
             os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
         except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
             self._close()

@@ -15,7 +15,7 @@ import pytest
 
 from kgs_archives import archive, records
 from kifu.datasets.manifest import manifest_path, read_manifest
-from kifu.datasets.write import Output
+from kifu.output import Output
 from kifu.errors import OutputError
 from kifu.recipes import build as build_module
 from kifu.recipes.build import build

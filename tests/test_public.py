@@ -21,11 +21,11 @@ from commands import KIFU
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "src" / "kifu"
-HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3"}
+HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb"}
 
 # A room imports only rooms above it.
 ROOMS = [
-    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "go", "records", "planes", "datasets",
+    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "go", "records", "corpus", "planes", "datasets",
     "recipes", "draw", "fetch", "show", "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kifu.datasets.dat import Dat
-from kifu.datasets.write import hash_file
+from kifu.output import hash_file
 from kifu.draw import draw_planes, save
 from kifu.errors import FormatError
 from kifu.planes.encode import encode

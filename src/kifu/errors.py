@@ -68,6 +68,23 @@ class Drop(IntEnum):
     BAD_HANDICAP = 22
     BAD_CHARSET = 23
     SETUP_TWICE = 24
+    # what cleaning a corpus may ask for
+    NO_MOVES = 30
+    FEW_STONES = 31
+    TOO_SHORT = 32
+    TOO_LONG = 33
+    SELF_PLAY = 34
+    HUGE_SCORE = 35
+    FRACTION_SCORE = 36
+    UNFINISHED = 37
+    RANK_UNKNOWN = 38
+    RANK_LOW = 39
+    PROGRAM = 40
+    BLITZ = 41
+    NOT_ALTERNATING = 42
+    DUPLICATE = 43
+    SAME_GAME = 44
+    CUT_OFF = 45
 
     @property
     def reason(self) -> str:
@@ -92,6 +109,22 @@ _REASONS = {
     Drop.BAD_HANDICAP: "a handicap that is 1 or no number",
     Drop.BAD_CHARSET: "an unknown character set (CA)",
     Drop.SETUP_TWICE: "two setup stones on one point",
+    Drop.NO_MOVES: "no moves",
+    Drop.FEW_STONES: "fewer stones played than asked for",
+    Drop.TOO_SHORT: "fewer moves than asked for",
+    Drop.TOO_LONG: "more moves than asked for",
+    Drop.SELF_PLAY: "a short game of a player against himself",
+    Drop.HUGE_SCORE: "a score above twice the points of the board",
+    Drop.FRACTION_SCORE: "score plus komi is no whole number",
+    Drop.UNFINISHED: "no result, or a void one",
+    Drop.RANK_UNKNOWN: "the rank of a player is not known",
+    Drop.RANK_LOW: "a player's rank is below what is asked for",
+    Drop.PROGRAM: "a player is a program",
+    Drop.BLITZ: "too little time to think",
+    Drop.NOT_ALTERNATING: "two moves in a row by one colour",
+    Drop.DUPLICATE: "equal to an earlier game in all fields",
+    Drop.SAME_GAME: "equal to another game but for mirror, rotation, colours or last passes",
+    Drop.CUT_OFF: "the beginning of another game",
 }
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import Format
 from kifu.datasets.manifest import Manifest, manifest_path, read_manifest
-from kifu.datasets.write import hash_file
+from kifu.output import hash_file
 from kifu.errors import FormatError, SourceError
 
 _BLOCK = 256  # examples at a time, few enough for a cache

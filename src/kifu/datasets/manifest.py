@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from kifu.datasets.write import write_file
+from kifu.output import write_file
 from kifu.errors import FormatError
 
 SUFFIX = ".manifest.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.write import hash_file
+from kifu.output import hash_file
 from kifu.errors import Drop, SourceError
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.point import POINT_MASK

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, manifest_path, read_manifest
-from kifu.datasets.write import Output, remove_file
+from kifu.output import Output, remove_file
 from kifu.errors import Drop, FormatError, RecipeError, SourceError
 from kifu.go.state import State, new_state
 from kifu.parallel import Crew

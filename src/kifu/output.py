@@ -1,4 +1,4 @@
-"""How every data set reaches the disk: under a temporary name, counted and hashed, then renamed."""
+"""How every file of ours reaches the disk: under a temporary name, counted and hashed, then renamed."""
 
 from __future__ import annotations
 

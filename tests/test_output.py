@@ -15,9 +15,9 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.datasets import write
+from kifu import output
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, Origin, manifest_path, read_manifest
-from kifu.datasets.write import Output, hash_file, remove_file, write_file
+from kifu.output import Output, hash_file, remove_file, write_file
 from kifu.errors import FormatError, OutputError
 
 # Output
@@ -121,7 +121,7 @@ def test_a_lock_dies_with_its_process(tmp_path):
     """What a killed process has left is written over."""
     path = tmp_path / "file"
     script = (
-        "import sys; from pathlib import Path; from kifu.datasets.write import Output; "
+        "import sys; from pathlib import Path; from kifu.output import Output; "
         "Output(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -238,7 +238,7 @@ def test_remove_file(tmp_path):
 def test_the_hash_of_a_file(tmp_path):
     for content in (b"", b"x", bytes(range(256)) * 1000):
         (tmp_path / "file").write_bytes(content)
-        assert write.hash_file(tmp_path / "file") == blake3(content).hexdigest()
+        assert output.hash_file(tmp_path / "file") == blake3(content).hexdigest()
 
 
 # Manifests

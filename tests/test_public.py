@@ -25,7 +25,7 @@ HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydan
 
 # A room imports only rooms above it.
 ROOMS = [
-    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "go", "records", "corpus", "planes", "datasets",
+    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records", "corpus", "planes", "datasets",
     "recipes", "draw", "fetch", "show", "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then.

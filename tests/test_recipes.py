@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from kifu.datasets.formats import find_format
 from kifu.errors import KifuError, RecipeError
-from kifu.recipes.schema import TEXT_LIMIT, check_recipe, load_recipe, recipe_names, recipe_text
+from kifu.recipes.schema import check_recipe, load_recipe, recipe_names, recipe_text
+from kifu.tables import TEXT_LIMIT
 
 PLAIN = """
 name = "mine"

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kifu.output import hash_file
 from kifu.errors import Drop, SourceError
+from kifu.output import hash_file
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.point import POINT_MASK
 from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, order_as_page, parse_archive_name, parse_index

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, manifest_path, read_manifest
-from kifu.output import Output, remove_file
 from kifu.errors import Drop, FormatError, RecipeError, SourceError
 from kifu.go.state import State, new_state
+from kifu.output import Output, remove_file
 from kifu.parallel import Crew
 from kifu.planes import kgsgo
 from kifu.progress import Bar, OpenBar, silent

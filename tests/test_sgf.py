@@ -18,7 +18,7 @@ from kifu.errors import Drop, GameError
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT, to_sgf
 from kifu.records.game import Game, game_at, read_sgf
 from kifu.records.games import NO_HANDICAP, Games, Note
-from kifu.records.sgf import as_block, scan, write_sgf
+from kifu.records.sgf import as_block, make_record, scan, write_sgf
 from naive_sgf import NaiveGame, read_member
 
 RECORDS = Path(__file__).parent / "records"
@@ -379,6 +379,22 @@ def test_written_by_the_grammar(written: tuple[bytes, dict[str, object]]) -> Non
     compare_with_naive(data)
     text = write_sgf(game)
     assert read_sgf(text) == game and write_sgf(read_sgf(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("board", "properties", "record"),
+    [
+        ((19, 19, None), {}, "(;FF[4]GM[1]CA[UTF-8]SZ[19])"),
+        ((13, 9, 0), {"PB": "柯洁", "PW": None, "RE": ""}, "(;FF[4]GM[1]CA[UTF-8]SZ[13:9]PB[柯洁]RE[]HA[0])"),
+        (
+            (9, 9, 2),
+            {"GN": "a]b\\c", "EV": "one\r\ntwo"},
+            r"(;FF[4]GM[1]CA[UTF-8]SZ[9]GN[a\]b\\c]EV[one" "\ntwo]HA[2])",
+        ),
+    ],
+)
+def test_make_record(board: tuple[int, int, int | None], properties: dict[str, str | None], record: str) -> None:
+    assert make_record(*board, properties) == record.encode()
 
 
 def test_games_set_aside_cannot_be_written() -> None:

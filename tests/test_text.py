@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import zipfile
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.records.game import read, read_sgf
-from kifu.records.text import charset, charsets, codec_of, detect, normalise, unescape
+from kifu.records.text import charset, charsets, codec_of, detect, escape, normalise, unescape
 
 WORDS = {
     "gb18030": ["柯洁 时越", "聂卫平 九段", "围棋甲级联赛第一轮", "黑中盘胜", "朴廷桓 芈昱廷", "马晓春\n刘小光"],
@@ -125,6 +126,13 @@ def test_normal_form_is_final_and_says_the_same(value: str) -> None:
     assert "\r" not in normal
     if "\r" not in value:
         assert unescape(normal) == unescape(value)
+
+
+@given(st.text(st.sampled_from("\\]:a\r\n")))
+def test_escaped_text_says_the_text(text: str) -> None:
+    value = escape(text)
+    assert normalise(value) == value
+    assert read_sgf(b"(;PB[" + value.encode() + b"])").text("PB") == re.sub("\r\n|\n\r|\r", "\n", text)
 
 
 def test_text_of_damaged_values_is_kept_where_it_is_whole() -> None:

@@ -19,7 +19,7 @@ from kifu.records import _nodes as n
 from kifu.records._members import make_block
 from kifu.records._scan import FULL, root_values, scan_members
 from kifu.records.games import Block, Bytes, Games
-from kifu.records.text import charsets, normalise
+from kifu.records.text import charsets, escape, normalise
 
 if TYPE_CHECKING:
     from kifu.records.game import Game
@@ -134,10 +134,7 @@ def write_sgf(game: Game) -> bytes:
     """
     if game.drop:
         raise GameError(f"a game that was set aside cannot be written: {game.drop.reason}")
-    size = str(game.width) if game.width == game.height else f"{game.width}:{game.height}"
-    parts = [f"(;FF[4]GM[1]CA[UTF-8]SZ[{size}]".encode()]
-    for name, values in plain_properties(game.properties, game.codec).items():
-        parts.append((name + "".join(f"[{value}]" for value in values)).encode("utf-8", "replace"))
+    parts = [_opening(game.width, game.height, plain_properties(game.properties, game.codec))]
     if game.to_play:
         parts.append(b"PL[B]" if game.to_play == BLACK else b"PL[W]")
     parts.append(_stones(game.setup[: game.root_setup], game) + b"\n")
@@ -149,6 +146,25 @@ def write_sgf(game: Game) -> bytes:
         done = ply
     parts.append(_move_nodes(game.moves[done:], game) + b")\n")
     return b"".join(parts)
+
+
+def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
+    """A record of a root only, for a game that comes from elsewhere than SGF; its stones and moves are not told.
+
+    properties: name -> what it says in plain text; None is left out. They are written in this order, HA (if handicap
+    is not None) last. FF, GM, CA, SZ and HA must not be among them.
+    """
+    told = {name: (escape(text),) for name, text in properties.items() if text is not None}
+    if handicap is not None:
+        told["HA"] = (str(handicap),)
+    return _opening(width, height, told) + b")"
+
+
+def _opening(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:
+    """The root of a record, up to its stones. properties: name -> values, which are in normal form."""
+    size = str(width) if width == height else f"{width}:{height}"
+    text = "".join(name + "".join(f"[{value}]" for value in values) for name, values in properties.items())
+    return f"(;FF[4]GM[1]CA[UTF-8]SZ[{size}]{text}".encode("utf-8", "replace")
 
 
 def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:

@@ -201,6 +201,11 @@ def unescape(value: str) -> str:
     return re.sub(r"\\(\r\n|\n\r|.)", lambda m: m[1].strip("\r\n"), value, flags=re.DOTALL)
 
 
+def escape(text: str) -> str:
+    """The value that says the text, as kifu writes it: of line breaks only that there is one is kept."""
+    return normalise(text.replace("\\", "\\\\"))
+
+
 def normalise(value: str) -> str:
     """The same value as kifu writes it: escaped where it must be, line breaks as \\n. Its own fixed point.
 

@@ -1,0 +1,316 @@
+"""The catalogue's file: a Parquet of the columns of `kifu.corpus.schema`, written in order, read batch by batch."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from kifu.corpus.schema import SCHEMA, VERSION
+from kifu.errors import Drop, FormatError, OutputError
+from kifu.output import Output
+from kifu.point import MAX_SIZE
+from kifu.records.games import NO_HANDICAP, Games, Note
+
+_GROUP = 32_768
+"""Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
+
+_GROUP_BYTES = 4 << 30
+"""A row group that says it takes more than this is not read."""
+
+_KEY = "kifu.catalogue"
+
+# Bytes of 16-bit words in 4 streams, two of them empty, pack better than a dictionary: 225 bytes of moves a game of
+# KGS instead of 246, and in half the time.
+_SPLIT = ("id", "canonical", "opening", "setup.list.element", "moves.list.element")
+# Rising numbers, mostly by 1.
+_DELTAS = ("entry", "index", "n_moves", "n_legal", "setup_ply.list.element", "territory.list.element")
+
+
+def is_catalogue(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as Parquet does."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except (OSError, ValueError):
+        return False
+
+
+class _Sink:
+    """An `Output` as the file that pyarrow writes to."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self.closed = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        self._output.write(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._output.size
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+
+class CatalogueWriter:
+    """Writes a catalogue; the file has its name only once `commit` has returned. Use it as a context manager.
+
+    The bytes depend on the rows, their order and `about` only.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises OutputError."""
+        self._output = Output(Path(path))
+        self._kept_back: list[pa.RecordBatch] = []
+        self._rows = 0
+        schema = SCHEMA.with_metadata({_KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")})
+        plain = {*_SPLIT, *_DELTAS}
+        columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
+        self._writer = pq.ParquetWriter(
+            cast(BinaryIO, _Sink(self._output)),
+            schema,
+            compression="zstd",
+            compression_level=3,
+            use_dictionary=[name for name in columns if name not in plain],
+            column_encoding=dict.fromkeys(_SPLIT, "BYTE_STREAM_SPLIT") | dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
+            write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
+            store_schema=True,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Appends rows of SCHEMA, in its order of columns."""
+        self._kept_back.append(batch)
+        self._rows += len(batch)
+        if self._rows >= _GROUP:
+            table = pa.Table.from_batches(self._kept_back)
+            whole = self._rows // _GROUP * _GROUP
+            self._write(table.slice(0, whole))
+            self._kept_back = table.slice(whole).to_batches()
+            self._rows -= whole
+
+    def _write(self, table: pa.Table) -> None:
+        try:
+            self._writer.write_table(table, row_group_size=_GROUP)
+        except OSError as error:
+            raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
+
+    def commit(self, about: Mapping[str, Any]) -> str:
+        """Ends the file and gives it its name; returns its BLAKE3 in hex.
+
+        about: what the file says about how it came to be, as JSON values; `about_catalogue` reads it.
+        """
+        if self._rows:
+            self._write(pa.Table.from_batches(self._kept_back))
+        self._writer.add_key_value_metadata({"kifu.about": json.dumps(about, ensure_ascii=False)})
+        self._writer.close()
+        return self._output.commit()
+
+    def __enter__(self) -> CatalogueWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._output.__exit__(kind, error, trace)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """A catalogue's file, opened; `kifu.corpus.catalogue.open_catalogue` makes it."""
+
+    path: Path
+    rows: int
+    about: Mapping[str, Any]
+    """What the writer said of it; empty if something else than kifu wrote it."""
+    _file: pq.ParquetFile
+
+    def batches(self, columns: Sequence[str] | None = None, *, size: int = 8192) -> Iterator[pa.RecordBatch]:
+        """The rows, at most `size` at a time, in SCHEMA's types; columns: all of SCHEMA by default.
+
+        Raises FormatError if the file's bytes are not what it says, or if a value does not fit its column.
+        """
+        names = SCHEMA.names if columns is None else list(columns)
+        schema = pa.schema([SCHEMA.field(name) for name in names])
+        try:
+            for batch in self._file.iter_batches(size, columns=names, use_threads=False):
+                batch.validate(full=True)
+                yield _fitted(batch, schema, self.path)
+        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+            raise FormatError(f"{self.path}: {_first_line(error)}") from None
+
+
+def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
+    """Opens a catalogue, or any Parquet file that has its columns in types that fit.
+
+    Raises FormatError if it is none, or one of a newer version.
+    """
+    path = Path(path)
+    try:
+        file = pq.ParquetFile(path, memory_map=False, thrift_string_size_limit=64 << 20)
+        said = file.metadata.metadata or {}
+        columns = set(file.schema_arrow.names)
+        groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise FormatError(f"{path} is no catalogue: {_first_line(error)}") from None
+    version = said.get(_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
+    if version != str(VERSION):
+        raise FormatError(f"{path} is a catalogue of version {version!r}; this kifu reads version {VERSION}")
+    missing = [name for name in SCHEMA.names if name not in columns]
+    if missing:
+        raise FormatError(f"{path} is no catalogue: it lacks {len(missing)} columns, {', '.join(missing[:5])} ...")
+    if max(groups, default=0) > _GROUP_BYTES:
+        raise FormatError(f"{path}: a row group of {max(groups):,} bytes is too large")
+    try:
+        about = json.loads(said.get(b"kifu.about", b"{}"))
+    except (ValueError, RecursionError):
+        about = None
+    if not isinstance(about, dict):
+        raise FormatError(f"{path}: what it says about itself (kifu.about) is no JSON object")
+    return Catalogue(path, file.metadata.num_rows, about, file)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
+    """The batch in the schema's types."""
+    columns = []
+    for field in schema:
+        column = batch.column(field.name)
+        if column.type != field.type:
+            try:
+                column = column.cast(field.type)
+            except pa.ArrowException as error:
+                raise FormatError(f"{path}: column {field.name}: {_first_line(error)}") from None
+        inner = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
+        if inner or (column.null_count and not field.nullable):
+            raise FormatError(f"{path}: column {field.name} has nulls, which it may not have")
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+GAME_COLUMNS = (
+    "entry", "width", "height", "handicap", "to_play", "setup", "setup_ply", "root_setup", "moves", "repairs", "drop",
+)  # fmt: skip
+"""What `games_of` needs."""
+
+
+def games_of(batch: pa.RecordBatch) -> Games:
+    """The games of some rows as kernels take them; moves are Arrow's own buffer, not a copy.
+
+    batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
+    Raises FormatError if a row contradicts itself.
+    """
+    rows = len(batch)
+    moves, move_offset = list_parts(batch.column("moves"))
+    setup, setup_offset = list_parts(batch.column("setup"))
+    setup_ply, ply_offset = list_parts(batch.column("setup_ply"))
+    root_setup = numbers(batch.column("root_setup"))
+    width, height = numbers(batch.column("width")), numbers(batch.column("height"))
+    if not np.array_equal(setup_offset, ply_offset) or np.any(root_setup > np.diff(setup_offset)):
+        raise FormatError("setup, setup_ply and root_setup of a row do not fit together")
+    if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
+        raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
+    return Games(
+        width=width,
+        height=height,
+        moves=moves,
+        move_offset=move_offset,
+        setup=setup,
+        setup_ply=setup_ply,
+        setup_offset=setup_offset,
+        root_setup=root_setup,
+        to_play=numbers(batch.column("to_play")),
+        handicap=numbers(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
+        notes=by_value(batch.column("repairs"), note_bits, np.uint32),
+        drop=by_value(batch.column("drop"), drop_code, np.uint8),
+        member=numbers(batch.column("entry")),
+        block_index=np.arange(rows, dtype=np.int32),
+        start=np.zeros(rows, np.int64),
+        stop=np.zeros(rows, np.int64),
+    )
+
+
+def list_parts(column: pa.ListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """A list column without nulls as (values, offsets [G + 1] int64 into them)."""
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    values = column.values.to_numpy()[offsets[0] : offsets[-1]] if len(column) else column.values.to_numpy()[:0]
+    return _writable(values), (offsets - offsets[0] if len(column) else np.zeros(1, np.int64))
+
+
+def numbers(column: pa.Array) -> npt.NDArray[Any]:
+    """A column of numbers without nulls as an array."""
+    return _writable(column.to_numpy(zero_copy_only=False))
+
+
+class _Alias:
+    """Another array's memory, said to be writable."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self.values = values
+        self.__array_interface__ = {**values.__array_interface__, "data": (values.ctypes.data, False)}
+
+
+def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same memory as another type, no copy: a kernel is compiled once more for arrays that are read-only, and none
+    of ours writes to what it reads."""
+    return values if values.flags.writeable else np.asarray(_Alias(values))
+
+
+def by_value(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[np.generic]) -> npt.NDArray[Any]:
+    """meaning(text) of each row, called once for each distinct text; null is None."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    table = np.array([meaning(text) for text in coded.dictionary.to_pylist()], kind)
+    return table[coded.indices.to_numpy()] if len(column) else np.empty(0, kind)
+
+
+def note_bits(repairs: str | None) -> int:
+    """The `Note`s of a row's `repairs`. Raises FormatError for a name that is none."""
+    try:
+        return sum(int(Note[name.upper()]) for name in {*repairs.split(",")}) if repairs else 0
+    except KeyError as error:
+        raise FormatError(f"unknown repair {error.args[0].lower()!r}") from None
+
+
+def repairs_text(notes: int) -> str | None:
+    """The names of some `Note`s, as `repairs` has them; None for none."""
+    return ",".join(str(note.name).lower() for note in Note if notes & note) or None
+
+
+def drop_code(drop: str | None) -> int:
+    """The `Drop` of a row. Raises FormatError for a name that is none."""
+    try:
+        return int(Drop[drop.upper()]) if drop is not None else int(Drop.KEPT)
+    except KeyError:
+        raise FormatError(f"unknown reason {drop!r} to drop a game") from None
+
+
+def drop_name(drop: int) -> str | None:
+    """What column `drop` says for a `Drop`."""
+    return Drop(drop).name.lower() if drop else None

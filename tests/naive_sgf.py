@@ -205,6 +205,9 @@ def move(value: bytes, game: NaiveGame) -> int:
     if value == b"tt" and game.width <= 19 and game.height <= 19:
         game.notes |= Note.PASS_AS_TT
         return game.width * game.height
+    if value.lower() in (b"pass", b"--"):
+        game.notes |= Note.PASS_AS_WORD
+        return game.width * game.height
     return NO_POINT
 
 

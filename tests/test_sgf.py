@@ -74,6 +74,7 @@ TRAPS: dict[str, list[tuple[str | Drop, Note]]] = {
     "no-record": [(Drop.NO_RECORD, Note(0))],
     "utf-16": [(Drop.NO_RECORD, Note(0))],
     "tt-pass-on-19": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd];W[];B[])", Note.PASS_AS_TT)],
+    "pass-as-word": [(BLANK + ";B[cc];W[];B[];W[];B[gg];W[zz])", Note.PASS_AS_WORD)],
     "tt-point-on-21": [("(;FF[4]GM[1]CA[UTF-8]SZ[21];B[tt];W[uu];B[])", Note(0))],
     "off-board-move": [(BLANK + ";B[zz];W[zz];B[zz];W[cc])", Note(0))],
     "two-blacks-in-a-row": [(BLANK + ";B[cc];B[gg];W[cg];W[];W[gc])", Note(0))],
@@ -215,7 +216,7 @@ def naive_of(games: Games, g: int) -> NaiveGame:
 PIECES = [
     *(b"(", b")", b";", b"[", b"]", b"\\", b":", b" ", b"\n", b"x", b"B", b"W", b"3", b"\x83", b"\xff"),
     *(b"(;", b"(;GM[1]", b";FF[4]", b"GM[2]", b"SZ[9]", b"SZ[5:4]", b"SZ[", b"HA[2]", b"HA[ 1]", b"PL[W]"),
-    *(b";B[bb]\n", b";W[cc]", b"W[aa]", b"B[", b"[]", b"[tt]", b"White[dd]", b"b[ee]", b"aa", b"tt", b"zz"),
+    *(b";B[bb]\n", b";W[cc]", b"W[aa]", b"B[", b"[]", b"[tt]", b"White[dd]", b"b[ee]", b"aa", b"tt", b"zz", b"[--]", b"[ PASS]"),
     *(b"AB[", b"AE[aa:bb]", b"AW[ab][ba]", b"AB[bb:aa]", b"CA[big5]", b"CA[Shift_JIS]", b"CA[utf-8]", b"CA[x]"),
     *(b"PB[\x83]]", b"C[\xa4]]", b"C[\x83\\]]", b"C[\\]]"),
 ]

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from kifu.datasets.dat import Dat
-from kifu.output import hash_file
 from kifu.draw import draw_planes, save
 from kifu.errors import FormatError
+from kifu.output import hash_file
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kifu.output import write_file
 from kifu.errors import GameError, OutputError
 from kifu.go.board import star_points
+from kifu.output import write_file
 from kifu.point import BLACK, WHITE, check_size, to_bottom_row, to_gtp
 
 if TYPE_CHECKING:

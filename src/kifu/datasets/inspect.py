@@ -11,8 +11,8 @@ import numpy as np
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import Format
 from kifu.datasets.manifest import Manifest, manifest_path, read_manifest
-from kifu.output import hash_file
 from kifu.errors import FormatError, SourceError
+from kifu.output import hash_file
 
 _BLOCK = 256  # examples at a time, few enough for a cache
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from kifu.output import write_file
 from kifu.errors import FormatError
+from kifu.output import write_file
 
 SUFFIX = ".manifest.json"
 

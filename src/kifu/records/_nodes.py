@@ -5,7 +5,7 @@ Uses the same conventions as `kifu.records._tokens`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE,
 from kifu.records._tokens import (
     CLOSE,
     COLON,
+    HYPHEN,
     LEFT,
     LETTER_B,
     LETTER_W,
@@ -76,6 +77,7 @@ _BAD_SETUP = int(Note.BAD_SETUP_POINT)
 _HANDICAP_ONE = int(Note.HANDICAP_ONE)
 _BAD_CHARSET = int(Note.BAD_CHARSET)
 _MOVE_IN_ROOT = int(Note.MOVE_IN_ROOT)
+_PASS_AS_WORD = int(Note.PASS_AS_WORD)
 
 _KEPT, _NOT_GO = int(Drop.KEPT), int(Drop.NOT_GO)
 _BAD_SIZE, _TOO_LARGE = int(Drop.BAD_SIZE), int(Drop.TOO_LARGE)
@@ -84,6 +86,7 @@ _COORDINATE = np.full(256, 255, np.uint8)  # of each coordinate letter; 255 is o
 _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
 _T = SGF_LETTERS.index("t")
 
+_PASS = tuple(b"pass")
 _BLACK_WORDS, _WHITE_WORDS = tuple(b"Bb1"), tuple(b"Ww2")
 
 
@@ -202,6 +205,19 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
 
 
 @inline_kernel
+def says_pass(data: Bytes, i: Int, stop: Int) -> Any:
+    """Whether data[i:stop] is "pass", in any case, or "--"."""
+    if stop - i == 2:
+        return data[i] == HYPHEN and data[i + 1] == HYPHEN
+    if stop - i != 4:
+        return False
+    for k in range(4):
+        if data[i + k] | 0x20 != _PASS[k]:
+            return False
+    return True
+
+
+@inline_kernel
 def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int:
     """The value of B or W -> point, pass (width * height) or NO_POINT."""
     i = skip_space(data, i, stop)
@@ -217,6 +233,9 @@ def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int
         if x == _T and y == _T and width <= 19 and height <= 19:
             row[NOTES] |= _PASS_AS_TT
             return width * height
+    if says_pass(data, i, stop):
+        row[NOTES] |= _PASS_AS_WORD
+        return width * height
     return NO_POINT
 
 

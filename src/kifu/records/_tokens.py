@@ -21,7 +21,7 @@ Int: TypeAlias = Any
 NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2
 
 SPACE = 32
-OPEN, CLOSE, SEMICOLON, LEFT, RIGHT, ESCAPE, COLON = (ord(c) for c in "();[]\\:")
+OPEN, CLOSE, SEMICOLON, LEFT, RIGHT, ESCAPE, COLON, HYPHEN = (ord(c) for c in "();[]\\:-")
 LETTER_B, LETTER_W = ord("B"), ord("W")
 
 

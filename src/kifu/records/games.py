@@ -72,6 +72,7 @@ class Note(IntFlag):
     MOVE_IN_ROOT = 1 << 15  # B or W in the first node
     LATER_GAME = 1 << 16  # not the first game of its member
     OPENING_MISSING = 1 << 17  # the record begins with its root's ;, without the ( before it
+    PASS_AS_WORD = 1 << 18  # a move value that says pass or -- in letters, as early servers wrote it
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,11 @@ def scan(block: Block) -> Games:
             out = out._replace(rows=_longer(out.rows))
         else:
             out = out._replace(setup=_longer(out.setup), setup_ply=_longer(out.setup_ply))
+    return games_in(out, block)
+
+
+def games_in(out: n.Out, block: Block) -> Games:
+    """What a reader filled `out` with, as games of the block."""
     rows = out.rows[: out.state[n.GAMES]]
     member = rows[:, n.MEMBER_ROW]
     return Games(

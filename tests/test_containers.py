@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import functools
 import gzip
 import io
@@ -748,3 +749,50 @@ def test_blocks_are_the_same_each_time_and_hold_at_most_what_they_may(tmp_path: 
             "<i4",
         ]
         assert [array.dtype.str for array in (one.names, one.name_offset, one.drop)] == ["|u1", "<i8", "|u1"]
+
+
+def fail(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+class FailingFile(io.FileIO):
+    """A file on a disk that gives up after some reads."""
+
+    whole_reads = 0
+
+    def _count(self) -> None:
+        if self.whole_reads == 0:
+            fail()
+        self.whole_reads -= 1
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._count()
+        return super().read(size)
+
+    def readinto(self, buffer: object, /) -> int | None:
+        self._count()
+        return super().readinto(buffer)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("whole_reads", range(4))
+@pytest.mark.parametrize("kind", ["games.tar", "games.tar.gz", "games.zip", "game.sgf", "game.sgf.bz2"])
+def test_a_disk_that_fails_is_an_error_of_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, whole_reads: int
+) -> None:
+    path = tmp_path / kind
+    if ".tar" in kind:
+        with tarfile.open(path, "w:gz" if kind.endswith("gz") else "w") as file:
+            entry = tarfile.TarInfo("a.sgf")
+            entry.size = 1_000_000
+            file.addfile(entry, io.BytesIO(random.Random(0).randbytes(entry.size)))
+    elif kind.endswith(".zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("a.sgf", SGF)
+        monkeypatch.setattr("mmap.mmap", fail)  # all reading is through it
+    else:
+        path.write_bytes(bz2.compress(SGF) if kind.endswith("bz2") else SGF)
+    monkeypatch.setattr(FailingFile, "whole_reads", whole_reads)
+    monkeypatch.setattr("kifu.records.containers.FileIO", FailingFile)
+    rows, message = read_until_error(path, 4096)
+    assert message == f"{path}: Input/output error"
+    assert rows == []

@@ -46,19 +46,18 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = 4 << 20) -> Ite
 
     A member over 256 MiB becomes an empty row with `Drop.TOO_LARGE`; one that its archive or the file system cannot
     give, with `Drop.UNREADABLE`. Raises SourceError if the container does not exist, is of no known kind, is an empty
-    file or a directory without records; and, after all that is whole was given out, if it is damaged or cut off. An
-    archive without records gives no block.
+    file or a directory without records; and, after all that is whole was given out, if it is damaged or cut off, or if
+    the system cannot read on. An archive without records gives no block.
     """
     path = Path(source)
     if stat.S_ISDIR(_mode(path)):
         yield from folder_blocks(path, block_bytes)
         return
     try:
-        file = FileIO(path)
-    except OSError as error:
+        with FileIO(path) as file:
+            yield from _file_blocks(path, file, block_bytes)
+    except OSError as error:  # from opening or reading only: what the caller raises between blocks does not pass here
         raise SourceError(f"{path}: {error.strerror}") from None
-    with file:
-        yield from _file_blocks(path, file, block_bytes)
 
 
 def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:

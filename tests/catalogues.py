@@ -1,0 +1,45 @@
+"""Catalogues as tests need them: rows of which only what matters is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kifu.corpus.catalogue import CatalogueWriter
+from kifu.corpus.schema import SCHEMA
+
+_SAME: dict[str, Any] = {
+    "archive": "games.zip", "index": 0, "format": "sgf", "encoding": "utf-8", "width": 19, "height": 19,
+    "black_program": False, "white_program": False, "ending": "unknown", "to_play": 0, "setup": [], "setup_ply": [],
+    "root_setup": 0, "moves": [],
+}  # fmt: skip
+
+
+def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
+    """Rows of SCHEMA from columns of one length; at least one is given.
+
+    What is not given is what a record without a word has: 19 x 19, no moves, no names, no result, null where that is
+    allowed. id, canonical, opening and entry count the rows from 0; n_moves and n_legal follow from moves.
+    """
+    unknown = set(columns) - set(SCHEMA.names)
+    assert not unknown, unknown
+    count = len(next(iter(columns.values())))
+    told: dict[str, Sequence[Any]] = {name: [value] * count for name, value in _SAME.items()}
+    told |= dict.fromkeys(("id", "canonical", "opening", "entry"), range(count))
+    told |= {"member": [f"{i}.sgf" for i in range(count)]} | columns
+    lengths = [len(moves) for moves in told["moves"]]
+    told = {"n_moves": lengths, "n_legal": lengths} | told
+    arrays = [pa.array(told.get(field.name, [None] * count), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def write_catalogue(path: Path, *batches: pa.RecordBatch, about: Mapping[str, Any] | None = None) -> Path:
+    """A catalogue of these rows."""
+    with CatalogueWriter(path) as writer:
+        for batch in batches:
+            writer.write(batch)
+        writer.commit(about or {})
+    return path

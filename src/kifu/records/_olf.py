@@ -1,0 +1,346 @@
+"""The compiled OLF reader: bytes of many lines -> flat arrays of their games. `kifu.records.olf` drives it.
+
+One pass, no look-back beyond a line: time is linear in the bytes whatever they are. Uses the same conventions as
+`kifu.records._tokens`: a byte up to the space counts as white space.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import Drop
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT
+from kifu.records._nodes import MAX_MOVES
+from kifu.records._scan import BYTES_A_GAME
+from kifu.records._tokens import COLON, SPACE, Int, byte, read_number
+from kifu.records.games import NO_HANDICAP, Bytes, Note
+from kifu.records.words import FIELDS
+
+MAX_SIZE = 19
+"""Letters from a to s; t is the pass."""
+
+POINTS = MAX_SIZE * MAX_SIZE
+
+# The fields of a line, in order.
+(
+    DATE, BLACK_NAME, BLACK_RATING, WHITE_NAME, WHITE_RATING, SIZE, TIME, RESULT, KOMI, STONES, PLAYED, TERRITORY,
+    LINE_FIELDS,
+) = range(13)  # fmt: skip
+
+# Columns of a row, one row a game.
+WIDTH, HEIGHT, MOVE_END, SETUP_END, TERRITORY_END, HANDICAP = range(6)
+NOTES, DROP, MEMBER_ROW, INDEX, START, STOP, COLUMNS = range(6, 13)
+
+# How far the reader is.
+GAMES, MOVES, SETUP, AREA, STATES = range(5)
+
+_WORDS = np.array(
+    [
+        (field, FIELDS.index(name))
+        for field, name in (
+            (DATE, "date"),
+            (BLACK_NAME, "black"),
+            (BLACK_RATING, "black_rank"),
+            (WHITE_NAME, "white"),
+            (WHITE_RATING, "white_rank"),
+            (TIME, "time"),
+            (RESULT, "result"),
+            (KOMI, "komi"),
+        )
+    ]
+)
+
+NEWLINE, HYPHEN = ord("\n"), ord("-")
+UPPER_A, LOWER_A = ord("A"), ord("a")
+PASS_LETTER = 19
+"""The t of TT and tt."""
+
+_HASH, _QUESTION, _ZERO, _LOWER_H = (ord(c) for c in "#?0h")
+_LOWER_BIT = 0x20
+_NO_LETTER = 255
+
+_COORDINATE = np.full(256, _NO_LETTER, np.uint8)
+_COORDINATE[UPPER_A : UPPER_A + 26] = _COORDINATE[LOWER_A : LOWER_A + 26] = np.arange(26)
+
+_KEPT, _NO_RECORD, _BAD_SIZE = int(Drop.KEPT), int(Drop.NO_RECORD), int(Drop.BAD_SIZE)
+_TOO_LARGE, _UNREADABLE, _OFF_BOARD = int(Drop.TOO_LARGE), int(Drop.UNREADABLE), int(Drop.OFF_BOARD)
+_HANDICAP_TEXT, _HANDICAP_ONE = int(Note.HANDICAP_TEXT), int(Note.HANDICAP_ONE)
+
+
+class Out(NamedTuple):
+    """What the reader fills, and needs to work.
+
+    rows: [G, COLUMNS] int64.  word_start, word_stop: [len(FIELDS), G] int64, zeros at first.  Of these the caller makes
+    as many as `count_rows` says.
+    moves, setup, territory: uint16; no entry takes less than two bytes of text.  state: [STATES] int64, zeros.
+    fields: [LINE_FIELDS, 2] int64: where the line's fields begin and end.
+    seen, area: [POINTS] int64, zeros: the row that last put a handicap stone there; for territory times 2, and 1 more
+    if it is White's.
+    """
+
+    rows: npt.NDArray[np.int64]
+    word_start: npt.NDArray[np.int64]
+    word_stop: npt.NDArray[np.int64]
+    moves: npt.NDArray[np.uint16]
+    setup: npt.NDArray[np.uint16]
+    territory: npt.NDArray[np.uint16]
+    state: npt.NDArray[np.int64]
+    fields: npt.NDArray[np.int64]
+    seen: npt.NDArray[np.int64]
+    area: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def most_games(start: Int, stop: Int) -> Int:
+    """How many lines of a member are read: no game takes as few as `BYTES_A_GAME` bytes."""
+    return 16 + (stop - start) // BYTES_A_GAME
+
+
+@kernel
+def count_rows(data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> Int:
+    """A bound for the rows that the members start[k]:stop[k] of `data` give."""
+    count = 0
+    for k in range(len(start)):
+        lines = 1
+        for i in range(start[k], stop[k]):
+            if data[i] == NEWLINE:
+                lines += 1
+        count += min(lines, most_games(start[k], stop[k]) + 1)
+    return count
+
+
+@inline_kernel
+def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -> tuple[Int, Int, Int]:
+    """A line from `i` on -> (how many fields, the end of the last, the end of the line). The first ones are noted."""
+    count, last = 0, i
+    while True:
+        while i < stop and data[i] <= SPACE and data[i] != NEWLINE:
+            i += 1
+        if i == stop or data[i] == NEWLINE:
+            return count, last, i
+        begin = i
+        while i < stop and data[i] > SPACE:
+            i += 1
+        last = i
+        if count < LINE_FIELDS:
+            fields[count, 0], fields[count, 1] = begin, i
+        count += 1
+
+
+@inline_kernel
+def is_untold(data: Bytes, i: Int, stop: Int, field: Int) -> Any:
+    """Whether the field is one of OLF's ways to say nothing: ?, the rating 0, a date of zeros."""
+    if field == DATE:
+        for k in range(i, stop):
+            if data[k] != _ZERO and data[k] != HYPHEN:
+                return stop - i == 1 and data[i] == _QUESTION
+        return True
+    if stop - i != 1:
+        return False
+    return data[i] == _QUESTION or (field in (BLACK_RATING, WHITE_RATING) and data[i] == _ZERO)
+
+
+@inline_kernel
+def read_terms(data: Bytes, fields: npt.NDArray[np.int64], row: npt.NDArray[np.int64]) -> None:
+    """The board and the handicap."""
+    i, stop = fields[SIZE, 0], fields[SIZE, 1]
+    colon = i
+    while colon < stop and data[colon] != COLON:
+        colon += 1
+    left, width = read_number(data, i, colon)
+    right, height = read_number(data, min(colon + 1, stop), stop)
+    if left and right and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
+        row[WIDTH], row[HEIGHT] = width, height
+    else:
+        row[DROP] = _BAD_SIZE
+    i, stop = fields[STONES, 0], fields[STONES, 1]
+    good, value = read_number(data, min(i + 2, stop), stop)
+    if not good or value < 0 or data[i] != _LOWER_H or data[i + 1] != HYPHEN:
+        row[NOTES] |= _HANDICAP_TEXT
+    elif value > 0:
+        row[HANDICAP] = value
+        if value == 1:
+            row[NOTES] |= _HANDICAP_ONE
+
+
+@inline_kernel
+def read_points(
+    data: Bytes, i: Int, stop: Int, width: Int, height: Int, points: npt.NDArray[np.uint16], at: Int
+) -> Int:
+    """Pairs of letters into points[at:] -> how many; -1 if they are no pairs of letters."""
+    if (stop - i) % 2 == 1:
+        return -1
+    for k in range(i, stop, 2):
+        first, second = byte(data, k), byte(data, k + 1)
+        x, y = np.int64(_COORDINATE[first]), np.int64(_COORDINATE[second])
+        if x == _NO_LETTER or y == _NO_LETTER:
+            return -1
+        point = NO_POINT
+        if (first ^ second) & _LOWER_BIT == 0:
+            if x < width and y < height:
+                point = y * width + x
+            elif x == PASS_LETTER and y == PASS_LETTER:
+                point = width * height
+        points[at] = point | WHITE_BIT if first & _LOWER_BIT else point
+        at += 1
+    return (stop - i) // 2
+
+
+@inline_kernel
+def handicap_moves(
+    moves: npt.NDArray[np.uint16],
+    at: Int,
+    stop: Int,
+    stones: Int,
+    points: Int,
+    seen: npt.NDArray[np.int64],
+    stamp: Int,
+) -> Int:
+    """How many of moves[at:stop] place the handicap; 0 if they do not begin with it.
+
+    That is `stones` black stones, each on a point of its own, with white passes between them; and one pass more if it
+    is White who moves after it.
+    """
+    count = 2 * stones - 1
+    if stones < 2 or count > stop - at:
+        return 0
+    for k in range(count):
+        move = np.int64(moves[at + k])
+        if k % 2 == 1:
+            if move != points | WHITE_BIT:
+                return 0
+        elif move >= points or seen[move] == stamp:
+            return 0
+        else:
+            seen[move] = stamp
+    return count + passes_twice(moves, at + count, stop, points)
+
+
+@inline_kernel
+def passes_twice(moves: npt.NDArray[np.uint16], at: Int, stop: Int, points: Int) -> Int:
+    """1 if White passes in moves[at] and then moves again, else 0."""
+    return 1 if at + 1 < stop and moves[at] == points | WHITE_BIT and moves[at + 1] & WHITE_BIT else 0
+
+
+@inline_kernel
+def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: Out) -> Int:
+    """The territory -> how many points, put in rising order. Of one that is told twice the last word counts."""
+    points = row[WIDTH] * row[HEIGHT]
+    at, stamp = out.state[AREA], out.state[GAMES]
+    count = read_points(data, i, stop, row[WIDTH], row[HEIGHT], out.territory, at)
+    if count < 0:
+        row[DROP] = _UNREADABLE
+        return 0
+    for k in range(at, at + count):
+        entry = np.int64(out.territory[k])
+        point = entry & POINT_MASK
+        if point >= points:
+            row[DROP] = _OFF_BOARD
+            return 0
+        out.area[point] = 2 * stamp + (1 if entry & WHITE_BIT else 0)
+    count = 0
+    for p in range(points):
+        if out.area[p] // 2 == stamp:
+            out.territory[at + count] = p | WHITE_BIT if out.area[p] % 2 == 1 else p
+            count += 1
+    return count
+
+
+@inline_kernel
+def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+    """Moves, handicap stones among them, and territory."""
+    state = out.state
+    i, stop = fields[PLAYED, 0], fields[PLAYED, 1]
+    if (stop - i) // 2 > MAX_MOVES:
+        row[DROP] = _TOO_LARGE
+        return
+    begin, moves = state[MOVES], 0
+    if stop - i != 1 or data[i] != HYPHEN:
+        moves = read_points(data, i, stop, row[WIDTH], row[HEIGHT], out.moves, begin)
+    area = 0
+    if count > TERRITORY:
+        area = read_area(data, fields[TERRITORY, 0], fields[TERRITORY, 1], row, out)
+    if moves < 0:
+        row[DROP] = _UNREADABLE
+    if row[DROP] != _KEPT:
+        return
+    points = row[WIDTH] * row[HEIGHT]
+    taken = handicap_moves(out.moves, begin, begin + moves, row[HANDICAP], points, out.seen, state[GAMES])
+    if taken > 0:
+        for k in range(row[HANDICAP]):
+            out.setup[state[SETUP] + k] = out.moves[begin + 2 * k]
+        for k in range(begin, begin + moves - taken):
+            out.moves[k] = out.moves[k + taken]
+        state[SETUP] += row[HANDICAP]
+    state[MOVES] += moves - taken
+    state[AREA] += area
+
+
+@inline_kernel
+def new_row(member: Int, index: Int, drop: Int, start: Int, stop: Int, out: Out) -> None:
+    row = out.rows[out.state[GAMES]]
+    row[:] = 0
+    row[HANDICAP] = NO_HANDICAP
+    row[MEMBER_ROW], row[INDEX], row[DROP] = member, index, drop
+    row[START], row[STOP] = start, stop
+    out.state[GAMES] += 1
+
+
+@inline_kernel
+def read_line(data: Bytes, count: Int, out: Out) -> None:
+    """The newest row's game, from the fields that were found."""
+    state, fields = out.state, out.fields
+    game = state[GAMES] - 1
+    row = out.rows[game]
+    if count == LINE_FIELDS - 1 or count == LINE_FIELDS:
+        for k in range(len(_WORDS)):
+            field, word = _WORDS[k, 0], _WORDS[k, 1]
+            if not is_untold(data, fields[field, 0], fields[field, 1], field):
+                out.word_start[word, game], out.word_stop[word, game] = fields[field, 0], fields[field, 1]
+        read_terms(data, fields, row)
+        if row[DROP] == _KEPT:
+            read_play(data, fields, count, row, out)
+    else:
+        row[DROP] = _UNREADABLE
+
+
+@inline_kernel
+def end_row(out: Out) -> None:
+    state = out.state
+    row = out.rows[state[GAMES] - 1]
+    row[MOVE_END], row[SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
+
+
+@kernel
+def read_members(
+    data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], out: Out
+) -> None:
+    """Reads every line.
+
+    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.Block`.
+    """
+    for k in range(len(start)):
+        index, i = 0, start[k]
+        end = stop[k] if drop[k] == _KEPT else i
+        if end - i >= 3 and data[i] == 0xEF and data[i + 1] == 0xBB and data[i + 2] == 0xBF:  # byte order mark
+            i += 3
+        while i < end:
+            count, last, line_end = find_fields(data, i, end, out.fields)
+            begin = out.fields[0, 0]
+            if count > 0 and data[begin] != _HASH:
+                if index == most_games(start[k], stop[k]):
+                    new_row(k, index, _TOO_LARGE, begin, end, out)
+                    line_end = end
+                else:
+                    new_row(k, index, _KEPT, begin, last, out)
+                    read_line(data, count, out)
+                end_row(out)
+                index += 1
+            i = line_end + 1
+        if index == 0:
+            new_row(k, 0, np.int64(drop[k]) if drop[k] != _KEPT else _NO_RECORD, end, end, out)
+            end_row(out)

@@ -7,7 +7,7 @@ A container yields `Block`s (bytes of whole members, side by side in one buffer)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import IntFlag
 
 import numpy as np
@@ -31,6 +31,8 @@ class Block:
     names, name_offset: [..] uint8, [K + 1] int64: member k's raw name is names[name_offset[k]:name_offset[k + 1]].
     drop: [K] uint8: a `Drop` where the member could not be delivered (then it is empty), else 0.
     source: the container's path, as the user would recognise it.
+    index: how many lines of its first member went before, in earlier blocks; 0 unless the member is a file of lines.
+    kind: what all its members are, one of `kifu.records._kinds`; None if nobody has looked yet.
     """
 
     source: str
@@ -41,6 +43,8 @@ class Block:
     names: Bytes
     name_offset: npt.NDArray[np.int64]
     drop: npt.NDArray[np.uint8]
+    index: int = 0
+    kind: int | None = None
 
     def __len__(self) -> int:
         return len(self.start)
@@ -49,6 +53,20 @@ class Block:
         """Member k's name for people: UTF-8 where it is that, else with the bytes escaped."""
         raw = self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes()
         return raw.decode("utf-8", "backslashreplace")
+
+    def part(self, first: int, last: int) -> Block:
+        """Members first to last - 1 only."""
+        at = self.name_offset[first : last + 1]
+        return replace(
+            self,
+            start=self.start[first:last],
+            stop=self.stop[first:last],
+            member=self.member[first:last],
+            names=self.names[at[0] : at[-1]],
+            name_offset=at - at[0],
+            drop=self.drop[first:last],
+            index=self.index if first == 0 else 0,
+        )
 
 
 class Note(IntFlag):

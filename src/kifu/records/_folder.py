@@ -11,7 +11,13 @@ from pathlib import Path
 import numpy as np
 
 from kifu.errors import Drop, SourceError
-from kifu.records._members import MEMBER_LIMIT, make_block, name_says_record
+from kifu.records._members import (
+    MEMBER_LIMIT,
+    make_block,
+    name_says_index,
+    name_says_lines,
+    name_says_record,
+)
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
 from kifu.records.games import Block, Bytes
@@ -27,6 +33,7 @@ class Tree:
 
     records: list[bytes]
     archives: list[Path]
+    """Containers of their own: archives, files of lines (.olf), and indexes to such (.index)."""
 
 
 def read_tree(root: Path) -> Tree:
@@ -64,9 +71,10 @@ def without_compression(name: bytes) -> bytes:
 def _is_archive(top: bytes, name: bytes) -> bool:
     if name.rpartition(b"/")[2].startswith(b"._"):
         return False
-    if name.lower().endswith(_ARCHIVES):
+    plain = without_compression(name)
+    if name.lower().endswith(_ARCHIVES) or name_says_lines(plain) or name_says_index(plain):
         return True
-    if not name.lower().endswith(COMPRESSIONS) or name_says_record(without_compression(name)):
+    if not name.lower().endswith(COMPRESSIONS) or name_says_record(plain):
         return False
     try:
         with FileIO(top + b"/" + name) as file:

@@ -15,7 +15,7 @@ from isal import isal_zlib
 
 from kifu.errors import Drop, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._members import MEMBER_LIMIT, is_record
+from kifu.records._members import MEMBER_LIMIT, is_index, is_record
 from kifu.records.games import Block, Bytes
 
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call: about one block of game records
@@ -109,11 +109,13 @@ def _list_records(
     drop: npt.NDArray[np.uint8],
     names: Bytes,
     name_offset: npt.NDArray[np.int64],
+    indexes: bool,
 ) -> int:
     """Lists the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
 
-    base: what every offset in the archive is to be raised by. table: [rows, 5], see its columns above. Returns _MORE,
-    _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP: the members take more room than the file has.
+    base: what every offset in the archive is to be raised by. table: [rows, 5], see its columns above. indexes: list
+    the indexes of TYGEM games instead. Returns _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP:
+    the members take more room than the file has.
     """
     rows = 0
     name_end = 0
@@ -141,7 +143,8 @@ def _list_records(
             name_stop += 1
         # Made on Unix (3) or macOS (19), with the mode of a symbolic link.
         is_link = data[at + 5] in (3, 19) and data[at + 41] >> 4 == 0xA
-        if not is_link and is_record(names, name_end, name_stop):
+        wanted = is_index(names, name_end, name_stop) if indexes else is_record(names, name_end, name_stop)
+        if wanted and not is_link:
             row = table[rows]
             row[_BEGIN] = 0
             row[_METHOD] = _integer(data, at + 10, 2)
@@ -219,9 +222,10 @@ def _find_record_64(data: mmap.mmap, end_record: int) -> int:
     return -1
 
 
-def zip_blocks(source: str, file: FileIO, block_bytes: int) -> Iterator[Block]:
-    """The records of a zip, in the order of its central directory. The file is mapped, not read.
+def zip_blocks(source: str, file: FileIO, block_bytes: int, indexes: bool = False) -> Iterator[Block]:
+    """The records of a zip, or its indexes of TYGEM games, in the order of its central directory.
 
+    The file is mapped, not read.
     Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
     rows with `Drop.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
     given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
@@ -235,7 +239,9 @@ def zip_blocks(source: str, file: FileIO, block_bytes: int) -> Iterator[Block]:
         table, member = np.empty((_ROWS_AT_ONCE, 5), np.int64), np.empty(_ROWS_AT_ONCE, np.int32)
         drop, name_offset = np.empty(_ROWS_AT_ONCE, np.uint8), np.zeros(_ROWS_AT_ONCE + 1, np.int64)
         names = np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8)
-        status = _list_records(data, directory.base, directory.end, state, table, member, drop, names, name_offset)
+        status = _list_records(
+            data, directory.base, directory.end, state, table, member, drop, names, name_offset, indexes
+        )
         for some, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
             at = name_offset[some.start : some.stop + 1]
             block = Block(

@@ -8,6 +8,7 @@ member, whatever an archive says of itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -19,7 +20,9 @@ import numpy as np
 
 from kifu.errors import Drop, SourceError
 from kifu.records._folder import folder_blocks, read_tree, without_compression
-from kifu.records._members import make_block, name_says_record
+from kifu.records._kinds import OLF, SGF, TYGEM, kinds_in
+from kifu.records._lines import line_blocks
+from kifu.records._members import make_block, name_says_index, name_says_record
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import zip_blocks
@@ -28,21 +31,25 @@ from kifu.records.games import Block, Bytes
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a record to be taken for one
 
+BLOCK_BYTES = 4 << 20
 
-def blocks(source: str | os.PathLike[str], *, block_bytes: int = 4 << 20) -> Iterator[Block]:
+
+def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """The records of one container, several to a block, in its order and as they lie there.
 
     A container is
 
     - a directory tree: its loose records, which are the files named .sgf, in any case, and those with .gz, .bz2
       or .xz after it. They are ordered by the bytes of their paths, and numbered in that order. Archives
-      in the tree are containers of their own, which `containers` finds; symbolic links are not followed;
-    - a .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf, in any case, or without an extension. The
-      others are passed over, but count in `Block.member`, as folders do;
-    - a file of its own (also in .gz, .bz2 or .xz), if it is named .sgf or a record starts in its first 64 KiB.
+      and .olf files in the tree are containers of their own, which `containers` finds; symbolic links are not followed;
+    - a .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf or .olf, in any case, or without an extension.
+      The others are passed over, but count in `Block.member`, as folders do;
+    - a file of its own (also in .gz, .bz2 or .xz), if it is named .sgf or .olf, if a record starts in its first 64 KiB,
+      or if it begins with a line of OLF or TYGEM. Lines come in several blocks, cut between them, with one
+      `Block.member`; an index of TYGEM games holds none, see `kifu.records.tygem.load_index`.
 
-    block_bytes: how many bytes of members and archive headers a block holds at most, unless one member alone is larger.
-    What the blocks are depends on the container and this number only.
+    block_bytes: how many bytes of members and archive headers a block holds at most, unless one member alone, or one
+    line, is larger. What the blocks are depends on the container and this number only.
 
     A member over 256 MiB becomes an empty row with `Drop.TOO_LARGE`; one that its archive or the file system cannot
     give, with `Drop.UNREADABLE`. Raises SourceError if the container does not exist, is of no known kind, is an empty
@@ -63,9 +70,9 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = 4 << 20) -> Ite
 def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
     """What to call `blocks` with, one after the other, to read all of `sources`, each a file or a directory.
 
-    A file stays as it is. A directory becomes itself, if there are loose records in its tree, and then each archive in
-    the tree, ordered by the bytes of their paths. Raises SourceError if a source does not exist, or is a directory
-    without either.
+    A file stays as it is. A directory becomes itself, if there are loose records in its tree, and then each archive,
+    .olf file and .index of TYGEM games in the tree, ordered by the bytes of their paths. Raises SourceError if a source
+    does not exist, or is a directory without any of these.
     """
     found = []
     for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
@@ -75,7 +82,7 @@ def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
             continue
         tree = read_tree(path)
         if not tree.records and not tree.archives:
-            raise SourceError(f"{path}: no .sgf files and no archives in this directory")
+            raise SourceError(f"{path}: no .sgf files, no .olf files and no archives in this directory")
         found += [path, *tree.archives] if tree.records else tree.archives
     return found
 
@@ -98,6 +105,8 @@ def _file_blocks(path: Path, file: FileIO, block_bytes: int) -> Iterator[Block]:
     if head in (b"PK\3\4", b"PK\5\6"):
         yield from zip_blocks(str(path), file, block_bytes)
         return
+    if name_says_index(without_compression(os.fsencode(path.name))):
+        return
     stream, compression = open_stream(file)
     data = np.empty(max(block_bytes, HEADER), np.uint8)
     filled = stream.fill(data.data)
@@ -108,8 +117,15 @@ def _file_blocks(path: Path, file: FileIO, block_bytes: int) -> Iterator[Block]:
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with something before the archive, or cut off
         yield from zip_blocks(str(path), file, block_bytes)
-    else:
+    elif (kind := _kind(name, data, filled)) in (OLF, TYGEM):
+        yield from line_blocks(str(path), name, kind, stream, data, filled)
+    elif kind == SGF:
         yield _single(path, name, stream, data, filled)
+
+
+def _kind(name: bytes, data: Bytes, filled: int) -> int:
+    """What a file is that is no archive, by what it begins with, one of `kifu.records._kinds`."""
+    return int(kinds_in(make_block("", data, [filled], [0], [name], [Drop.KEPT]))[0])
 
 
 def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
@@ -128,8 +144,47 @@ def _single(path: Path, name: bytes, stream: Stream, data: Bytes, filled: int) -
         if filled == 0:
             raise SourceError(f"{path}: the file is empty")
         if not _RECORD_START.search(data[: min(filled, _JUNK_LIMIT)].data):
-            kinds = "a directory, .zip, .tar, .gz, .bz2, .xz and .sgf"
+            kinds = "a directory, .zip, .tar, .gz, .bz2, .xz, .sgf, .olf and TYGEM's lines"
             raise SourceError(f"{path}: neither an archive nor a game record that is known here ({kinds} are)")
     if content is None:
         return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [Drop.TOO_LARGE])
     return make_block(str(path), content, [len(content)], [0], [name], [Drop.KEPT])
+
+
+def index_files(source: Path) -> Iterator[Bytes]:
+    """The content of each index of TYGEM games that a container is, or holds if it is a .zip: by the name .index.
+
+    Raises SourceError if one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading
+    its records does that.
+    """
+    if not stat.S_ISREG(_mode(source)):
+        return
+    try:
+        with FileIO(source) as file:
+            if name_says_index(without_compression(os.fsencode(source.name))):
+                yield _whole(source, file)
+            elif file.read(4) in (b"PK\3\4", b"PK\5\6"):
+                for block in _until_damage(zip_blocks(str(source), file, BLOCK_BYTES, indexes=True)):
+                    for k in range(len(block)):
+                        if block.drop[k]:
+                            raise SourceError(f"{source}: {block.name(k)}: {Drop(block.drop[k]).reason}")
+                        yield block.data[block.start[k] : block.stop[k]]
+    except OSError as error:
+        raise SourceError(f"{source}: {error.strerror}") from None
+
+
+def _until_damage(found: Iterator[Block]) -> Iterator[Block]:
+    with contextlib.suppress(SourceError):
+        yield from found
+
+
+def _whole(path: Path, file: FileIO) -> Bytes:
+    """All of a file, inflated if it is compressed. Raises SourceError if that is damaged or over 256 MiB."""
+    stream, _ = open_stream(file)
+    data = np.empty(BLOCK_BYTES, np.uint8)
+    content = read_whole(stream, data, stream.fill(data.data))
+    if stream.damage:
+        raise SourceError(f"{path}: {stream.damage}")
+    if content is None:
+        raise SourceError(f"{path}: {Drop.TOO_LARGE.reason}")
+    return content

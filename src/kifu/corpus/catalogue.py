@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -76,33 +76,23 @@ class _Sink:
         return False
 
 
-class CatalogueWriter:
-    """Writes a catalogue; the file has its name only once `commit` has returned. Use it as a context manager.
+class TableWriter:
+    """Writes a Parquet of any columns; the file has its name only once `commit` has returned. A context manager.
 
-    The bytes depend on the rows, their order and `about` only.
+    The bytes depend on the rows, their order and the metadata only, not on how batches divide the rows.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises OutputError."""
+    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, **options: Any) -> None:
+        """options: of pyarrow's ParquetWriter. Raises OutputError."""
         self._output = Output(Path(path))
         self._kept_back: list[pa.RecordBatch] = []
         self._rows = 0
-        schema = SCHEMA.with_metadata({_KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")})
-        plain = {*_SPLIT, *_DELTAS}
-        columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
         self._writer = pq.ParquetWriter(
-            cast(BinaryIO, _Sink(self._output)),
-            schema,
-            compression="zstd",
-            compression_level=3,
-            use_dictionary=[name for name in columns if name not in plain],
-            column_encoding=dict.fromkeys(_SPLIT, "BYTE_STREAM_SPLIT") | dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
-            write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
-            store_schema=True,
+            cast(BinaryIO, _Sink(self._output)), schema, compression="zstd", compression_level=3, **options
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of SCHEMA, in its order of columns."""
+        """Appends rows of the schema, in its order of columns."""
         self._kept_back.append(batch)
         self._rows += len(batch)
         if self._rows >= _GROUP:
@@ -114,28 +104,52 @@ class CatalogueWriter:
 
     def _write(self, table: pa.Table) -> None:
         try:
-            self._writer.write_table(table, row_group_size=_GROUP)
+            self._writer.write_table(table.combine_chunks(), row_group_size=_GROUP)  # pages end where chunks do
         except OSError as error:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
 
-    def commit(self, about: Mapping[str, Any]) -> str:
+    def commit(self, metadata: Mapping[str, Any]) -> str:
         """Ends the file and gives it its name; returns its BLAKE3 in hex.
 
-        about: what the file says about how it came to be, as JSON values; `about_catalogue` reads it.
+        metadata: what the file says about how it came to be, each value written as JSON.
         """
         if self._rows:
             self._write(pa.Table.from_batches(self._kept_back))
-        self._writer.add_key_value_metadata({"kifu.about": json.dumps(about, ensure_ascii=False)})
+        told = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
+        self._writer.add_key_value_metadata(told)
         self._writer.close()
         return self._output.commit()
 
-    def __enter__(self) -> CatalogueWriter:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._output.__exit__(kind, error, trace)
+
+
+class CatalogueWriter(TableWriter):
+    """Writes a catalogue: a `TableWriter` of SCHEMA."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises OutputError."""
+        plain = {*_SPLIT, *_DELTAS}
+        columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
+        super().__init__(
+            path,
+            SCHEMA.with_metadata({_KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")}),
+            use_dictionary=[name for name in columns if name not in plain],
+            column_encoding=dict.fromkeys(_SPLIT, "BYTE_STREAM_SPLIT") | dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
+            write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
+        )
+
+    def commit(self, about: Mapping[str, Any]) -> str:
+        """Ends the file and gives it its name; returns its BLAKE3 in hex.
+
+        about: what the file says about how it came to be, as JSON values; `Catalogue.about` has it again.
+        """
+        return super().commit({"kifu.about": about})
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +172,7 @@ class Catalogue:
         try:
             for batch in self._file.iter_batches(size, columns=names, use_threads=False):
                 batch.validate(full=True)
-                yield _fitted(batch, schema, self.path)
+                yield fitted(batch, schema, self.path)
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
             raise FormatError(f"{self.path}: {_first_line(error)}") from None
 
@@ -198,8 +212,8 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """The batch in the schema's types."""
+def fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
+    """The batch in the schema's columns and types. Raises FormatError, in which `path` stands for the batch."""
     columns = []
     for field in schema:
         column = batch.column(field.name)

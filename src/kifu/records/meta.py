@@ -1,26 +1,39 @@
 """What records say about a game in words: ranks, results, komi. Each reads many spellings and writes SGF's own.
 
-Nothing here raises: words that say nothing we know give None, or a Result that is unknown.
+Nothing here raises: words that say nothing we know give None, or a Result that is unknown. `kifu.records.understood`
+tells which of these words we did not understand.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
 
 from kifu.point import BLACK, WHITE
+from kifu.records.spelling import respell
 
-_LONGEST = 80  # characters of a value that are looked at
+_PRO_RATING = 41  # 1 dan professional
+_TOP_RATING = 49  # 9 dan professional
+_LOWEST_KYU = 50
 
-_NUMERALS = str.maketrans("初一二三四五六七八九", "1123456789")
-
-_RANK = re.compile(
-    r"(?P<before>p|pro|职业|職業|专业|專業|プロ|프로)?\s*(?P<number>\d{1,2})\s*"
-    r"(?P<kind>dan|d|段|단|kyu|kup|gup|k|级|級|급|pro|p)?\s*(?P<after>pro|p)?\s*(?P<doubt>[?*+]*)",
+_BODIES = "aga|egf|ffg|bga|dgob|kgs|igs|nngs|ogs|dgs|fox|tygem"
+_REMARK = re.compile(
+    rf"[,(\[]?\s*\b(?:{_BODIES})\b[\s:]*(?:(?:gor|rating)\b[\s:]*)?(?:-?\d{{1,4}}(?:\.\d+)?(?![\w.]))?\s*[)\]]?",
     re.IGNORECASE,
+)
+_PRO = "professional|pro|p|职业|職業|专业|專業|プロ|프로"
+_AMATEUR = "amateur|ama|业余|業餘|アマ|아마"
+_RANK = re.compile(
+    rf"(?:(?P<before>{_PRO})|{_AMATEUR})?[\s-]*(?P<number>\d{{1,2}})(?:st|nd|rd|th)?[\s-]*"
+    rf"(?:(?P<dan>dan|d|段|단)|(?P<kyu>kyu|kup|gup|k|级|級|급)|(?P<pro>{_PRO}))?\.?"
+    rf"\s*\(?(?:(?P<after>{_PRO})|{_AMATEUR})?\)?\s*(?P<doubt>[?*+~]*)",
+    re.IGNORECASE,
+)
+_AGA = re.compile(r"(?:aga[\s:]*)?([+-]?\d{1,2}\.\d{1,6})(?:\s*\(?aga\)?)?", re.IGNORECASE)
+_GOR = re.compile(
+    r"(?:(?:egf|gor|rating)[\s:]*){1,2}(\d{3,4})(?:\.\d+)?|(\d{3,4})(?:\.\d+)?(?:\s*(?:egf|gor)){1,2}", re.I
 )
 
 
@@ -30,49 +43,101 @@ class Rank:
 
     level: 30 kyu is -29, 1 kyu 0, 1 dan 1, 10 dan 10 (amateurs); 1 dan professional is 11, 9 dan professional 19. It
         orders ranks, but is no measure of strength: servers differ, and 1p may well beat 9d.
-    certain: False where the record doubts it ("7d?"). Does not take part in comparisons.
+    confirmed: True for professionals and where the record says so ("5d*", as IGS marks rated players), False where it
+        doubts it ("7d?", as KGS does), None where it says neither. Does not take part in comparisons.
     """
 
     level: int
-    certain: bool = field(default=True, compare=False)
+    confirmed: bool | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Rank | None:
-        """Reads "5d", "9 dan", "3k", "9p", "9 dan pro", "P9段", "职业九段", "18급", "7d?" ...; else None."""
-        match = _RANK.fullmatch(text.strip()[:_LONGEST].translate(_NUMERALS))
+        """Reads "5d", "9 dan", "3k*", "9p", "9 dan pro", "P9段", "职业九段", "18급", "7d?" ...; else None.
+
+        A number alone is a rank only if it is one of the AGA's ratings, which have a decimal point and none between
+        -1 and 1 ("5.3" is 5 dan, "-2.1" 2 kyu), or if it is called EGF or GoR (2100 is 1 dan, 100 a grade, 7 dan the
+        best). A rank with such a rating beside it ("2 dan (EGF 2050)") is the rank as told. East Asian records that
+        write 九段 for professionals do not tell them from amateurs; nor do we.
+        """
+        text = respell(text).strip("[](){}")
+        if aga := _AGA.fullmatch(text):
+            rating = float(aga[1])
+            if 1 <= rating < 11:
+                return cls(int(rating))
+            return cls(1 + int(rating)) if -_LOWEST_KYU <= rating <= -1 else None
+        if gor := _GOR.fullmatch(text):
+            return cls(min((int(gor[1] or gor[2]) - 2050) // 100 + 1, 7))
+        match = _RANK.fullmatch(_REMARK.sub(" ", text).strip())
         if match is None:
             return None
-        number = int(match["number"])
-        kind = (match["kind"] or "").lower()
-        certain = "?" not in match["doubt"]
-        if match["before"] or match["after"] or kind in ("p", "pro"):
-            return cls(number + 10, certain) if 1 <= number <= 9 else None
-        if kind in ("dan", "d", "段", "단"):
-            return cls(number, certain) if 1 <= number <= 10 else None
-        return cls(1 - number, certain) if kind and 1 <= number <= 30 else None
+        number, doubt = int(match["number"]), match["doubt"]
+        confirmed = False if "?" in doubt else True if "*" in doubt else None
+        if match["before"] or match["pro"] or match["after"]:
+            professional = 1 <= number <= 9 and not match["kyu"]
+            return cls(number + 10, confirmed is not False) if professional else None
+        if match["dan"]:
+            return cls(number, confirmed) if 1 <= number <= 10 else None
+        return cls(1 - number, confirmed) if match["kyu"] and 1 <= number <= _LOWEST_KYU else None
+
+    @classmethod
+    def from_rating(cls, rating: float, confirmed: bool | None = None) -> Rank | None:
+        """The rank of a rating on the scale of `rating`; a fraction counts down. None for 0 and what is not on it."""
+        if not 1 <= rating < _TOP_RATING + 1:
+            return None
+        return cls(int(rating) - (30 if rating >= _PRO_RATING else 31), confirmed)
+
+    @property
+    def professional(self) -> bool:
+        """Whether it is a professional's rank."""
+        return self.level > 10
+
+    @property
+    def rating(self) -> int:
+        """On Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1 dan professional 41, 9 dan 49.
+
+        It has no room for 10 dan, which is 40 too, nor for ranks below 30 kyu, which are all 1. 0 is its "no rank",
+        which no Rank has.
+        """
+        return self.level + 30 if self.professional else max(1, min(self.level + 31, 40))
 
     def __str__(self) -> str:
-        if self.level > 10:
+        if self.professional:
             name = f"{self.level - 10}p"
         else:
             name = f"{self.level}d" if self.level > 0 else f"{1 - self.level}k"
-        return name if self.certain else name + "?"
+        if self.confirmed is None or (self.confirmed and self.professional):
+            return name
+        return name + ("*" if self.confirmed else "?")
 
 
 How = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]
+Ending = Literal["score", "resign", "time", "forfeit", "void", "unknown"]
 
-_WINNER = re.compile(r"\s*(?:(b|black|黑|黒|흑)|(w|white|白|백))(?![a-z])\s*", re.IGNORECASE)
+_SIDE = re.compile(r"(?:(b|black|黑|黒|흑)|(w|white|白|백))(?![a-z])[番方棋]?\s*", re.IGNORECASE)
+_OTHER_SIDE = re.compile("black|white|黑|黒|흑|白|백", re.IGNORECASE)
+_WON = re.compile("win|won|胜|勝|승", re.IGNORECASE)
+_LOST = re.compile("los[et]|resign|负|負|败|敗|패|认输|認輸|投了|弃权|棄權|기권", re.IGNORECASE)
 _CAUSES: tuple[tuple[How, re.Pattern[str]], ...] = (
-    ("resign", re.compile(r"\+?\s*r|.*resign|.*(中盘|中盤|中押|投了|认输|認輸|불계)", re.IGNORECASE)),
-    ("time", re.compile(r"\+?\s*t|.*(time|超时|超時|时间|時間|시간)", re.IGNORECASE)),
-    ("forfeit", re.compile(r"\+?\s*f|.*(forfeit|弃权|棄權|棄権|犯规|犯規|反则|反則|반칙|기권)", re.IGNORECASE)),
+    ("resign", re.compile(r"^\+\s*r(?:es)?\b|resign|中盘|中盤|中押|投了|认输|認輸|불계", re.IGNORECASE)),
+    ("time", re.compile(r"^\+\s*t\b|time|超时|超時|时间|時間|時間切れ|시간", re.IGNORECASE)),
+    (
+        "forfeit",
+        re.compile(r"^\+\s*f\b|forfeit|offline|弃权|棄權|棄権|犯规|犯規|反则|反則|断线|斷線|반칙|기권", re.IGNORECASE),
+    ),
 )
+# Nothing but the winner: bare; by the referee's judgement, or as two programs agreed (both from the UEC Cup).
+_WINNER_ONLY = re.compile(r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)[.!]?|(?:获|獲)?[胜勝]ち?|승", re.IGNORECASE)
 _MARGIN = re.compile(
     r"(?P<whole>\d+(?:[.,]\d+)?(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
-    r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?"
+    r"\s*(?P<stones>子)?[目집]?\s*(?P<half>半|반)?[子目집]?"
 )
-_DRAW = re.compile(r"0(\.0*)?|draw|jigo|tie|和棋?|平局|持碁|持棋|무승부|빅", re.IGNORECASE)
-_VOID = re.compile(r"void|no result|無勝負|无胜负|无效|無効|무효", re.IGNORECASE)
+_DRAW = re.compile(r"0(\.0*)?|draw(n|\s+by\b.*)?|d\+j?|jigo|tie|和棋?|平局|持碁|持棋|무승부|빅", re.IGNORECASE)
+_VOID = re.compile(r"void|no result|annulled|cancell?ed|無勝負|无胜负|无效|無効|무효", re.IGNORECASE)
+_UNFINISHED = re.compile(
+    r"|\?+|-+|none|unknown|n/a|u|unf|unfinished|(left|not)? ?(unfinished|finished|played out)|suspended|adjourned"
+    r"|打ち?掛け?|封棋|未完|未[终終]局|不明",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +146,7 @@ class Result:
 
     winner: BLACK, WHITE, or None (draw, void, unknown).
     how: "unknown" with a winner means that only the winner is known.
-    margin: in points, where how is "score". As written: a server's "W+0.0" stays a win by 0, and Fox's games under
-        Chinese rules give stones ("B+0.75" is 1.5 points there).
+    margin: in points, where how is "score".
     """
 
     winner: int | None = None
@@ -91,27 +155,19 @@ class Result:
 
     @classmethod
     def parse(cls, text: str) -> Result:
-        """Reads "B+R", "W+3.5", "0", "Jigo", "Void", "B+Time", "黑中盘胜", "白3目半勝ち", "흑 불계승" ...
+        """Reads "B+R", "W+3.5", "0", "Jigo", "Void", "B+Time", "黑中盘胜", "白3目半勝ち", "흑 불계승", "W resigns" ...
 
-        Chinese margins in stones (子) count double.
+        Leaving the server ("W+Offline", TYGEM) is a forfeit: the game is lost by the player's conduct, neither by a
+        resignation that he declared, nor by the clock. Margins in stones (子), and quarters, which only stones can
+        be (Fox, Chinese rules), count double. A win by less than a quarter ("W+0.0", "B+0.02") is one of Fox's codes
+        and no score: such games end after 18 moves as well as after 219. Ten thousand and more is no score either.
         """
-        text = text.strip()[:_LONGEST]
-        if _DRAW.fullmatch(text):
-            return cls(how="draw")
-        if _VOID.fullmatch(text):
-            return cls(how="void")
-        side = _WINNER.match(text)
-        if side is None:
-            return cls()
-        winner = BLACK if side[1] else WHITE
-        rest = text[side.end() :]
-        if rest and rest[0] != "+" and not re.search("win|won|胜|勝|승", rest, re.IGNORECASE):
-            return cls()
-        for how, pattern in _CAUSES:
-            if pattern.match(rest):
-                return cls(winner, how)
-        margin = _margin(rest)
-        return cls(winner) if margin is None else cls(winner, "score", margin)
+        return read_result(text)[0]
+
+    @property
+    def ending(self) -> Ending:
+        """The same in the words of the catalogue, in which a draw is a game that ended by score."""
+        return "score" if self.how == "draw" else self.how
 
     def __str__(self) -> str:
         """SGF's spelling: "B+3.5", "W+R", "B+T", "B+F", "B+", "0", "Void", "?"."""
@@ -123,33 +179,74 @@ class Result:
         return side + {"resign": "R", "time": "T", "forfeit": "F"}.get(self.how, "")
 
 
+def read_result(text: str) -> tuple[Result, bool]:
+    """A result, and whether it is all that the text says. "?" or "unfinished" say that it is unknown, all right."""
+    text = respell(text)
+    if _DRAW.fullmatch(text):
+        return Result(how="draw"), True
+    if _VOID.fullmatch(text):
+        return Result(how="void"), True
+    side = _SIDE.match(text)
+    if side is None:
+        return Result(), _UNFINISHED.fullmatch(text) is not None
+    rest = text[side.end() :]
+    won = rest[:1] in ("", "+")
+    if not won:
+        if _OTHER_SIDE.search(rest) or not (_WON.search(rest) or _LOST.search(rest)):
+            return Result(), False
+        won = _WON.search(rest) is not None
+    winner = BLACK if bool(side[1]) == won else WHITE
+    for how, pattern in _CAUSES:
+        if pattern.search(rest):
+            return Result(winner, how), True
+    margin = _margin(rest)
+    if margin is None or margin < 0.25:
+        return Result(winner), margin is not None or not won or _WINNER_ONLY.fullmatch(rest.strip()) is not None
+    return Result(winner, "score", margin), True
+
+
 def _margin(text: str) -> float | None:
+    text = re.sub(r"(\d+)分之(\d+)", r"\2/\1", text)
     first = re.search(r"[\d半반]", text)
     match = _MARGIN.match(text, first.start()) if first else None
-    if match is None or not (match["whole"] or match["part"] or match["half"]):
+    margin = _points(match) if match else None
+    return round(margin, 2) if margin is not None and margin < 10_000 else None
+
+
+def _points(match: re.Match[str]) -> float | None:
+    """What a match of _MARGIN comes to; stones, and quarters, which are parts of stones, count double."""
+    if not (match["whole"] or match["part"] or match["half"]):
         return None
-    margin = float((match["whole"] or "0").replace(",", "."))
+    points = float((match["whole"] or "0").replace(",", "."))
     if match["part"]:
-        margin += float(Fraction(int(match["part"]), int(match["parts"])))
+        points += float(Fraction(int(match["part"]), int(match["parts"])))
     if match["half"]:
-        margin += 0.5
-    if match["stones"]:
-        margin *= 2
-    return round(margin, 2) if margin < 1000 else None
+        points += 0.5
+    return points * 2 if match["stones"] or points % 0.5 == 0.25 else points
+
+
+_NUMBER = re.compile(r"[+-]?(?:\d+[.,]?\d*|[.,]\d+)")
+_KOMI_WORDS = re.compile(r"^(?:komi|コミ|[黑黒]?[贴貼]|덤)\s*:?\s*|\s*(?:points?|pts?|moku|コミ出し)$", re.IGNORECASE)
 
 
 def parse_komi(text: str) -> float | None:
     """The komi in points; None for an empty value and for nonsense.
 
-    100 or more is a hundredfold, as Fox writes it: KM[650] is 6.5. Quarters are Chinese stones (子), each two points:
-    KM[3.75] and KM[375] are 7.5. Below 100, whole and half numbers are believed as they stand.
+    A whole number of 100 or more without decimals is a hundredfold, as Fox writes it (KM[650] is 6.5), unless that
+    gives no quarter of a point. Servers that write decimals mean what they write: KM[-100.00] is a reverse komi of 100
+    (KGS). Quarters below 5 are Chinese stones (子), each two points: KM[3.75] and KM[375] are 7.5; so is "3又3/4子".
     """
-    try:
-        komi = float(text.strip()[:_LONGEST].replace(",", "."))
-    except ValueError:
-        return None
-    if abs(komi) >= 100:
-        komi /= 100
-    if not (math.isfinite(komi) and abs(komi) < 100):
-        return None
-    return komi * 2 if komi % 0.5 == 0.25 else komi
+    text = respell(text)
+    if _NUMBER.fullmatch(text):
+        komi = float(text.replace(",", "."))
+        if text.isdigit() and komi >= 100 and komi % 25 == 0:
+            komi /= 100
+        if komi % 0.5 == 0.25 and abs(komi) < 5:
+            komi *= 2
+    else:
+        match = _MARGIN.fullmatch(_KOMI_WORDS.sub("", re.sub(r"(\d+)分之(\d+)", r"\2/\1", text)))
+        points = _points(match) if match else None
+        if points is None:
+            return None
+        komi = points
+    return komi + 0.0 if abs(komi) < 1000 else None

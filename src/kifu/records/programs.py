@@ -1,0 +1,72 @@
+"""Players that are programs, known by their names: data/programs.txt beside this file, and what users add to it."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+
+from kifu.errors import RecipeError, SourceError
+from kifu.records.spelling import LONGEST
+
+_LARGEST_FILE = 1 << 20
+_MOST_NAMES = 1 << 16
+
+
+def _bare(name: str) -> str:
+    """Without what names are told apart by only at times: case, spaces, _ and -. A set like [0-9] keeps its -."""
+    name = unicodedata.normalize("NFKC", name[:LONGEST]).casefold()
+    return re.sub(r"(\[[^]]*])|[\s_-]", r"\1", name)
+
+
+class Programs:
+    """Patterns of names, in which * stands for any letters, ? for one, [0-9] for one of a set.
+
+    They match whole names, whatever the case, with or without spaces, _ and -. Raises RecipeError for a pattern that
+    says fewer than two letters or digits: it would call everybody a program.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self.patterns = tuple(dict.fromkeys(patterns))
+        for pattern in self.patterns:
+            if len(re.findall(r"\w", re.sub(r"\[[^]]*]", "", pattern))) < 2:
+                raise RecipeError(
+                    f"a program's name needs two letters or digits beside *, ? and [...]; got {pattern!r}"
+                )
+        either = "|".join(fnmatch.translate(_bare(pattern)) for pattern in self.patterns)
+        match = re.compile(either or "(?!)").match
+        self._is = functools.lru_cache(_MOST_NAMES)(lambda name: match(_bare(name)) is not None)
+
+    def is_program(self, name: str) -> bool:
+        """Whether a player's name is one of theirs. Remembers the last 65,536 names."""
+        return self._is(name)
+
+    def __len__(self) -> int:
+        return len(self.patterns)
+
+
+def _patterns(text: str) -> list[str]:
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return [line for line in lines if line]
+
+
+def known_programs(*more: str, file: Path | None = None) -> Programs:
+    """The programs that kifu knows, with more patterns, and those in a file of the same form: one a line, # comments.
+
+    Raises SourceError if the file cannot be read, is no UTF-8 or larger than 1 MiB; RecipeError as `Programs` does.
+    """
+    patterns = _patterns(resources.files("kifu.records").joinpath("data", "programs.txt").read_text("utf-8"))
+    if file is not None:
+        try:
+            with file.open("rb") as opened:
+                data = opened.read(_LARGEST_FILE + 1)
+            if len(data) > _LARGEST_FILE:
+                raise SourceError(f"{file}: names of programs take 1 MiB at most")
+            patterns += _patterns(data.decode("utf-8-sig"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise SourceError(f"{file}: no list of programs: {error}") from error
+    return Programs([*patterns, *more])

@@ -1,0 +1,115 @@
+"""Time limits as records tell them: main time, overtime, and how long they let a player think."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from kifu.records.spelling import respell
+
+_UNITS = {"day": 86_400, "hour": 3600, "minute": 60, "second": 1}
+_UNIT = (
+    r"(?:(?:(?P<day>days?|d|日|天|일)|(?P<hour>hours?|hrs?|h|小时|小時|時間|시간)"
+    r"|(?P<minute>minutes?|mins?|m|分钟|分鐘|分|분)|(?P<second>seconds?|secs?|s|秒|초))(?![a-z]))"
+)
+_NUMBER = r"(?P<number>\d{1,9}(?:[.,]\d{1,9})?)"
+_PART = re.compile(rf"{_NUMBER}\s*{_UNIT}", re.IGNORECASE)
+_FILLERS = re.compile(
+    r"\b(?:each|per|a|player|side|and|main|time|absolute)\b|各|每方|每人|持ち時間|制限時間|用时|用時|각자?|[.,;:+()]",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"(?:(\d{1,4}):)?(\d{1,4}):(\d\d)")
+_HOURS_AND_MINUTES = re.compile(r"h\s*(\d{1,2})$", re.IGNORECASE)
+
+
+def _seconds(amount: re.Match[str]) -> float:
+    """A number with its unit; seconds if it has none."""
+    parts = amount.groupdict()
+    unit = next((length for name, length in _UNITS.items() if parts[name]), 1)
+    return float(parts["number"].replace(",", ".")) * unit
+
+
+def parse_minutes(text: str) -> float | None:
+    """The main time in minutes: of "1800" (seconds, as SGF wants), "1h30", "90 min", "2 hours each", "2小时" ...
+
+    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all. None if
+    it says anything else.
+    """
+    text = respell(text)
+    if re.fullmatch(_NUMBER, text):
+        text += "s"
+    if clock := _CLOCK.fullmatch(text):
+        return 60 * int(clock[1] or 0) + int(clock[2]) + int(clock[3]) / 60
+    text = _HOURS_AND_MINUTES.sub(r"h \1m", text)
+    parts = list(_PART.finditer(text))
+    if not parts or _FILLERS.sub("", _PART.sub("", text)).strip():
+        return None
+    return sum(map(_seconds, parts)) / 60
+
+
+Kind: TypeAlias = Literal["byo-yomi", "canadian", "fischer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overtime:
+    """What comes after the main time.
+
+    kind: "byo-yomi": `count` periods of so many seconds, each kept for as long as a move takes less; "canadian":
+        `count` moves in so many seconds, again and again; "fischer": so many seconds are added for each move (count 1).
+    """
+
+    kind: Kind
+    count: int
+    seconds: float
+
+    @property
+    def seconds_a_move(self) -> float:
+        """What every move may take without end."""
+        return self.seconds / self.count if self.kind == "canadian" else self.seconds
+
+
+_AMOUNT = rf"{_NUMBER}\s*{_UNIT}?"
+_COUNT = r"(?P<count>[1-9]\d{0,4})"
+_PERIODS = r"(?:byo[-\s]?yomi|byo|japanese|periods?|秒読み|读秒|讀秒|초읽기)"
+_FORMS: tuple[tuple[Kind, str], ...] = (
+    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[x*\xd7]|times|periods? of)\s*{_AMOUNT}\s*{_PERIODS}?"),
+    ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_AMOUNT}\s*[x*\xd7]?\s*{_COUNT}\s*(?:回|회|次)\s*{_PERIODS}?"),
+    ("byo-yomi", rf"{_AMOUNT}\s*(?:(?:per|a|/)\s*move|{_PERIODS})"),
+    ("canadian", rf"(?:canadian[\s:]*)?{_COUNT}\s*(?:stones?|moves?)?\s*(?:/|in|per)\s*{_AMOUNT}\s*(?:canadian)?"),
+    ("fischer", rf"(?:fischer[\s:]*\+?|\+)\s*{_AMOUNT}\s*(?:(?:per|a|/)\s*move)?"),
+    ("fischer", rf"{_AMOUNT}\s*fischer"),
+)
+_OVERTIMES = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FORMS)
+
+
+def parse_overtime(text: str) -> Overtime | None:
+    """Reads "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回", "25 stones in 5 min" ...; else None.
+
+    Amounts without a unit are seconds. A number alone says too little to be read.
+    """
+    text = respell(text)
+    for kind, form in _OVERTIMES:
+        if match := form.fullmatch(text):
+            count, seconds = match.groupdict().get("count"), _seconds(match)
+            return Overtime(kind, int(count or 1), seconds) if seconds else None
+    return None
+
+
+_MOVES = 120
+
+
+def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float | None:
+    """How long the limits let a player think in a game of 240 moves, 120 of them his own; None if they set none.
+
+    Main time, plus 120 times what overtime allows for each move, plus the periods that may be lost: 1 minute and
+    5 x 10 s of byo-yomi give 1,300 s; 25 moves in 10 minutes 2,880; 20 minutes and nothing else 1,200. What is too fast
+    is the caller's to say: 1,800, which is 15 s a move, sets games of 10 s a move apart and keeps those of 20.
+
+    minutes: main time; None: not told. overtime: None: none, or not told. Both None, or 0 and None: no limit.
+    """
+    main = 60 * (minutes or 0)
+    if overtime is None:
+        return main or None
+    spare = (overtime.count - 1) * overtime.seconds if overtime.kind == "byo-yomi" else 0
+    return main + spare + _MOVES * overtime.seconds_a_move

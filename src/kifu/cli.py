@@ -78,6 +78,32 @@ def fetch(
 
 
 @app.command()
+def ingest(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
+    ],
+    out: Annotated[Path, typer.Option("-o", help="The catalogue to write, like games.parquet.")],
+    clean: Annotated[
+        str, typer.Option(help="Which games are set aside: legal, schraudolph, training, or a file that ends in .toml.")
+    ] = "legal",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override one of these rules, like min_rating=36. Repeatable."),
+    ] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Read games of any kind, clean them, and catalogue them all: a Parquet file, one row a game."""
+    from kifu.corpus.clean import load_clean
+    from kifu.corpus.ingest import ingest as ingest_games
+    from kifu.kernel import announce_compilation
+    from kifu.progress import progress
+
+    announce_compilation()
+    told = ingest_games(sources, out, clean=load_clean(clean, set_ or ()), jobs=jobs, progress=progress)
+    typer.echo(f"{out}: {told}")
+
+
+@app.command()
 def build(
     recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
     sources: Sources,
@@ -192,6 +218,26 @@ def inspect(
     if row is not None and out is not None:
         draw_row(file, row, out)
         typer.echo(f"drawn into {out}")
+
+
+@app.command()
+def audit(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Two or more catalogues or data sets.")],
+    json_: Annotated[Path | None, typer.Option("--json", help="Write all that is found into this file, too.")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Look for games and positions that stand in two sets, also turned or mirrored; exit code 1 if there are any."""
+    from kifu.audit.audit import audit as audit_sets
+    from kifu.kernel import announce_compilation
+    from kifu.progress import progress
+
+    announce_compilation()
+    found = audit_sets(files, jobs=jobs, progress=progress)
+    if json_ is not None:
+        found.write(json_)
+    typer.echo(found)
+    if found.leaks:
+        raise typer.Exit(1)
 
 
 @app.command()

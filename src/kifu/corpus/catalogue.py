@@ -53,9 +53,12 @@ class _Sink:
     def __init__(self, output: Output) -> None:
         self._output = output
         self.closed = False
+        self.given_up = False
+        """Whether nothing that is written now matters: pyarrow cannot be told to leave a file unfinished."""
 
     def write(self, data: bytes | memoryview) -> int:
-        self._output.write(data)
+        if not self.given_up:
+            self._output.write(data)
         return len(data)
 
     def tell(self) -> int:

@@ -6,6 +6,8 @@ The rules after Schraudolph's archive stand in schraudolph.toml beside this file
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from math import nan
 from typing import Annotated, Literal
 
 import numpy as np
@@ -17,7 +19,9 @@ from pydantic import BaseModel, Field, field_validator
 from kifu.errors import Drop, RecipeError
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.records import tygem
 from kifu.records.games import Games, Note
+from kifu.records.times import parse_overtime, thinking_seconds
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
 
 _ROOM, _KIND = "kifu.corpus", "set of cleaning rules"
@@ -59,13 +63,13 @@ class Clean(BaseModel):
     ranked: bool = False
     """Both ranks are known."""
     min_rating: Amount | None = None
-    """Of both players, where their ranks are known: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan professional 41."""
+    """Of both players, where their ranks are known: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan professional 41."""
     programs: bool = True
     """Whether games of programs stay."""
     program_names: tuple[Line, ...] = Field((), strict=False)
     """More names of programs, with * for any letters."""
     min_seconds: Amount | None = None
-    """A player's time for a whole game, as `kifu.records.times.thinking_seconds` reckons it, where the record tells."""
+    """A player's time for a game, as `kifu.records.times.thinking_seconds` reckons it; enough, where none is told."""
     duplicates: Literal["keep", "fields", "games"] = "keep"
     """fields: of games that are equal in all fields the first stays. games: also of those that are equal but for
     mirror, rotation, colours or last passes, or of which one is the beginning of the other, the longest stays."""
@@ -168,9 +172,17 @@ def _faults(clean: Clean, games: Games, batch: pa.RecordBatch) -> Iterator[tuple
     if not clean.programs:
         yield Drop.PROGRAM, _true(batch["black_program"]) | _true(batch["white_program"])
     if clean.min_seconds is not None:
-        minutes, overtime = batch["main_minutes"].to_pylist(), batch["overtime"].to_pylist()
-        seconds = np.array([_thinking(*terms) for terms in zip(minutes, overtime)], float)
-        yield Drop.BLITZ, seconds < clean.min_seconds
+        terms = zip(batch["main_minutes"].to_pylist(), batch["format"].to_pylist(), batch["overtime"].to_pylist())
+        yield Drop.BLITZ, np.array([_seconds(*each) for each in terms], float) < clean.min_seconds
+
+
+@lru_cache(1 << 16)
+def _seconds(minutes: float | None, spelling: str, overtime: str | None) -> float:
+    """What a player may think; NaN if nothing is told."""
+    if overtime is not None and spelling == "tygem":
+        overtime = tygem.parse_overtime(overtime)
+    seconds = thinking_seconds(minutes, parse_overtime(overtime) if overtime is not None else None)
+    return nan if seconds is None else seconds
 
 
 def _count(marked: npt.NDArray[np.bool_], games: Games) -> npt.NDArray[np.int64]:
@@ -188,4 +200,5 @@ def _true(column: pa.Array) -> npt.NDArray[np.bool_]:
 
 def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
     """A column of numbers, with NaN for null."""
-    return column.to_numpy(zero_copy_only=False).astype(np.float64)
+    values: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
+    return values

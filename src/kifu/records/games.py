@@ -91,6 +91,7 @@ class Note(IntFlag):
     LATER_GAME = 1 << 16  # not the first game of its member
     OPENING_MISSING = 1 << 17  # the record begins with its root's ;, without the ( before it
     PASS_AS_WORD = 1 << 18  # a move value that says pass or -- in letters, as early servers wrote it
+    CUT = 1 << 19  # the moves from an illegal one on were taken off, by a corpus's rules of cleaning; no reader's doing
 
 
 @dataclass(frozen=True, slots=True)

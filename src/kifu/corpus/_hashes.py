@@ -17,8 +17,7 @@ from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 SETUP_TOKEN = 0x10000
 BOARD_TOKEN = 0x20000
 
-# Variants of a point in `Walk.table`
-MOVE = 0  # and 1: the other colour's move
+# Variants of a point in `Walk.table`; 0 and 1 are moves of the first colour and of the other.
 SETUP = 2  # and 3: the other colour's stone
 EMPTIED = 4
 VARIANTS = 5

@@ -1,0 +1,233 @@
+"""Games that are the same, or the beginning of another: all that are planted are found, and no others."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import naive_hashes as naive
+from catalogues import rows, write_catalogue
+from compiled import random_games
+from flat import OneGame, flat
+from kifu.corpus.duplicates import MIN_PLIES, Clusters, SeenIds, clusters_of, find_clusters
+from kifu.corpus.hashes import OPENING_PLIES, hash_games
+from kifu.errors import Drop, FormatError
+from kifu.point import ERASE_BIT, WHITE_BIT
+from kifu.records.containers import blocks, containers
+from kifu.records.games import concat
+from kifu.records.sgf import scan
+
+KINDS = {Drop.KEPT: "kept", Drop.SAME_GAME: "same", Drop.CUT_OFF: "cut"}
+
+
+def clusters(games) -> Clusters:
+    arrays = flat(games)
+    canonical, opening = hash_games(arrays)
+    return clusters_of(opening, canonical, arrays)
+
+
+def told(found: Clusters):
+    """As `naive.relations` tells it."""
+    members = [set(found.row[found.cluster == number].tolist()) for number in found.cluster]
+    kinds = [KINDS[Drop(relation)] for relation in found.relation]
+    return list(zip(found.row.tolist(), members, kinds, found.row[found.stays].tolist()))
+
+
+def some_moves(rng: random.Random, plies, n=361):
+    """Moves anywhere on the board, mostly in turn, some of them passes."""
+    return [rng.randrange(n + 1) | (ply % 2 if rng.random() < 0.95 else 0) * WHITE_BIT for ply in range(plies)]
+
+
+@st.composite
+def related_games(draw):
+    """Games that are made from a few by cutting, turning, exchanging colours, going on, passing."""
+    rng = draw(st.randoms(use_true_random=False))
+    width, height = draw(st.sampled_from([(5, 5), (3, 4)]))
+    n = width * height
+    games = [OneGame(width, height, some_moves(rng, rng.randint(15, 45), n)) for _ in range(2)]
+    games[1] = games[1]._replace(setup=((0, 3), (rng.randint(28, 45), 5 | ERASE_BIT)))
+    games[1] = games[1]._replace(setup=tuple(entry for entry in games[1].setup if entry[0] <= len(games[1].moves)))
+    while len(games) < 9:
+        game = rng.choice(games)
+        plies = rng.choice([len(game.moves), len(game.moves), *range(18, 22), *range(28, 40)])
+        setup = tuple(entry for entry in game.setup if entry[0] < plies or (rng.random() < 0.5 and entry[0] == plies))
+        game = game._replace(moves=game.moves[:plies], setup=setup)
+        more = rng.choice([[], [], [n] * rng.randint(1, 5), some_moves(rng, 3, n)])
+        game = game._replace(moves=game.moves + more)
+        if rng.random() < 0.3:
+            game = naive.swapped(game)
+        games.append(naive.symmetric(game, rng.randrange(8)))
+    rng.shuffle(games)
+    return games
+
+
+@pytest.mark.nojit
+@random_games
+@given(related_games())
+def test_clusters_are_what_comparing_all_pairs_gives(games):
+    assert told(clusters(games)) == naive.relations(games, MIN_PLIES, OPENING_PLIES)
+
+
+PLANTS = ("equal", "turned", "swapped", "passes", "cut", "cut, turned and swapped")
+
+
+def planted(rng: random.Random, count):
+    """Games, all different but for some that are made from an earlier one; and (row, row made from, what) of these."""
+    games, made, single = [], [], []
+    for row in range(count):
+        game = OneGame(19, 19, [rng.randrange(361) | ply % 2 * WHITE_BIT for ply in range(rng.randint(40, 250))])
+        if single and rng.random() < 0.1:
+            of, what = single.pop(rng.randrange(len(single))), rng.choice(PLANTS)
+            game = games[of]
+            plies = rng.randint(OPENING_PLIES, len(game.moves) - 1) if "cut" in what else None
+            game = game._replace(moves=game.moves[:plies] + [361] * (2 * (what == "passes")))
+            game = naive.swapped(game) if "swapped" in what else game
+            game = naive.symmetric(game, rng.randrange(1, 8)) if "turned" in what else game
+            made.append((row, of, what))
+        else:
+            single.append(row)
+        games.append(game)
+    return games, made
+
+
+def expected(made):
+    """As `told` tells it: of two equal games the one with more passes stays, else the first."""
+    entries = []
+    for row, of, what in made:
+        gone, stays = (of, row) if what == "passes" else (row, of)
+        entries += [(gone, {row, of}, "cut" if "cut" in what else "same", stays), (stays, {row, of}, "kept", stays)]
+    return sorted(entries, key=lambda entry: entry[0])
+
+
+def columns(games):
+    """Of the catalogue."""
+    canonical, opening = hash_games(flat(games))
+    return {
+        "canonical": canonical,
+        "opening": opening,
+        "moves": [game.moves for game in games],
+        "setup": [[word for _, word in game.setup] for game in games],
+        "setup_ply": [[ply for ply, _ in game.setup] for game in games],
+    }
+
+
+def test_all_that_is_planted_is_found_and_nothing_else():
+    games, made = planted(random.Random(3), 2000)
+    assert len(made) > 100
+    assert told(clusters(games)) == expected(made)
+
+
+def test_clusters_of_several_catalogues(tmp_path):
+    games, made = planted(random.Random(5), 600)
+    cuts = [0, 150, 150, 600]
+    paths = [
+        write_catalogue(tmp_path / f"{k}.parquet", rows(**columns(games[start:stop])))
+        for k, (start, stop) in enumerate(pairwise(cuts))
+    ]
+    found = find_clusters(paths)
+    assert set(found.source.tolist()) == {0, 2}
+    whole = np.array(cuts)[found.source] + found.row
+    at_once = clusters(games)
+    assert whole.tolist() == at_once.row.tolist()
+    for name in ("cluster", "relation", "stays"):
+        assert getattr(found, name).tolist() == getattr(at_once, name).tolist()
+    assert told(at_once) == expected(made)
+    types = [getattr(found, name).dtype for name in ("source", "row", "cluster", "relation", "stays")]
+    assert types == [np.int32, np.int64, np.int64, np.uint8, np.int64]
+
+
+def test_games_that_are_set_aside_take_no_part(tmp_path):
+    game = OneGame(19, 19, some_moves(random.Random(1), 60))
+    games = [game, game, game]
+    path = write_catalogue(tmp_path / "a.parquet", rows(**columns(games), drop=["ko", None, None]))
+    assert find_clusters([path]).row.tolist() == [1, 2]
+    path = write_catalogue(tmp_path / "b.parquet", rows(**columns(games), drop=["ko", None, "same_game"]))
+    assert len(find_clusters([path])) == 0
+
+
+def test_the_longest_stays():
+    long = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(90)])
+    other = OneGame(19, 19, [*long.moves[:80], 300, 301 | WHITE_BIT])
+    stub, shorter = (long._replace(moves=long.moves[:plies]) for plies in (60, 40))
+    games = [stub, shorter, other, long, naive.swapped(shorter)]
+    found = clusters(games)
+    assert told(found) == [
+        (0, {0, 1, 2, 3, 4}, "cut", 3),
+        (1, {0, 1, 2, 3, 4}, "cut", 3),
+        (2, {0, 1, 2, 3, 4}, "kept", 2),
+        (3, {0, 1, 2, 3, 4}, "kept", 3),
+        (4, {0, 1, 2, 3, 4}, "cut", 3),
+    ]
+
+
+@pytest.mark.parametrize(("plies", "count"), [(0, 0), (MIN_PLIES - 1, 0), (MIN_PLIES, 3)])
+def test_games_that_are_equal_because_they_are_short(plies, count):
+    game = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(plies)])
+    assert len(clusters([game, game._replace(moves=game.moves + [361] * 30), game])) == count
+
+
+@pytest.mark.parametrize(("plies", "count"), [(OPENING_PLIES - 1, 0), (OPENING_PLIES, 2)])
+def test_beginnings_that_are_short(plies, count):
+    game = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(60)])
+    assert len(clusters([game, game._replace(moves=game.moves[:plies])])) == count
+
+
+def test_many_copies():
+    games, made = planted(random.Random(7), 200)
+    found = clusters(games * 10)
+    assert len(found) == 2000
+    assert found.cluster.max() + 1 == 200 - len(made)
+    assert (found.row[found.relation == Drop.KEPT] < 200).all()
+    assert np.count_nonzero(found.relation == Drop.KEPT) == 200 - len(made)
+
+
+def test_nothing_to_find(tmp_path):
+    assert len(clusters([])) == len(clusters([OneGame(19, 19, [])])) == 0
+    assert len(find_clusters([])) == 0
+    with pytest.raises(FormatError):
+        find_clusters([__file__])
+
+
+@pytest.mark.nojit
+@random_games
+@given(st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8))
+def test_seen_ids(parts):
+    ids, seen = SeenIds(), set()
+    for part in parts:
+        new = ids.add(np.array(part, np.uint64))
+        assert new.tolist() == [key not in seen and key not in part[:k] for k, key in enumerate(part)]
+        seen |= set(part)
+        assert len(ids) == len(seen)
+
+
+def test_seen_ids_grow():
+    rng = np.random.default_rng(1)
+    keys = rng.integers(0, 2**64, 300_000, np.uint64)
+    ids = SeenIds()
+    for part in np.array_split(keys, 7):
+        assert ids.add(part).all()
+    assert len(ids._table) * 8 <= 22 * len(keys)
+    assert not ids.add(keys[::-3]).any()
+    assert len(ids) == len(keys)
+
+
+def test_ids_made_to_collide_take_no_longer():
+    """Were the table's slots the ids' own low bits, this would take hours."""
+    keys = np.arange(1, 300_001, dtype=np.uint64) << np.uint64(40)
+    assert SeenIds().add(keys).all()
+
+
+@pytest.mark.slow
+def test_the_games_of_kgs(shared):
+    """The figures by which OPENING_PLIES and MIN_PLIES are chosen."""
+    games = concat([scan(block) for path in containers(shared / "data/kgs") for block in blocks(path)])
+    canonical, opening = hash_games(games)
+    assert [len(games), len(np.unique(canonical)), len(np.unique(opening))] == [64_842, 64_672, 63_680]
+    found = clusters_of(opening, canonical, games)
+    counts = np.bincount(found.relation)
+    assert {name: counts[drop] for drop, name in KINDS.items()} == {"kept": 9, "same": 4, "cut": 5}

@@ -60,7 +60,15 @@ def find_start(data: bytes, at: int) -> re.Match[bytes] | None:
 
 
 def read_game(data: bytes, at: int, game: NaiveGame) -> None:
-    """Splits the game into the nodes of its main line, and reads those."""
+    nodes = split_nodes(data, at, game)
+    read_root(nodes[0], game)
+    if not game.drop:
+        for number, node in enumerate(nodes):
+            read_node(node, number == 0, game)
+
+
+def split_nodes(data: bytes, at: int, game: NaiveGame) -> list[list[tuple[bytes, list[bytes]]]]:
+    """The nodes of the main line of the game whose first ; lies before `at`: properties, each with its values."""
     nodes: list[list[tuple[bytes, list[bytes]]]] = [[]]
     values: list[bytes] | None = None
     depth, on_main_line, in_node = 1, True, True
@@ -104,10 +112,7 @@ def read_game(data: bytes, at: int, game: NaiveGame) -> None:
     game.stop = at
     if depth:
         game.notes |= Note.TRUNCATED
-    read_root(nodes[0], game)
-    if not game.drop:
-        for number, node in enumerate(nodes):
-            read_node(node, number == 0, game)
+    return nodes
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:

@@ -62,6 +62,7 @@ TRAPS: dict[str, list[tuple[str | Drop, Note]]] = {
     ],
     "setup-and-move-in-node": [(BLANK + ";AB[aa];B[cc];W[gg])", Note.SETUP_AFTER_ROOT)],
     "setup-twice": [(BLANK + "AB[aa]AE[bb];B[cc])", Note.SETUP_TWICE)],
+    "territory-twice": [(BLANK + ";B[cc];W[gg];B[])", Note(0))],
     "bad-setup-point": [(BLANK + "AB[aa]AW[gg];B[cc])", Note.BAD_SETUP_POINT)],
     "size-last": [("(;FF[4]GM[1]CA[UTF-8]SZ[13]HA[0]AB[aa]AW[mm];B[cc];W[gg])", Note.MOVE_IN_ROOT)],
     "size-missing": [("(;FF[4]GM[1]CA[UTF-8]SZ[19];B[pd];W[ss])", Note.SIZE_MISSING)],

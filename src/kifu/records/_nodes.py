@@ -266,20 +266,32 @@ def put_stones(
 
 
 @inline_kernel
-def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: Out) -> None:
-    """One value of AB, AW or AE: a point, or a rectangle as upper left:lower right. An empty one says nothing."""
+def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> tuple[Int, Int, Int, Int, Int]:
+    """A point, or a rectangle as upper left:lower right -> (status, left, top, right, bottom), borders included.
+
+    The status is 1 if it is one on the board, 0 if the value is empty, which says nothing, and else -1.
+    """
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:
         stop -= 1
     if i == stop:
-        return
+        return 0, 0, 0, 0, 0
     if stop - i == 2 or (stop - i == 5 and data[i + 2] == COLON):
         left, top = coordinate(data, i), coordinate(data, i + 1)
         right, bottom = coordinate(data, stop - 2), coordinate(data, stop - 1)
-        if left <= right < row[WIDTH] and top <= bottom < row[HEIGHT]:
-            put_stones(left, top, right, bottom, kind, ply, row, out)
-            return
-    row[NOTES] |= _BAD_SETUP
+        if left <= right < width and top <= bottom < height:
+            return 1, left, top, right, bottom
+    return -1, 0, 0, 0, 0
+
+
+@inline_kernel
+def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+    """One value of AB, AW or AE."""
+    status, left, top, right, bottom = read_rectangle(data, i, stop, row[WIDTH], row[HEIGHT])
+    if status > 0:
+        put_stones(left, top, right, bottom, kind, ply, row, out)
+    elif status < 0:
+        row[NOTES] |= _BAD_SETUP
 
 
 @inline_kernel

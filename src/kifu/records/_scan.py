@@ -41,21 +41,17 @@ from kifu.records._nodes import (
 from kifu.records._tokens import (
     CLOSE,
     LEFT,
-    NAME_CA,
     NAME_FF,
     NAME_GM,
     OPEN,
     SEMICOLON,
-    SINGLE,
     SPACE,
     Charsets,
     Int,
     byte,
     end_of_value,
-    find_charset,
     is_letter,
     next_name,
-    read_name,
     skip_space,
 )
 from kifu.records.games import NO_HANDICAP, Bytes, Note
@@ -241,37 +237,3 @@ def scan_members(
             i, depth = main_line(data, i, stop[k], charset, row, out)
             end_game(skip_tree(data, i, stop[k], charset, depth, row), row, out)
     return DONE
-
-
-@kernel
-def root_values(data: Bytes, charsets: Charsets, spans: npt.NDArray[np.int64]) -> Int:
-    """Where the root's values lie in one game's text -> how many there are; as many as fit are written.
-
-    data: [N] uint8, from its ( on.  spans: [P, 4] int64: start and stop of the property's name, then of the value
-    between its brackets. A value that is cut off at the end of the text is left out.
-    """
-    stop = len(data)
-    count = 0
-    charset = SINGLE
-    charset_told = False
-    _at, root, _junk = find_game(data, 0, stop)
-    i = next_name(data, root + 1, stop, charset)
-    while i < stop and is_letter(data[i]):
-        name = i
-        i, key, _small = read_name(data, i, stop)
-        name_stop = i
-        i = skip_space(data, i, stop)
-        while i < stop and data[i] == LEFT:
-            end = end_of_value(data, i + 1, stop, charset)
-            if end == stop:
-                return count
-            if count < len(spans):
-                spans[count, 0], spans[count, 1] = name, name_stop
-                spans[count, 2], spans[count, 3] = i + 1, end
-            count += 1
-            if key == NAME_CA and not charset_told:
-                charset_told = True
-                charset = find_charset(data, i + 1, end, charsets)
-            i = skip_space(data, end + 1, stop)
-        i = next_name(data, i, stop, charset)
-    return count

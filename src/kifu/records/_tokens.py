@@ -25,12 +25,13 @@ OPEN, CLOSE, SEMICOLON, LEFT, RIGHT, ESCAPE, COLON, HYPHEN = (ord(c) for c in "(
 LETTER_B, LETTER_W = ord("B"), ord("W")
 
 
-def _key(name: str) -> int:
+def name_key(name: str) -> int:
+    """What `read_name` gives for a name of one or two capitals."""
     return int.from_bytes(name.encode(), "big")
 
 
-NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE = map(_key, ("B", "W", "AB", "AW", "AE"))
-NAME_FF, NAME_GM, NAME_SZ, NAME_CA, NAME_HA, NAME_PL = map(_key, ("FF", "GM", "SZ", "CA", "HA", "PL"))
+NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE = map(name_key, ("B", "W", "AB", "AW", "AE"))
+NAME_FF, NAME_GM, NAME_SZ, NAME_CA, NAME_HA, NAME_PL = map(name_key, ("FF", "GM", "SZ", "CA", "HA", "PL"))
 
 
 class Charsets(NamedTuple):

@@ -17,9 +17,11 @@ from kifu.errors import Drop, GameError
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
 from kifu.records import _nodes as n
 from kifu.records._members import make_block
-from kifu.records._scan import FULL, root_values, scan_members
+from kifu.records._scan import FULL, scan_members
+from kifu.records._words import collect_territory, find_territory, find_words, root_values
 from kifu.records.games import Block, Bytes, Games
-from kifu.records.text import charsets, escape, normalise
+from kifu.records.text import charset, charsets, escape, normalise
+from kifu.records.words import FIELDS, Reading, Words
 
 if TYPE_CHECKING:
     from kifu.records.game import Game
@@ -96,6 +98,63 @@ def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
     return np.concatenate((array, np.empty_like(array)))
 
 
+def read_block(block: Block) -> Reading:
+    """Every game of a block with what it says: `scan`, `read_words` and `read_territory` in one."""
+    games = scan(block)
+    territory, territory_offset = read_territory(block, games)
+    first = np.searchsorted(games.block_index, games.block_index)  # of the same member: they lie in its order
+    return Reading(
+        format="sgf",
+        block=block,
+        games=games,
+        words=read_words(block, games),
+        index=(np.arange(len(games)) - first).astype(np.int32),
+        territory=territory,
+        territory_offset=territory_offset,
+    )
+
+
+def read_words(block: Block, games: Games) -> Words:
+    """What the roots of games say, also of those set aside. games: as `scan` read them from the block.
+
+    Of a property's values the first counts, as for `Game.raw`.
+    """
+    start = np.zeros((len(FIELDS), len(games)), np.int64)
+    stop = np.zeros_like(start)
+    find_words(block.data, games.start, games.stop, charsets(), start, stop)
+    return Words(block.data, start, stop)
+
+
+def read_territory(block: Block, games: Games) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+    """The territory that the records tell: (territory [T], offset [G + 1]), see `Reading`.
+
+    It is that of the last node of the main line that has TB or TW; a point in both belongs to the one that comes
+    later. Values that are no point or rectangle of the board are passed over. Games are looked at only if they spell it
+    "TB[" or "TW[" somewhere, and are not set aside. One is taken to have none where the games of its member together
+    tell more points than the member has bytes and 16,384.
+    """
+    told = np.empty(len(games), np.uint8)
+    find_territory(block.data, games.start, games.stop, told)
+    width = np.where(games.drop == Drop.KEPT, games.width, 0) * told
+    budget = block.stop - block.start + 4 * n.MAX_SETUP
+    most = min(int((width.astype(np.int64) * games.height).sum()), int(budget.sum()))
+    territory, offset = np.empty(most, np.uint16), np.zeros(len(games) + 1, np.int64)
+    collect_territory(
+        block.data,
+        games.start,
+        games.stop,
+        width,
+        games.height,
+        games.block_index,
+        budget,
+        charsets(),
+        np.empty(n.MAX_POINTS, np.uint8),
+        offset,
+        territory,
+    )
+    return territory[: offset[-1]].copy(), offset
+
+
 def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     """The properties of the first node of the first game in `record`: name -> values, as found, escapes and all.
 
@@ -114,6 +173,12 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
         plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
         found.setdefault(plain, []).append(record[start:stop])
     return {name: tuple(values) for name, values in found.items()}
+
+
+def root_codec(properties: Mapping[str, Sequence[bytes]]) -> str:
+    """Python's name of the charset that a root's text is in: by CA if it can be believed, else detected."""
+    ca = properties.get("CA")
+    return charset(ca[0] if ca else None, b"\n".join(value for values in properties.values() for value in values))
 
 
 # Properties that the writer makes from the arrays, or writes in one form always.

@@ -43,7 +43,7 @@ class Reading:
     games: for each row its board, moves, setup; see there.
     words: see `Words`.
     index: [G] int32: the game's ordinal among the games of its member, from 0; in formats of lines, its line there.
-    territory: [T] uint16: point | WHITE_BIT, rising, of the final territory, where the record tells it.
+    territory: [T] uint16: point | WHITE_BIT, rising by point, of the final territory, where the record tells it.
     territory_offset: [G + 1] int64: game g's territory is territory[territory_offset[g]:territory_offset[g + 1]].
     """
 

@@ -1,0 +1,287 @@
+"""The words of many records, compiled: where they lie, what bytes they are of, and territory.
+
+Uses the same conventions as `kifu.records._tokens`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import WHITE_BIT
+from kifu.records._nodes import read_rectangle
+from kifu.records._scan import find_game, is_root
+from kifu.records._tokens import (
+    CLOSE,
+    ESCAPE,
+    LEFT,
+    LETTER_B,
+    LETTER_W,
+    NAME_CA,
+    OPEN,
+    SEMICOLON,
+    SINGLE,
+    SPACE,
+    Charsets,
+    Int,
+    byte,
+    end_of_value,
+    find_charset,
+    is_letter,
+    name_key,
+    next_name,
+    read_name,
+    skip_space,
+)
+from kifu.records.games import Bytes
+
+Spans = npt.NDArray[np.int64]
+
+NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA")
+"""SGF's names of `kifu.records.words.FIELDS`."""
+
+_NO_FIELD = 255
+_FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name, less that of AA
+_FIRST_KEY = name_key("AA")
+_FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
+_TB, _TW = name_key("TB"), name_key("TW")
+_LETTER_T = ord("T")
+
+# What the bytes of a value are: bits.
+BLANK = 1  # none, or all of them white space
+BEYOND_ASCII = 2
+NOT_UTF8 = 4
+ESCAPED = 8  # holds a backslash
+
+
+@inline_kernel
+def next_value(
+    data: Bytes, i: Int, stop: Int, charset: Int, key: Int, name: Int, name_stop: Int
+) -> tuple[Int, Int, Int, Int]:
+    """From after a node's ; or a value's ] to after the node's next [ -> (position, key, start, stop of the name).
+
+    key, name, name_stop: what the last call gave; key is negative at first. The key that comes back is negative if the
+    node has no more values, and the position then that of its end.
+    """
+    i = skip_space(data, i, stop)
+    while key < 0 or i >= stop or data[i] != LEFT:
+        i = next_name(data, i, stop, charset)
+        if i >= stop or not is_letter(data[i]):
+            return i, -1, i, i
+        name = i
+        i, key, _small = read_name(data, i, stop)
+        name_stop = i
+        i = skip_space(data, i, stop)
+    return i + 1, key, name, name_stop
+
+
+@kernel
+def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
+    """Where the root's values lie in one game's text -> how many there are; as many as fit are written.
+
+    data: [N] uint8, from its ( on.  spans: [P, 4] int64: start and stop of the property's name, then of the value
+    between its brackets. A value that is cut off at the end of the text is left out.
+    """
+    stop = len(data)
+    count = 0
+    charset = SINGLE
+    charset_told = False
+    _at, root, _junk = find_game(data, 0, stop)
+    i, key, name, name_stop = next_value(data, root + 1, stop, charset, -1, 0, 0)
+    while key >= 0:
+        end = end_of_value(data, i, stop, charset)
+        if end == stop:
+            break
+        if count < len(spans):
+            spans[count, 0], spans[count, 1] = name, name_stop
+            spans[count, 2], spans[count, 3] = i, end
+        count += 1
+        if key == NAME_CA and not charset_told:
+            charset_told = True
+            charset = find_charset(data, i, end, charsets)
+        i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
+    return count
+
+
+@kernel
+def find_words(data: Bytes, start: Spans, stop: Spans, charsets: Charsets, word_start: Spans, word_stop: Spans) -> None:
+    """Where the first value of each of `NAMES` lies in the roots of games.
+
+    start, stop: [G]: the games' texts.  word_start, word_stop: [F, G], zeros at first.
+    """
+    for g in range(len(start)):
+        charset = SINGLE
+        charset_told = False
+        _at, root, _junk = find_game(data, start[g], stop[g])
+        i, key, name, name_stop = next_value(data, root + 1, stop[g], charset, -1, 0, 0)
+        while key >= 0:
+            end = end_of_value(data, i, stop[g], charset)
+            if end == stop[g]:
+                break
+            if key >= _FIRST_KEY:
+                field = np.int64(_FIELD[key - _FIRST_KEY])
+                if field != _NO_FIELD and word_start[field, g] == 0:
+                    word_start[field, g], word_stop[field, g] = i, end
+            if key == NAME_CA and not charset_told:
+                charset_told = True
+                charset = find_charset(data, i, end, charsets)
+            i, key, name, name_stop = next_value(data, end + 1, stop[g], charset, key, name, name_stop)
+
+
+@inline_kernel
+def kind_of(data: Bytes, i: Int, stop: Int) -> Int:
+    """The bits that hold for data[i:stop]."""
+    top, escaped = np.uint8(0), False
+    for c in data[i:stop]:  # over a view, in single bytes, the compiler takes many at once
+        top = max(top, c)
+        escaped |= c == ESCAPE
+    kind = (BLANK if top <= SPACE else 0) | (ESCAPED if escaped else 0)
+    if top >= 0x80:
+        kind |= BEYOND_ASCII | (0 if is_utf8(data, i, stop) else NOT_UTF8)
+    return kind
+
+
+@inline_kernel
+def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
+    """Whether data[i:stop] is well-formed UTF-8: table 3-7 of the Unicode standard."""
+    while i < stop:
+        c = byte(data, i)
+        i += 1
+        if c < 0x80:
+            continue
+        low, high = 0x80, 0xBF  # of the second byte
+        if 0xC2 <= c <= 0xDF:
+            more = 1
+        elif 0xE0 <= c <= 0xEF:
+            more = 2
+            low = 0xA0 if c == 0xE0 else 0x80
+            high = 0x9F if c == 0xED else 0xBF
+        elif 0xF0 <= c <= 0xF4:
+            more = 3
+            low = 0x90 if c == 0xF0 else 0x80
+            high = 0x8F if c == 0xF4 else 0xBF
+        else:
+            return False
+        if i + more > stop or data[i] < low or data[i] > high:
+            return False
+        for k in range(i + 1, i + more):
+            if data[k] < 0x80 or data[k] > 0xBF:
+                return False
+        i += more
+    return True
+
+
+@kernel
+def kinds_of(data: Bytes, start: Spans, stop: Spans, kind: Bytes) -> None:
+    """What bytes each piece of the data is of. start, stop, kind: [K]."""
+    for k in range(len(start)):
+        kind[k] = kind_of(data, start[k], stop[k])
+
+
+@kernel
+def gather(data: Bytes, start: Spans, skip: Bytes, offset: npt.NDArray[np.int32], out: Bytes) -> None:
+    """Copies data[start[g] :] to out[offset[g] : offset[g + 1]] for all g, unless skip[g]."""
+    for g in range(len(start)):
+        if skip[g] == 0:
+            first = start[g]
+            for k in range(offset[g + 1] - offset[g]):
+                out[offset[g] + k] = data[first + k]
+
+
+@kernel
+def find_territory(data: Bytes, start: Spans, stop: Spans, found: Bytes) -> None:
+    """Whether "TB[" or "TW[" stands anywhere in each text. start, stop, found: [G]."""
+    for g in range(len(start)):
+        first = data[start[g] : stop[g]]
+        second, third = first[1:], first[2:]
+        hit = False
+        for i in range(len(third)):
+            owner = (second[i] == LETTER_B) | (second[i] == LETTER_W)
+            hit |= (first[i] == _LETTER_T) & owner & (third[i] == LEFT)
+        found[g] = hit
+
+
+@inline_kernel
+def mark_territory(data: Bytes, i: Int, stop: Int, width: Int, height: Int, owner: Int, owners: Bytes) -> Int:
+    """A value of TB or TW: its point or rectangle becomes its owner's -> how many points that are."""
+    status, left, top, right, bottom = read_rectangle(data, i, stop, width, height)
+    if status <= 0:
+        return 0
+    for y in range(top, bottom + 1):
+        for x in range(left, right + 1):
+            owners[y * width + x] = owner
+    return (right - left + 1) * (bottom - top + 1)
+
+
+@inline_kernel
+def last_territory(
+    data: Bytes, i: Int, stop: Int, width: Int, height: Int, charsets: Charsets, owners: Bytes, budget: Int
+) -> Int:
+    """Follows the main line from the root's ; on -> what is left of the budget of points; negative if that is too few.
+
+    owners: of each point, 1 for Black and 2 for White, by the last node that has TB or TW.
+    """
+    owners[: width * height] = 0
+    charset = SINGLE
+    charset_told = False
+    node = 0
+    while i < stop and data[i] != CLOSE and budget >= 0:
+        if data[i] == OPEN:
+            if is_root(data, skip_space(data, i + 1, stop), stop):
+                break
+            i += 1
+        elif data[i] != SEMICOLON:  # junk between ( and ;
+            i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, charset)
+        else:
+            node += 1
+            told = False
+            i, key, name, name_stop = next_value(data, i + 1, stop, charset, -1, 0, 0)
+            while key >= 0 and budget >= 0:
+                end = end_of_value(data, i, stop, charset)
+                if end == stop:
+                    return budget
+                if key in (_TB, _TW):
+                    if not told:
+                        owners[: width * height] = 0
+                    told = True
+                    budget -= mark_territory(data, i, end, width, height, 1 if key == _TB else 2, owners)
+                elif key == NAME_CA and node == 1 and not charset_told:
+                    charset_told = True
+                    charset = find_charset(data, i, end, charsets)
+                i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
+    return budget
+
+
+@kernel
+def collect_territory(
+    data: Bytes,
+    start: Spans,
+    stop: Spans,
+    width: Bytes,
+    height: Bytes,
+    member: npt.NDArray[np.int32],
+    budget: Spans,
+    charsets: Charsets,
+    owners: Bytes,
+    offset: Spans,
+    out: npt.NDArray[np.uint16],
+) -> None:
+    """Writes the territory of each game that has a width, rising by point, and where it ends to offset[g + 1].
+
+    start, stop, width, height, member: [G].  budget: [members] how many points the games of each may tell in all; those
+    after which it is used up have no territory.  owners: [MAX_POINTS] uint8.  offset: [G + 1], the first of it 0.
+    """
+    count = 0
+    for g in range(len(start)):
+        if width[g] > 0 and budget[member[g]] >= 0:
+            _at, root, _junk = find_game(data, start[g], stop[g])
+            w, h = np.int64(width[g]), np.int64(height[g])
+            left = last_territory(data, root, stop[g], w, h, charsets, owners, budget[member[g]])
+            budget[member[g]] = left
+            if left >= 0:
+                for point in range(w * h):
+                    if owners[point] > 0:
+                        out[count] = point if owners[point] == 1 else point | WHITE_BIT
+                        count += 1
+        offset[g + 1] = count

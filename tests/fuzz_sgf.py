@@ -11,25 +11,28 @@ import random
 import time
 
 from kifu.records.game import read_sgf
-from kifu.records.sgf import write_sgf
-from test_sgf import PIECES, RECORDS, compare_with_naive, games_of
+from kifu.records.sgf import as_block, write_sgf
+from test_decode import compare_text
+from test_sgf import RECORDS, compare_with_naive, games_of
+from test_words import SOUP, compare_words
 
 
 def mutant(draw: random.Random, records: list[bytes]) -> bytes:
     """A record, or two, or a soup of tokens; then some bytes of it replaced by tokens or noise."""
     if draw.random() < 0.3:
-        data = bytearray(b"".join(draw.choices(PIECES, k=draw.randint(0, 60))))
+        data = bytearray(b"".join(draw.choices(SOUP, k=draw.randint(0, 60))))
     else:
         data = bytearray(draw.choice(records) + draw.choice([b"", *records]))
     for _ in range(draw.randint(0, 8)):
         at = draw.randint(0, len(data))
-        noise = draw.choice([b"", draw.randbytes(draw.randint(1, 4)), draw.choice(PIECES)])
+        noise = draw.choice([b"", draw.randbytes(draw.randint(1, 4)), draw.choice(SOUP)])
         data[at : at + draw.choice((0, 0, 1, 8))] = noise
     return bytes(data)
 
 
 def check(data: bytes) -> None:
     compare_with_naive(data)
+    compare_text(compare_words(as_block([data])))
     for game in games_of(data):
         str(game), game.errors
         if not game.drop:

@@ -19,8 +19,8 @@ from kifu.point import NO_POINT, POINT_MASK
 from kifu.records.containers import blocks, containers
 from kifu.records.games import NO_HANDICAP, Block, Games, Note
 from kifu.records.meta import Rank, Result, parse_komi
-from kifu.records.sgf import as_block, final_setup, plain_properties, root_properties, scan
-from kifu.records.text import charset, unescape
+from kifu.records.sgf import as_block, final_setup, plain_properties, root_codec, root_properties, scan
+from kifu.records.text import unescape
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -75,9 +75,7 @@ class Game:
     @functools.cached_property
     def codec(self) -> str:
         """Python's name of the charset that the root's text is in: by CA if it can be believed, else detected."""
-        values = [value for values in self.properties.values() for value in values]
-        ca = self.properties.get("CA")
-        return charset(ca[0] if ca else None, b"\n".join(values))
+        return root_codec(self.properties)
 
     def raw(self, name: str) -> bytes:
         """The first value of a root property as found, undecoded and with its escapes; b"" if it is not there."""

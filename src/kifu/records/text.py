@@ -183,16 +183,20 @@ def _is_single_byte(codec: str) -> bool:
     return len(bytes(range(128, 256)).decode(codec, "replace")) == 128
 
 
+def keeps_utf8(ca: bytes | None) -> bool:
+    """Whether text that is UTF-8 is read as such under this CA (None: there is none), whatever it says."""
+    codec = codec_of(ca) if ca else None
+    return codec is None or codec == "utf_8" or _is_single_byte(codec)
+
+
 def charset(ca: bytes | None, text: bytes) -> str:
     """Python's codec for a record, from its CA (None: it has none) and its text, all values joined.
 
     A charset of one byte a character can read any text, so its name alone proves little: text that is UTF-8 is read so.
     """
-    if text.isascii():
+    if text.isascii() or (keeps_utf8(ca) and _decodes(text, "utf_8")):
         return "utf_8"
     codec = codec_of(ca) if ca else None
-    if codec and _is_single_byte(codec) and _decodes(text, "utf_8"):
-        return "utf_8"
     return codec if codec and _mostly_decodes(text, codec) else detect(text)
 
 

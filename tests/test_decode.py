@@ -8,6 +8,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -123,7 +123,7 @@ def test_trap(name: str) -> None:
     assert found == TRAPS[name]
 
 
-@pytest.mark.parametrize("note", Note)
+@pytest.mark.parametrize("note", [note for note in Note if note != Note.CUT])  # which is no reader's doing
 def test_each_note_has_a_trap(note: Note) -> None:
     assert any(note in notes for games in TRAPS.values() for _, notes in games)
     assert note.name in (Path(__file__).parents[1] / "docs/leniency.md").read_text()

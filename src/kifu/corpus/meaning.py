@@ -117,6 +117,21 @@ _SPELLING: Mapping[FormatName, tuple[Read, ...]] = {
     "tygem": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _tygem_time),
 }
 
+MADE_OF: Mapping[str, tuple[int, tuple[str, ...]]] = {
+    "black_rank": (_RANK, ("black_rating", "black_confirmed", "black_pro")),
+    "white_rank": (_RANK, ("white_rating", "white_confirmed", "white_pro")),
+    "result_text": (_RESULT, ("winner", "margin", "ending")),
+    "komi_text": (_KOMI, ("komi",)),
+    "date_text": (_DATE, ("date", "year")),
+    "time_text": (_TIME, ("main_minutes",)),
+}
+"""Columns of words: the kind of reader, and the columns that it makes."""
+
+
+def is_clear(spelling: FormatName, column: str, text: str) -> bool:
+    """Whether all that a text of such a column says is understood. column: one of MADE_OF."""
+    return bool(_SPELLING[spelling][MADE_OF[column][0]](text)[-1])
+
 
 def meaning(
     spelling: FormatName, text: Mapping[str, pa.StringArray], programs: Programs
@@ -125,18 +140,10 @@ def meaning(
 
     text: the catalogue's columns of words (`COLUMN_OF`), [G] each, null where nothing is told.
     """
-    reads = _SPELLING[spelling]
     columns: dict[str, pa.Array] = {}
     unclear: Unclear = {}
-    for name, read, made in (
-        ("black_rank", reads[_RANK], ("black_rating", "black_confirmed", "black_pro")),
-        ("white_rank", reads[_RANK], ("white_rating", "white_confirmed", "white_pro")),
-        ("result_text", reads[_RESULT], ("winner", "margin", "ending")),
-        ("komi_text", reads[_KOMI], ("komi",)),
-        ("date_text", reads[_DATE], ("date", "year")),
-        ("time_text", reads[_TIME], ("main_minutes",)),
-    ):
-        _read(name, text[name], read, made, columns, unclear)
+    for name, (kind, made) in MADE_OF.items():
+        _read(name, text[name], _SPELLING[spelling][kind], made, columns, unclear)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
     for side in ("black", "white"):
         coded = text[side].dictionary_encode()

@@ -69,6 +69,27 @@ def rows_of_reading(reading: Reading, archive: str, clean: Clean, programs: Prog
     archive: what the catalogue calls the container.
     """
     games, block = reading.games, reading.block
+    columns, unclear = _told(reading, archive, programs)
+    raw = {
+        int(g): block.data[games.start[g] : games.stop[g]].tobytes() for g in np.flatnonzero(np.isin(games.drop, READ))
+    }
+    moves = pa.array(np.diff(games.move_offset).astype(np.int32))
+    return _rows(games, columns, moves, raw, clean, unclear)
+
+
+def rows_as_recorded(reading: Reading, archive: str, programs: Programs) -> pa.RecordBatch:
+    """The rows of some games as they were read, with those columns only that take neither replay nor hashes.
+
+    `drop` says what the reader says. archive: what the catalogue calls the container.
+    """
+    columns, _ = _told(reading, archive, programs)
+    columns |= _play(reading.games) | {"drop": _DROP_NAMES.take(pa.array(reading.games.drop))}
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
+
+
+def _told(reading: Reading, archive: str, programs: Programs) -> tuple[dict[str, pa.Array], Unclear]:
+    """Columns: where the games lie, what they say in words, what that means; and what of it was not understood."""
+    games, block = reading.games, reading.block
     decoded = decode(reading)
     text = {COLUMN_OF[field]: column for field, column in decoded.text.items()}
     typed, unclear = meaning(reading.format, text, programs)
@@ -82,11 +103,7 @@ def rows_of_reading(reading: Reading, archive: str, clean: Clean, programs: Prog
         "encoding": decoded.encoding,
         "territory": _territory(reading),
     }
-    raw = {
-        int(g): block.data[games.start[g] : games.stop[g]].tobytes() for g in np.flatnonzero(np.isin(games.drop, READ))
-    }
-    moves = pa.array(np.diff(games.move_offset).astype(np.int32))
-    return _rows(games, fixed | text | typed, moves, raw, clean, unclear)
+    return fixed | text | typed, unclear
 
 
 def rows_of_batch(batch: pa.RecordBatch, clean: Clean) -> Rows:
@@ -120,10 +137,22 @@ def _rows(
         detail = {int(g): _where(games, int(g), int(legal[g])) for g in np.flatnonzero(illegal)}
     canonical, opening = hash_games(games)
     ids = _ids(games, columns, raw)
-    columns = columns | {
+    columns = columns | _play(games) | {
         "id": pa.array(ids),
         "canonical": pa.array(canonical),
         "opening": pa.array(opening),
+        "n_moves": recorded,
+        "n_legal": pa.array(legal),
+    }
+    drop = np.where(games.drop != Drop.KEPT, games.drop, illegal)
+    batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
+    drop = np.where(drop != Drop.KEPT, drop, judge(clean, games, batch))
+    return Rows(columns, drop, detail, unclear)
+
+
+def _play(games: Games) -> dict[str, pa.Array]:
+    """Columns: the board, the terms, the setup and the moves of games."""
+    return {
         "width": pa.array(games.width),
         "height": pa.array(games.height),
         "handicap": pa.array(games.handicap, mask=games.handicap == NO_HANDICAP),
@@ -132,14 +161,8 @@ def _rows(
         "setup_ply": _points(games.setup_ply, games.setup_offset),
         "root_setup": pa.array(games.root_setup),
         "moves": _points(games.moves, games.move_offset),
-        "n_moves": recorded,
-        "n_legal": pa.array(legal),
         "repairs": _repairs(games.notes),
     }
-    drop = np.where(games.drop != Drop.KEPT, games.drop, illegal)
-    batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
-    drop = np.where(drop != Drop.KEPT, drop, judge(clean, games, batch))
-    return Rows(columns, drop, detail, unclear)
 
 
 def _cut(games: Games, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[np.int32]) -> Games:

@@ -1,0 +1,163 @@
+"""Rows of the catalogue as games again: as lines of OLF, in whole arrays; as a `Game`, and as SGF, one by one.
+
+What a row has in words is written as it stands where the row came from SGF; of other formats' rows the typed columns
+are spelled as SGF spells them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kifu.corpus.catalogue import games_of
+from kifu.corpus.rows import READ
+from kifu.errors import Drop
+from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_sgf
+from kifu.records.game import Game
+from kifu.records.games import NO_HANDICAP, Games, Note
+from kifu.records.meta import How, Rank, Result
+from kifu.records.olf import Lines, OlfWords, Unsayable, write_olf
+from kifu.records.sgf import make_record, write_sgf
+from kifu.records.tygem import parse_overtime
+
+# The root's properties in the order in which they are written, and the columns of their texts.
+_WORDS = {
+    "PB": "black", "BR": "black_rank", "PW": "white", "WR": "white_rank", "RE": "result_text", "KM": "komi_text",
+    "DT": "date_text", "TM": "time_text", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place",
+    "GN": "title",
+}  # fmt: skip
+
+_TYPED = tuple(OlfWords.__dataclass_fields__)
+
+
+def territory_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+    """The territory of some rows as (territory [T] uint16, offset [G + 1] int64), see `kifu.records.words.Reading`."""
+    column = batch.column("territory")
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
+    return column.flatten().to_numpy(), np.append(0, np.cumsum(lengths, dtype=np.int64))
+
+
+def read_games(batch: pa.RecordBatch) -> Games:
+    """The games of some rows as their records have them: of reasons to drop one, only those of a reader stay."""
+    games = games_of(batch)
+    return replace(games, drop=np.where(np.isin(games.drop, READ), games.drop, np.uint8(Drop.KEPT)))
+
+
+def catalogue_olf(batch: pa.RecordBatch) -> Lines:
+    """The rows as lines of OLF, dropped ones too if their record could be read."""
+    words = OlfWords(**{name: batch.column(name) for name in _TYPED})
+    return write_olf(read_games(batch), words, *territory_of(batch))
+
+
+def catalogue_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:
+    """The rows as SGF -> (a record for each row, b"" where there is none; why [G] uint8 of `Unsayable`).
+
+    SGF cannot say what a reader could read nothing of, nor points beyond the board; it says every other row, dropped
+    or not. Reading a record gives the same play, terms and words, but for what SGF has no word for: how a move that is
+    no point was spelled, the order of a node's setup stones of different colours, what was cut off the game, and
+    of other formats' rows the spelling of the words.
+    """
+    games = read_games(batch)
+    territory, offset = territory_of(batch)
+    why = _unsayable(games, territory, offset)
+    written = [
+        b"" if unsayable else _with_territory(write_sgf(game), game, territory[begin:end])
+        for game, unsayable, begin, end in zip(_games(batch, games), why, offset, offset[1:])
+    ]
+    return written, why
+
+
+def row_game(batch: pa.RecordBatch, row: int) -> Game:
+    """One row as a game; its `drop` is the reader's, if it has one."""
+    (game,) = _games(batch.slice(row, 1), read_games(batch.slice(row, 1)))
+    return game
+
+
+def _games(batch: pa.RecordBatch, games: Games) -> Iterator[Game]:
+    told = {name: batch.column(name).to_pylist() for name in {*_WORDS.values(), *_TYPED, "format"}}
+    archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
+    for g in range(len(games)):
+        moves = slice(games.move_offset[g], games.move_offset[g + 1])
+        setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
+        handicap = None if games.handicap[g] == NO_HANDICAP else int(games.handicap[g])
+        width, height, drop = int(games.width[g]), int(games.height[g]), Drop(games.drop[g])
+        words = _sgf_words({name: column[g] for name, column in told.items()})
+        yield Game(
+            width=width,
+            height=height,
+            moves=_read_only(games.moves[moves]),
+            setup=_read_only(games.setup[setup]),
+            setup_ply=_read_only(games.setup_ply[setup]),
+            root_setup=int(games.root_setup[g]),
+            to_play=int(games.to_play[g]),
+            handicap=handicap,
+            record=make_record(width, height, handicap, words),
+            notes=Note(int(games.notes[g])),
+            drop=drop,
+            source=archives[g],
+            name=members[g],
+        )
+
+
+def _read_only(part: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    part = part.view()
+    part.setflags(write=False)
+    return part
+
+
+def _sgf_words(row: Mapping[str, Any]) -> dict[str, str | None]:
+    """The root's properties of a row. row: by column."""
+    words = {name: row[column] for name, column in _WORDS.items()}
+    if row["format"] == "sgf":
+        return words
+    winner = {"black": BLACK, "white": WHITE}.get(row["winner"])
+    how: How = "draw" if row["winner"] == "draw" else row["ending"]
+    margin = None if row["margin"] is None else round(row["margin"], 2)
+    result = str(Result(winner, how, margin)) if row["ending"] != "unknown" or winner else None
+    date = row["date"] or (row["year"] and f"{row['year']:04}")
+    minutes, overtime = row["main_minutes"], row["overtime"]
+    return words | {
+        "BR": _rank(row["black_rating"], row["black_confirmed"]),
+        "WR": _rank(row["white_rating"], row["white_confirmed"]),
+        "RE": result,
+        "KM": None if row["komi"] is None else f"{row['komi']:.6g}",
+        "DT": date and str(date),
+        "TM": None if minutes is None else f"{round(minutes * 60, 2):.12g}",
+        "OT": overtime and (parse_overtime(overtime) or overtime),
+    }
+
+
+def _rank(rating: float | None, confirmed: bool | None) -> str | None:
+    rank = None if rating is None else Rank.from_rating(rating, confirmed)
+    return None if rank is None else str(rank)
+
+
+def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:
+    """A record as `write_sgf` writes it, with TB and TW in its last node."""
+    parts = [record.removesuffix(b")\n")]
+    for name, owned in ((b"TB", territory & WHITE_BIT == 0), (b"TW", territory & WHITE_BIT != 0)):
+        points = (territory[owned] & POINT_MASK).tolist()
+        if points:
+            parts.append(name + b"".join(b"[%s]" % to_sgf(p, game.width, game.height).encode() for p in points))
+    return b"".join(parts) + (b"\n)\n" if len(parts) > 1 else b")\n")
+
+
+def _unsayable(games: Games, territory: npt.NDArray[np.uint16], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """[G] uint8 of `Unsayable`: why SGF cannot say a game. A move that is no point of the board it can."""
+    points = games.width.astype(np.int64) * games.height
+    why = np.where(points == 0, Unsayable.BOARD, Unsayable.SAYABLE)
+    moves = games.moves & POINT_MASK
+    for reason, found, at, beyond in (
+        (Unsayable.MOVES, np.where(moves == NO_POINT, 0, moves), games.move_offset, points),
+        (Unsayable.MOVES, territory & POINT_MASK, offset, points - 1),
+        (Unsayable.SETUP, games.setup & POINT_MASK, games.setup_offset, points - 1),
+    ):
+        game = np.repeat(np.arange(len(games)), np.diff(at))
+        why[game[found > beyond[game]]] = reason
+    return np.where(games.drop != Drop.KEPT, Unsayable.SET_ASIDE, why).astype(np.uint8)

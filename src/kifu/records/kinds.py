@@ -1,0 +1,45 @@
+"""Blocks of any sources as readings: each member in the format that it is in, found by its first bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from kifu.records import sgf
+from kifu.records._kinds import OLF, TYGEM, TYGEM_INDEX, kinds_in
+from kifu.records._lines import split_lines
+from kifu.records.containers import BLOCK_BYTES, blocks
+from kifu.records.games import Block
+from kifu.records.olf import read_olf
+from kifu.records.tygem import Index, read_tygem
+from kifu.records.words import Reading
+
+
+def readings(block: Block, index: Index | None) -> Iterator[Reading]:
+    """The games of a block, in its order: one reading for each run of members of one format.
+
+    An index of TYGEM games among them holds no games and gives none. index: see `kifu.records.tygem`.
+    """
+    kinds = kinds_in(block)
+    cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    for first, last in pairwise(cuts):
+        part = block if last - first == len(block) else block.part(first, last)
+        if kinds[first] == OLF:
+            yield read_olf(part)
+        elif kinds[first] == TYGEM:
+            yield read_tygem(part, index)
+        elif kinds[first] != TYGEM_INDEX:
+            yield sgf.read_block(part)
+
+
+def units(containers: Iterable[Path], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """All blocks of the containers, with large files of lines cut into several: what threads share the work by.
+
+    Raises SourceError as `kifu.records.containers.blocks` does.
+    """
+    for container in containers:
+        for block in blocks(container, block_bytes=block_bytes):
+            yield from split_lines(block, block_bytes)

@@ -16,6 +16,7 @@ from compiled import random_games
 from flat import OneGame, flat
 from kifu.corpus.duplicates import MIN_PLIES, Clusters, SeenIds, clusters_of, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
+from kifu.corpus.splits import split_of
 from kifu.errors import Drop, FormatError
 from kifu.point import ERASE_BIT, WHITE_BIT
 from kifu.records.containers import blocks, containers
@@ -120,6 +121,15 @@ def test_all_that_is_planted_is_found_and_nothing_else():
     games, made = planted(random.Random(3), 2000)
     assert len(made) > 100
     assert told(clusters(games)) == expected(made)
+
+
+def test_no_cluster_is_in_two_sets():
+    games, _ = planted(random.Random(4), 2000)
+    canonical, opening = hash_games(flat(games))
+    found = clusters_of(opening, canonical, flat(games))
+    codes = split_of(opening, {"a": 1, "b": 1, "c": 1})[found.row]
+    assert set(codes.tolist()) == {0, 1, 2}
+    assert len(set(zip(found.cluster.tolist(), codes.tolist()))) == found.cluster.max() + 1 > 100
 
 
 def test_clusters_of_several_catalogues(tmp_path):

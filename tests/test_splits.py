@@ -1,0 +1,215 @@
+"""Which set a game goes to: the laws, and each kind on a few rows."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import date
+from fractions import Fraction
+from math import sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+import naive_hashes as naive
+from catalogues import rows
+from flat import OneGame, flat
+from kifu.corpus.hashes import OPENING_PLIES, hash_games
+from kifu.corpus.splits import Split, assign, split_of
+from kifu.errors import RecipeError, SourceError
+from kifu.point import WHITE_BIT
+from kifu.tables import check_table
+
+KEYS = np.random.default_rng(20150408).integers(0, 2**64, 12_000, np.uint64)
+
+SHARES = st.dictionaries(st.text(min_size=1), st.integers(1, 100) | st.floats(0.01, 100), min_size=1, max_size=5)
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+class Table(BaseModel):
+    split: Split
+
+
+def split(text) -> Split:
+    """What a recipe's table says, without its first line."""
+    return check_table(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
+
+
+@given(SHARES, SEEDS, st.lists(st.integers(0, 2**64 - 1)))
+def test_a_key_goes_where_the_docstring_says(shares, seed, keys):
+    exact = [Fraction(str(share)) for share in shares.values()]
+    bounds = [2**64 * sum(exact[: k + 1]) // sum(exact) for k in range(len(exact))]
+    expected = [next(k for k, bound in enumerate(bounds) if naive.mix(key ^ naive.mix(seed)) < bound) for key in keys]
+    found = split_of(np.array(keys, np.uint64), shares, seed)
+    assert found.dtype == np.int64
+    assert found.tolist() == expected
+
+
+@given(SHARES, SEEDS, st.integers(0, 2**32))
+def test_no_game_moves_when_others_come(shares, seed, shuffle):
+    before = split_of(KEYS[:2_000], shares, seed)
+    assert np.array_equal(split_of(KEYS, shares, seed)[:2_000], before)
+    order = np.random.default_rng(shuffle).permutation(2_000)
+    assert np.array_equal(split_of(KEYS[order], shares, seed), before[order])
+
+
+@given(SHARES, SEEDS)
+def test_sets_have_their_shares(shares, seed):
+    counts = np.bincount(split_of(KEYS, shares, seed), minlength=len(shares))
+    for count, share in zip(counts, shares.values()):
+        p = share / sum(shares.values())
+        assert abs(count - len(KEYS) * p) <= 6 * sqrt(len(KEYS) * p * (1 - p)) + 1
+
+
+def test_seeds_give_different_splits():
+    halves = {"a": 1, "b": 1}
+    same = np.count_nonzero(split_of(KEYS, halves, 1) == split_of(KEYS, halves, 2))
+    assert abs(same - len(KEYS) / 2) < 6 * sqrt(len(KEYS) / 4)
+
+
+def test_shares_are_exact_and_fixed_for_ever():
+    keys = np.arange(1_000, dtype=np.uint64)
+    tenths = split_of(keys, {"a": 0.7, "b": 0.2, "c": 0.1}, 5)
+    assert np.array_equal(tenths, split_of(keys, {"a": 7, "b": 2, "c": 1}, 5))
+    assert np.bincount(tenths).tolist() == [733, 186, 81]
+    assert np.flatnonzero(tenths == 2)[:8].tolist() == [0, 23, 31, 32, 37, 57, 60, 62]
+
+
+@pytest.mark.parametrize("shares", [{}, {"a": 0}, {"a": 1, "b": -1}, {"a": float("nan")}, {"a": float("inf")}])
+def test_shares_that_are_none(shares):
+    with pytest.raises(RecipeError, match="shares are numbers above 0"):
+        split_of(KEYS, shares)
+
+
+@given(st.integers(0, 2**32), SHARES, SEEDS)
+def test_a_game_its_copies_and_its_beginnings_are_in_one_set(seed, shares, split_seed):
+    rng = np.random.default_rng(seed)
+    game = OneGame(19, 19, [int(p) | ply % 2 * WHITE_BIT for ply, p in enumerate(rng.integers(0, 361, 50))])
+    cut = game._replace(moves=game.moves[: rng.integers(OPENING_PLIES, 50)])
+    family = [naive.symmetric(each, k) for each in (game, naive.swapped(game), cut) for k in range(8)]
+    _, opening = hash_games(flat(family))
+    assert len(set(split_of(opening, shares, split_seed).tolist())) == 1
+
+
+def test_by_hash():
+    by_hash = split('kind = "hash"\nseed = 3\nsets = { train = 0.9, test = 0.1 }')
+    batch = rows(opening=KEYS[:100])
+    expected = np.array(["train", "test"])[split_of(KEYS[:100], {"train": 9, "test": 1}, 3)]
+    assert assign(batch, by_hash).to_pylist() == expected.tolist()
+    assert assign(batch.slice(40, 9), by_hash).to_pylist() == expected[40:49].tolist()
+    assert assign(batch.slice(0, 0), by_hash).to_pylist() == []
+
+
+def test_by_player():
+    by_player = split('kind = "player"\nsets = { a = 1, b = 1 }')
+    names = [f"player {k}" for k in range(400)]
+    alone = np.array(assign(rows(black=names, white=names), by_player).to_pylist())
+    assert set(alone) == {"a", "b"}
+    rng = np.random.default_rng(1)
+    black, white = rng.integers(0, 400, (2, 3_000))
+    found = assign(rows(black=np.array(names)[black], white=np.array(names)[white]), by_player).to_pylist()
+    assert found == [alone[b] if alone[b] == alone[w] else None for b, w in zip(black, white)]
+    assert abs(found.count(None) - 1_500) < 300
+    spelled = assign(rows(black=["PLAYER 7 ", None, "player 7"], white=["player 7", "player 7", None]), by_player)
+    assert spelled.to_pylist() == [alone[7], None, None]
+
+
+def test_by_date():
+    by_date = split("""kind = "date"
+        sets = { new = [2016-07-02, 2016-12-31], old = [1900-01-01, 2015-12-31], first = [2016-01-01, 2016-07-01] }""")
+    days = {
+        date(2015, 12, 31): "old", date(2016, 1, 1): "first", date(2016, 7, 1): "first", date(2016, 7, 2): "new",
+        date(2016, 12, 31): "new", date(2017, 1, 1): None, date(1899, 12, 31): None, date(1900, 1, 1): "old",
+    }  # fmt: skip
+    batch = rows(date=list(days), year=[day.year for day in days])
+    assert assign(batch, by_date).to_pylist() == list(days.values())
+    years = {2015: "old", 2016: None, 2017: None, None: None, 1900: "old", 1899: None, 1970: "old"}
+    assert assign(rows(year=list(years)), by_date).to_pylist() == list(years.values())
+
+
+def test_by_archive():
+    by_archive = split("""kind = "archive"
+        sets = { test = ["KGS-2016_0[12]*", "x.zip"], train = ["KGS-*"] }""")
+    archives = ["KGS-2016_01-19.zip", "KGS-2016_03-19.zip", "kgs-2016", "x.zip", "x_zip", "KGS-2016_02"]
+    found = assign(rows(archive=archives), by_archive).to_pylist()
+    assert found == ["test", "train", None, "test", None, "test"]
+
+
+def test_by_list(tmp_path):
+    (tmp_path / "train.txt").write_text(f"\ufeff7\n\n0012\na.zip/one.sgf\r\n{2**64 - 1}\n", "utf-8")
+    (tmp_path / "test.txt").write_text("a.zip/two/\u2028弈.sgf\n0\nb.zip/one.sgf", "utf-8")
+    by_list = split(f'kind = "list"\nsets = {{ train = "{tmp_path}/train.txt", test = "{tmp_path}/test.txt" }}')
+    games = [
+        (7, "x", "x", "train"), (12, "x", "x", "train"), (2**64 - 1, "x", "x", "train"), (0, "x", "x", "test"),
+        (1, "a.zip", "one.sgf", "train"), (2, "a.zip", "one.sgf", "train"), (3, "b.zip", "one.sgf", "test"),
+        (4, "a.zip", "two/\u2028弈.sgf", "test"), (5, "a.zip", "two", None), (7, "b.zip", "one.sgf", "train"),
+    ]  # fmt: skip
+    ids, archives, members, expected = zip(*games)
+    batch = rows(id=ids, archive=archives, member=members)
+    assert assign(batch, by_list).to_pylist() == list(expected)
+    (tmp_path / "train.txt").unlink()
+    assert assign(batch.slice(3, 2), by_list).to_pylist() == list(expected[3:5])
+
+
+def test_by_lists_without_ids_or_names(tmp_path):
+    (tmp_path / "a.txt").write_text("a/b\n")
+    (tmp_path / "b.txt").write_text("5\n")
+    batch = rows(id=[5, 6], archive=["x", "a"], member=["b", "b"])
+    for name, expected in (("a", [None, "s"]), ("b", ["s", None])):
+        assert assign(batch, split(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("7\n8x\n", SourceError, "line 2: '8x' is neither an id nor archive/member"),
+        (f"{2**64}", SourceError, "line 1: .* neither"),
+        ("٣", SourceError, "line 1: .* neither"),
+        ("\x80", SourceError, "cannot read the list"),
+        ("9\n", RecipeError, "9 is on the lists of two sets, other and s"),
+        (None, SourceError, "cannot read the list .*No such file"),
+    ],
+)
+def test_lists_that_are_none(tmp_path, text, error, message):
+    (tmp_path / "other.txt").write_text("009")
+    if text is not None:
+        (tmp_path / "s.txt").write_bytes(text.encode("latin-1" if text == "\x80" else "utf-8"))
+    by_list = split(f'kind = "list"\nsets = {{ other = "{tmp_path}/other.txt", s = "{tmp_path}/s.txt" }}')
+    with pytest.raises(error, match=message):
+        assign(rows(id=[1]), by_list)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('kind = "hash"\nsets = {}', "split.hash.sets"),
+        ('kind = "hash"\nsets = { a = 0 }', "greater than 0"),
+        ('kind = "hash"\nsets = { a = true }', "valid number"),
+        ('kind = "hash"\nsets = { a = nan }', "it is NaN"),
+        ('kind = "hash"\nseed = -1\nsets = { a = 1 }', "seed"),
+        ('kind = "hash"\nsets = { a = 1 }\ndates = 1', "dates"),
+        ('kind = "player"', "Field required"),
+        ('kind = "moon"\nsets = { a = 1 }', "'hash', 'player', 'date', 'archive', 'list'"),
+        ('kind = "date"\nsets = { a = [2016-01-01, 2015-01-01] }', "'a' ends before it begins"),
+        ('kind = "date"\nsets = { a = [2016-01-01, 2016-02-01], b = [2015-01-01, 2016-01-01] }', "days in common"),
+        ('kind = "date"\nsets = { a = [2016-01-01] }', "Field required"),
+        ('kind = "date"\nsets = { a = [2016, 2017] }', "valid date"),
+        ('kind = "archive"\nsets = { a = "KGS*" }', "valid list"),
+        ('kind = "list"\nsets = { a = 1 }', "valid string"),
+    ],
+)
+def test_tables_that_are_none(text, message):
+    with pytest.raises(RecipeError, match=message):
+        split(text)
+
+
+def test_a_split_names_the_columns_that_it_needs():
+    texts = [
+        'kind = "hash"\nsets = { a = 1 }', 'kind = "player"\nsets = { a = 1 }',
+        'kind = "date"\nsets = { a = [2016-01-01, 2016-02-01] }', 'kind = "archive"\nsets = { a = ["*"] }',
+    ]  # fmt: skip
+    batch = rows(black=["x"], white=["x"], date=[date(2016, 1, 5)])
+    for each in map(split, texts):
+        assert assign(batch.select(list(each.columns)), each).to_pylist() == ["a"]

@@ -201,6 +201,7 @@ def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[p
                 writer.write(batch)
             writer.commit({})
         copies = find_clusters([first])
+        ids = np.concatenate([numbers(batch["id"]) for batch in open_catalogue(first).batches(("id",))])
         at = 0
         for batch in open_catalogue(first).batches():
             drop = by_value(batch.column("drop"), drop_code, np.uint8)
@@ -208,7 +209,7 @@ def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[p
             for k in range(*np.searchsorted(copies.row, [at, at + len(batch)])):
                 if copies.relation[k] != Drop.KEPT:
                     row = copies.row[k] - at
-                    drop[row], detail[row] = copies.relation[k], f"of row {copies.row[copies.stays[k]]}"
+                    drop[row], detail[row] = copies.relation[k], f"of game {ids[copies.row[copies.stays[k]]]:016x}"
             yield with_drop(batch, drop, pa.array(detail, pa.string()))
             at += len(batch)
     finally:

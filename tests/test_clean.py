@@ -1,0 +1,235 @@
+"""Cleaning: each rule finds what it is for and accuses nothing else; rules are tables, checked and overridden."""
+
+from __future__ import annotations
+
+import random
+import zipfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.clean import clean_names, clean_text, load_clean
+from kifu.corpus.ingest import ingest
+from kifu.errors import Drop, RecipeError
+from kifu.point import to_sgf
+
+
+def game(properties: str, moves: str, size: str = "19") -> bytes:
+    return f"(;GM[1]FF[4]SZ[{size}]{properties}{moves})".encode()
+
+
+def line(count: int, start: int = 0) -> str:
+    """`count` moves, no two on one point, none next to one of the other colour's."""
+    points = [to_sgf(x + 19 * y, 19) for y in (*range(0, 19, 4), *range(2, 19, 4)) for x in range(0, 19, 2)]
+    return "".join(f";{'BW'[k % 2]}[{points[start + k]}]" for k in range(count))
+
+
+# rules (as overrides of "legal"), the reason, a game that has it, and one that just has not
+PATHOLOGIES: dict[str, tuple[list[str], Drop, bytes, bytes]] = {
+    "no moves": (["min_moves=1"], Drop.NO_MOVES, game("", ""), game("", line(1))),
+    "five stones": (["min_stones=6"], Drop.FEW_STONES, game("", line(5) + ";W[]"), game("", line(6))),
+    "short": (["min_moves=30"], Drop.TOO_SHORT, game("", line(29)), game("", line(30))),
+    "long": (["max_moves=30"], Drop.TOO_LONG, game("", line(31)), game("", line(30))),
+    "against himself": (
+        ["self_play=3.5"],
+        Drop.SELF_PLAY,
+        game("PB[x]PW[x]", line(31)),
+        game("PB[x]PW[y]", line(31)),
+    ),
+    "against himself, long enough": (
+        ["self_play=1.0"],
+        Drop.SELF_PLAY,
+        game("PB[x]PW[x]", line(18)),
+        game("PB[x]PW[x]", line(19)),
+    ),
+    "score too high": (["max_score=2.0"], Drop.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),
+    "score and komi": (
+        ["whole_score=true"],
+        Drop.FRACTION_SCORE,
+        game("RE[W+3.5]KM[6]", line(2)),
+        game("RE[W+3.5]KM[6.5]", line(2)),
+    ),
+    "score without komi": (
+        ["whole_score=true"],
+        Drop.FRACTION_SCORE,
+        game("RE[B+3]KM[0.5]", line(2)),
+        game("RE[B+3.5]", line(2)),
+    ),
+    "no result": (["finished=true"], Drop.UNFINISHED, game("RE[?]", line(2)), game("RE[0]", line(2))),
+    "void": (["finished=true"], Drop.UNFINISHED, game("RE[Void]", line(2)), game("RE[W+]", line(2))),
+    "rank unknown": (["ranked=true"], Drop.RANK_UNKNOWN, game("BR[5d]WR[NR]", line(2)), game("BR[5d]WR[30k]", line(2))),
+    "rank low": (["min_rating=36"], Drop.RANK_LOW, game("BR[4d]WR[9d]", line(2)), game("BR[5d]WR[9p]", line(2))),
+    "program": (["programs=false"], Drop.PROGRAM, game("PB[GNU Go]PW[x]", line(2)), game("PB[Gnug]PW[x]", line(2))),
+    "program of one's own": (
+        ["programs=false", 'program_names=["mybot*"]'],
+        Drop.PROGRAM,
+        game("PB[a]PW[MyBot 7]", line(2)),
+        game("PB[a]PW[bot 7]", line(2)),
+    ),
+    "blitz": (
+        ["min_seconds=600"],
+        Drop.BLITZ,
+        game("TM[0]OT[1x3 byo-yomi]", line(2)),
+        game("TM[600]OT[1x3 byo-yomi]", line(2)),
+    ),
+    "time not told": (["min_seconds=600"], Drop.BLITZ, game("TM[60]", line(2)), game("", line(2))),
+    "two in a row": (
+        ["alternating=true"],
+        Drop.NOT_ALTERNATING,
+        game("", ";B[aa];B[cc];W[ee]"),
+        game("HA[2]AB[dd][pp]", ";W[aa];B[cc];W[];B[ee]"),
+    ),
+    "another size": (['sizes=["19x19","9x9"]'], Drop.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),
+    "size not told": (["known_size=true"], Drop.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
+    "ko": (
+        ["rules=japanese"],
+        Drop.KO,
+        game("AB[ba][ab][bc]AW[ca][db][cc][bb]", ";B[cb];W[bb]", "5"),
+        game("AB[ba][ab][bc]AW[ca][db][cc][bb]", ";B[cb];W[ee];B[dd];W[bb]", "5"),
+    ),
+    "suicide": (
+        ["rules=japanese"],
+        Drop.SUICIDE,
+        game("AW[ca][bb][ab]", ";B[ba];W[];B[aa]", "5"),
+        game("AW[ca][bb]", ";B[ba];W[];B[aa]", "5"),
+    ),
+}  # fmt: skip
+
+
+def catalogue(folder: Path, games: list[bytes], *overrides: str, base: str = "legal", jobs: int = 1) -> Path:
+    """The catalogue of these games under the rules of that name."""
+    archive, path = folder / "games.zip", folder / "games.parquet"
+    with zipfile.ZipFile(archive, "w") as written:
+        for k, data in enumerate(games):
+            written.writestr(f"{k:05}.sgf", data)
+    told = ingest(archive, path, clean=load_clean(base, overrides), jobs=jobs)
+    assert told.read == len(games) == told.kept + sum(told.drops.values())
+    return path
+
+
+def reasons(path: Path) -> list[str | None]:
+    return [drop for batch in open_catalogue(path).batches(("drop",)) for drop in batch["drop"].to_pylist()]
+
+
+@pytest.mark.parametrize("name", PATHOLOGIES)
+def test_a_rule_sets_aside_what_it_is_for_and_nothing_beside_it(tmp_path: Path, name: str) -> None:
+    overrides, why, bad, good = PATHOLOGIES[name]
+    assert reasons(catalogue(tmp_path, [bad, good], *overrides)) == [why.name.lower(), None]
+
+
+@pytest.mark.parametrize("name", [name for name in PATHOLOGIES if name not in ("suicide",)])
+def test_a_rule_that_is_not_asked_for_sets_nothing_aside(tmp_path: Path, name: str) -> None:
+    _, why, bad, good = PATHOLOGIES[name]
+    expected = why.name.lower() if why == Drop.KO else None  # a ko is against all rules
+    assert reasons(catalogue(tmp_path, [bad, good])) == [expected, None]
+
+
+def test_planted_pathologies_are_found_among_2000_games_and_nothing_else_is_accused(tmp_path: Path) -> None:
+    draw = random.Random(7)
+    header = "BR[5d]WR[6d]RE[B+R]KM[6.5]TM[1800]"
+    points = [to_sgf(x + 19 * y, 19) for y in range(0, 19, 2) for x in range(0, 19, 2)]  # without neighbours
+    games = []
+    for k in range(2000):
+        played = enumerate(draw.sample(points, 60))
+        games.append(game(f"{header}PB[b{k}]PW[w{k}]", "".join(f";{'BW'[i % 2]}[{p}]" for i, p in played)))
+    expected: list[str | None] = [None] * len(games)
+    planted: dict[str, Callable[[int], bytes]] = {
+        "few_stones": lambda k: game(f"PB[{k}]", line(5, k % 7)),
+        "self_play": lambda k: game(f"PB[p{k}]PW[p{k}]", line(40, k % 5)),
+        "huge_score": lambda k: game(f"PB[p{k}]RE[W+{800 + k}]KM[0]", line(40, k % 5)),
+        "fraction_score": lambda k: game(f"PB[p{k}]RE[W+3.5]KM[{k}]", line(40, k % 5)),
+        "occupied": lambda k: game(f"PB[p{k}]", line(40, k % 5) + ";B[aa];W[aa]"),
+        "unreadable": lambda k: b"",
+        "duplicate": lambda k: games[0],
+    }
+    places = iter(draw.sample(range(1, len(games)), 10 * len(planted)))
+    for name, make in planted.items():
+        for k in range(10):
+            at = next(places)
+            games[at] = make(k)
+            expected[at] = name if name != "unreadable" else "no_record"
+    assert reasons(catalogue(tmp_path, games, base="schraudolph")) == expected
+
+
+def test_a_game_is_cut_before_its_illegal_move_if_the_rules_say_so(tmp_path: Path) -> None:
+    bad = game("PB[x]", ";B[aa];W[bb];B[aa];W[cc];AB[dd];W[ee]")
+    path = catalogue(tmp_path, [bad, game("", line(3))], "illegal=cut")
+    (batch,) = open_catalogue(path).batches()
+    first, second = batch.to_pylist()
+    assert (first["drop"], first["repairs"], first["moves"]) == (None, "setup_after_root,cut", [0, 20 | 0x8000])
+    assert (first["n_moves"], first["n_legal"], first["setup"]) == (5, 2, [])
+    assert (second["repairs"], second["n_moves"]) == (None, 3)
+    dropped = catalogue(tmp_path, [bad])
+    (row,) = next(open_catalogue(dropped).batches()).to_pylist()
+    assert (row["drop"], row["drop_detail"], row["n_legal"]) == ("occupied", "move 3 at A19", 2)
+    assert len(row["moves"]) == 5
+
+
+def test_of_games_equal_in_all_fields_the_first_stays_and_a_name_makes_a_difference(tmp_path: Path) -> None:
+    games = [game("PB[x]", line(30)), game("PB[y]", line(30)), game("PB[x]", line(30)), game("PB[x]RE[B+R]", line(30))]
+    assert reasons(catalogue(tmp_path, games, "duplicates=fields")) == [None, None, "duplicate", None]
+    assert reasons(catalogue(tmp_path, games)) == [None] * 4
+
+
+def test_of_equal_games_and_their_beginnings_the_longest_stays(tmp_path: Path) -> None:
+    moves = [to_sgf(p, 19) for p in random.Random(3).sample(range(361), 80)]
+    mirrored = ["".join((m[1], m[0])) for m in moves]
+
+    def of(points: list[str], first: str = "BW") -> bytes:
+        return game("", "".join(f";{first[k % 2]}[{p}]" for k, p in enumerate(points)))
+
+    games = [of(moves[:60]), of(mirrored), of(moves, "WB"), of(moves[:20]), of(moves[:60][::-1])]
+    told = reasons(catalogue(tmp_path, games, "duplicates=games"))
+    assert told == ["cut_off", None, "same_game", None, None]
+    (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "drop_detail"))
+    assert batch["drop_detail"].to_pylist()[2] == f"of game {batch['id'][1].as_py():016x}"
+    assert sorted(tmp_path.iterdir()) == [tmp_path / "games.parquet", tmp_path / "games.zip"]
+
+
+@pytest.mark.parametrize("name", clean_names())
+def test_the_rules_that_come_with_kifu_have_their_own_name_and_a_title(name: str) -> None:
+    rules = load_clean(name)
+    assert rules.name == name
+    assert f'name = "{name}"' in clean_text(name)
+
+
+def test_there_are_rules_for_schraudolphs_archive() -> None:
+    rules = load_clean("schraudolph")
+    assert (rules.min_stones, rules.self_play, rules.max_score, rules.whole_score) == (6, 3.5, 2.0, True)
+    assert rules.duplicates == "fields"
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
+        ("rules=chess", "rules: rule set 'chess' is none of records, japanese"),
+        ('sizes=["19"]', "sizes: '19' is no board; \"19x19\" is one"),
+        ("nix=1", "nix: Extra inputs are not permitted (it is 1)"),
+        ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
+    ],
+)
+def test_rules_that_do_not_fit_are_told_in_one_line(override: str, message: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_clean("legal", [override])
+    assert str(caught.value).startswith("set of cleaning rules legal: " + message)
+
+
+def test_rules_of_another_name_are_refused() -> None:
+    with pytest.raises(RecipeError, match="no set of cleaning rules 'nix'; there are legal, schraudolph, training"):
+        load_clean("nix")
+
+
+def test_counts_are_told_in_words(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as written:
+        written.writestr("0.sgf", game("RE[B+R]DT[the day after]", line(3)))
+        written.writestr("1.sgf", game("", ""))
+    told = ingest(archive, tmp_path / "a.parquet", clean=load_clean("legal", ["min_moves=1"]))
+    first, second = str(told).splitlines()
+    assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
+    assert second == "  not understood, kept as text: 1 of date_text: 'the day after' 1"
+    assert told.unclear == {"date_text": Counter({"the day after": 1})}

@@ -11,11 +11,21 @@ from kifu.records.meta import Rank, Result, parse_komi
 
 RANKS = {
     "5d": "5d", "9 dan": "9d", "6 Dan": "6d", "9D": "9d", "10d": "10d", "3k": "3k", "20 kyu": "20k", "30K": "30k",
+    "18kyu": "18k", "6-dan": "6d", "1st kyu": "1k", "31k": "31k", "6 dan amateur": "6d", "(4d)": "4d", "[3k?]": "3k?",
     "9p": "9p", "9P": "9p", "P9": "9p", "pro 3": "3p", "9 dan pro": "9p", "9d pro": "9p", "1p?": "1p?", "7d?": "7d?",
-    " 4d ": "4d", "2d*": "2d", "9段": "9d", "P2段": "2p", "九段": "9d", "初段": "1d", "职业九段": "9p", "専": None,
-    "3级": "3k", "3級": "3k", "18급": "18k", "9단": "9d", "프로 9단": "9p", "プロ五段": "5p", "３段": "3d",
-    "": None, "-": None, "?": None, "NR": None, "9": None, "0d": None, "11d": None, "31k": None, "10p": None,
-    "d": None, "5d 3k": None, "dan 5": None,
+    "9 dan professional": "9p", "5 dan (pro)": "5p", "9p*": "9p",
+    " 4d ": "4d", "2d*": "2d*", "17k*": "17k*", "3k?": "3k?", "3k+": "3k", "9段": "9d", "P2段": "2p", "九段": "9d",
+    "P9段": "9p", "初段": "1d", "十段": "10d", "十五级": "15k", "二十三级": "23k", "职业九段": "9p", "业余6段": "6d",
+    "専": None, "1级": "1k", "3级": "3k", "3級": "3k", "3급": "3k", "18급": "18k", "26Gup": "26k", "9단": "9d",
+    "프로 9단": "9p", "プロ五段": "5p", "３段": "3d",
+    "5.3": "5d", "-2.1": "2k", "AGA 5.3": "5d", "1.0 AGA": "1d", "-1.0": "1k", "-12.87": "12k", "0.4": None,
+    "-0.9": None,
+    "11.0": None, "5.": None, "5": None, "AGA 5": None,
+    "2 dan (EGF 2050)": "2d", "4k EGF": "4k", "4k (GoR 1700)": None, "EGF 4k": "4k", "EGF GoR: 2050": "1d",
+    "2049 GoR": "1k", "EGF 2049.7": "1k", "GoR 100": "20k", "GoR 2750": "7d", "3d KGS": "3d", "3d (KGS)": "3d",
+    "3d IGS 3d": None,
+    "": None, "-": None, "?": None, "NR": None, "9": None, "0d": None, "11d": None, "51k": None, "10p": None,
+    "d": None, "5d 3k": None, "dan 5": None, "3k pro": None, "Meijin": None,
 }  # fmt: skip
 
 
@@ -25,12 +35,44 @@ def test_rank(text: str) -> None:
     assert (str(rank) if rank else None) == RANKS[text]
 
 
+NAMES = [f"{n}k" for n in range(50, 0, -1)] + [f"{n}d" for n in range(1, 11)] + [f"{n}p" for n in range(1, 10)]
+
+
 def test_ranks_are_ordered_and_spelled_back() -> None:
-    names = [f"{n}k" for n in range(30, 0, -1)] + [f"{n}d" for n in range(1, 11)] + [f"{n}p" for n in range(1, 10)]
-    ranks = [Rank.parse(name) for name in names]
-    assert [rank.level for rank in ranks if rank] == list(range(-29, 20))
-    assert [str(rank) for rank in ranks] == names
-    assert Rank.parse("5d?") == Rank.parse("5d") and Rank(5) < Rank(6, certain=False)
+    ranks = [Rank.parse(name) for name in NAMES]
+    assert [rank.level for rank in ranks if rank] == list(range(-49, 20))
+    assert [str(rank) for rank in ranks] == NAMES
+    assert Rank.parse("5d?") == Rank.parse("5d") and Rank(5) < Rank(6, confirmed=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("confirmed", [True, False, None])
+def test_a_rank_is_spelled_with_what_confirms_it(name: str, confirmed: bool | None) -> None:
+    rank = Rank(Rank.parse(name).level, confirmed)  # type: ignore[union-attr]
+    again = Rank.parse(str(rank))
+    assert again == rank and again.confirmed == (True if rank.professional and confirmed is None else confirmed)
+
+
+def test_ratings_are_those_of_the_archive() -> None:
+    """Seed: "30 kyu = 2 ... 1 kyu = 31, 1 dan = 32 ... 9 dan = 40, 1 dan (pro) = 41 ... 9 dan (pro) = 49"."""
+    scale = [f"{n}k" for n in range(30, 0, -1)] + [f"{n}d" for n in range(1, 10)] + [f"{n}p" for n in range(1, 10)]
+    ranks = [Rank.parse(name) for name in scale]
+    assert [rank.rating for rank in ranks if rank] == list(range(2, 50))
+    assert [Rank.from_rating(rating) for rating in range(2, 50)] == ranks
+    assert [rank.professional for rank in ranks if rank] == [False] * 39 + [True] * 9
+    beyond = [Rank.parse(name) for name in ("31k", "50k", "10d")]
+    assert [rank.rating for rank in beyond if rank] == [1, 1, 40]
+
+
+@pytest.mark.parametrize("rating", [0, 0.9, -3, 50, 1e300, float("inf"), float("nan")])
+def test_there_are_ratings_without_a_rank(rating: float) -> None:
+    assert Rank.from_rating(rating) is None
+
+
+def test_a_rating_of_a_file_keeps_its_confirmation() -> None:
+    rank = Rank.from_rating(35.0, True)
+    assert rank == Rank(4) and rank.confirmed is True
+    assert Rank.from_rating(35.9) == Rank(4) and Rank.from_rating(40.9) == Rank(9) and Rank.from_rating(1) == Rank(-30)
 
 
 B, W = BLACK, WHITE
@@ -39,21 +81,34 @@ RESULTS = {
     "W+T": (W, "time", None), "W+Time": (W, "time", None), "B+F": (B, "forfeit", None),
     "W+Forfeit": (W, "forfeit", None),
     "W+3.5": (W, "score", 3.5), "B+12": (B, "score", 12.0), "W + 0.5": (W, "score", 0.5), "B+3,5": (B, "score", 3.5),
-    "B+0.02": (B, "score", 0.02), "W+0.0": (W, "score", 0.0), "B+": (B, "unknown", None), "B": (B, "unknown", None),
-    "W+J": (W, "unknown", None), "B+99999999": (B, "unknown", None), "W+" + "9" * 5000: (W, "unknown", None),
+    "B+0.02": (B, "unknown", None), "W+0.0": (W, "unknown", None), "B+0": (B, "unknown", None),
+    "B+0.75": (B, "score", 1.5), "W+4.25": (W, "score", 8.5), "B+1.50": (B, "score", 1.5), "W+3.2": (W, "score", 3.2),
+    "B+": (B, "unknown", None), "B": (B, "unknown", None), "W+J": (W, "unknown", None), "W+AW": (W, "unknown", None),
+    "W+8194.00": (W, "score", 8194.0), "B+10000": (B, "unknown", None), "B+99999999": (B, "unknown", None),
+    "W+" + "9" * 5000: (W, "unknown", None), "B+Offline": (B, "forfeit", None),
+    "B+3½": (B, "score", 3.5), "B+1 3/4": (B, "score", 3.5), "D+J": (None, "draw", None),
     "0": (None, "draw", None), "0.0": (None, "draw", None), "Draw": (None, "draw", None), "jigo": (None, "draw", None),
     "Void": (None, "void", None), "?": (None, "unknown", None), "": (None, "unknown", None),
-    "Both lost": (None, "unknown", None), "Won": (None, "unknown", None), "Bob": (None, "unknown", None),
+    "Both lost": (None, "unknown", None), "unfinished": (None, "unknown", None),
+    "Draw by agreement": (None, "draw", None), "No result": (None, "void", None),
+    "Black resigns": (W, "resign", None), "W lost on time": (B, "time", None), "White forfeits": (B, "forfeit", None),
+    "Black wins, White resigned": (None, "unknown", None), "B+R (White resigned)": (B, "resign", None), "Won": (None,
+    "unknown", None), "Bob": (None, "unknown", None),
     "Black wins by resignation": (B, "resign", None), "White wins by 3.5 points": (W, "score", 3.5),
     "White won on time": (W, "time", None),
     "黑中盘胜": (B, "resign", None), "白中盤勝": (W, "resign", None), "黑胜1又3/4子": (B, "score", 3.5),
-    "黑胜3/4子": (B, "score", 1.5), "黑胜1子半": (B, "score", 3.0), "白胜3.5目": (W, "score", 3.5),
-    "白超时胜": (W, "time", None), "黑胜": (B, "unknown", None), "黑负": (None, "unknown", None),
+    "黑胜3/4子": (B, "score", 1.5), "黑胜1子半": (B, "score", 3.0), "白胜3.5目": (W, "score", 3.5), "白胜3目半": (W,
+    "score", 3.5),
+    "白超时胜": (W, "time", None), "黑胜": (B, "unknown", None), "黑负": (W, "unknown", None),
+    "黑超时负": (W, "time", None), "白认输": (B, "resign", None), "白胜三目半": (W, "score", 3.5),
+    "黑方认输 白胜": (None, "unknown", None), "黑胜四分之三子": (B, "score", 1.5), "白胜一又四分之三子": (W,
+    "score", 3.5),
     "和棋": (None, "draw", None),
     "白番中押し勝ち": (W, "resign", None), "白3目半勝ち": (W, "score", 3.5), "黒半目勝ち": (B, "score", 0.5),
     "持碁": (None, "draw", None), "無勝負": (None, "void", None),
     "흑 불계승": (B, "resign", None), "백 3집반승": (W, "score", 3.5), "백 반집승": (W, "score", 0.5),
-    "흑 시간승": (B, "time", None), "무승부": (None, "draw", None),
+    "흑 시간승": (B, "time", None), "흑 불계패": (W, "resign", None),
+    "무승부": (None, "draw", None),
 }  # fmt: skip
 
 
@@ -64,6 +119,11 @@ def test_result(text: str) -> None:
     assert Result.parse(str(result)) == result
 
 
+def test_the_ending_of_a_draw_is_a_score() -> None:
+    endings = {text: Result.parse(text).ending for text in ("0", "B+R", "W+T", "B+F", "B+1", "Void", "?", "B")}
+    assert list(endings.values()) == ["score", "resign", "time", "forfeit", "score", "void", "unknown", "unknown"]
+
+
 @given(st.text(st.sampled_from("BWbw+0123456789.,/又子目半집반승胜勝RTF ?黑白")))
 def test_any_result_is_spelled_back(text: str) -> None:
     result = Result.parse(text)
@@ -71,10 +131,17 @@ def test_any_result_is_spelled_back(text: str) -> None:
 
 
 KOMI = {
-    "6.5": 6.5, "0": 0.0, " 7.50 ": 7.5, "7,5": 7.5, "-5.5": -5.5, "5": 5.0, "650": 6.5, "750": 7.5, "0.5": 0.5,
-    "375": 7.5, "325": 6.5, "3.75": 7.5, "2.75": 5.5, "-375": -7.5,
+    "6.5": 6.5, "0": 0.0, " 7.50 ": 7.5, "7,5": 7.5, "-5.5": -5.5, "5": 5.0, "0.5": 0.5, ".5": 0.5, "-0": 0.0,
+    "+6.5": 6.5,
+    "650": 6.5, "750": 7.5, "550": 5.5, "375": 7.5, "325": 6.5, "275": 5.5, "100": 1.0, "361": 361.0, "99": 99.0,
+    "3.75": 7.5, "2.75": 5.5, "-3.75": -7.5, "7.25": 7.25, "7.500000": 7.5,
+    "-100.00": -100.0, "100.00": 100.0, "-375": -375.0, "-44.50": -44.5, "95.50": 95.5,
+    "6目半": 6.5, "6.5目": 6.5, "コミ6目半": 6.5, "黑贴3又3/4子": 7.5, "贴3.75子": 7.5, "三又四分之三子": 7.5,
+    "덤 6집반": 6.5,
+    "6½": 6.5, "7.5 points": 7.5, "半目": 0.5,
     "": None, " ": None, "x": None, "nan": None, "inf": None, "-inf": None, "1e400": None, "99999999": None,
-    "6.5目": None, "9" * 5000: None,
+    "1_0": None,
+    "1000.5": None, "6.5 or so": None, "9" * 5000: None,
 }  # fmt: skip
 
 
@@ -83,6 +150,9 @@ def test_komi(text: str) -> None:
     assert parse_komi(text) == KOMI[text]
 
 
-@given(st.text())
-def test_any_words(text: str) -> None:
-    Rank.parse(text), Result.parse(text), parse_komi(text)
+@pytest.mark.parametrize("text", ["9p", "3k?", "B+R", "W+3.5", "-5.5"])
+def test_full_width_letters_are_read(text: str) -> None:
+    wide = "".join(chr(ord(char) + 0xFEE0) for char in text)
+    assert (Rank.parse(wide), Result.parse(wide), parse_komi(wide)) == (
+        Rank.parse(text), Result.parse(text), parse_komi(text),
+    )  # fmt: skip

@@ -116,7 +116,7 @@ Ending = Literal["score", "resign", "time", "forfeit", "void", "unknown"]
 _SIDE = re.compile(r"(?:(b|black|黑|黒|흑)|(w|white|白|백))(?![a-z])[番方棋]?\s*", re.IGNORECASE)
 _OTHER_SIDE = re.compile("black|white|黑|黒|흑|白|백", re.IGNORECASE)
 _WON = re.compile("win|won|胜|勝|승", re.IGNORECASE)
-_LOST = re.compile("los[et]|resign|负|負|败|敗|패|认输|認輸|投了|弃权|棄權|기권", re.IGNORECASE)
+_LOST = re.compile("los[et]|resign|forfeit[se]|负|負|败|敗|패|认输|認輸|投了|弃权|棄權|기권", re.IGNORECASE)
 _CAUSES: tuple[tuple[How, re.Pattern[str]], ...] = (
     ("resign", re.compile(r"^\+\s*r(?:es)?\b|resign|中盘|中盤|中押|投了|认输|認輸|불계", re.IGNORECASE)),
     ("time", re.compile(r"^\+\s*t\b|time|超时|超時|时间|時間|時間切れ|시간", re.IGNORECASE)),

@@ -1,0 +1,80 @@
+"""Programs known by name, and no person taken for one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kifu.errors import RecipeError, SourceError
+from kifu.records.programs import Programs, known_programs
+
+PROGRAMS = [
+    "ManyFaces", "Explorer", "Perception", "Golife", "Poka", "GNU Go", "gnugo3pt8", "GnuGo_3.8", "many_faces",
+    "MFGOdnnBot",
+    "Zen19X", "ZenLv8", "DeepZenGo", "deepzengo", "CrazyStone", "CrazySton7", "Leela", "Leela Zero", "LeelaZeroT",
+    "LZ191",
+    "Fuego", "Pachi", "AyaMC", "AyaBotD1", "HiraBot42", "FineArt", "绝艺", "\N{REPLACEMENT CHARACTER}?艺指导B",
+    "Golaxy",
+    "GOLAXY", "星阵围棋", "DolBaram", "돌바람", "AQ", "GLOBIS_AQZ", "KataGo", "Kata-Go b18", "Golois6", "DCNN1d08",
+    "AlphaGo",
+]  # fmt: skip
+PEOPLE = [
+    "", "Zenith", "Zend", "ZenMind", "HelloZen", "botkiller", "Battousai", "antbot1", "ray", "Rayon414", "sai2004",
+    "aqua",
+    "AquaBlast", "fuegoman", "leelaaa", "pokanasi", "Explorer7", "alphamarc", "AlphaInsei", "crazyeight", "CrazySt0nes",
+    "Master", "golaxyfan", "lzhang", "manyfacesofme", "GBPacker", "petgo3", "王元均", "星阵迷", "x" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(name: str) -> None:
+    assert known_programs().is_program(name)
+
+
+@pytest.mark.parametrize("name", PEOPLE)
+def test_no_program(name: str) -> None:
+    assert not known_programs().is_program(name)
+
+
+@given(st.text())
+def test_any_name(name: str) -> None:
+    assert not Programs(["GNU Go"]).is_program(name + "x")
+
+
+def test_users_add_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.txt"
+    file.write_text("\ufeff# mine\n\n  My-Bot*  # all of them\nx[0-9]y\n", "utf-8")
+    programs = known_programs("hers?", file=file)
+    assert len(programs) == len(known_programs()) + 3
+    told = {name: programs.is_program(name) for name in ("mybot 3", "X7Y", "x-7 y", "xzy", "hers2", "hers", "GNU Go")}
+    assert told == {
+        "mybot 3": True,
+        "X7Y": True,
+        "x-7 y": True,
+        "xzy": False,
+        "hers2": True,
+        "hers": False,
+        "GNU Go": True,
+    }
+
+
+@pytest.mark.parametrize("pattern", ["*", "?", "a*", "[a-z][a-z]*", "*-*"])
+def test_a_pattern_that_would_call_everybody_a_program(pattern: str) -> None:
+    with pytest.raises(RecipeError, match="a program's name needs two letters"):
+        known_programs(pattern)
+
+
+def test_no_patterns_know_no_programs() -> None:
+    assert not Programs([]).is_program("") and not Programs([]).is_program("GNU Go")
+
+
+@pytest.mark.parametrize("data", [None, b"\xff\xfe", b"# " + b"x" * (1 << 20)])
+def test_a_list_that_cannot_be_read(tmp_path: Path, data: bytes | None) -> None:
+    file = tmp_path / "list.txt"
+    if data is not None:
+        file.write_bytes(data)
+    with pytest.raises(SourceError, match=r"list\.txt: "):
+        known_programs(file=file)

@@ -1,0 +1,60 @@
+"""Main times, overtimes, and how much time to think they leave."""
+
+from __future__ import annotations
+
+import pytest
+
+from kifu.records.times import Overtime, parse_minutes, parse_overtime, thinking_seconds
+
+MINUTES = {
+    "1800": 30, "0": 0, "90": 1.5, "600.0": 10, "1800000": 30_000,
+    "1h": 60, "1h30": 90, "1h30m": 90, "1 h 30": 90, "2 hours": 120, "2 hours each": 120, "1.5h": 90, "1,5 h": 90,
+    "3 hours, 30 minutes": 210, "90 min": 90, "90 minutes per player": 90, "5m": 5, "45 sec.": 0.75, "2 days": 2880,
+    "30:00": 30, "1:30:00": 90, "0:45": 0.75, "2小时": 120, "各3小时": 180, "1時間30分": 90, "각 2시간": 120, "60秒": 1,
+    "": None, "-": None, "-5": None, "x": None, "none": None, "1e9": None, "nan": None, "5 moves": None, "30:0": None,
+    "2 houris": None, "h": None, "9" * 100: None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", MINUTES)
+def test_minutes(text: str) -> None:
+    assert parse_minutes(text) == MINUTES[text]
+
+
+OVERTIMES = {
+    "5x30 byo-yomi": ("byo-yomi", 5, 30), "80x10 byo-yomi": ("byo-yomi", 80, 10), "3x30s": ("byo-yomi", 3, 30),
+    "3*30sec": ("byo-yomi", 3, 30), "5 periods of 30 seconds": ("byo-yomi", 5, 30),
+    "byoyomi: 3 x 1 min": ("byo-yomi", 3, 60),
+    "5 times 60 seconds": ("byo-yomi", 5, 60), "30秒3回": ("byo-yomi", 3, 30), "60초 3회": ("byo-yomi", 3, 60),
+    "1分10次": ("byo-yomi", 10, 60), "30s byo yomi": ("byo-yomi", 1, 30), "30 seconds per move": ("byo-yomi", 1, 30),
+    "25/300 Canadian": ("canadian", 25, 300), "1/6 Canadian": ("canadian", 1, 6),
+    "canadian: 15/5min": ("canadian", 15, 300),
+    "25 stones in 5 min": ("canadian", 25, 300), "20 moves / 10 minutes": ("canadian", 20, 600),
+    "10 fischer": ("fischer", 1, 10), "fischer +10s": ("fischer", 1, 10), "+5": ("fischer", 1, 5),
+    "": None, "None": None, "30": None, "0x10 byo-yomi": None, "5x0 byo-yomi": None, "5x byo-yomi": None,
+    "byo-yomi": None,
+    "5x30 byo-yomi or so": None, "9" * 100: None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OVERTIMES)
+def test_overtime(text: str) -> None:
+    told = OVERTIMES[text]
+    assert parse_overtime(text) == (Overtime(*told) if told else None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("minutes", "overtime", "seconds"),
+    [
+        (1, "5x10 byo-yomi", 60 + 4 * 10 + 120 * 10),
+        (0, "80x10 byo-yomi", 79 * 10 + 120 * 10),
+        (None, "3x30 byo-yomi", 2 * 30 + 120 * 30),
+        (10, "25/600 Canadian", 600 + 120 * 24),
+        (5, "10 fischer", 300 + 120 * 10),
+        (20, "None", 1200),
+        (0, "", None),
+        (None, "", None),
+    ],
+)
+def test_time_to_think(minutes: float | None, overtime: str, seconds: float | None) -> None:
+    assert thinking_seconds(minutes, parse_overtime(overtime)) == seconds

@@ -1,0 +1,128 @@
+"""What is understood of records' words: by tables, and of all real games that we have."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import kifu
+from kifu.records.programs import known_programs
+from kifu.records.times import parse_overtime
+from kifu.records.understood import Subject, understood
+
+SUBJECTS: tuple[Subject, ...] = get_args(Subject)
+PROPERTIES: dict[str, Subject] = {
+    "BR": "rank", "WR": "rank", "RE": "result", "KM": "komi", "DT": "date", "TM": "time", "OT": "overtime",
+}  # fmt: skip
+
+UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
+    "rank": ("5d", "3k?", "NR", "nr?", "-", "?", "", "none", "无段"),
+    "result": (
+        "B+R", "B+3.5", "B", "W+", "B+0.02", "W+J", "W+AW", "Void", "0", "?", "", "Unknown", "Left unfinished",
+        "黑负", "打掛け",
+    ),
+    "komi": ("6.5", "0", "", "-", "none", "no komi"),
+    "date": ("2016-01-12", "1998", "", "????-??-??", "0000-00-00", "1970-01-01", "undated"),
+    "time": ("1800", "0", "", "-", "none", "unlimited", "No time limit"),
+    "overtime": ("5x30 byo-yomi", "", "None", "0", "sudden death"),
+}  # fmt: skip
+NOT_UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
+    "rank": ("9", "Meijin", "0d", "5d 3k", "beginner?"),
+    "result": ("Won", "Both lost", "Black wins, White resigned", "B+x", "10000", "x"),
+    "komi": ("x", "1e400", "99999999", "6.5 or so"),
+    "date": ("98-03-12", "yesterday", "9999"),
+    "time": ("-5", "long", "1e9"),
+    "overtime": ("30", "5x", "byo-yomi"),
+}
+
+
+@pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in UNDERSTOOD.items() for text in texts])
+def test_understood(subject: Subject, text: str) -> None:
+    assert understood(subject, text) and understood(subject, f" {text} ")
+
+
+@pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in NOT_UNDERSTOOD.items() for text in texts])
+def test_not_understood(subject: Subject, text: str) -> None:
+    assert not understood(subject, text)
+
+
+@given(
+    st.sampled_from(SUBJECTS),
+    st.text() | st.text(st.sampled_from("0123456789.,:+-/x*?[]() dkpmhsBWRT年月日段级子目半胜三十又分")),
+)
+def test_any_words(subject: Subject, text: str) -> None:
+    understood(subject, text)
+
+
+@pytest.mark.parametrize("subject", SUBJECTS)
+@pytest.mark.parametrize(
+    "piece", ["1", "1-", " ", "1 ", "1.", "1,", "a", "b+", "段", "十", "half", "1h", "?", "(", "aga ", "1/", "\ufdfa"]
+)
+def test_long_words_take_no_time(subject: Subject, piece: str) -> None:
+    start = time.perf_counter()
+    for end in ("", "!", "d"):
+        understood(subject, piece * 100_000 + end)
+        understood(subject, (piece * 80)[:79] + end)
+    assert time.perf_counter() - start < 1
+
+
+# One record whose Chinese text was spoilt: the bracket that ended the value is half of a character now.
+SPOILT = ("rank", "9娈礭\nWR[9娈礭\nKM[0")
+
+
+def words_of(source: Path) -> Counter[tuple[Subject, str]]:
+    counts: Counter[tuple[Subject, str]] = Counter()
+    for game in kifu.read(source):
+        counts.update((subject, game.text(name)) for name, subject in PROPERTIES.items() if name in game.properties)
+    return counts
+
+
+def test_of_the_wild_games_all_is_understood_but_one_rank(shared: Path) -> None:
+    words = words_of(shared / "data" / "wild")
+    assert {word: count for word, count in words.items() if not understood(*word)} == {SPOILT: 1}
+    assert len(words) > 800
+
+
+def test_of_the_kgs_games_all_is_understood(shared: Path) -> None:
+    words = words_of(shared / "data" / "kgs")
+    assert [word for word in words if not understood(*word)] == []
+    assert len(words) > 3600
+    assert all(parse_overtime(text) for subject, text in words if subject == "overtime")
+
+
+def test_of_tygems_index_all_is_understood(shared: Path) -> None:
+    with zipfile.ZipFile(shared / "data" / "tygem" / "Kifu2016.zip") as archive:
+        lines = archive.read("Kifu2016.index").decode("utf-8").splitlines()
+    rows = [fields for line in lines if len(fields := line.split("\t")) == 11]
+    assert len(rows) == 167_084
+    assert [text for text in {row[1] for row in rows} if not understood("date", text)] == []
+    assert [text for text in {row[8] for row in rows} if not understood("result", text)] == []
+    assert [text for text in {row[10].split()[1] for row in rows} if not understood("time", text)] == []
+
+
+def test_programs_play_in_the_collections_of_their_games(shared: Path) -> None:
+    """A folder of the archive holds the games of one program, or those of a contest of programs."""
+    programs = known_programs()
+    games = Counter[str]()
+    with_program = Counter[str]()
+    for game in kifu.read(shared / "data" / "wild" / "ai-games-third.tar.gz"):
+        folder = game.name.split("/")[1]
+        games[folder] += 1
+        with_program[folder] += any(map(programs.is_program, game.players))
+    for folder in (
+        "FineArt",
+        "DeepZenGo",
+        "CGI Fox Go Server",
+        "Li Long",
+        "Jin Mao Ce Shi",
+        "AlphaGo Zero",
+        "BensonDarr",
+    ):
+        assert with_program[folder] >= 0.95 * games[folder] > 0, folder

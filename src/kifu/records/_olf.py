@@ -14,6 +14,7 @@ import numpy.typing as npt
 from kifu.errors import Drop
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT
+from kifu.records._kinds import LINE_LIMIT
 from kifu.records._nodes import MAX_MOVES
 from kifu.records._scan import BYTES_A_GAME
 from kifu.records._tokens import COLON, SPACE, Int, byte, read_number
@@ -33,7 +34,7 @@ POINTS = MAX_SIZE * MAX_SIZE
 
 # Columns of a row, one row a game.
 WIDTH, HEIGHT, MOVE_END, SETUP_END, TERRITORY_END, HANDICAP = range(6)
-NOTES, DROP, MEMBER_ROW, INDEX, START, STOP, COLUMNS = range(6, 13)
+NOTES, DROP, MEMBER_ROW, LINE, START, STOP, COLUMNS = range(6, 13)
 
 # How far the reader is.
 GAMES, MOVES, SETUP, AREA, STATES = range(5)
@@ -281,11 +282,11 @@ def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.N
 
 
 @inline_kernel
-def new_row(member: Int, index: Int, drop: Int, start: Int, stop: Int, out: Out) -> None:
+def new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: Out) -> None:
     row = out.rows[out.state[GAMES]]
     row[:] = 0
     row[HANDICAP] = NO_HANDICAP
-    row[MEMBER_ROW], row[INDEX], row[DROP] = member, index, drop
+    row[MEMBER_ROW], row[LINE], row[DROP] = member, line, drop
     row[START], row[STOP] = start, stop
     out.state[GAMES] += 1
 
@@ -324,7 +325,7 @@ def read_members(
     data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.Block`.
     """
     for k in range(len(start)):
-        index, i = 0, start[k]
+        games, line, i = 0, 0, start[k]
         end = stop[k] if drop[k] == _KEPT else i
         if end - i >= 3 and data[i] == 0xEF and data[i + 1] == 0xBB and data[i + 2] == 0xBF:  # byte order mark
             i += 3
@@ -332,15 +333,18 @@ def read_members(
             count, last, line_end = find_fields(data, i, end, out.fields)
             begin = out.fields[0, 0]
             if count > 0 and data[begin] != _HASH:
-                if index == most_games(start[k], stop[k]):
-                    new_row(k, index, _TOO_LARGE, begin, end, out)
+                if games == most_games(start[k], stop[k]):
+                    new_row(k, line, _TOO_LARGE, begin, end, out)
                     line_end = end
+                elif last - begin > LINE_LIMIT:
+                    new_row(k, line, _TOO_LARGE, begin, last, out)
                 else:
-                    new_row(k, index, _KEPT, begin, last, out)
+                    new_row(k, line, _KEPT, begin, last, out)
                     read_line(data, count, out)
                 end_row(out)
-                index += 1
+                games += 1
             i = line_end + 1
-        if index == 0:
+            line += 1
+        if games == 0:
             new_row(k, 0, np.int64(drop[k]) if drop[k] != _KEPT else _NO_RECORD, end, end, out)
             end_row(out)

@@ -34,8 +34,8 @@ def read_olf(block: Block) -> Reading:
     are as the line spells them, see `parse_rating` and the like; what OLF says by a word of its own for nothing (?, the
     rating 0, a date of zeros) is not told.
 
-    Time is linear in the bytes; memory is bounded by a few times the bytes: a game of over 65,535 moves is
-    `Drop.TOO_LARGE`, and so is all that follows where a member packs lines too densely.
+    Time is linear in the bytes; memory is bounded by a few times the bytes: a line of over 1 MiB or 65,535
+    moves is `Drop.TOO_LARGE`, and so is all that follows where a member packs lines too densely.
     """
     length = int(np.sum(block.stop - block.start))
     count = o.count_rows(block.data, block.start, block.stop)
@@ -74,12 +74,14 @@ def read_olf(block: Block) -> Reading:
         start=rows[:, o.START].copy(),
         stop=rows[:, o.STOP].copy(),
     )
+    line = rows[:, o.LINE].astype(np.int32)
+    line[member == 0] += block.index
     return Reading(
         format="olf",
         block=block,
         games=games,
         words=Words(block.data, out.word_start[:, :total], out.word_stop[:, :total]),
-        index=rows[:, o.INDEX].astype(np.int32),
+        index=line,
         territory=out.territory[: out.state[o.AREA]].copy(),
         territory_offset=np.concatenate(([0], rows[:, o.TERRITORY_END])),
     )

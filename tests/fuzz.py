@@ -1,7 +1,8 @@
 """Bytes of any kind for every reader, until the time is up: `python tests/fuzz.py --seconds 600`.
 
-Records (against their slow twin, see fuzz_sgf.py), containers and data set files take turns. A reader may answer with a
-result or a KifuError, within a time; the first input that gets anything else is printed, and the exit code is 1.
+Records (against their slow twins, see fuzz_sgf.py and fuzz_olf.py), containers and data set files take turns. A reader
+may answer with a result or a KifuError, within a time; the first input that gets anything else is printed, and the exit
+code is 1.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fuzz_olf import fuzz as fuzz_olf
 from fuzz_sgf import fuzz as fuzz_sgf
 from kifu.datasets.formats import open as open_data_set
 from kifu.errors import KifuError
@@ -77,6 +79,7 @@ def main() -> None:
     names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a"]
     harnesses: dict[str, Callable[[float, int], int]] = {
         "records": fuzz_sgf,
+        "lines of OLF": fuzz_olf,
         "containers": lambda seconds, seed: fuzz_files(seconds, seed, archives, names, read_container),
         "data sets": lambda seconds, seed: fuzz_files(seconds, seed, data_sets, ["a.dat"], read_data_set),
     }

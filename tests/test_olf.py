@@ -1,0 +1,743 @@
+"""OLF: lines by hand, what broken lines give, a reader written apart, laws of reading and writing, limits."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import random
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kifu.errors import Drop
+from kifu.point import BLACK, ERASE_BIT, NO_POINT, WHITE, WHITE_BIT
+from kifu.records import olf
+from kifu.records.containers import blocks, containers
+from kifu.records.games import NO_HANDICAP, Games, Note, concat
+from kifu.records.meta import Result
+from kifu.records.olf import Lines, OlfWords, Unsayable, read_olf, write_olf
+from kifu.records.sgf import as_block, scan
+from kifu.records.words import FIELDS, Reading
+from naive_olf import NAMES, NaiveGame, read_member, write_line
+
+COMPILED = not numba.config.DISABLE_JIT
+
+HEAD = b"1996-03-12 Ann 35.0 Bob_B 34 19:19 30 -3.5 5.5 h-0 "
+PLAY = b"PDdpTTtt"
+LINE = HEAD + PLAY
+
+
+def read_lines(data: bytes) -> list[NaiveGame]:
+    return naive_of(read_olf(as_block([data])))
+
+
+def naive_of(reading: Reading) -> list[NaiveGame]:
+    games, words = reading.games, reading.words
+    return [
+        NaiveGame(
+            index=reading.index[g],
+            start=games.start[g],
+            stop=games.stop[g],
+            width=games.width[g],
+            height=games.height[g],
+            moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
+            setup=games.setup[games.setup_offset[g] : games.setup_offset[g + 1]].tolist(),
+            territory=reading.territory[reading.territory_offset[g] : reading.territory_offset[g + 1]].tolist(),
+            handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
+            notes=Note(int(games.notes[g])),
+            drop=Drop(games.drop[g]),
+            words={
+                name: words.data[words.start[f, g] : words.stop[f, g]].tobytes()
+                for f, name in enumerate(FIELDS)
+                if words.start[f, g] < words.stop[f, g]
+            },
+        )
+        for g in range(len(games))
+    ]
+
+
+def told(reading: Reading) -> OlfWords:
+    """What the lines say, understood."""
+    words = [{name: value.decode() for name, value in game.words.items()} for game in naive_of(reading)]
+    dates = [olf.parse_date(word.get("date", "")) or "" for word in words]
+    results = [olf.parse_result(word.get("result", "?")) for word in words]
+    ratings = {
+        colour: [olf.parse_rating(word.get(f"{colour}_rank", "")) for word in words] for colour in ("black", "white")
+    }
+    name = lambda word: olf.parse_name(word) if word else None  # noqa: E731
+    return OlfWords(
+        date=pa.array([day_of(text) for text in dates], pa.date32()),
+        year=pa.array([int(text) if re.fullmatch("[0-9]{4}", text) else None for text in dates], pa.int16()),
+        black=pa.array([name(word.get("black")) for word in words], pa.string()),
+        black_rating=pa.array([rating for rating, _ in ratings["black"]], pa.float32()),
+        black_confirmed=pa.array([confirmed for _, confirmed in ratings["black"]], pa.bool_()),
+        white=pa.array([name(word.get("white")) for word in words], pa.string()),
+        white_rating=pa.array([rating for rating, _ in ratings["white"]], pa.float32()),
+        white_confirmed=pa.array([confirmed for _, confirmed in ratings["white"]], pa.bool_()),
+        main_minutes=pa.array([olf.parse_time(word.get("time", "")) for word in words], pa.float32()),
+        winner=pa.array([winner_of(result) for result in results], pa.string()),
+        ending=pa.array(["score" if winner_of(result) == "draw" else result.how for result in results]),
+        margin=pa.array([result.margin or None for result in results], pa.float32()),
+        komi=pa.array([olf.parse_komi(word.get("komi", "")) for word in words], pa.float32()),
+    )
+
+
+def day_of(text: str) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def winner_of(result: Result) -> str | None:
+    return {BLACK: "black", WHITE: "white"}.get(result.winner or 0, "draw" if result == Result.parse("0") else None)
+
+
+def write_back(reading: Reading) -> Lines:
+    return write_olf(reading.games, told(reading), reading.territory, reading.territory_offset)
+
+
+# Lines by hand
+
+
+@pytest.mark.nojit
+def test_a_line() -> None:
+    territory = b" AAsaab"
+    (game,) = read_lines(LINE + territory + b"\n")
+    assert game == NaiveGame(
+        start=0,
+        stop=len(LINE + territory),
+        width=19,
+        height=19,
+        moves=[72, 288 | WHITE_BIT, 361, 361 | WHITE_BIT],
+        territory=[0, 18 | WHITE_BIT, 19 | WHITE_BIT],
+        words={
+            "date": b"1996-03-12",
+            "black": b"Ann",
+            "black_rank": b"35.0",
+            "white": b"Bob_B",
+            "white_rank": b"34",
+            "time": b"30",
+            "result": b"-3.5",
+            "komi": b"5.5",
+        },
+    )
+
+
+@pytest.mark.nojit
+def test_lines_are_written() -> None:
+    lines = [
+        LINE,
+        LINE + b" AAsaab",
+        b"1996-00-00 ? 0 ? 0 9:13 0 888.8 0 h-1 -",
+        b"0000-00-00 a 41.0 b 2 2:1 2.5 -999.9 -9.5 h-0 BA",
+        "2024-02-29 柯洁 49.0 신진서 48.5 1:1 ? 0 ? h-0 - aa".encode(),
+        HEAD[:-4] + b"h-2 PDttDPddTT",
+        HEAD[:-4] + b"h-3 DDttPP",
+    ]
+    data = b"".join(line + b"\n" for line in lines)
+    written = write_back(read_olf(as_block([data])))
+    assert written.data.tobytes() == data
+    assert written.offset.tolist() == np.cumsum([0, *(len(line) + 1 for line in lines)]).tolist()
+    assert not written.why.any()
+
+
+PASS, WPASS = 361, 361 | WHITE_BIT
+D, P, Q, W = 72, 288, 300, 60 | WHITE_BIT  # points of 19 x 19: PD, DP, PP, dd
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    "handicap, play, setup, moves",
+    [
+        (2, b"PDttDPdd", [D, P], [W]),
+        (2, b"PDttDP", [D, P], []),
+        (3, b"PDttDPttPPddTT", [D, P, Q], [W, PASS]),
+        # a pass after the last stone is the handicap's only if White moves next
+        (2, b"PDttDPttdd", [D, P], [W]),
+        (2, b"PDttDPttPP", [D, P], [WPASS, Q]),
+        (2, b"PDttDPtt", [D, P], [WPASS]),
+        (2, b"PDttDPtttt", [D, P], [WPASS]),
+        (2, b"PDttDPPP", [D, P], [Q]),
+        # these do not begin with the handicap
+        (2, b"PDddDP", [], [D, W, P]),
+        (2, b"PDTTDP", [], [D, PASS, P]),
+        (2, b"pdttDP", [], [D | WHITE_BIT, WPASS, P]),
+        (2, b"PDttPD", [], [D, WPASS, D]),
+        (2, b"PDttTT", [], [D, WPASS, PASS]),
+        (2, b"PDttZZ", [], [D, WPASS, NO_POINT]),
+        (3, b"PDttDP", [], [D, WPASS, P]),
+        (9999, b"PDttDP", [], [D, WPASS, P]),
+        (1, b"PDttDP", [], [D, WPASS, P]),
+        (0, b"PDttDP", [], [D, WPASS, P]),
+    ],
+)
+def test_handicap(handicap: int, play: bytes, setup: list[int], moves: list[int]) -> None:
+    reading = read_olf(as_block([HEAD[:-2] + b"%d " % handicap + play]))
+    (game,) = naive_of(reading)
+    assert (game.setup, game.moves, game.handicap) == (setup, moves, handicap or None)
+    assert game.notes == (Note.HANDICAP_ONE if handicap == 1 else Note(0))
+    assert reading.games.root_setup.tolist() == [len(setup)] and not reading.games.setup_ply.any()
+
+
+def with_field(k: int, value: bytes) -> bytes:
+    """LINE with another k-th field, from 1 as the card counts them."""
+    fields = LINE.split(b" ")
+    fields[k - 1] = value
+    return b" ".join(fields)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    "line, drop",
+    [
+        (b"x", Drop.UNREADABLE),
+        (HEAD, Drop.UNREADABLE),
+        (LINE + b" AA AA", Drop.UNREADABLE),
+        *((with_field(6, size), Drop.BAD_SIZE) for size in (b"19", b"0:9", b"9:20", b"21:21", b"x:9", b"9:", b":")),
+        *((with_field(11, play), Drop.UNREADABLE) for play in (b"PDd", b"P1dp", b"--", b"PD-", b"\xc3\xa9", b"?")),
+        *((LINE + b" " + area, Drop.UNREADABLE) for area in (b"A", b"-", b"A1", b"?")),
+        *((LINE + b" " + area, Drop.OFF_BOARD) for area in (b"AATT", b"tt", b"zz", b"Aa")),
+        (with_field(6, b"9:9") + b" AJ", Drop.OFF_BOARD),
+    ],
+)  # fmt: skip
+def test_lines_that_are_no_games(line: bytes, drop: Drop) -> None:
+    data = LINE + b"\n" + line + b"\r\n" + LINE
+    first, broken, last = read_lines(data)
+    assert broken.drop == drop and (broken.moves, broken.setup, broken.territory) == ([], [], [])
+    assert data[broken.start : broken.stop] == line.strip()
+    assert first.moves == last.moves == [72, 288 | WHITE_BIT, 361, 361 | WHITE_BIT] and not last.drop
+    assert [game.index for game in (first, broken, last)] == [0, 1, 2]
+
+
+@pytest.mark.nojit
+def test_moves_that_are_no_points_are_kept() -> None:
+    (game,) = read_lines(with_field(6, b"9:9").replace(PLAY, b"AAjaKKAbbAzzttTt"))
+    off = [NO_POINT, NO_POINT | WHITE_BIT]
+    assert game.moves == [0, off[1], off[0], off[0], off[1], off[1], 81 | WHITE_BIT, off[0]] and not game.drop
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("text", [b"h2", b"2", b"h-", b"H-2", b"h-x", b"h--2", b"h-12345", b"-h2", b"h"])
+def test_handicaps_that_are_none(text: bytes) -> None:
+    (game,) = read_lines(with_field(10, text))
+    assert game.handicap is None and game.notes == Note.HANDICAP_TEXT and not game.drop
+
+
+@pytest.mark.parametrize(
+    "k, nothing", [(1, b"0000-00-00"), (2, b"?"), (3, b"0"), (4, b"?"), (5, b"0"), (7, b"?"), (9, b"?")]
+)
+def test_words_for_nothing(k: int, nothing: bytes) -> None:
+    (full,), (game,) = read_lines(LINE), read_lines(with_field(k, nothing))
+    del full.words[NAMES[k - 1]]
+    assert game.words == full.words
+
+
+# Blocks
+
+
+def test_members_and_lines() -> None:
+    members = [
+        b"\xef\xbb\xbf# a comment\n\n" + LINE + b"\r\n \t\r\n  #another\n\t" + LINE.replace(b" ", b" \t ") + b"  ",
+        b"",
+        b"\n# nothing here\n",
+        b"gone",
+        b"\n" * 40 + LINE,
+    ]
+    block = as_block([*members])
+    block.drop[3] = Drop.TOO_LARGE
+    reading = read_olf(replace(block, member=block.member * 10))
+    games = reading.games
+    assert games.drop.tolist() == [Drop.KEPT, Drop.KEPT, Drop.NO_RECORD, Drop.NO_RECORD, Drop.TOO_LARGE, Drop.KEPT]
+    assert games.member.tolist() == [0, 0, 10, 20, 30, 40] and games.block_index.tolist() == [0, 0, 1, 2, 3, 4]
+    assert reading.index.tolist() == [2, 5, 0, 0, 0, 40]
+    assert games.move_offset.tolist() == [0, 4, 8, 8, 8, 8, 12] and games.setup_offset.tolist() == [0] * 7
+    texts = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]
+    assert texts == [LINE, LINE.replace(b" ", b" \t "), b"", b"", b"", LINE]
+    assert reading.format == "olf" and reading.words.start.shape == (len(FIELDS), 6)
+
+
+def test_bytes_between_members_are_not_read() -> None:
+    block = as_block([LINE[:-4], b"CC" + LINE, LINE])
+    outer = [0, 2]
+    reading = read_olf(
+        replace(
+            block,
+            start=block.start[outer],
+            stop=block.stop[outer],
+            member=block.member[outer],
+            name_offset=block.name_offset[:3],
+            drop=block.drop[outer],
+        )
+    )
+    assert np.diff(reading.games.move_offset).tolist() == [2, 4]
+
+
+def test_no_members() -> None:
+    reading = read_olf(as_block([]))
+    assert len(reading.games) == 0
+    written = write_back(reading)
+    assert len(written.data) == 0 and written.offset.tolist() == [0] and len(written.why) == 0
+
+
+def test_types() -> None:
+    reading = read_olf(as_block([LINE, b""]))
+    empty = concat([])
+    for name in Games.__slots__:
+        assert getattr(reading.games, name).dtype == getattr(empty, name).dtype, name
+    assert (reading.index.dtype, reading.territory.dtype) == (np.int32, np.uint16)
+    assert reading.territory_offset.dtype == reading.words.start.dtype == reading.words.stop.dtype == np.int64
+
+
+# Limits
+
+
+@pytest.mark.skipif(not COMPILED, reason="a long line takes long uncompiled")
+def test_too_many_moves() -> None:
+    most = HEAD + b"AA" * 65_535
+    longest, longer, last = read_lines(b"\n".join([most, most + b"A", LINE]))
+    assert len(longest.moves) == 65_535 and longer.drop == Drop.UNREADABLE and not last.drop
+    too_long, last = read_lines(most + b"AA\n" + LINE)
+    assert too_long.drop == Drop.TOO_LARGE and too_long.moves == [] and not last.drop
+
+
+def test_a_member_that_packs_lines_too_densely_costs_only_itself() -> None:
+    data = b"x\n" * 100
+    reading = read_olf(as_block([data, LINE]))
+    allowed = 16 + 200 // 32
+    assert reading.games.drop.tolist() == [Drop.UNREADABLE] * allowed + [Drop.TOO_LARGE, Drop.KEPT]
+    assert reading.games.start[allowed] == 2 * allowed and reading.games.stop[allowed] == 200
+
+
+HOSTILE = [
+    b"\n",
+    b"x\n",
+    b"#\n",
+    b" ",
+    b"\r",
+    b"a ",
+    b"A" * 50 + b" ",
+    LINE + b"\n",
+    LINE + b" AA\n",
+    b"tt",
+    b"1",
+    b"\0",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+@pytest.mark.parametrize("start", [b"", HEAD, LINE + b" ", HEAD[:-2] + b"9 "])
+def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
+    length = 4 << 20 if COMPILED else 2 << 10
+    block = as_block([start + piece * (length // len(piece))])
+    read_olf(as_block([LINE]))  # compiled
+    begin = time.process_time()
+    reading = read_olf(block)
+    assert time.process_time() - begin < 5  # about 0.02 s; anything quadratic would take hours
+    games = sum(getattr(reading.games, name).nbytes for name in Games.__slots__)
+    words = reading.words.start.nbytes + reading.words.stop.nbytes
+    assert games + words + reading.territory.nbytes < 12 * len(block.data) + 10_000
+
+
+# The reader written apart
+
+PIECES = [
+    *(b"\n", b"\r\n", b" ", b"  ", b"\t", b"#", b"\xef\xbb\xbf", b"\0", b"\xff", b"-", b"?", b"0", b"x"),
+    *(LINE, HEAD, HEAD[:-4], b"h-0 ", b"h-2 ", b"h-3 ", b"h-1 ", b"hx ", b"h--0 ", b"h-+2 "),
+    *(b"PD", b"ttDP", b"tt", b"TT", b"dd", b"zz", b"aB", b"PDttDP", b" AAss", b" AAaaAA", b" TT"),
+    *(
+        b"1996-03-12 ",
+        b"0000-00-00 ",
+        b"Ann 35.0 Bob 0 ",
+        b"? 0 ? 0 ",
+        b"9:9 ",
+        b"19:19 ",
+        b"2:1 ",
+        b"20:20 ",
+        b"0 0 0 ",
+    ),
+]
+soup = st.lists(st.sampled_from(PIECES), max_size=30).map(b"".join)
+lines_like = st.lists(
+    st.tuples(
+        st.sampled_from([b"0000-00-00 ", b"1996-03-12 ", b"- "]),
+        st.sampled_from([b"Ann 35.0 Bob 0 ", b"? 0 ? 0 ", b"? ? x 0.0 "]),
+        st.sampled_from([b"9:9 ", b"19:19 ", b"2:1 ", b"1:+1 ", b"9 "]),
+        st.sampled_from([b"0 0 0 ", b"? 999.9 ? "]),
+        st.sampled_from([b"h-0 ", b"h-2 ", b"h-3 ", b"h-1 ", b"hx ", b"h--0 "]),
+        st.lists(st.sampled_from([b"AA", b"tt", b"BA", b"aa", b"TT", b"zz", b"AAttBA", b"-"])).map(b"".join),
+        st.sampled_from([b"\n", b"\n", b"\r\n", b" aaBA\n", b" AAaa\n", b" TT\n"]),
+    ).map(b"".join),
+    max_size=4,
+).map(b"".join)  # fmt: skip
+
+
+def compare_with_naive(data: bytes) -> None:
+    found = read_lines(data)
+    if any(game.drop == Drop.TOO_LARGE for game in found):  # the twin does not bound the lines of a member
+        return
+    assert found == read_member(data)
+
+
+@given(st.one_of(soup, lines_like, st.binary(max_size=200).map(lambda tail: HEAD + tail)))
+@settings(max_examples=400 if COMPILED else 150, deadline=None)
+@pytest.mark.nojit
+def test_like_the_slow_twin(data: bytes) -> None:
+    compare_with_naive(data)
+
+
+# What fields say
+
+
+def test_ratings() -> None:
+    texts = ["35", "35.0", "35.", "48.25", "2", "0", "0.0", "-1.0", "x", "", "?", "1e3", "nan", "3" * 21, "٣"]
+    expected = [(35, None), (35, True), (35, True), (48.25, True), (2, None), *10 * [(None, None)]]
+    assert [olf.parse_rating(text) for text in texts] == expected
+
+
+@pytest.mark.parametrize(
+    "text, result",
+    [
+        ("3.5", "B+3.5"),
+        ("+3.5", "B+3.5"),
+        ("-12", "W+12"),
+        ("-0.5", "W+0.5"),
+        ("0", "0"),
+        ("-0.0", "0"),
+        ("888.8", "B+T"),
+        ("-888.80", "W+T"),
+        ("999.9", "B+R"),
+        ("-999.9", "W+R"),
+        ("888.7", "B+888.7"),
+        *((nothing, "?") for nothing in ("1000", "-999.91", "?", "", "B+R", "inf", "1e2", "3,5", "--1")),
+    ],
+)
+def test_results(text: str, result: str) -> None:
+    assert str(olf.parse_result(text)) == result
+
+
+def test_times_komi_names_and_dates() -> None:
+    assert [olf.parse_time(text) for text in ("0", "30", "2.5", "-1", "?", "")] == [0, 30, 2.5, None, None, None]
+    assert [olf.parse_komi(text) for text in ("0", "3.75", "-9.5", "375", "?", "x")] == [0, 3.75, -9.5, 375, None, None]
+    assert olf.parse_name("Cho_Chikun__9p") == "Cho Chikun  9p"
+    dates = ["1996-03-12", "1996-03-00", "1996-00-00", "0000-00-00", "0000-05-05", "", "12 Mar 1996"]
+    expected = ["1996-03-12", "1996-03", "1996", None, None, None, "12 Mar 1996"]
+    assert [olf.parse_date(text) for text in dates] == expected
+
+
+# Laws
+
+
+DEFAULTS: dict[str, Any] = {
+    "date": datetime.date(1996, 3, 12), "year": None, "black": "Ann", "black_rating": 35, "black_confirmed": True,
+    "white": "Bob B", "white_rating": 34, "white_confirmed": None, "main_minutes": 30, "winner": "white",
+    "ending": "score", "margin": 3.5, "komi": 5.5,
+}  # fmt: skip
+TYPES = {
+    "date": pa.date32(),
+    "year": pa.int16(),
+    **dict.fromkeys(("black", "white", "winner", "ending"), pa.string()),
+    **dict.fromkeys(("black_rating", "white_rating", "main_minutes", "margin", "komi"), pa.float32()),
+    **dict.fromkeys(("black_confirmed", "white_confirmed"), pa.bool_()),
+}
+
+
+def words_of(rows: list[dict[str, Any]]) -> OlfWords:
+    return OlfWords(**{name: pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()})
+
+
+def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[list[int]] | None = None) -> Lines:
+    """plies: how many moves come before each setup stone; by default none."""
+    offset = lambda lists: np.cumsum([0, *map(len, lists)], dtype=np.int64)  # noqa: E731
+    flat = lambda lists: np.array([entry for part in lists for entry in part], np.uint16)  # noqa: E731
+    count, setup = len(games), [game.setup for game in games]
+    arrays = Games(
+        width=np.array([game.width for game in games], np.uint8),
+        height=np.array([game.height for game in games], np.uint8),
+        moves=flat([game.moves for game in games]),
+        move_offset=offset([game.moves for game in games]),
+        setup=flat(setup),
+        setup_ply=flat(plies or [[0] * len(part) for part in setup]),
+        setup_offset=offset(setup),
+        root_setup=np.array([len(part) for part in setup], np.uint16),
+        to_play=np.zeros(count, np.uint8),
+        handicap=np.array([NO_HANDICAP if game.handicap is None else game.handicap for game in games], np.int16),
+        notes=np.zeros(count, np.uint32),
+        drop=np.array([game.drop for game in games], np.uint8),
+        member=np.zeros(count, np.int32),
+        block_index=np.zeros(count, np.int32),
+        start=np.zeros(count, np.int64),
+        stop=np.zeros(count, np.int64),
+    )
+    territory = [game.territory for game in games]
+    return write_olf(arrays, words_of(rows), flat(territory), offset(territory))
+
+
+def why_not(game: NaiveGame | None = None, plies: list[int] | None = None, **words: Any) -> Unsayable:
+    game = game or NaiveGame(width=19, height=19)
+    lines = write_games([game], [DEFAULTS | words], plies and [plies])
+    assert bool(len(lines.data)) == (lines.why[0] == Unsayable.SAYABLE)
+    return Unsayable(lines.why[0])
+
+
+ON_19 = NaiveGame(width=19, height=19)
+TWO_STONES = replace(ON_19, handicap=2, setup=[D, P])
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    "game, why",
+    [
+        (TWO_STONES, Unsayable.SAYABLE),
+        (replace(ON_19, drop=Drop.NOT_GO), Unsayable.SET_ASIDE),
+        (replace(ON_19, width=0, height=0, drop=Drop.BAD_SIZE), Unsayable.SET_ASIDE),
+        (replace(ON_19, width=20), Unsayable.BOARD),
+        (replace(ON_19, height=25), Unsayable.BOARD),
+        (replace(TWO_STONES, handicap=None), Unsayable.SETUP),
+        (replace(TWO_STONES, handicap=3), Unsayable.SETUP),
+        (replace(TWO_STONES, setup=[D, P | WHITE_BIT]), Unsayable.SETUP),
+        (replace(TWO_STONES, setup=[D, P | ERASE_BIT]), Unsayable.SETUP),
+        (replace(TWO_STONES, setup=[D, D]), Unsayable.SETUP),
+        (replace(TWO_STONES, setup=[D, 361]), Unsayable.SETUP),
+        (replace(TWO_STONES, moves=[WPASS, W]), Unsayable.SETUP),
+        (replace(TWO_STONES, moves=[WPASS, Q]), Unsayable.SAYABLE),
+        (replace(ON_19, handicap=1, setup=[D]), Unsayable.SETUP),
+        (replace(ON_19, handicap=2, moves=[D, WPASS, P, W]), Unsayable.SETUP),
+        (replace(ON_19, handicap=2, moves=[D, W, P]), Unsayable.SAYABLE),
+        (replace(ON_19, moves=[D, WPASS, P, W]), Unsayable.SAYABLE),
+        (replace(ON_19, moves=[NO_POINT]), Unsayable.MOVES),
+        (replace(ON_19, moves=[362]), Unsayable.MOVES),
+        (replace(ON_19, territory=[361]), Unsayable.MOVES),
+        (replace(ON_19, moves=[D] * 65_535), Unsayable.SAYABLE),
+        (replace(TWO_STONES, moves=[D] * 65_535), Unsayable.MOVES),
+        (replace(ON_19, handicap=-2), Unsayable.TERMS),
+        (replace(ON_19, handicap=10_000), Unsayable.TERMS),
+        (replace(ON_19, handicap=9_999), Unsayable.SAYABLE),
+    ],
+)  # fmt: skip
+def test_games_that_cannot_be_said(game: NaiveGame, why: Unsayable) -> None:
+    assert why_not(game) == why
+
+
+def test_setup_after_moves_cannot_be_said() -> None:
+    assert why_not(replace(TWO_STONES, moves=[W]), plies=[0, 1]) == Unsayable.SETUP
+
+
+@pytest.mark.parametrize(
+    "words, why",
+    [
+        ({"winner": "draw", "margin": None}, Unsayable.SAYABLE),
+        ({"winner": "draw", "ending": "unknown", "margin": None}, Unsayable.RESULT),
+        ({"winner": None, "ending": "void", "margin": None}, Unsayable.RESULT),
+        ({"ending": "forfeit", "margin": None}, Unsayable.RESULT),
+        ({"ending": None}, Unsayable.RESULT),
+        ({"margin": None}, Unsayable.RESULT),
+        *(({"margin": margin}, Unsayable.RESULT) for margin in (0, -1, 888.8, 999.9, 1000, math.nan, math.inf)),
+        ({"margin": 888.7}, Unsayable.SAYABLE),
+        ({"winner": "nobody"}, Unsayable.RESULT),
+        *(({"black_rating": rating}, Unsayable.TERMS) for rating in (0, -1, math.nan, math.inf, 1e-20)),
+        ({"white_rating": 34.5}, Unsayable.TERMS),
+        ({"white_rating": 34.5, "white_confirmed": True}, Unsayable.SAYABLE),
+        *(({"main_minutes": minutes}, Unsayable.TERMS) for minutes in (-1, math.nan, math.inf)),
+        *(({"komi": komi}, Unsayable.TERMS) for komi in (math.nan, math.inf, 1e20)),
+        *(({"date": None, "year": year}, Unsayable.TERMS) for year in (-5, 0, 10_000)),
+        ({"date": 10_000_000}, Unsayable.TERMS),
+        ({"date": -1_000_000}, Unsayable.TERMS),
+    ],
+)
+def test_words_that_cannot_be_said(words: dict[str, Any], why: Unsayable) -> None:
+    assert why_not(**words) == why
+
+
+def test_all_reasons_are_distinct_in_one_batch() -> None:
+    """Each game has its own reason and its own line."""
+    games = [replace(ON_19, width=20), TWO_STONES, replace(ON_19, moves=[NO_POINT]), replace(ON_19, moves=[W])]
+    lines = write_games(games, [DEFAULTS] * 4)
+    assert lines.why.tolist() == [Unsayable.BOARD, Unsayable.SAYABLE, Unsayable.MOVES, Unsayable.SAYABLE]
+    texts = [lines.data[a:b].tobytes() for a, b in zip(lines.offset, lines.offset[1:])]
+    assert texts == [b"", HEAD[:-2] + b"2 PDttDP\n", b"", HEAD + b"dd\n"]
+
+
+@pytest.mark.parametrize(
+    "name, read",
+    [
+        ("Cho Chikun", "Cho Chikun"),
+        (" a\t\n\0b\x7f\x85 \u3000c_d__e ", "a b c d e"),
+        ("_", None),
+        ("", None),
+        ("?", None),
+        (None, None),
+        ("#a", "#a"),
+        ("聂 卫平", "聂 卫平"),
+    ],
+)
+def test_names(name: str | None, read: str | None) -> None:
+    lines = write_games([ON_19], [DEFAULTS | {"black": name, "white": name}])
+    words = told(read_olf(as_block([lines.data.tobytes()])))
+    assert words.black.to_pylist() == words.white.to_pylist() == [read]
+
+
+@st.composite
+def games_to_write(draw: st.DrawFn) -> NaiveGame:
+    """Small boards and few stones, so that all that may be taken for a handicap comes up."""
+    width, height = draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    points = width * height
+    move = st.one_of(
+        st.integers(0, points - 1), st.just(points | WHITE_BIT), st.integers(0, points).map(lambda p: p | WHITE_BIT)
+    )
+    setup = draw(st.one_of(st.just([]), st.lists(st.integers(0, points - 1), max_size=4)))
+    moves = draw(st.lists(move, max_size=8))
+    handicap = draw(st.sampled_from([None, len(setup) or None, len(setup) or None, 1, 2, 3]))
+    area = draw(st.dictionaries(st.integers(0, points - 1), st.sampled_from([0, WHITE_BIT]), max_size=4))
+    return NaiveGame(
+        width=width,
+        height=height,
+        moves=moves,
+        setup=setup,
+        handicap=handicap,
+        territory=[point | area[point] for point in sorted(area)],
+    )
+
+
+@given(st.lists(games_to_write(), max_size=4))
+@settings(max_examples=150 if COMPILED else 60, deadline=None)
+@pytest.mark.nojit
+def test_games_survive_or_cannot_be_said(games: list[NaiveGame]) -> None:
+    lines = write_games(games, [DEFAULTS] * len(games))
+    for game, start, stop, why in zip(games, lines.offset, lines.offset[1:], lines.why):
+        size, handicap = f"{game.width}:{game.height}", f"h-{game.handicap or 0}"
+        words = HEAD.decode().split()
+        words[5], words[9] = size, handicap
+        line = write_line(words, game)
+        (read,) = read_member(line)
+        same = all(getattr(read, name) == getattr(game, name) for name in ("moves", "setup", "territory", "handicap"))
+        assert (why == Unsayable.SAYABLE) == same
+        assert lines.data[start:stop].tobytes() == (line if same else b"")
+
+
+float32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def rows_of_words(draw: st.DrawFn) -> dict[str, Any]:
+    maybe = lambda strategy: st.one_of(st.none(), strategy)  # noqa: E731
+    row: dict[str, Any] = dict.fromkeys(TYPES)
+    row["date"] = draw(maybe(st.dates()))
+    row["year"] = None if row["date"] else draw(maybe(st.integers(1, 9999)))
+    for colour in ("black", "white"):
+        row[colour] = draw(maybe(st.text(st.characters(codec="utf-8"), max_size=8)))
+        row[f"{colour}_rating"] = draw(maybe(st.one_of(float32, st.integers(1, 49))))
+        row[f"{colour}_confirmed"] = (
+            draw(st.sampled_from([None, True])) if row[f"{colour}_rating"] is not None else None
+        )
+    row["main_minutes"], row["komi"] = draw(maybe(float32)), draw(maybe(float32))
+    row["winner"] = draw(st.sampled_from(["black", "white", "draw", None]))
+    row["ending"] = draw(st.sampled_from(["score", "time", "resign", "void"]))
+    if row["ending"] == "score" and row["winner"] != "draw":
+        row["margin"] = draw(maybe(st.one_of(float32, st.integers(1, 800).map(lambda half: half / 2))))
+    return row
+
+
+def spoken(name: str | None) -> str | None:
+    """A name as OLF can say it."""
+    blanks = dict.fromkeys([*range(33), *range(127, 160), ord("_")], " ")
+    name = " ".join((name or "").translate(blanks).split())
+    return None if name in ("", "?") else name
+
+
+@given(st.lists(rows_of_words(), max_size=5))
+@settings(max_examples=120 if COMPILED else 50, deadline=None)
+def test_words_survive(rows: list[dict[str, Any]]) -> None:
+    lines = write_games([ON_19] * len(rows), rows)
+    said = [row for row, why in zip(rows, lines.why) if not why]
+    assert {int(why) for why in lines.why} <= {Unsayable.SAYABLE, Unsayable.RESULT, Unsayable.TERMS}
+    if not said:
+        assert len(lines.data) == 0
+        return
+    reading = read_olf(as_block([lines.data.tobytes()]))
+    expected = words_of([row | {"black": spoken(row["black"]), "white": spoken(row["white"])} for row in said])
+    found = told(reading)
+    for name in TYPES:
+        assert getattr(found, name).to_pylist() == getattr(expected, name).to_pylist(), name
+    again = write_olf(reading.games, found, reading.territory, reading.territory_offset)
+    assert again.data.tobytes() == lines.data.tobytes()
+
+
+@st.composite
+def canonical_lines(draw: st.DrawFn) -> bytes:
+    number = st.sampled_from(["1", "0.5", "12.25", "30", "1.2166667"])
+    fields = [
+        draw(st.sampled_from(["0000-00-00", "1996-00-00", "1996-03-12", "2024-02-29"])),
+        *(draw(st.sampled_from(["?", "Cho_Chikun", "柯洁"])), draw(st.sampled_from(["0", "2", "35", "35.0", "41.5"]))),
+        *(draw(st.sampled_from(["?", "Bob", "a?"])), draw(st.sampled_from(["0", "49.0", "7"]))),
+        *("19:19", draw(st.one_of(number, st.sampled_from(["0", "?"])))),
+        draw(st.sampled_from(["0", "888.8", "-888.8", "999.9", "-999.9", "3.5", "-0.5"])),
+        draw(st.one_of(number, st.sampled_from(["0", "?", "-9.5"]))),
+    ]  # fmt: skip
+    stones = draw(st.sampled_from([0, 0, 1, 2, 3]))
+    fields.append(f"h-{stones}")
+    play = draw(st.lists(st.sampled_from(["AA", "ss", "SA", "TT", "as"]), max_size=5))
+    if stones > 1:
+        play = ["tt".join(["DD", "PP", "DP"][:stones]), *play]
+    fields.append("".join(play) or "-")
+    fields += draw(st.sampled_from([[], ["AA"], ["aaBAss"]]))
+    return " ".join(fields).encode() + b"\n"
+
+
+@given(st.lists(canonical_lines(), max_size=4).map(b"".join))
+@settings(max_examples=120 if COMPILED else 50, deadline=None)
+def test_canonical_lines_come_back(data: bytes) -> None:
+    compare_with_naive(data)
+    if data:
+        assert write_back(read_olf(as_block([data]))).data.tobytes() == data
+
+
+def test_damaged_lines() -> None:
+    """What can be read from them and said again, reads the same again."""
+    draw = random.Random(3)
+    whole = b"".join(line + b"\n" for line in (LINE, LINE + b" AAss", HEAD[:-2] + b"2 PDttDPdd"))
+    for _ in range(300 if COMPILED else 100):
+        data = bytearray(whole)
+        for _ in range(draw.randint(1, 6)):
+            at = draw.randint(0, len(data))
+            data[at : at + draw.choice((0, 1, 5))] = draw.choice([b"", bytes([draw.randrange(256)]), *PIECES])
+        check(bytes(data))
+
+
+def check(data: bytes) -> None:
+    """As the slow twin reads it; and reading, writing, reading gives what reading gave."""
+    compare_with_naive(data)
+    reading = read_olf(as_block([data.decode("utf-8", "replace").encode()]))
+    lines = write_back(reading)
+    again = read_olf(as_block([lines.data.tobytes()]))
+    if len(lines.data):
+        kept = [game for game, why in zip(naive_of(reading), lines.why) if not why]
+        for game, other in zip(kept, naive_of(again), strict=True):
+            for name in ("width", "height", "moves", "setup", "territory", "handicap"):
+                assert getattr(game, name) == getattr(other, name)
+        assert write_back(again).data.tobytes() == lines.data.tobytes()
+
+
+def test_real_games_survive(shared: Path) -> None:
+    """A whole archive of KGS: each game's moves, handicap stones and number; the twin reads the same from the lines."""
+    (container,) = containers(shared / "data/kgs/KGS-2002-19-3646-.tar.gz")
+    games = concat([scan(block) for block in blocks(container)])
+    count = len(games)
+    none = np.empty(0, np.uint16), np.zeros(count + 1, np.int64)
+    lines = write_olf(games, words_of([DEFAULTS] * count), *none)
+    assert count > 3000 and not lines.why.any()
+    data = lines.data.tobytes()
+    again = read_olf(as_block([data])).games
+    for name in ("width", "height", "moves", "move_offset", "setup", "setup_ply", "setup_offset", "handicap", "drop"):
+        assert np.array_equal(getattr(again, name), getattr(games, name)), name
+    part = data[: lines.offset[300]]
+    assert read_lines(part) == read_member(part)

@@ -1,0 +1,222 @@
+"""What kind a member is, runs of kinds as readings, and files of lines in pieces."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kifu.errors import Drop, SourceError
+from kifu.records._kinds import LINE_LIMIT, OLF, SGF, TYGEM, TYGEM_INDEX, kinds_in
+from kifu.records._lines import split_lines
+from kifu.records.containers import blocks, containers
+from kifu.records.games import Block
+from kifu.records.kinds import readings, units
+from kifu.records.sgf import as_block
+from kifu.records.words import Reading
+from test_tygem import ROW
+
+OLF_LINE = b"1996-03-12 a 20 b 21.0 19:19 30 3.5 5.5 h-0 PDdp\n"
+TYGEM_LINE = b"885492098\t;B[pd];W[dp];B[pq];W[dc];B[fq]\n"
+SGF_RECORD = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
+
+FIRST_BYTES = {
+    SGF_RECORD: SGF,
+    b";GM[1]": SGF,
+    b"\xef\xbb\xbf \r\n(;B[aa])": SGF,
+    b"": SGF,
+    b"From: a mail\n\n(;B[aa])": SGF,
+    b"# no line follows\n": SGF,
+    b"# (;B[aa])\n(;B[aa])": SGF,
+    OLF_LINE: OLF,
+    b"0000-00-00 a 0 b 0 19:19 0 0 0 h-0 AA": OLF,
+    b"\n \n# comment\n\n# another\n" + OLF_LINE: OLF,
+    b"\xef\xbb\xbf# comment\n" + OLF_LINE: OLF,
+    b"1996-03-12,": SGF,
+    b"1996-3-12 a": SGF,
+    TYGEM_LINE: TYGEM,
+    b"\xef\xbb\xbf" + TYGEM_LINE: TYGEM,
+    b"1\t": TYGEM,
+    b"1\t\n2\t;B[aa]": TYGEM,
+    b"1\tB[aa]": SGF,
+    b"1234567890123456789\t;B[aa]": SGF,
+    b"1 ;B[aa]": SGF,
+    ROW.encode(): TYGEM_INDEX,
+    b"1\tCx": SGF,
+    b"1": SGF,
+}
+
+
+@pytest.mark.nojit
+def test_what_the_first_bytes_tell() -> None:
+    assert dict(zip(FIRST_BYTES, kinds_in(as_block(list(FIRST_BYTES))).tolist())) == FIRST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("a.olf", b"damaged\n" + OLF_LINE, OLF),
+        ("a.OLF", b"", OLF),
+        ("a.olf", SGF_RECORD, SGF),
+        ("a.sgf", OLF_LINE, OLF),
+    ],
+)
+def test_the_name_tells_only_what_the_bytes_cannot(tmp_path: Path, name: str, data: bytes, kind: int) -> None:
+    formats = {SGF: "sgf", OLF: "olf"}
+    with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
+        archive.writestr(name, data)
+    (tmp_path / name).write_bytes(data)
+    for source in (tmp_path / "in.zip", tmp_path / name):
+        assert [reading.format for block in blocks(source) for reading in readings(block, None)] == [formats[kind]]
+
+
+def test_runs_of_one_kind_are_read_in_their_order() -> None:
+    members = [SGF_RECORD, OLF_LINE, OLF_LINE + OLF_LINE, ROW.encode(), TYGEM_LINE, b"?", SGF_RECORD, TYGEM_LINE]
+    found = list(readings(as_block(members), None))
+    assert [reading.format for reading in found] == ["sgf", "olf", "tygem", "sgf", "tygem"]
+    assert [reading.games.member.tolist() for reading in found] == [[0], [1, 2, 2], [4], [5, 6], [7]]
+    assert [reading.index.tolist() for reading in found] == [[0], [0, 0, 1], [0], [0, 0], [0]]  # lines, or games
+    for reading in found:
+        members_of_rows = reading.block.member[reading.games.block_index]
+        assert members_of_rows.tolist() == reading.games.member.tolist()
+
+
+def test_a_block_of_one_kind_is_read_as_it_is() -> None:
+    block = as_block([SGF_RECORD] * 5)
+    (reading,) = readings(block, None)
+    assert reading.block is block
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "": lambda data: data,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+
+
+def rows_of(found: list[Reading]) -> list[tuple[int, bytes, int]]:
+    return [
+        (int(index), r.block.data[start:stop].tobytes(), int(drop))
+        for r in found
+        for index, start, stop, drop in zip(r.index, r.games.start, r.games.stop, r.games.drop)
+    ]
+
+
+def some_lines(seed: int, line: bytes, count: int) -> bytes:
+    """Lines of many lengths among comments, empty ones and damage."""
+    draw = random.Random(seed)
+    kinds = [line, line.replace(b"\n", b"\r\n"), b"# " + b"x" * 50 + b"\n", b"\n", b"damaged\n", b" " + line]
+    return line + b"".join(draw.choices(kinds, [9, 2, 2, 2, 1, 1], k=count)) + draw.choice([b"", line.strip()])
+
+
+@pytest.mark.parametrize("line", [OLF_LINE, TYGEM_LINE])
+@pytest.mark.parametrize("suffix", PACKED)
+def test_a_file_of_lines_comes_in_blocks_cut_between_lines(tmp_path: Path, suffix: str, line: bytes) -> None:
+    data = some_lines(1, line, 900)
+    path = tmp_path / f"2016-07{suffix}"
+    path.write_bytes(PACKED[suffix](data))
+    (whole,) = blocks(path)
+    expected = rows_of(list(readings(whole, None)))
+    assert len(expected) > 500 and {drop for _, _, drop in expected} == {Drop.KEPT, Drop.UNREADABLE}
+    assert [data.split(b"\n")[at].strip() for at, _, _ in expected] == [text for _, text, _ in expected]
+    for size in (700, 4096, 30_000):
+        found = list(blocks(path, block_bytes=size))
+        assert len(found) > 1 or size > len(data)
+        assert all(len(block.data) <= size for block in found)
+        assert rows_of([reading for block in found for reading in readings(block, None)]) == expected
+        cut = [part for block in blocks(path) for part in split_lines(block, size)]
+        assert rows_of([reading for block in cut for reading in readings(block, None)]) == expected
+        assert all(np.shares_memory(part.data, cut[0].data) for part in cut)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from([b"\n", b"#\n", b"# #\n", b" \n", b"x", b"\r\n", TYGEM_LINE, b"\0"]), max_size=30),
+    st.integers(1, 60),
+)
+def test_cutting_loses_no_line_that_matters(pieces: list[bytes], size: int) -> None:
+    data = TYGEM_LINE + b"".join(pieces)
+    (whole,) = readings(as_block([data]), None)
+    cut = list(split_lines(as_block([data]), size))
+    assert rows_of([reading for block in cut for reading in readings(block, None)]) == rows_of([whole])
+
+
+def test_only_comments_give_one_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.olf"
+    path.write_bytes(b"# x\n" * 9_000)
+    found = [reading for block in blocks(path, block_bytes=4096) for reading in readings(block, None)]
+    assert [(r.format, r.games.drop.tolist()) for r in found] == [("olf", [Drop.NO_RECORD])]
+    members = [part for block in blocks(path) for part in split_lines(block, 100)]
+    assert [r.games.drop.tolist() for block in members for r in readings(block, None)] == [[Drop.NO_RECORD]]
+
+
+@pytest.mark.parametrize("line", [OLF_LINE, TYGEM_LINE])
+@pytest.mark.parametrize("size", [1000, LINE_LIMIT, 3 * LINE_LIMIT])
+@pytest.mark.parametrize("length", [LINE_LIMIT - 10, LINE_LIMIT + 1, 5 * LINE_LIMIT])
+def test_a_line_that_is_too_long_is_set_aside_alone(tmp_path: Path, line: bytes, size: int, length: int) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(line * 3 + b"x" * length + b"\n" + line * 3)
+    found = list(blocks(path, block_bytes=size))
+    assert max(len(block.data) for block in found) <= max(size, LINE_LIMIT + 1)
+    rows = rows_of([reading for block in found for reading in readings(block, None)])
+    why = Drop.TOO_LARGE if length > LINE_LIMIT else Drop.UNREADABLE
+    assert [(index, drop) for index, _, drop in rows] == [(0, 0), (1, 0), (2, 0), (3, why), (4, 0), (5, 0), (6, 0)]
+
+
+def test_lines_before_damage_are_given_out(tmp_path: Path) -> None:
+    path = tmp_path / "a.olf.gz"
+    lines = b"".join(OLF_LINE.replace(b" a ", b" %d " % random.Random(k).getrandbits(200)) for k in range(9_000))
+    path.write_bytes(gzip.compress(lines)[:-1000])
+    given: list[Block] = []
+    with pytest.raises(SourceError, match="ends too early"):
+        for block in blocks(path, block_bytes=10_000):
+            given.append(block)
+    rows = rows_of([reading for block in given for reading in readings(block, None)])
+    assert len(rows) > 1000
+    assert {drop for _, _, drop in rows} == {0}
+
+
+def test_large_members_of_archives_are_shared_out(tmp_path: Path) -> None:
+    lines = some_lines(2, OLF_LINE, 2_000)
+    with tarfile.open(tmp_path / "in.tar", "w") as archive:
+        for name, data in (("a.sgf", SGF_RECORD), ("b.olf", lines), ("c", TYGEM_LINE), ("d.txt", SGF_RECORD)):
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    found = list(units([tmp_path / "in.tar"], 16 << 10))
+    assert len(found) > 4
+    per_format = [(reading.format, reading.games.member.tolist()[0]) for b in found for reading in readings(b, None)]
+    assert per_format[0] == ("sgf", 0) and per_format[-1] == ("tygem", 2) and set(per_format[1:-1]) == {("olf", 1)}
+    (whole,) = readings(as_block([lines]), None)
+    parts = [reading for block in found for reading in readings(block, None) if reading.format == "olf"]
+    assert rows_of(parts) == rows_of([whole])
+
+
+def test_files_of_lines_in_a_directory_are_containers_of_their_own(tmp_path: Path) -> None:
+    for name, data in {
+        "9x9/score/a.olf": OLF_LINE,
+        "9x9/score/._a.olf": OLF_LINE,
+        "b.OLF.gz": gzip.compress(OLF_LINE),
+        "a.sgf": SGF_RECORD,
+        "k.index": ROW.encode(),
+        "2016-07": TYGEM_LINE,
+    }.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    found = containers(tmp_path)
+    assert found == [tmp_path, *(tmp_path / name for name in ("9x9/score/a.olf", "b.OLF.gz", "k.index"))]
+    formats = [reading.format for block in units(found) for reading in readings(block, None)]
+    assert formats == ["sgf", "olf", "olf"]

@@ -23,7 +23,7 @@ from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
 from kifu.records.meta import How, Rank, Result
 from kifu.records.olf import Lines, OlfWords, Unsayable, write_olf
-from kifu.records.sgf import make_record, write_sgf
+from kifu.records.sgf import make_record, root_texts, write_record
 from kifu.records.tygem import parse_overtime
 
 # The root's properties in the order in which they are written, and the columns of their texts.
@@ -66,43 +66,44 @@ def catalogue_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.ui
     games = read_games(batch)
     territory, offset = territory_of(batch)
     why = _unsayable(games, territory, offset)
-    written = [
-        b"" if unsayable else _with_territory(write_sgf(game), game, territory[begin:end])
-        for game, unsayable, begin, end in zip(_games(batch, games), why, offset, offset[1:])
-    ]
+    written = []
+    for (game, words), unsayable, begin, end in zip(_games(batch, games), why, offset, offset[1:]):
+        record = b"" if unsayable else write_record(game, root_texts(game.handicap, words))
+        written.append(_with_territory(record, game, territory[begin:end]) if begin < end and record else record)
     return written, why
 
 
 def row_game(batch: pa.RecordBatch, row: int) -> Game:
     """One row as a game; its `drop` is the reader's, if it has one."""
-    (game,) = _games(batch.slice(row, 1), read_games(batch.slice(row, 1)))
-    return game
+    part = batch.slice(row, 1)
+    ((game, words),) = _games(part, read_games(part))
+    return replace(game, record=make_record(game.width, game.height, game.handicap, words))
 
 
-def _games(batch: pa.RecordBatch, games: Games) -> Iterator[Game]:
+def _games(batch: pa.RecordBatch, games: Games) -> Iterator[tuple[Game, dict[str, str | None]]]:
+    """The rows as games without a record, and what its root would say."""
     told = {name: batch.column(name).to_pylist() for name in {*_WORDS.values(), *_TYPED, "format"}}
     archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
     for g in range(len(games)):
         moves = slice(games.move_offset[g], games.move_offset[g + 1])
         setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
-        handicap = None if games.handicap[g] == NO_HANDICAP else int(games.handicap[g])
-        width, height, drop = int(games.width[g]), int(games.height[g]), Drop(games.drop[g])
-        words = _sgf_words({name: column[g] for name, column in told.items()})
-        yield Game(
-            width=width,
-            height=height,
+        handicap = int(games.handicap[g])
+        game = Game(
+            width=int(games.width[g]),
+            height=int(games.height[g]),
             moves=_read_only(games.moves[moves]),
             setup=_read_only(games.setup[setup]),
             setup_ply=_read_only(games.setup_ply[setup]),
             root_setup=int(games.root_setup[g]),
             to_play=int(games.to_play[g]),
-            handicap=handicap,
-            record=make_record(width, height, handicap, words),
+            handicap=None if handicap == NO_HANDICAP else handicap,
+            record=b"",
             notes=Note(int(games.notes[g])),
-            drop=drop,
+            drop=Drop(games.drop[g]),
             source=archives[g],
             name=members[g],
         )
+        yield game, _sgf_words({name: column[g] for name, column in told.items()})
 
 
 def _read_only(part: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
@@ -139,13 +140,13 @@ def _rank(rating: float | None, confirmed: bool | None) -> str | None:
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:
-    """A record as `write_sgf` writes it, with TB and TW in its last node."""
+    """A record as `write_record` writes it, with TB and TW in its last node."""
     parts = [record.removesuffix(b")\n")]
     for name, owned in ((b"TB", territory & WHITE_BIT == 0), (b"TW", territory & WHITE_BIT != 0)):
         points = (territory[owned] & POINT_MASK).tolist()
         if points:
             parts.append(name + b"".join(b"[%s]" % to_sgf(p, game.width, game.height).encode() for p in points))
-    return b"".join(parts) + (b"\n)\n" if len(parts) > 1 else b")\n")
+    return b"".join(parts) + b"\n)\n"
 
 
 def _unsayable(games: Games, territory: npt.NDArray[np.uint16], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

@@ -204,7 +204,15 @@ def write_sgf(game: Game) -> bytes:
     """
     if game.drop:
         raise GameError(f"a game that was set aside cannot be written: {game.drop.reason}")
-    parts = [_opening(game.width, game.height, plain_properties(game.properties, game.codec))]
+    return write_record(game, plain_properties(game.properties, game.codec))
+
+
+def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
+    """What `write_sgf` writes, with these properties of the root in place of the game's own.
+
+    properties: name -> values in normal form, as `plain_properties` and `root_texts` give them.
+    """
+    parts = [_opening(game.width, game.height, properties)]
     if game.to_play:
         parts.append(b"PL[B]" if game.to_play == BLACK else b"PL[W]")
     parts.append(_stones(game.setup[: game.root_setup], game) + b"\n")
@@ -221,13 +229,19 @@ def write_sgf(game: Game) -> bytes:
 def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
     """A record of a root only, for a game that comes from elsewhere than SGF; its stones and moves are not told.
 
+    handicap, properties: as for `root_texts`.
+    """
+    return _opening(width, height, root_texts(handicap, properties)) + b")"
+
+
+def root_texts(handicap: int | None, properties: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
+    """The properties of a root, in normal form, for a game that comes from elsewhere than SGF.
+
     properties: name -> what it says in plain text; None is left out. They are written in this order, HA (if handicap
     is not None) last. FF, GM, CA, SZ and HA must not be among them.
     """
-    told = {name: (escape(text),) for name, text in properties.items() if text is not None}
-    if handicap is not None:
-        told["HA"] = (str(handicap),)
-    return _opening(width, height, told) + b")"
+    told: dict[str, tuple[str, ...]] = {name: (escape(text),) for name, text in properties.items() if text is not None}
+    return told if handicap is None else told | {"HA": (str(handicap),)}
 
 
 def _opening(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:

@@ -84,7 +84,7 @@ class Ingested:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class Source:
     """One container or catalogue, and what the catalogue that is made calls it."""
 
     path: Path
@@ -92,17 +92,17 @@ class _Source:
     catalogue: Catalogue | None
 
     def about(self) -> dict[str, Any]:
-        """A folder has no hash: its records are its members."""
+        """What a catalogue says of it. A folder has no hash: its records are its members."""
         if self.path.is_dir():
             return {"name": self.name}
         return {"name": self.name, "bytes": self.path.stat().st_size, "blake3": hash_file(self.path)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Item:
+class Item:
     """What a thread makes rows of at one go."""
 
-    source: _Source
+    source: Source
     content: Block | pa.RecordBatch
 
 
@@ -124,19 +124,19 @@ def ingest(
     """
     path = Path(path)
     clean = clean or load_clean("legal")
-    found = _find(sources)
+    found = find_sources(sources)
     about = {"clean": clean.model_dump(mode="json"), "sources": [source.about() for source in found]}
     programs = known_programs(*clean.program_names)
     index = load_index([source.path for source in found if source.catalogue is None])
     told = Ingested()
 
-    def make(item: _Item) -> list[Rows]:
+    def make(item: Item) -> list[Rows]:
         if isinstance(item.content, pa.RecordBatch):
             return [rows_of_batch(item.content, clean)]
         return [rows_of_reading(each, item.source.name, clean, programs) for each in readings(item.content, index)]
 
     with Crew(jobs) as crew, progress("reading games", None, "games") as bar:
-        batches = _judged(crew.map(make, _items(found)), clean, told)
+        batches = _judged(crew.map(make, source_items(found)), clean, told)
         if clean.duplicates == "games":
             batches = _without_copies(batches, path)
         with CatalogueWriter(path) as writer:
@@ -149,8 +149,8 @@ def ingest(
     return told
 
 
-def _find(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[_Source]:
-    """Containers and catalogues, in the order of the sources.
+def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Source]:
+    """Containers and catalogues, in the order of the sources. Raises SourceError or FormatError.
 
     An archive of a folder is called by its path in it, all else by its last name; by the path as given where two would
     be called the same.
@@ -159,20 +159,21 @@ def _find(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) ->
     for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
         source = Path(given)
         if is_catalogue(source):
-            found.append(_Source(source, source.name, open_catalogue(source)))
+            found.append(Source(source, source.name, open_catalogue(source)))
             continue
         for path in containers(source):
             name = path.relative_to(source).as_posix() if path != source else path.resolve().name
-            found.append(_Source(path, name, None))
+            found.append(Source(path, name, None))
     names = Counter(source.name for source in found)
     return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
 
 
-def _items(sources: Iterable[_Source]) -> Iterator[_Item]:
+def source_items(sources: Iterable[Source]) -> Iterator[Item]:
+    """What threads share the work by, in order. Raises SourceError or FormatError as it is drawn from."""
     for source in sources:
         parts = units([source.path]) if source.catalogue is None else source.catalogue.batches()
         for content in parts:
-            yield _Item(source, content)
+            yield Item(source, content)
 
 
 def _judged(made: Iterable[list[Rows]], clean: Clean, told: Ingested) -> Iterator[pa.RecordBatch]:

@@ -308,6 +308,8 @@ def test_too_many_moves() -> None:
     assert len(longest.moves) == 65_535 and longer.drop == Drop.UNREADABLE and not last.drop
     too_long, last = read_lines(most + b"AA\n" + LINE)
     assert too_long.drop == Drop.TOO_LARGE and too_long.moves == [] and not last.drop
+    whole = LINE + b" " + b"A" * ((1 << 20) - len(LINE) - 1)
+    assert [game.drop for game in read_lines(whole + b" \n" + whole + b"A\n" + LINE)] == [0, Drop.TOO_LARGE, 0]
 
 
 def test_a_member_that_packs_lines_too_densely_costs_only_itself() -> None:

@@ -27,7 +27,7 @@ COMPILED = not numba.config.DISABLE_JIT
 
 def compare_text(reading: Reading) -> Decoded:
     decoded = decode(reading)
-    games = [game_at(reading.block, reading.games, g) for g in range(len(reading.games))]
+    games = [game_at(reading, g) for g in range(len(reading.games))]
     assert list(decoded.text) == [field for field in FIELDS if field != "charset"]
     for field, strings in decoded.text.items():
         strings.validate(full=True)

@@ -18,7 +18,7 @@ from kifu.errors import Drop, GameError
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT, to_sgf
 from kifu.records.game import Game, game_at, read_sgf
 from kifu.records.games import NO_HANDICAP, Games, Note
-from kifu.records.sgf import as_block, make_record, scan, write_sgf
+from kifu.records.sgf import as_block, make_record, read_block, scan, write_sgf
 from naive_sgf import NaiveGame, read_member
 
 RECORDS = Path(__file__).parent / "records"
@@ -107,9 +107,8 @@ TRAPS: dict[str, list[tuple[str | Drop, Note]]] = {
 
 def games_of(data: bytes) -> list[Game]:
     """Also where there is none: then the one row that says so."""
-    block = as_block([data])
-    games = scan(block)
-    return [game_at(block, games, g) for g in range(len(games))]
+    reading = read_block(as_block([data]))
+    return [game_at(reading, g) for g in range(len(reading.games))]
 
 
 def test_every_trap_is_in_the_table() -> None:

@@ -245,7 +245,8 @@ def test_words_in_the_spelling_of_sgf() -> None:
         "OT": "3x30 byo-yomi",
     }
     odd = {"black": "", "white": "x", "result": "?!", "date": "1.1.2016", "time": "long", "overtime": "30"}
-    assert as_sgf(odd) == {"PW": "x", "RE": "?!", "DT": "1.1.2016", "TM": "long", "OT": "30"}
+    assert as_sgf(odd) == {"PB": None, "PW": "x", "RE": "?!", "DT": "1.1.2016", "TM": "long", "OT": "30"}
+    assert set(as_sgf(dict.fromkeys(odd, "")).values()) == {None}
 
 
 def test_the_real_lines_and_their_index(shared: Path) -> None:

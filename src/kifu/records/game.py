@@ -16,11 +16,23 @@ import numpy.typing as npt
 from kifu.errors import Drop, GameError, IllegalMove, RecordError
 from kifu.go.board import Board
 from kifu.point import NO_POINT, POINT_MASK
-from kifu.records.containers import blocks, containers
-from kifu.records.games import NO_HANDICAP, Block, Games, Note
+from kifu.records import olf, tygem
+from kifu.records.containers import containers
+from kifu.records.games import NO_HANDICAP, Note
+from kifu.records.kinds import readings, units
 from kifu.records.meta import Rank, Result, parse_komi
-from kifu.records.sgf import as_block, final_setup, plain_properties, root_codec, root_properties, scan
-from kifu.records.text import unescape
+from kifu.records.sgf import (
+    as_block,
+    final_setup,
+    make_record,
+    plain_properties,
+    read_block,
+    root_codec,
+    root_properties,
+)
+from kifu.records.text import detect, unescape
+from kifu.records.tygem import load_index
+from kifu.records.words import FIELDS, Reading
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +58,9 @@ class Game:
     handicap: int | None
     """HA; None if missing or no number."""
     record: bytes
-    """The SGF text that the game was read from, from "(" to ")"; properties are read from it when asked for."""
+    """The SGF text that the game was read from, from "(" to ")"; properties are read from it when asked for.
+
+    For a game of another format a root that says the same in SGF; b"" if it is set aside."""
     notes: Note
     """What the reader forgave or passed over."""
     drop: Drop
@@ -195,8 +209,9 @@ class Game:
         return f"<Game: {self}>"
 
 
-def game_at(block: Block, games: Games, g: int) -> Game:
-    """Row g of the games that were read from `block`, as a Game. Copies its parts of the arrays."""
+def game_at(reading: Reading, g: int) -> Game:
+    """Game g of a reading. Copies its parts of the arrays."""
+    block, games = reading.block, reading.games
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].copy()
     stones = slice(games.setup_offset[g], games.setup_offset[g + 1])
     setup, setup_ply = games.setup[stones].copy(), games.setup_ply[stones].copy()
@@ -212,7 +227,7 @@ def game_at(block: Block, games: Games, g: int) -> Game:
         root_setup=int(games.root_setup[g]),
         to_play=int(games.to_play[g]),
         handicap=None if handicap == NO_HANDICAP else handicap,
-        record=block.data[games.start[g] : games.stop[g]].tobytes(),
+        record=_record(reading, g),
         notes=Note(int(games.notes[g])),
         drop=Drop(int(games.drop[g])),
         source=block.source,
@@ -220,25 +235,45 @@ def game_at(block: Block, games: Games, g: int) -> Game:
     )
 
 
-def _games_of(block: Block) -> Iterator[Game]:
-    games = scan(block)
-    return (game_at(block, games, g) for g in range(len(games)))
+def _record(reading: Reading, g: int) -> bytes:
+    """A game's text; or if it is not SGF, the root that says in SGF what the game does in words."""
+    games, words = reading.games, reading.words
+    if reading.format == "sgf":
+        return reading.block.data[games.start[g] : games.stop[g]].tobytes()
+    if games.drop[g]:
+        return b""
+    spans = zip(words.start[:, g].tolist(), words.stop[:, g].tolist())
+    values = [words.data[start:stop].tobytes() for start, stop in spans]
+    codec = detect(b"\n".join(values))
+    texts = {name: value.decode(codec, "replace") for name, value in zip(FIELDS, values)}
+    properties = olf.as_sgf(texts) if reading.format == "olf" else tygem.as_sgf(texts)
+    handicap = int(games.handicap[g])
+    return make_record(
+        int(games.width[g]), int(games.height[g]), None if handicap == NO_HANDICAP else handicap, properties
+    )
+
+
+def _games_of(reading: Reading) -> Iterator[Game]:
+    return (game_at(reading, g) for g in range(len(reading.games)))
 
 
 def read(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[Game]:
-    """The games of archives, directories and single records, one after the other, read as they are asked for.
+    """The games of archives, directories and single files, one after the other, read as they are asked for.
 
-    Every member gives a game: also one that cannot be read, which has a `drop`. Raises SourceError as
-    `kifu.records.containers.blocks` does.
+    Every member gives a game: also one that cannot be read, which has a `drop`. So does every line of OLF and TYGEM;
+    what the latter lack in words comes from the index files among the sources. Raises SourceError as
+    `kifu.records.containers.blocks` and `kifu.records.tygem.load_index` do.
     """
-    for container in containers(source):
-        for block in blocks(container):
-            yield from _games_of(block)
+    found = containers(source)
+    index = load_index(found)
+    for block in units(found):
+        for reading in readings(block, index):
+            yield from _games_of(reading)
 
 
 def read_games(data: bytes) -> list[Game]:
     """All games in the text of a record, or of a collection of them. Raises RecordError if there is none."""
-    games = list(_games_of(as_block([data])))
+    games = list(_games_of(read_block(as_block([data]))))
     if games[0].drop == Drop.NO_RECORD:
         raise RecordError(f'no game record in {len(data):,} bytes: it would begin with "(;"')
     return games

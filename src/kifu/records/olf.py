@@ -6,7 +6,7 @@ docs/formats/olf.md is the format's card: its fields, and what was decided where
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -19,7 +19,7 @@ from kifu.point import BLACK, WHITE
 from kifu.records import _olf as o
 from kifu.records import _olf_write as w
 from kifu.records.games import NO_HANDICAP, Block, Bytes, Games
-from kifu.records.meta import Result
+from kifu.records.meta import Rank, Result
 from kifu.records.words import FIELDS, Reading, Words
 
 if TYPE_CHECKING:
@@ -157,6 +157,27 @@ def parse_date(text: str) -> str | None:
     return f"{year}-{month}" if day == "00" else text
 
 
+def as_sgf(texts: Mapping[str, str]) -> dict[str, str | None]:
+    """The words of a game, by their names in FIELDS, decoded, as root properties of an SGF record, in its spelling."""
+    result, komi, minutes = parse_result(texts["result"]), parse_komi(texts["komi"]), parse_time(texts["time"])
+    return {
+        "PB": parse_name(texts["black"]) or None,
+        "BR": _rank_text(texts["black_rank"]),
+        "PW": parse_name(texts["white"]) or None,
+        "WR": _rank_text(texts["white_rank"]),
+        "RE": None if result == Result() else str(result),
+        "KM": None if komi is None else f"{komi:.12g}",
+        "DT": parse_date(texts["date"]),
+        "TM": None if minutes is None else f"{minutes * 60:.12g}",
+    }
+
+
+def _rank_text(text: str) -> str | None:
+    rating, confirmed = parse_rating(text)
+    rank = None if rating is None else Rank.from_rating(rating, confirmed)
+    return None if rank is None else str(rank)
+
+
 # The writer
 
 
@@ -165,7 +186,7 @@ class Unsayable(IntEnum):
 
     SAYABLE = 0
     SET_ASIDE = 1  # the reader of its record dropped it
-    BOARD = 2  # wider or higher than 19
+    BOARD = 2  # not 1 to 19 points wide and high
     SETUP = 3  # other than as many black stones as the handicap says; or moves that look like a handicap's
     MOVES = 4  # one that is no point of the board, in the territory too; or more than a reader takes
     RESULT = 5  # void, unknown, forfeit, a winner without a margin, a margin of 0, 888.8, 999.9 or more
@@ -242,9 +263,11 @@ def write_olf(
     texts = [text for spellings, _ in columns for text in spellings]
     first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
     which = np.stack([codes + start for (_, codes), start in zip(columns, first)])
+    sides = np.stack((games.width, games.height))
+    unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
     unsaid = np.array([text is None for text in texts], bool)[which]
     why = np.select(
-        [games.drop != Drop.KEPT, (games.width > o.MAX_SIZE) | (games.height > o.MAX_SIZE), unsaid[o.RESULT]],
+        [games.drop != Drop.KEPT, unwritable, unsaid[o.RESULT]],
         [Unsayable.SET_ASIDE, Unsayable.BOARD, Unsayable.RESULT],
         np.where(unsaid.any(axis=0), Unsayable.TERMS, Unsayable.SAYABLE),
     ).astype(np.uint8)

@@ -13,9 +13,10 @@ import numpy.typing as npt
 from kifu.errors import Drop
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORDS, Rules
-from kifu.records.containers import blocks, containers
+from kifu.records.containers import containers
 from kifu.records.games import Games, Note
-from kifu.records.sgf import scan
+from kifu.records.kinds import readings, units
+from kifu.records.tygem import load_index
 
 _NAMED = 20
 
@@ -61,11 +62,12 @@ def survey(
 ) -> Survey:
     """Reads and replays every game of the sources. Raises SourceError as `kifu.read` does."""
     found = Survey()
-    for container in containers(sources):
-        for block in blocks(container):
-            games = scan(block)
-            found.bytes += int((block.stop - block.start).sum())
-            drop, ply = found.add(games, rules, jobs)
-            for g in np.flatnonzero(drop)[: _NAMED - len(found.dropped)]:
-                found.dropped.append((block.source, block.name(int(games.block_index[g])), Drop(drop[g]), int(ply[g])))
+    paths = containers(sources)
+    index = load_index(paths)
+    for reading in (reading for block in units(paths) for reading in readings(block, index)):
+        block, games = reading.block, reading.games
+        found.bytes += int((block.stop - block.start).sum())
+        drop, ply = found.add(games, rules, jobs)
+        for g in np.flatnonzero(drop)[: _NAMED - len(found.dropped)]:
+            found.dropped.append((block.source, block.name(int(games.block_index[g])), Drop(drop[g]), int(ply[g])))
     return found

@@ -158,19 +158,18 @@ def parse_overtime(text: str) -> str | None:
     return f"{int(match[2])}x{int(match[1])} byo-yomi" if match else None
 
 
-def as_sgf(texts: Mapping[str, str]) -> dict[str, str]:
-    """The words of a game (by their names in FIELDS, decoded) as the root properties of an SGF record, in its spelling.
+def as_sgf(texts: Mapping[str, str]) -> dict[str, str | None]:
+    """The words of a game, by their names in FIELDS, decoded, as root properties of an SGF record, in its spelling.
 
     What is spelled otherwise than we know is left as it is.
     """
     date, minutes = _DATE.fullmatch(texts["date"]), parse_time(texts["time"])
     result = Result.parse(texts["result"])
-    found = {
-        "PB": texts["black"],
-        "PW": texts["white"],
-        "RE": texts["result"] if result == Result() else str(result),
-        "DT": "-".join(date.group(1, 2, 3)) if date else texts["date"],
-        "TM": texts["time"] if minutes is None else f"{minutes * 60:g}",
-        "OT": parse_overtime(texts["overtime"]) or texts["overtime"],
+    return {
+        "PB": texts["black"] or None,
+        "PW": texts["white"] or None,
+        "RE": (texts["result"] or None) if result == Result() else str(result),
+        "DT": "-".join(date.group(1, 2, 3)) if date else texts["date"] or None,
+        "TM": (texts["time"] or None) if minutes is None else f"{minutes * 60:.12g}",
+        "OT": parse_overtime(texts["overtime"]) or texts["overtime"] or None,
     }
-    return {name: text for name, text in found.items() if text}

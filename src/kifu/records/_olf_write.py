@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 from kifu.records._nodes import MAX_MOVES
 from kifu.records._olf import (
     HYPHEN,
@@ -25,6 +25,8 @@ from kifu.records.games import Bytes
 
 WORD_COLUMNS = PLAYED
 """The fields before the moves, which the writer is given as text."""
+
+_ALL_BUT_WHITE = ERASE_BIT | POINT_MASK
 
 SAYABLE, BAD_SETUP, BAD_MOVES = 0, 3, 4
 """What `measure` finds; the numbers are those of `kifu.records.olf.Unsayable`."""
@@ -79,10 +81,10 @@ def check_moves(source: Source, g: Int, points: Int) -> Any:
     if stop - begin + 2 * stones > MAX_MOVES:
         return False
     for k in range(begin, stop):
-        if source.moves[k] & POINT_MASK > points:
+        if source.moves[k] & _ALL_BUT_WHITE > points:
             return False
     for k in range(source.territory_offset[g], source.territory_offset[g + 1]):
-        if source.territory[k] & POINT_MASK >= points:
+        if source.territory[k] & _ALL_BUT_WHITE >= points:
             return False
     return True
 

@@ -104,6 +104,28 @@ def ingest(
 
 
 @app.command()
+def convert(
+    sources: Annotated[
+        list[Path], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="OUT", help="The file to write: .olf or .sgf, also with .gz or .bz2 after it, or .zip of .sgf files."
+        ),
+    ],
+    jobs: Jobs = None,
+) -> None:
+    """Write games of any kind as OLF or as SGF: board, moves, and what the root says."""
+    from kifu.convert import convert as convert_games
+    from kifu.kernel import announce_compilation
+    from kifu.progress import progress
+
+    announce_compilation()
+    typer.echo(f"{out}: {convert_games(sources, out, jobs=jobs, progress=progress)}")
+
+
+@app.command()
 def build(
     recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
     sources: Sources,

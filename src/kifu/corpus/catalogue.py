@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -90,8 +91,9 @@ class TableWriter:
         self._output = Output(Path(path))
         self._kept_back: list[pa.RecordBatch] = []
         self._rows = 0
+        self._sink = _Sink(self._output)
         self._writer = pq.ParquetWriter(
-            cast(BinaryIO, _Sink(self._output)), schema, compression="zstd", compression_level=3, **options
+            cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3, **options
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -129,6 +131,9 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._sink.given_up = True
+        with suppress(pa.ArrowException, OSError):
+            self._writer.close()
         self._output.__exit__(kind, error, trace)
 
 
@@ -252,6 +257,9 @@ def games_of(batch: pa.RecordBatch) -> Games:
     width, height = numbers(batch.column("width")), numbers(batch.column("height"))
     if not np.array_equal(setup_offset, ply_offset) or np.any(root_setup > np.diff(setup_offset)):
         raise FormatError("setup, setup_ply and root_setup of a row do not fit together")
+    falls = np.flatnonzero(setup_ply[1:] < setup_ply[:-1]) + 1
+    if not np.isin(falls, setup_offset).all():
+        raise FormatError("setup_ply of a row does not rise")
     if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
         raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
     return Games(

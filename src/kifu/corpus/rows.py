@@ -134,7 +134,7 @@ def _rows(
         detail = {}
         illegal[:] = Drop.KEPT
     else:
-        detail = {int(g): _where(games, int(g), int(legal[g])) for g in np.flatnonzero(illegal)}
+        detail = {int(g): _where(games, int(g), int(legal[g])) for g in np.flatnonzero(~np.isin(illegal, (Drop.KEPT, *READ)))}
     canonical, opening = hash_games(games)
     ids = _ids(games, columns, raw)
     columns = columns | _play(games) | {

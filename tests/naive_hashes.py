@@ -98,6 +98,23 @@ def opening(game, plies):
     return mix(min(map(hash_of, faces(game))))
 
 
+def row_hash(numbers, lists, texts):
+    """The id of a row: of some numbers of 32 bits, lists of numbers of 16 bits, and texts, which may be None."""
+    h = 0
+    for number in numbers:
+        h = step(h, mix(number % 2**32))
+    for values in lists:
+        h = step(h, mix(len(values)))
+        for i in range(0, len(values), 4):
+            h = step(h, mix(sum(value << 16 * k for k, value in enumerate(values[i : i + 4]))))
+    for text in texts:
+        data = b"" if text is None else text.encode()
+        h = step(h, mix(0 if text is None else len(data) + 1))
+        for i in range(0, len(data), 8):
+            h = step(h, mix(int.from_bytes(data[i : i + 8], "little")))
+    return h
+
+
 def is_beginning(game, other):
     """Whether a trimmed game is another one, or what that was after some move."""
     plies = len(game.moves)

@@ -175,6 +175,16 @@ def test_the_longest_stays():
     ]
 
 
+def test_a_game_that_ends_with_a_stone_set_up():
+    moves = [p | p % 2 * WHITE_BIT for p in range(50)]
+    stub, marked = (OneGame(19, 19, moves[:40], setup) for setup in ((), ((40, 300),)))
+    plain, after, last = (OneGame(19, 19, moves, setup) for setup in ((), ((40, 300),), ((50, 300),)))
+    assert told(clusters([plain, last, stub])) == [
+        (0, {0, 1, 2}, "cut", 1), (1, {0, 1, 2}, "kept", 1), (2, {0, 1, 2}, "cut", 1),
+    ]  # fmt: skip
+    assert told(clusters([marked, after])) == [(0, {0, 1}, "cut", 1), (1, {0, 1}, "kept", 1)]
+
+
 @pytest.mark.parametrize(("plies", "count"), [(0, 0), (MIN_PLIES - 1, 0), (MIN_PLIES, 3)])
 def test_games_that_are_equal_because_they_are_short(plies, count):
     game = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(plies)])

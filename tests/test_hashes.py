@@ -180,6 +180,25 @@ def same_rows(count):
 
 
 @pytest.mark.nojit
+@random_games
+@given(st.lists(st.sampled_from(RECORDS), max_size=4), st.data())
+def test_an_id_is_what_plain_ints_give(records, data):
+    games = scan(as_block(records))
+    column = st.lists(st.none() | st.text(max_size=20), min_size=len(games), max_size=len(games))
+    words = data.draw(st.lists(column, max_size=3))
+    numbers = np.stack([games.width, games.height, games.to_play, games.handicap], 1).astype(int).tolist()
+    lists = [
+        [part.tolist() for part in np.split(values, offset[1:-1])]
+        for values, offset in (
+            (games.setup, games.setup_offset), (games.setup_ply, games.setup_offset), (games.moves, games.move_offset),
+        )
+    ]  # fmt: skip
+    rows = zip(numbers, zip(*lists), zip(*words) if words else [()] * len(games))
+    found = hash_rows(games, [texts(*column) for column in words])
+    assert found.tolist() == [naive.row_hash(*row) for row in rows]
+
+
+@pytest.mark.nojit
 def test_an_id_is_of_all_texts():
     games = same_rows(len(TEXTS))
     ids = hash_rows(games, [texts(*TEXTS)])

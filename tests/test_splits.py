@@ -47,6 +47,13 @@ def test_a_key_goes_where_the_docstring_says(shares, seed, keys):
     assert found.tolist() == expected
 
 
+@given(st.integers(1, 2**64 - 1), SEEDS)
+def test_a_key_on_a_bound(key, seed):
+    drawn = naive.mix(key ^ naive.mix(seed))
+    for below, code in ((drawn, 1), (drawn + 1, 0)):
+        assert split_of(np.array([key], np.uint64), {"a": below, "b": 2**64 - below}, seed).tolist() == [code]
+
+
 @given(SHARES, SEEDS, st.integers(0, 2**32))
 def test_no_game_moves_when_others_come(shares, seed, shuffle):
     before = split_of(KEYS[:2_000], shares, seed)
@@ -112,8 +119,10 @@ def test_by_player():
     found = assign(rows(black=np.array(names)[black], white=np.array(names)[white]), by_player).to_pylist()
     assert found == [alone[b] if alone[b] == alone[w] else None for b, w in zip(black, white)]
     assert abs(found.count(None) - 1_500) < 300
-    spelled = assign(rows(black=["PLAYER 7 ", None, "player 7"], white=["player 7", "player 7", None]), by_player)
-    assert spelled.to_pylist() == [alone[7], None, None]
+    spelled = [f" {name.upper()} " for name in names]
+    assert assign(rows(black=spelled, white=names), by_player).to_pylist() == alone.tolist()
+    nobody = rows(black=[None, "player 7", None], white=["player 7", None, None])
+    assert assign(nobody, by_player).to_pylist() == [None, None, None]
 
 
 def test_by_date():

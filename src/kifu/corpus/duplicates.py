@@ -1,7 +1,7 @@
 """Which games of a corpus are the same in all fields, the same game, or the beginning of another.
 
-Clusters take 21 bytes a game, some 150 more for each that shares its opening with another, and a batch: hashes tell what
-could belong together, and moves are looked at as they stream by.
+Clusters take 21 bytes a game, some 150 more for each that shares its opening with another, and a batch: hashes tell
+what could belong together, and moves are looked at as they stream by.
 """
 
 from __future__ import annotations

@@ -139,16 +139,16 @@ class DateSplit(_Split):
         return sets
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
-        dates, years = batch["date"], batch["year"]
-        year = (numbers(pc.fill_null(years, 0)).astype(np.int64) - 1970).astype("M8[Y]")
+        dates = batch["date"]
+        # Year 0 for none: no set has it, since dates begin with year 1.
+        year = (numbers(pc.fill_null(batch["year"], 0)).astype(np.int64) - 1970).astype("M8[Y]")
         of_year = (year.astype("M8[D]"), (year + 1).astype("M8[D]") - np.timedelta64(1, "D"))
         dated = dates.is_valid().to_numpy(zero_copy_only=False)
         day = pc.fill_null(dates, date(1970, 1, 1)).to_numpy(zero_copy_only=False).astype("M8[D]")
         first, last = (np.where(dated, day, limit) for limit in of_year)
-        told = dated | years.is_valid().to_numpy(zero_copy_only=False)
         codes = np.full(len(batch), NO_SET)
         for code, (begin, end) in enumerate(self.sets.values()):
-            codes[told & (first >= np.datetime64(begin)) & (last <= np.datetime64(end))] = code
+            codes[(first >= np.datetime64(begin)) & (last <= np.datetime64(end))] = code
         return codes
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from pathlib import Path
@@ -89,7 +90,10 @@ class Output:
         return self._hash.hexdigest()
 
     def _error(self, error: OSError | ValueError) -> OutputError:
-        return OutputError(f"cannot write {self.path}: {getattr(error, 'strerror', None) or error}")
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, FileExistsError):  # what mkdir says of a folder that is a file
+            reason = os.strerror(errno.ENOTDIR)
+        return OutputError(f"cannot write {self.path}: {reason}")
 
     def _close(self) -> None:
         if self._file >= 0:

@@ -1,0 +1,264 @@
+"""The catalogue's file: what is written is read, by others too; anything else is a FormatError in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalogues import rows, write_catalogue
+from kifu.corpus.catalogue import CatalogueWriter, games_of, is_catalogue, list_parts, open_catalogue
+from kifu.corpus.clean import load_clean
+from kifu.corpus.rows import rows_of_batch
+from kifu.corpus.schema import SCHEMA
+from kifu.errors import Drop, FormatError, KifuError, OutputError
+from kifu.records.games import NO_HANDICAP, Note
+
+REPOSITORY = Path(__file__).parents[1]
+
+GAMES = rows(
+    moves=[[0, 1 | 0x8000, 361], [], [72 | 0x8000]],
+    setup=[[], [3, 4 | 0x8000, 5 | 0x4000], []],
+    setup_ply=[[], [0, 0, 0], []],
+    root_setup=[0, 2, 0],
+    handicap=[None, 2, 0],
+    repairs=[None, "truncated,cut", "pass_as_tt"],
+    drop=[None, "ko", None],
+    komi=[6.5, None, -100.0],
+    black=["柯洁", None, "a"],
+)
+
+
+def saved(path: Path, table: pa.Table) -> Path:
+    pq.write_table(table, path)
+    return path
+
+
+def table(**changed: pa.Array) -> pa.Table:
+    """GAMES with some columns replaced."""
+    columns = {name: changed.get(name, GAMES.column(name)) for name in SCHEMA.names}
+    return pa.table(columns)
+
+
+def read(path: Path) -> list[pa.RecordBatch]:
+    return list(open_catalogue(path).batches())
+
+
+def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
+    path = write_catalogue(tmp_path / "a.parquet", GAMES, GAMES.slice(1), about={"clean": {"name": "x"}})
+    catalogue = open_catalogue(path)
+    assert (catalogue.rows, catalogue.about) == (5, {"clean": {"name": "x"}})
+    (batch,) = catalogue.batches()
+    assert batch.to_pylist() == GAMES.to_pylist() + GAMES.slice(1).to_pylist()
+    assert batch.schema == SCHEMA
+    assert [len(part) for part in catalogue.batches(("id",), size=2)] == [2, 2, 1]
+
+
+def test_games_of_rows_are_what_kernels_take() -> None:
+    games = games_of(GAMES)
+    assert games.moves.tolist() == [0, 0x8001, 361, 72 | 0x8000]
+    assert games.move_offset.tolist() == [0, 3, 3, 4]
+    assert games.setup_offset.tolist() == [0, 0, 3, 3]
+    assert games.handicap.tolist() == [NO_HANDICAP, 2, 0]
+    assert games.notes.tolist() == [0, int(Note.TRUNCATED | Note.CUT), int(Note.PASS_AS_TT)]
+    assert games.drop.tolist() == [Drop.KEPT, Drop.KO, Drop.KEPT]
+    later = games_of(GAMES.slice(2))
+    assert (later.moves.tolist(), later.move_offset.tolist()) == ([72 | 0x8000], [0, 1])
+    none = games_of(GAMES.slice(0, 0))
+    assert (len(none), none.move_offset.tolist(), none.moves.tolist()) == (0, [0], [])
+
+
+def test_the_moves_of_a_catalogue_are_arrows_own_memory_and_of_one_type_to_the_compiler(tmp_path: Path) -> None:
+    (batch,) = read(write_catalogue(tmp_path / "a.parquet", GAMES))
+    values, _ = list_parts(batch["moves"])
+    buffer = batch["moves"].values.buffers()[1]
+    assert values.ctypes.data == buffer.address
+    assert values.flags.writeable and values.flags.c_contiguous
+
+
+def test_the_bytes_do_not_depend_on_how_the_rows_were_divided(tmp_path: Path) -> None:
+    many = pa.Table.from_batches([GAMES] * 200).combine_chunks().to_batches()[0]
+    whole = write_catalogue(tmp_path / "a", many)
+    parts = write_catalogue(tmp_path / "b", *[many.slice(k, 7) for k in range(0, 600, 7)])
+    assert whole.read_bytes() == parts.read_bytes()
+
+
+def test_an_empty_catalogue_is_one(tmp_path: Path) -> None:
+    path = write_catalogue(tmp_path / "a.parquet")
+    assert is_catalogue(path)
+    assert [len(batch) for batch in read(path)] in ([], [0])
+
+
+def test_nothing_is_left_of_a_catalogue_that_was_not_finished(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"old")
+    with pytest.raises(ZeroDivisionError), CatalogueWriter(path) as writer:
+        writer.write(GAMES)
+        1 / 0  # noqa: B018
+    assert (path.read_bytes(), list(tmp_path.iterdir())) == (b"old", [path])
+    with pytest.raises(OutputError, match=r"cannot write .*nix: Not a directory"):
+        write_catalogue(path / "nix", GAMES)
+
+
+def test_other_columns_another_order_and_types_that_fit_are_no_hindrance(tmp_path: Path) -> None:
+    plain = {
+        name: column.cast(pa.int64()) if pa.types.is_uint16(column.type) or pa.types.is_uint8(column.type) else column
+        for name, column in ((name, GAMES.column(name)) for name in reversed(SCHEMA.names))
+    }
+    plain["moves"] = plain["moves"].cast(pa.list_(pa.int32()))
+    plain["black"] = plain["black"].dictionary_encode()
+    other = saved(tmp_path / "a.parquet", pa.table({"mine": [1, 2, 3], **plain}))
+    (batch,) = read(other)
+    assert batch.to_pylist() == GAMES.to_pylist()
+    assert batch.schema == SCHEMA
+
+
+def nulls(name: str) -> pa.Array:
+    return pa.nulls(3, SCHEMA.field(name).type)
+
+
+BAD_TABLES: dict[str, tuple[pa.Table, str]] = {
+    "a column missing": (table().drop_columns(["moves", "id"]), "lacks 2 columns, id, moves"),
+    "another type": (table(moves=pa.array(["x", "y", "z"])), "column moves: Unsupported cast"),
+    "too large for its type": (table(width=pa.array([19, 300, 19])), "column width: Integer value 300 not in range"),
+    "null id": (table(id=nulls("id")), "column id has nulls, which it may not have"),
+    "null moves": (table(moves=nulls("moves")), "column moves has nulls"),
+    "null move": (table(moves=pa.array([[1], [None], []], pa.list_(pa.uint16()))), "column moves has nulls"),
+    "newer": (table().replace_schema_metadata({"kifu.catalogue": "2"}), "version '2'; this kifu reads version 1"),
+    "about": (table().replace_schema_metadata({"kifu.about": "["}), "no JSON object"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_a_parquet_file_that_is_no_catalogue_is_refused_in_one_line(tmp_path: Path, name: str) -> None:
+    bad, message = BAD_TABLES[name]
+    path = saved(tmp_path / "a.parquet", bad)
+    with pytest.raises(FormatError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}") and message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+BAD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
+    "setup without plies": ({"setup": [[1], [], []], "setup_ply": [[]] * 3, "root_setup": [0] * 3}, "fit together"),
+    "more in the root than there is": ({"root_setup": [0, 4, 0]}, "fit together"),
+    "setup in no order": ({"setup_ply": [[], [1, 0, 0], []]}, "does not rise"),
+    "larger than any board": ({"width": [19, 26, 19]}, "larger than 25 x 25"),
+    "unknown repair": ({"repairs": [None, "mended", None]}, "unknown repair 'mended'"),
+    "unknown reason": ({"drop": [None, "dull", None]}, "unknown reason 'dull'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_ROWS)
+def test_rows_that_contradict_themselves_are_refused(tmp_path: Path, name: str) -> None:
+    changed, message = BAD_ROWS[name]
+    arrays = {key: pa.array(value, SCHEMA.field(key).type) for key, value in changed.items()}
+    (batch,) = read(saved(tmp_path / "a.parquet", table(**arrays)))
+    with pytest.raises(FormatError, match=message):
+        games_of(batch)
+
+
+@pytest.mark.parametrize("cut", [0, 3, 4, 100, -1, -8, -200])
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, cut: int) -> None:
+    path = write_catalogue(tmp_path / "a.parquet", GAMES)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(FormatError, match=f"^{re.escape(str(path))} is no catalogue: "):
+        read(path)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nix"):
+        assert not is_catalogue(path)
+        with pytest.raises(FormatError, match="is no catalogue: "):
+            open_catalogue(path)
+
+
+words = st.integers(0, 0xFFFF)
+wild_game = st.fixed_dictionaries(
+    {
+        "width": st.integers(0, 25),
+        "height": st.integers(0, 25),
+        "moves": st.lists(words | st.integers(0, 30), max_size=30),
+        "stones": st.lists(st.tuples(words | st.integers(0, 30), words | st.integers(0, 5)), max_size=6),
+        "to_play": st.integers(0, 255),
+        "handicap": st.none() | st.integers(-32768, 32767),
+        "drop": st.sampled_from([None, "ko", "no_record", "cut_off"]),
+        "root": st.integers(0, 6),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(wild_game, min_size=1, max_size=4), st.sampled_from(["legal", "schraudolph", "training"]))
+def test_rows_of_any_values_are_judged_like_any_game(games: list[dict[str, Any]], rules: str) -> None:
+    """Words that are no points, boards of no size: kernels stay within their arrays."""
+    batch = rows(
+        **{
+            name: [game[name] for game in games] for name in ("width", "height", "moves", "to_play", "handicap", "drop")
+        },
+        setup=[[stone for stone, _ in game["stones"]] for game in games],
+        setup_ply=[sorted(ply for _, ply in game["stones"]) for game in games],
+        root_setup=[min(game["root"], len(game["stones"])) for game in games],
+    )
+    judged = rows_of_batch(batch, load_clean(rules))
+    again = rows_of_batch(judged.batch(judged.drop), load_clean(rules))
+    assert again.batch(again.drop).equals(judged.batch(judged.drop)), "judging twice changes nothing"
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("changed")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_changed_bytes_are_a_format_error_or_rows(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "changed"
+    folder.mkdir(exist_ok=True)
+    path = write_catalogue(folder / "a.parquet", GAMES)
+    content = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(content)
+    try:
+        for batch in open_catalogue(path).batches():
+            rows_of_batch(batch, load_clean("training"))
+    except KifuError as error:
+        assert "\n" not in str(error)
+
+
+def test_the_card_tells_of_each_column_and_its_type() -> None:
+    card = (REPOSITORY / "docs" / "formats" / "catalogue.md").read_text("utf-8").partition("## Columns")[2]
+    told: dict[str, str] = {}
+    for names, kind in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", card.partition("\n## ")[0], re.MULTILINE):
+        told |= dict.fromkeys(re.findall(r"\w+", names), kind.strip().replace("\\", ""))
+    short = {"list<element: uint16 not null>": "list<uint16>", "date32[day]": "date32", "float": "float32"}
+
+    def kind_of(field: pa.Field) -> str:
+        return short.get(str(field.type), str(field.type)) + ("?" if field.nullable else "")
+
+    assert told == {field.name: kind_of(field) for field in SCHEMA}
+    for why in (
+        drop
+        for drop in Drop
+        if drop and drop not in (Drop.TRUNCATED, Drop.BAD_HANDICAP, Drop.BAD_CHARSET, Drop.SETUP_TWICE)
+    ):
+        assert f"`{why.name.lower()}`" in card  # the others are told by data sets only
+
+
+def test_what_it_says_of_itself_is_json(tmp_path: Path) -> None:
+    path = write_catalogue(tmp_path / "a.parquet", GAMES, about={"title": "碁"})
+    metadata = pq.read_metadata(path).metadata
+    assert json.loads(metadata[b"kifu.about"]) == {"title": "碁"}
+    assert metadata[b"kifu.catalogue"] == b"1"
+    assert np.all([pq.read_metadata(path).row_group(0).column(k).compression == "ZSTD" for k in range(len(SCHEMA))])

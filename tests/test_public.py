@@ -18,6 +18,7 @@ import pytest
 
 import kifu
 from commands import KIFU
+from kifu.cli import app
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "src" / "kifu"
@@ -26,7 +27,7 @@ HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydan
 # A room imports only rooms above it.
 ROOMS = [
     "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records", "corpus", "planes", "datasets",
-    "recipes", "draw", "fetch", "show", "demo", "cli",
+    "recipes", "audit", "draw", "charts", "fetch", "show", "terminal", "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then.
 LAZY = {("records/game.py", "draw")}
@@ -137,7 +138,7 @@ def test_the_first_screens_load_nothing_that_takes_time(arguments: list[str]) ->
     assert loaded(program) & HEAVY == set()
 
 
-@pytest.mark.parametrize("command", ["demo", "fetch", "build", "recipes", "planes", "formats", "inspect", "show"])
+@pytest.mark.parametrize("command", ["demo", "fetch", "build", "recipes", "planes", "formats", "inspect", "show", "stats", "query", "audit"])
 def test_the_help_of_a_command_loads_no_compiler(command: str) -> None:
     program = f"import sys\nfrom kifu.cli import main\nsys.argv = ['kifu', '{command}', '--help']\nmain()"
     assert loaded(program) & {"torch", "numba", "pyarrow", "numpy", "matplotlib"} == set()

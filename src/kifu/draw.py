@@ -192,13 +192,13 @@ def save(figure: Figure, path: str | Path) -> None:
 
 def _render(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
     buffer = io.BytesIO()
-    with _our_style():
+    with our_style():
         figure.savefig(buffer, format=kind, dpi=_DPI, metadata=metadata)
     return buffer.getvalue()
 
 
 @contextlib.contextmanager
-def _our_style() -> Iterator[None]:
+def our_style() -> Iterator[None]:
     """Matplotlib's own defaults, text as text in SVG, ids that never change, and no word about missing fonts."""
     import matplotlib
 
@@ -207,9 +207,8 @@ def _our_style() -> Iterator[None]:
     try:
         with matplotlib.rc_context(), warnings.catch_warnings():
             matplotlib.rcdefaults()
-            matplotlib.rcParams.update(
-                {"svg.fonttype": "none", "svg.hashsalt": "kifu", "font.sans-serif": ["DejaVu Sans"]}
-            )
+            matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "kifu", "text.parse_math": False})
+            matplotlib.rcParams.update({"font.sans-serif": ["DejaVu Sans"]})
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             yield
     finally:
@@ -227,7 +226,7 @@ def _paint(panels: Sequence[_Panel], columns: int, cell: float) -> Figure:
     gap = _GAP if len(panels) > 1 else 0.0
     border = _BORDER / cell
     size = (columns * across + (columns - 1) * gap + 2 * border, rows * down + (rows - 1) * gap + 2 * border)
-    with _our_style():
+    with our_style():
         figure = Figure(figsize=(size[0] * cell, size[1] * cell), dpi=_DPI, facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
         axes.set_axis_off()
@@ -281,12 +280,10 @@ class _Painter:
         """One line of text; y: the middle of its capital letters."""
         from matplotlib.text import Text
 
-        text = "".join(letter if letter.isprintable() else " " for letter in text)  # XML forbids control characters
+        text = printable(text)
         family = "sans-serif" if text.isascii() else ["DejaVu Sans", *_OTHER_SCRIPTS, "sans-serif"]
         base = y + 0.365 * size / self.points  # not va="center", which depends on the fonts that are there
-        self._add(
-            Text(x, base, text, size=size, color=colour, family=family, ha=align, va="baseline", parse_math=False)
-        )
+        self._add(Text(x, base, text, size=size, color=colour, family=family, ha=align, va="baseline"))
 
     def _discs(
         self, centres: Sequence[tuple[float, float]], diameter: float, face: str, edge: str = "none", alpha: float = 1
@@ -372,6 +369,11 @@ class _Painter:
         for y in range(height):
             for side in (self.left - away, self.left + width - 1 + away):
                 self._text(side, self.top + y, str(height - y), size, LINE)
+
+
+def printable(text: str) -> str:
+    """The text with a blank for what a terminal would obey and XML forbids, control characters above all."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _cut(text: str, ems: float) -> str:

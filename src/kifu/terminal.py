@@ -1,0 +1,160 @@
+"""What the commands `stats` and `query` print: tables, as wide as the terminal is; elsewhere plain lines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from itertools import accumulate
+
+from rich.cells import cell_len
+from rich.columns import Columns
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kifu.charts import short_count
+from kifu.corpus.query import Head
+from kifu.corpus.stats import BANDS, ENDINGS, Counts, Stats
+from kifu.draw import printable
+from kifu.errors import Drop
+
+_WIDEST = 40
+"""Letters of a value that a terminal shows."""
+
+_GAP = 2
+
+
+def print_head(head: Head) -> None:
+    """The first rows of an answer, and how many there are. Values are cut; a terminal shows the columns that fit."""
+    console = _console()
+    values = [[name, *(row[k] or "" for row in head.rows)] for k, name in enumerate(head.columns)]
+    widths = [min(max(cell_len(printable(value)) for value in column), _WIDEST) for column in values]
+    shown = len(widths)
+    if console.is_terminal:
+        ends = accumulate(width + _GAP for width in widths)
+        shown = max(sum(end - _GAP <= console.width for end in ends), 1)
+    else:
+        console.width = sum(widths) + _GAP * len(widths)
+    sides = ["right" if numeric else "left" for numeric in head.numeric]
+    table = _table(*zip(head.columns[:shown], sides))
+    for row in head.rows:
+        table.add_row(*(_cell(value or "") for value in row[:shown]))
+    for column in table.columns:
+        column.max_width = _WIDEST
+    _print(console, table)
+    print(_told(head, shown))
+
+
+def _told(head: Head, shown: int) -> str:
+    told = f"{head.total:,} row" + ("" if head.total == 1 else "s")
+    whole = len(head.rows) == head.total and shown == len(head.columns)
+    if len(head.rows) < head.total:
+        told = f"{len(head.rows):,} of {told}"
+    if shown < len(head.columns):
+        told += f", {shown} of {len(head.columns)} columns"
+    return told if whole else f"{told}; -o FILE.csv or -o FILE.parquet takes all"
+
+
+def print_stats(stats: Stats) -> None:
+    """All tables of a corpus."""
+    console = _console()
+    drops = "".join(f" + {count:,} {name.replace('_', ' ')}" for name, count in stats.dropped.items())
+    parts: list[RenderableType] = [
+        *map(_cell, stats.catalogues),
+        Text(printable(f"{stats.read:,} games = {stats.kept:,} kept{drops}")),
+    ]
+    if stats.dropped:
+        parts += ["", _drops(stats)]
+    if stats.kept:
+        kept = (stats.years, stats.handicaps, stats.komi, stats.boards, stats.formats)
+        small = [
+            _values(name, counts, stats) for name, counts in zip(("year", "handicap", "komi", "board", "format"), kept)
+        ]
+        parts += ["", "All that follows is about the games that were kept.", "", *_ranks(stats, console.width)]
+        parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
+        parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]
+        parts += [
+            _unclear(stats) if stats.unclear else "All words of ranks, results, komi, dates and times are understood."
+        ]
+    _print(console, *parts)
+
+
+def _drops(stats: Stats) -> Table:
+    reasons = {drop.name.lower(): drop.reason for drop in Drop}
+    table = _table(("dropped", "left"), ("games", "right"), ("of those read", "right"), ("why", "left"))
+    for name, count in stats.dropped.items():
+        table.add_row(_cell(name), f"{count:,}", _share(count, stats.read), reasons.get(name, ""))
+    return table
+
+
+def _values(name: str, counts: Counts, stats: Stats) -> Table:
+    table = _table((name, "left"), ("games", "right"), ("", "right"))
+    for value, count in counts.items():
+        table.add_row(_cell(value), f"{count:,}", _share(count, stats.kept))
+    return table
+
+
+def _ranks(stats: Stats, room: int) -> tuple[str, Table]:
+    """Bands that nobody is in are left out; numbers are only as exact as there is room for."""
+    down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]
+    across = [k for k in range(len(BANDS)) if any(row[k] for row in stats.ranks)]
+    forms: dict[str, Callable[[int], str]] = {
+        "games": "{:,}".format,
+        "games (k: thousands)": short_count,
+        "thousands of games": lambda count: f"{count // 1000}" if count >= 1000 else "<1",
+    }
+    for unit, form in forms.items():
+        rows = [[BANDS[row], *(form(n) if (n := stats.ranks[row][k]) else "." for k in across)] for row in down]
+        names = ["", *(BANDS[k] for k in across)]
+        title = f"ranks: Black's down, White's across, in {unit}"
+        if sum(1 + max(map(len, column)) for column in zip(names, *rows)) - 1 <= room:
+            break
+    table = _table((names[0], "left"), *((name, "right") for name in names[1:]), gap=1)
+    for row in rows:
+        table.add_row(*row)
+    return title, table
+
+
+def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
+    known = {ending for counts in rows.values() for ending in counts}
+    endings = [ending for ending in ENDINGS if ending in known] + sorted(known - {*ENDINGS})
+    table = _table((name, "left"), *((ending, "right") for ending in (*endings, "all", "")))
+    for value, counts in rows.items():
+        total = sum(counts.values())
+        cells = [f"{counts[ending]:,}" if ending in counts else "." for ending in endings]
+        table.add_row(_cell(value), *cells, f"{total:,}", _share(total, stats.kept))
+    return table
+
+
+def _unclear(stats: Stats) -> Table:
+    table = _table(("words not understood", "left"), ("games", "right"), ("such as", "left"))
+    for column, found in stats.unclear.items():
+        examples = ", ".join(f"{text!r} {count:,}" for text, count in found.texts.items())
+        table.add_row(column, f"{found.games:,}", examples)
+    return table
+
+
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.1%}" if count * 1000 >= total or count == 0 else "<0.1%"
+
+
+def _cell(text: str) -> Text:
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False)
+
+
+def _table(*columns: tuple[str, str], gap: int = _GAP) -> Table:
+    """Columns with their names and sides, "left" or "right"."""
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    for name, side in columns:
+        table.add_column(_cell(name), justify="right" if side == "right" else "left")
+    return table
+
+
+def _print(console: Console, *parts: RenderableType) -> None:
+    with console.capture() as shown:
+        console.print(*parts, sep="\n")
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in shown.get().splitlines()))

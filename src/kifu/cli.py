@@ -22,6 +22,7 @@ app = typer.Typer(
 )
 
 Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
+Catalogues = Annotated[list[Path], typer.Argument(metavar="CATALOGUE", help="Files that `kifu ingest` made.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
 
 
@@ -260,6 +261,58 @@ def audit(
     typer.echo(found)
     if found.leaks:
         raise typer.Exit(1)
+
+
+@app.command()
+def stats(
+    catalogues: Catalogues,
+    out: Annotated[Path | None, typer.Option("-o", help="Draw the counts into this .svg or .png file.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write them into this file; - prints them as JSON.")] = None,
+    jobs: Jobs = None,
+) -> None:
+    """Count the games of catalogues: by rank, year, result, length, handicap, komi, and what was dropped."""
+    from kifu.charts import draw_stats
+    from kifu.corpus.stats import count_games
+    from kifu.draw import save
+    from kifu.output import write_file
+    from kifu.terminal import print_stats
+
+    counted = count_games(catalogues, jobs=jobs)
+    if out is not None:
+        save(draw_stats(counted), out)
+    if json == Path("-"):
+        typer.echo(counted.to_json(), nl=False)
+        return
+    if json is not None:
+        write_file(json, counted.to_json().encode())
+    print_stats(counted)
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the tables games and kept.")],
+    catalogues: Catalogues,
+    out: Annotated[
+        Path | None, typer.Option("-o", help="Write all rows into this .csv or .parquet file; - prints them as CSV.")
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 40,
+    jobs: Jobs = None,
+) -> None:
+    """Ask catalogues a question in SQL; an answer that keeps all columns can be written as a catalogue."""
+    from kifu.corpus.query import check_suffix, open_query
+    from kifu.terminal import print_head
+
+    to_screen = out == Path("-")
+    if out is not None and not to_screen:
+        check_suffix(out)
+    with open_query(sql, catalogues, jobs=jobs) as answer:
+        if out is None:
+            print_head(answer.head(rows))
+        elif to_screen:
+            for piece in answer.csv():
+                typer.echo(piece, nl=False)
+        else:
+            typer.echo(f"{out}: {answer.write(out):,} rows")
 
 
 @app.command()

@@ -26,8 +26,8 @@ HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydan
 
 # A room imports only rooms above it.
 ROOMS = [
-    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records", "corpus", "planes", "datasets",
-    "recipes", "audit", "draw", "charts", "fetch", "show", "terminal", "demo", "cli",
+    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records",
+    "corpus", "planes", "datasets", "recipes", "audit", "draw", "charts", "fetch", "show", "terminal", "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then.
 LAZY = {("records/game.py", "draw")}
@@ -138,7 +138,7 @@ def test_the_first_screens_load_nothing_that_takes_time(arguments: list[str]) ->
     assert loaded(program) & HEAVY == set()
 
 
-@pytest.mark.parametrize("command", ["demo", "fetch", "build", "recipes", "planes", "formats", "inspect", "show", "stats", "query", "audit"])
+@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
 def test_the_help_of_a_command_loads_no_compiler(command: str) -> None:
     program = f"import sys\nfrom kifu.cli import main\nsys.argv = ['kifu', '{command}', '--help']\nmain()"
     assert loaded(program) & {"torch", "numba", "pyarrow", "numpy", "matplotlib"} == set()

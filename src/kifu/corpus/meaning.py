@@ -26,7 +26,7 @@ COLUMN_OF = {
     "result": "result_text", "komi": "komi_text", "date": "date_text", "time": "time_text", "overtime": "overtime",
     "rules": "rules", "event": "event", "round": "round", "place": "place", "title": "title",
 }  # fmt: skip
-"""The catalogue's column for each of `kifu.records.words.FIELDS`, but for the charset."""
+"""The catalogue's column for each of `kifu.records.words.FIELDS` that has one of its own."""
 
 Unclear: TypeAlias = dict[str, Counter[str]]
 """By column, texts that were not understood, with their counts."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from blake3 import blake3
 
 from kifu.corpus.catalogue import drop_name, games_of, repairs_text
@@ -91,7 +92,10 @@ def _told(reading: Reading, archive: str, programs: Programs) -> tuple[dict[str,
     """Columns: where the games lie, what they say in words, what that means; and what of it was not understood."""
     games, block = reading.games, reading.block
     decoded = decode(reading)
-    text = {COLUMN_OF[field]: column for field, column in decoded.text.items()}
+    text = {column: decoded.text[field] for field, column in COLUMN_OF.items()}
+    if reading.format == "sgf":
+        periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
+        text["overtime"] = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
     typed, unclear = meaning(reading.format, text, programs)
     size = len(games)
     fixed = {

@@ -38,7 +38,7 @@ from kifu.records.games import Bytes
 
 Spans = npt.NDArray[np.int64]
 
-NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA")
+NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
 """SGF's names of `kifu.records.words.FIELDS`."""
 
 _NO_FIELD = 255

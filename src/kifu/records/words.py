@@ -17,9 +17,10 @@ FormatName: TypeAlias = Literal["sgf", "olf", "tygem"]
 
 FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
-    "round", "place", "title", "charset",
+    "round", "place", "title", "charset", "periods", "period_seconds",
 )  # fmt: skip
-"""What a game may say in words: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order."""
+"""What a game may say in words: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order;
+and TC and TT, by which Fox tells its overtime."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,13 @@
-"""Recipes: a TOML file that says everything about one family of data sets."""
+"""Recipes: a TOML file that says everything about one family of data sets, or one archive of OLF files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
+from kifu.corpus.clean import Clean, load_clean
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import RecipeError
@@ -94,21 +95,54 @@ class Recipe(BaseModel):
         return [name for name, chosen in self.sets.items() if chosen.default]
 
 
+def _named_clean(rules: object) -> object:
+    try:
+        return load_clean(rules) if isinstance(rules, str) else rules
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+class OlfArchive(BaseModel):
+    """A tree of OLF files as `kifu.recipes.olf_archive` makes it."""
+
+    model_config = STRICT
+
+    kind: Literal["olf-archive"]
+    """Tells it from recipes of data sets, which have no `kind`."""
+    name: Line
+    title: Line
+    """For people."""
+    clean: Annotated[Clean, BeforeValidator(_named_clean)]
+    """Which games are set aside: rules by their name or file (`kifu.corpus.clean`), or a table of them."""
+
+
 def recipe_names() -> list[str]:
     """The recipes that come with kifu."""
     return table_names(_ROOM)
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe by its name, or from a TOML file if `name` ends in .toml.
+    """A recipe of data sets by its name, or from a TOML file if `name` ends in .toml.
 
     overrides: see `kifu.tables.load_table`. Raises RecipeError.
     """
-    return check_recipe(load_table(_ROOM, _KIND, name, overrides), name)
+    recipe = find_recipe(name, overrides)
+    if not isinstance(recipe, Recipe):
+        raise RecipeError(f"recipe {name} makes an archive of OLF files and no data sets")
+    return recipe
+
+
+def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive:
+    """A recipe of either kind, as `load_recipe` takes it."""
+    table = load_table(_ROOM, _KIND, name, overrides)
+    return check_table(OlfArchive, table, _KIND, name) if "kind" in table else check_recipe(table, name)
 
 
 def check_recipe(table: Mapping[str, Any], name: str) -> Recipe:
-    """The recipe that a table of values makes. Raises RecipeError, which names the first value that does not fit."""
+    """The recipe of data sets that a table of values makes.
+
+    Raises RecipeError, which names the first value that does not fit.
+    """
     return check_table(Recipe, table, _KIND, name)
 
 

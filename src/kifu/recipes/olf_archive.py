@@ -1,0 +1,329 @@
+"""An archive of OLF files, laid out as Schraudolph's: 19x19/resign/even/33.olf. docs/olf-archive.md is its card.
+
+Each file has its games in the order of the sources. Beside the tree lie the catalogue of all games that were read, of
+which line k of a file is the k-th kept row that belongs there, and a manifest.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import TypeAdapter, ValidationError
+
+from kifu.corpus.catalogue import by_value, numbers, open_catalogue
+from kifu.corpus.ingest import find_sources, ingest
+from kifu.corpus.spell import catalogue_olf
+from kifu.datasets.manifest import SUFFIX
+from kifu.errors import OutputError
+from kifu.output import Output, hash_file, remove_file, write_file
+from kifu.parallel import Crew
+from kifu.progress import OpenBar, format_bytes, silent
+from kifu.recipes.schema import OlfArchive
+from kifu.records.olf import Unsayable
+
+MANIFEST = "olf-archive" + SUFFIX
+CATALOGUE = "games.parquet"
+
+_SIZES = ("9x9", "13x13", "19x19", "other")
+_ENDINGS = ("score", "terry", "time", "resign")
+_TERMS = ("even", "handicap")
+_TOP = 49
+"""9 dan professional."""
+
+_FILE = re.compile(rf"(?:{'|'.join(_SIZES)})/(?:{'|'.join(_ENDINGS)})/(?:{'|'.join(_TERMS)})/\d\d\.olf")
+
+_CLAIMED_LOW = (2, 4)
+"""30 to 28 kyu: ranks that strong players of IGS liked to claim."""
+
+_CHUNK_BYTES = 1 << 16
+"""Lines of one file that are held in memory; there are at most 1,600 files."""
+
+
+@dataclass(frozen=True)
+class ArchiveFile:
+    """One file of the archive, by its path in it."""
+
+    file: str
+    games: int
+    bytes: int
+    blake3: str
+
+
+@dataclass(frozen=True)
+class ArchiveManifest:
+    """What an archive is, in full. See docs/olf-archive.md.
+
+    read == kept + the sum of drops + the sum of unsayable; kept is the sum of the files' games.
+    """
+
+    kifu: str
+    recipe: dict[str, Any]
+    sources: list[dict[str, Any]]
+    read: int
+    kept: int
+    drops: dict[str, int]
+    """By the name of the `Drop`: games that the rules of cleaning set aside."""
+    unsayable: dict[str, int]
+    """By the name of the `Unsayable`: games that OLF cannot say."""
+    files: list[ArchiveFile]
+    catalogue: ArchiveFile
+
+    def adds_up(self) -> bool:
+        """Whether its counts are those of its lists, and its files lie where an archive has files."""
+        return (
+            self.kept == sum(file.games for file in self.files)
+            and self.read == self.kept + sum(self.drops.values()) + sum(self.unsayable.values())
+            and all(_FILE.fullmatch(file.file) for file in self.files)
+            and self.catalogue.file == CATALOGUE
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltArchive:
+    """A finished archive. fresh: False if an earlier run had made it from the same recipe and sources."""
+
+    path: Path
+    manifest: ArchiveManifest
+    fresh: bool
+
+    def __str__(self) -> str:
+        m = self.manifest
+        aside = "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in m.drops.items())
+        unsaid = "".join(f" + {n:,} that OLF cannot say ({name.lower()})" for name, n in m.unsayable.items())
+        size = format_bytes(sum(file.bytes for file in m.files))
+        return f"{self.path}: {m.read:,} games = {m.kept:,} in {len(m.files):,} files, {size}{aside}{unsaid}" + (
+            "" if self.fresh else " (was there already)"
+        )
+
+
+class _Lines(NamedTuple):
+    """Some games' lines: of each place (see `_places`), how many and which; and how many cannot be said, by reason."""
+
+    placed: list[tuple[int, int, bytes]]
+    unsayable: Counter[str]
+    games: int
+
+
+def build_archive(
+    recipe: OlfArchive,
+    sources: Iterable[str | os.PathLike[str]],
+    into: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    progress: OpenBar = silent,
+) -> BuiltArchive:
+    """Makes the tree in the folder `into`, with its catalogue and manifest.
+
+    sources: as `kifu.corpus.ingest.ingest` takes them. jobs: threads; the bytes are the same for any number. An archive
+    that is there already, made by this version from the same recipe and sources, stays as it is; another one is
+    replaced. Files are complete or not there at all, whatever interrupts, and the manifest comes last. Memory is that
+    of `ingest`, and at most 64 KiB for each file.
+    Raises RecipeError, SourceError, FormatError or OutputError.
+    """
+    into, sources = Path(into), list(sources)
+    found = [source.about() for source in find_sources(sources)]
+    earlier = _read_manifest(into)
+    if earlier is not None:
+        if _is_current(earlier, recipe, found, into):
+            return BuiltArchive(into, earlier, False)
+        for file in earlier.files:
+            remove_file(into / file.file)
+    remove_file(into / MANIFEST)
+    path = into / CATALOGUE
+    told = ingest(sources, path, clean=recipe.clean, jobs=jobs, progress=progress)
+    unsayable: Counter[str] = Counter()
+    with _Spool(into) as spool:
+        with Crew(jobs) as crew, progress("sorting lines", told.kept, "games") as bar:
+            for lines in crew.map(_lines, open_catalogue(path).batches()):
+                for place, games, data in lines.placed:
+                    spool.write(place, games, data)
+                unsayable += lines.unsayable
+                bar.advance(lines.games)
+        _require_no_others(into, spool)
+        files = [_write(into, place, spool) for place in spool.places()]
+    manifest = ArchiveManifest(
+        kifu=importlib.metadata.version("kifu"),
+        recipe=recipe.model_dump(mode="json"),
+        sources=found,
+        read=told.read,
+        kept=sum(file.games for file in files),
+        drops=dict(sorted(told.drops.items())),
+        unsayable=dict(sorted(unsayable.items())),
+        files=files,
+        catalogue=ArchiveFile(CATALOGUE, told.read, told.bytes, hash_file(path)),
+    )
+    write_file(into / MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode() + b"\n")
+    return BuiltArchive(into, manifest, True)
+
+
+def _read_manifest(into: Path) -> ArchiveManifest | None:
+    """What lies in the folder as the manifest, if it is one."""
+    try:
+        manifest = _MANIFEST.validate_json((into / MANIFEST).read_bytes(), strict=True)
+    except (OSError, ValueError, ValidationError):
+        return None
+    return manifest if manifest.adds_up() else None
+
+
+_MANIFEST = TypeAdapter(ArchiveManifest)
+
+
+def _is_current(manifest: ArchiveManifest, recipe: OlfArchive, sources: list[dict[str, Any]], into: Path) -> bool:
+    """Whether the archive is what this run would make again. A folder of loose records has no hash that tells."""
+    return (
+        manifest.kifu == importlib.metadata.version("kifu")
+        and manifest.recipe == recipe.model_dump(mode="json")
+        and manifest.sources == sources
+        and all("blake3" in source for source in sources)
+        and all(_has_size(into / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue))
+    )
+
+
+def _has_size(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
+
+
+def _lines(batch: pa.RecordBatch) -> _Lines:
+    """The lines of a catalogue's kept rows."""
+    kept = batch.filter(pc.is_null(batch["drop"]))
+    places = _places(kept)
+    order = np.argsort(places, kind="stable")
+    places = places[order]
+    lines = catalogue_olf(kept.take(pa.array(order)))
+    said = np.append(0, np.cumsum(lines.why == Unsayable.SAYABLE))
+    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    placed = []
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(places)]):
+        data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
+        if data:
+            placed.append((int(places[start]), int(said[stop] - said[start]), data))
+    unsayable = Counter(Unsayable(k).name for k in lines.why[lines.why != Unsayable.SAYABLE].tolist())
+    return _Lines(placed, unsayable, len(kept))
+
+
+def _places(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """[G] which file each game goes to, as a number that `_file_of` names. Rows that OLF cannot say go anywhere."""
+    width, height = numbers(batch["width"]), numbers(batch["height"])
+    square = np.where(width == height, width, 0)
+    size = np.select([square == 9, square == 13, square == 19], [0, 1, 2], 3)
+    ending = by_value(batch["ending"], lambda text: {"time": 2, "resign": 3}.get(text or "", 0), np.int64)
+    area = pc.fill_null(pc.list_value_length(batch["territory"]), 0).to_numpy()
+    ending[(ending == 0) & (area > 0)] = 1
+    handicap = numbers(pc.fill_null(batch["handicap"], 0)).astype(np.int64)
+    black, white = (numbers(pc.fill_null(batch[name], 0.0)) for name in ("black_rating", "white_rating"))
+    rating = file_rating(black, white, handicap)
+    places: npt.NDArray[np.int64] = ((size * 4 + ending) * 2 + (handicap > 1)) * 100 + rating
+    return places
+
+
+def file_rating(
+    black: npt.NDArray[np.float32], white: npt.NDArray[np.float32], handicap: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """[G] the rating that games are filed under, 0 to 49: that of the weaker player.
+
+    black, white: [G] ratings, 0 where unknown. handicap: [G] stones; 0 or 1 in an even game.
+
+    That is Black in handicap games, and where White's rating is not known; else who has the lower one. Ratings 2 to 4
+    (30 to 28 kyu) are not believed if the opponent's is known, which takes their place, less the handicap, but not
+    below 2.
+    """
+    stones = np.where(handicap > 1, handicap, 0)
+    of_black = (stones > 0) | (white <= 0) | (black <= white)
+    weaker, other = np.where(of_black, black, white), np.where(of_black, white, black)
+    lowest, highest = _CLAIMED_LOW
+    doubted = (weaker >= lowest) & (weaker < highest + 1) & (other > 0)
+    rating = np.where(doubted, np.maximum(other - stones, lowest), weaker)
+    filed: npt.NDArray[np.int64] = np.clip(np.nan_to_num(rating), 0, _TOP).astype(np.int64)
+    return filed
+
+
+def _file_of(place: int) -> str:
+    rest, rating = divmod(place, 100)
+    rest, terms = divmod(rest, 2)
+    size, ending = divmod(rest, 4)
+    return f"{_SIZES[size]}/{_ENDINGS[ending]}/{_TERMS[terms]}/{rating:02}.olf"
+
+
+def _require_no_others(into: Path, spool: _Spool) -> None:
+    """Raises OutputError if the tree would have a file that is not of this archive."""
+    ours = {_file_of(place) for place in spool.places()}
+    for path in sorted(into.glob("*/*/*/*.olf")):
+        name = path.relative_to(into).as_posix()
+        if _FILE.fullmatch(name) and name not in ours:
+            raise OutputError(f"{path} is there and no part of this archive; remove it, or choose another folder")
+
+
+def _write(into: Path, place: int, spool: _Spool) -> ArchiveFile:
+    name = _file_of(place)
+    with Output(into / name) as output:
+        for chunk in spool.read(place):
+            output.write(chunk)
+        return ArchiveFile(name, spool.games[place], output.size, output.commit())
+
+
+class _Spool:
+    """Lines for many files, in any order: held in one file without a name, so that few are open or in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OutputError."""
+        self.games: Counter[int] = Counter()
+        """By place."""
+        self._folder = folder
+        self._held: defaultdict[int, bytearray] = defaultdict(bytearray)
+        self._chunks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._end = 0
+        with self._told():
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+
+    def places(self) -> list[int]:
+        """Rising."""
+        return sorted(self.games)
+
+    def write(self, place: int, games: int, data: bytes) -> None:
+        """Appends the lines of some games to those of their file."""
+        self.games[place] += games
+        held = self._held[place]
+        held += data
+        if len(held) >= _CHUNK_BYTES:
+            with self._told():
+                self._file.write(held)
+            self._chunks[place].append((self._end, len(held)))
+            self._end += len(held)
+            del self._held[place]
+
+    def read(self, place: int) -> Iterator[bytes]:
+        """All the lines of a file, in order. Nothing is written after."""
+        for start, size in self._chunks[place]:
+            with self._told():
+                self._file.seek(start)
+                chunk = self._file.read(size)
+            yield chunk
+        yield bytes(self._held[place])
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A disk that is full, or gone, is an OutputError."""
+        try:
+            yield
+        except OSError as error:
+            raise OutputError(f"cannot write in {self._folder}: {error.strerror}") from None
+
+    def __enter__(self) -> _Spool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -112,7 +112,8 @@ def convert(
     out: Annotated[
         Path,
         typer.Argument(
-            metavar="OUT", help="The file to write: .olf or .sgf, also with .gz or .bz2 after it, or .zip of .sgf files."
+            metavar="OUT",
+            help="The file to write: .olf or .sgf, also with .gz or .bz2 after it, or .zip of .sgf files.",
         ),
     ],
     jobs: Jobs = None,
@@ -140,17 +141,23 @@ def build(
     ] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Make a recipe's data sets, each with a manifest; what is there already stays."""
+    """Make a recipe's data sets, or its archive of OLF files, with manifests; what is there already stays."""
+    from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
     from kifu.progress import format_bytes, progress
     from kifu.recipes.build import build as build_sets
-    from kifu.recipes.schema import load_recipe
+    from kifu.recipes.olf_archive import build_archive
+    from kifu.recipes.schema import OlfArchive, find_recipe
 
     announce_compilation()
+    found = find_recipe(recipe, set_ or ())
+    if isinstance(found, OlfArchive):
+        if sets is not None or index is not None:
+            raise RecipeError(f"recipe {found.name} makes one archive, whole: it takes neither --sets nor --index")
+        typer.echo(build_archive(found, sources, into, jobs=jobs, progress=progress))
+        return
     chosen = None if sets is None else [name.strip() for name in sets.split(",")]
-    for built in build_sets(
-        load_recipe(recipe, set_ or ()), sources, into, sets=chosen, index=index, jobs=jobs, progress=progress
-    ):
+    for built in build_sets(found, sources, into, sets=chosen, index=index, jobs=jobs, progress=progress):
         m = built.manifest
         drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
         state = "" if built.fresh else " (was there already)"
@@ -163,14 +170,15 @@ def build(
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument(help="Show this one whole.")] = None) -> None:
     """List the recipes, or show one."""
-    from kifu.recipes.schema import load_recipe, recipe_names, recipe_text
+    from kifu.recipes.schema import Recipe, find_recipe, recipe_names, recipe_text
 
     if name is not None:
-        load_recipe(name)
+        find_recipe(name)
         typer.echo(recipe_text(name), nl=False)
         return
-    loaded = {each: load_recipe(each) for each in recipe_names()}
-    _print_list((each, f"{recipe.title} (sets {', '.join(recipe.sets)})") for each, recipe in loaded.items())
+    loaded = {each: find_recipe(each) for each in recipe_names()}
+    sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, Recipe) else "" for each, r in loaded.items()}
+    _print_list((each, recipe.title + sets[each]) for each, recipe in loaded.items())
 
 
 @app.command()
@@ -199,7 +207,7 @@ def _print_list(entries: Iterable[tuple[str, str]]) -> None:
     """A name and what it is, one line each; a terminal that is too narrow for one gets several."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     for name, text in entries:
-        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<10} ", subsequent_indent=" " * 11))
+        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<11} ", subsequent_indent=" " * 12))
 
 
 def _print_card(kind: str, name: str) -> None:
@@ -246,19 +254,22 @@ def inspect(
 @app.command()
 def audit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Two or more catalogues or data sets.")],
-    json_: Annotated[Path | None, typer.Option("--json", help="Write all that is found into this file, too.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write all that is found into this file; - prints it as JSON.")
+    ] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Look for games and positions that stand in two sets, also turned or mirrored; exit code 1 if there are any."""
+    """Look for games that stand in two sets, also turned or mirrored; the exit code is 1 if there are any."""
     from kifu.audit.audit import audit as audit_sets
     from kifu.kernel import announce_compilation
+    from kifu.output import write_file
     from kifu.progress import progress
 
     announce_compilation()
     found = audit_sets(files, jobs=jobs, progress=progress)
-    if json_ is not None:
-        found.write(json_)
-    typer.echo(found)
+    if json is not None and json != Path("-"):
+        write_file(json, found.to_json().encode())
+    typer.echo(found.to_json() if json == Path("-") else f"{found}\n", nl=False)
     if found.leaks:
         raise typer.Exit(1)
 

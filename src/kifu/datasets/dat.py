@@ -113,6 +113,13 @@ class Dat:
         """All of it: planes [N, C, 19, 19] uint8 and labels [N] int32. About 2.5 kB of memory an example."""
         return self[:]
 
+    def records(self) -> list[Records]:
+        """The records as they lie in the file, read-only, in the order of the file: [n] for each file joined into it.
+
+        Their dtype is DAT1 or DAT2 of `kifu.planes.packed`. They may not outlive the file: `close` fails while they do.
+        """
+        return list(self._segments)
+
     def _read(self, rows: range) -> tuple[Planes, Labels]:
         """Those examples, unpacked. rows: ascending, within the file."""
         if self._map.closed:

@@ -1,0 +1,1 @@
+"""Whether data sets and catalogues have positions or games in common."""

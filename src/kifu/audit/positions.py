@@ -1,0 +1,260 @@
+"""Hashes of positions that are the same for all ways to turn or mirror the board, and for both colours.
+
+`position@1`, defined here once for ever. A position is the stones on the board, told apart into those of the side to
+move ("own") and of the other side; ko, prisoners and the moves before do not count. With the keys of
+`kifu.go.state.zobrist_keys(width * height)` and the symmetries of `kifu.point.symmetries(width, height)`, of which four
+lay a w x h board on h x w:
+
+    hash under symmetry k = exclusive or of  (256 * width + height) * 0x9E3779B97F4A7C15 modulo 2**64, of the board
+                                             that is landed on,
+                                             keys[0, symmetries[k, p]] for each own stone p,
+                                             keys[1, symmetries[k, p]] for each other stone p
+    hash                  = the lowest of the eight
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.corpus.hashes import Hashes
+from kifu.errors import Drop
+from kifu.go.replay import set_up
+from kifu.go.rules import RECORDS, History, move, new_history
+from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, clear, new_state, popcount, zobrist_keys
+from kifu.kernel import inline_kernel, kernel
+from kifu.planes.packed import DAT2, Records
+from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, symmetries
+from kifu.records.games import Games
+
+_BOARD = 0x9E3779B97F4A7C15
+_POINTS = 361
+_WORDS = 6
+ZERO = np.uint64(0)
+ONE = np.uint64(1)
+
+
+class _Desk(NamedTuple):
+    """What hashing positions of one board size takes; made once for each thread.
+
+    keys: [2, n, 8] uint64: what an own (0) or other (1) stone on a point adds under each symmetry.
+    empty: [8] uint64, the hashes of the empty board.
+    lanes: [2, 8] uint64, the hashes of the position at hand with Black (0) or White (1) to move.
+    before: [n] uint8, the colours on the board that `lanes` tell of.
+    words: [2, 6] uint64, own and other stones of a record as bit sets of the board.
+    """
+
+    keys: npt.NDArray[np.uint64]
+    empty: npt.NDArray[np.uint64]
+    lanes: npt.NDArray[np.uint64]
+    before: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.uint64]
+
+
+def _new_desk(width: int, height: int) -> _Desk:
+    n = width * height
+    keys = zobrist_keys(n)[:, symmetries(width, height)[:, :n]]  # [2, 8, n]
+    sizes = [256 * width + height] * 4 + [256 * height + width] * 4
+    return _Desk(
+        keys=np.ascontiguousarray(keys.transpose(0, 2, 1)),
+        empty=np.array([size * _BOARD % 2**64 for size in sizes], np.uint64),
+        lanes=np.empty((2, 8), np.uint64),
+        before=np.empty(n, np.uint8),
+        words=np.empty((2, _WORDS), np.uint64),
+    )
+
+
+@inline_kernel
+def _begin(d: _Desk) -> None:
+    """The empty board."""
+    for k in range(8):
+        d.lanes[0, k] = d.empty[k]
+        d.lanes[1, k] = d.empty[k]
+    for p in range(d.before.shape[0]):
+        d.before[p] = EMPTY
+
+
+@inline_kernel
+def _toggle(d: _Desk, p: Any, c: Any) -> None:
+    """A stone of colour c comes to point p, or leaves it."""
+    own, other = np.int64(c) - 1, 2 - np.int64(c)
+    for k in range(8):
+        d.lanes[0, k] ^= d.keys[own, p, k]
+        d.lanes[1, k] ^= d.keys[other, p, k]
+
+
+@inline_kernel
+def _catch_up(s: State, d: _Desk) -> Any:
+    """Makes `lanes` tell of the board s, whatever changed on it. Returns how many stones it has more than before."""
+    more = 0
+    for p in range(d.before.shape[0]):
+        if s.colour[p] != d.before[p]:
+            if d.before[p] != EMPTY:
+                _toggle(d, p, d.before[p])
+                more -= 1
+            if s.colour[p] != EMPTY:
+                _toggle(d, p, s.colour[p])
+                more += 1
+            d.before[p] = s.colour[p]
+    return more
+
+
+@inline_kernel
+def _lowest(lanes: Any) -> Any:
+    low = lanes[0]
+    for k in range(1, 8):
+        low = min(low, lanes[k])
+    return low
+
+
+@kernel
+def _hash_games(
+    s: State, history: History, d: _Desk, rows: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any,
+    setup_offset: Any, ko: Any, suicide: Any, hashes: Any, stones: Any, played: Any,
+) -> None:  # fmt: skip
+    """Fills, for the games `rows`, all of the size of s: hashes [M] uint64 and stones [M] uint16 of the position
+    before each move, and played [G] int64, how many moves of each game were possible: of the others nothing is told.
+    """
+    for i in range(rows.shape[0]):
+        g = rows[i]
+        clear(s)
+        _begin(d)
+        count, ply = 0, 0
+        start, at, stop = move_offset[g], setup_offset[g], setup_offset[g + 1]
+        while ply < move_offset[g + 1] - start:
+            if at < stop and setup_ply[at] <= ply:
+                at = set_up(s, setup, setup_ply, at, stop, ply)
+                if at < 0:
+                    break
+                count += _catch_up(s, d)
+            word = moves[start + ply]
+            p = np.int64(word & POINT_MASK)
+            c = np.uint8(WHITE if word & WHITE_BIT else BLACK)
+            hashes[start + ply] = _lowest(d.lanes[c - 1])
+            stones[start + ply] = count
+            if move(s, history, p, c, ko, suicide) != 0:
+                break
+            if p < d.before.shape[0]:
+                if s.numbers[LAST_CAPTURED] == 0 and s.numbers[LAST_POINT] >= 0:
+                    _toggle(d, p, c)
+                    d.before[p] = c
+                    count += 1
+                else:
+                    count += _catch_up(s, d)
+            ply += 1
+        played[g] = ply
+
+
+@inline_kernel
+def _record_hash(d: _Desk) -> Any:
+    """(hash, stones) of the position in `words`."""
+    for k in range(8):
+        d.lanes[0, k] = d.empty[k]
+    count = 0
+    for side in range(2):
+        for w in range(_WORDS):
+            word = d.words[side, w]
+            while word != ZERO:
+                low = word & (~word + ONE)
+                word ^= low
+                p = 64 * w + 63 - popcount(low - ONE)
+                count += 1
+                for k in range(8):
+                    d.lanes[0, k] ^= d.keys[side, p, k]
+    return _lowest(d.lanes[0]), count
+
+
+@inline_kernel
+def _word_at(data: Any, i: Any) -> Any:
+    """The 64 bits of a row of bytes that begin with its bit i, the highest bit of byte 0 being bit 0."""
+    at, shift = i >> 3, np.uint64(i & 7)
+    word = ZERO
+    for k in range(8):
+        word = word << np.uint64(8) | np.uint64(data[at + k])
+    return word << shift | np.uint64(data[at + 8]) >> (np.uint64(8) - shift)
+
+
+@kernel
+def _hash_dat1(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
+    """Fills hashes [n] uint64 and stones [n] uint16 of dat1 records, data [n, 365] uint8."""
+    for row in range(data.shape[0]):
+        for w in range(_WORDS):
+            own, other = ZERO, ZERO
+            for p in range(64 * w, min(64 * w + 64, _POINTS)):
+                point = data[row, 4 + p]
+                if point & 7:
+                    own |= bit(p)
+                elif point & 56:
+                    other |= bit(p)
+            d.words[0, w], d.words[1, w] = own, other
+        hashes[row], stones[row] = _record_hash(d)
+
+
+@kernel
+def _hash_dat2(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
+    """Fills hashes [n] uint64 and stones [n] uint16 of dat2 records, data [n, 322] uint8."""
+    for row in range(data.shape[0]):
+        bits = data[row, 6:]
+        for w in range(_WORDS):
+            seen = ZERO
+            for side in range(2):
+                word = ZERO
+                for plane in range(3 * side, 3 * side + 3):
+                    word |= _word_at(bits, _POINTS * plane + 64 * w)
+                if w == _WORDS - 1:
+                    word &= ~ZERO << np.uint64(64 * _WORDS - _POINTS)
+                d.words[side, w] = word & ~seen
+                seen = word
+        hashes[row], stones[row] = _record_hash(d)
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """N positions: hashes [N] uint64; stones [N] uint16 on the board; game [N] int32, from 0, or -1 if not known."""
+
+    hashes: Hashes
+    stones: npt.NDArray[np.uint16]
+    game: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+
+def hash_games(games: Games) -> Positions:
+    """The positions before each move of the games that are not set aside, as far as the moves are possible.
+
+    game counts the rows of `games`. A game ends before the first move or setup stone that no rules allow (`RECORDS`).
+    Passes are moves too; the position after the last move is not among them.
+    """
+    hashes, stones = np.empty(len(games.moves), np.uint64), np.empty(len(games.moves), np.uint16)
+    played = np.zeros(len(games), np.int64)
+    size = games.width.astype(np.int64) * 256 + games.height
+    kept = games.drop == Drop.KEPT
+    for key in np.unique(size[kept]):
+        width, height = divmod(int(key), 256)
+        if 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
+            rows = np.flatnonzero(kept & (size == key))
+            _hash_games(
+                new_state(width, height), new_history(0), _new_desk(width, height), rows,
+                games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, *RECORDS.codes,
+                hashes, stones, played,
+            )  # fmt: skip
+    moves = np.diff(games.move_offset)
+    game = np.repeat(np.arange(len(games), dtype=np.int32), moves)
+    ply = np.arange(len(game)) - np.repeat(games.move_offset[:-1], moves)
+    told = ply < played[game]
+    return Positions(hashes[told], stones[told], game[told])
+
+
+def hash_records(records: Records) -> tuple[Hashes, npt.NDArray[np.uint16]]:
+    """hashes [n] uint64 and stones [n] uint16 of the positions of dat1 or dat2 records [n].
+
+    Own stones are those of planes 0 to 2, other stones those of planes 3 to 5; a point in both is own.
+    """
+    hashes, stones = np.empty(len(records), np.uint64), np.empty(len(records), np.uint16)
+    data = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
+    (_hash_dat2 if records.dtype == DAT2 else _hash_dat1)(_new_desk(19, 19), data, hashes, stones)
+    return hashes, stones

@@ -1,0 +1,183 @@
+"""What an audit can read: one class for each kind of file, and `open_set`, which knows them by their first bytes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.audit.positions import Positions, hash_games, hash_records
+from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers, open_catalogue
+from kifu.datasets.dat import Dat
+from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
+from kifu.errors import Drop, FormatError, SourceError
+from kifu.parallel import Crew
+from kifu.planes.packed import Records
+
+_BLOCK = 1 << 16
+"""Records hashed at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a game is: entry of an archive, game of that entry (both from 0), and its first row in the set."""
+
+    archive: str
+    entry: int
+    index: int
+    row: int
+
+    def __str__(self) -> str:
+        game = f", game {self.index + 1}" if self.index else ""
+        return f"{self.archive}, entry {self.entry + 1}{game} (row {self.row})"
+
+
+class AuditSet(Protocol):
+    """A set of positions. Games have numbers from 0, in the order of the set.
+
+    kind: what to call it. games: how many there are; None if the file does not tell which game a position is of.
+    records: for each archive (by its BLAKE3), entries and numbers of the games drawn from it, [K] each; empty if not
+        told that way.
+    """
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def games(self) -> int | None: ...
+    @property
+    def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]: ...
+
+    def positions(self, crew: Crew) -> Iterator[Positions]:
+        """All positions, some at a time, in order; always the same ones. Raises FormatError."""
+
+    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+        """Where these games are: [K] int64, rising numbers. Raises FormatError."""
+
+
+class CatalogueSet:
+    """The games of a catalogue that are not set aside, replayed."""
+
+    kind = "catalogue"
+
+    def __init__(self, path: Path) -> None:
+        """Raises FormatError."""
+        self.path = path
+        batches = open_catalogue(path).batches(("drop",))
+        kept = (by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT for batch in batches)
+        self.games = sum(int(np.count_nonzero(each)) for each in kept)
+        self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+
+    def positions(self, crew: Crew) -> Iterator[Positions]:
+        first = 0
+        batches = open_catalogue(self.path).batches(GAME_COLUMNS, size=2048)
+        for rows, found in crew.map(lambda batch: (len(batch), hash_games(games_of(batch))), batches):
+            yield Positions(found.hashes, found.stones, found.game + np.int32(first))
+            first += rows
+
+    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+        found: list[Place] = []
+        first = 0
+        for batch in open_catalogue(self.path).batches(("archive", "entry", "index")):
+            lo, hi = np.searchsorted(games, (first, first + len(batch)))
+            if lo < hi:
+                rows = games[lo:hi]
+                some = batch.take(rows - first)
+                named = zip(some["archive"].to_pylist(), numbers(some["entry"]), numbers(some["index"]), rows)
+                found += [Place(archive, int(entry), int(index), int(row)) for archive, entry, index, row in named]
+            first += len(batch)
+        return found
+
+
+class DatSet:
+    """The rows of a dat1 or dat2 file; its manifest, if there is one beside it, tells their games."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises SourceError, and FormatError, also for a manifest that is damaged or of another file."""
+        self.path = path
+        self._dat = Dat(path)
+        self.kind = self._dat.format.name
+        manifest = read_manifest(path)
+        self._archives: list[ArchiveRows] | None = None
+        if manifest is not None:
+            if (manifest.format, manifest.examples, manifest.bytes) != (self.kind, len(self._dat), self._dat.bytes):
+                raise FormatError(f"{manifest_path(path)} tells of another file than {path}")
+            self._archives = manifest.archives
+        self._rows = np.array([n for archive in self._archives or () for n in archive.rows], np.int64)
+        self._stop = np.cumsum(self._rows)
+
+    @property
+    def games(self) -> int | None:
+        return None if self._archives is None else len(self._rows)
+
+    @property
+    def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+        parts: dict[str, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
+        first = 0
+        for archive in self._archives or ():
+            member = np.array(archive.member, np.int64)
+            given = np.flatnonzero(archive.rows)
+            parts.setdefault(archive.blake3, []).append((member[given], first + given))
+            first += len(member)
+        return {
+            key: (np.concatenate([entry for entry, _ in some]), np.concatenate([game for _, game in some]))
+            for key, some in parts.items()
+        }
+
+    def positions(self, crew: Crew) -> Iterator[Positions]:
+        def hashed(task: tuple[int, Records]) -> Positions:
+            first, records = task
+            game = np.full(len(records), -1, np.int32)
+            if self._archives is not None:
+                game[:] = np.searchsorted(self._stop, np.arange(first, first + len(records)), side="right")
+            return Positions(*hash_records(records), game)
+
+        yield from crew.map(hashed, self._blocks())
+
+    def _blocks(self) -> Iterator[tuple[int, Records]]:
+        """Some records at a time, with the number of the first of them."""
+        first = 0
+        for records in self._dat.records():
+            for start in range(0, len(records), _BLOCK):
+                yield first + start, records[start : start + _BLOCK]
+            first += len(records)
+
+    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+        archives = self._archives or []
+        stop = np.cumsum([len(archive.member) for archive in archives])
+        found = []
+        for game in games.tolist():
+            k = int(np.searchsorted(stop, game, side="right"))
+            entry = archives[k].member[game - int(stop[k]) + len(archives[k].member)]
+            found.append(Place(archives[k].archive, entry, 0, int(self._stop[game] - self._rows[game])))
+        return found
+
+
+_KINDS: tuple[tuple[bytes, Callable[[Path], AuditSet]], ...] = (
+    (b"PAR1", CatalogueSet),
+    (b"GO", DatSet),
+    (b"END", DatSet),
+    (b"mlv2", DatSet),
+)
+"""What a file begins with, and what it is then."""
+
+
+def open_set(path: str | os.PathLike[str]) -> AuditSet:
+    """The set that a file holds. Raises SourceError if it cannot be read, FormatError if it is nothing we know."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            head = file.read(8)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    for mark, opened in _KINDS:
+        if head.startswith(mark):
+            return opened(path)
+    marks = ", ".join(map(repr, dict.fromkeys(mark for mark, _ in _KINDS)))
+    raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {marks}")

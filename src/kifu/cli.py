@@ -105,6 +105,27 @@ def ingest(
 
 
 @app.command()
+def split(
+    catalogues: Catalogues,
+    into: Annotated[Path, typer.Option(help="Folder for the sets, each a catalogue.")],
+    by: Annotated[str, typer.Option(help="The split: hash, or a file that ends in .toml.")] = "hash",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a value of it, like split.seed=1. Repeatable."),
+    ] = None,
+) -> None:
+    """Divide a corpus into sets to learn from and to test with; the same game never falls in two."""
+    from kifu.corpus.divide import divide, load_split
+    from kifu.progress import progress
+
+    told = divide(catalogues, load_split(by, set_ or ()), into, progress=progress)
+    for path, games in told.sets.items():
+        typer.echo(f"{path}: {games:,} games")
+    if told.unset or told.dropped:
+        typer.echo(f"in no set: {told.unset:,} games; and {told.dropped:,} that were set aside")
+
+
+@app.command()
 def convert(
     sources: Annotated[
         list[Path], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")

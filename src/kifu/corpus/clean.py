@@ -1,6 +1,6 @@
 """Which games a corpus sets aside, as a table of rules that has a name, and what they say of each game.
 
-The rules after Schraudolph's archive stand in schraudolph.toml beside this file, with their source.
+The rules after Schraudolph's archive stand in cleaning/schraudolph.toml, with their source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kifu.records.games import Games, Note
 from kifu.records.times import parse_overtime, thinking_seconds
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
 
-_ROOM, _KIND = "kifu.corpus", "set of cleaning rules"
+_ROOM, _KIND = "kifu.corpus.cleaning", "set of cleaning rules"
 
 Count = Annotated[int, Field(ge=0, le=10**6)]
 Amount = Annotated[float, Field(ge=0, le=10**6)]

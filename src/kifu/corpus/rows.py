@@ -138,16 +138,21 @@ def _rows(
         detail = {}
         illegal[:] = Drop.KEPT
     else:
-        detail = {int(g): _where(games, int(g), int(legal[g])) for g in np.flatnonzero(~np.isin(illegal, (Drop.KEPT, *READ)))}
+        stuck = np.flatnonzero(~np.isin(illegal, (Drop.KEPT, *READ)))
+        detail = {g: _where(games, g, int(legal[g])) for g in stuck.tolist()}
     canonical, opening = hash_games(games)
     ids = _ids(games, columns, raw)
-    columns = columns | _play(games) | {
-        "id": pa.array(ids),
-        "canonical": pa.array(canonical),
-        "opening": pa.array(opening),
-        "n_moves": recorded,
-        "n_legal": pa.array(legal),
-    }
+    columns = (
+        columns
+        | _play(games)
+        | {
+            "id": pa.array(ids),
+            "canonical": pa.array(canonical),
+            "opening": pa.array(opening),
+            "n_moves": recorded,
+            "n_legal": pa.array(legal),
+        }
+    )
     drop = np.where(games.drop != Drop.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
     drop = np.where(drop != Drop.KEPT, drop, judge(clean, games, batch))

@@ -1,0 +1,95 @@
+"""A corpus divided into sets: each game in the set that the split says, and in no other; the command that does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from catalogues import rows, write_catalogue
+from commands import run
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.divide import divide, load_split, split_names
+from kifu.corpus.splits import split_of
+from kifu.errors import RecipeError
+from kifu.output import hash_file
+
+OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
+
+
+def corpus(path: Path, openings: np.ndarray = OPENINGS) -> Path:
+    """Every tenth game is set aside."""
+    drop = ["ko" if k % 10 == 0 else None for k in range(len(openings))]
+    return write_catalogue(path, rows(opening=openings.tolist(), drop=drop))
+
+
+def ids(path: Path) -> list[int]:
+    return [game for batch in open_catalogue(path).batches(("id",)) for game in batch["id"].to_pylist()]
+
+
+def test_each_game_is_in_the_set_that_the_split_says_in_its_order(tmp_path: Path) -> None:
+    path = corpus(tmp_path / "a.parquet")
+    table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
+    told = divide([path], table, tmp_path / "sets")
+    codes = split_of(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
+    kept = np.arange(400) % 10 > 0
+    for code, name in enumerate(("train", "validation", "test")):
+        file = tmp_path / "sets" / f"{name}.parquet"
+        assert ids(file) == np.flatnonzero(kept & (codes == code)).tolist()
+        assert told.sets[file] == len(ids(file))
+    assert (told.unset, told.dropped, told.read) == (0, 40, 400)
+    about = open_catalogue(tmp_path / "sets" / "test.parquet").about
+    assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
+    assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path)}]
+
+
+def test_games_that_no_set_wants_are_counted(tmp_path: Path) -> None:
+    table = tmp_path / "old.toml"
+    table.write_text('name="old"\ntitle="t"\nsplit={kind="date", sets={old=[1900-01-01,1999-12-31]}}')
+    path = write_catalogue(tmp_path / "a.parquet", rows(year=[1998, 2005, None]))
+    told = divide([path], load_split(str(table)), tmp_path)
+    assert (list(told.sets.values()), told.unset, told.read) == ([1], 2, 3)
+
+
+def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
+    path = corpus(tmp_path / "a.parquet")
+    done = run("split", path, path, "--into", tmp_path, "--set", "split.sets={all=1.0}")
+    assert (done.code, done.out.splitlines()) == (
+        0,
+        [f"{tmp_path}/all.parquet: 720 games", "in no set: 0 games; and 80 that were set aside"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("split.sets={}", "split hash: split.hash.sets: Dictionary should have at least 1 item"),
+        ("split.kind=moon", "split hash: split: Input tag 'moon'"),
+        ('split.sets={"../x"=1.0}', "set '../x' of split hash would make no plain file name"),
+    ],
+)
+def test_a_split_that_does_not_fit_writes_nothing(tmp_path: Path, setting: str, message: str) -> None:
+    path = corpus(tmp_path / "a.parquet")
+    done = run("split", path, "--into", tmp_path / "sets", "--set", setting)
+    assert done.code == 2
+    assert done.err[-1].startswith(f"kifu: {message}")
+    assert not (tmp_path / "sets").exists()
+
+
+def test_what_is_no_catalogue_writes_nothing_and_old_sets_stay(tmp_path: Path) -> None:
+    old = tmp_path / "train.parquet"
+    old.write_bytes(b"old")
+    done = run("split", __file__, "--into", tmp_path)
+    assert (done.code, list(tmp_path.iterdir()), old.read_bytes()) == (2, [old], b"old")
+    assert "is no catalogue" in done.err[-1]
+
+
+@pytest.mark.parametrize("name", split_names())
+def test_the_splits_that_come_with_kifu_have_their_own_name(name: str) -> None:
+    assert load_split(name).name == name
+
+
+def test_a_split_of_another_name_is_refused() -> None:
+    with pytest.raises(RecipeError, match="no split 'nix'; there are hash, or a file"):
+        load_split("nix")

@@ -410,3 +410,15 @@ def test_a_manifest_of_another_file_is_not_believed(built, tmp_path) -> None:
     manifest_path(path).write_text("{}")
     with pytest.raises(FormatError, match="is no manifest"):
         audit([path, path])
+
+
+@pytest.mark.slow
+def test_the_sets_of_2015_share_what_the_documentation_says(shared, tmp_path, monkeypatch) -> None:
+    build(load_recipe("kgsgo-v1"), [shared / "data/kgs"], tmp_path / "sets", sets=["test", "train10k"])
+    monkeypatch.chdir(tmp_path)
+    done = run("audit", "sets/kgsgo-test.dat", "sets/kgsgo-train10k.dat")
+    for path in (tmp_path / "sets").iterdir():  # 0.7 GB
+        path.unlink()
+    told = (Path(__file__).parents[1] / "docs/audit.md").read_text("utf-8")
+    assert "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines()) in told
+    assert done.code == 0

@@ -1,14 +1,13 @@
 """Rows of the catalogue as games again: as lines of OLF, in whole arrays; as a `Game`, and as SGF, one by one.
 
-What a row has in words is written as it stands where the row came from SGF; of other formats' rows the typed columns
-are spelled as SGF spells them.
+What a row has in words is written as it stands where the row came from SGF; words of other formats are spelled as SGF
+spells them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,15 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import games_of
+from kifu.corpus.meaning import COLUMN_OF
 from kifu.corpus.rows import READ
 from kifu.errors import Drop
-from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_sgf
+from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
+from kifu.records import olf, tygem
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
-from kifu.records.meta import How, Rank, Result
 from kifu.records.olf import Lines, OlfWords, Unsayable, write_olf
 from kifu.records.sgf import make_record, root_texts, write_record
-from kifu.records.tygem import parse_overtime
 
 # The root's properties in the order in which they are written, and the columns of their texts.
 _WORDS = {
@@ -33,7 +32,11 @@ _WORDS = {
     "GN": "title",
 }  # fmt: skip
 
-_TYPED = tuple(OlfWords.__dataclass_fields__)
+# How what other formats say is spelled in SGF.
+_AS_SGF: Mapping[str, Callable[[Mapping[str, str]], Mapping[str, str | None]]] = {
+    "olf": olf.as_sgf,
+    "tygem": tygem.as_sgf,
+}
 
 
 def territory_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
@@ -51,7 +54,7 @@ def read_games(batch: pa.RecordBatch) -> Games:
 
 def catalogue_olf(batch: pa.RecordBatch) -> Lines:
     """The rows as lines of OLF, dropped ones too if their record could be read."""
-    words = OlfWords(**{name: batch.column(name) for name in _TYPED})
+    words = OlfWords(**{name: batch.column(name) for name in OlfWords.__dataclass_fields__})
     return write_olf(read_games(batch), words, *territory_of(batch))
 
 
@@ -80,9 +83,9 @@ def row_game(batch: pa.RecordBatch, row: int) -> Game:
     return replace(game, record=make_record(game.width, game.height, game.handicap, words))
 
 
-def _games(batch: pa.RecordBatch, games: Games) -> Iterator[tuple[Game, dict[str, str | None]]]:
+def _games(batch: pa.RecordBatch, games: Games) -> Iterator[tuple[Game, Mapping[str, str | None]]]:
     """The rows as games without a record, and what its root would say."""
-    told = {name: batch.column(name).to_pylist() for name in {*_WORDS.values(), *_TYPED, "format"}}
+    told = {name: batch.column(name).to_pylist() for name in (*COLUMN_OF.values(), "format")}
     archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
     for g in range(len(games)):
         moves = slice(games.move_offset[g], games.move_offset[g + 1])
@@ -112,31 +115,12 @@ def _read_only(part: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
     return part
 
 
-def _sgf_words(row: Mapping[str, Any]) -> dict[str, str | None]:
-    """The root's properties of a row. row: by column."""
-    words = {name: row[column] for name, column in _WORDS.items()}
-    if row["format"] == "sgf":
-        return words
-    winner = {"black": BLACK, "white": WHITE}.get(row["winner"])
-    how: How = "draw" if row["winner"] == "draw" else row["ending"]
-    margin = None if row["margin"] is None else round(row["margin"], 2)
-    result = str(Result(winner, how, margin)) if row["ending"] != "unknown" or winner else None
-    date = row["date"] or (row["year"] and f"{row['year']:04}")
-    minutes, overtime = row["main_minutes"], row["overtime"]
-    return words | {
-        "BR": _rank(row["black_rating"], row["black_confirmed"]),
-        "WR": _rank(row["white_rating"], row["white_confirmed"]),
-        "RE": result,
-        "KM": None if row["komi"] is None else f"{row['komi']:.6g}",
-        "DT": date and str(date),
-        "TM": None if minutes is None else f"{round(minutes * 60, 2):.12g}",
-        "OT": overtime and (parse_overtime(overtime) or overtime),
-    }
-
-
-def _rank(rating: float | None, confirmed: bool | None) -> str | None:
-    rank = None if rating is None else Rank.from_rating(rating, confirmed)
-    return None if rank is None else str(rank)
+def _sgf_words(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """The root's properties of a row. row: its texts by column, and its format."""
+    as_sgf = _AS_SGF.get(row["format"] or "")
+    if as_sgf is None:
+        return {name: row[column] for name, column in _WORDS.items()}
+    return as_sgf({field: row[column] or "" for field, column in COLUMN_OF.items()})
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:

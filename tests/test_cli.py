@@ -19,6 +19,7 @@ import pytest
 import kifu
 from commands import KIFU, Done, finish, run, start
 from kgs_archives import BROKEN, archive, records
+from kifu.cards import GAME_FORMATS
 from kifu.cli import app
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
@@ -86,7 +87,7 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("recipes", ["kgsgo-v1", "kgsgo-v2"]), ("planes", list(PLANE_SETS)), ("formats", list(FORMATS))],
+    [("recipes", ["kgsgo-v1", "kgsgo-v2"]), ("planes", list(PLANE_SETS)), ("formats", [*FORMATS, *GAME_FORMATS])],
 )
 def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
     done = run(command)
@@ -103,7 +104,7 @@ def test_a_recipe_is_shown_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("command", "name"),
     [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
-    + [("formats", name) for name in (*FORMATS, "dat1", "dat2")],
+    + [("formats", name) for name in (*FORMATS, *GAME_FORMATS, "dat1", "dat2", "olf")],
 )
 def test_a_card_is_shown_whole(command: str, name: str) -> None:
     text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")

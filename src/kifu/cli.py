@@ -216,12 +216,15 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
 @app.command()
 def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the file formats, or show one's card."""
-    from kifu.datasets.formats import FORMATS, find_format
+    from kifu.cards import GAME_FORMATS
+    from kifu.datasets.formats import FORMATS
+    from kifu.versions import find_version
 
+    lines = {each.name: f"holds {each.plane_set}; {each.title}" for each in FORMATS.values()} | GAME_FORMATS
     if name is not None:
-        _print_card("formats", find_format(name).name)
+        _print_card("formats", find_version({full: full for full in lines}, name, "format"))
         return
-    _print_list((each.name, f"holds {each.plane_set}; {each.title}") for each in FORMATS.values())
+    _print_list(lines.items())
 
 
 def _print_list(entries: Iterable[tuple[str, str]]) -> None:

@@ -5,6 +5,14 @@ from __future__ import annotations
 from importlib import resources
 
 
+GAME_FORMATS = {
+    "catalogue@1": "games of a corpus, one row each, in Parquet",
+    "olf@1": "games as lines of text, in Schraudolph's one-line format",
+    "tygem@1": "games of TYGEM as lines of moves, and the index beside them",
+}
+"""What holds games rather than examples to learn from, with one line for people each."""
+
+
 def card(kind: str, name: str) -> str:
     """The card of a plane set (kind "planes") or format (kind "formats"), by its full name: its Markdown text."""
     stem = name.partition("@")[0]

@@ -1,8 +1,8 @@
 """Bytes of any kind for every reader, until the time is up: `python tests/fuzz.py --seconds 600`.
 
-Records (against their slow twins, see fuzz_sgf.py and fuzz_olf.py), containers and data set files take turns. A reader
-may answer with a result or a KifuError, within a time; the first input that gets anything else is printed, and the exit
-code is 1.
+Records (against their slow twins, see fuzz_sgf.py, fuzz_olf.py and fuzz_tygem.py), containers and data set files take
+turns. A reader may answer with a result or a KifuError, within a time; the first input that gets anything else is
+printed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ from pathlib import Path
 
 from fuzz_olf import fuzz as fuzz_olf
 from fuzz_sgf import fuzz as fuzz_sgf
+from fuzz_tygem import fuzz as fuzz_tygem
 from kifu.datasets.formats import open as open_data_set
 from kifu.errors import KifuError
 from kifu.records.survey import survey
 from test_containers import small_archives
 from test_dat import some_file
+from test_kinds import OLF_LINE, TYGEM_LINE
+from test_tygem import ROW
 
 TURN = 20.0  # seconds
 LIMIT = 10.0  # seconds for one input, of a few KB
 
 TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-")
+
+FILES_OF_LINES = (OLF_LINE * 5, TYGEM_LINE * 5, ROW.encode())
 
 
 def mutant(draw: random.Random, seeds: list[bytes]) -> bytes:
@@ -74,12 +79,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     arguments = parser.parse_args()
-    archives = list(small_archives().values())
+    archives = [*small_archives().values(), *FILES_OF_LINES]
     data_sets = [some_file(name, n) for name in ("dat1@1", "dat2@1") for n in (0, 1, 3)]
-    names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a"]
+    names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a.olf", "a.index", "a"]
     harnesses: dict[str, Callable[[float, int], int]] = {
         "records": fuzz_sgf,
         "lines of OLF": fuzz_olf,
+        "lines of TYGEM": fuzz_tygem,
         "containers": lambda seconds, seed: fuzz_files(seconds, seed, archives, names, read_container),
         "data sets": lambda seconds, seed: fuzz_files(seconds, seed, data_sets, ["a.dat"], read_data_set),
     }

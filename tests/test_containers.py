@@ -796,3 +796,18 @@ def test_a_disk_that_fails_is_an_error_of_one_line(
     rows, message = read_until_error(path, 4096)
     assert message == f"{path}: Input/output error"
     assert rows == []
+
+
+@pytest.mark.parametrize(("told", "drop"), [(0, 0), (-1, Drop.UNREADABLE), (1, Drop.UNREADABLE)])
+def test_a_large_zip_member_is_what_its_size_says(tmp_path: Path, told: int, drop: int) -> None:
+    data = content(1, 100_000) * 30
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("large", data)
+        archive.writestr("small", SGF)
+    raw = path.read_bytes()
+    at = raw.index(b"PK\1\2") + 24
+    path.write_bytes(raw[:at] + struct.pack("<L", len(data) + told) + raw[at + 4 :])
+    assert read(path) == [(0, b"large", b"" if drop else data, drop), (1, b"small", SGF, 0)]
+    path.write_bytes(raw[:999] + bytes([raw[999] ^ 1]) + raw[1000:])
+    assert read(path) == [(0, b"large", b"", Drop.UNREADABLE), (1, b"small", SGF, 0)]

@@ -7,6 +7,8 @@ import gzip
 import io
 import lzma
 import random
+import subprocess
+import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -17,6 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import kifu
+from commands import run
 from kifu.errors import Drop, SourceError
 from kifu.records._kinds import LINE_LIMIT, OLF, SGF, TYGEM, TYGEM_INDEX, kinds_in
 from kifu.records._lines import split_lines
@@ -220,3 +224,75 @@ def test_files_of_lines_in_a_directory_are_containers_of_their_own(tmp_path: Pat
     assert found == [tmp_path, *(tmp_path / name for name in ("9x9/score/a.olf", "b.OLF.gz", "k.index"))]
     formats = [reading.format for block in units(found) for reading in readings(block, None)]
     assert formats == ["sgf", "olf", "olf"]
+
+
+def test_games_of_lines_say_in_sgf_what_they_do_in_words(tmp_path: Path) -> None:
+    (tmp_path / "a.olf").write_bytes(
+        b"1996-03-12 J\xc3\xb6_B 32.0 w 0 9:9 2.5 -999.9 5.5 h-2 CCttGGeeDD\n" + b"damaged\n"
+    )
+    (tmp_path / "Kifu.index").write_text(ROW)
+    (tmp_path / "2016-01").write_bytes(b"842008471\t;B[pd];W[]\n7\t;B[aa]\n")
+    olf, damaged, told, untold = kifu.read([tmp_path / "a.olf", tmp_path / "2016-01", tmp_path / "Kifu.index"])
+    assert str(olf) == "Jö B [1d*] - w, W+R, 2 moves, 9 x 9, handicap 2, komi 5.5, 1996-03-12"
+    assert (olf.text("TM"), olf.handicap, olf.setup.tolist(), olf.source) == (
+        "150",
+        2,
+        [20, 60],
+        str(tmp_path / "a.olf"),
+    )
+    assert (damaged.drop, damaged.record, damaged.players) == (Drop.UNREADABLE, b"", ("", ""))
+    assert str(told) == "黑(P) - 白, W+R, 2 moves, 19 x 19, 2016-01-01"
+    assert (told.text("TM"), told.text("OT")) == ("300", "3x30 byo-yomi")
+    assert (untold.properties.keys(), untold.moves.tolist()) == ({"FF", "GM", "CA", "SZ"}, [0])
+    for game in (olf, told, untold):
+        assert kifu.read_sgf(kifu.write_sgf(game)) == game
+
+
+def test_names_that_are_not_utf8_are_detected(tmp_path: Path) -> None:
+    (tmp_path / "a.olf").write_bytes("1996-03-12 武宮正樹 0 小林光一 0 9:9 0 5 0 h-0 CC".encode("euc_jp"))
+    (game,) = kifu.read(tmp_path / "a.olf")
+    assert game.players == ("武宮正樹", "小林光一")
+
+
+def test_the_commands_take_files_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "a.olf").write_bytes(OLF_LINE * 3 + b"damaged\n")
+    (tmp_path / "2016-07").write_bytes(TYGEM_LINE)
+    inspected = run("inspect", tmp_path / "a.olf")
+    assert (inspected.code, inspected.err) == (0, [])
+    assert inspected.out.splitlines()[0] == f"{tmp_path}/a.olf: 4 games = 3 kept + 1 unreadable"
+    shown = run("show", tmp_path / "2016-07", "--move", "2")
+    assert shown.code == 0 and "after 2 of 5 moves; next: Black Q3" in shown.out
+    assert run("inspect", tmp_path / "2016-07").out.startswith(f"{tmp_path}/2016-07: 1 games = 1 kept\n")
+
+
+BOUNDED = """
+import resource, sys
+from kifu.records.survey import survey
+found = survey(sys.argv[1])
+print(found.read, found.kept, found.moves, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("packed", [False, True])
+def test_memory_does_not_grow_with_a_file_of_lines(tmp_path: Path, packed: bool) -> None:
+    """300 MB of OLF, a million games of 120 moves, in a file or as a member of an archive (whose limit is 256 MiB)."""
+    points = [f"{x}{y}" for y in "abcdefghijklmnopqrs" for x in "abcdefghijklmnopqrs"][:120]
+    moves = "".join(p.upper() if ply % 2 == 0 else p for ply, p in enumerate(points))
+    line = OLF_LINE.replace(b"PDdp", moves.encode())
+    games = (250 << 20 if packed else 300 << 20) // len(line)
+    path = tmp_path / ("a.zip" if packed else "a.olf")
+    if packed:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            archive.writestr("a.olf", line * games)
+    else:
+        with path.open("wb") as file:
+            for _ in range(games // 1000):
+                file.write(line * 1000)
+        games -= games % 1000
+    (tmp_path / "small.olf").write_bytes(line)
+    for source in (tmp_path / "small.olf", path):  # the first compiles what is not compiled, which takes memory, too
+        done = subprocess.run([sys.executable, "-c", BOUNDED, source], check=True, capture_output=True, text=True)
+    read, kept, plies, peak = map(int, done.stdout.split())
+    assert (read, kept, plies) == (games, games, 120 * games)
+    assert peak < (500 if packed else 400)

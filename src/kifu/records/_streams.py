@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from io import BytesIO
 from typing import Protocol, cast
 
 import numpy as np
@@ -181,6 +182,12 @@ def open_stream(file: File) -> tuple[Stream, str]:
 
         return Inflated(file, engine, (lzma.LZMAError,)), "xz"
     return Plain(file), ""
+
+
+def inflate_into(packed: memoryview, target: memoryview) -> bool:
+    """Whether raw deflate data is just as long as `target`, which it is inflated into without another copy of it."""
+    stream = Inflated(BytesIO(packed), lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_DEFLATE), (_GZIP_ERROR,))
+    return stream.fill(target) == len(target) and stream.fill(memoryview(bytearray(1))) == 0
 
 
 def read_whole(stream: Stream, data: Bytes, filled: int) -> Bytes | None:

@@ -16,6 +16,7 @@ from isal import isal_zlib
 from kifu.errors import Drop, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._members import MEMBER_LIMIT, is_index, is_record
+from kifu.records._streams import inflate_into
 from kifu.records.games import Block, Bytes
 
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call: about one block of game records
@@ -31,6 +32,7 @@ _LONGEST_COMMENT = 0xFFFF
 _CENTRAL_HEADER, _LOCAL_HEADER = 46, 30
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED = 0x01 | 0x40
+_LARGE = 1 << 20  # bytes of a member; below, one call that inflates it at once is faster
 
 # isal's own type stubs call it an instance.
 _INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
@@ -281,14 +283,18 @@ def _read_members(block: Block, mapped: memoryview, table: npt.NDArray[np.int64]
     for k, (start, stop, drop, (begin, packed, size, crc, method)) in enumerate(places):
         if drop:
             continue
-        content: bytes | memoryview = mapped[begin : begin + packed]
-        if method == _DEFLATED:
+        stored = mapped[begin : begin + packed]
+        content: bytes | memoryview = stored
+        large = method == _DEFLATED and size > _LARGE
+        if large:
+            content = target[start:stop] if inflate_into(stored, target[start:stop]) else b""
+        elif method == _DEFLATED:
             try:
-                content = isal_zlib.decompressobj(-15).decompress(content, size + 1)
+                content = isal_zlib.decompressobj(-15).decompress(stored, size + 1)
             except _INFLATE_ERROR:
                 size = -1  # as no content is
-        if len(content) == size and isal_zlib.crc32(content) == crc:
-            target[start:stop] = content
-        else:
+        if len(content) != size or isal_zlib.crc32(content) != crc:
             block.stop[k] = start
             block.drop[k] = Drop.UNREADABLE
+        elif not large:
+            target[start:stop] = content

@@ -250,14 +250,22 @@ def _print_card(kind: str, name: str) -> None:
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A data set, an archive, a folder or a record.")],
+    file: Annotated[Path, typer.Argument(help="A data set, a catalogue, an archive, a folder or a record.")],
     row: Annotated[int | None, typer.Option(help="Show this example (from 0) of a data set as a board.")] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Draw that example into this .svg or .png file.")] = None,
 ) -> None:
     """Show what is in a file: header, counts, checks; an example as a board."""
+    from kifu.corpus.catalogue import is_catalogue
     from kifu.errors import FormatError, RecipeError
     from kifu.kernel import announce_compilation
-    from kifu.show import describe_data_set, describe_records, describe_row, draw_row, is_data_set
+    from kifu.show import (
+        describe_catalogue,
+        describe_data_set,
+        describe_records,
+        describe_row,
+        draw_row,
+        is_data_set,
+    )
 
     if out is not None and row is None:
         raise RecipeError(f"-o {out} takes the drawing of one example, and no --row says which")
@@ -265,7 +273,7 @@ def inspect(
     if not is_data_set(file):
         if row is not None:
             raise FormatError(f"{file} is no data set, so it has no row {row}")
-        typer.echo(describe_records(file))
+        typer.echo(describe_catalogue(file) if is_catalogue(file) else describe_records(file))
     elif row is None:
         typer.echo(describe_data_set(file))
     else:
@@ -352,8 +360,8 @@ def query(
 
 @app.command()
 def show(
-    game: Annotated[Path, typer.Argument(help="A record, or an archive or folder of records.")],
-    number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive or folder.")] = 1,
+    game: Annotated[Path, typer.Argument(help="A record, an archive or folder of records, or a catalogue.")],
+    number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive, folder or catalogue.")] = 1,
     move: Annotated[int | None, typer.Option(min=0, help="After so many moves.", show_default="all")] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Draw the position into this .svg or .png file.")] = None,
 ) -> None:
@@ -366,7 +374,7 @@ def show(
     if out is None:
         typer.echo(describe_position(found, move))
     else:
-        draw_position(found, move, out)
+        draw_position(found.game, found.playable if move is None else move, out)
         typer.echo(f"drawn into {out}")
 
 

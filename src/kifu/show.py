@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kifu.corpus.catalogue import drop_code, games_of, is_catalogue, numbers, open_catalogue
+from kifu.corpus.schema import SCHEMA, VERSION
+from kifu.corpus.spell import row_game
 from kifu.datasets.dat import Dat
 from kifu.datasets.inspect import Inspection, inspect_dat
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.draw import draw_board, save
-from kifu.errors import Drop, FormatError, GameError
+from kifu.errors import Drop, FormatError, GameError, IllegalMove
 from kifu.go.board import Board
+from kifu.output import hash_file
 from kifu.planes.registry import find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_bottom_row, to_gtp
 from kifu.records.game import Game, read
-from kifu.records.survey import Survey, survey
+from kifu.records.survey import survey
 
 _DAT_MARKS = (b"GO", b"END", b"mlv2-")
 
@@ -63,12 +73,72 @@ def _manifest_line(found: Inspection) -> str:
     )
 
 
+def describe_catalogue(path: Path) -> str:
+    """Counts, hash and origin of a catalogue, as lines of text. Every row is read and checked.
+
+    Raises FormatError if anything is wrong, also if the rows are not those that the file tells of.
+    """
+    catalogue = open_catalogue(path)
+    drops, formats, archives, boards = (Counter[str]() for _ in range(4))
+    moves = 0
+    for batch in catalogue.batches():
+        games = games_of(batch)
+        drops.update(_counted(batch["drop"]))
+        kept = batch.filter(pc.is_null(batch["drop"]))
+        moves += int(numbers(kept["n_legal"]).sum())
+        formats.update(_counted(kept["format"]))
+        archives.update(_counted(kept["archive"]))
+        sizes = np.stack([games.width, games.height], 1)[games.drop == Drop.KEPT]
+        boards.update({f"{w} x {h}": int(n) for (w, h), n in zip(*np.unique(sizes, axis=0, return_counts=True))})
+    told = {"read": catalogue.rows, "kept": archives.total(), "drops": {k.upper(): n for k, n in drops.items()}}
+    for name in told.keys() & catalogue.about.keys():
+        if told[name] != catalogue.about[name]:
+            raise FormatError(f"{path}: {name} is {told[name]}, and {_short(catalogue.about[name])} by what it says")
+    size = path.stat().st_size
+    lines = [
+        f"{path}: catalogue@{VERSION}, {catalogue.rows:,} games = {archives.total():,} kept" + _sum(drops),
+        f"  moves       {moves:,} in the kept games",
+        f"  boards      {_common(boards)}",
+        f"  formats     {_common(formats)}",
+        f"  archives    {_common(archives)}",
+        f"  columns     {len(SCHEMA.names)}",
+        f"  bytes       {size:,}" + (f", {size / catalogue.rows:.0f} a game" if catalogue.rows else ""),
+        f"  blake3      {hash_file(path)}",
+    ]
+    return "\n".join([*lines, *(f"  {line}" for line in _origin(catalogue.about))])
+
+
+def _counted(column: pa.Array) -> dict[str, int]:
+    """Each text of a column and how often it comes; nulls are left out."""
+    return {each["values"]: each["counts"] for each in pc.value_counts(column.drop_null()).to_pylist()}
+
+
+def _common(counts: Counter[str]) -> str:
+    """The most common ones."""
+    shown = ", ".join(f"{name}: {n:,}" for name, n in counts.most_common(5))
+    return (shown or "none") + (f", and {len(counts) - 5:,} more" if len(counts) > 5 else "")
+
+
+def _origin(about: Mapping[str, Any]) -> list[str]:
+    """What a catalogue says about how it came to be, each thing on a line."""
+    clean = about.get("clean")
+    if isinstance(clean, dict):
+        return [f"cleaned     {_short(clean.get('name'))}: {_short(clean.get('title'))}"]
+    return [f"{name:<11} {_short(value)}" for name, value in about.items() if name not in ("read", "kept", "drops")]
+
+
+def _short(value: Any) -> str:
+    """A value that a file gives, as one line of at most 200 characters."""
+    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+    return text if len(text) <= 200 else text[:196] + " ..."
+
+
 def describe_records(path: Path) -> str:
     """What is in an archive, folder or record, as lines of text."""
     found = survey(path)
-    lines = [f"{path}: {found.read:,} games = {found.kept:,} kept" + _counts(found)]
+    lines = [f"{path}: {found.read:,} games = {found.kept:,} kept" + _sum(found.drops)]
     lines.append(f"  moves       {found.moves:,} in the kept games")
-    lines.append("  boards      " + ", ".join(f"{size}: {n:,}" for size, n in found.sizes.most_common(5)))
+    lines.append(f"  boards      {_common(found.sizes)}")
     forgiven = [f"{name}: {n:,}" for name, n in found.notes.items() if n]
     lines.append("  forgiven    " + (", ".join(forgiven) or "nothing"))
     lines += [
@@ -78,8 +148,8 @@ def describe_records(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _counts(found: Survey) -> str:
-    return "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in found.drops.items())
+def _sum(drops: Mapping[str, int]) -> str:
+    return "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in drops.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +200,51 @@ def draw_row(path: Path, row: int, out: Path) -> None:
     save(draw_board(example.colours, title=title, ring=example.label, marks=dict.fromkeys(example.ko, "+")), out)
 
 
-def find_game(path: Path, number: int) -> Game:
-    """Game `number` (from 1) of a container. Raises GameError if there are fewer, or if it was set aside."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A game to look at.
+
+    playable: how many of its moves can be played. remarks: what there is to say of it beside its headline.
+    """
+
+    game: Game
+    playable: int
+    remarks: tuple[str, ...]
+
+
+def find_game(path: Path, number: int) -> Shown:
+    """Game `number` (from 1) of a container, or row of a catalogue. Raises GameError if there are fewer.
+
+    A game that a reader set aside has no moves; only of a catalogue's row is that no GameError.
+    """
+    if is_catalogue(path):
+        return _find_row(path, number)
     seen = 0
     for game in read(path):
         seen += 1
         if seen == number:
             if game.drop:
                 raise GameError(f"game {number} of {path} was set aside: {Drop(game.drop).reason}")
-            return game
+            illegal = [error for error in game.errors if isinstance(error, IllegalMove)]
+            return Shown(game, illegal[0].ply if illegal else len(game), tuple(map(str, illegal)))
     raise GameError(f"{path} has {seen:,} games, no game {number}")
+
+
+def _find_row(path: Path, number: int) -> Shown:
+    catalogue = open_catalogue(path)
+    before = number - 1
+    for batch in catalogue.batches():
+        if before < len(batch):
+            row = batch.slice(before, 1).to_pylist()[0]
+            remarks = [
+                f"from {row['archive']}, {row['member']}" + (f", game {row['index'] + 1}" if row["index"] else "")
+            ]
+            if row["drop"]:
+                detail = f" ({row['drop_detail']})" if row["drop_detail"] else ""
+                remarks.append(f"set aside: {Drop(drop_code(row['drop'])).reason}{detail}")
+            return Shown(row_game(batch, before), row["n_legal"], tuple(remarks))
+        before -= len(batch)
+    raise GameError(f"{path} has {catalogue.rows:,} games, no game {number}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +271,14 @@ def _position(game: Game, move: int | None) -> _Position:
     return _Position(board, plies, point(plies - 1), point(plies))
 
 
-def describe_position(game: Game, move: int | None) -> str:
-    """A position in text, below the game's headline."""
-    at = _position(game, move)
-    lines = [str(game), "", str(at.board)]
+def describe_position(shown: Shown, move: int | None) -> str:
+    """A position in text, below the game's headline. move: None: as far as the game can be played."""
+    game = shown.game
+    head = [str(game), *shown.remarks, ""]
+    if game.drop:
+        return "\n".join(head[:-1])
+    at = _position(game, shown.playable if move is None else move)
+    lines = [*head, str(at.board)]
     if at.plies < len(game):
         word = int(game.moves[at.plies])
         side = "White" if word & WHITE_BIT else "Black"

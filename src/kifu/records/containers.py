@@ -82,7 +82,7 @@ def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
             continue
         tree = read_tree(path)
         if not tree.records and not tree.archives:
-            raise SourceError(f"{path}: no .sgf files, no .olf files and no archives in this directory")
+            raise SourceError(f"{path}: no .sgf files and no archives in this directory, nor .olf files")
         found += [path, *tree.archives] if tree.records else tree.archives
     return found
 

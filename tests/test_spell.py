@@ -1,0 +1,262 @@
+"""Rows of the catalogue written as SGF and as OLF, and read again: the same in all that the format can say."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalogues import rows
+from kifu.corpus.clean import load_clean
+from kifu.corpus.meaning import COLUMN_OF
+from kifu.corpus.rows import rows_as_recorded, rows_of_reading
+from kifu.corpus.schema import SCHEMA
+from kifu.corpus.spell import catalogue_olf, catalogue_sgf, row_game
+from kifu.errors import Drop
+from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
+from kifu.records.olf import OlfWords, Unsayable, read_olf
+from kifu.records.programs import known_programs
+from kifu.records.sgf import as_block, final_setup, read_block
+from kifu.records.words import Reading
+
+RECORDS = sorted((Path(__file__).parent / "records").glob("*.sgf"))
+PROGRAMS = known_programs()
+PLAY = ("width", "height", "handicap", "to_play", "moves", "territory")
+SAID = tuple(COLUMN_OF.values())
+WHERE = ("member", "entry", "index", "encoding", "repairs")
+OLF_SAYS = ("width", "height", "moves", "setup", "territory", *OlfWords.__dataclass_fields__)
+
+Row = dict[str, Any]
+
+
+def batch_of(made: list[Row]) -> pa.RecordBatch:
+    return rows(**{name: [row[name] for row in made] for name in made[0]})
+
+
+def recorded(reading: Reading) -> pa.RecordBatch:
+    return rows_as_recorded(reading, "x", PROGRAMS)
+
+
+def as_written(batch: pa.RecordBatch) -> list[bytes]:
+    records, why = catalogue_sgf(batch)
+    assert not why.any()
+    return records
+
+
+def setup_of(row: Row) -> list[tuple[bool, int, dict[int, int]]]:
+    """What the setup of each node comes to, whatever the order of its stones."""
+    nodes: dict[tuple[bool, int], list[int]] = {}
+    for k, (ply, stone) in enumerate(zip(row["setup_ply"], row["setup"])):
+        nodes.setdefault((k >= row["root_setup"], ply), []).append(stone)
+    return [(*node, final_setup(np.array(stones, np.uint16))) for node, stones in nodes.items()]
+
+
+def play_of(batch: pa.RecordBatch, names: tuple[str, ...]) -> list[Row]:
+    return [{name: row[name] for name in names} | {"stones": setup_of(row)} for row in batch.to_pylist()]
+
+
+# Any rows, as SGF
+
+WORDS = st.none() | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\r") | st.sampled_from("[]\\:;()\n 段"), max_size=12
+).filter(lambda text: text.strip("".join(map(chr, range(33)))))
+
+
+@st.composite
+def sgf_rows(draw: st.DrawFn) -> Row:
+    width, height = draw(st.integers(1, 25)), draw(st.integers(1, 25))
+    points = width * height
+    point = st.integers(0, points - 1)
+    colour = st.sampled_from([0, WHITE_BIT])
+    moves = draw(
+        st.lists(st.builds(lambda p, c: p | c, point | st.just(points) | st.just(NO_POINT), colour), max_size=9)
+    )
+    bits = st.sampled_from([0, WHITE_BIT, ERASE_BIT])
+    setup = draw(st.lists(st.builds(lambda p, b: p | b, point, bits), max_size=8))
+    plies = sorted(draw(st.lists(st.integers(0, len(moves)), min_size=len(setup), max_size=len(setup))))
+    at_start = sum(ply == 0 for ply in plies)
+    area = sorted(draw(st.sets(point, max_size=5)))
+    return {
+        "width": width,
+        "height": height,
+        "handicap": draw(st.none() | st.integers(0, 99)),
+        "to_play": draw(st.integers(0, 2)),
+        "moves": moves,
+        "setup": setup,
+        "setup_ply": plies,
+        "root_setup": draw(st.integers(0, at_start)),
+        "territory": [p | draw(colour) for p in area] or None,
+        **{name: draw(WORDS) for name in SAID},
+    }
+
+
+@given(st.lists(sgf_rows(), min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_rows_survive_sgf(made: list[Row]) -> None:
+    batch = batch_of(made)
+    records = as_written(batch)
+    again = recorded(read_block(as_block([b"".join(records)])))
+    assert play_of(again, PLAY) == play_of(batch, PLAY)
+    for name in SAID:
+        assert again[name].to_pylist() == batch[name].to_pylist(), name
+    assert as_written(again) == records
+
+
+def test_every_test_record_survives_sgf() -> None:
+    """The rows have the same id, and are the same but for where they lie and what was forgiven."""
+    clean = load_clean("legal")
+
+    def rows_in(data: list[bytes]) -> pa.RecordBatch:
+        found = rows_of_reading(read_block(as_block(data)), "x", clean, PROGRAMS)
+        return found.batch(found.drop)
+
+    first = rows_in([path.read_bytes() for path in RECORDS])
+    records, why = catalogue_sgf(first)
+    assert [record == b"" for record in records] == (why == Unsayable.SET_ASIDE).tolist()
+    said = why == Unsayable.SAYABLE
+    assert said.sum() > 40 > (~said).sum() > 2
+    again = rows_in([record for record in records if record])
+    before = first.filter(pa.array(said)).to_pylist()
+    respelled = 0
+    for wanted, found in zip(before, again.to_pylist(), strict=True):
+        assert setup_of(found) == setup_of(wanted)
+        same = ["id", "setup", "setup_ply", "root_setup"] if found["setup"] == wanted["setup"] else []
+        same += [name for name in SCHEMA.names if name not in (*WHERE, "id", "setup", "setup_ply", "root_setup")]
+        assert {name: found[name] for name in same} == {name: wanted[name] for name in same}
+        respelled += found["setup"] != wanted["setup"]
+    assert respelled == 2  # one point in AB and AE; AE before AW
+
+
+def test_a_row_as_sgf() -> None:
+    batch = rows(
+        width=[9], height=[9], black=["a]b"], result_text=["B+R"], handicap=[2], to_play=[2],
+        setup=[[0, 80, 40 | WHITE_BIT, 3 | ERASE_BIT]], setup_ply=[[0, 0, 1, 2]], root_setup=[2],
+        moves=[[4 | WHITE_BIT, 81]], territory=[[1, 2 | WHITE_BIT]],
+    )  # fmt: skip
+    assert as_written(batch) == [
+        b"(;FF[4]GM[1]CA[UTF-8]SZ[9]PB[a\\]b]RE[B+R]HA[2]PL[W]AB[aa][ii]\n;W[ea]\n;AW[ee]\n;B[]\n;AE[da]\nTB[ba]TW[ca]\n)\n"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format", "said", "words"),
+    [
+        ("olf", {"black_rank": "35.0", "white_rank": "34"}, {"BR": "4d*", "WR": "3d"}),
+        ("olf", {"result_text": "-3.5", "komi_text": "6.5"}, {"RE": "W+3.5", "KM": "6.5"}),
+        ("olf", {"result_text": "888.8", "time_text": "30"}, {"RE": "B+T", "TM": "1800"}),
+        ("olf", {"result_text": "0", "date_text": "1996-03-12"}, {"RE": "0", "DT": "1996-03-12"}),
+        ("tygem", {"result_text": "W+Resign", "time_text": "5m"}, {"RE": "W+R", "TM": "300"}),
+        ("tygem", {"overtime": "30/3", "date_text": "2016.01.02 10:00"}, {"OT": "3x30 byo-yomi", "DT": "2016-01-02"}),
+        ("sgf", {"result_text": "W+Resign", "time_text": "5m"}, {"RE": "W+Resign", "TM": "5m"}),
+    ],
+)
+def test_words_are_spelled_as_sgf_does(format: str, said: dict[str, str], words: dict[str, str]) -> None:
+    batch = rows(format=[format], **{name: [text] for name, text in said.items()})
+    game = row_game(batch, 0)
+    assert {name: game.text(name) for name in words} == words
+    assert read_block(as_block(as_written(batch))).games.drop.tolist() == [Drop.KEPT]
+
+
+def test_a_row_as_a_game() -> None:
+    batch = rows(black=["x", "y"], moves=[[3], [4 | WHITE_BIT]], drop=["ko", "bad_size"], width=[19, 0], height=[19, 0])
+    game, unread = row_game(batch, 0), row_game(batch, 1)
+    assert (game.players, game.moves.tolist(), game.drop, game.source, game.name) == (
+        ("x", ""), [3], Drop.KEPT, "games.zip", "0.sgf"
+    )  # fmt: skip
+    assert (unread.players, unread.drop) == (("y", ""), Drop.BAD_SIZE)
+
+
+# What SGF cannot say
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ({"drop": "unreadable"}, Unsayable.SET_ASIDE),
+        ({"drop": "suicide"}, Unsayable.SAYABLE),
+        ({"width": 0}, Unsayable.BOARD),
+        ({"moves": [361]}, Unsayable.SAYABLE),
+        ({"moves": [NO_POINT]}, Unsayable.SAYABLE),
+        ({"moves": [362]}, Unsayable.MOVES),
+        ({"territory": [361]}, Unsayable.MOVES),
+        ({"setup": [361], "setup_ply": [0]}, Unsayable.SETUP),
+    ],
+)
+def test_what_cannot_be_said(row: Row, why: Unsayable) -> None:
+    plain: Row = {"width": 19, "moves": [], "drop": None, "territory": None, "setup": [], "setup_ply": []}
+    batch = batch_of([plain | {"moves": [0]}, plain | row, plain | {"moves": [1]}])
+    records, found = catalogue_sgf(batch)
+    assert found.tolist() == [0, why, 0]
+    assert [record == b"" for record in records] == [False, why != Unsayable.SAYABLE, False]
+
+
+# Rows that OLF can say, as OLF, and from there as SGF
+
+NAMES = st.none() | st.text("abcXYZ012[]\\段é", min_size=1, max_size=8)
+RATINGS = st.none() | st.integers(1, 49)
+HALVES = st.integers(-199, 199).map(lambda n: n / 2)
+
+
+@st.composite
+def olf_rows(draw: st.DrawFn) -> Row:
+    width, height = draw(st.integers(1, 19)), draw(st.integers(1, 19))
+    points = width * height
+    stones = draw(st.lists(st.integers(0, points - 1), unique=True, max_size=9))
+    stones = stones if len(stones) > 1 else []
+    white_passes = points | WHITE_BIT
+    moves = draw(st.lists(st.integers(0, points) | st.integers(0, points).map(lambda p: p | WHITE_BIT), max_size=9))
+    if stones and moves[:1] == [white_passes]:  # would be one of the passes between handicap stones
+        moves = moves[1:] if moves[1:2] != [white_passes] else []
+    ratings = {side: draw(RATINGS) for side in ("black", "white")}
+    winner = draw(st.sampled_from(["black", "white", "draw"]))
+    ending = "score" if winner == "draw" else draw(st.sampled_from(["score", "resign", "time"]))
+    margin = draw(st.integers(1, 600)) / 2 if winner != "draw" and ending == "score" else None
+    date = draw(st.none() | st.dates(datetime.date(1500, 1, 1), datetime.date(2199, 12, 31)))
+    row = {
+        "width": width, "height": height, "moves": moves, "setup": stones, "setup_ply": [0] * len(stones),
+        "root_setup": len(stones), "handicap": len(stones) or None,
+        "territory": sorted(draw(st.sets(st.integers(0, points - 1), max_size=4))) or None,
+        "date": date, "year": date.year if date else draw(st.none() | st.integers(1500, 2199)),
+        "winner": winner, "ending": ending, "margin": margin, "komi": draw(st.none() | HALVES),
+        "main_minutes": draw(st.none() | st.integers(0, 600).map(lambda n: n / 2)),
+    }  # fmt: skip
+    for side, rating in ratings.items():
+        row[side] = draw(NAMES)
+        row[f"{side}_rating"] = rating
+        row[f"{side}_confirmed"] = (
+            None if rating is None else True if rating > 40 else draw(st.sampled_from([None, True]))
+        )
+    return row
+
+
+@given(st.lists(olf_rows(), min_size=1, max_size=4))
+@settings(max_examples=150, deadline=None)
+def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
+    batch = batch_of(made)
+    lines = catalogue_olf(batch)
+    said = lines.why == Unsayable.SAYABLE
+    assert all(row["setup"] or why == Unsayable.SAYABLE for row, why in zip(made, lines.why)), lines.why
+    if not said.any():
+        return
+    from_olf = recorded(read_olf(as_block([lines.data.tobytes()])))
+    from_sgf = recorded(read_block(as_block(as_written(from_olf))))
+    for name in OLF_SAYS:
+        wanted = batch[name].filter(pa.array(said)).to_pylist()
+        assert from_olf[name].to_pylist() == wanted, name
+        assert from_sgf[name].to_pylist() == wanted, name
+    assert catalogue_olf(from_sgf).data.tobytes() == lines.data.tobytes()
+
+
+def test_a_row_as_olf() -> None:
+    batch = rows(
+        width=[9], height=[9], black=["Ann B"], white_rating=[35.0], white_confirmed=[True], winner=["white"],
+        ending=["resign"], handicap=[2], setup=[[0, 80]], setup_ply=[[0, 0]], root_setup=[2],
+        moves=[[4 | WHITE_BIT, 81]], territory=[[1, 2 | WHITE_BIT]], drop=["few_stones"],
+    )  # fmt: skip
+    assert catalogue_olf(batch).data.tobytes() == b"0000-00-00 Ann_B 0 ? 35.0 9:9 ? -999.9 ? h-2 AAttIIeaTT BAca\n"

@@ -149,6 +149,7 @@ def test_a_row_as_sgf() -> None:
     [
         ("olf", {"black_rank": "35.0", "white_rank": "34"}, {"BR": "4d*", "WR": "3d"}),
         ("olf", {"result_text": "-3.5", "komi_text": "6.5"}, {"RE": "W+3.5", "KM": "6.5"}),
+        ("olf", {"komi_text": "100"}, {"KM": "100.00"}),
         ("olf", {"result_text": "888.8", "time_text": "30"}, {"RE": "B+T", "TM": "1800"}),
         ("olf", {"result_text": "0", "date_text": "1996-03-12"}, {"RE": "0", "DT": "1996-03-12"}),
         ("tygem", {"result_text": "W+Resign", "time_text": "5m"}, {"RE": "W+R", "TM": "300"}),
@@ -200,7 +201,7 @@ def test_what_cannot_be_said(row: Row, why: Unsayable) -> None:
 
 NAMES = st.none() | st.text("abcXYZ012[]\\段é", min_size=1, max_size=8)
 RATINGS = st.none() | st.integers(1, 49)
-HALVES = st.integers(-199, 199).map(lambda n: n / 2)
+HALVES = st.integers(-1999, 1999).map(lambda n: n / 2)
 
 
 @st.composite

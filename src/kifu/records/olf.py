@@ -166,7 +166,8 @@ def as_sgf(texts: Mapping[str, str]) -> dict[str, str | None]:
         "PW": parse_name(texts["white"]) or None,
         "WR": _rank_text(texts["white_rank"]),
         "RE": None if result == Result() else str(result),
-        "KM": None if komi is None else f"{komi:.12g}",
+        # A whole number of 100 and more would be read as Fox's hundredfold.
+        "KM": None if komi is None else f"{komi:.12g}" if abs(komi) < 100 else f"{komi:.2f}",
         "DT": parse_date(texts["date"]),
         "TM": None if minutes is None else f"{minutes * 60:.12g}",
     }

@@ -1,0 +1,174 @@
+"""kifu convert: what is written, in which files, how it is counted, and that nothing broken stays."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import zipfile
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import kifu.convert
+from catalogues import rows, write_catalogue
+from commands import Done, run
+from kgs_archives import BROKEN, archive, records
+from kifu.convert import convert
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.errors import KifuError, OutputError, RecipeError, SourceError
+from kifu.records.game import read
+
+GAMES = records(24, 3)
+"""Without a result, which OLF cannot say."""
+
+SCORED = [game.replace(b"SZ[19]", b"SZ[19]RE[B+%d.5]" % k) for k, game in enumerate(GAMES)]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    return archive(tmp_path / "in", [*SCORED, GAMES[0], BROKEN["OCCUPIED"], BROKEN["NOT_GO"], BROKEN["NO_RECORD"]])
+
+
+COUNTS = "28 games = {} + 1 not go + 1 no record; "
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("x.sgf", "26 written"), ("x.zip", "26 written"), ("x.olf", "24 written + 2 that cannot be said (result)")],
+)
+def test_every_game_is_written_or_counted(source: Path, tmp_path: Path, name: str, said: str) -> None:
+    told = convert(source, tmp_path / name)
+    assert str(told).startswith(COUNTS.format(said))
+    assert told.read == told.written + told.unsayable.total() + told.drops.total() == 28
+    assert told.bytes == (tmp_path / name).stat().st_size
+    written = list(read(tmp_path / name))
+    given = [game for game in read(source) if not game.drop and (name != "x.olf" or game.text("RE"))]
+    assert len(written) == told.written
+    for found, wanted in zip(written, given, strict=True):
+        assert found.moves.tolist() == wanted.moves.tolist()
+        assert found.setup.tolist() == wanted.setup.tolist()
+        assert (found.players, found.result, found.handicap) == (wanted.players, wanted.result, wanted.handicap)
+
+
+@pytest.mark.parametrize("name", ["x.olf", "x.sgf"])
+def test_compressed_files_hold_the_same(source: Path, tmp_path: Path, name: str) -> None:
+    plain, packed, squeezed = (tmp_path / f"{name}{ending}" for ending in ("", ".gz", ".BZ2"))
+    for path in (plain, packed, squeezed):
+        convert(source, path)
+    assert gzip.decompress(packed.read_bytes()) == bz2.decompress(squeezed.read_bytes()) == plain.read_bytes()
+    assert packed.read_bytes()[3:8] == bytes(5)  # neither a name nor a time
+
+
+def test_the_members_of_a_zip(source: Path, tmp_path: Path) -> None:
+    convert(source, tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip") as found:
+        assert found.testzip() is None
+        assert found.namelist() == [f"{k:07}.sgf" for k in range(1, 27)]
+        assert {member.date_time for member in found.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
+@pytest.mark.parametrize("name", ["x.olf", "x.olf.gz", "x.sgf.bz2", "x.zip"])
+def test_the_bytes_are_the_same_for_any_number_of_threads(source: Path, tmp_path: Path, name: str) -> None:
+    other = archive(tmp_path / "in", records(9, 4), year=2003, kind="zip")
+    made = []
+    for jobs in (1, 3):
+        convert([source, other], tmp_path / name, jobs=jobs)
+        made.append((tmp_path / name).read_bytes())
+    assert made[0] == made[1]
+
+
+def test_a_catalogue_is_a_source_too(source: Path, tmp_path: Path) -> None:
+    ingest(source, tmp_path / "games.parquet")
+    for name in ("x.olf", "x.sgf"):
+        direct, through = tmp_path / name, tmp_path / f"through-{name}"
+        told = convert(source, direct)
+        assert convert(tmp_path / "games.parquet", through) == told
+        assert through.read_bytes() == direct.read_bytes()
+
+
+def test_games_of_all_formats_in_one(source: Path, tmp_path: Path) -> None:
+    convert(source, tmp_path / "some.olf")
+    index = tmp_path / "2016.index"
+    index.write_text("7\tC2016.01.01 00:02\ta\ta1\t1\tb\tb1\t2\tW+Resign\t2\t30/3 5m\n")
+    lines = tmp_path / "2016-07"
+    lines.write_text("7\t;B[pd];W[dp]\n")
+    write_catalogue(tmp_path / "few.parquet", rows(moves=[[3]], black=["c"], winner=["black"], ending=["time"]))
+    told = convert([source, tmp_path / "some.olf", lines, index, tmp_path / "few.parquet"], tmp_path / "all.sgf")
+    assert (told.read, told.written) == (28 + 24 + 1 + 1, 26 + 24 + 1 + 1)
+    *_, tygem, last = read(tmp_path / "all.sgf")
+    assert (tygem.text("RE"), tygem.text("TM"), tygem.text("OT")) == ("W+R", "300", "3x30 byo-yomi")
+    assert last.players == ("c", "")
+
+
+def test_nothing_to_write_is_a_file_without_games(tmp_path: Path) -> None:
+    source = tmp_path / "x.sgf"
+    source.write_bytes(GAMES[0])
+    for name in ("y.olf", "y.olf.gz", "y.olf.bz2"):
+        assert convert(source, tmp_path / name).written == 0
+    assert (tmp_path / "y.olf").read_bytes() == gzip.decompress((tmp_path / "y.olf.gz").read_bytes()) == b""
+    assert bz2.decompress((tmp_path / "y.olf.bz2").read_bytes()) == b""
+
+
+# When it cannot be done
+
+
+@pytest.mark.parametrize("name", ["x", "x.txt", "x.gz", "x.parquet", "x.olf.xz", "x.zip.gz", "olf"])
+def test_another_ending_is_told_of(source: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(RecipeError, match=rf"'{name}' ends in none of \.olf, .*\.sgf\.bz2, \.zip"):
+        convert(source, tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["x.olf", "x.sgf.gz", "x.zip"])
+def test_a_source_that_breaks_off_leaves_no_file(source: Path, tmp_path: Path, name: str) -> None:
+    broken = tmp_path / "in" / "cut.tar.gz"
+    broken.write_bytes(source.read_bytes()[:-2000])
+    with pytest.raises(SourceError, match=r"cut\.tar\.gz"):
+        convert([source, broken], tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("name", ["x.olf", "x.olf.gz", "x.zip"])
+def test_a_disk_that_is_full_leaves_no_file(source: Path, tmp_path: Path, name: str) -> None:
+    def full(*_: object) -> None:
+        raise OutputError("cannot write: No space left on device")
+
+    with mock.patch.object(kifu.convert.Output, "write", full), pytest.raises(OutputError, match="No space left"):
+        convert(source, tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_catalogue_that_contradicts_itself(tmp_path: Path) -> None:
+    path = write_catalogue(
+        tmp_path / "x.parquet", rows(moves=[[1000], [3]], ending=["resign"] * 2, winner=["white"] * 2)
+    )
+    for name in ("x.sgf", "x.olf"):
+        told = convert(path, tmp_path / name)
+        assert (told.written, told.unsayable) == (1, {"MOVES": 1})
+    path = write_catalogue(tmp_path / "y.parquet", rows(setup=[[1]], setup_ply=[[]]))
+    with pytest.raises(KifuError, match="do not fit together"):
+        convert(path, tmp_path / "y.sgf")
+    assert open_catalogue(path).rows == 1
+
+
+def test_the_command(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x.olf"
+    done = run("convert", source, out)
+    assert (done.code, done.out) == (0, f"{out}: {convert(source, out)}\n")
+    failed: Done = run("convert", source, tmp_path / "x.doc")
+    assert failed.code == 2 and failed.err[-1].startswith("kifu: 'x.doc' ends in none of")
+
+
+# All real games
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["kgs", "wild", "tygem"])
+def test_real_games_there_and_back(shared: Path, tmp_path: Path, name: str) -> None:
+    """OLF -> SGF -> OLF gives the same bytes, and everything that was written is read."""
+    first, between, again = tmp_path / "first.olf", tmp_path / "between.sgf", tmp_path / "again.olf"
+    told = convert(shared / "data" / name, first)
+    assert told.written > 0.9 * told.read
+    assert (convert(first, between).written, convert(between, again).written) == (told.written, told.written)
+    assert again.read_bytes() == first.read_bytes()

@@ -241,13 +241,14 @@ def file_rating(
     (30 to 28 kyu) are not believed if the opponent's is known, which takes their place, less the handicap, but not
     below 2.
     """
+    black, white = np.nan_to_num(black), np.nan_to_num(white)
     stones = np.where(handicap > 1, handicap, 0)
     of_black = (stones > 0) | (white <= 0) | (black <= white)
     weaker, other = np.where(of_black, black, white), np.where(of_black, white, black)
     lowest, highest = _CLAIMED_LOW
     doubted = (weaker >= lowest) & (weaker < highest + 1) & (other > 0)
     rating = np.where(doubted, np.maximum(other - stones, lowest), weaker)
-    filed: npt.NDArray[np.int64] = np.clip(np.nan_to_num(rating), 0, _TOP).astype(np.int64)
+    filed: npt.NDArray[np.int64] = np.clip(rating, 0, _TOP).astype(np.int64)
     return filed
 
 

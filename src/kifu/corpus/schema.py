@@ -27,7 +27,7 @@ SCHEMA = pa.schema(
         _field("archive", pa.string()),
         _field("member", pa.string()),
         _field("entry", pa.int32()),  # the member's ordinal in the archive, from 0
-        _field("index", pa.int32()),  # the game's ordinal in the member, from 0
+        _field("index", pa.int32()),  # the game's ordinal in the member, from 0; in files of lines, the line's
         _field("format", pa.string()),  # sgf, olf, tygem: how the words below are spelled
         _field("encoding", pa.string()),  # Python's name of the codec that the words were decoded by
         # the board and the terms

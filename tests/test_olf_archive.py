@@ -132,7 +132,8 @@ def test_what_is_counted(sources: list[Path], tmp_path: Path) -> None:
     built = build(sources, tmp_path / "into")
     m = built.manifest
     assert m.drops == {
-        "DUPLICATE": 2, "FEW_STONES": 1, "FRACTION_SCORE": HALF_POINTS + 1, "HUGE_SCORE": 1, "NO_RECORD": 1, "OCCUPIED": 1
+        "DUPLICATE": 2, "FEW_STONES": 1, "FRACTION_SCORE": HALF_POINTS + 1, "HUGE_SCORE": 1, "NO_RECORD": 1,
+        "OCCUPIED": 1,
     }  # fmt: skip
     assert m.unsayable == {"BOARD": 1, "RESULT": 4, "SETUP": 1}
     assert (m.read, m.kept) == (len(GAMES) + len(ODD), len(GAMES) - HALF_POINTS)

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import kifu
+from catalogues import rows, write_catalogue
 from commands import Done, run
 from kgs_archives import BROKEN, archive, record, records
 from kifu.datasets.manifest import manifest_path
+from kifu.output import hash_file
 from kifu.show import is_data_set
 
 # In the upper left corner the last black stone takes a ko; then White plays elsewhere.
@@ -258,3 +260,84 @@ def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
 )
 def test_what_cannot_be_shown(games: Path, arguments: list[object], words: list[str]) -> None:
     fails(run("show", games, *arguments), *words)
+
+
+# Catalogues
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, games: Path) -> Path:
+    """The same games as rows; the third and fourth have an illegal move, the fifth is of another game than go."""
+    path = tmp_path / "games.parquet"
+    assert run("ingest", games, "-o", path).code == 0
+    return path
+
+
+def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
+    shown = lines(run("inspect", catalogue))
+    assert shown[0] == f"{catalogue}: catalogue@1, 5 games = 2 kept + 1 off board + 1 occupied + 1 not go"
+    assert shown[1:4] == [
+        "  moves       13 in the kept games",
+        "  boards      19 x 19: 1, 9 x 9: 1",
+        "  formats     sgf: 2",
+    ]
+    assert shown[4] == f"  archives    {games.name}: 2"
+    assert f"  blake3      {hash_file(catalogue)}" in shown
+    assert shown[-1] == "  cleaned     legal: every game that can be read and played to its end"
+
+
+def test_inspect_a_catalogue_of_a_query(tmp_path: Path) -> None:
+    about = {"query": "select\n*", "of": ["games.parquet"]}
+    path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3]]), about=about)
+    shown = lines(run("inspect", path))
+    assert shown[-2:] == ['  query       "select\\n*"', '  of          ["games.parquet"]']
+
+
+def test_inspect_a_catalogue_without_games(tmp_path: Path) -> None:
+    assert lines(run("inspect", write_catalogue(tmp_path / "x.parquet")))[0].endswith("0 games = 0 kept")
+
+
+@pytest.mark.parametrize("about", [{"read": 3}, {"kept": 1}, {"drops": {"KO": 1}}, {"kept": "x" * 500}])
+def test_a_catalogue_that_lies(tmp_path: Path, about: dict[str, object]) -> None:
+    path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3], []], drop=[None, None]), about=about)
+    fails(run("inspect", path), str(path), f"{next(iter(about))} is ", "by what it says")
+
+
+def test_a_catalogue_that_is_damaged(catalogue: Path) -> None:
+    catalogue.write_bytes(catalogue.read_bytes()[:-1])
+    fails(run("inspect", catalogue), "is no catalogue")
+    fails(run("show", catalogue), "is no catalogue")
+
+
+def test_show_a_row(catalogue: Path, games: Path) -> None:
+    row, record = (lines(run("show", path, "--game", 2, "--move", 1)) for path in (catalogue, games))
+    assert row == [record[0], f"from {games.name}, {games.name}, game 2", *record[1:]]
+
+
+@pytest.mark.parametrize(
+    ("row", "remark", "last"),
+    [
+        (
+            3,
+            "a move or setup stone that is no point of the board (move 2)",
+            "after 1 of 2 moves; next: Black off the board",
+        ),
+        (4, "a move on an occupied point (move 3 at E5)", "after 2 of 4 moves; next: Black E5"),
+    ],
+)
+def test_a_dropped_row_is_shown_as_far_as_it_goes(
+    catalogue: Path, tmp_path: Path, row: int, remark: str, last: str
+) -> None:
+    shown = lines(run("show", catalogue, "--game", row))
+    assert (shown[2], shown[-1]) == (f"set aside: {remark}", last)
+    assert lines(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [
+        f"drawn into {tmp_path / 'x.svg'}"
+    ]
+    fails(run("show", catalogue, "--game", row, "--move", 4 if row == 4 else 2), "is illegal")
+
+
+def test_a_row_that_nothing_could_be_read_of(catalogue: Path, games: Path, tmp_path: Path) -> None:
+    shown = lines(run("show", catalogue, "--game", 5))
+    assert len(shown) == 3 and shown[-1] == "set aside: a record of another game (GM is not 1)"
+    fails(run("show", catalogue, "--game", 5, "-o", tmp_path / "x.svg"), "has no position")
+    fails(run("show", catalogue, "--game", 6), "5 games", "no game 6")

@@ -21,7 +21,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.inspect import Inspection, inspect_dat
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.draw import draw_board, save
-from kifu.errors import Drop, FormatError, GameError, IllegalMove
+from kifu.errors import Drop, FormatError, GameError
 from kifu.go.board import Board
 from kifu.output import hash_file
 from kifu.planes.registry import find_plane_set
@@ -204,18 +204,18 @@ def draw_row(path: Path, row: int, out: Path) -> None:
 class Shown:
     """A game to look at.
 
-    playable: how many of its moves can be played. remarks: what there is to say of it beside its headline.
+    until: how many moves are played if nobody says how many. remarks: what there is to say beside its headline.
     """
 
     game: Game
-    playable: int
+    until: int
     remarks: tuple[str, ...]
 
 
 def find_game(path: Path, number: int) -> Shown:
-    """Game `number` (from 1) of a container, or row of a catalogue. Raises GameError if there are fewer.
+    """Game `number` (from 1) of a container, or if it was set aside, GameError; or any row of a catalogue.
 
-    A game that a reader set aside has no moves; only of a catalogue's row is that no GameError.
+    Raises GameError if there are fewer.
     """
     if is_catalogue(path):
         return _find_row(path, number)
@@ -225,8 +225,7 @@ def find_game(path: Path, number: int) -> Shown:
         if seen == number:
             if game.drop:
                 raise GameError(f"game {number} of {path} was set aside: {Drop(game.drop).reason}")
-            illegal = [error for error in game.errors if isinstance(error, IllegalMove)]
-            return Shown(game, illegal[0].ply if illegal else len(game), tuple(map(str, illegal)))
+            return Shown(game, len(game), ())
     raise GameError(f"{path} has {seen:,} games, no game {number}")
 
 
@@ -257,11 +256,10 @@ class _Position:
     next: int | None
 
 
-def _position(game: Game, move: int | None) -> _Position:
-    """move: how many moves are played; None: all. Raises GameError."""
-    plies = len(game) if move is None else move
+def _position(game: Game, plies: int) -> _Position:
+    """plies: how many moves are played. Raises GameError."""
     if not 0 <= plies <= len(game):
-        raise GameError(f"the game has {len(game)} moves, none of number {move}")
+        raise GameError(f"the game has {len(game)} moves, none of number {plies}")
     board = game.board(plies)
 
     def point(ply: int) -> int | None:
@@ -272,12 +270,15 @@ def _position(game: Game, move: int | None) -> _Position:
 
 
 def describe_position(shown: Shown, move: int | None) -> str:
-    """A position in text, below the game's headline. move: None: as far as the game can be played."""
+    """A position in text, below the game's headline; of a game that has no board the headline only.
+
+    move: how many moves are played; None: all, or of a catalogue's row as many as can be. Raises GameError.
+    """
     game = shown.game
     head = [str(game), *shown.remarks, ""]
     if game.drop:
         return "\n".join(head[:-1])
-    at = _position(game, shown.playable if move is None else move)
+    at = _position(game, shown.until if move is None else move)
     lines = [*head, str(at.board)]
     if at.plies < len(game):
         word = int(game.moves[at.plies])
@@ -291,8 +292,8 @@ def describe_position(shown: Shown, move: int | None) -> str:
     return "\n".join(lines)
 
 
-def draw_position(game: Game, move: int | None, out: Path) -> None:
-    """Draws a position, with the last move marked and the next one ringed."""
+def draw_position(game: Game, move: int, out: Path) -> None:
+    """Draws the position after so many moves, with the last move marked and the next one ringed."""
     at = _position(game, move)
     title = f"{' - '.join(name or '?' for name in game.players)}, after {at.plies} of {len(game)} moves"
     save(draw_board(at.board.stones, title=title, last=at.last, ring=at.next), out)

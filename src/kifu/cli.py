@@ -374,7 +374,7 @@ def show(
     if out is None:
         typer.echo(describe_position(found, move))
     else:
-        draw_position(found.game, found.playable if move is None else move, out)
+        draw_position(found.game, found.until if move is None else move, out)
         typer.echo(f"drawn into {out}")
 
 

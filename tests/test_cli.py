@@ -25,7 +25,7 @@ from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 
-COMMANDS = ["audit", "build", "demo", "fetch", "formats", "inspect", "planes", "recipes", "show"]
+COMMANDS = ["audit", "build", "convert", "demo", "fetch", "formats", "inspect", "planes", "recipes", "show"]
 REPOSITORY = Path(__file__).parents[1]
 
 

@@ -92,9 +92,13 @@ class TableWriter:
         self._kept_back: list[pa.RecordBatch] = []
         self._rows = 0
         self._sink = _Sink(self._output)
-        self._writer = pq.ParquetWriter(
-            cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3, **options
-        )
+        try:
+            self._writer = pq.ParquetWriter(
+                cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3, **options
+            )
+        except BaseException as error:  # it writes the file's first bytes
+            self._output.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows of the schema, in its order of columns."""

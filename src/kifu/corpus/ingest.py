@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -27,7 +27,7 @@ from kifu.corpus.clean import Clean, load_clean
 from kifu.corpus.duplicates import SeenIds, find_clusters
 from kifu.corpus.meaning import Unclear
 from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading, with_drop
-from kifu.errors import Drop, KifuError
+from kifu.errors import Drop, KifuError, SourceError
 from kifu.output import hash_file, remove_file
 from kifu.parallel import Crew
 from kifu.progress import OpenBar, format_bytes, silent
@@ -92,10 +92,13 @@ class Source:
     catalogue: Catalogue | None
 
     def about(self) -> dict[str, Any]:
-        """What a catalogue says of it. A folder has no hash: its records are its members."""
-        if self.path.is_dir():
-            return {"name": self.name}
-        return {"name": self.name, "bytes": self.path.stat().st_size, "blake3": hash_file(self.path)}
+        """What a catalogue says of it. A folder has no hash: its records are its members. Raises SourceError."""
+        try:
+            if self.path.is_dir():
+                return {"name": self.name}
+            return {"name": self.name, "bytes": self.path.stat().st_size, "blake3": hash_file(self.path)}
+        except OSError as error:
+            raise SourceError(f"{self.path}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,8 @@ def ingest(
         batches = _judged(crew.map(make, source_items(found)), clean, told)
         if clean.duplicates == "games":
             batches = _without_copies(batches, path)
-        with CatalogueWriter(path) as writer:
+        # Whoever ends it early, the hidden file is gone before another process may write to `path`.
+        with CatalogueWriter(path) as writer, closing(batches):
             for batch in batches:
                 writer.write(batch)
                 told._add(batch)
@@ -176,7 +180,7 @@ def source_items(sources: Iterable[Source]) -> Iterator[Item]:
             yield Item(source, content)
 
 
-def _judged(made: Iterable[list[Rows]], clean: Clean, told: Ingested) -> Iterator[pa.RecordBatch]:
+def _judged(made: Iterable[list[Rows]], clean: Clean, told: Ingested) -> Generator[pa.RecordBatch]:
     """The rows with their final reasons, but for what only the whole corpus can tell."""
     seen = SeenIds()
     for rows in chain.from_iterable(made):
@@ -190,7 +194,7 @@ def _judged(made: Iterable[list[Rows]], clean: Clean, told: Ingested) -> Iterato
         yield rows.batch(drop)
 
 
-def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Iterator[pa.RecordBatch]:
+def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Generator[pa.RecordBatch]:
     """The same rows, once all of them have been seen: games that are another one once more are set aside.
 
     Meanwhile they lie in a file beside `path`.

@@ -34,6 +34,8 @@ class Output:
         self._file = -1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             self._file = os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666)
             if not self._lock():
                 raise OutputError(f"{path} is being written by another process")

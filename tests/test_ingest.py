@@ -1,0 +1,253 @@
+"""Any mix of sources becomes one catalogue, in order, and each row tells where its game is to be found again."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import kifu
+from commands import run
+from kgs_archives import archive, record, records
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.clean import clean_names, load_clean
+from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import SCHEMA
+from test_kinds import OLF_LINE, TYGEM_LINE
+from test_tygem import ROW
+
+WHERE = ("archive", "member", "entry", "index")
+
+
+def rows(path: Path, *columns: str) -> list[Any]:
+    """The rows as tuples, or the values of the one column."""
+    table = pq.read_table(path, columns=list(columns or SCHEMA.names))
+    values = list(zip(*(column.to_pylist() for column in table.columns)))
+    return [value for (value,) in values] if len(columns) == 1 else values
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members.items():
+            file.writestr(name, data)
+    return path
+
+
+def tarred(path: Path, members: dict[str, bytes], folder: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as file:
+        for name, data in members.items():
+            (folder / "member").write_bytes(data)
+            file.add(folder / "member", name)
+    return path
+
+
+def saved(path: Path, data: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+INDEX = ROW.replace("842008471", "885492098").encode() + b"\n"
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """One of each kind of source."""
+    top = tmp_path_factory.mktemp("sources")
+    folder = top / "folder"
+    archive(folder / "kgs", records(5, 1), year=2001)
+    archive(folder / "kgs", records(4, 2), year=2002, kind="zip")
+    saved(folder / "loose.sgf", record("loose"))
+    saved(folder / "deep" / "Two.SGF", record("two a") + record("two b"))
+    saved(folder / "deep" / "more.sgf.gz", gzip.compress(record("packed")))
+    saved(folder / "lines.olf", OLF_LINE * 3)
+    saved(folder / "no record.txt", b"(;)")
+    catalogue = top / "older.parquet"
+    ingest(zipped(top / "older.zip", {f"{k}.sgf": data for k, data in enumerate(records(3, 3))}), catalogue)
+    return {
+        "tar": archive(top, records(6, 4), year=2003),
+        "zip": archive(top, records(6, 5), year=2004, kind="zip"),
+        "folder": folder,
+        "collection": saved(top / "many.sgf", b"\n".join(records(7, 6))),
+        "compressed": saved(top / "one.sgf.gz", gzip.compress(record("one"))),
+        "olf": saved(top / "games.olf", b"# comment\n" + OLF_LINE * 2 + b"\n" + OLF_LINE),
+        "olf.bz2": saved(top / "more.olf.bz2", bz2.compress(OLF_LINE * 2)),
+        "tygem": zipped(top / "2016-07.zip", {"2016-07": TYGEM_LINE * 2}),
+        "index": zipped(top / "Kifu2016.zip", {"Kifu2016.index": INDEX}),
+        "catalogue": catalogue,
+    }
+
+
+# Reading
+
+
+COUNTS = {
+    "tar": 6, "zip": 6, "folder": 16, "collection": 7, "compressed": 1, "olf": 3, "olf.bz2": 2, "tygem": 2, "index": 0,
+    "catalogue": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_mix_of_sources_in_any_order(sources: dict[str, Path], tmp_path: Path, seed: int) -> None:
+    """The rows are those of each source alone, one after the other; with an index among them, wherever it stands."""
+    names = random.Random(seed).sample(sorted(sources), len(sources))
+    whole = tmp_path / "whole.parquet"
+    told = ingest([sources[name] for name in names], whole, jobs=1 + seed % 3)
+    assert told.read == told.kept == sum(COUNTS.values())
+    expected = []
+    for name in names:
+        path = tmp_path / f"{name}.parquet"
+        given = [sources["tygem"], sources["index"]] if name == "tygem" else [sources[name]]
+        assert ingest(given, path).read == COUNTS[name]
+        expected += rows(path)
+    assert rows(whole) == expected
+    assert [source["name"] for source in open_catalogue(whole).about["sources"]].count("folder") == 1
+
+
+def test_a_row_tells_where_its_game_is(sources: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ingest([sources["folder"], sources["collection"], sources["olf"], sources["tygem"]], path)
+    assert rows(path, *WHERE) == [
+        ("folder", "deep/Two.SGF", 0, 0),
+        ("folder", "deep/Two.SGF", 0, 1),
+        ("folder", "deep/more.sgf.gz", 1, 0),
+        ("folder", "loose.sgf", 2, 0),
+        *(("kgs/KGS-2001-19-5-.tar.gz", f"kgs-19-2001/{k:05}.sgf", k + 1, 0) for k in range(5)),
+        *(("kgs/KGS-2002-19-4-.zip", f"kgs-19-2002/{k:05}.sgf", k + 1, 0) for k in range(4)),
+        *(("lines.olf", "lines.olf", 0, k) for k in range(3)),
+        *(("many.sgf", "many.sgf", 0, k) for k in range(7)),
+        *(("games.olf", "games.olf", 0, k) for k in (1, 2, 4)),
+        *(("2016-07.zip", "2016-07", 0, k) for k in range(2)),
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name in COUNTS if name not in ("catalogue", "index")])
+def test_the_same_games_are_found_again_where_the_rows_tell(
+    sources: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    """By `kifu.read` of the container, in order; members are those that the container has."""
+    path = tmp_path / "a.parquet"
+    ingest(sources[name], path)
+    found = rows(path, "archive", "member", "width", "moves", "black", "komi")
+    games = list(kifu.read(sources[name]))
+    assert len(games) == len(found) > 0
+    for game, (container, member, width, moves, black, komi) in zip(games, found):
+        assert (game.name, game.width, game.moves.tolist()) == (member, width, moves)
+        assert (game.players[0] or None, game.komi) == (black, komi)
+        relative = Path(game.source).relative_to(sources[name]).as_posix() if name == "folder" else "."
+        assert container == (Path(game.source).name if relative == "." else relative)
+
+
+def test_show_draws_the_game_of_a_row(sources: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    ingest(sources["folder"], path)
+    for number, (black, plies) in enumerate(rows(path, "black", "n_moves"), 1):
+        done = run("show", sources["folder"], "--game", number)
+        assert done.code == 0
+        assert (black or "?") in done.out and f"{plies} moves" in done.out
+
+
+def test_the_index_joins_wherever_it_stands(sources: dict[str, Path], tmp_path: Path) -> None:
+    both = [sources["tygem"], sources["index"]]
+    for given in (both, both[::-1]):
+        ingest(given, tmp_path / "a.parquet")
+        assert set(rows(tmp_path / "a.parquet", "black", "white", "winner")) == {("黑(P)", "白", "white")}
+    ingest(sources["tygem"], tmp_path / "a.parquet")
+    assert set(rows(tmp_path / "a.parquet", "black", "white", "winner")) == {(None, None, None)}
+
+
+def test_archives_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    one, other = (archive(tmp_path / name, records(2, name)) for name in "ab")
+    lonely = archive(tmp_path / "c", records(2, "c"), year=2002)
+    path = tmp_path / "out" / "a.parquet"
+    ingest([one, other, lonely], path)
+    assert rows(path, "archive") == [str(one)] * 2 + [str(other)] * 2 + [lonely.name] * 2
+    ingest([tmp_path / "a", tmp_path / "b"], path)
+    assert rows(path, "archive") == [str(one)] * 2 + [str(other)] * 2
+    ingest(tmp_path, path)
+    names = [each.relative_to(tmp_path).as_posix() for each in (one, other, lonely)]
+    assert rows(path, "archive") == [name for name in names for _ in range(2)]
+
+
+@pytest.mark.parametrize("rules", clean_names())
+def test_the_bytes_are_the_same_for_any_number_of_threads(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
+    made = []
+    for jobs in (1, 2, 3, 3):
+        ingest(sources.values(), tmp_path / "a.parquet", clean=load_clean(rules), jobs=jobs)
+        made.append((tmp_path / "a.parquet").read_bytes())
+    assert made.count(made[0]) == 4
+
+
+def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path) -> None:
+    members = {f"{k:02}.sgf": data for k, data in enumerate(records(8))} | {"90.olf": OLF_LINE * 3}
+    for name, data in members.items():
+        saved(tmp_path / "folder" / name, data)
+    given = [zipped(tmp_path / "a.zip", members), tarred(tmp_path / "a.tgz", members, tmp_path), tmp_path / "folder"]
+    made = []
+    for source in given:
+        ingest(source, tmp_path / "a.parquet")
+        made.append(rows(tmp_path / "a.parquet", *(name for name in SCHEMA.names if name not in WHERE)))
+    assert made[0] == made[1] == made[2]
+
+
+@pytest.mark.parametrize("rules", clean_names())
+def test_a_catalogue_read_anew_is_the_same(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
+    """Also over itself; a judgement by other rules leaves nothing behind."""
+    odd = {
+        "copy.sgf": record("7"),
+        "again.sgf": record("7"),
+        "ko.sgf": b"(;SZ[5]AB[ba][ab][bc]AW[ca][db][cc][bb];B[cb];W[bb])",
+        "illegal.sgf": b"(;SZ[19];B[aa];W[bb];B[aa];W[cc])",
+        "empty.sgf": b"",
+        "huge.sgf": b"(;SZ[99];B[aa])",
+    }
+    given = [*sources.values(), zipped(tmp_path / "odd.zip", odd)]
+    first, second, legal = tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "c.parquet"
+    clean = load_clean(rules, ["min_moves=0", 'sizes=["19x19","5x5"]'] if rules == "training" else [])
+    told = ingest(given, first, clean=clean)
+    again = ingest(first, second, clean=clean)
+    assert rows(first) == rows(second)
+    assert (told.read, told.kept, told.moves, told.drops) == (again.read, again.kept, again.moves, again.drops)
+    ingest(second, second, clean=clean)
+    assert rows(first) == rows(second)
+    if clean.illegal == "drop":
+        ingest(second, second)
+        ingest(given, legal)
+        assert rows(second) == rows(legal)
+
+
+# Words
+
+
+TEXTS = {
+    "gb18030": ("古力", "陈耀烨"),
+    "big5": ("張栩", "周俊勳"),
+    "shift_jis": ("井山裕太", "高尾紳路"),
+    "euc_kr": ("이세돌", "박정환"),
+}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_names_come_out_right_in_any_charset_with_or_without_ca(tmp_path: Path, named: bool) -> None:
+    """All in one archive, beside UTF-8 that is called something else."""
+    members, expected = {}, []
+    for codec, players in TEXTS.items():
+        for encoding in (codec, "utf-8"):
+            black, white = (name.encode(encoding) for name in players)
+            ca = b"CA[%s]" % encoding.encode() if named else b""
+            members[f"{codec} {encoding}.sgf"] = b"(;GM[1]%sSZ[19]PB[%s]PW[%s];B[pd];W[dp])" % (ca, black, white)
+            expected.append(players)
+    ingest(zipped(tmp_path / "a.zip", members), tmp_path / "a.parquet")
+    assert rows(tmp_path / "a.parquet", "black", "white") == expected
+    codecs = rows(tmp_path / "a.parquet", "encoding")
+    assert codecs[1::2] == ["utf_8"] * 4
+    assert codecs[0::2] == ["gb18030", "cp950", "cp932", "cp949"]

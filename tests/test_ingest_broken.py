@@ -1,0 +1,262 @@
+"""Broken sources, no room, Ctrl-C, kill -9: no broken catalogue under its name, and the next run mends all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import run
+from kgs_archives import archive, records
+from kifu.corpus.clean import load_clean
+from kifu.corpus.ingest import ingest
+from kifu.errors import KifuError, OutputError
+from kifu.output import Output
+from slow_ingest import small_steps
+
+HERE = Path(__file__).parent
+NAME = "games.parquet"
+
+
+@pytest.fixture(autouse=True)
+def steps() -> Iterator[None]:
+    with small_steps():
+        yield
+
+
+@pytest.fixture(scope="module")
+def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("kgs")
+    for year in range(2001, 2007):
+        archive(folder, records(40, year), year=year)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["legal", "training"])
+def rules(request: pytest.FixtureRequest) -> str:
+    """The latter first writes all into a hidden file."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def good(kgs: Path, rules: str, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file of an undisturbed run."""
+    path = tmp_path_factory.mktemp("good") / NAME
+    with small_steps():
+        ingest(kgs, path, clean=load_clean(rules))
+    return path.read_bytes()
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
+
+
+def mended(kgs: Path, folder: Path, rules: str, good: bytes) -> None:
+    """The next run makes the file of an undisturbed one, and nothing else is left there."""
+    ingest(kgs, folder / NAME, clean=load_clean(rules))
+    assert content(folder) == {NAME: good}
+
+
+# Sources
+
+
+def cut(path: Path) -> None:
+    """Takes off the last third of a file."""
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+
+
+BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda at: None, "at: No such file or directory"),
+    "empty folder": (Path.mkdir, "at: no .sgf files and no archives in this directory"),
+    "no archive": (lambda at: at.write_text("nothing here"), "at: neither an archive nor a game record"),
+    "empty file": (Path.touch, "at: the file is empty"),
+    "cut off": (lambda at: cut(archive(at, records(40))), ".tar.gz: the compressed data ends too early"),
+    "cut off, too": (lambda at: cut(archive(at, records(40), kind="zip")), ".zip: "),
+    "a broken catalogue": (lambda at: at.write_bytes(b"PAR1" + bytes(50)), "at is no catalogue: "),
+    "no file to read": (lambda at: at.symlink_to("/proc/self/mem"), "at: Input/output error"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_SOURCES)
+def test_a_bad_source_leaves_what_was_there(kgs: Path, tmp_path: Path, rules: str, name: str) -> None:
+    make, said = BAD_SOURCES[name]
+    make(tmp_path / "at")
+    for before in ({}, {NAME: b"old"}):
+        into = tmp_path / str(len(before))
+        into.mkdir()
+        for file, data in before.items():
+            (into / file).write_bytes(data)
+        with pytest.raises(KifuError) as caught:
+            ingest([kgs, tmp_path / "at", kgs], into / NAME, clean=load_clean(rules))
+        assert said in str(caught.value) and "\n" not in str(caught.value)
+        assert content(into) == before
+
+
+@pytest.mark.parametrize("name", BAD_SOURCES)
+def test_the_command_says_it_in_one_line(tmp_path: Path, rules: str, name: str) -> None:
+    make, said = BAD_SOURCES[name]
+    make(tmp_path / "at")
+    done = run("ingest", tmp_path / "at", "-o", tmp_path / "out" / NAME, "--clean", rules)
+    lines = [line for line in done.err if not line.startswith("reading games")]
+    assert (done.code, done.out, len(lines)) == (2, "", 1)
+    assert lines[0].startswith("kifu: ") and said in lines[0]
+    assert content(tmp_path / "out") == {}
+
+
+# The file
+
+
+def test_where_it_cannot_be_written(kgs: Path, tmp_path: Path, rules: str) -> None:
+    """Folders that are missing are made."""
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    for path, said in {
+        tmp_path / "file" / NAME: "Not a directory",
+        tmp_path / "folder": "Is a directory",
+        Path("/proc/kifu") / NAME: "No such file or directory",
+        tmp_path / ("x" * 300): "File name too long",
+    }.items():
+        with pytest.raises(OutputError, match=f"^cannot write {path}: {said}$"):
+            ingest(kgs, path, clean=load_clean(rules))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+    ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_clean(rules))
+    assert content(tmp_path / "folder" / "a" / "b").keys() == {NAME}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, MemoryError])
+def test_exceptions_at_any_moment(
+    kgs: Path, rules: str, good: bytes, tmp_path: Path, error: type[BaseException], jobs: int
+) -> None:
+    for countdown in (0, 1, 5, 13):
+        left = [countdown]
+
+        class Bomb:
+            def advance(self, n: int = 1, left: list[int] = left) -> None:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise error
+
+        @contextmanager
+        def armed(label: str, total: int | None, unit: str, bar: type = Bomb) -> Iterator[Any]:
+            yield bar()
+
+        into = tmp_path / str(countdown)
+        try:
+            ingest(kgs, into / NAME, clean=load_clean(rules), jobs=jobs, progress=armed)
+        except error:
+            assert content(into) == {}
+        else:
+            assert left[0] >= 0, "no step was left to fail in"
+        mended(kgs, into, rules, good)
+
+
+def test_a_disk_that_is_full_after_some_writes(
+    kgs: Path, rules: str, good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever write it is that fails, of the hidden file or of the catalogue."""
+    real, writes = os.write, []
+    monkeypatch.setattr(os, "write", lambda file, data: writes.append(1) or real(file, data))
+    mended(kgs, tmp_path / "count", rules, good)
+    assert len(writes) > 30
+    for last in (0, 1, len(writes) // 3, len(writes) // 2, len(writes) * 2 // 3, len(writes) - 2, len(writes) - 1):
+        into, left = tmp_path / str(last), [last]
+
+        def write(file: int, data: bytes, left: list[int] = left) -> int:
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(file, data)
+
+        monkeypatch.setattr(os, "write", write)
+        with pytest.raises(OutputError, match=r"^cannot write .*games.parquet.*: No space left on device$"):
+            ingest(kgs, into / NAME, clean=load_clean(rules))
+        assert content(into) == {}
+        monkeypatch.setattr(os, "write", real)
+        mended(kgs, into, rules, good)
+
+
+def test_while_someone_holds_the_name(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
+    with (
+        Output(tmp_path / NAME),
+        pytest.raises(OutputError, match=r"games.parquet is being written by another process$"),
+    ):
+        ingest(kgs, tmp_path / NAME, clean=load_clean(rules))
+    mended(kgs, tmp_path, rules, good)
+
+
+# From outside, in processes of their own
+
+
+def start(into: Path, rules: str, *sources: Path, pause: float, jobs: int = 2, before: list[str] | None = None) -> Any:
+    """Starts a slow ingest."""
+    command = [sys.executable, str(HERE / "slow_ingest.py"), *(before or []), str(into / NAME), str(pause), str(jobs)]
+    command += [rules, *map(str, sources)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait(process: Any, steps: int) -> None:
+    """Until so many batches are about to be written."""
+    for _ in range(steps):
+        assert process.stdout.readline() == "writing\n"
+
+
+# Six batches are written first; of "training", fifteen more in the second pass.
+STEPS = {"legal": (2,), "training": (2, 9)}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c(kgs: Path, rules: str, good: bytes, tmp_path: Path, jobs: int) -> None:
+    with start(tmp_path, rules, kgs, pause=0.2, jobs=jobs) as process:
+        wait(process, STEPS[rules][-1 if jobs == 1 else 0])
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        error = process.stderr.read()
+    assert process.returncode not in (0, 2) and error.rstrip().endswith("KeyboardInterrupt")
+    assert content(tmp_path) == {}, "what was begun is removed"
+    mended(kgs, tmp_path, rules, good)
+
+
+def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
+    """In either pass."""
+    for steps in STEPS[rules]:
+        into = tmp_path / str(steps)
+        into.mkdir()
+        (into / NAME).write_bytes(b"old")
+        with start(into, rules, kgs, pause=0.1) as process:
+            wait(process, steps)
+            process.kill()
+        left = content(into)
+        assert left.pop(NAME) == b"old"
+        assert left and all(name.startswith(".") for name in left), "it was killed within a file"
+        mended(kgs, into, rules, good)
+
+
+def test_a_limit_on_the_size_of_files(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
+    with start(tmp_path, rules, kgs, pause=0, before=["limit=20000"]) as process:
+        error = process.stderr.read()
+    assert process.returncode == 2
+    assert error.startswith(f"OutputError: cannot write {tmp_path}/") and error.endswith(": File too large\n")
+    assert content(tmp_path) == {}
+    mended(kgs, tmp_path, rules, good)
+
+
+def test_two_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
+    """One says that the other is at it, and does not disturb it, whatever that one does at the moment."""
+    for steps in STEPS[rules]:
+        into = tmp_path / str(steps)
+        with start(into, rules, kgs, pause=0.1) as process:
+            wait(process, steps)
+            with pytest.raises(OutputError, match=r"games.parquet is being written by another process$"):
+                ingest(next(kgs.iterdir()), into / NAME, clean=load_clean(rules))
+            assert (process.communicate()[1], process.returncode) == ("", 0)
+        assert content(into) == {NAME: good}

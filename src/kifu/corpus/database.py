@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -14,6 +16,8 @@ import pyarrow as pa
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import RecipeError
+
+T = TypeVar("T")
 
 FILE_COLUMN = "catalogue"
 """The column that the tables have beside SCHEMA's: the file that the row is from, as it was given."""
@@ -30,22 +34,76 @@ _TYPES = {
 }  # fmt: skip
 
 
+class Database:
+    """What `open_database` makes. Its methods raise RecipeError for all that DuckDB does not like."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, thread: Executor, paths: Mapping[str, str]) -> None:
+        """paths: of the catalogues, by the names that DuckDB finds them under."""
+        self._connection = connection
+        self._thread = thread
+        self._paths = paths
+        rows = " UNION ALL ".join(map(_select, paths, paths.values()))
+        with self._errors():
+            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, paths))}]")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            connection.execute(f"CREATE VIEW games AS {rows}")
+            connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
+
+    def select(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """One SELECT statement, understood but not run. Raises RecipeError for other statements, too."""
+        with self._errors():
+            kinds = [each.type.name for each in self._connection.extract_statements(sql)]
+            if kinds != ["SELECT"]:
+                raise RecipeError(f"one SELECT statement is asked for, not {', '.join(kinds) or 'none'}")
+            return self._connection.sql(sql)
+
+    def batches(self, relation: duckdb.DuckDBPyRelation, rows: int = 8192) -> Iterator[pa.RecordBatch]:
+        """Runs it; yields at most so many rows at a time."""
+        reader = self._run(lambda: relation.to_arrow_reader(rows))
+        while (batch := self._run(lambda: next(reader, None))) is not None:
+            yield batch
+
+    def rows(self, relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+        """Runs it; all rows, which should be few, as Python values."""
+        return [
+            row for batch in self.batches(relation) for row in zip(*(column.to_pylist() for column in batch.columns))
+        ]
+
+    def _run(self, work: Callable[[], T]) -> T:
+        """In a thread of its own: the one that DuckDB computes in learns of Ctrl-C only when all is done."""
+        done = self._thread.submit(work)
+        try:
+            with self._errors():
+                return done.result()
+        except KeyboardInterrupt:
+            self._connection.interrupt()
+            raise
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """DuckDB's errors as RecipeError, in one line: without the quoted query, with what it proposes instead."""
+        try:
+            yield
+        except duckdb.Error as error:
+            text = " ".join(str(error).partition("\n\nLINE ")[0].split())
+            for link, path in self._paths.items():
+                text = text.replace(link, path)
+            raise RecipeError(text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ...") from None
+
+
 @contextlib.contextmanager
-def open_database(
-    catalogues: Sequence[str | os.PathLike[str]], jobs: int | None = None
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with two tables: `games`, the rows of all catalogues in order, and `kept`, those not dropped.
+def open_database(catalogues: Sequence[str | os.PathLike[str]], jobs: int | None = None) -> Iterator[Database]:
+    """A database with two tables: `games`, the rows of all catalogues in order, and `kept`, those not dropped.
 
     They have SCHEMA's columns in its types, then FILE_COLUMN. jobs: threads, by default one for each core. What does
     not fit into memory goes to a folder of its own among the system's temporary ones, which is gone at the end. No
-    other file can be read, none written, and no extension loaded.
-    Raises FormatError if a file is no catalogue, and RecipeError for whatever DuckDB does not like, there or inside
-    the `with` block.
+    other file can be read, none written, and no extension loaded. Raises FormatError if a file is no catalogue.
     """
     paths = [os.fspath(path) for path in catalogues]
     for path in paths:
         open_catalogue(path)
-    with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder, sql_errors():
+    with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder:
         config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY,
             "temp_directory": f"{folder}/spill",
@@ -53,32 +111,16 @@ def open_database(
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }
-        with duckdb.connect(":memory:", config=config if jobs is None else config | {"threads": jobs}) as connection:
-            links = [_link(path, f"{folder}/{k}.parquet") for k, path in enumerate(paths)]
-            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, links))}]")
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-            rows = " UNION ALL ".join(map(_select, links, paths))
-            connection.execute(f"CREATE VIEW games AS {rows}")
-            connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
-            yield connection
+        config |= {} if jobs is None else {"threads": jobs}
+        links = {_link(path, f"{folder}/{k}.parquet"): path for k, path in enumerate(paths)}
+        with duckdb.connect(":memory:", config=config) as connection, ThreadPoolExecutor(1) as thread:
+            yield Database(connection, thread, links)
 
 
 def _link(path: str, link: str) -> str:
     """Another name for a file: in its own, DuckDB would take *, ?, [ and ~ for patterns."""
     Path(link).symlink_to(Path(path).absolute())
     return link
-
-
-@contextlib.contextmanager
-def sql_errors() -> Iterator[None]:
-    """DuckDB's errors as RecipeError, in one line: without the quoted query, with what it proposes instead."""
-    try:
-        yield
-    except duckdb.Error as error:
-        text = " ".join(str(error).partition("\n\nLINE ")[0].split())
-        text = text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
-        raise RecipeError(f"query: {text}") from None
 
 
 def _select(link: str, path: str) -> str:

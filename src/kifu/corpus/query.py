@@ -14,13 +14,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from kifu.corpus.catalogue import CatalogueWriter, TableWriter, fitted
-from kifu.corpus.database import FILE_COLUMN, open_database, sql_errors
+from kifu.corpus.database import FILE_COLUMN, Database, open_database
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
 from kifu.output import Output, hash_file
-
-_ROWS = 8192
-"""At a time, on their way into a file."""
 
 _NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
@@ -45,11 +42,12 @@ class Head:
 class Answer:
     """A query, understood but not run; each method runs it, in memory that does not grow with the rows.
 
-    Every method raises RecipeError if the data do not suit the query: `black::integer`, say.
+    Methods raise RecipeError if the data do not suit the query: `black::integer`, say.
     """
 
     sql: str
     catalogues: tuple[str, ...]
+    _database: Database
     _relation: duckdb.DuckDBPyRelation
 
     @property
@@ -64,17 +62,16 @@ class Answer:
 
     def head(self, rows: int) -> Head:
         """The first rows, and how many there are."""
-        with sql_errors():
-            texts = ", ".join(f"#{k}::VARCHAR" for k in range(1, len(self.columns) + 1))
-            first = self._relation.limit(rows + 1).project(texts).fetchall()
-            total = self._relation.aggregate("count(*)").fetchall()[0][0] if len(first) > rows else len(first)
+        texts = ", ".join(f"#{k}::VARCHAR" for k in range(1, len(self.columns) + 1))
+        first = self._database.rows(self._relation.limit(rows + 1).project(texts))
+        total = self._database.rows(self._relation.aggregate("count(*)"))[0][0] if len(first) > rows else len(first)
         numeric = [kind.id in _NUMBERS for kind in self._relation.types]
         return Head(self.columns, numeric, first[:rows], total)
 
     def csv(self) -> Iterator[bytes]:
         """The rows as CSV in UTF-8 below a line of names, piece by piece: text is quoted, null is an empty field."""
         yield self._csv_names()
-        yield from map(_csv_rows, _batches(self._for_csv()))
+        yield from map(_csv_rows, self._database.batches(self._for_csv()))
 
     def _csv_names(self) -> bytes:
         return (",".join('"' + name.replace('"', '""') + '"' for name in self.columns) + "\n").encode()
@@ -99,34 +96,32 @@ class Answer:
         rows = 0
         with Output(path) as output:
             output.write(self._csv_names())
-            for batch in _batches(self._for_csv()):
+            for batch in self._database.batches(self._for_csv()):
                 output.write(_csv_rows(batch))
                 rows += len(batch)
             output.commit()
         return rows
 
     def _write_parquet(self, path: Path) -> int:
-        rows = 0
-        with CatalogueWriter(path) if self.is_corpus else TableWriter(path, self._schema()) as writer:
-            for batch in _batches(self._relation):
-                writer.write(fitted(batch, SCHEMA, path) if self.is_corpus else batch)
+        rows, corpus = 0, self.is_corpus
+        with CatalogueWriter(path) if corpus else TableWriter(path, self._schema()) as writer:
+            for batch in self._database.batches(self._relation):
+                writer.write(fitted(batch, SCHEMA, path) if corpus else batch)
                 rows += len(batch)
             about = self._about()
-            writer.commit(about if self.is_corpus else {f"kifu.{key}": value for key, value in about.items()})
+            writer.commit(about if corpus else {f"kifu.{key}": value for key, value in about.items()})
         return rows
 
     def _schema(self) -> pa.Schema:
         """Raises RecipeError if a Parquet file cannot hold the columns."""
         repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if repeated:
-            raise RecipeError(f"query: two columns are called {repeated[0]!r}; give one of them another name by AS")
+            raise RecipeError(f"two columns are called {repeated[0]!r}; give one of them another name by AS")
         for name, kind in zip(self.columns, self._relation.types):
-            if kind.id not in _AS_IT_IS | {"list"}:
-                raise RecipeError(
-                    f"query: {name} is of type {kind}, which is not written into Parquet; cast it to VARCHAR"
-                )
-        with sql_errors():
-            schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
+            inner = kind.children[0][1] if kind.id == "list" else kind
+            if inner.id not in _AS_IT_IS:
+                raise RecipeError(f"{name} is of type {kind}, which is not written into Parquet; cast it to VARCHAR")
+        schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
         return schema
 
     def _about(self) -> dict[str, Any]:
@@ -140,26 +135,14 @@ def open_query(sql: str, catalogues: Sequence[str | os.PathLike[str]], *, jobs: 
 
     Raises FormatError if a file is no catalogue, and RecipeError if the statement is another one or makes no sense.
     """
-    with open_database(catalogues, jobs) as connection:
-        with sql_errors():
-            statements = connection.extract_statements(sql)
-        if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
-            kinds = ", ".join(each.type.name for each in statements) or "none"
-            raise RecipeError(f"query: one SELECT statement is asked for, not {kinds}")
-        with sql_errors():
-            relation = connection.sql(sql)
-        yield Answer(sql, tuple(os.fspath(path) for path in catalogues), relation)
+    with open_database(catalogues, jobs) as database:
+        yield Answer(sql, tuple(os.fspath(path) for path in catalogues), database, database.select(sql))
 
 
 def check_suffix(path: Path) -> None:
     """Raises OutputError if an answer cannot be written into a file of that name."""
     if path.suffix.lower() not in (".csv", ".parquet"):
         raise OutputError(f"cannot write {path}: its suffix is {path.suffix!r}, not '.csv' or '.parquet'")
-
-
-def _batches(relation: duckdb.DuckDBPyRelation) -> Iterator[pa.RecordBatch]:
-    with sql_errors():
-        yield from relation.to_arrow_reader(_ROWS)
 
 
 def _csv_rows(batch: pa.RecordBatch) -> bytes:

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, get_args
 
-import duckdb
-
-from kifu.corpus.database import open_database
+from kifu.corpus.database import Database, open_database
 from kifu.corpus.meaning import MADE_OF, is_clear
 from kifu.records.words import FormatName
 
@@ -87,13 +85,13 @@ def count_games(catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | Non
 
     jobs: threads, by default one for each core. Memory does not grow with the games.
     """
-    with open_database(catalogues, jobs) as connection:
-        return _Counter(connection).stats(tuple(os.fspath(path) for path in catalogues))
+    with open_database(catalogues, jobs) as database:
+        return _Counter(database).stats(tuple(os.fspath(path) for path in catalogues))
 
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    connection: duckdb.DuckDBPyConnection
+    database: Database
 
     def stats(self, catalogues: tuple[str, ...]) -> Stats:
         ((read, kept),) = self._ask('SELECT count(*), count(*) FILTER (WHERE "drop" IS NULL) FROM games')
@@ -116,7 +114,7 @@ class _Counter:
         )
 
     def _ask(self, sql: str) -> list[Any]:
-        return self.connection.execute(sql).fetchall()
+        return self.database.rows(self.database.select(sql))
 
     def _counts(
         self, what: str, total: int, *, rows: str = "kept", order: str = "1 NULLS LAST", limit: int = _DISTINCT

@@ -25,7 +25,10 @@ from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 
-COMMANDS = ["audit", "build", "convert", "demo", "fetch", "formats", "inspect", "planes", "recipes", "show"]
+COMMANDS = [
+    "audit", "build", "convert", "demo", "fetch", "formats", "ingest", "inspect", "planes", "query", "recipes", "show",
+    "split", "stats",
+]  # fmt: skip
 REPOSITORY = Path(__file__).parents[1]
 
 
@@ -87,7 +90,7 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("recipes", ["kgsgo-v1", "kgsgo-v2"]), ("planes", list(PLANE_SETS)), ("formats", [*FORMATS, *GAME_FORMATS])],
+    [("recipes", ["kgsgo-v1", "kgsgo-v2", "olf-archive"]), ("planes", list(PLANE_SETS)), ("formats", [*FORMATS, *GAME_FORMATS])],
 )
 def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
     done = run(command)
@@ -95,7 +98,7 @@ def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
     assert [line.split()[0] for line in done.out.splitlines()] == names
 
 
-@pytest.mark.parametrize("name", ["kgsgo-v1", "kgsgo-v2"])
+@pytest.mark.parametrize("name", ["kgsgo-v1", "kgsgo-v2", "olf-archive"])
 def test_a_recipe_is_shown_whole(name: str) -> None:
     text = (REPOSITORY / "src" / "kifu" / "recipes" / f"{name}.toml").read_text("utf-8")
     assert run("recipes", name) == Done(0, text, [])

@@ -27,7 +27,8 @@ HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydan
 # A room imports only rooms above it.
 ROOMS = [
     "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records",
-    "corpus", "planes", "datasets", "recipes", "convert", "audit", "draw", "charts", "fetch", "show", "terminal", "demo", "cli",
+    "corpus", "planes", "datasets", "recipes", "convert", "audit", "draw", "charts", "fetch", "show", "terminal",
+    "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then.
 LAZY = {("records/game.py", "draw")}

@@ -90,7 +90,11 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     ("command", "names"),
-    [("recipes", ["kgsgo-v1", "kgsgo-v2", "olf-archive"]), ("planes", list(PLANE_SETS)), ("formats", [*FORMATS, *GAME_FORMATS])],
+    [
+        ("recipes", ["kgsgo-v1", "kgsgo-v2", "olf-archive"]),
+        ("planes", list(PLANE_SETS)),
+        ("formats", [*FORMATS, *GAME_FORMATS]),
+    ],
 )
 def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
     done = run(command)

@@ -49,7 +49,7 @@ def message_of(*arguments):
 
 
 def test_the_recipes_that_come_with_kifu():
-    assert recipe_names() == ["kgsgo-v1", "kgsgo-v2"]
+    assert recipe_names() == ["kgsgo-v1", "kgsgo-v2", "olf-archive"]
     for name, suffix in (("kgsgo-v1", ""), ("kgsgo-v2", "-v2")):
         recipe = load_recipe(name)
         assert (recipe.name, recipe.seed, recipe.until) == (name, 0, 2014)
@@ -239,7 +239,7 @@ def test_files_that_are_not_there(tmp_path):
 
 @pytest.mark.parametrize("name", ["kgsgo", "../kgsgo-v1", "", "kgsgo-v1.toml/", "schema.py"])
 def test_names_that_are_no_recipe(name):
-    expected = f"no recipe {name!r}; there are kgsgo-v1, kgsgo-v2, or a file that ends in .toml"
+    expected = f"no recipe {name!r}; there are kgsgo-v1, kgsgo-v2, olf-archive, or a file that ends in .toml"
     assert message_of(name) == expected
 
 

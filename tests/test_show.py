@@ -278,7 +278,7 @@ def test_inspect_a_catalogue(catalogue: Path, games: Path) -> None:
     assert shown[0] == f"{catalogue}: catalogue@1, 5 games = 2 kept + 1 off board + 1 occupied + 1 not go"
     assert shown[1:4] == [
         "  moves       13 in the kept games",
-        "  boards      19 x 19: 1, 9 x 9: 1",
+        "  boards      9 x 9: 1, 19 x 19: 1",
         "  formats     sgf: 2",
     ]
     assert shown[4] == f"  archives    {games.name}: 2"

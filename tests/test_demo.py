@@ -16,7 +16,7 @@ from kifu.point import to_sgf
 
 SETS = ("test", "train10k", "trainall")
 FILES = [f"kgsgo-{name}{version}.dat" for version in ("", "-v2") for name in SETS]
-PICTURES = ["example.png", "planes.png", "position.png"]
+PICTURES = ["example.png", "games.png", "planes.png", "position.png"]
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +28,13 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
 
 def test_it_ends_well(done: tuple[Done, Path]) -> None:
     assert done[0].code == 0, done[0].err
-    assert all(line.startswith("building kgsgo-") for line in done[0].err)
+    assert all(line.startswith(("building kgsgo-", "reading games")) for line in done[0].err)
 
 
 def test_it_makes_what_it_says(done: tuple[Done, Path]) -> None:
     said, into = done
     made = sorted(path.name for path in into.iterdir())
-    assert made == sorted([*FILES, *(f"{name}.manifest.json" for name in FILES), *PICTURES])
+    assert made == sorted([*FILES, *(f"{name}.manifest.json" for name in FILES), *PICTURES, "games.parquet"])
     for name in FILES:
         manifest = read_manifest(into / name)
         with kifu.open(into / name) as data:
@@ -45,6 +45,13 @@ def test_it_makes_what_it_says(done: tuple[Done, Path]) -> None:
     for name in PICTURES:
         assert (into / name).read_bytes().startswith(b"\x89PNG")
         assert f"  {into / name}" in said.out.splitlines()
+
+
+def test_it_catalogues_the_games(done: tuple[Done, Path]) -> None:
+    said, into = done
+    told = run("inspect", into / "games.parquet").out.splitlines()[0]
+    (line,) = [line for line in said.out.splitlines() if line.startswith("  games.parquet ")]
+    assert told.partition(", ")[2].partition(" kept")[0] in line
 
 
 def test_it_tells_counts_checks_and_speed(done: tuple[Done, Path]) -> None:

@@ -1,4 +1,4 @@
-"""The whole way on the bundled sample: data sets built, read back and compared, and pictures drawn of them."""
+"""The whole way on the bundled sample: games catalogued, data sets built, read back, compared, and pictures drawn."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from kifu.charts import draw_stats
+from kifu.corpus.clean import load_clean
+from kifu.corpus.ingest import ingest
+from kifu.corpus.stats import count_games
 from kifu.datasets.dat import Dat
 from kifu.draw import draw_planes, save
 from kifu.errors import FormatError
@@ -37,6 +41,9 @@ def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None
     sample = sample_path()
     found = survey(sample)
     say(f"The sample: {found.read:,} games, {found.moves:,} moves, {sample.stat().st_size:,} bytes ({sample.name})")
+    catalogue = into / "games.parquet"
+    told = ingest(sample, catalogue, clean=load_clean("schraudolph"), jobs=jobs, progress=progress)
+    say(f"\nThe catalogue:\n  {catalogue.name:<24} {told}")
     files = {v: _build_all(v, sample, into, jobs, say) for v in ("kgsgo-v1", "kgsgo-v2")}
     say("\nRead back:")
     for v1, v2 in zip(files["kgsgo-v1"], files["kgsgo-v2"]):
@@ -45,7 +52,9 @@ def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None
     say("\nPictures:")
     data_set = files["kgsgo-v2"][0].path
     row = _row_with_ko(data_set)
-    for path in _draw(data_set, row, next(game for game in read(sample) if len(game) > _MOVE), into):
+    save(draw_stats(count_games([catalogue], jobs=jobs)), into / "games.png")
+    drawn = _draw(data_set, row, next(game for game in read(sample) if len(game) > _MOVE), into)
+    for path in [into / "games.png", *drawn]:
         say(f"  {path}")
     say(f"\n{describe_row(data_set, row)}\n\nNext: kifu inspect {data_set} --row {row + 1}")
 

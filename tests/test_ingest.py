@@ -147,6 +147,33 @@ def test_the_same_games_are_found_again_where_the_rows_tell(
         assert container == (Path(game.source).name if relative == "." else relative)
 
 
+def test_the_command_says_what_became_of_the_games(sources: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "new" / "a.parquet"
+    done = run("ingest", *sources.values(), "-o", path, "--set", "min_moves=10", "--jobs", 2)
+    (line,) = done.out.splitlines()
+    size = f"{path.stat().st_size / 1000:,.1f} kB"
+    moves = sum(rows(path, "n_moves")) - sum(n for n in rows(path, "n_moves") if n < 10)
+    assert (done.code, line) == (0, f"{path}: 46 games = 36 kept + 10 too short; {moves:,} moves, {size}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--clean nix", "no set of cleaning rules 'nix'; there are legal, schraudolph, training"),
+        ("--clean nix.toml", "nix.toml"),
+        ("--set min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
+        ("--set min_moves", "'min_moves'"),
+    ],
+)
+def test_wrong_rules_are_told_before_anything_is_written(
+    sources: dict[str, Path], tmp_path: Path, arguments: str, words: str
+) -> None:
+    done = run("ingest", sources["tar"], "-o", tmp_path / "a.parquet", *arguments.split())
+    assert (done.code, done.out, len(done.err)) == (2, "", 1)
+    assert words in done.err[0]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_show_draws_the_game_of_a_row(sources: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     ingest(sources["folder"], path)

@@ -33,6 +33,7 @@ GAMES = rows(
     repairs=[None, "truncated,cut", "pass_as_tt"],
     drop=[None, "ko", None],
     komi=[6.5, None, -100.0],
+    komi_text=["6.50", None, "-100.00"],
     black=["柯洁", None, "a"],
 )
 
@@ -60,6 +61,15 @@ def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert batch.to_pylist() == GAMES.to_pylist() + GAMES.slice(1).to_pylist()
     assert batch.schema == SCHEMA
     assert [len(part) for part in catalogue.batches(("id",), size=2)] == [2, 2, 1]
+
+
+def test_rows_are_games_again(tmp_path: Path) -> None:
+    catalogue = open_catalogue(write_catalogue(tmp_path / "a.parquet", GAMES))
+    assert len(catalogue) == 3
+    first, second, third = catalogue.games()
+    assert (first.players, first.moves.tolist(), first.komi) == (("柯洁", ""), [0, 0x8001, 361], 6.5)
+    assert (second.handicap, second.setup.tolist(), second.drop) == (2, [3, 0x8004, 0x4005], Drop.KEPT)
+    assert (third.komi, third.name, third.source) == (-100.0, "2.sgf", "games.zip")
 
 
 def test_games_of_rows_are_what_kernels_take() -> None:

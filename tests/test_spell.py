@@ -17,7 +17,7 @@ from kifu.corpus.clean import load_clean
 from kifu.corpus.meaning import COLUMN_OF
 from kifu.corpus.rows import rows_as_recorded, rows_of_reading
 from kifu.corpus.schema import SCHEMA
-from kifu.corpus.spell import catalogue_olf, catalogue_sgf, row_game
+from kifu.corpus.spell import catalogue_olf, catalogue_sgf, games_of_rows
 from kifu.errors import Drop
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.olf import OlfWords, Unsayable, read_olf
@@ -159,14 +159,14 @@ def test_a_row_as_sgf() -> None:
 )
 def test_words_are_spelled_as_sgf_does(format: str, said: dict[str, str], words: dict[str, str]) -> None:
     batch = rows(format=[format], **{name: [text] for name, text in said.items()})
-    game = row_game(batch, 0)
+    (game,) = games_of_rows(batch)
     assert {name: game.text(name) for name in words} == words
     assert read_block(as_block(as_written(batch))).games.drop.tolist() == [Drop.KEPT]
 
 
 def test_a_row_as_a_game() -> None:
     batch = rows(black=["x", "y"], moves=[[3], [4 | WHITE_BIT]], drop=["ko", "bad_size"], width=[19, 0], height=[19, 0])
-    game, unread = row_game(batch, 0), row_game(batch, 1)
+    game, unread = games_of_rows(batch)
     assert (game.players, game.moves.tolist(), game.drop, game.source, game.name) == (
         ("x", ""), [3], Drop.KEPT, "games.zip", "0.sgf"
     )  # fmt: skip

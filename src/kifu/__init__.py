@@ -1,6 +1,7 @@
 """kifu turns Go game records into clean, reproducible training sets.
 
     for game in kifu.read("KGS-2006-19-10388-.tar.gz"): ...     every game of any mix of archives, folders, records
+    kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
     planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
     with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
     board = kifu.Board(19); board.play("D4")                    the rules
@@ -14,6 +15,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kifu.corpus.catalogue import Catalogue, open_catalogue
+    from kifu.corpus.clean import Clean, load_clean
+    from kifu.corpus.ingest import ingest
     from kifu.datasets.dat import Dat
     from kifu.datasets.formats import open
     from kifu.errors import (
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Board": "kifu.go.board",
+    "Catalogue": "kifu.corpus.catalogue",
+    "Clean": "kifu.corpus.clean",
     "Dat": "kifu.datasets.dat",
     "Drop": "kifu.errors",
     "FormatError": "kifu.errors",
@@ -54,8 +60,11 @@ _HOMES = {
     "SourceError": "kifu.errors",
     "build": "kifu.recipes.build",
     "encode": "kifu.planes.encode",
+    "ingest": "kifu.corpus.ingest",
+    "load_clean": "kifu.corpus.clean",
     "load_recipe": "kifu.recipes.schema",
     "open": "kifu.datasets.formats",
+    "open_catalogue": "kifu.corpus.catalogue",
     "read": "kifu.records.game",
     "read_games": "kifu.records.game",
     "read_sgf": "kifu.records.game",
@@ -64,6 +73,8 @@ _HOMES = {
 
 __all__ = [
     "Board",
+    "Catalogue",
+    "Clean",
     "Dat",
     "Drop",
     "FormatError",
@@ -80,8 +91,11 @@ __all__ = [
     "SourceError",
     "build",
     "encode",
+    "ingest",
+    "load_clean",
     "load_recipe",
     "open",
+    "open_catalogue",
     "read",
     "read_games",
     "read_sgf",

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import drop_code, games_of, is_catalogue, numbers, open_catalogue
 from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.corpus.spell import row_game
+from kifu.corpus.spell import games_of_rows
 from kifu.datasets.dat import Dat
 from kifu.datasets.inspect import Inspection, inspect_dat
 from kifu.datasets.manifest import manifest_path, read_manifest
@@ -241,7 +241,8 @@ def _find_row(path: Path, number: int) -> Shown:
             if row["drop"]:
                 detail = f" ({row['drop_detail']})" if row["drop_detail"] else ""
                 remarks.append(f"set aside: {Drop(drop_code(row['drop'])).reason}{detail}")
-            return Shown(row_game(batch, before), row["n_legal"], tuple(remarks))
+            (game,) = games_of_rows(batch.slice(before, 1))
+            return Shown(game, row["n_legal"], tuple(remarks))
         before -= len(batch)
     raise GameError(f"{path} has {catalogue.rows:,} games, no game {number}")
 

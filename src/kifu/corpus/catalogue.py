@@ -22,6 +22,7 @@ from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import Drop, FormatError, OutputError
 from kifu.output import Output
 from kifu.point import MAX_SIZE
+from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
 
 _GROUP = 32_768
@@ -187,6 +188,20 @@ class Catalogue:
                 yield fitted(batch, schema, self.path)
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
             raise FormatError(f"{self.path}: {_first_line(error)}") from None
+
+
+    def games(self) -> Iterator[Game]:
+        """Each row as a game, dropped ones too: their `drop` is set only where nothing could be read of them.
+
+        Of what the record said only that is left which has columns. Raises as `batches` does.
+        """
+        from kifu.corpus.spell import games_of_rows  # it needs this module
+
+        for batch in self.batches():
+            yield from games_of_rows(batch)
+
+    def __len__(self) -> int:
+        return self.rows
 
 
 def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:

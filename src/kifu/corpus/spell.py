@@ -76,11 +76,10 @@ def catalogue_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.ui
     return written, why
 
 
-def row_game(batch: pa.RecordBatch, row: int) -> Game:
-    """One row as a game; its `drop` is the reader's, if it has one."""
-    part = batch.slice(row, 1)
-    ((game, words),) = _games(part, read_games(part))
-    return replace(game, record=make_record(game.width, game.height, game.handicap, words))
+def games_of_rows(batch: pa.RecordBatch) -> Iterator[Game]:
+    """The rows as games; the `drop` of each is its reader's, if that had a reason."""
+    for game, words in _games(batch, read_games(batch)):
+        yield replace(game, record=make_record(game.width, game.height, game.handicap, words))
 
 
 def _games(batch: pa.RecordBatch, games: Games) -> Iterator[tuple[Game, Mapping[str, str | None]]]:

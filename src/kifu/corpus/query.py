@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 
 from kifu.corpus.catalogue import CatalogueWriter, TableWriter, fitted
 from kifu.corpus.database import FILE_COLUMN, Database, open_database
@@ -117,11 +118,12 @@ class Answer:
         repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if repeated:
             raise RecipeError(f"two columns are called {repeated[0]!r}; give one of them another name by AS")
-        for name, kind in zip(self.columns, self._relation.types):
-            inner = kind.children[0][1] if kind.id == "list" else kind
-            if inner.id not in _AS_IT_IS:
-                raise RecipeError(f"{name} is of type {kind}, which is not written into Parquet; cast it to VARCHAR")
         schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
+        for field in schema:
+            try:
+                pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+            except pa.ArrowNotImplementedError:
+                raise RecipeError(f"{field.name}: Parquet holds no {field.type}; cast it to VARCHAR") from None
         return schema
 
     def _about(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ class Answer:
 
     sql: str
     catalogues: tuple[str, ...]
-    _database: Database
-    _relation: duckdb.DuckDBPyRelation
+    _database: Database = field(repr=False)
+    _relation: duckdb.DuckDBPyRelation = field(repr=False)
 
     @property
     def columns(self) -> list[str]:
@@ -119,11 +119,11 @@ class Answer:
         if repeated:
             raise RecipeError(f"two columns are called {repeated[0]!r}; give one of them another name by AS")
         schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
-        for field in schema:
+        for column in schema:
             try:
-                pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([field])).close()
+                pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([column])).close()
             except pa.ArrowNotImplementedError:
-                raise RecipeError(f"{field.name}: Parquet holds no {field.type}; cast it to VARCHAR") from None
+                raise RecipeError(f"{column.name}: Parquet holds no {column.type}; cast it to VARCHAR") from None
         return schema
 
     def _about(self) -> dict[str, Any]:

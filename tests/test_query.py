@@ -1,0 +1,410 @@
+"""Questions to catalogues: what they may ask, what they get, and what they can neither reach nor break."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import json
+import os
+import random
+import re
+import signal
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import duckdb
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from catalogues import rows, write_catalogue
+from commands import Done, finish, run, start
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.query import open_query
+from kifu.corpus.schema import SCHEMA
+from kifu.errors import FormatError, KifuError, OutputError, RecipeError
+from kifu.output import hash_file
+from test_cli import on_terminal
+
+PLAYERS = ["Ann", "Bob", "武宮 正樹", None]
+FULL = {
+    "id": [2**64 - 1, 0, 2**63], "black": ["Ann", "a,\"b'", "李"], "komi": [6.5, None, -0.1], "handicap": [-1, 9, None],
+    "date": [datetime.date(2001, 2, 3), None, datetime.date(1846, 9, 11)], "year": [2001, None, 1846],
+    "black_pro": [True, None, False], "white_program": [True, False, False], "winner": ["black", None, "white"],
+    "moves": [[72, 288 | 0x8000, 361], [], [0]], "setup": [[], [60, 300], [1]], "setup_ply": [[], [0, 0], [0]],
+    "root_setup": [0, 2, 1], "territory": [None, [], [3, 4 | 0x8000]], "drop": [None, "ko", None],
+    "drop_detail": [None, "move 7", None],
+}  # fmt: skip
+"""Each kind of column with its extremes."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three games, one of them dropped."""
+    return write_catalogue(tmp_path_factory.mktemp("small") / "small.parquet", rows(**FULL))
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """50,000 games in two row groups."""
+    count = 50_000
+    batch = rows(
+        black=[PLAYERS[k % 4] for k in range(count)], year=[1990 + k % 7 for k in range(count)],
+        moves=[[k % 361, k % 7 | 0x8000] for k in range(count)], drop=[None if k % 10 else "ko" for k in range(count)],
+    )  # fmt: skip
+    return write_catalogue(tmp_path_factory.mktemp("many") / "many.parquet", batch)
+
+
+def ask(sql: str, *catalogues: Path, count: int = 100) -> list[tuple[str | None, ...]]:
+    with open_query(sql, catalogues) as answer:
+        return answer.head(count).rows
+
+
+def read_table(path: Path) -> pa.Table:
+    return pa.Table.from_batches(open_catalogue(path).batches(), SCHEMA)
+
+
+# the tables
+
+
+def test_games_are_all_and_kept_are_those_not_dropped(small: Path) -> None:
+    assert ask("SELECT black FROM games", small) == [("Ann",), ("a,\"b'",), ("李",)]
+    assert ask("SELECT black FROM kept", small) == [("Ann",), ("李",)]
+
+
+def test_rows_stay_in_order_and_tell_their_file(small: Path, many: Path) -> None:
+    found = ask("SELECT catalogue, entry FROM games", many, small, many, count=200_000)
+    each = [(str(many), str(k)) for k in range(50_000)]
+    assert found == [*each, *((str(small), str(k)) for k in range(3)), *each]
+
+
+def test_columns_have_the_types_of_the_schema(small: Path) -> None:
+    with open_query("FROM games", [small]) as answer:
+        found = answer._relation.limit(0).to_arrow_table().schema
+    assert [*SCHEMA.names, "catalogue"] == found.names
+    for field in SCHEMA:
+        kind = found.field(field.name).type
+        assert (kind.value_type if pa.types.is_list(kind) else kind) == (
+            field.type.value_type if pa.types.is_list(field.type) else field.type
+        )
+
+
+def test_files_of_other_writers_are_read_in_the_same_types(small: Path, tmp_path: Path) -> None:
+    table = read_table(small)
+    wide = {pa.int16(): pa.int64(), pa.string(): pa.large_string(), pa.uint8(): pa.int32(), pa.float32(): pa.float64()}
+    fields = [pa.field(f.name, wide.get(f.type, f.type)) for f in reversed(SCHEMA)]
+    other = table.select([f.name for f in fields]).cast(pa.schema(fields)).append_column("more", [["x", "y", "z"]])
+    pq.write_table(other, tmp_path / "other.parquet")
+    with open_query("SELECT * EXCLUDE catalogue FROM games", [tmp_path / "other.parquet", small]) as answer:
+        answer.write(tmp_path / "both.parquet")
+    assert read_table(tmp_path / "both.parquet").equals(pa.concat_tables([table, table]))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a*.parquet", "b?.parquet", "c[1].parquet", "d'q.parquet", "year=2001/e.parquet", "~f.parquet", "g h", "碁"],
+)
+def test_a_file_may_be_called_anything(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for other in ("ab.parquet", "bb.parquet", "c1.parquet"):
+        write_catalogue(tmp_path / other, rows(black=["wrong"]))
+    write_catalogue(tmp_path / name, rows(black=["right"]))
+    monkeypatch.chdir(tmp_path)
+    assert ask("SELECT * FROM (SELECT black, catalogue FROM games)", Path(name)) == [("right", name)]
+
+
+# what comes out
+
+
+def test_the_head_is_cut_and_counted(many: Path) -> None:
+    with open_query("SELECT black, year FROM kept ORDER BY entry DESC", [many]) as answer:
+        head = answer.head(2)
+    assert (head.columns, head.numeric, head.total) == (["black", "year"], [False, True], 45_000)
+    assert head.rows == [(None, str(1990 + 49_999 % 7)), ("武宮 正樹", str(1990 + 49_998 % 7))]
+
+
+def test_csv_is_what_csv_readers_read(small: Path, tmp_path: Path) -> None:
+    sql = 'SELECT id, black, komi, date, black_pro, moves, winner AS "who ""won""", \'\' AS empty FROM games'
+    with open_query(sql, [small]) as answer:
+        text = b"".join(answer.csv())
+        assert answer.write(tmp_path / "out.CSV") == 3
+    assert (tmp_path / "out.CSV").read_bytes() == text
+    assert list(csv.reader(io.StringIO(text.decode()))) == [
+        ["id", "black", "komi", "date", "black_pro", "moves", 'who "won"', "empty"],
+        [str(2**64 - 1), "Ann", "6.5", "2001-02-03", "true", "[72, 33056, 361]", "black", ""],
+        ["0", "a,\"b'", "", "", "", "[]", "", ""],
+        [str(2**63), "李", "-0.1", "1846-09-11", "false", "[0]", "white", ""],
+    ]
+    assert text.splitlines()[2] == b'0,"a,""b\'",,,,"[]",,""'  # null is not the empty text
+
+
+def test_a_csv_of_no_rows_has_the_names(small: Path, tmp_path: Path) -> None:
+    with open_query("SELECT black, white FROM games WHERE false", [small]) as answer:
+        assert answer.write(tmp_path / "out.csv") == 0
+        assert (answer.head(5).rows, answer.head(5).total) == ([], 0)
+    assert (tmp_path / "out.csv").read_text() == '"black","white"\n'
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "TIMESTAMP '2001-02-03 04:05:06'", "TIMESTAMPTZ '2001-02-03 04:05Z'", "TIME '10:00'", "INTERVAL 1 DAY", "NULL",
+        "1::HUGEINT", "1.50", "'nan'::DOUBLE", "'x'::BLOB", "uuid()", "'a'::ENUM ('a', 'b')", "[[1]]", "{'a': 1}",
+        "MAP {'a': 1}",
+    ],
+)  # fmt: skip
+def test_any_type_goes_into_csv_and_is_written_or_refused_as_parquet(small: Path, tmp_path: Path, value: str) -> None:
+    with open_query(f"SELECT {value} AS x FROM games", [small]) as answer:
+        assert b"".join(answer.csv()).count(b"\n") == 4
+        try:
+            assert answer.write(tmp_path / "out.parquet") == 3
+        except RecipeError as error:
+            assert value == "INTERVAL 1 DAY"
+            assert "x: Parquet holds no" in str(error)
+        else:
+            assert pq.read_table(tmp_path / "out.parquet").num_rows == 3
+
+
+def test_other_columns_become_a_parquet_that_tells_its_query(many: Path, tmp_path: Path) -> None:
+    sql = "SELECT year, count(*) AS n FROM kept GROUP BY year ORDER BY year"
+    with open_query(sql, [many]) as answer:
+        assert not answer.is_corpus
+        assert answer.write(tmp_path / "years.parquet") == 7
+    counts = Counter(1990 + k % 7 for k in range(50_000) if k % 10)
+    found = pq.read_table(tmp_path / "years.parquet").to_pylist()
+    assert found == [{"year": year, "n": counts[year]} for year in sorted(counts)]
+    told = pq.read_metadata(tmp_path / "years.parquet").metadata
+    assert json.loads(told[b"kifu.query"]) == sql
+    assert [of["blake3"] for of in json.loads(told[b"kifu.of"])] == [hash_file(many)]
+    with pytest.raises(FormatError, match="no catalogue: it lacks"):
+        open_catalogue(tmp_path / "years.parquet")
+
+
+# a corpus again
+
+
+@pytest.mark.parametrize(
+    "columns", ["*", "* EXCLUDE catalogue", ", ".join(f'"{name}"' for name in reversed(SCHEMA.names))]
+)
+def test_an_answer_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, columns: str) -> None:
+    sql = f"SELECT {columns} FROM games WHERE black <> 'Ann'"
+    with open_query(sql, [small]) as answer:
+        assert answer.is_corpus
+        assert answer.write(tmp_path / "again.parquet") == 2
+    again = open_catalogue(tmp_path / "again.parquet")
+    assert again.about["query"] == sql
+    assert [(Path(of["name"]).name, of["bytes"]) for of in again.about["of"]] == [
+        ("small.parquet", small.stat().st_size)
+    ]
+    assert read_table(tmp_path / "again.parquet").equals(read_table(small).slice(1))
+
+
+def test_the_whole_corpus_is_the_same_file_in_any_number_of_threads(many: Path, tmp_path: Path) -> None:
+    made = []
+    for jobs in (1, 2):
+        with open_query("FROM games WHERE entry % 3 > 0", [many, many], jobs=jobs) as answer:
+            answer.write(tmp_path / "part.parquet")
+        made.append((tmp_path / "part.parquet").read_bytes())
+    assert made[0] == made[1]
+    assert open_catalogue(tmp_path / "part.parquet").rows == 2 * 33_333
+
+
+def test_columns_beside_those_of_a_catalogue_are_kept(small: Path, tmp_path: Path) -> None:
+    with open_query("SELECT *, n_moves / 2 AS half FROM games", [small]) as answer:
+        assert not answer.is_corpus
+        answer.write(tmp_path / "more.parquet")
+    assert pq.read_table(tmp_path / "more.parquet")["half"].to_pylist() == [1.5, 0, 0.5]
+    assert read_table(tmp_path / "more.parquet").equals(read_table(small))
+
+
+def test_an_answer_may_replace_what_it_was_asked_of(tmp_path: Path) -> None:
+    path = write_catalogue(tmp_path / "games.parquet", rows(year=[1, 2, 3]))
+    with open_query("FROM games WHERE year > 1", [path]) as answer:
+        answer.write(path)
+    assert read_table(path)["year"].to_pylist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"), [("black AS width", "column width: Failed to parse"), ("NULL AS id", "column id has nulls")]
+)
+def test_what_does_not_fit_into_a_catalogue_is_told(small: Path, tmp_path: Path, change: str, told: str) -> None:
+    with (
+        open_query(f"SELECT * REPLACE ({change}) FROM games", [small]) as answer,
+        pytest.raises(FormatError, match=told),
+    ):
+        answer.write(tmp_path / "bad.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("selec 1", 'syntax error at or near "selec"'),
+        ("SELECT blac FROM games", 'Candidate bindings: "black"'),
+        ("SELECT * FROM game", 'Did you mean "games"?'),
+        ("", "one SELECT statement is asked for, not none"),
+        ("SELECT 1; SELECT 2", "not SELECT, SELECT"),
+        ("CREATE TABLE x (y INT)", "not CREATE"),
+        ("COPY games TO 'SECRET'", "not COPY"),
+        ("ATTACH 'SECRET' AS x", "not ATTACH"),
+        ("INSTALL httpfs", "not LOAD"),
+        ("SET memory_limit = '90GB'", "not SET"),
+        ("SELECT * FROM read_text('SECRET')", "Cannot access file"),
+        ("SELECT * FROM read_parquet('SECRET')", "Cannot access file"),
+        ("SELECT * FROM glob('/*')", "Cannot access file"),
+        ("SELECT * FROM 'SECRET'", "Cannot access file"),
+        ("SELECT ? FROM games", "parameters"),
+        ("SELECT black::INT FROM games", "Could not convert string 'Ann'"),
+        ("SELECT repeat('x', 10000000000)", "maximum supported string size"),
+        ("SELECT error('a\nb')", "a b"),
+    ],
+)
+def test_bad_queries_are_one_line(small: Path, tmp_path: Path, sql: str, told: str) -> None:
+    secret = tmp_path / "secret.parquet"
+    pq.write_table(pa.table({"x": [1]}), secret)
+    done = run("query", sql.replace("SECRET", str(secret)), small, "-o", tmp_path / "out.csv")
+    is_error(done, told)
+    assert list(tmp_path.iterdir()) == [secret]
+
+
+def test_python_variables_are_no_tables(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.corpus.database.frame", pandas.DataFrame({"x": [1]}), raising=False)
+    with pytest.raises(RecipeError, match="frame does not exist"):
+        ask("SELECT * FROM frame", small)
+
+
+def is_error(done: Done, *words: str) -> None:
+    (line,) = done.err
+    assert (done.code, done.out) == (2, "")
+    assert line.startswith("kifu: ") and len(line) < 400
+    for word in words:
+        assert word in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["missing.parquet"], "missing.parquet is no catalogue"),
+        ([__file__], "is no catalogue"),
+        (["SMALL", "-o", "out.txt"], "'.csv' or '.parquet'"),
+        (["SMALL", "-o", "SMALL/out.csv"], "cannot write"),
+    ],
+)
+def test_bad_files_are_one_line(small: Path, arguments: list[str], told: str) -> None:
+    is_error(run("query", "SELECT 1 AS x", *(each.replace("SMALL", str(small)) for each in arguments)), told)
+
+
+def test_two_columns_of_one_name_go_into_csv_only(small: Path, tmp_path: Path) -> None:
+    with open_query("SELECT 1 AS x, 2 AS x", [small]) as answer:
+        assert b"".join(answer.csv()) == b'"x","x"\n1,2\n'
+        with pytest.raises(RecipeError, match="two columns are called 'x'"):
+            answer.write(tmp_path / "out.parquet")
+        with pytest.raises(OutputError, match="its suffix is ''"):
+            answer.write(tmp_path / "out")
+
+
+def test_damaged_files_give_an_error_or_an_answer(small: Path, tmp_path: Path) -> None:
+    data = small.read_bytes()
+    draw = random.Random(5)
+    told = set()
+    for _ in range(60):
+        damaged = bytearray(data)
+        for _ in range(draw.choice((1, 3, 20))):
+            damaged[draw.randrange(4, len(data) - 8)] = draw.randrange(256)
+        path = tmp_path / "damaged.parquet"
+        path.write_bytes(damaged)
+        try:
+            with open_query("FROM games", [path], jobs=1) as answer:
+                told.add(len(b"".join(answer.csv())) > 0)
+        except KifuError as error:
+            told.add(type(error))
+            assert "kifu-query-" not in str(error)
+    assert {True, FormatError, RecipeError} <= told
+
+
+# nothing stays behind
+
+
+@pytest.mark.parametrize("sql", ["FROM games ORDER BY id", "SELECT black::INT FROM games"])
+def test_no_temporary_files_stay(small: Path, tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    run("query", sql, small)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_interrupted_queries_end_soon_and_leave_nothing(small: Path, tmp_path: Path) -> None:
+    endless = "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.range * b.range % 7 = 3"
+    process = start("query", endless, small, "-o", tmp_path / "out.csv", TMPDIR=str(tmp_path))
+    deadline = time.monotonic() + 60
+    while not (tmp_path / ".out.csv.part").exists():
+        assert process.poll() is None and time.monotonic() < deadline, finish(process)
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    assert finish(process) == Done(130, "", ["kifu: interrupted; no unfinished file was given its name"])
+    assert list(tmp_path.iterdir()) == []
+
+
+# on the screen
+
+
+def test_the_table_elsewhere_than_on_a_terminal(small: Path) -> None:
+    done = run("query", "SELECT black, komi, moves FROM games", small, "--rows", "2")
+    assert done == Done(
+        0,
+        "black  komi  moves\nAnn     6.5  [72, 33056, 361]\na,\"b'        []\n"
+        "2 of 3 rows; -o FILE.csv or -o FILE.parquet takes all\n",
+        [],
+    )
+    assert run("query", "SELECT black FROM games LIMIT 1", small).out == "black\nAnn\n1 row\n"
+
+
+@pytest.mark.parametrize("columns", [30, 80, 200])
+def test_the_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
+    path = write_catalogue(tmp_path / "x.parquet", rows(black=["武" * 60], white=["\x1b[2J\x07red"], moves=[[1] * 300]))
+    lines = on_terminal(columns, "query", "SELECT black, white, moves, * FROM games", str(path))
+    assert max(len(line) + sum(letter > "\u2e80" for letter in line) for line in lines[:2]) <= columns
+    assert re.search(rf"^1 row, \d+ of {len(SCHEMA) + 4} columns; -o FILE", lines[2])
+    assert not any(letter in line for line in lines for letter in "\x1b\x07")
+    assert ("red" in lines[1]) == (columns > 30)
+
+
+def test_csv_on_standard_output(small: Path) -> None:
+    done = finish(start("query", "SELECT black, n_moves FROM games", small, "-o", "-"))
+    assert done == Done(0, '"black","n_moves"\n"Ann",3\n"a,""b\'",0\n"李",1\n', [])
+
+
+def test_the_command_tells_what_it_wrote(small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kept.parquet"
+    assert run("query", "FROM kept", small, "-o", out) == Done(0, f"{out}: 2 rows\n", [])
+    assert os.listdir(tmp_path) == ["kept.parquet"]  # noqa: PTH208
+
+
+# other readers
+
+
+def test_polars_duckdb_and_pandas_open_a_catalogue(small: Path) -> None:
+    expected = read_table(small).to_pylist()
+    p = polars.read_parquet(small)
+    assert p.to_dicts() == expected
+    assert {str(p.schema[f.name]) for f in SCHEMA if pa.types.is_list(f.type)} == {"List(UInt16)"}
+    assert (p.schema["id"], p.schema["date"], p.schema["komi"]) == (polars.UInt64, polars.Date, polars.Float32)
+    with duckdb.connect() as connection:
+        relation = connection.read_parquet(str(small))
+        assert [dict(zip(SCHEMA.names, row)) for row in relation.fetchall()] == expected
+        kinds = dict(zip(relation.columns, map(str, relation.types)))
+    assert [kinds[name] for name in ("id", "width", "komi", "date", "black_pro", "moves", "drop")] == [
+        "UBIGINT", "UTINYINT", "FLOAT", "DATE", "BOOLEAN", "USMALLINT[]", "VARCHAR"
+    ]  # fmt: skip
+    frame = pandas.read_parquet(small, dtype_backend="pyarrow")
+    assert pa.Table.from_pandas(frame, preserve_index=False).cast(SCHEMA).to_pylist() == expected
+    plain = pandas.read_parquet(small)
+    assert (plain["id"].dtype, plain["width"].dtype, plain["n_moves"].dtype) == ("uint64", "uint8", "int32")
+    assert plain["moves"][0].tolist() == [72, 288 | 0x8000, 361]

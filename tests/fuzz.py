@@ -1,25 +1,35 @@
 """Bytes of any kind for every reader, until the time is up: `python tests/fuzz.py --seconds 600`.
 
-Records (against their slow twins, see fuzz_sgf.py, fuzz_olf.py and fuzz_tygem.py), containers and data set files take
-turns. A reader may answer with a result or a KifuError, within a time; the first input that gets anything else is
-printed, and the exit code is 1.
+Records (against their slow twins, see fuzz_sgf.py, fuzz_olf.py and fuzz_tygem.py), containers, catalogues and data set
+files take turns. A reader may answer with a result or a KifuError, within a time; the first input that gets anything
+else is printed, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalogues import write_catalogue
 from fuzz_olf import fuzz as fuzz_olf
 from fuzz_sgf import fuzz as fuzz_sgf
 from fuzz_tygem import fuzz as fuzz_tygem
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.clean import clean_names, load_clean
+from kifu.corpus.rows import rows_of_batch
+from kifu.corpus.spell import catalogue_olf, catalogue_sgf
 from kifu.datasets.formats import open as open_data_set
 from kifu.errors import KifuError
 from kifu.records.survey import survey
+from test_catalogue import GAMES, table
 from test_containers import small_archives
 from test_dat import some_file
 from test_kinds import OLF_LINE, TYGEM_LINE
@@ -28,14 +38,23 @@ from test_tygem import ROW
 TURN = 20.0  # seconds
 LIMIT = 10.0  # seconds for one input, of a few KB
 
-TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-")
+TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-", b"PAR1")
+
+RULES = [load_clean(name) for name in clean_names()]
 
 FILES_OF_LINES = (OLF_LINE * 5, TYGEM_LINE * 5, ROW.encode())
 
 
 def mutant(draw: random.Random, seeds: list[bytes]) -> bytes:
-    """One of the seeds, or noise; then some bytes changed, lost, doubled or replaced by tokens, or the end cut off."""
+    """One of the seeds, or noise; then some bytes changed, lost, doubled or replaced by tokens, or the end cut off.
+
+    Some keep their length, since files that tell where things lie are not looked at any further else.
+    """
     data = bytearray(draw.choice(seeds) if draw.random() < 0.9 else draw.randbytes(draw.randint(0, 3000)))
+    if draw.random() < 0.4:
+        for at in draw.choices(range(len(data)), k=draw.randint(1, 6)) if data else ():
+            data[at] = draw.choice((0, 1, 127, 128, 255, draw.randrange(256)))
+        return bytes(data)
     for _ in range(draw.randint(0, 6)):
         at = draw.randint(0, len(data))
         length = draw.choice((0, 1, 2, 4, 8, 512, 365, 322))
@@ -48,9 +67,30 @@ def read_container(path: Path) -> None:
     survey(path)
 
 
+def small_catalogues() -> list[bytes]:
+    """As we write them; and plainly, so that changed bytes are changed values, which no compression gives away."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = [write_catalogue(Path(folder, "a.parquet"), GAMES).read_bytes()]
+    many = pa.concat_tables([table()] * 40).combine_chunks()  # most bytes are to be values, not the footer
+    for options in ({}, {"use_dictionary": False}, {"use_dictionary": False, "data_page_version": "2.0"}):
+        file = io.BytesIO()
+        pq.write_table(many, file, compression="none", write_statistics=False, store_schema=False, **options)
+        made.append(file.getvalue())
+    return made
+
+
 def read_data_set(path: Path) -> None:
     with open_data_set(path) as data:
         data.to_numpy()
+
+
+def read_catalogue(path: Path) -> None:
+    for batch in open_catalogue(path).batches():
+        for rules in RULES:
+            rows = rows_of_batch(batch, rules)
+            rows.batch(rows.drop).validate(full=True)
+        catalogue_olf(batch)
+        catalogue_sgf(batch)
 
 
 def fuzz_files(seconds: float, seed: int, seeds: list[bytes], names: list[str], read: Callable[[Path], None]) -> int:
@@ -80,6 +120,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     arguments = parser.parse_args()
     archives = [*small_archives().values(), *FILES_OF_LINES]
+    catalogues = small_catalogues()
     data_sets = [some_file(name, n) for name in ("dat1@1", "dat2@1") for n in (0, 1, 3)]
     names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a.olf", "a.index", "a"]
     harnesses: dict[str, Callable[[float, int], int]] = {
@@ -87,6 +128,7 @@ def main() -> None:
         "lines of OLF": fuzz_olf,
         "lines of TYGEM": fuzz_tygem,
         "containers": lambda seconds, seed: fuzz_files(seconds, seed, archives, names, read_container),
+        "catalogues": lambda seconds, seed: fuzz_files(seconds, seed, catalogues, ["a.parquet"], read_catalogue),
         "data sets": lambda seconds, seed: fuzz_files(seconds, seed, data_sets, ["a.dat"], read_data_set),
     }
     counts = dict.fromkeys(harnesses, 0)

@@ -108,7 +108,6 @@ def open_database(catalogues: Sequence[str | os.PathLike[str]], jobs: int | None
         config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY,
             "temp_directory": f"{folder}/spill",
-            "python_enable_replacements": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
         }

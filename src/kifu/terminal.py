@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from rich.cells import cell_len
@@ -95,17 +95,18 @@ def _values(name: str, counts: Counts, stats: Stats) -> Table:
 
 
 def _ranks(stats: Stats, room: int) -> tuple[str, Table]:
-    """Bands that nobody is in are left out; numbers are only as exact as there is room for."""
+    """Bands that nobody is in are left out; numbers and names are only as exact as there is room for."""
     down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]
     across = [k for k in range(len(BANDS)) if any(row[k] for row in stats.ranks)]
-    forms: dict[str, Callable[[int], str]] = {
-        "games": "{:,}".format,
-        "games (k: thousands)": short_count,
-        "thousands of games": lambda count: f"{count // 1000}" if count >= 1000 else "<1",
-    }
-    for unit, form in forms.items():
-        rows = [[BANDS[row], *(form(n) if (n := stats.ranks[row][k]) else "." for k in across)] for row in down]
-        names = ["", *(BANDS[k] for k in across)]
+    weakest = [f"{band.partition('-')[0]}k+" if "-" in band else band for band in BANDS]
+    forms: tuple[tuple[str, Callable[[int], str], Sequence[str]], ...] = (
+        ("games", "{:,}".format, BANDS),
+        ("games (k: thousands)", short_count, BANDS),
+        ("games (k: thousands; 20k+: 20 to 11 kyu)", short_count, weakest),  # 79 letters at most
+    )
+    for unit, form, bands in forms:
+        rows = [[bands[row], *(form(n) if (n := stats.ranks[row][k]) else "." for k in across)] for row in down]
+        names = ["", *(bands[k] for k in across)]
         title = f"ranks: Black's down, White's across, in {unit}"
         if sum(1 + max(map(len, column)) for column in zip(names, *rows)) - 1 <= room:
             break

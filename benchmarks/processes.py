@@ -13,7 +13,7 @@ from corpus import Corpus
 from figures import Figure, at_most
 from timing import Task, cores, in_turns
 
-_KIFU = (sys.executable, "-m", "kifu.cli")
+KIFU = (sys.executable, "-m", "kifu.cli")
 
 # Runs a command, and prints the peak of its memory in kB. A process inherits the peak of the one that starts it,
 # which therefore has to be small.
@@ -29,8 +29,13 @@ def _run(command: Sequence[str], **environment: str) -> str:
     return done.stdout
 
 
+def peak(command: Sequence[str]) -> float:
+    """The peak of a command's memory, in MB."""
+    return int(_run([sys.executable, "-c", _PEAK, *command])) * 1024 / 1e6
+
+
 def _build_command(archives: Sequence[Path], into: Path, overrides: Sequence[str], name: str, jobs: int) -> list[str]:
-    command = [*_KIFU, "build", "kgsgo-v2", *map(str, archives), "--into", str(into), "--sets", name]
+    command = [*KIFU, "build", "kgsgo-v2", *map(str, archives), "--into", str(into), "--sets", name]
     for override in overrides:
         command += ["--set", override]
     return [*command, "--jobs", str(jobs)]
@@ -40,17 +45,15 @@ def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     """The peak of `kifu build`, of one archive and of all. Two threads read the next archive while they make one."""
     into = folder / "built"
 
-    def peak(archives: Sequence[Path], overrides: Sequence[str], jobs: int) -> float:
-        kilobytes = int(
-            _run([sys.executable, "-c", _PEAK, *_build_command(archives, into, overrides, "trainall", jobs)])
-        )
+    def peak_of(archives: Sequence[Path], overrides: Sequence[str], jobs: int) -> float:
+        megabytes = peak(_build_command(archives, into, overrides, "trainall", jobs))
         shutil.rmtree(into)
-        return kilobytes * 1024 / 1e6
+        return megabytes
 
-    one = peak(corpus.archives[-1:], corpus.overrides, 1)
+    one = peak_of(corpus.archives[-1:], corpus.overrides, 1)
     figures = [at_most("peak memory, kifu build of 1 archive, one thread", one, "MB", 500)]
     if corpus.every:
-        every, two = (peak(corpus.every, corpus.every_overrides, jobs) for jobs in (1, 2))
+        every, two = (peak_of(corpus.every, corpus.every_overrides, jobs) for jobs in (1, 2))
         what = f"peak memory, kifu build of {len(corpus.every)} archives"
         figures += [
             at_most(f"{what}, one thread", every, "MB", 500),
@@ -66,7 +69,7 @@ def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         rounds,
         Task(lambda: _run([sys.executable, "-c", "pass"])),
         Task(lambda: _run([sys.executable, "-c", "import kifu"])),
-        Task(lambda: _run([*_KIFU, "--help"])),
+        Task(lambda: _run([*KIFU, "--help"])),
     )
     into, cache = folder / "built", folder / "kernels"
     smallest = min(corpus.archives, key=lambda path: path.stat().st_size)

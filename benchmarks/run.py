@@ -19,13 +19,24 @@ from pathlib import Path
 
 from corpus import find_corpus
 from figures import Figure, table
+from ingesting import catalogue, catalogue_memory, duplicates, olf
 from processes import memory, start
 from throughput import kernels, threads, whole_way
 from timing import machine
 
 from kifu.errors import KifuError
 
-_BENCHMARKS = {"whole": whole_way, "threads": threads, "kernels": kernels, "memory": memory, "start": start}
+_BENCHMARKS = {
+    "whole": whole_way,
+    "threads": threads,
+    "kernels": kernels,
+    "memory": memory,
+    "start": start,
+    "catalogue": catalogue,
+    "duplicates": duplicates,
+    "olf": olf,
+    "catalogue-memory": catalogue_memory,
+}
 
 
 def main() -> None:

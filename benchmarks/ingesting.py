@@ -1,0 +1,109 @@
+"""How fast archives become a catalogue, how large it is, what memory that takes; hashes, duplicates, lines of OLF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from corpus import Corpus
+from figures import Figure, at_least, at_most
+from processes import KIFU, peak
+from throughput import inflate, write
+from timing import Task, cores, in_turns, one_core
+
+from kifu.convert import convert
+from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.corpus.clean import load_clean
+from kifu.corpus.duplicates import find_clusters
+from kifu.corpus.hashes import hash_games
+from kifu.corpus.ingest import ingest
+from kifu.corpus.spell import catalogue_olf
+from kifu.records.containers import blocks
+from kifu.records.olf import read_olf
+
+_TIMES = 10
+
+
+def _archives(corpus: Corpus) -> tuple[Path, ...]:
+    return corpus.every or corpus.archives
+
+
+def catalogue(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Ingest against the floor: inflate the same archives, then write as many bytes as the catalogue has."""
+    archives, path, beside = _archives(corpus), folder / "games.parquet", folder / ".floor.part"
+    told = ingest(archives, path, jobs=1)
+
+    def floor() -> None:
+        inflate(archives)
+        write(beside, told.bytes)
+
+    with one_core():
+        low, legal, training = in_turns(
+            rounds,
+            Task(floor, beside.unlink),
+            Task(lambda: ingest(archives, path, jobs=1), path.unlink),
+            Task(lambda: ingest(archives, path, clean=load_clean("training"), jobs=1), path.unlink),
+        )
+    games = f"{told.read:,} games"
+    return [
+        Figure(f"floor: inflate {len(archives)} archives with isal, write {told.bytes:,} bytes", low.best, "s", low),
+        at_least(f"ingest ({games}), one core", told.read / legal.best, "games/s", 20_000, legal),
+        Figure("ingest, one core, against the floor", legal.best / low.best, "x"),
+        Figure("ingest --clean training, one core", told.read / training.best, "games/s", training),
+        at_most("catalogue", told.bytes / told.read, "bytes a game", 450),
+    ]
+
+
+def duplicates(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Canonical hashes of games in memory, and clusters of those of a catalogue."""
+    path = folder / "games.parquet"
+    count = ingest(_archives(corpus), path).read
+    batches = [games_of(batch) for batch in open_catalogue(path).batches()]
+    with one_core():
+        hashed, clustered = in_turns(
+            rounds, Task(lambda: [hash_games(games) for games in batches]), Task(lambda: find_clusters([path]))
+        )
+    path.unlink()
+    return [
+        Figure(f"canonical hashes of {count:,} games, one core", hashed.best, "s", hashed),
+        Figure("duplicates and beginnings among them, one core", clustered.best, "s", clustered),
+        at_most("hashes and duplicates", hashed.best + clustered.best, "s", 2),
+    ]
+
+
+def olf(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Lines of OLF from a catalogue's rows in memory, and games from lines in memory."""
+    path, lines = folder / "games.parquet", folder / "games.olf"
+    ingest(_archives(corpus), path)
+    count = convert(path, lines).written
+    batches = list(open_catalogue(path).batches())
+    in_memory = list(blocks(lines))
+    with one_core():
+        read, written = in_turns(
+            rounds,
+            Task(lambda: [read_olf(block) for block in in_memory]),
+            Task(lambda: [catalogue_olf(batch) for batch in batches]),
+        )
+    size = lines.stat().st_size
+    path.unlink()
+    lines.unlink()
+    return [
+        at_least(f"OLF read ({count:,} games, {size:,} bytes), one core", count / read.best, "games/s", 100_000, read),
+        at_least("OLF written, one core", count / written.best, "games/s", 50_000, written),
+    ]
+
+
+def catalogue_memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """The peak of `kifu ingest`, of all archives and of the same ten times under other names."""
+    archives, copies = _archives(corpus), folder / "copies"
+    copies.mkdir()
+    links = [copies / f"{k}-{archive.name}" for k in range(_TIMES) for archive in archives]
+    for k, link in enumerate(links):
+        link.symlink_to(archives[k % len(archives)].resolve())
+
+    def of(sources: Sequence[Path], rules: str) -> Figure:
+        command = [*KIFU, "ingest", *map(str, sources), "-o", str(folder / "games.parquet"), "--clean", rules]
+        what = f"peak memory, kifu ingest --clean {rules} of {len(sources)} archives, {cores()} threads"
+        return at_most(what, peak([*command, "--jobs", str(cores())]), "MB", 600)
+
+    return [of(sources, rules) for rules in ("legal", "training") for sources in (archives, links)]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kifu
-from kifu.errors import Drop, GameError, IllegalMove, RecipeError
+from kifu.errors import Drop, GameError, IllegalMove
 from kifu.planes.registry import find_plane_set
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
 from naive import NaiveBoard
@@ -201,12 +201,6 @@ def test_games_that_were_set_aside(planes):
 def test_kgsgo_planes_are_for_one_size(planes):
     with pytest.raises(GameError, match="the kgsgo planes are for 19 x 19, not for 9 x 13"):
         kifu.encode(kifu.read_sgf(b"(;SZ[9:13];B[aa])"), planes)
-
-
-@pytest.mark.parametrize("name", ["", "eight", "seven@2", "@1", "seven@", "SEVEN"])
-def test_unknown_plane_sets(name):
-    with pytest.raises(RecipeError, match="there are kgsgo7@1, kgsgo8@1, seven@1"):
-        kifu.encode(kifu.read_sgf(b"(;B[aa])"), name)
 
 
 def test_a_suicide_is_played(tmp_path):

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import Drop, GameError, IllegalMove
-from kifu.go.rules import RECORDS, new_history
 from kifu.go.state import new_state
 from kifu.planes import kgsgo
+from kifu.planes.encoder import find_encoder
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.planes.packed import DAT1, DAT2, Labels, Planes, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set
-from kifu.planes.seven import game_planes
+from kifu.planes.unpack import unpack
 from kifu.point import POINT_MASK
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP
 
 
-def encode(game: Game, planes: str) -> tuple[Planes, Labels]:
-    """The examples of a game in a plane set (`kifu planes` lists them).
+def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
+    """The examples of a game in a plane set (`kifu planes` lists them), or in a composition: "own+opp+liberties4+ko".
 
-    Returns planes: [T, C, H, W] uint8 of 0 and 1, and labels: [T] int32, the next move as row * width + column; the
-    set says whether row 0 is the top or the bottom of the board, of planes and labels alike. Passes give no example.
-    Which other moves do, and whether setup counts, is the set's to say: "seven" takes all moves and all setup; the
-    kgsgo sets take what the program of 2015 took, and only 19 x 19.
+    Returns planes: [T, C, H, W] uint8 of 0 and 1, or float32 if the set has real values, and labels: [T] int32, the
+    next move as row * width + column; the set says whether row 0 is the top or the bottom of the board, of planes and
+    labels alike. Passes give no example. Which other moves do, and whether setup counts, is the set's to say: all but
+    the kgsgo sets take all moves and all setup; the kgsgo sets take what the program of 2015 took, and only 19 x 19.
+    A set with a rim has larger planes than the board; its labels are points of the board even so.
 
-    Raises RecipeError for a name that is no plane set, GameError for a game that was set aside, and IllegalMove at the
-    first move that cannot be played; the kgsgo sets a GameError for any game that the program of 2015 could not use.
+    Raises RecipeError for a name that is no plane set, GameError for a game that was set aside or a board too large for
+    the set, and IllegalMove at the first move that cannot be played; the kgsgo sets a GameError for any game that the
+    program of 2015 could not use.
 
     >>> import kifu
     >>> game = kifu.read_sgf(b"(;SZ[19];B[pd];W[dp];B[])")
@@ -38,29 +42,43 @@ def encode(game: Game, planes: str) -> tuple[Planes, Labels]:
     plane_set = find_plane_set(planes)
     if game.drop:
         raise GameError(f"a game that was set aside cannot be encoded: {game.drop.reason}")
-    if plane_set.name == "seven@1":
-        return _encode_seven(game)
-    return _encode_kgsgo(game, plane_set.name == "kgsgo8@1")
+    if not plane_set.features:
+        return _encode_kgsgo(game, plane_set.name == "kgsgo8@1")
+    return _encode_features(game, planes)
 
 
-def _encode_seven(game: Game) -> tuple[Planes, Labels]:
-    points = game.width * game.height
-    examples = int(np.count_nonzero(game.moves & POINT_MASK != points))
-    planes = np.empty((examples, 7, points), np.uint8)
-    labels = np.empty(examples, np.int32)
-    why, ply = game_planes(
-        new_state(game.width, game.height),
-        new_history(0),
-        game.moves,
-        game.setup,
-        game.setup_ply,
-        *RECORDS.codes,
-        planes,
-        labels,
+class _OneGame(NamedTuple):
+    """A game as arrays of games."""
+
+    width: npt.NDArray[np.uint8]
+    height: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+
+
+def _encode_features(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
+    encoder = find_encoder(planes, game.width, game.height)
+    width, height = np.array([[game.width], [game.height]], np.uint8)
+    ends = np.array([[0, len(game.moves)], [0, len(game.setup)]])
+    alone = _OneGame(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1])
+    wanted = game.moves & POINT_MASK != game.width * game.height
+    examples = int(np.count_nonzero(wanted))
+    take = np.where(wanted, np.cumsum(wanted) - 1, -1)
+    drawn, label = encoder.new_out(examples), np.empty(examples, np.int16)
+    rating = np.array([[rank.rating if rank else 0 for rank in game.ranks]], np.float32)
+    drop, ply = encoder.encode(
+        encoder.new_desk(), alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), take, drawn, label, rating
     )
-    if why:
-        raise IllegalMove(ply, int(game.moves[ply] & POINT_MASK), Drop(why))
-    return planes.reshape(examples, 7, game.height, game.width), labels
+    if drop[0]:
+        raise IllegalMove(int(ply[0]), int(game.moves[ply[0]] & POINT_MASK), Drop(drop[0]))
+    if encoder.plane_set.real:
+        return drawn.reshape(examples, *encoder.shape), label.astype(np.int32)
+    out = np.empty((examples, *encoder.shape), np.uint8)
+    unpack(drawn, out)
+    return out, label.astype(np.int32)
 
 
 def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:

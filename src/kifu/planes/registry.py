@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kifu.versions import find_version
+import kifu.planes.features  # noqa: F401 - registers them
+from kifu.errors import RecipeError
+from kifu.planes.feature import Feature, find_feature
 
 _LIBERTY_PLANES = (
     "own, 1 liberty",
@@ -22,21 +24,85 @@ class PlaneSet:
     """A named list of feature planes, and which positions of a game become examples."""
 
     name: str
-    """With its version, as recipes and manifests write it."""
+    """With its version, as recipes and manifests write it; of a composition the names of its features, joined by +."""
     title: str
     """One line for people."""
     plane_names: tuple[str, ...]
     """What each plane marks; "own" is the side to move."""
     first_row: Literal["top", "bottom"]
     """Which row of the board is row 0 of a plane, and of the labels."""
+    features: tuple[Feature, ...] = ()
+    """What it is composed of; nothing for the kgsgo sets, which have kernels of their own."""
 
     @property
     def planes(self) -> int:
         """How many planes there are."""
         return len(self.plane_names)
 
+    @property
+    def real(self) -> bool:
+        """Whether its values are float32; else they are bits."""
+        return any(feature.real for feature in self.features)
 
-_SETS = (
+    @property
+    def rim(self) -> int:
+        """How many rows and columns its planes have around the board, on each side."""
+        return max((feature.rim for feature in self.features), default=0)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it asks for the players' ranks."""
+        return any(feature.ranked for feature in self.features)
+
+
+def _composed(name: str, title: str, features: tuple[Feature, ...]) -> PlaneSet:
+    return PlaneSet(name, title, tuple(plane for each in features for plane in each.planes), "top", features)
+
+
+_COMPOSED = (
+    (
+        "seven@1",
+        "the book's seven planes: liberties 1, 2, 3+ of both sides, and the one point that ko forbids",
+        "own_liberties3+opp_liberties3+ko",
+    ),
+    (
+        "seven+last5@1",
+        "the book's seven planes, and the last five moves",
+        "own_liberties3+opp_liberties3+ko+last5",
+    ),
+    (
+        "eleven@1",
+        "the book's eleven planes: liberties 1, 2, 3, 4+ of black and of white, the side to move, ko",
+        "black_liberties4+white_liberties4+black_to_move+white_to_move+ko",
+    ),
+    (
+        "clark8@1",
+        "Clark and Storkey 2014: liberties 1, 2, 3+ of both sides, ko, and the edge around the board",
+        "own_liberties3+opp_liberties3+ko+edge",
+    ),
+    (
+        "agz17@1",
+        "AlphaGo Zero 2017: stones of both sides now and seven times before, the colour to move",
+        "history8+black_to_move",
+    ),
+    (
+        "agz17-minigo@1",
+        "minigo's variant of AlphaGo Zero's: before the start, the oldest board again",
+        "repeated_history8+black_to_move",
+    ),
+    (
+        "lz18@1",
+        "Leela Zero's variant of AlphaGo Zero's: own stones, then opponent's stones, two planes for the colour",
+        "own_history8+opp_history8+black_to_move+white_to_move",
+    ),
+    (
+        "detlef13@1",
+        "Detlef Schmicker's: liberties 1, 2, 3, 4+ of both sides, empty points, the last four moves",
+        "own_liberties4+opp_liberties4+empty+last4",
+    ),
+)
+
+_KGSGO = (
     PlaneSet(
         "kgsgo7@1",
         "kgsgo of 2015, v2: liberties 1, 2, 3+ of both sides, and its ko plane, which also marks stones",
@@ -49,18 +115,36 @@ _SETS = (
         (*_LIBERTY_PLANES, "ko, as kgsgo marks it", "the board: all ones"),
         "bottom",
     ),
-    PlaneSet(
-        "seven@1",
-        "the book's seven planes: liberties 1, 2, 3+ of both sides, and the one point that ko forbids",
-        (*_LIBERTY_PLANES, "the point that ko forbids"),
-        "top",
-    ),
 )
 
-PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in _SETS}
+PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in _KGSGO} | {
+    name: _composed(name, title, tuple(find_feature(part) for part in text.split("+")))
+    for name, title, text in _COMPOSED
+}
 """Every plane set by its full name."""
 
 
 def find_plane_set(name: str) -> PlaneSet:
-    """The plane set of that name, without a version the newest of it. Raises RecipeError if there is none."""
-    return find_version(PLANE_SETS, name, "plane set")
+    """The plane set of that name, without a version the newest of it, or the composition: "own+opp+liberties4+ko".
+
+    The parts of a composition are features and plane sets, whose features it then has.
+    Raises RecipeError if there is none, with the nearest right name.
+    """
+    if found := _registered(name):
+        return found
+    features = tuple(feature for part in name.split("+") for feature in _part(part))
+    return _composed("+".join(each.name for each in features), "a composition", features)
+
+
+def _registered(name: str) -> PlaneSet | None:
+    found = [full for full in PLANE_SETS if name in (full, full.partition("@")[0])]
+    return PLANE_SETS[found[-1]] if found else None
+
+
+def _part(name: str) -> tuple[Feature, ...]:
+    if found := _registered(name):
+        if not found.features:
+            raise RecipeError(f"{found.name} is not made of features, so that nothing can be composed with it")
+        return found.features
+    names = {key for full in PLANE_SETS for key in (full, full.partition("@")[0])}
+    return (find_feature(name, names),)

@@ -1,0 +1,232 @@
+"""The kernel of a plane set: replays games and draws the wanted positions, all features compiled into it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from kifu.errors import Drop
+from kifu.go.replay import set_up
+from kifu.go.rules import RECORDS, History, move
+from kifu.go.state import BLACK, ONE, WHITE, ZERO, State, clear
+from kifu.kernel import inline_kernel, kernel
+from kifu.planes.bits import BYTE, put_word
+from kifu.planes.feature import Feature, Fill, Prepare
+from kifu.planes.view import NEVER, PAST, View, has_breathless, snapshot, some_point, view_at
+from kifu.point import POINT_MASK, WHITE_BIT
+
+_BITS = 0xFFFF ^ POINT_MASK
+_KEPT = int(Drop.KEPT)
+_OFF_BOARD = int(Drop.OFF_BOARD)
+_KO, _SUICIDE = RECORDS.codes
+
+
+@inline_kernel
+def draw(view: View, bits: Any, out: Any) -> None:
+    """Draws the features of no set; each copy of `_encode` has a drawing of its own in the place of this."""
+
+
+@kernel
+def _step(s: State, history: History, p: Any, c: Any) -> Any:
+    """Plays a move under the rules of records. Not inlined, so that it is compiled once and not for each set."""
+    return move(s, history, p, c, _KO, _SUICIDE)
+
+
+@kernel
+def _place(words: Any, start: Any, stop: Any, table: Any, out: Any) -> None:
+    """Fills out from words[start:stop] with the points of moves or setup moved as the table says."""
+    for i in range(start, stop):
+        word = words[i]
+        p = np.int64(word & POINT_MASK)
+        out[i - start] = (word & _BITS) | table[p] if p < table.shape[0] else word | POINT_MASK
+
+
+def _encode(
+    room: View, history: History, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
+    rows: Any, which: Any, symmetry: Any, rating: Any, table: Any, label_of: Any, placed: Any, take: Any,
+    take_offset: Any, bits: Any, out: Any, label: Any, drop: Any, ply: Any,
+) -> None:  # fmt: skip
+    """Replays the games rows[which] and fills out, label [slots] for the plies that `take` wants; see `Encoder.encode`.
+
+    All arrays by row are for all R rows, `which` says which of them fit the room.  table: [8, points + 1] int64: where
+    each point of the game's board is in the frame under each symmetry.  label_of: [n + 1] int16: each point of the
+    frame as a label.  placed: two buffers of uint16 for one game's moves and setup.  bits: [C, W] uint64, scratch.
+    """
+    s = room.s
+    n = s.near.shape[0]
+    for j in range(which.shape[0]):
+        r = which[j]
+        g = rows[r]
+        plies = move_offset[g + 1] - move_offset[g]
+        at, stop = np.int64(0), setup_offset[g + 1] - setup_offset[g]
+        words, stones = placed
+        _place(moves, move_offset[g], move_offset[g + 1], table[symmetry[r]], words)
+        _place(setup, setup_offset[g], setup_offset[g + 1], table[symmetry[r]], stones)
+        due = setup_ply[setup_offset[g] : setup_offset[g + 1]]
+        clear(s)
+        breathless = False
+        why = _KEPT
+        t = np.int64(0)
+        while t < plies and why == _KEPT:
+            if at < stop and due[at] <= t:
+                first = at
+                at = set_up(s, stones, due, at, stop, t)
+                if at < 0:
+                    why = _OFF_BOARD
+                    break
+                for i in range(first, at):
+                    room.played[stones[i] & POINT_MASK] = NEVER
+                breathless = has_breathless(s)
+            p = np.int64(words[t] & POINT_MASK)
+            c = np.uint8(WHITE if words[t] & WHITE_BIT else BLACK)
+            snapshot(s, breathless, room.past[t & (PAST - 1)])
+            slot = take[take_offset[r] + t]
+            if slot >= 0 and p <= n:
+                draw(view_at(room, c, t, words, rating[r]), bits, out[slot])
+                label[slot] = label_of[p]
+            why = _step(s, history, p, c)
+            if why == _KEPT:
+                if p < n:
+                    room.played[p] = t
+                t += 1
+        drop[r] = why
+        ply[r] = t
+
+
+def _then_prepare(before: Any, prepare: Prepare) -> Any:
+    @inline_kernel
+    def step(view: View, bits: Any, out: Any) -> None:
+        before(view, bits, out)
+        prepare(view)
+
+    return step
+
+
+def _then_bits(before: Any, fill: Fill, first: int, last: int) -> Any:
+    @inline_kernel
+    def step(view: View, bits: Any, out: Any) -> None:
+        before(view, bits, out)
+        fill(view, bits[first:last])
+
+    return step
+
+
+def _then_values(before: Any, fill: Fill, first: int, last: int) -> Any:
+    @inline_kernel
+    def step(view: View, bits: Any, out: Any) -> None:
+        before(view, bits, out)
+        fill(view, out[first:last])
+
+    return step
+
+
+@inline_kernel
+def _empty(bits: Any) -> None:
+    for c in range(bits.shape[0]):
+        for i in range(bits.shape[1]):
+            bits[c, i] = ZERO
+
+
+def _packed(fill: Any) -> Any:
+    """Draws planes as bits, each from a byte of its own."""
+
+    @inline_kernel
+    def draw(view: View, bits: Any, out: Any) -> None:
+        _empty(bits)
+        fill(view, bits, out)
+        for c in range(out.shape[0]):
+            plane = out[c]
+            for i in range(len(view.s.words)):
+                at = 8 * i
+                if at + 8 <= plane.shape[0]:
+                    put_word(plane, at, bits[c, i])
+                else:
+                    for k in range(at, plane.shape[0]):
+                        plane[k] = np.uint8(bits[c, i] >> np.uint64(56 - 8 * (k - at)) & BYTE)
+
+    return draw
+
+
+def _as_values(fill: Any) -> Any:
+    """Draws planes as float32."""
+
+    @inline_kernel
+    def draw(view: View, bits: Any, out: Any) -> None:
+        _empty(bits)
+        for c in range(out.shape[0]):
+            for p in range(out.shape[1]):
+                out[c, p] = 0
+        fill(view, bits, out)
+        for c in range(out.shape[0]):
+            for i in range(len(view.s.words)):
+                word = bits[c, i]
+                while word != ZERO:
+                    out[c, 64 * i + some_point(word)] = 1
+                    word &= word - ONE
+
+    return draw
+
+
+def make_driver(features: Sequence[Feature]) -> Any:
+    """The kernel of `_encode` for a set of these features, compiled at its first call and then kept on disk.
+
+    Its name has a hash of all code that goes into it, so that a feature that is changed, wherever it is defined, is
+    compiled anew.
+    """
+    fill: Any = draw
+    for prepare in dict.fromkeys(use for each in features for use in each.uses):
+        fill = _then_prepare(fill, prepare)
+    first = 0
+    for each in features:
+        last = first + len(each.planes)
+        fill = (_then_values if each.real else _then_bits)(fill, each.fill, first, last)
+        first = last
+    drawing = (_as_values if any(each.real for each in features) else _packed)(fill)
+    name = f"encode_{code_hash(drawing)}"
+    code = _encode.__code__.replace(co_name=name, co_qualname=name)
+    return kernel(FunctionType(code, {**_encode.__globals__, "draw": drawing}, name))
+
+
+def code_hash(function: Callable[..., Any]) -> str:
+    """A hash of the function's code and of every constant and function that it uses, down to the last."""
+    told: list[str] = []
+    _tell(function, told, set())
+    return hashlib.blake2b("\n".join(told).encode(), digest_size=10).hexdigest()
+
+
+def _tell(value: Any, told: list[str], seen: set[int]) -> None:
+    """Adds to `told` what a value that compiled code refers to is."""
+    function = getattr(value, "py_func", value)
+    if isinstance(function, FunctionType):
+        if id(function) in seen:
+            return
+        seen.add(id(function))
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+        _tell_code(function.__code__, function.__globals__, told, seen)
+        for used in (*cells, *(function.__defaults__ or ())):
+            _tell(used, told, seen)
+    elif isinstance(value, np.ndarray):
+        told.append(f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}")
+    elif isinstance(value, ModuleType | type):
+        told.append(value.__name__)
+    else:
+        told.append(repr(value))
+
+
+def _tell_code(code: CodeType, names: dict[str, Any], told: list[str], seen: set[int]) -> None:
+    told += [code.co_code.hex(), repr(code.co_names)]
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            _tell_code(constant, names, told, seen)
+        else:
+            told.append(repr(constant))
+    for name in code.co_names:
+        value = names.get(name)
+        _tell(value, told, seen)
+        if isinstance(value, ModuleType) and not value.__name__.startswith(("numpy", "numba", "math")):
+            for part in code.co_names:
+                _tell(getattr(value, part, None), told, seen)

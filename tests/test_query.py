@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shlex
 import signal
 import tempfile
 import time
@@ -25,6 +26,7 @@ import pytest
 from catalogues import rows, write_catalogue
 from commands import Done, finish, run, start
 from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.ingest import ingest
 from kifu.corpus.query import open_query
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
@@ -408,3 +410,28 @@ def test_polars_duckdb_and_pandas_open_a_catalogue(small: Path) -> None:
     plain = pandas.read_parquet(small)
     assert (plain["id"].dtype, plain["width"].dtype, plain["n_moves"].dtype) == ("uint64", "uint8", "int32")
     assert plain["moves"][0].tolist() == [72, 288 | 0x8000, 361]
+
+
+# the page of examples
+
+PAGE = (Path(__file__).parents[1] / "docs" / "queries.md").read_text("utf-8")
+EXAMPLES = re.findall(r"```sh\n(.*?)\n```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
+
+
+def test_there_are_a_dozen_examples() -> None:
+    assert len(EXAMPLES) == PAGE.count("```") // 4 >= 12
+
+
+@pytest.mark.parametrize("command", [command for command, _ in EXAMPLES], ids=range(len(EXAMPLES)))
+def test_examples_are_questions_to_any_catalogue(small: Path, command: str) -> None:
+    done = run(*shlex.split(command.replace("games.parquet", str(small)))[1:])
+    assert (done.code, done.err) == (0, [])
+
+
+@pytest.mark.slow
+def test_examples_have_these_answers(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ingested = ingest([shared / "data" / "kgs", shared / "data" / "wild"], "games.parquet")
+    assert f"{ingested.read:,} games." in PAGE
+    for command, answer in EXAMPLES:
+        assert run(*shlex.split(command)[1:]) == Done(0, answer, [])

@@ -138,3 +138,10 @@ class IllegalMove(GameError):
         self.ply, self.move, self.why = ply, move, why
         where = "" if why == Drop.OFF_BOARD else f" (point {move})"
         super().__init__(f"move {ply + 1}{where} is illegal: {why.reason}")
+
+
+def first_line(error: BaseException) -> str:
+    """What another library says is wrong, as one line for a message of ours."""
+    lines = str(error).strip().splitlines()
+    line = lines[0] if lines else type(error).__name__
+    return line if line.isprintable() else repr(line)

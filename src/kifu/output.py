@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -27,7 +30,7 @@ class Output:
     def __init__(self, path: Path, header: bytes = b"") -> None:
         """header: what the file begins with; may still change when all the rest is written, but not in length."""
         self.path = path
-        self._part = path.with_name(f".{path.name}.part")
+        self._part = part_of(path)
         self._header = header
         self._hash = blake3(header)
         self.size = len(header)
@@ -71,6 +74,14 @@ class Output:
         except OSError as error:
             raise self._error(error) from None
 
+    def adopt(self) -> None:
+        """Takes what another library has written into `part_of(path)` for this file's content."""
+        try:
+            self.size = os.fstat(self._file).st_size
+            self._hash = _hash_bytes(self._file)
+        except OSError as error:
+            raise self._error(error) from None
+
     def commit(self, header: bytes | None = None) -> str:
         """Gives the file its name, and returns its BLAKE3 in hex.
 
@@ -92,10 +103,7 @@ class Output:
         return self._hash.hexdigest()
 
     def _error(self, error: OSError | ValueError) -> OutputError:
-        reason = getattr(error, "strerror", None) or str(error)
-        if isinstance(error, FileExistsError):  # what mkdir says of a folder that is a file
-            reason = os.strerror(errno.ENOTDIR)
-        return OutputError(f"cannot write {self.path}: {reason}")
+        return _cannot_write(self.path, error)
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -112,6 +120,95 @@ class Output:
             with contextlib.suppress(OSError):  # what cannot be removed is left for the next run, as after a kill
                 self._part.unlink()
             self._close()
+
+
+class OutputFolder:
+    """A folder of files in the making; it has its name only once `commit` has returned.
+
+    Until then it is ".NAME.part" beside it, under the same terms as an `Output`. It holds an index, a JSON object whose
+    key "files" lists the others. An earlier folder of that name gives way to it if its own index lists all that is in
+    it, so that nothing that somebody else put there is ever removed.
+    """
+
+    def __init__(self, path: Path, index: str) -> None:
+        """index: the name of the file that lists the others. Raises OutputError."""
+        self.path = path
+        self._index = index
+        self._part = part_of(path)
+        self._names: list[str] = []
+        self._lock = -1
+        try:
+            self._require_ours()
+            self._part.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self._part, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in self._part.iterdir():  # by a run that was killed
+                left.unlink()
+        except BlockingIOError:
+            self._close()
+            raise OutputError(f"{path} is being written by another process") from None
+        except (OSError, ValueError) as error:
+            self._close()
+            raise _cannot_write(path, error) from None
+
+    def file(self, name: str, header: bytes = b"") -> Output:
+        """A file in the folder, to be committed by the caller before the folder is."""
+        self._names.append(name)
+        return Output(self._part / name, header)
+
+    def commit(self, index: dict[str, object]) -> None:
+        """Writes the index and gives the folder its name. index: what it says beside the files' names."""
+        write_file(self._part / self._index, json.dumps({**index, "files": self._names}).encode() + b"\n")
+        try:
+            # The index goes first: what is left of a folder if this is interrupted is none.
+            for name in (self._index, *self._require_ours()):
+                self.path.joinpath(name).unlink(missing_ok=True)
+            self._part.replace(self.path)
+        except OSError as error:
+            raise _cannot_write(self.path, error) from None
+        self._close()
+
+    def _require_ours(self) -> list[str]:
+        """The names of the files that are in the folder's place. Raises OutputError if one of them is not ours."""
+        if not self.path.exists():
+            return []
+        found = sorted(entry.name for entry in self.path.iterdir())
+        try:
+            listed = json.loads(self.path.joinpath(self._index).read_bytes())["files"]
+            known: Iterable[str] = [self._index, *listed]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            known = []
+        for name in found:
+            if name not in known:
+                raise OutputError(f"{self.path} has {name} in it, which is no part of what was made there; remove it")
+        return found
+
+    def _close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def __enter__(self) -> OutputFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock >= 0:
+            shutil.rmtree(self._part, ignore_errors=True)  # what cannot be removed is left for the next run
+            self._close()
+
+
+def part_of(path: Path) -> Path:
+    """What a file or folder is called until it is whole."""
+    return path.with_name(f".{path.name}.part")
+
+
+def _cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, FileExistsError):  # what mkdir says of a folder that is a file
+        reason = os.strerror(errno.ENOTDIR)
+    return OutputError(f"cannot write {path}: {reason}")
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.errors import Drop, FormatError, OutputError
+from kifu.errors import Drop, FormatError, OutputError, first_line
 from kifu.output import Output
 from kifu.point import MAX_SIZE
 from kifu.records.game import Game
@@ -87,9 +87,10 @@ class TableWriter:
     The bytes depend on the rows, their order and the metadata only, not on how batches divide the rows.
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, **options: Any) -> None:
-        """options: of pyarrow's ParquetWriter. Raises OutputError."""
+    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, group: int = _GROUP, **options: Any) -> None:
+        """group: rows a row group.  options: of pyarrow's ParquetWriter. Raises OutputError."""
         self._output = Output(Path(path))
+        self._group = group
         self._kept_back: list[pa.RecordBatch] = []
         self._rows = 0
         self._sink = _Sink(self._output)
@@ -105,18 +106,19 @@ class TableWriter:
         """Appends rows of the schema, in its order of columns."""
         self._kept_back.append(batch)
         self._rows += len(batch)
-        if self._rows >= _GROUP:
+        if self._rows >= self._group:
             table = pa.Table.from_batches(self._kept_back)
-            whole = self._rows // _GROUP * _GROUP
+            whole = self._rows // self._group * self._group
             self._write(table.slice(0, whole))
             self._kept_back = table.slice(whole).to_batches()
             self._rows -= whole
 
     def _write(self, table: pa.Table) -> None:
         try:
-            self._writer.write_table(table.combine_chunks(), row_group_size=_GROUP)  # pages end where chunks do
+            self._writer.write_table(table.combine_chunks(), row_group_size=self._group)  # pages end where chunks do
         except OSError as error:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
+        pa.default_memory_pool().release_unused()
 
     def commit(self, metadata: Mapping[str, Any]) -> str:
         """Ends the file and gives it its name; returns its BLAKE3 in hex.
@@ -125,10 +127,16 @@ class TableWriter:
         """
         if self._rows:
             self._write(pa.Table.from_batches(self._kept_back))
+            self._kept_back = []
         told = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
         self._writer.add_key_value_metadata(told)
         self._writer.close()
         return self._output.commit()
+
+    @property
+    def size(self) -> int:
+        """How many bytes have been written."""
+        return self._output.size
 
     def __enter__(self) -> Self:
         return self
@@ -187,8 +195,7 @@ class Catalogue:
                 batch.validate(full=True)
                 yield fitted(batch, schema, self.path)
         except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-            raise FormatError(f"{self.path}: {_first_line(error)}") from None
-
+            raise FormatError(f"{self.path}: {first_line(error)}") from None
 
     def games(self) -> Iterator[Game]:
         """Each row as a game, dropped ones too: their `drop` is set only where nothing could be read of them.
@@ -211,12 +218,13 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     """
     path = Path(path)
     try:
-        file = pq.ParquetFile(path, memory_map=False, thrift_string_size_limit=64 << 20)
+        # pre_buffer would keep all bytes that were read until the file is closed.
+        file = pq.ParquetFile(path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20)
         said = file.metadata.metadata or {}
         columns = set(file.schema_arrow.names)
         groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(f"{path} is no catalogue: {_first_line(error)}") from None
+        raise FormatError(f"{path} is no catalogue: {first_line(error)}") from None
     version = said.get(_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
     if version != str(VERSION):
         raise FormatError(f"{path} is a catalogue of version {version!r}; this kifu reads version {VERSION}")
@@ -234,11 +242,6 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     return Catalogue(path, file.metadata.num_rows, about, file)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
-
-
 def fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
     """The batch in the schema's columns and types. Raises FormatError, in which `path` stands for the batch."""
     columns = []
@@ -248,7 +251,7 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBat
             try:
                 column = column.cast(field.type)
             except pa.ArrowException as error:
-                raise FormatError(f"{path}: column {field.name}: {_first_line(error)}") from None
+                raise FormatError(f"{path}: column {field.name}: {first_line(error)}") from None
         inner = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
         if inner or (column.null_count and not field.nullable):
             raise FormatError(f"{path}: column {field.name} has nulls, which it may not have")

@@ -7,30 +7,31 @@ plane sets they hold count rows from there; a label is row * 19 + column in that
 from __future__ import annotations
 
 import mmap
-import operator
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kifu.datasets._check import check, recognise
+from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, store
 from kifu.errors import FormatError, SourceError
 from kifu.planes.packed import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
+from kifu.planes.registry import find_plane_set
 
 _BLOCK = 256
 """Records unpacked at a time: at most 0.7 MB of planes, which a cache holds."""
 
 
-class _Layout(NamedTuple):
+class _Record(NamedTuple):
     record: np.dtype[np.void]
     unpack: Callable[[Records, Planes, Labels], None]
 
 
-_LAYOUTS = {"dat1@1": _Layout(DAT1, unpack_dat1), "dat2@1": _Layout(DAT2, unpack_dat2)}
+_RECORDS = {"dat1@1": _Record(DAT1, unpack_dat1), "dat2@1": _Record(DAT2, unpack_dat2)}
 
 
 def _map_file(path: Path) -> mmap.mmap:
@@ -47,10 +48,13 @@ def _map_file(path: Path) -> mmap.mmap:
     raise FormatError(f"{path} is empty; even a data set of 0 examples ends with b'END'")
 
 
-class Dat:
-    """A data set file, mapped into memory and checked; `kifu.open` makes one.
+_MOVE = LabelSpec("move", "int32", (), "the next move: row * 19 + column")
 
-    A sequence of examples: `dat[i]` is (planes [C, 19, 19] uint8 of 0 and 1, label int), a slice is (planes
+
+class Dat(Examples):
+    """A dat1 or dat2 file, mapped into memory and checked; `kifu.open` makes one.
+
+    A sequence of `Examples`: `dat[i]` is (planes [C, 19, 19] uint8 of 0 and 1, label int), a slice is (planes
     [n, C, 19, 19] uint8, labels [n] int32), iteration yields what `dat[i]` gives. C is 8 for dat1@1 and 7 for dat2@1.
     Row 0 of the planes is the bottom row of the board; a label is row * 19 + column in that frame. What is handed out
     are copies, free to be changed.
@@ -71,10 +75,13 @@ class Dat:
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from None
         self.bytes = len(data)
+        self.about: Mapping[str, Any] = {}
+        plane_set = find_plane_set(self.format.plane_set)
+        self.layout = Layout(plane_set.name, plane_set.plane_names, False, 19, 19, 0, plane_set.first_row, (_MOVE,))
         self.examples = sum(segment.examples for segment in segments)
-        self._layout = _LAYOUTS[self.format.name]
+        self._record = _RECORDS[self.format.name]
         self._segments = [
-            np.frombuffer(data, self._layout.record, segment.examples, segment.offset) for segment in segments
+            np.frombuffer(data, self._record.record, segment.examples, segment.offset) for segment in segments
         ]
         self._first = [0, *accumulate(segment.examples for segment in segments)]
 
@@ -83,36 +90,6 @@ class Dat:
         """How many files were joined into this one; 1 for a file as it was written."""
         return len(self._first) - 1
 
-    def __len__(self) -> int:
-        return self.examples
-
-    @overload
-    def __getitem__(self, index: int) -> tuple[Planes, int]: ...
-    @overload
-    def __getitem__(self, index: slice[Any, Any, Any]) -> tuple[Planes, Labels]: ...
-    def __getitem__(self, index: int | slice[Any, Any, Any]) -> tuple[Planes, int] | tuple[Planes, Labels]:
-        if isinstance(index, slice):
-            rows = range(self.examples)[index]
-            if rows.step > 0:
-                return self._read(rows)
-            planes, labels = self._read(rows[::-1])
-            return planes[::-1], labels[::-1]
-        row = operator.index(index)
-        if not -self.examples <= row < self.examples:
-            raise IndexError(f"example {row} of {self.path}, which has {self.examples:,}")
-        row %= self.examples
-        planes, labels = self._read(range(row, row + 1))
-        return planes[0], int(labels[0])
-
-    def __iter__(self) -> Iterator[tuple[Planes, int]]:
-        for start in range(0, self.examples, _BLOCK):
-            planes, labels = self[start : start + _BLOCK]
-            yield from zip(planes, labels.tolist())
-
-    def to_numpy(self) -> tuple[Planes, Labels]:
-        """All of it: planes [N, C, 19, 19] uint8 and labels [N] int32. About 2.5 kB of memory an example."""
-        return self[:]
-
     def records(self) -> list[Records]:
         """The records as they lie in the file, read-only, in the order of the file: [n] for each file joined into it.
 
@@ -120,8 +97,15 @@ class Dat:
         """
         return list(self._segments)
 
-    def _read(self, rows: range) -> tuple[Planes, Labels]:
-        """Those examples, unpacked. rows: ascending, within the file."""
+    def read(self, start: int, stop: int) -> Batch:
+        """Rows start to stop - 1. Which game and ply they are of only the manifest tells."""
+        planes, labels = self._ready(range(start, stop))
+        rows = len(labels)
+        return Batch(
+            store(planes, self.layout), {"move": labels}, np.zeros(rows, np.uint64), np.full(rows, -1, np.int32)
+        )
+
+    def _ready(self, rows: range) -> tuple[Planes, Labels]:
         if self._map.closed:
             raise ValueError(f"{self.path} is closed")
         planes = np.empty((len(rows), self.format.planes, 19, 19), np.uint8)
@@ -132,7 +116,7 @@ class Dat:
             first, after = self._first[k], min(self._first[k + 1], rows.stop)
             records = self._segments[k][rows[done] - first : after - first : rows.step][:_BLOCK]
             part = slice(done, done + len(records))
-            self._layout.unpack(records, planes[part], labels[part])
+            self._record.unpack(records, planes[part], labels[part])
             done += len(records)
         return planes, labels
 
@@ -140,12 +124,6 @@ class Dat:
         """Gives the file back. The counts stay; reading examples then raises ValueError."""
         self._segments.clear()
         self._map.close()
-
-    def __enter__(self) -> Dat:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         joined = f", {self.segments} files joined" if self.segments > 1 else ""

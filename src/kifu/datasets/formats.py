@@ -1,19 +1,21 @@
-"""The registry of file layouts, and `open`, which recognises each by its first bytes.
+"""The registry of formats, and `open`, which recognises each by its first bytes.
 
 A format never changes: its bytes are described on a card in docs/formats/, and another layout gets another version.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from kifu.errors import RecipeError
+from kifu.errors import RecipeError, SourceError
 from kifu.versions import find_version
 
 if TYPE_CHECKING:
-    from kifu.datasets.dat import Dat
+    from kifu.datasets.examples import Examples, Layout, Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,116 @@ def find_format(name: str) -> Format:
     return find_version(FORMATS, name, "format")
 
 
-def open(path: str | os.PathLike[str]) -> Dat:
-    """Opens a data set file for reading, whatever its format, and checks all of it. See `Dat`.
+@dataclass(frozen=True, slots=True)
+class ExampleFormat:
+    """A format that holds examples of any plane set."""
 
-    Raises SourceError if the file cannot be read, FormatError if its bytes are not those of a format.
+    name: str
+    """With its version, as recipes and manifests write it."""
+    title: str
+    """One line for people."""
+    suffix: str
+    """What follows a data set's name in its file's; "" for a folder."""
+    traced: bool
+    """Whether each row has its game and ply in the data set, so that rows may be in any order."""
+    passes: bool
+    """Whether the next move may be a pass."""
+    labels: bool
+    """Whether there may be other labels than the next move."""
+    real: bool
+    """Whether planes may have other values than 0 and 1."""
+    home: str
+    """Module and names of its writer and its reader."""
+
+
+_EXAMPLES = (
+    ExampleFormat(
+        "npy@1",
+        "arrays that np.load maps into memory, in a folder",
+        suffix="", traced=True, passes=True, labels=True, real=True, home="npy:NpyWriter:Npy",
+    ),
+    ExampleFormat(
+        "book-npy@1",
+        "the chunks of 1,024 that the book's data processor reads, in a folder",
+        suffix="", traced=False, passes=False, labels=False, real=True, home="book_npy:BookNpyWriter:BookNpy",
+    ),
+    ExampleFormat(
+        "parquet@1",
+        "a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
+        suffix=".parquet", traced=True, passes=True, labels=True, real=True, home="parquet:ParquetWriter:Parquet",
+    ),
+    ExampleFormat(
+        "hdf5@1",
+        "the layout that RocAlphaGo trains from; needs h5py",
+        suffix=".h5", traced=True, passes=False, labels=True, real=False, home="hdf5:Hdf5Writer:Hdf5",
+    ),
+)  # fmt: skip
+
+EXAMPLE_FORMATS: dict[str, ExampleFormat] = {each.name: each for each in _EXAMPLES}
+"""Every format of examples by its full name."""
+
+INDEX = "examples.json"
+"""What a folder of examples has in it, written last."""
+
+
+def find_example_format(name: str) -> ExampleFormat:
+    """The format of examples of that name, without a version the newest of it. Raises RecipeError."""
+    return find_version(EXAMPLE_FORMATS, name, "format of examples")
+
+
+def _part_of(format: ExampleFormat, part: int) -> Any:
+    """The writer (1) or reader (2) of a format. Raises RecipeError if it needs a package that is not installed."""
+    home = format.home.split(":")
+    try:
+        return getattr(importlib.import_module(f"kifu.datasets.{home[0]}"), home[part])
+    except ModuleNotFoundError as error:
+        needed = error.name or ""
+        raise RecipeError(f"{format.name} needs {needed}, which pip install 'kifu[{home[0]}]' brings") from None
+
+
+def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, examples: int = 0) -> Writer:
+    """A writer of a data set at `path`: its file, or its folder, by the format's suffix.
+
+    examples: how many are foreseen, 0 if that is not known; some formats are then read once more for their hash.
+    Raises RecipeError for a name that is no format of examples, or a layout that it cannot hold; OutputError.
+    """
+    writer: Writer = _part_of(find_example_format(name), 1)(Path(path), layout, examples)
+    return writer
+
+
+def recognise(path: Path) -> ExampleFormat | None:
+    """The format of examples that a file or folder seems to be, by what it begins with or has in it.
+
+    Raises SourceError if it cannot be read, FormatError for a folder whose index is damaged.
+    """
+    if path.joinpath(INDEX).is_file():
+        from kifu.datasets._folder import read_index
+
+        return EXAMPLE_FORMATS.get(read_index(path).format)
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            head = file.read(8)
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if head == b"\x89HDF\r\n\x1a\n":
+        return EXAMPLE_FORMATS["hdf5@1"]
+    if head.startswith(b"PAR1"):
+        from kifu.datasets.parquet import is_examples
+
+        return EXAMPLE_FORMATS["parquet@1"] if is_examples(path) else None
+    return None
+
+
+def open(path: str | os.PathLike[str]) -> Examples:
+    """Opens a data set for reading, whatever its format, and checks what can be checked without reading all planes.
+
+    See `Examples`; a dat1 or dat2 file is a `Dat`, of which all is checked. Raises SourceError if it cannot be read,
+    FormatError if its bytes are not those of a format, RecipeError if its format needs a package that is not there.
     """
     from kifu.datasets.dat import Dat  # here, since it loads numba, which listing the formats does without
 
-    return Dat(path)
+    found = recognise(Path(path))
+    opened: Examples = Dat(path) if found is None else _part_of(found, 2)(path)
+    return opened

@@ -1,0 +1,195 @@
+"""The format `parquet@1`: a table of examples, planes as bits. Its card: docs/formats/parquet.md."""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Mapping
+from itertools import accumulate
+from math import prod
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kifu.corpus.catalogue import TableWriter, numbers
+from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, Writer, Written, WrittenFile, join, layout_of
+from kifu.errors import FormatError, first_line
+
+_KEY = b"kifu.examples"
+_VERSION = b"1"
+
+_GROUP_BYTES = 16 << 20
+"""Of planes in a row group: what a reader holds."""
+
+_MOST_ROWS = 32_768
+
+_MOST_BYTES = 1 << 30
+"""A row group that says it takes more than this is not read."""
+
+
+def is_examples(path: Path) -> bool:
+    """Whether a file, which begins as Parquet does, says that it has examples."""
+    try:
+        return _KEY in (pq.read_metadata(path).metadata or {})
+    except (pa.ArrowException, OSError, ValueError):
+        return False
+
+
+def schema_of(layout: Layout) -> pa.Schema:
+    """The columns of a file with that layout."""
+    labels = [pa.field(label.name, _column_type(label), nullable=False) for label in layout.labels]
+    return pa.schema(
+        [
+            pa.field("planes", pa.binary(layout.stored_bytes), nullable=False),
+            *labels,
+            pa.field("game", pa.uint64(), nullable=False),
+            pa.field("ply", pa.int32(), nullable=False),
+        ]
+    )
+
+
+def _column_type(label: LabelSpec) -> pa.DataType:
+    kind = pa.from_numpy_dtype(label.kind)
+    return pa.list_(pa.field("element", kind, nullable=False), prod(label.shape)) if label.shape else kind
+
+
+class ParquetWriter(Writer):
+    """Writes a parquet@1 file."""
+
+    format = "parquet@1"
+
+    def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
+        """examples: taken as by other writers, and not needed. Raises OutputError."""
+        super().__init__(layout)
+        self._path = path
+        self._schema = schema_of(layout)
+        told = {_KEY: _VERSION, b"kifu.layout": layout.to_json()}
+        self._table = TableWriter(
+            path,
+            self._schema.with_metadata(told),
+            group_rows(layout),
+            use_dictionary=False,
+            write_statistics=["game", "ply"],
+        )
+
+    def prepare(self, batch: Batch) -> pa.RecordBatch:
+        columns = [_binary(batch.planes, self.layout)]
+        for label in self.layout.labels:
+            values = pa.array(np.ascontiguousarray(batch.labels[label.name], label.kind).reshape(-1))
+            columns.append(
+                pa.FixedSizeListArray.from_arrays(values, type=_column_type(label)) if label.shape else values
+            )
+        return pa.RecordBatch.from_arrays([*columns, pa.array(batch.game), pa.array(batch.ply)], schema=self._schema)
+
+    def append(self, prepared: pa.RecordBatch) -> None:
+        self._table.write(prepared)
+        self.examples += len(prepared)
+
+    def commit(self, about: Mapping[str, Any]) -> Written:
+        digest = self._table.commit({"kifu.about": about})
+        return Written(self.examples, (WrittenFile(self._path.name, self._table.size, digest),))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._table.__exit__(kind, error, trace)
+
+
+def group_rows(layout: Layout) -> int:
+    """How many rows a row group has."""
+    return max(min(_GROUP_BYTES // layout.stored_bytes, _MOST_ROWS), 1)
+
+
+def _binary(planes: npt.NDArray[Any], layout: Layout) -> pa.FixedSizeBinaryArray:
+    """The same memory as a column."""
+    flat = np.ascontiguousarray(planes, layout.plane_kind)
+    return pa.FixedSizeBinaryArray.from_buffers(
+        pa.binary(layout.stored_bytes), len(flat), [None, pa.py_buffer(flat.reshape(-1).view(np.uint8))]
+    )
+
+
+class Parquet(Examples):
+    """A parquet@1 file. Row groups are read one at a time; the last one is kept."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises FormatError if the file is none, or damaged where that can be seen without reading it all."""
+        self.path = Path(path)
+        try:
+            self._file = pq.ParquetFile(
+                self.path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20
+            )
+            told = self._file.metadata.metadata or {}
+            schema = self._file.schema_arrow
+            groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]
+            sizes = [(group.num_rows, group.total_byte_size) for group in groups]
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise FormatError(f"{self.path} has no examples: {first_line(error)}") from None
+        if told.get(_KEY) != _VERSION:
+            version = told.get(_KEY, b"").decode("ascii", "replace")
+            raise FormatError(f"{self.path} has examples of version {version!r}; this kifu reads version 1")
+        try:
+            self.layout = layout_of(told.get(b"kifu.layout", b""))
+            about = json.loads(told.get(b"kifu.about", b"{}"))
+        except (FormatError, ValueError, RecursionError) as error:
+            raise FormatError(f"{self.path}: {error}") from None
+        self.about = about if isinstance(about, dict) else {}
+        self._schema = schema_of(self.layout)
+        if not schema.equals(self._schema):
+            raise FormatError(f"{self.path} has not the columns that its layout tells of, or in other types")
+        if max((size for _, size in sizes), default=0) > _MOST_BYTES or min((n for n, _ in sizes), default=1) < 1:
+            raise FormatError(f"{self.path} has a row group that is empty or too large")
+        self._first = [0, *accumulate(rows for rows, _ in sizes)]
+        self.examples = self._first[-1]
+        self._last: tuple[int, Batch] | None = None
+
+    def read(self, start: int, stop: int) -> Batch:
+        if not self._first:
+            raise ValueError(f"{self.path} is closed")
+        parts = []
+        while start < stop:
+            k = bisect_right(self._first, start) - 1
+            until = min(stop, self._first[k + 1])
+            parts.append(self._group(k).part(start - self._first[k], until - self._first[k]))
+            start = until
+        return join(parts, self.layout)
+
+    def _group(self, k: int) -> Batch:
+        if self._last is None or self._last[0] != k:
+            try:
+                table = self._file.read_row_group(k, use_threads=False).combine_chunks()
+                table.validate(full=True)
+                parts = table.to_batches()
+                batch = parts[0] if parts else pa.RecordBatch.from_pylist([], self._schema)
+            except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+                raise FormatError(f"{self.path}: {first_line(error)}") from None
+            if len(batch) != self._first[k + 1] - self._first[k] or len(parts) > 1:
+                raise FormatError(f"{self.path}: row group {k} has not the rows that the file's end tells of")
+            self._last = k, self._batch(batch)
+        return self._last[1]
+
+    def _batch(self, table: pa.RecordBatch) -> Batch:
+        if any(column.null_count for column in table.columns):
+            raise FormatError(f"{self.path} has nulls, of which there are none")
+        rows, column = len(table), table["planes"]
+        size = self.layout.stored_bytes
+        at = column.offset * size
+        data = np.frombuffer(column.buffers()[1], np.uint8, rows * size, at) if rows else np.empty(0, np.uint8)
+        planes = data.view(self.layout.plane_kind).reshape(rows, *self.layout.stored)
+        labels = {}
+        for label in self.layout.labels:
+            values = table[label.name]
+            flat = values.flatten() if label.shape else values
+            if flat.null_count or len(flat) * label.kind.itemsize != rows * label.bytes:
+                raise FormatError(f"{self.path}: column {label.name} has not the values that its layout tells of")
+            labels[label.name] = numbers(flat).reshape(rows, *label.shape)
+        return Batch(planes, labels, numbers(table["game"]), numbers(table["ply"]))
+
+    def close(self) -> None:
+        self._first, self._last = [], None
+        self._file.close()

@@ -1,0 +1,95 @@
+"""Examples made up for tests: layouts, random batches, and what a data set gives back."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, Runs, join, store
+from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
+
+FORMATS = list(EXAMPLE_FORMATS)
+MOVE = LabelSpec("move", "int16", (), "the next move")
+
+
+def layout_for(name: str, width: int = 5, height: int = 4, planes: int = 3, **changes: Any) -> Layout:
+    """A layout that the format can hold, with further labels where it can hold them."""
+    labels = [MOVE]
+    if EXAMPLE_FORMATS[name].labels:
+        labels.append(LabelSpec("result", "int8", (), "who wins"))
+        labels.append(LabelSpec("ranks", "float32", (2,), "ratings"))
+    told = {
+        "plane_set": "made up", "plane_names": tuple(f"plane {k}" for k in range(planes)), "real": False,
+        "width": width, "height": height, "rim": 0, "first_row": "top", "labels": tuple(labels),
+    }  # fmt: skip
+    return Layout(**(told | changes))
+
+
+def random_batch(layout: Layout, rows: int, seed: int = 0, runs: bool = True) -> Batch:
+    """Random examples. Their games have five rows each but for the last, archives four games."""
+    rng = np.random.default_rng(seed)
+    if layout.real:
+        planes = rng.choice(np.array([-1, 0, 1, 0.25], np.float32), (rows, layout.planes, layout.points))
+    else:
+        planes = store(rng.integers(0, 2, (rows, *layout.shape), np.uint8), layout)
+    labels = {}
+    for label in layout.labels:
+        if label.name == "move":
+            labels["move"] = rng.integers(0, layout.no_point, rows).astype(label.kind)
+        else:
+            labels[label.name] = rng.integers(-9, 9, (rows, *label.shape)).astype(label.kind)
+    game = np.repeat(rng.integers(0, 2**64, rows // 5 + 1, np.uint64), 5)[:rows]
+    ply = (np.arange(rows) % 5).astype(np.int32)
+    counts = np.diff(np.append(np.arange(0, rows, 5), rows))
+    names = [f"folder/{k}.sgf" for k in range(len(counts))]
+    archives = [f"KGS-20{k // 4:02}-19-4-.tar.gz" for k in range(len(counts))]
+    return Batch(planes, labels, game, ply, Runs(archives, names, counts) if runs else None)
+
+
+def cut(batch: Batch, *cuts: int) -> list[Batch]:
+    """The batch in pieces, each with its runs."""
+    bounds = [0, *cuts, len(batch)]
+    pieces = []
+    for start, stop in pairwise(bounds):
+        piece = batch.part(start, stop)
+        if batch.runs is not None:
+            ends = np.cumsum(batch.runs.rows)
+            rows = np.minimum(ends, stop) - np.maximum(ends - batch.runs.rows, start)
+            some = np.flatnonzero(rows > 0)
+            runs = Runs([batch.runs.archive[k] for k in some], [batch.runs.member[k] for k in some], rows[some])
+            piece = Batch(piece.planes, piece.labels, piece.game, piece.ply, runs)
+        pieces.append(piece)
+    return pieces
+
+
+def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[str, Any] | None = None, **told: Any):
+    """A data set of these batches."""
+    with open_writer(name, path, layout, **told) as writer:
+        for batch in batches:
+            writer.write(batch)
+        return writer.commit(about or {})
+
+
+def assert_same(data: Examples, batch: Batch, traced: bool) -> None:
+    """The data set holds these rows. traced: whether it has their games and plies."""
+    assert len(data) == len(batch)
+    found = join(list(data.batches(7)), data.layout)
+    assert np.array_equal(found.planes, batch.planes)
+    assert found.labels.keys() == batch.labels.keys()
+    for key, values in batch.labels.items():
+        assert np.array_equal(found.labels[key], values)
+        assert found.labels[key].dtype == values.dtype
+    if traced:
+        assert np.array_equal(found.game, batch.game)
+        assert np.array_equal(found.ply, batch.ply)
+    else:
+        assert not found.game.any()
+        assert np.all(found.ply == -1)
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    """All files of a data set by name."""
+    return {p.name: p.read_bytes() for p in sorted(path.iterdir())} if path.is_dir() else {"": path.read_bytes()}

@@ -1,0 +1,360 @@
+"""What all formats of examples have in common: round trips, bytes, what they refuse, damage, interruption."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kifu
+from example_sets import FORMATS, MOVE, assert_same, bytes_of, cut, layout_for, random_batch, write
+from kifu.datasets.examples import Batch, LabelSpec, Layout, layout_of, store
+from kifu.datasets.formats import EXAMPLE_FORMATS, find_example_format, open_writer
+from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
+
+ROWS = 2500
+"""More than two groups, or chunks, of each format at these sizes."""
+
+
+@pytest.fixture(params=FORMATS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def place(folder: Path, name: str, stem: str = "train") -> Path:
+    return folder / f"{stem}{EXAMPLE_FORMATS[name].suffix}"
+
+
+# Round trips
+
+
+def test_a_reader_gives_back_what_the_writer_was_given(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    batch = random_batch(layout, ROWS)
+    path = place(tmp_path, name)
+    written = write(name, path, layout, batch, about={"set": "train", "n": 3})
+    assert written.examples == ROWS
+    assert sum(file.bytes for file in written.files) <= sum(map(len, bytes_of(path).values()))
+    with kifu.open(path) as data:
+        assert data.layout == layout
+        assert data.about == {"set": "train", "n": 3}
+        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    width=st.integers(1, 25),
+    height=st.integers(1, 25),
+    planes=st.integers(1, 4),
+    rows=st.integers(0, 40),
+    bottom=st.booleans(),
+    seed=st.integers(0, 9),
+)
+def test_any_board(
+    name: str, tmp_path: Path, width: int, height: int, planes: int, rows: int, bottom: bool, seed: int
+) -> None:
+    layout = layout_for(name, width, height, planes, first_row="bottom" if bottom else "top")
+    batch = random_batch(layout, rows, seed)
+    path = place(tmp_path, name)
+    write(name, path, layout, batch)
+    with kifu.open(path) as data:
+        assert data.layout == layout
+        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+
+
+def test_real_planes(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name, real=True)
+    batch = random_batch(layout, 100)
+    path = place(tmp_path, name)
+    if not EXAMPLE_FORMATS[name].real:
+        with pytest.raises(RecipeError, match="planes of 0 and 1"):
+            write(name, path, layout, batch)
+        assert not list(tmp_path.iterdir())
+        return
+    write(name, path, layout, batch)
+    with kifu.open(path) as data:
+        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+        planes, _ = data[3]
+        assert planes.dtype == np.float32
+        assert np.array_equal(planes, batch.planes[3].reshape(layout.shape))
+
+
+def test_planes_with_a_rim(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name, rim=1)
+    assert layout.shape == (3, 6, 7)
+    batch = random_batch(layout, 50)
+    path = place(tmp_path, name)
+    write(name, path, layout, batch)
+    with kifu.open(path) as data:
+        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+
+
+def test_passes(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    batch = random_batch(layout, 30)
+    batch.labels["move"][17] = layout.no_point
+    path = place(tmp_path, name)
+    if EXAMPLE_FORMATS[name].passes:
+        write(name, path, layout, batch)
+        with kifu.open(path) as data:
+            assert_same(data, batch, True)
+        return
+    with pytest.raises(RecipeError, match="has no passes"):
+        write(name, path, layout, batch)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_in_any_order(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    batch = random_batch(layout, 30, runs=False)
+    path = place(tmp_path, name)
+    if EXAMPLE_FORMATS[name].traced:
+        write(name, path, layout, batch)
+        with kifu.open(path) as data:
+            assert_same(data, batch, True)
+        return
+    with pytest.raises(RecipeError, match="cannot be shuffled"):
+        write(name, path, layout, batch)
+
+
+# A sequence
+
+
+def test_a_data_set_is_a_sequence(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    batch = random_batch(layout, ROWS)
+    path = place(tmp_path, name)
+    write(name, path, layout, batch)
+    planes, moves = batch.ready(layout), batch.labels["move"]
+    with kifu.open(path) as data:
+        for row in (0, 1, 1023, 1024, ROWS - 1, -1, -ROWS):
+            one, move = data[row]
+            assert np.array_equal(one, planes[row])
+            assert move == moves[row] and isinstance(move, int)
+        for some in (slice(5, 5), slice(1000, 1100), slice(None, None, 333), slice(None, None, -700), slice(-3, None)):
+            several, labels = data[some]
+            assert np.array_equal(several, planes[some])
+            assert np.array_equal(labels, moves[some])
+        several[:] = 0
+        assert sum(move for _, move in data) == moves.sum()
+        assert np.array_equal(data.to_numpy()[0], planes)
+        for row in (ROWS, -ROWS - 1):
+            with pytest.raises(IndexError, match="which has 2,500"):
+                data[row]
+    with pytest.raises(ValueError, match="closed"):
+        data[0]
+    assert len(data) == ROWS
+
+
+def test_the_first_label_may_have_a_shape(tmp_path: Path) -> None:
+    name = "npy@1"
+    layout = layout_for(name, labels=(LabelSpec("ownership", "int8", (20,), "whose"), MOVE))
+    batch = random_batch(layout, 10)
+    write(name, tmp_path / "train", layout, batch)
+    with kifu.open(tmp_path / "train") as data:
+        assert np.array_equal(data[2][1], batch.labels["ownership"][2])
+        assert [len(label) for _, label in data] == [20] * 10
+
+
+# Bytes
+
+
+def test_bytes_do_not_depend_on_how_rows_come(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    batch = random_batch(layout, ROWS)
+    rng = random.Random(3)
+    made = []
+    for k in range(4):
+        cuts = sorted(rng.sample(range(ROWS), [0, 1, 20, 300][k]))
+        path = place(tmp_path / str(k), name)
+        write(name, path, layout, *cut(batch, *cuts), examples=[0, ROWS, 7, ROWS][k])
+        made.append(bytes_of(path))
+    assert all(each == made[0] for each in made)
+
+
+def test_bytes_do_not_depend_on_time(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = layout_for(name)
+    batch = random_batch(layout, 200)
+    write(name, place(tmp_path / "a", name), layout, batch)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    import time
+
+    time.sleep(1.05)  # libraries that note a time do so in seconds
+    write(name, place(tmp_path / "b", name), layout, batch)
+    assert bytes_of(place(tmp_path / "a", name)) == bytes_of(place(tmp_path / "b", name))
+
+
+def test_the_hashes_are_those_of_the_files(name: str, tmp_path: Path) -> None:
+    from blake3 import blake3
+
+    layout = layout_for(name)
+    path = place(tmp_path, name)
+    written = write(name, path, layout, random_batch(layout, 100))
+    for file in written.files:
+        data = (path / file.file if path.is_dir() else path).read_bytes()
+        assert (file.bytes, file.blake3) == (len(data), blake3(data).hexdigest())
+
+
+# Whole or not at all
+
+
+def test_what_is_not_committed_leaves_nothing(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    with pytest.raises(ZeroDivisionError), open_writer(name, place(tmp_path, name), layout) as writer:
+        writer.write(random_batch(layout, ROWS))
+        raise ZeroDivisionError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_data_set_stays_until_the_new_one_is_whole(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    path = place(tmp_path, name)
+    write(name, path, layout, random_batch(layout, ROWS, 1))
+    before = bytes_of(path)
+    with pytest.raises(ZeroDivisionError), open_writer(name, path, layout) as writer:
+        writer.write(random_batch(layout, ROWS, 2))
+        raise ZeroDivisionError
+    assert bytes_of(path) == before
+    write(name, path, layout, random_batch(layout, 20, 2))
+    fresh = place(tmp_path / "fresh", name)
+    write(name, fresh, layout, random_batch(layout, 20, 2))
+    assert bytes_of(path) == bytes_of(fresh)
+
+
+def test_two_writers_do_not_share_a_file(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    path = place(tmp_path, name)
+    with open_writer(name, path, layout) as writer:
+        with pytest.raises(OutputError, match="another process"):
+            open_writer(name, path, layout)
+        writer.write(random_batch(layout, 10))
+        writer.commit({})
+    with kifu.open(path) as data:
+        assert len(data) == 10
+
+
+@pytest.mark.parametrize("name", ["npy@1", "book-npy@1"])
+def test_a_folder_with_other_files_is_left_alone(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    path = tmp_path / "train"
+    write(name, path, layout, random_batch(layout, 10))
+    path.joinpath("mine.txt").write_text("mine")
+    before = bytes_of(path)
+    with pytest.raises(OutputError, match=r"has mine\.txt in it"):
+        open_writer(name, path, layout)
+    assert bytes_of(path) == before
+    assert [each.name for each in tmp_path.iterdir()] == ["train"]
+
+
+@pytest.mark.parametrize("name", ["npy@1", "book-npy@1"])
+def test_a_killed_run_is_written_over(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    left = tmp_path / ".train.part"
+    left.mkdir()
+    left.joinpath("features.npy").write_bytes(b"half")
+    left.joinpath("other_features_7.npy").write_bytes(b"half")
+    write(name, tmp_path / "train", layout, random_batch(layout, 10))
+    fresh = tmp_path / "fresh" / "train"
+    write(name, fresh, layout, random_batch(layout, 10))
+    assert bytes_of(tmp_path / "train") == bytes_of(fresh)
+
+
+def test_a_file_where_a_folder_belongs(tmp_path: Path) -> None:
+    tmp_path.joinpath("train").write_text("mine")
+    with pytest.raises(OutputError, match="Not a directory"):
+        open_writer("npy@1", tmp_path / "train", layout_for("npy@1"))
+
+
+# Damage
+
+
+def test_any_damage_is_a_format_error_or_examples(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    path = place(tmp_path, name)
+    write(name, path, layout, *cut(random_batch(layout, 60), 20))
+    whole = bytes_of(path)
+    rng = random.Random(1)
+    told = 0
+    for k in range(150):
+        file = rng.choice(list(whole))
+        data = bytearray(whole[file])
+        if k % 3 == 0:
+            del data[rng.randrange(len(data)) :]
+        else:
+            for _ in range(rng.choice([1, 1, 8])):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+        where = path / file if file else path
+        where.write_bytes(data)
+        try:
+            with kifu.open(path) as found:
+                for batch in found.batches(16):
+                    assert isinstance(batch, Batch)
+        except (FormatError, SourceError) as error:
+            told += 1
+            assert str(error).isprintable()
+        where.write_bytes(whole[file])
+    assert told > 50
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    for name in ("npy@1", "book-npy@1"):
+        path = tmp_path / name
+        layout = layout_for(name)
+        write(name, path, layout, random_batch(layout, 10))
+        next(path.glob("*labels*.npy")).unlink()
+        with pytest.raises(SourceError, match="labels"):
+            kifu.open(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"width": 26}, {"height": 0}, {"plane_names": []}, {"first_row": "left"}, {"rim": -1}, {"real": "yes"},
+        {"labels": []}, {"labels": [{"name": "game", "dtype": "int8", "shape": [], "meaning": ""}]},
+        {"labels": [{"name": "../x", "dtype": "int8", "shape": [], "meaning": ""}]},
+        {"labels": [{"name": "move", "dtype": "object", "shape": [], "meaning": ""}]},
+        {"labels": [{"name": "move", "dtype": "int8", "shape": [10**9], "meaning": ""}]},
+        {"labels": [{"name": "move", "dtype": "int8", "shape": [], "meaning": ""}] * 2},
+    ],
+)  # fmt: skip
+def test_a_layout_that_cannot_be(wrong: dict[str, object]) -> None:
+    good = json.loads(layout_for("npy@1").to_json())
+    assert layout_of(json.dumps(good)) == layout_for("npy@1")
+    with pytest.raises(FormatError, match="no layout of examples"):
+        layout_of(json.dumps(good | wrong))
+
+
+# Names
+
+
+def test_names_of_formats() -> None:
+    assert find_example_format("parquet").name == "parquet@1"
+    with pytest.raises(RecipeError, match="no format of examples 'parket'; there are npy@1, book-npy@1"):
+        find_example_format("parket")
+
+
+def test_what_is_no_data_set(tmp_path: Path) -> None:
+    for content in (b"", b"PAR1", b"\x89HDF\r\n\x1a\n", b"nonsense"):
+        path = tmp_path / "x"
+        path.write_bytes(content)
+        with pytest.raises(FormatError, match=str(path)):
+            kifu.open(path)
+    with pytest.raises(KifuError):
+        kifu.open(tmp_path)
+    with pytest.raises(SourceError):
+        kifu.open(tmp_path / "none")
+
+
+def test_planes_are_stored_as_bits_from_the_upper_left() -> None:
+    layout = Layout("x", ("a", "b"), False, 3, 3, 0, "top", (MOVE,))
+    planes = np.zeros((1, 2, 3, 3), np.uint8)
+    planes[0, 0, 0, 1] = planes[0, 1, 2, 2] = 1
+    stored = store(planes, layout)
+    assert stored.tolist() == [[[0b01000000, 0], [0, 0b10000000]]]
+    batch = Batch(stored, {"move": np.zeros(1, np.int16)}, np.zeros(1, np.uint64), np.zeros(1, np.int32))
+    assert np.array_equal(batch.ready(layout), planes)

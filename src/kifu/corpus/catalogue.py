@@ -118,7 +118,6 @@ class TableWriter:
             self._writer.write_table(table.combine_chunks(), row_group_size=self._group)  # pages end where chunks do
         except OSError as error:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
-        pa.default_memory_pool().release_unused()
 
     def commit(self, metadata: Mapping[str, Any]) -> str:
         """Ends the file and gives it its name; returns its BLAKE3 in hex.

@@ -194,6 +194,13 @@ def _judged(made: Iterable[list[Rows]], clean: Clean, told: Ingested) -> Generat
         yield rows.batch(drop)
 
 
+def _write(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
+    with CatalogueWriter(path) as writer:
+        for batch in batches:
+            writer.write(batch)
+        writer.commit({})
+
+
 def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Generator[pa.RecordBatch]:
     """The same rows, once all of them have been seen: games that are another one once more are set aside.
 
@@ -201,10 +208,7 @@ def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Generator[
     """
     first = path.with_name(f".{path.name}.first")
     try:
-        with CatalogueWriter(first) as writer:
-            for batch in batches:
-                writer.write(batch)
-            writer.commit({})
+        _write(first, batches)
         copies = find_clusters([first])
         ids = np.concatenate([numbers(batch["id"]) for batch in open_catalogue(first).batches(("id",))])
         at = 0

@@ -26,7 +26,7 @@ STEP = 16
 def small_steps() -> Iterator[None]:
     """Catalogues are read and written in steps of a few rows."""
     with (
-        mock.patch.object(catalogue, "_GROUP", STEP),
+        mock.patch.object(catalogue.TableWriter.__init__, "__defaults__", (STEP,)),
         mock.patch.dict(catalogue.Catalogue.batches.__kwdefaults__, size=STEP),
     ):
         yield

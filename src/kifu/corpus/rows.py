@@ -95,6 +95,7 @@ def _told(reading: Reading, archive: str, programs: Programs) -> tuple[dict[str,
     text = {column: decoded.text[field] for field, column in COLUMN_OF.items()}
     if reading.format == "sgf":
         periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
+        periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
         text["overtime"] = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
     typed, unclear = meaning(reading.format, text, programs)
     size = len(games)

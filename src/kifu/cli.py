@@ -154,6 +154,9 @@ def build(
     recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
     sources: Sources,
     into: Annotated[Path, typer.Option(help="Folder for the data sets.")],
+    format: Annotated[
+        str | None, typer.Option(help="The format, of `kifu formats`.", show_default="that of the recipe")
+    ] = None,
     sets: Annotated[
         str | None, typer.Option(help="Which, like test,train10k.", show_default="those of the recipe")
     ] = None,
@@ -168,17 +171,25 @@ def build(
     from kifu.kernel import announce_compilation
     from kifu.progress import format_bytes, progress
     from kifu.recipes.build import build as build_sets
+    from kifu.recipes.examples import build_examples
     from kifu.recipes.olf_archive import build_archive
-    from kifu.recipes.schema import OlfArchive, find_recipe
+    from kifu.recipes.schema import ExampleSets, OlfArchive, find_recipe
 
     announce_compilation()
-    found = find_recipe(recipe, set_ or ())
+    overrides = [*(set_ or ()), *([] if format is None else [f"format={format}"])]
+    found = find_recipe(recipe, overrides)
     if isinstance(found, OlfArchive):
         if sets is not None or index is not None:
             raise RecipeError(f"recipe {found.name} makes one archive, whole: it takes neither --sets nor --index")
         typer.echo(build_archive(found, sources, into, jobs=jobs, progress=progress))
         return
     chosen = None if sets is None else [name.strip() for name in sets.split(",")]
+    if isinstance(found, ExampleSets):
+        if index is not None:
+            raise RecipeError(f"recipe {found.name} draws from no index: it does not take --index")
+        for each in build_examples(found, sources, into, sets=chosen, jobs=jobs, progress=progress):
+            typer.echo(each)
+        return
     for built in build_sets(found, sources, into, sets=chosen, index=index, jobs=jobs, progress=progress):
         m = built.manifest
         drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
@@ -218,10 +229,11 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
 def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the file formats, or show one's card."""
     from kifu.cards import GAME_FORMATS
-    from kifu.datasets.formats import FORMATS
+    from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
     from kifu.versions import find_version
 
-    lines = {each.name: f"holds {each.plane_set}; {each.title}" for each in FORMATS.values()} | GAME_FORMATS
+    lines = {each.name: f"holds {each.plane_set}; {each.title}" for each in FORMATS.values()}
+    lines |= {name: f"holds any planes; {each.title}" for name, each in EXAMPLE_FORMATS.items()} | GAME_FORMATS
     if name is not None:
         _print_card("formats", find_version({full: full for full in lines}, name, "format"))
         return

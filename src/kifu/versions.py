@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from kifu.errors import RecipeError
@@ -19,3 +20,8 @@ def find_version(registry: Mapping[str, T], name: str, kind: str) -> T:
     if not found:
         raise RecipeError(f"no {kind} {name!r}; there are {', '.join(registry)}")
     return registry[found[-1]]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of `known`, of which there are some, that is most like `name`."""
+    return difflib.get_close_matches(name, list(known), 1, 0)[0]

@@ -10,7 +10,7 @@ import json
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -178,6 +178,15 @@ class Batch:
         """Rows start to stop - 1, without runs."""
         labels = {name: values[start:stop] for name, values in self.labels.items()}
         return Batch(self.planes[start:stop], labels, self.game[start:stop], self.ply[start:stop])
+
+    def pick(self, rows: npt.NDArray[np.int64]) -> Batch:
+        """These rows in this order, without runs."""
+        labels = {name: values[rows] for name, values in self.labels.items()}
+        return Batch(self.planes[rows], labels, self.game[rows], self.ply[rows])
+
+    def with_runs(self, runs: Runs) -> Batch:
+        """The same rows, with their games told."""
+        return replace(self, runs=runs)
 
 
 def store(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:

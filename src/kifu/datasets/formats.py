@@ -94,6 +94,8 @@ class ExampleFormat:
     """Whether the next move may be a pass."""
     labels: bool
     """Whether there may be other labels than the next move."""
+    needs_move: bool
+    """Whether the next move has to be among the labels."""
     real: bool
     """Whether planes may have other values than 0 and 1."""
     home: str
@@ -104,22 +106,26 @@ _EXAMPLES = (
     ExampleFormat(
         "npy@1",
         "arrays that np.load maps into memory, in a folder",
-        suffix="", traced=True, passes=True, labels=True, real=True, home="npy:NpyWriter:Npy",
+        suffix="", traced=True, passes=True, labels=True, needs_move=False, real=True,
+        home="npy:NpyWriter:Npy",
     ),
     ExampleFormat(
         "book-npy@1",
         "the chunks of 1,024 that the book's data processor reads, in a folder",
-        suffix="", traced=False, passes=False, labels=False, real=True, home="book_npy:BookNpyWriter:BookNpy",
+        suffix="", traced=False, passes=False, labels=False, needs_move=True, real=True,
+        home="book_npy:BookNpyWriter:BookNpy",
     ),
     ExampleFormat(
         "parquet@1",
         "a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
-        suffix=".parquet", traced=True, passes=True, labels=True, real=True, home="parquet:ParquetWriter:Parquet",
+        suffix=".parquet", traced=True, passes=True, labels=True, needs_move=False, real=True,
+        home="parquet:ParquetWriter:Parquet",
     ),
     ExampleFormat(
         "hdf5@1",
         "the layout that RocAlphaGo trains from; needs h5py",
-        suffix=".h5", traced=True, passes=False, labels=True, real=False, home="hdf5:Hdf5Writer:Hdf5",
+        suffix=".h5", traced=True, passes=False, labels=True, needs_move=True, real=False,
+        home="hdf5:Hdf5Writer:Hdf5",
     ),
 )  # fmt: skip
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
+from kifu.datasets.examples import WrittenFile
 from kifu.errors import FormatError
 from kifu.output import write_file
 
@@ -110,24 +111,13 @@ class Manifest:
 
     def origin(self, row: int) -> Origin:
         """Where row `row` (from 0) comes from. Raises IndexError."""
-        left = row
-        if row >= 0:
-            for archive in self.archives:
-                total = sum(archive.rows)
-                if left < total:
-                    return archive.origin(left)
-                left -= total
-        raise IndexError(f"row {row} is not within 0 to {self.examples - 1}")
+        return _origin(self.archives, row, self.examples)
 
     def adds_up(self) -> bool:
         """Whether its counts are those of its lists."""
-        lists = [(a.rows, a.ply) for a in self.archives if len(a.member) == len(a.rows) == len(a.ply)]
         return (
-            len(lists) == len(self.archives)
-            and all(min(*rows, *ply) >= 0 for rows, ply in lists if rows)
-            and all(len(skip) == 3 for a in self.archives for skip in a.skips)
-            and self.examples == sum(sum(rows) for rows, _ in lists)
-            and self.kept == sum(len(rows) for rows, _ in lists)
+            _lists_add_up(self.archives, self.examples)
+            and self.kept == sum(len(archive.rows) for archive in self.archives)
             and self.read == self.kept + len(self.dropped)
             and self.drops == Counter(game.reason for game in self.dropped)
         )
@@ -141,16 +131,88 @@ class Manifest:
         write_file(path, json.dumps(table, separators=(",", ":")).encode() + b"\n")
 
 
+@dataclass(frozen=True)
+class ExamplesManifest:
+    """What a data set of examples is, in full. See docs/formats/manifest.md.
+
+    read == kept + elsewhere + the sum of drops; elsewhere: games of other sets, or of none.
+    """
+
+    kifu: str
+    file: str
+    format: str
+    plane_set: str
+    recipe: dict[str, Any]
+    set: str
+    examples: int
+    files: list[WrittenFile]
+    read: int
+    kept: int
+    elsewhere: int
+    drops: dict[str, int]
+    sources: list[dict[str, Any]]
+    catalogues: list[ArchiveRows]
+    """The games' catalogues; members are rows of these. Without rows if the examples are shuffled: then each has its
+    game and ply in the data set."""
+
+    def origin(self, row: int) -> Origin:
+        """Where row `row` (from 0) comes from: a row of a catalogue. Raises IndexError."""
+        return _origin(self.catalogues, row, self.examples)
+
+    def adds_up(self) -> bool:
+        """Whether its counts are those of its lists."""
+        shuffled = self.recipe.get("order") == "shuffled"
+        return _lists_add_up(
+            self.catalogues, 0 if shuffled else self.examples
+        ) and self.read == self.kept + self.elsewhere + sum(self.drops.values())
+
+    def write(self, path: Path) -> None:
+        """Writes it as JSON, whole or not at all."""
+        write_file(path, json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+
+
+def _origin(archives: list[ArchiveRows], row: int, examples: int) -> Origin:
+    left = row
+    if row >= 0:
+        for archive in archives:
+            total = sum(archive.rows)
+            if left < total:
+                return archive.origin(left)
+            left -= total
+    raise IndexError(f"row {row} is not within 0 to {examples - 1}")
+
+
+def _lists_add_up(archives: list[ArchiveRows], examples: int) -> bool:
+    lists = [(a.rows, a.ply) for a in archives if len(a.member) == len(a.rows) == len(a.ply)]
+    return (
+        len(lists) == len(archives)
+        and all(min(*rows, *ply) >= 0 for rows, ply in lists if rows)
+        and all(len(skip) == 3 for a in archives for skip in a.skips)
+        and examples == sum(sum(rows) for rows, _ in lists)
+    )
+
+
 def manifest_path(path: Path) -> Path:
     """Where the manifest of a data set lies."""
     return path.with_name(path.name + SUFFIX)
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """The manifest of the data set at `path`; None if there is none. Raises FormatError if it is damaged."""
-    where = manifest_path(path)
+    """The manifest of the dat1 or dat2 file at `path`; None if there is none. Raises FormatError if it is damaged."""
+    return _read(_MANIFEST, manifest_path(path))
+
+
+def read_examples_manifest(path: Path) -> ExamplesManifest | None:
+    """The manifest of the examples at `path`; None if there is none. Raises FormatError if it is damaged."""
+    return _read(_EXAMPLES_MANIFEST, manifest_path(path))
+
+
+_M = TypeVar("_M", Manifest, ExamplesManifest)
+
+
+def _read(kind: TypeAdapter[_M], where: Path) -> _M | None:
     try:
-        manifest = _MANIFEST.validate_json(where.read_bytes(), strict=True)
+        manifest = kind.validate_json(where.read_bytes(), strict=True)
     except FileNotFoundError:
         return None
     except ValidationError as error:
@@ -164,3 +226,4 @@ def read_manifest(path: Path) -> Manifest | None:
 
 
 _MANIFEST = TypeAdapter(Manifest)
+_EXAMPLES_MANIFEST = TypeAdapter(ExamplesManifest)

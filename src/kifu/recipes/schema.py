@@ -1,4 +1,8 @@
-"""Recipes: a TOML file that says everything about one family of data sets, or one archive of OLF files."""
+"""Recipes: a TOML file that says everything about one family of data sets, or one archive of OLF files.
+
+Those with a `kind` say what they make: "examples" of any plane set in any format, or an "olf-archive". Those without
+draw games as the program of 2015 did.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,16 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from kifu.corpus.clean import Clean, load_clean
-from kifu.datasets.formats import find_format
+from kifu.corpus.divide import load_split
+from kifu.corpus.splits import Split
+from kifu.datasets.examples import Layout
+from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
+from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import SUFFIX
-from kifu.errors import RecipeError
+from kifu.errors import KifuError, RecipeError
+from kifu.planes.encoder import Encoder, find_encoder
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
+from kifu.versions import nearest
 
 _ROOM, _KIND = "kifu.recipes", "recipe"
 
@@ -116,26 +126,151 @@ class OlfArchive(BaseModel):
     """Which games are set aside: rules by their name or file (`kifu.corpus.clean`), or a table of them."""
 
 
+def _named_split(split: object) -> object:
+    try:
+        return load_split(split).split if isinstance(split, str) else split
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+class Chosen(BaseModel):
+    """Which positions of a game become examples."""
+
+    model_config = STRICT
+
+    passes: bool = False
+    """Whether those do before a pass, which is then the next move."""
+    min_ply: Annotated[int, Field(ge=0, le=10**6)] = 0
+    max_ply: Annotated[int, Field(ge=0, le=10**6)] | None = None
+    """The first and the last of them; the position before the first move has ply 0."""
+    per_game: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """How many of these are drawn from each game; all of a game that has fewer."""
+
+
+class ExampleSets(BaseModel):
+    """Data sets of examples: which games, which positions of them, their planes and labels, and the format."""
+
+    model_config = STRICT
+
+    kind: Literal["examples"]
+    name: Line
+    title: Line
+    """For people."""
+    planes: Line
+    """A plane set (`kifu planes`), or features joined by +."""
+    labels: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] = ("move",)
+    """What `kifu.datasets.labels.LABELS` names; the first comes with the planes when a data set is read."""
+    format: Line
+    """A format of examples (`kifu formats`)."""
+    board: Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")] = "19x19"
+    """Games on another board are passed over."""
+    pad: bool = False
+    """Games on smaller boards are taken, too, and laid into the upper left corner."""
+    clean: Annotated[Clean | None, BeforeValidator(_named_clean)] = None
+    """Which games are set aside: rules by their name or file, or a table of them. Left out: those that cannot be read
+    or played; games of a catalogue are then taken as it has them."""
+    split: Annotated[Split | None, BeforeValidator(_named_split)] = None
+    """Which game goes to which set: a split by its name or file, or a table. Left out: all go to the set "all"."""
+    sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
+    """The sets that are built when none is named; left out: all of the split."""
+    positions: Chosen = Chosen()
+    order: Literal["corpus", "shuffled"] = "corpus"
+    """The order of the games in the catalogue, or a permutation of all positions of a set."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Of that permutation, and of drawing positions."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> ExampleSets:
+        try:
+            self.layout()
+            form = self.example_format
+        except KifuError as error:
+            raise ValueError(str(error)) from None
+        for name in self.labels:
+            if self.labels.count(name) > 1:
+                raise ValueError(f"label {name!r} is listed twice")
+        for name in self.all_sets():
+            if name.startswith(".") or any(c in name for c in "/\\"):
+                raise ValueError(f"set {name!r} would make no plain file name")
+        for name in self.default_sets():
+            self.require_set(name)
+        if not form.labels and self.labels != ("move",):
+            raise ValueError(f"{form.name} holds the label move and no other; labels are {', '.join(self.labels)}")
+        if form.needs_move and "move" not in self.labels:
+            raise ValueError(f"{form.name} has the label move always; labels are {', '.join(self.labels)}")
+        if self.positions.passes and not form.passes:
+            raise ValueError(f"{form.name} cannot say that the next move is a pass: positions.passes has to be false")
+        if self.order == "shuffled" and not form.traced:
+            raise ValueError(f"{form.name} has its examples archive by archive: order has to be corpus")
+        if self.encoder().plane_set.real and not form.real:
+            raise ValueError(f"{form.name} has planes of 0 and 1, and {self.planes} has other values")
+        return self
+
+    @property
+    def example_format(self) -> ExampleFormat:
+        """What `format` names. Raises RecipeError."""
+        return find_example_format(self.format)
+
+    def encoder(self) -> Encoder:
+        """What draws the planes. Raises RecipeError, GameError."""
+        width, height = map(int, self.board.split("x"))
+        return find_encoder(self.planes, width, height, self.pad)
+
+    def layout(self) -> Layout:
+        """What all examples have in common. Raises RecipeError, GameError."""
+        encoder = self.encoder()
+        plane_set, width, height = encoder.plane_set, encoder.width, encoder.height
+        if not plane_set.features:
+            raise RecipeError(f"{plane_set.name} is written as dat1@1 and dat2@1 only, by the recipes without a kind")
+        labels = tuple(find_label(name, width, height) for name in self.labels if name != "ply")
+        if not labels:
+            raise RecipeError("each row has its ply; there has to be a label beside it")
+        names, first_row = plane_set.plane_names, plane_set.first_row
+        return Layout(plane_set.name, names, plane_set.real, width, height, plane_set.rim, first_row, labels)
+
+    def all_sets(self) -> list[str]:
+        """The sets that there are."""
+        return ["all"] if self.split is None else list(self.split.sets)
+
+    def require_set(self, name: str) -> None:
+        """Raises ValueError that names the nearest set, unless there is one of that name."""
+        if name not in self.all_sets():
+            near = nearest(name, self.all_sets())
+            raise ValueError(f"no set {name!r} (there are {', '.join(self.all_sets())}); did you mean {near!r}?")
+
+    def default_sets(self) -> list[str]:
+        """The sets that are built when none is named."""
+        return self.all_sets() if self.sets is None else list(self.sets)
+
+
 def recipe_names() -> list[str]:
     """The recipes that come with kifu."""
     return table_names(_ROOM)
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe of data sets by its name, or from a TOML file if `name` ends in .toml.
+    """A recipe that draws games, by its name, or from a TOML file if `name` ends in .toml.
 
     overrides: see `kifu.tables.load_table`. Raises RecipeError.
     """
     recipe = find_recipe(name, overrides)
     if not isinstance(recipe, Recipe):
-        raise RecipeError(f"recipe {name} makes an archive of OLF files and no data sets")
+        raise RecipeError(f"recipe {name} is of the kind {recipe.kind!r}, and draws no games")
     return recipe
 
 
-def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive:
-    """A recipe of either kind, as `load_recipe` takes it."""
+def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive | ExampleSets:
+    """A recipe of any kind, as `load_recipe` takes it."""
     table = load_table(_ROOM, _KIND, name, overrides)
-    return check_table(OlfArchive, table, _KIND, name) if "kind" in table else check_recipe(table, name)
+    if "kind" not in table:
+        return check_recipe(table, name)
+    if table["kind"] == "olf-archive":
+        return check_table(OlfArchive, table, _KIND, name)
+    if table["kind"] == "examples":
+        return check_table(ExampleSets, table, _KIND, name)
+    raise RecipeError(
+        f"{_KIND} {name}: kind is 'examples' or 'olf-archive', or left out; not {str(table['kind'])[:80]!r}"
+    )
 
 
 def check_recipe(table: Mapping[str, Any], name: str) -> Recipe:

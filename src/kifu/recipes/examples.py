@@ -1,0 +1,417 @@
+"""From games to data sets of examples: any plane set and labels, any format, as the corpus has them or shuffled.
+
+Each set is one pass over the catalogue, some games at a time on each thread, in order. Shuffled examples are sorted by
+a hash of seed, game and ply: a window of that order at a time, for which all games are replayed once more, since to
+play moves takes a tenth of the time that planes take, and nothing has to be put by.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.corpus._hashes import mix_words
+from kifu.corpus.catalogue import GAME_COLUMNS, Catalogue, by_value, drop_code, games_of, numbers, open_catalogue
+from kifu.corpus.hashes import Hashes
+from kifu.corpus.ingest import Source, find_sources, ingest
+from kifu.corpus.splits import ListSplit
+from kifu.datasets.examples import Batch, Layout, Runs, Writer, Written, join
+from kifu.datasets.formats import open_writer
+from kifu.datasets.labels import LABEL_COLUMNS, Positions, label_values
+from kifu.datasets.manifest import ArchiveRows, ExamplesManifest, manifest_path, read_examples_manifest
+from kifu.errors import Drop, FormatError, RecipeError
+from kifu.output import hash_file, remove_file
+from kifu.parallel import Crew
+from kifu.planes.encoder import Desk, Encoder
+from kifu.point import POINT_MASK
+from kifu.progress import Bar, OpenBar, format_bytes, silent
+from kifu.recipes.schema import ExampleSets
+from kifu.records.games import Games
+
+CATALOGUE = "games.parquet"
+"""The catalogue of the games that were read, where the sources are none that could be taken as they are."""
+
+_CHUNK_BYTES = 4 << 20
+"""Packed planes that a thread makes at one go, about."""
+
+_WINDOW_BYTES = 128 << 20
+"""Packed planes that are sorted at one go."""
+
+_MOVES = 220
+"""Of a game, about."""
+
+_PIECE = 4096
+"""Sorted rows that are made ready to be written at one go."""
+
+_DRAWN = np.uint64(0x6B69667564726177)
+"""Makes the hash that positions are drawn by another one than that which they are sorted by."""
+
+_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, "id", "archive", "member", "index")))
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltExamples:
+    """A finished data set. fresh: False if an earlier run had made it from the same recipe and sources."""
+
+    path: Path
+    manifest: ExamplesManifest
+    fresh: bool
+
+    def __str__(self) -> str:
+        m = self.manifest
+        drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
+        others = f" + {m.elsewhere:,} elsewhere" if m.elsewhere else ""
+        size = format_bytes(sum(file.bytes for file in m.files))
+        state = "" if self.fresh else " (was there already)"
+        return f"{self.path}: {m.examples:,} examples, {size}; {m.read:,} games = {m.kept:,} kept{others}{drops}{state}"
+
+
+def build_examples(
+    recipe: ExampleSets,
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    into: str | os.PathLike[str],
+    *,
+    sets: Sequence[str] | None = None,
+    jobs: int | None = None,
+    progress: OpenBar = silent,
+) -> list[BuiltExamples]:
+    """Makes the data sets of a recipe, each with its manifest, and returns them in the order of `sets`.
+
+    sources: what `ingest` reads, catalogues among it. Catalogues alone are taken as they are, if the recipe has no
+    rules of cleaning or they were made by these; else all is read into a new one, CATALOGUE in the folder. sets: by
+    default those of the recipe. jobs: threads; the bytes are the same for any number. A data set that is there already,
+    made by this version from the same recipe and sources, stays as it is. Each is complete or not there at all,
+    whatever interrupts. Memory is that of `ingest`, and then some chunks for each thread; where examples are shuffled,
+    three times 128 MiB.
+    Raises RecipeError, SourceError, FormatError or OutputError.
+    """
+    into = Path(into)
+    names = recipe.default_sets() if sets is None else list(sets)
+    for name in names:
+        try:
+            recipe.require_set(name)
+        except ValueError as error:
+            raise RecipeError(f"recipe {recipe.name}: {error}") from None
+    found = find_sources(sources)
+    told = [source.about() for source in found]
+    paths = {name: into / f"{name}{recipe.example_format.suffix}" for name in names}
+    built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
+    if all(built.values()):
+        return [each for each in built.values() if each]
+    catalogues = _catalogues(recipe, found, into, jobs, progress)
+    with Crew(jobs) as crew:
+        for name, path in paths.items():
+            if built[name] is None:
+                remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
+                manifest = _Build(recipe, name, catalogues, crew).make(path, told, progress)
+                manifest.write(manifest_path(path))
+                built[name] = BuiltExamples(path, manifest, True)
+    return [each for each in built.values() if each]
+
+
+def _earlier(recipe: ExampleSets, name: str, path: Path, sources: list[dict[str, Any]]) -> BuiltExamples | None:
+    """The data set, if it is what this run would make again. Neither folders of records nor lists have a hash."""
+    try:
+        manifest = read_examples_manifest(path)
+    except FormatError:
+        return None
+    if (
+        manifest is None
+        or manifest.kifu != importlib.metadata.version("kifu")
+        or (manifest.recipe, manifest.set, manifest.sources) != (recipe.model_dump(mode="json"), name, sources)
+        or not all("blake3" in source for source in sources)
+        or isinstance(recipe.split, ListSplit)
+    ):
+        return None
+    for file in manifest.files:
+        where = path / file.file if path.is_dir() else path
+        if not where.is_file() or where.stat().st_size != file.bytes:
+            return None
+    return BuiltExamples(path, manifest, False)
+
+
+def _catalogues(
+    recipe: ExampleSets, found: list[Source], into: Path, jobs: int | None, progress: OpenBar
+) -> list[Catalogue]:
+    rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
+    catalogues = [source.catalogue for source in found if source.catalogue is not None]
+    if len(catalogues) == len(found) and all(rules in (None, each.about.get("clean")) for each in catalogues):
+        return catalogues
+    path = into / CATALOGUE
+    if any(source.path.resolve() == path.resolve() for source in found):
+        raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
+    ingest([source.path for source in found], path, clean=recipe.clean, jobs=jobs, progress=progress)
+    return [open_catalogue(path)]
+
+
+class _Some(NamedTuple):
+    """Some rows of a catalogue. first: the number of the first of them."""
+
+    first: int
+    batch: pa.RecordBatch
+
+
+class _Selected(NamedTuple):
+    """Which of these rows are of the set, and which of their positions are wanted.
+
+    rows: [R] of the batch; plies: [R] how many moves they have. wanted: [M] bool for all these moves, game after game;
+    game, ply: [B] int64 of the wanted ones, game being an index of rows; keys: [B] uint64.
+    why: of the other rows, how many are set aside, by reason; elsewhere: and how many are of no set, or of others.
+    """
+
+    games: Games
+    rows: npt.NDArray[np.int64]
+    wanted: npt.NDArray[np.bool_]
+    game: npt.NDArray[np.int64]
+    ply: npt.NDArray[np.int64]
+    keys: Hashes
+    why: Counter[str]
+    elsewhere: int
+
+
+class _Made(NamedTuple):
+    """What a thread has made of some rows. content: what is to be written, or, with keys, sorted first.
+
+    member, rows: [K] which rows of the catalogue gave examples, and how many; plies: [B] uint16 of all of them.
+    """
+
+    content: Any
+    keys: Hashes
+    member: npt.NDArray[np.int32]
+    rows: npt.NDArray[np.int32]
+    plies: npt.NDArray[np.uint16]
+    why: Counter[str]
+    elsewhere: int
+
+
+@dataclass
+class _Build:
+    """One data set in the making."""
+
+    recipe: ExampleSets
+    set: str
+    catalogues: list[Catalogue]
+    crew: Crew
+    desks: list[Desk] = field(default_factory=list)
+    """Of threads that are not at work."""
+    why: Counter[str] = field(default_factory=Counter)
+    elsewhere: int = 0
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        return self.recipe.encoder()
+
+    @cached_property
+    def layout(self) -> Layout:
+        return self.recipe.layout()
+
+    def make(self, path: Path, sources: list[dict[str, Any]], progress: OpenBar) -> ExamplesManifest:
+        """Writes the data set."""
+        expected = sum(self.crew.map(lambda some: len(self._select(some).game), self._all_some(2048)))
+        shuffled = self.recipe.order == "shuffled"
+        about = {"recipe": self.recipe.name, "title": self.recipe.title, "set": self.set}
+        with (
+            progress(f"building {path.name}", expected, "examples") as bar,
+            open_writer(self.recipe.format, path, self.layout, expected) as writer,
+        ):
+            origins = self._write_shuffled(writer, expected, bar) if shuffled else self._write_in_order(writer, bar)
+            written = writer.commit(about)
+        return self._manifest(path, written, sources, origins)
+
+    def _manifest(
+        self, path: Path, written: Written, sources: list[dict[str, Any]], origins: list[ArchiveRows]
+    ) -> ExamplesManifest:
+        read = sum(len(catalogue) for catalogue in self.catalogues)
+        return ExamplesManifest(
+            kifu=importlib.metadata.version("kifu"),
+            file=path.name,
+            format=self.recipe.example_format.name,
+            plane_set=self.layout.plane_set,
+            recipe=self.recipe.model_dump(mode="json"),
+            set=self.set,
+            examples=written.examples,
+            files=list(written.files),
+            read=read,
+            kept=read - self.elsewhere - self.why.total(),
+            elsewhere=self.elsewhere,
+            drops=dict(sorted(self.why.items())),
+            sources=sources,
+            catalogues=origins,
+        )
+
+    def _write_in_order(self, writer: Writer, bar: Bar) -> list[ArchiveRows]:
+        def make(some: _Some) -> _Made:
+            made = self._encode(some, self._select(some))
+            return made._replace(content=writer.prepare(made.content))
+
+        origins = []
+        for catalogue in self.catalogues:
+            member, rows, plies = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.uint16)]
+            for made in self.crew.map(make, self._some(catalogue, self._games_at_a_time)):
+                writer.append(made.content)
+                self._count(made)
+                member.append(made.member)
+                rows.append(made.rows)
+                plies.append(made.plies)
+                bar.advance(len(made.plies))
+            name, digest = catalogue.path.name, hash_file(catalogue.path)
+            origins.append(
+                ArchiveRows.of(name, digest, np.concatenate(member), np.concatenate(rows), np.concatenate(plies))
+            )
+        return origins
+
+    def _write_shuffled(self, writer: Writer, expected: int, bar: Bar) -> list[ArchiveRows]:
+        windows = -(-expected * self.layout.stored_bytes // _WINDOW_BYTES) or 1
+        for k in range(windows):
+            low, high = 2**64 * k // windows, 2**64 * (k + 1) // windows
+            whole, order = self._window(low, high)
+            pieces = (order[at : at + _PIECE] for at in range(0, len(order), _PIECE))
+            for prepared in self.crew.map(partial(_prepare, writer, whole), pieces):
+                writer.append(prepared)
+            bar.advance(len(order))
+        empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint16)
+        return [ArchiveRows.of(each.path.name, hash_file(each.path), *empty) for each in self.catalogues]
+
+    def _window(self, low: int, high: int) -> tuple[Batch, npt.NDArray[np.int64]]:
+        """All examples with keys from low to high - 1, as the corpus has them, and their order."""
+
+        def make(some: _Some) -> _Made:
+            return self._encode(some, _between(self._select(some), low, high))
+
+        parts, keys = [], [np.empty(0, np.uint64)]
+        for made in self.crew.map(make, self._all_some(2048)):
+            parts.append(made.content)
+            keys.append(made.keys)
+            if low == 0:
+                self._count(made)
+        return join(parts, self.layout), np.argsort(np.concatenate(keys), kind="stable")
+
+    def _count(self, made: _Made) -> None:
+        self.why += made.why
+        self.elsewhere += made.elsewhere
+
+    @property
+    def _games_at_a_time(self) -> int:
+        return min(max(_CHUNK_BYTES // (_MOVES * self.layout.stored_bytes), 4), 2048)
+
+    def _all_some(self, games: int) -> Iterator[_Some]:
+        for catalogue in self.catalogues:
+            yield from self._some(catalogue, games)
+
+    def _some(self, catalogue: Catalogue, games: int) -> Iterator[_Some]:
+        columns = dict.fromkeys((*_COLUMNS, *(self.recipe.split.columns if self.recipe.split else ())))
+        first = 0
+        for batch in catalogue.batches(list(columns), size=games):
+            yield _Some(first, batch)
+            first += len(batch)
+
+    def _select(self, some: _Some) -> _Selected:
+        """Which positions of these rows become examples."""
+        recipe, batch = self.recipe, some.batch
+        games = games_of(batch)
+        ours = np.ones(len(batch), bool)
+        if recipe.split is not None:
+            ours = recipe.split.codes(batch) == list(recipe.split.sets).index(self.set)
+        drop = by_value(batch["drop"], drop_code, np.uint8)
+        width, height = self.encoder.width, self.encoder.height
+        fits = (games.width == width) & (games.height == height)
+        if recipe.pad:
+            fits = (games.width <= width) & (games.height <= height)
+        drop[(drop == Drop.KEPT) & ours & ~fits] = Drop.WRONG_SIZE
+        rows = np.flatnonzero((drop == Drop.KEPT) & ours)
+        plies = np.diff(games.move_offset)[rows]
+        game = np.repeat(np.arange(len(rows)), plies)
+        ply = np.arange(len(game)) - np.repeat(np.cumsum(plies) - plies, plies)
+        wanted = ply >= recipe.positions.min_ply
+        if recipe.positions.max_ply is not None:
+            wanted &= ply <= recipe.positions.max_ply
+        if not recipe.positions.passes:
+            points = games.width.astype(np.int64) * games.height
+            words = games.moves[games.move_offset[rows][game] + ply]
+            wanted &= (words & POINT_MASK) != points[rows][game]
+        at = np.flatnonzero(wanted)
+        ids = mix_words(numbers(batch["id"])[rows] ^ mix_words(np.array([recipe.seed], np.uint64)))
+        keys = mix_words(ids[game[at]] + ply[at].astype(np.uint64))
+        if recipe.positions.per_game is not None:
+            drawn = _first_of_each(game[at], mix_words(keys ^ _DRAWN), recipe.positions.per_game)
+            wanted[at[~drawn]] = False
+            at, keys = at[drawn], keys[drawn]
+        dropped = drop[drop != Drop.KEPT]
+        why = Counter({Drop(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
+        elsewhere = len(batch) - len(dropped) - len(rows)
+        return _Selected(games, rows, wanted, game[at], ply[at], keys, why, elsewhere)
+
+    def _encode(self, some: _Some, chosen: _Selected) -> _Made:
+        """Planes and labels of the wanted positions."""
+        batch, games, rows = some.batch, chosen.games, chosen.rows
+        take = np.full(len(chosen.wanted), -1)
+        take[chosen.wanted] = np.arange(len(chosen.game))
+        planes = self.encoder.new_out(len(chosen.game))
+        move = np.empty(len(chosen.game), np.int16)
+        at = Positions(
+            batch, games, rows[chosen.game], chosen.ply.astype(np.int32), self.encoder.width, self.encoder.height
+        )
+        rating = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[rows]
+        desk = self.desks.pop() if self.desks else self.encoder.new_desk()
+        symmetry = np.zeros(len(rows), np.uint8)
+        drop, _ = self.encoder.encode(desk, games, rows, symmetry, take, planes, move, rating)
+        self.desks.append(desk)
+        labels = {"move": move, **label_values(self.layout.labels, at)}
+        counts = np.bincount(chosen.game, minlength=len(rows))
+        runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
+        wanted = {label.name: labels[label.name] for label in self.layout.labels}
+        content = Batch(planes, wanted, numbers(batch["id"])[at.game], at.ply, runs)
+        keys, why = chosen.keys, chosen.why
+        kept = drop == Drop.KEPT
+        if not kept.all():  # of a catalogue that others made: those of ours have replayed their games
+            stays = np.flatnonzero(kept[chosen.game])
+            why = why + Counter(Drop(k).name for k in drop[~kept].tolist())
+            rows, counts, keys = rows[kept], counts[kept], keys[stays]
+            content = content.pick(stays)
+            if runs is not None:
+                content = content.with_runs(_runs(batch, rows, counts))
+        return _Made(
+            content, keys, (some.first + rows).astype(np.int32), counts.astype(np.int32),
+            content.ply.astype(np.uint16), why, chosen.elsewhere,
+        )  # fmt: skip
+
+
+def _prepare(writer: Writer, whole: Batch, rows: npt.NDArray[np.int64]) -> Any:
+    return writer.prepare(whole.pick(rows))
+
+
+def _first_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
+    """[B] whether an entry is one of the `most` of its group with the lowest keys. group: rising."""
+    order = np.lexsort((keys, group))
+    first = np.searchsorted(group, group, side="left")
+    chosen = np.empty(len(group), bool)
+    chosen[order] = np.arange(len(group)) - first < most
+    return chosen
+
+
+def _between(chosen: _Selected, low: int, high: int) -> _Selected:
+    """The wanted positions with keys from low to high - 1 only."""
+    inside = (chosen.keys >= np.uint64(low)) & (chosen.keys <= np.uint64(high - 1))
+    wanted = chosen.wanted.copy()
+    wanted[np.flatnonzero(wanted)[~inside]] = False
+    return chosen._replace(wanted=wanted, game=chosen.game[inside], ply=chosen.ply[inside], keys=chosen.keys[inside])
+
+
+def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Runs:
+    """The games of these rows that have examples."""
+    some = rows[counts > 0]
+    members = batch["member"].take(pa.array(some)).to_pylist()
+    index = numbers(batch["index"])[some]
+    for k in np.flatnonzero(index).tolist():  # games after the first of a member
+        members[k] += f"#{index[k] + 1}"
+    return Runs(batch["archive"].take(pa.array(some)).to_pylist(), members, counts[counts > 0])

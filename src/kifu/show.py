@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,32 +18,46 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import drop_code, games_of, is_catalogue, numbers, open_catalogue
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.corpus.spell import games_of_rows
-from kifu.datasets.dat import Dat
-from kifu.datasets.inspect import Inspection, inspect_dat
-from kifu.datasets.manifest import manifest_path, read_manifest
+from kifu.datasets.examples import Examples
+from kifu.datasets.formats import open as open_examples
+from kifu.datasets.formats import recognise
+from kifu.datasets.inspect import Inspection, inspect_dat, inspect_examples
+from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.draw import draw_board, save
-from kifu.errors import Drop, FormatError, GameError
+from kifu.errors import Drop, FormatError, GameError, SourceError
 from kifu.go.board import Board
 from kifu.output import hash_file
 from kifu.planes.registry import find_plane_set
-from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_bottom_row, to_gtp
+from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, read
 from kifu.records.survey import survey
 
 _DAT_MARKS = (b"GO", b"END", b"mlv2-")
 
+_STONES = re.compile(r"(own|other|opponent's|black|white)(?: stones)?(?: now)?(?:, \d\+? libert(?:y|ies))?")
+_SIGNED = "own stones 1, opponent's stones -1"
+_KO = ("the point that ko forbids", "ko, as kgsgo marks it")
+
+_MANY = 12
+"""Values of a label that are shown."""
+
 
 def is_data_set(path: Path) -> bool:
-    """Whether a file begins as one of our data set formats does."""
+    """Whether a file or folder begins as one of our data set formats does. Raises FormatError for a damaged one."""
     try:
-        with path.open("rb") as file:
-            return file.read(5).startswith(_DAT_MARKS)
-    except OSError:
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(5).startswith(_DAT_MARKS):
+                    return True
+        return recognise(path) is not None
+    except (OSError, SourceError):
         return False
 
 
 def describe_data_set(path: Path) -> str:
-    """Header, counts and checks of a data set file, as lines of text. Raises FormatError if anything is wrong."""
+    """Header, counts and checks of a data set, as lines of text. Raises FormatError if anything is wrong."""
+    if recognise(path):
+        return "\n".join(inspect_examples(path))
     found = inspect_dat(path)
     plane_set = find_plane_set(found.format.plane_set)
     lines = [
@@ -154,50 +169,96 @@ def _sum(drops: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """One row of a data set as a board, turned so that row 0 is the top. colours: [19, 19] uint8, own stones black."""
+    """One row of a data set as a board, turned so that row 0 is the top.
+
+    colours: [H, W] uint8, the mover's stones black unless the planes tell black and white. moves: whether X is to move.
+    label: the next move, None if that is no label; ko: points. others: a line for each other label, and for the game.
+    """
 
     colours: npt.NDArray[np.uint8]
-    label: int
+    mover_is_x: bool
+    label: int | None
     ko: list[int]
+    others: list[str]
 
 
-def _example(data: Dat, row: int) -> _Example:
-    """Raises FormatError if there is no such row."""
+def _example(data: Examples, row: int) -> _Example:
+    """Raises FormatError if there is no such row, or if the planes do not tell where stones are."""
     if not 0 <= row < len(data):
         raise FormatError(f"{data.path} has rows 0 to {len(data) - 1}, none of number {row}")
-    planes, label = data[row]
-    from_top = planes[:, ::-1]
-    own, other = from_top[0:3].any(0), from_top[3:6].any(0)
-    colours: npt.NDArray[np.uint8] = np.where(other, 2, own).astype(np.uint8)
-    return _Example(colours, to_bottom_row(label, 19), np.flatnonzero(from_top[6]).tolist())
+    layout, batch = data.layout, data.read(row, row + 1)
+    rim, planes = layout.rim, batch.ready(data.layout)[0]
+    planes = planes[:, rim : planes.shape[1] - rim, rim : planes.shape[2] - rim]
+    label = int(batch.labels["move"][0]) if "move" in batch.labels else None
+    if layout.first_row == "bottom":
+        planes = planes[:, ::-1]
+        label = None if label is None else int(layout.flipped(np.array([label]))[0])
+    colours = np.zeros(planes.shape[1:], np.uint8)
+    told = False
+    for name, plane in zip(layout.plane_names, planes):
+        if name == _SIGNED:
+            colours[plane > 0], colours[plane < 0] = BLACK, WHITE
+        elif side := _STONES.fullmatch(name):
+            colours[plane != 0] = BLACK if side[1] in ("own", "black") else WHITE
+        told = told or name == _SIGNED or side is not None
+    if not told:
+        raise FormatError(f"the planes of {data.path} do not tell where stones are")
+    ko = [p for name, plane in zip(layout.plane_names, planes) if name in _KO for p in np.flatnonzero(plane).tolist()]
+    others = [f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name != "move"]
+    if batch.ply[0] >= 0:
+        others.append(f"game {batch.game[0]}, move {batch.ply[0] + 1}")
+    return _Example(colours, "black stones, 1 liberty" not in layout.plane_names, label, ko, others)
+
+
+def _values(values: npt.NDArray[Any]) -> str:
+    shown = values.reshape(-1)[:_MANY].tolist()
+    return ", ".join(f"{value:g}" for value in shown) + (" ..." if values.size > _MANY else "")
 
 
 def describe_row(path: Path, row: int) -> str:
     """One example as a board in text, with where it comes from."""
-    with Dat(path) as data:
+    with open_examples(path) as data:
         example = _example(data, row)
-    board = Board(19)
+    height, width = example.colours.shape
+    board = Board(width, height)
     board.setup(*(np.flatnonzero(example.colours == c).tolist() for c in (BLACK, WHITE)))
     stones = np.count_nonzero(example.colours)
     counted = "1 stone" if stones == 1 else f"{stones} stones"
-    lines = [str(board), f"row {row}: X is to move and plays {to_gtp(example.label, 19)}; {counted}"]
+    plays = "" if example.label is None else f" and plays {to_gtp(example.label, width, height)}"
+    mover = f"X is to move{plays}" if example.mover_is_x else f"X is black; the next move is{plays[10:]}"
+    lines = [str(board), f"row {row}: {mover}; {counted}"]
     if example.ko:
-        lines.append("ko plane: " + ", ".join(to_gtp(p, 19) for p in example.ko))
-    manifest = read_manifest(path)
-    if manifest is not None:
-        if row >= manifest.examples:
-            raise FormatError(f"{manifest_path(path)} tells of {manifest.examples:,} rows, not of row {row}")
+        lines.append("ko plane: " + ", ".join(to_gtp(p, width, height) for p in example.ko))
+    return "\n".join([*lines, *example.others, *_origin_line(path, row)])
+
+
+def _origin_line(path: Path, row: int) -> list[str]:
+    """Where a row comes from by the manifest, if that tells."""
+    manifest = read_examples_manifest(path) if recognise(path) else read_manifest(path)
+    if manifest is None:
+        return []
+    if row >= manifest.examples:
+        raise FormatError(f"{manifest_path(path)} tells of {manifest.examples:,} rows, not of row {row}")
+    if isinstance(manifest, ExamplesManifest):
+        if not any(catalogue.rows for catalogue in manifest.catalogues):  # shuffled
+            return []
         origin = manifest.origin(row)
-        lines.append(f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}")
-    return "\n".join(lines)
+        return [f"from {origin.archive}, row {origin.member}, move {origin.ply + 1}"]
+    origin = manifest.origin(row)
+    return [f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}"]
 
 
 def draw_row(path: Path, row: int, out: Path) -> None:
     """Draws one example: the position, own stones black, and the move that was played ringed."""
-    with Dat(path) as data:
+    with open_examples(path) as data:
         example = _example(data, row)
-    title = f"{path.name}, row {row}: Black is to move and plays {to_gtp(example.label, 19)}"
-    save(draw_board(example.colours, title=title, ring=example.label, marks=dict.fromkeys(example.ko, "+")), out)
+    height, width = example.colours.shape
+    title = f"{path.name}, row {row}"
+    if example.label is not None:
+        mover = "Black is to move and plays" if example.mover_is_x else "the next move is"
+        title += f": {mover} {to_gtp(example.label, width, height)}"
+    ring = example.label if example.label is not None and example.label < width * height else None
+    save(draw_board(example.colours, title=title, ring=ring, marks=dict.fromkeys(example.ko, "+")), out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is in a data set file: counts, hashes, the planes on average, and whether its manifest tells the truth."""
+"""What is in a data set: counts, hashes, the planes on average, and whether its manifest tells the truth."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from kifu.datasets.dat import Dat
-from kifu.datasets.formats import Format
-from kifu.datasets.manifest import Manifest, manifest_path, read_manifest
+from kifu.datasets.examples import Batch, LabelSpec, Layout
+from kifu.datasets.formats import Format, recognise
+from kifu.datasets.formats import open as open_examples
+from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
 from kifu.output import hash_file
 
@@ -109,3 +111,54 @@ def _hashes(path: Path) -> tuple[str, str]:
         return md5.hexdigest(), hash_file(path)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def inspect_examples(path: Path) -> list[str]:
+    """Counts and checks of a data set of examples, as lines for people. Every row is read.
+
+    Raises FormatError if anything is wrong, also if its files are not those that its manifest tells of.
+    """
+    found = recognise(path)
+    assert found is not None
+    with open_examples(path) as data:
+        layout = data.layout
+        games = np.empty(0, np.uint64)
+        for batch in data.batches(1 << 14):
+            games = np.union1d(games, batch.game)
+            _check_moves(path, layout, batch)
+        planes, height, width = layout.shape
+        rim = f", {layout.rim} around the board" if layout.rim else ""
+        lines = [
+            f"{path}: {found.name}, {found.title}",
+            f"  examples    {len(data):,}" + (f" of {len(games):,} games" if found.traced else ""),
+            f"  planes      {layout.plane_set}: {planes} of {width} x {height}{rim}, row 0 is the {layout.first_row}",
+            *(f"  {'labels' if k == 0 else '':<11} {each}" for k, each in enumerate(map(_spec_line, layout.labels))),
+        ]
+    manifest = read_examples_manifest(path)
+    if manifest is None:
+        return [*lines, "  manifest    none beside it"]
+    if (manifest.format, manifest.examples) != (found.name, len(data)):
+        raise FormatError(f"{manifest_path(path).name} tells of {manifest.examples:,} examples in {manifest.format}")
+    for file in manifest.files:
+        if hash_file(path / file.file if path.is_dir() else path) != file.blake3:
+            raise FormatError(f"{path}: {file.file} is not what {manifest_path(path).name} tells of")
+    drops = "".join(f", {name} {count:,}" for name, count in manifest.drops.items())
+    lines += [
+        f"  bytes       {sum(file.bytes for file in manifest.files):,}",
+        f"  manifest    recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
+        f"{manifest.read:,} games = {manifest.kept:,} kept, {manifest.elsewhere:,} elsewhere{drops}; "
+        "its hashes are right",
+    ]
+    return lines
+
+
+def _spec_line(label: LabelSpec) -> str:
+    shape = f" x {label.shape[0]}" if label.shape else ""
+    meaning = label.meaning if label.meaning.isprintable() else repr(label.meaning)
+    return f"{label.name}, {label.dtype}{shape}: {meaning[:200]}"
+
+
+def _check_moves(path: Path, layout: Layout, batch: Batch) -> None:
+    for name, values in batch.labels.items():
+        if name == "move" and len(values) and not 0 <= values.min() <= values.max() <= layout.no_point:
+            raise FormatError(f"{path} has moves from {values.min()} to {values.max()}, not 0 to {layout.no_point}")

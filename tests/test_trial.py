@@ -1,0 +1,100 @@
+"""Stones tried on a State against the naive board, and taken back: all that stands is again as it was."""
+
+import numba
+import numpy as np
+import pytest
+
+from compiled import bits, play
+from kifu.go.state import breathes, new_state
+from kifu.go.trial import new_trail, start_trail, take_back, try_stone
+from kifu.kernel import kernel
+from naive import FORBIDDEN, NaiveBoard
+
+SIZES = [(1, 5), (2, 3), (3, 3), (4, 4), (5, 5), (7, 6), (25, 25)]
+
+
+@kernel
+def start(s, t):
+    start_trail(s, t)
+
+
+@kernel
+def tried(s, t, p, c):
+    """Whether it could be tried."""
+    if s.colour[p] != 0 or not breathes(s, np.int64(p), np.uint8(c)):
+        return False
+    try_stone(s, t, np.int64(p), np.uint8(c))
+    return True
+
+
+@kernel
+def back(s, t):
+    take_back(s, t)
+
+
+def everything(s):
+    """All that a State says of the stones that stand, and of the position."""
+    stones = np.flatnonzero(s.colour[:-1])
+    heads = np.unique(s.head[stones])
+    by_stone = [s.head[stones], s.link[stones]]
+    by_chain = [s.n_stones, s.n_liberties, s.stones, s.liberties, s.key, s.shade]
+    return [a.tolist() for a in (s.colour, *by_stone, *(a[heads] for a in by_chain), s.shades, s.hash, s.numbers)]
+
+
+def assert_chains(s, naive):
+    """What a trial keeps is what the naive board finds by looking."""
+    w = naive.width
+    for colour, stones, liberties in naive.chains():
+        points = {y * w + x for x, y in stones}
+        (head,) = {int(s.head[p]) for p in points}
+        ring = [head]
+        while int(s.link[ring[-1]]) != head:
+            ring.append(int(s.link[ring[-1]]))
+        assert sorted(ring) == sorted(points) and set(s.colour[ring].tolist()) == {colour}
+        assert bits(s.liberties[head]) == {y * w + x for x, y in liberties}
+        assert (s.n_stones[head], s.n_liberties[head]) == (len(stones), len(liberties))
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_trials_are_taken_back(width, height):
+    """Random games, then stones tried and taken back at random, down to the position that the game came to."""
+    rng = np.random.default_rng([width, height])
+    n = width * height
+    near = int(rng.integers(n))
+    t = new_trail(100, len(new_state(width, height).words))
+    for _ in range(3 if numba.config.DISABLE_JIT else 60):
+        s, naive = new_state(width, height), NaiveBoard(width, height, "none", FORBIDDEN)
+
+        def some_move():
+            p = (near + int(rng.integers(-2, 3)) + width * int(rng.integers(-2, 3))) % n
+            return p, (p % width, p // width), int(rng.integers(1, 3))
+
+        for _ in range(int(rng.integers(40))):
+            p, point, colour = some_move()
+            if naive.why_not(point, colour) == 0:
+                naive.play(point, colour)
+                assert play(s, p, colour, FORBIDDEN) == 0
+        start(s, t)
+        assert t.ko[0] == s.numbers[0]
+        before, share = [], rng.uniform(0, 0.5)
+        for _ in range(80):
+            if before and rng.random() < share:
+                naive.stones, expected = before.pop()
+                back(s, t)
+                assert everything(s) == expected
+                continue
+            p, point, colour = some_move()
+            now = naive.stones, everything(s)
+            legal = naive.why_not(point, colour) == 0
+            assert tried(s, t, p, colour) == legal
+            if legal:
+                before.append(now)
+                naive.play(point, colour)
+                ko = naive.ko_point
+                assert t.ko[len(before)] == (-1 if ko is None else ko[1] * width + ko[0])
+                assert_chains(s, naive)
+        while before:
+            naive.stones, expected = before.pop()
+            back(s, t)
+            assert everything(s) == expected

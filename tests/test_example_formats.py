@@ -1,0 +1,280 @@
+"""Each format of examples as those read it who know nothing of kifu."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import h5py
+import numpy as np
+import polars
+import pyarrow.parquet as pq
+import pytest
+
+import kifu
+from example_sets import MOVE, assert_same, cut, layout_for, random_batch, write
+from kifu.datasets.examples import Batch, Runs
+from kifu.datasets.parquet import ParquetWriter, group_rows
+from kifu.errors import FormatError, RecipeError
+
+
+def saved(values: np.ndarray) -> bytes:
+    """What np.save writes."""
+    out = io.BytesIO()
+    np.save(out, values)
+    return out.getvalue()
+
+
+# npy@1
+
+
+def test_npy_is_what_np_save_writes(tmp_path: Path) -> None:
+    layout = layout_for("npy@1")
+    batch = random_batch(layout, 70)
+    write("npy@1", tmp_path / "train", layout, batch)
+    arrays = {
+        "features": batch.ready(layout), "labels": batch.labels["move"], "result": batch.labels["result"],
+        "ranks": batch.labels["ranks"], "game": batch.game, "ply": batch.ply,
+    }  # fmt: skip
+    for name, values in arrays.items():
+        path = tmp_path / "train" / f"{name}.npy"
+        assert path.read_bytes() == saved(values)
+        assert np.array_equal(np.load(path, mmap_mode="r"), values)
+    found = {path.name for path in (tmp_path / "train").iterdir()}
+    assert found == {"examples.json", *(f"{name}.npy" for name in arrays)}
+
+
+# book-npy@1
+
+
+def book_batches(folder: Path, archives: list[str], kind: str, classes: int, size: int):
+    """The batches that the generator of the book makes, which takes whatever glob finds."""
+    for archive in archives:
+        base = archive.replace(".tar.gz", "") + kind
+        for feature_file in sorted(folder.glob(base + "_features_*.npy"), key=lambda p: int(p.stem.split("_")[-1])):
+            x = np.load(feature_file).astype("float32")
+            y = np.eye(classes)[np.load(str(feature_file).replace("features", "labels")).astype(int)]
+            while x.shape[0] >= size:
+                x_batch, x = x[:size], x[size:]
+                y_batch, y = y[:size], y[size:]
+                yield x_batch, y_batch
+
+
+def test_the_book_reads_its_chunks(tmp_path: Path) -> None:
+    layout = layout_for("book-npy@1", planes=2)
+    archives = ["KGS-2006-19-10388-.tar.gz", "KGS-2007-19-9-.tar.gz"]
+    batch = random_batch(layout, 2600, runs=False)
+    runs = Runs([archives[0], archives[1]], ["a", "b"], np.array([2100, 500]))
+    path = tmp_path / "train"
+    write("book-npy@1", path, layout, *cut(Batch(batch.planes, batch.labels, batch.game, batch.ply, runs), 1500))
+    sizes = {p.name: np.load(p).shape[0] for p in path.glob("*features*")}
+    assert sizes == {
+        "KGS-2006-19-10388-train_features_0.npy": 1024,
+        "KGS-2006-19-10388-train_features_1.npy": 1024,
+        "KGS-2006-19-10388-train_features_2.npy": 52,
+        "KGS-2007-19-9-train_features_0.npy": 500,
+    }
+    planes, moves = batch.ready(layout), batch.labels["move"].astype(int)
+    from_bottom = planes[:, :, ::-1]
+    flipped = (3 - moves // 5) * 5 + moves % 5
+    first = path / "KGS-2006-19-10388-train_features_1.npy"
+    assert first.read_bytes() == saved(from_bottom[1024:2048].astype(np.float64))
+    labels = path / "KGS-2006-19-10388-train_labels_1.npy"
+    assert labels.read_bytes() == saved(flipped[1024:2048].astype(np.float64))
+    read = list(book_batches(path, archives, "train", 20, 4))
+    assert np.array_equal(np.concatenate([x for x, _ in read]), from_bottom)
+    assert np.array_equal(np.concatenate([y for _, y in read]).argmax(1), flipped)
+
+
+def test_an_archive_that_comes_again_goes_on_counting(tmp_path: Path) -> None:
+    layout = layout_for("book-npy@1")
+    batch = random_batch(layout, 30, runs=False)
+    runs = Runs(["a.tar.gz", "../b/c.zip", "a.tar.gz"], ["1", "2", "3"], np.array([10, 5, 15]))
+    path = tmp_path / "test"
+    write("book-npy@1", path, layout, Batch(batch.planes, batch.labels, batch.game, batch.ply, runs))
+    names = ["_._b_c.ziptest_features_0.npy", "atest_features_0.npy", "atest_features_1.npy"]
+    assert sorted(p.name for p in path.glob("*features*")) == names
+    with kifu.open(path) as data:
+        assert_same(data, batch, traced=False)
+
+
+def test_the_book_has_the_next_move_alone(tmp_path: Path) -> None:
+    layout = layout_for("npy@1")
+    with pytest.raises(RecipeError, match="holds the label move alone, not move, result, ranks"):
+        write("book-npy@1", tmp_path / "train", layout)
+    assert not list(tmp_path.iterdir())
+
+
+# parquet@1
+
+
+def unpacked(column: list[bytes], planes: int, height: int, width: int) -> np.ndarray:
+    """Planes from the column of bytes, as the card says."""
+    bits = np.frombuffer(b"".join(column), np.uint8).reshape(len(column), planes, -1)
+    return np.unpackbits(bits, axis=-1, count=height * width).reshape(-1, planes, height, width)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> tuple[Path, Batch, np.ndarray]:
+    layout = layout_for("parquet@1")
+    batch = random_batch(layout, 300)
+    path = tmp_path / "train.parquet"
+    write("parquet@1", path, layout, batch)
+    return path, batch, batch.ready(layout)
+
+
+def test_polars_opens_parquet(table: tuple[Path, Batch, np.ndarray]) -> None:
+    path, batch, planes = table
+    frame = polars.read_parquet(path)
+    assert frame.columns == ["planes", "move", "result", "ranks", "game", "ply"]
+    assert np.array_equal(unpacked(frame["planes"].to_list(), 3, 4, 5), planes)
+    assert frame["move"].to_list() == batch.labels["move"].tolist()
+    assert frame["ranks"].to_list() == batch.labels["ranks"].tolist()
+    assert frame["game"].to_list() == batch.game.tolist()
+    assert polars.scan_parquet(path).filter(polars.col("ply") == 0).collect().height == 60
+
+
+def test_hugging_face_datasets_opens_parquet(
+    table: tuple[Path, Batch, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    datasets = pytest.importorskip("datasets")
+    path, batch, planes = table
+    loaded = datasets.load_dataset(
+        "parquet", data_files={"train": str(path)}, split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert loaded.column_names == ["planes", "move", "result", "ranks", "game", "ply"]
+    assert np.array_equal(unpacked(loaded["planes"][:], 3, 4, 5), planes)
+    assert loaded["move"][:] == batch.labels["move"].tolist()
+    assert loaded[7]["game"] == batch.game[7]
+    streamed = datasets.load_dataset("parquet", data_files=str(path), split="train", streaming=True)
+    assert [row["ply"] for row in streamed.take(8)] == batch.ply[:8].tolist()
+
+
+def test_row_groups_are_small(tmp_path: Path) -> None:
+    seven = layout_for("parquet@1", 19, 19, 7)
+    assert group_rows(seven) == 32_768
+    assert group_rows(layout_for("parquet@1", 19, 19, 25, real=True)) * 25 * 361 * 4 <= 16 << 20
+    path = tmp_path / "x.parquet"
+    layout = layout_for("parquet@1", 25, 25, 1000)
+    write("parquet@1", path, layout, random_batch(layout, 450))
+    meta = pq.read_metadata(path)
+    assert [meta.row_group(k).num_rows for k in range(meta.num_row_groups)] == [212, 212, 26]
+    with kifu.open(path) as data:
+        assert_same(data, random_batch(layout, 450), traced=True)
+
+
+def test_parquet_of_another_version_or_with_other_columns(tmp_path: Path) -> None:
+    layout = layout_for("parquet@1")
+    path = tmp_path / "x.parquet"
+    write("parquet@1", path, layout, random_batch(layout, 10))
+    table = pq.read_table(path)
+    told = table.schema.metadata
+    for meta, columns, message in (
+        (told | {b"kifu.examples": b"2"}, table, "version '2'"),
+        (told, table.drop(["result"]), "has not the columns"),
+        (told | {b"kifu.layout": b"{}"}, table, "no layout of examples"),
+        (told | {b"kifu.about": b"["}, table, "x.parquet: "),
+    ):
+        pq.write_table(columns.replace_schema_metadata(meta), path)
+        with pytest.raises(FormatError, match=message):
+            kifu.open(path)
+
+
+def test_a_catalogue_is_no_data_set(tmp_path: Path) -> None:
+    from catalogues import rows, write_catalogue
+
+    with pytest.raises(FormatError):
+        kifu.open(write_catalogue(tmp_path / "games.parquet", rows(moves=[[1]])))
+    assert ParquetWriter.format == "parquet@1"
+
+
+# hdf5@1
+
+
+def test_rocalphago_reads_its_layout(tmp_path: Path) -> None:
+    layout = layout_for("hdf5@1", 5, 5, plane_set="alphago48@1")
+    batch = random_batch(layout, 1100)
+    path = tmp_path / "train.h5"
+    write("hdf5@1", path, layout, *cut(batch, 3, 999))
+    planes = batch.ready(layout)
+    with h5py.File(path) as file:
+        states, actions = file["states"], file["actions"]
+        assert states.dtype == actions.dtype == np.uint8
+        assert (states.chunks, actions.chunks) == ((64, 3, 5, 5), (1024, 2))
+        assert states.compression == actions.compression == "lzf"
+        assert file["features"][()].decode().split(",")[:3] == ["board", "ones", "turns_since"]
+        for row in (0, 63, 64, 1099):
+            x, y = map(int, actions[row])
+            one_hot = np.zeros((5, 5))
+            one_hot[tuple(actions[row])] = 1
+            assert y * 5 + x == batch.labels["move"][row]
+            assert np.array_equal(states[row].transpose(0, 2, 1), planes[row])
+            assert one_hot.T.ravel().argmax() == batch.labels["move"][row]
+        assert len(file["file_offsets"]) == 220
+        index, length = file["file_offsets"]["KGS-2001-19-4-.tar.gz:folder:5.sgf"]
+        assert (index, length) == (25, 5)
+        assert np.array_equal(file["game"][:], batch.game)
+        assert np.array_equal(file["labels/ranks"][:], batch.labels["ranks"])
+
+
+def test_a_file_that_rocalphago_made(tmp_path: Path) -> None:
+    layout = layout_for("hdf5@1", 5, 4, labels=(MOVE,))
+    batch = random_batch(layout, 100)
+    path = tmp_path / "theirs.h5"
+    y, x = np.divmod(batch.labels["move"], 5)
+    with h5py.File(path, "w") as file:
+        states = file.create_dataset(
+            "states", (1, 3, 5, 4), np.uint8, maxshape=(None, 3, 5, 4), chunks=(64, 3, 5, 4), compression="lzf"
+        )
+        states.resize(100, 0)
+        states[:] = batch.ready(layout).transpose(0, 1, 3, 2)
+        file["actions"] = np.stack([x, y], 1).astype(np.uint8)
+        file["features"] = np.bytes_("board,liberties")
+        file.create_group("file_offsets")
+    with kifu.open(path) as data:
+        assert data.layout.plane_set == "board,liberties"
+        assert (data.layout.shape, data.layout.first_row) == ((3, 4, 5), "top")
+        assert_same(data, batch, traced=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda file: file.__delitem__("states"), "has no states"),
+        (lambda file: file["states"].__setitem__((3, 1, 2, 2), 2), "has 2 in states"),
+        (lambda file: file["actions"].__setitem__(5, (0, 4)), "no point of the board"),
+        (lambda file: file["actions"].resize(9, 0), "actions has the shape"),
+        (lambda file: file.move("ply", "states2"), "has no ply"),
+    ],
+)
+def test_hdf5_that_is_not_sound(tmp_path: Path, change, message: str) -> None:
+    layout = layout_for("hdf5@1")
+    path = tmp_path / "x.h5"
+    write("hdf5@1", path, layout, random_batch(layout, 10))
+    with h5py.File(path, "r+") as file:
+        change(file)
+    with pytest.raises(FormatError, match=message), kifu.open(path) as data:
+        data.read(0, 10)
+
+
+def test_hdf5_takes_nothing_from_other_files(tmp_path: Path) -> None:
+    layout = layout_for("hdf5@1")
+    path, other = tmp_path / "x.h5", tmp_path / "other.h5"
+    for each in (path, other):
+        write("hdf5@1", each, layout, random_batch(layout, 10))
+    with h5py.File(path, "r+") as file:
+        del file["states"]
+        file["states"] = h5py.ExternalLink(str(other), "states")
+    with pytest.raises(FormatError, match="has no states"):
+        kifu.open(path)
+
+
+def test_without_h5py_it_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "h5py", None)
+    monkeypatch.delitem(sys.modules, "kifu.datasets.hdf5", raising=False)
+    with pytest.raises(RecipeError, match=r"hdf5@1 needs h5py, which pip install 'kifu\[hdf5\]' brings"):
+        write("hdf5@1", tmp_path / "x.h5", layout_for("hdf5@1"))

@@ -15,8 +15,8 @@ import pytest
 
 from kgs_archives import archive, records
 from kifu.datasets.manifest import manifest_path, read_manifest
-from kifu.output import Output
 from kifu.errors import OutputError
+from kifu.output import Output
 from kifu.recipes import build as build_module
 from kifu.recipes.build import build
 from kifu.recipes.schema import load_recipe

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from kifu import output
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, Origin, manifest_path, read_manifest
-from kifu.output import Output, hash_file, remove_file, write_file
 from kifu.errors import FormatError, OutputError
+from kifu.output import Output, hash_file, remove_file, write_file
 
 # Output
 

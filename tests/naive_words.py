@@ -7,7 +7,8 @@ from kifu.records.game import Game
 from kifu.records.words import FIELDS
 from naive_sgf import SPACE, NaiveGame, find_start, points, split_nodes
 
-NAMES = dict(zip(FIELDS, ["PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT"]))
+_SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
+NAMES = dict(zip(FIELDS, _SGF))
 
 
 def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:

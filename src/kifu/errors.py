@@ -98,7 +98,7 @@ _REASONS = {
     Drop.NOT_GO: "a record of another game (GM is not 1)",
     Drop.BAD_SIZE: "board size unreadable or not within 1 to 25",
     Drop.TOO_LARGE: "larger than the reader accepts",
-    Drop.UNREADABLE: "cannot be read: a broken line, or damaged, encrypted or compressed in an unknown way in its archive",
+    Drop.UNREADABLE: "cannot be read: a broken line; or damaged, encrypted, of unknown compression in its archive",
     Drop.OFF_BOARD: "a move or setup stone that is no point of the board",
     Drop.OCCUPIED: "a move on an occupied point",
     Drop.SUICIDE: "a suicide, which the rules forbid",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib import resources
 
-
 GAME_FORMATS = {
     "catalogue@1": "games of a corpus, one row each, in Parquet",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",

@@ -6,20 +6,14 @@ import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import kifu
+from drawn_games import SETUP, games, sgf
 from kifu.errors import Drop, GameError, IllegalMove
 from kifu.planes.registry import find_plane_set
-from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
+from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from naive import NaiveBoard
 
-SIZES = st.one_of(
-    st.tuples(st.integers(1, 6), st.integers(1, 6)),
-    st.tuples(st.integers(1, 25), st.integers(1, 25)),
-    st.integers(2, 25).map(lambda size: (size, size)),
-)
-SETUP = {"AB": 0, "AW": WHITE_BIT, "AE": ERASE_BIT}
 random_games = settings(deadline=None, max_examples=10 if numba.config.DISABLE_JIT else 80)
 
 
@@ -44,40 +38,6 @@ def twin(width, height, nodes):
         assert board.why_not(what, mover) == Drop.KEPT
         board.play(what, mover)
     return np.array(planes, np.uint8).reshape(-1, 7, height, width), np.array(labels, np.int32)
-
-
-def sgf(width, height, nodes):
-    """The same game as a record; setup nodes are nodes of their own."""
-    spell = lambda point: "" if point is None else to_sgf(point[1] * width + point[0], width, height)  # noqa: E731
-    text = f"(;SZ[{width}:{height}]"
-    for name, what in nodes:
-        points = what if name in SETUP else [what]
-        text += f";{name}" + "".join(f"[{spell(point)}]" for point in points)
-    return (text + ")").encode()
-
-
-@st.composite
-def games(draw, sizes=SIZES):
-    """(width, height, nodes) of a legal game: crowded, with passes, repeated colours and stones set up at any time."""
-    width, height = draw(sizes)
-    rng = draw(st.randoms(use_true_random=False))
-    x0, y0 = rng.randrange(width), rng.randrange(height)
-    around = [(x, y) for x in range(width) for y in range(height) if abs(x - x0) <= 2 and abs(y - y0) <= 2]
-    board, nodes, mover = NaiveBoard(width, height), [], BLACK
-    for _ in range(draw(st.integers(0, 60))):
-        kind = rng.random()
-        if kind < 0.04:
-            name, points = rng.choice(sorted(SETUP)), rng.sample(around, rng.randint(1, min(3, len(around))))
-            board.set_up(dict.fromkeys(points, {"AB": BLACK, "AW": WHITE, "AE": 0}[name]))
-            nodes.append((name, points))
-            continue
-        allowed = [point for point in around if board.why_not(point, mover) == Drop.KEPT]
-        point = rng.choice(allowed) if allowed and kind > 0.08 else None
-        board.play(point, mover)
-        nodes.append(("B" if mover == BLACK else "W", point))
-        if rng.random() < 0.9:
-            mover = 3 - mover
-    return width, height, nodes
 
 
 def with_moves(game, moves, setup, width=None, height=None):

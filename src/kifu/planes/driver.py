@@ -25,9 +25,58 @@ _OFF_BOARD = int(Drop.OFF_BOARD)
 _KO, _SUICIDE = RECORDS.codes
 
 
+# What the kernel below does for the features of a set. These are those of no set: each copy of it has its own.
+
+
 @inline_kernel
-def draw(view: View, bits: Any, out: Any) -> None:
-    """Draws the features of no set; each copy of `_encode` has a drawing of its own in the place of this."""
+def prepare(view: View) -> None:
+    """Works out what several features use."""
+
+
+@inline_kernel
+def begin(bits: Any, out: Any) -> None:
+    """Empties bits [C, W], and out [C, bytes or points] where features draw there themselves."""
+    for c in range(bits.shape[0]):
+        for i in range(bits.shape[1]):
+            bits[c, i] = ZERO
+
+
+@inline_kernel
+def fill(view: View, bits: Any, out: Any) -> None:
+    """Draws each feature into its part of bits, or of out."""
+
+
+@inline_kernel
+def finish(words: Any, bits: Any, out: Any) -> None:
+    """Writes bits to out, each plane from a byte of its own. words: a tuple of W."""
+    for c in range(out.shape[0]):
+        plane = out[c]
+        for i in range(len(words)):
+            at = 8 * i
+            if at + 8 <= plane.shape[0]:
+                put_word(plane, at, bits[c, i])
+            else:
+                for k in range(at, plane.shape[0]):
+                    plane[k] = np.uint8(bits[c, i] >> np.uint64(56 - 8 * (k - at)) & BYTE)
+
+
+@inline_kernel
+def _begin_values(bits: Any, out: Any) -> None:
+    begin(bits, out)
+    for c in range(out.shape[0]):
+        for p in range(out.shape[1]):
+            out[c, p] = 0
+
+
+@inline_kernel
+def _finish_values(words: Any, bits: Any, out: Any) -> None:
+    """Adds bits to out [C, points] float32, as ones."""
+    for c in range(out.shape[0]):
+        for i in range(len(words)):
+            word = bits[c, i]
+            while word != ZERO:
+                out[c, 64 * i + some_point(word)] = 1
+                word &= word - ONE
 
 
 @kernel
@@ -86,7 +135,11 @@ def _encode(
             snapshot(s, breathless, room.past[t & (PAST - 1)])
             slot = take[take_offset[r] + t]
             if slot >= 0 and p <= n:
-                draw(view_at(room, c, t, words, rating[r]), bits, out[slot])
+                view = view_at(room, c, t, words, rating[r])
+                prepare(view)
+                begin(bits, out[slot])
+                fill(view, bits, out[slot])
+                finish(s.words, bits, out[slot])
                 label[slot] = label_of[p]
             why = _step(s, history, p, c)
             if why == _KEPT:
@@ -97,78 +150,31 @@ def _encode(
         ply[r] = t
 
 
-def _then_prepare(before: Any, prepare: Prepare) -> Any:
+def _then_prepare(before: Any, use: Prepare) -> Any:
     @inline_kernel
-    def step(view: View, bits: Any, out: Any) -> None:
-        before(view, bits, out)
-        prepare(view)
+    def step(view: View) -> None:
+        before(view)
+        use(view)
 
     return step
 
 
-def _then_bits(before: Any, fill: Fill, first: int, last: int) -> Any:
+def _then_bits(before: Any, draw: Fill, first: int, last: int) -> Any:
     @inline_kernel
     def step(view: View, bits: Any, out: Any) -> None:
         before(view, bits, out)
-        fill(view, bits[first:last])
+        draw(view, bits[first:last])
 
     return step
 
 
-def _then_values(before: Any, fill: Fill, first: int, last: int) -> Any:
+def _then_values(before: Any, draw: Fill, first: int, last: int) -> Any:
     @inline_kernel
     def step(view: View, bits: Any, out: Any) -> None:
         before(view, bits, out)
-        fill(view, out[first:last])
+        draw(view, out[first:last])
 
     return step
-
-
-@inline_kernel
-def _empty(bits: Any) -> None:
-    for c in range(bits.shape[0]):
-        for i in range(bits.shape[1]):
-            bits[c, i] = ZERO
-
-
-def _packed(fill: Any) -> Any:
-    """Draws planes as bits, each from a byte of its own."""
-
-    @inline_kernel
-    def draw(view: View, bits: Any, out: Any) -> None:
-        _empty(bits)
-        fill(view, bits, out)
-        for c in range(out.shape[0]):
-            plane = out[c]
-            for i in range(len(view.s.words)):
-                at = 8 * i
-                if at + 8 <= plane.shape[0]:
-                    put_word(plane, at, bits[c, i])
-                else:
-                    for k in range(at, plane.shape[0]):
-                        plane[k] = np.uint8(bits[c, i] >> np.uint64(56 - 8 * (k - at)) & BYTE)
-
-    return draw
-
-
-def _as_values(fill: Any) -> Any:
-    """Draws planes as float32."""
-
-    @inline_kernel
-    def draw(view: View, bits: Any, out: Any) -> None:
-        _empty(bits)
-        for c in range(out.shape[0]):
-            for p in range(out.shape[1]):
-                out[c, p] = 0
-        fill(view, bits, out)
-        for c in range(out.shape[0]):
-            for i in range(len(view.s.words)):
-                word = bits[c, i]
-                while word != ZERO:
-                    out[c, 64 * i + some_point(word)] = 1
-                    word &= word - ONE
-
-    return draw
 
 
 def make_driver(features: Sequence[Feature]) -> Any:
@@ -177,18 +183,19 @@ def make_driver(features: Sequence[Feature]) -> Any:
     Its name has a hash of all code that goes into it, so that a feature that is changed, wherever it is defined, is
     compiled anew.
     """
-    fill: Any = draw
-    for prepare in dict.fromkeys(use for each in features for use in each.uses):
-        fill = _then_prepare(fill, prepare)
+    parts: dict[str, Any] = {"prepare": prepare, "begin": begin, "fill": fill, "finish": finish}
+    for use in dict.fromkeys(use for each in features for use in each.uses):
+        parts["prepare"] = _then_prepare(parts["prepare"], use)
     first = 0
     for each in features:
         last = first + len(each.planes)
-        fill = (_then_values if each.real else _then_bits)(fill, each.fill, first, last)
+        parts["fill"] = (_then_values if each.real else _then_bits)(parts["fill"], each.fill, first, last)
         first = last
-    drawing = (_as_values if any(each.real for each in features) else _packed)(fill)
-    name = f"encode_{code_hash(drawing)}"
-    code = _encode.__code__.replace(co_name=name, co_qualname=name)
-    return kernel(FunctionType(code, {**_encode.__globals__, "draw": drawing}, name))
+    if any(each.real for each in features):
+        parts |= {"begin": _begin_values, "finish": _finish_values}
+    names = {**_encode.__globals__, **parts}
+    name = f"encode_{code_hash(FunctionType(_encode.__code__, names))}"
+    return kernel(FunctionType(_encode.__code__.replace(co_name=name, co_qualname=name), names, name))
 
 
 def code_hash(function: Callable[..., Any]) -> str:

@@ -14,7 +14,7 @@ from kifu.go.rules import retakes
 from kifu.go.state import EMPTY, KO_POINT, ONE, ZERO, bit
 from kifu.kernel import inline_kernel
 from kifu.planes.feature import Feature, family, feature
-from kifu.planes.view import PAST, View, add_point, opp, own, some_point, stones_now
+from kifu.planes.view import PAST, View, add_point, opp, own, some_point
 from kifu.point import BLACK, POINT_MASK, WHITE
 
 _MOST_BINS = 64
@@ -53,17 +53,17 @@ def copy_set(words: Any, out: Any) -> None:
 
 @feature("own", ["own stones"])
 def own_stones(view: View, out: Any) -> None:
-    copy_set(stones_now(view)[own(view)], out[0])
+    copy_set(view.stones[own(view)], out[0])
 
 
 @feature("opp", ["opponent's stones"])
 def opp_stones(view: View, out: Any) -> None:
-    copy_set(stones_now(view)[opp(view)], out[0])
+    copy_set(view.stones[opp(view)], out[0])
 
 
 @feature("empty", ["empty points"])
 def empty(view: View, out: Any) -> None:
-    stones = stones_now(view)
+    stones = view.stones
     for i in range(len(view.s.words)):
         out[0, i] = view.board[i] & ~(stones[0, i] | stones[1, i])
 
@@ -187,7 +187,7 @@ def last(k: int) -> Feature:
 def turns_since(k: int) -> Feature:
     @inline_kernel
     def fill(view: View, out: Any) -> None:
-        stones = stones_now(view)
+        stones = view.stones
         for i in range(len(view.s.words)):
             out[k - 1, i] = stones[0, i] | stones[1, i]
         for t in range(min(k - 1, view.ply)):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import kifu.planes.features  # noqa: F401 - registers them
 from kifu.errors import RecipeError
+from kifu.planes import features as _features  # noqa: F401 - these three register what they define
+from kifu.planes import tries as _tries  # noqa: F401
+from kifu.planes import values as _values  # noqa: F401
 from kifu.planes.feature import Feature, find_feature
 
 _LIBERTY_PLANES = (
@@ -59,7 +61,17 @@ def _composed(name: str, title: str, features: tuple[Feature, ...]) -> PlaneSet:
     return PlaneSet(name, title, tuple(plane for each in features for plane in each.planes), "top", features)
 
 
+_ALPHAGO = (
+    "own+opp+empty+board+turns_since8+liberties8+capture_size8+self_atari_size8+liberties_after8"
+    "+ladder_capture+ladder_escape+sensibleness+zeros"
+)
+
 _COMPOSED = (
+    (
+        "one-plane@1",
+        "one plane of real values: own stones 1, the opponent's -1",
+        "signed_stones",
+    ),
     (
         "seven@1",
         "the book's seven planes: liberties 1, 2, 3+ of both sides, and the one point that ko forbids",
@@ -79,6 +91,26 @@ _COMPOSED = (
         "clark8@1",
         "Clark and Storkey 2014: liberties 1, 2, 3+ of both sides, ko, and the edge around the board",
         "own_liberties3+opp_liberties3+ko+edge",
+    ),
+    (
+        "maddison36@1",
+        "Maddison et al. 2014: stones, liberties before and after the move, age, captures, ladders, the mover's rank",
+        "own+opp+empty+liberties4+liberties_after6+legal+turns_since5+capture_size7+ladder_capture+own_dan",
+    ),
+    (
+        "darkforest25@1",
+        "Darkforest 2015, real values: liberties, stones, their age, the opponent's rank, place and nearest colour",
+        "own_liberties3+opp_liberties3+ko+own+opp+empty+own_decay+opp_decay+border+centre+closest+opp_dan",
+    ),
+    (
+        "alphago48@1",
+        "AlphaGo 2016, its policy network's: stones, age, liberties, captures, self-atari, ladders, eyes",
+        _ALPHAGO,
+    ),
+    (
+        "alphago49@1",
+        "AlphaGo 2016, its value network's: the same, and the colour to move",
+        f"{_ALPHAGO}+black_to_move",
     ),
     (
         "agz17@1",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from kifu.go.ladder import Ladders, new_ladders
 from kifu.go.state import EMPTY, ONE, State, bit, neighbours, new_state, popcount
 from kifu.kernel import inline_kernel
 
@@ -46,12 +47,15 @@ class View(NamedTuple):
     s: the board (see `kifu.go.state.State`).  mover: uint8, BLACK or WHITE.  ply: int64, how many moves came before.
     moves: [>= ply] uint16, the game's moves as in `kifu.records.games.Games`, in points of the frame; a pass is n.
     board: [W] uint64 bit set: the points that the game's board has.  edge: [W], those of the frame that it has not.
-    past: [PAST, 2, W] uint64: black and white stones before move t at past[t & 7], for t from ply - 7 (but not below 0)
-        to ply. Unlike `s.shades` they hold stones without liberties too, which setup may leave.
+    stones: [2, W] uint64: black and white stones. Unlike `s.shades` they hold those without liberties too, which setup
+        may leave.  past: [PAST, 2, W]: these before move t at past[t & 7], for t from ply - 7, but not below 0, to ply.
     played: [n] int32: the ply of the move that put each stone there, or NEVER; undefined where no stone is.
     rating: [2] float32: ranks of Black and White (`kifu.records.meta.Rank.rating`), 0 or NaN if not known.
     place: [5] int64: width of the frame; left, top, width and height of the board in it.
-    tried: see `Tried`.  distance: [3, n] int32, scratch.
+    tried: see `Tried`.
+    ladders: what is known of them; found: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape
+        from one, filled by `kifu.planes.tries.read_ladders` for features that use it.
+    distance: [3, n] int32, scratch.
     """
 
     s: State
@@ -60,11 +64,14 @@ class View(NamedTuple):
     moves: npt.NDArray[np.uint16]
     board: npt.NDArray[np.uint64]
     edge: npt.NDArray[np.uint64]
+    stones: npt.NDArray[np.uint64]
     past: npt.NDArray[np.uint64]
     played: npt.NDArray[np.int32]
     rating: npt.NDArray[np.float32]
     place: npt.NDArray[np.int64]
     tried: Tried
+    ladders: Ladders
+    found: npt.NDArray[np.uint64]
     distance: npt.NDArray[np.int32]
 
 
@@ -99,6 +106,7 @@ def new_view(width: int, height: int, frame_width: int, frame_height: int, rim: 
         liberties=np.zeros(n, np.int16),
         union=np.zeros(words, np.uint64),
     )
+    past = np.zeros((PAST, 2, words), np.uint64)
     return View(
         s=s._replace(near=near),
         mover=np.uint8(0),
@@ -106,11 +114,14 @@ def new_view(width: int, height: int, frame_width: int, frame_height: int, rim: 
         moves=np.empty(0, np.uint16),
         board=_bit_set(inside),
         edge=_bit_set(outside),
-        past=np.zeros((PAST, 2, words), np.uint64),
+        stones=past[0],
+        past=past,
         played=np.full(n, NEVER, np.int32),
         rating=np.zeros(2, np.float32),
         place=np.array([frame_width, rim, rim, width, height]),
         tried=tried,
+        ladders=new_ladders(frame_width, frame_height),
+        found=np.zeros((2, words), np.uint64),
         distance=np.zeros((3, n), np.int32),
     )
 
@@ -123,8 +134,8 @@ def _bit_set(marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
 def view_at(room: View, mover: Any, ply: Any, moves: Any, rating: Any) -> Any:
     """The same view at another ply."""
     return View(
-        room.s, mover, ply, moves, room.board, room.edge, room.past, room.played, rating, room.place, room.tried,
-        room.distance,
+        room.s, mover, ply, moves, room.board, room.edge, room.past[ply & (PAST - 1)], room.past, room.played, rating,
+        room.place, room.tried, room.ladders, room.found, room.distance,
     )  # fmt: skip
 
 
@@ -159,12 +170,6 @@ def own(view: View) -> Any:
 def opp(view: View) -> Any:
     """The opponent's index in arrays by colour."""
     return 2 - np.int64(view.mover)
-
-
-@inline_kernel
-def stones_now(view: View) -> Any:
-    """[2, W] uint64: the black and the white stones of this position."""
-    return view.past[view.ply & (PAST - 1)]
 
 
 @inline_kernel

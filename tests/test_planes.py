@@ -1,0 +1,181 @@
+"""Every feature against its slow twin, and the laws that the planes of every set keep."""
+
+import functools
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import naive_planes
+from drawn_games import games
+from drawn_planes import draw, turn
+from flat import read_archive
+from kifu.planes.feature import FAMILIES, FEATURES
+from kifu.planes.registry import PLANE_SETS
+from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries
+
+SIZES = st.one_of(
+    st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    st.sampled_from([(1, 25), (9, 7), (13, 13), (19, 19), (25, 20)]),
+)
+random_games = settings(deadline=None, max_examples=6 if numba.config.DISABLE_JIT else 60)
+
+# Between them every feature, and families with numbers below, at and above the three shades that the board keeps.
+BITS = (
+    "own+opp+empty+board+zeros+border+ko+black_to_move+white_to_move+legal+sensibleness+ladder_capture+ladder_escape"
+    "+closest+own_dan+opp_dan+liberties1+liberties2+liberties3+liberties8+own_liberties4+opp_liberties3"
+    "+black_liberties2+white_liberties5+last1+last7+turns_since1+turns_since4+history8+repeated_history8"
+    "+own_history3+opp_history2+capture_size1+capture_size3+liberties_after2+liberties_after6+self_atari_size3"
+)
+VALUES = "signed_stones+own+own_decay+turns_since3+opp_decay+centre+closest+ko"
+COMPOSED = [full for full, plane_set in PLANE_SETS.items() if plane_set.features]
+
+
+@functools.cache
+def composition(name):
+    return "+".join(feature.name for feature in PLANE_SETS[name].features)
+
+
+def test_the_compositions_above_have_every_feature():
+    stems = {part.rstrip("0123456789") for part in f"{BITS}+{VALUES}".split("+")}
+    built_in = {name for name, feature in FEATURES.items() if feature.fill.__module__.startswith("kifu.")}
+    assert stems == (built_in | set(FAMILIES)) - {"edge"} == set(naive_planes.FEATURES)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("name", [BITS, VALUES])
+@random_games
+@given(drawn=games(SIZES), rating=st.tuples(*2 * [st.sampled_from([0, np.nan, 1, 31, 32, 33.5, 39, 40, 41, 49])]))
+def test_features_against_their_twins(name, drawn, rating):
+    width, height, _ = drawn
+    planes, label = draw(name, drawn, rating=rating)
+    dan = tuple(min(int(its) - 31, 9) if its >= 32 else 0 for its in rating)
+    moves = [(what, colour) for colour, what in drawn[2] if len(colour) == 1]
+    for row, position in enumerate(naive_planes.positions(*drawn, dan)):
+        wanted = naive_planes.planes(name, position)
+        np.testing.assert_allclose(planes[row], wanted, rtol=1e-6, atol=1e-30, err_msg=f"ply {row}")
+        point = moves[row][0]
+        assert label[row] == (width * height if point is None else point[1] * width + point[0])
+    assert len(planes) == len(moves)
+    assert planes.dtype == (np.float32 if name == VALUES else np.uint8)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@settings(deadline=None, max_examples=15)
+@given(drawn=games(SIZES), rating=st.just((35, 41)))
+def test_sets_are_their_features(name, drawn, rating):
+    if PLANE_SETS[name].rim:
+        return
+    planes, _ = draw(name, drawn, rating=rating)
+    for row, position in enumerate(naive_planes.positions(*drawn, (4, 9))):
+        np.testing.assert_allclose(planes[row], naive_planes.planes(composition(name), position), 1e-6, 1e-30)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@settings(deadline=None, max_examples=15)
+@given(drawn=games(SIZES))
+def test_planes_of_a_game_under_a_symmetry(name, drawn):
+    """What is drawn of the mirrored game is the mirrored picture; so is the label."""
+    width, height, _ = drawn
+    if PLANE_SETS[name].rim and max(width, height) > 23:
+        return
+    planes, label = draw(name, drawn)
+    for k in range(1, 8):
+        got, got_label = draw(name, drawn, k)
+        np.testing.assert_array_equal(got, turn(planes, k))
+        np.testing.assert_array_equal(got_label, symmetries(width, height)[k][label])
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@settings(deadline=None, max_examples=15)
+@given(drawn=games(SIZES))
+def test_planes_with_the_colours_swapped(name, drawn):
+    """What is own stays own; only planes that say black or white change, and each for the other."""
+    width, height, nodes = drawn
+    if PLANE_SETS[name].rim and max(width, height) > 23:
+        return
+    other = {"B": "W", "W": "B", "AB": "AW", "AW": "AB", "AE": "AE"}
+    planes, label = draw(name, drawn, rating=(32, 34))
+    got, got_label = draw(name, (width, height, [(other[colour], what) for colour, what in nodes]), rating=(34, 32))
+    names = PLANE_SETS[name].plane_names
+    swap = {"black": "white", "white": "black", "Black": "White", "White": "Black"}
+    swapped = [" ".join(swap.get(word, word) for word in each.split()) for each in names]
+    for c, each in enumerate(swapped):
+        if each in names:
+            np.testing.assert_array_equal(got[:, c], planes[:, names.index(each)], each)
+        else:  # a set that has ones for Black only
+            np.testing.assert_array_equal(got[:, c], 1 - planes[:, c], each)
+    np.testing.assert_array_equal(got_label, label)
+
+
+@pytest.mark.parametrize("name", COMPOSED)
+@settings(deadline=None, max_examples=15)
+@given(drawn=games(SIZES), extra=st.tuples(st.integers(0, 6), st.integers(0, 6)), k=st.integers(0, 7))
+def test_a_padded_board_is_its_own_size_and_nothing(name, drawn, extra, k):
+    width, height, _ = drawn
+    rim = PLANE_SETS[name].rim
+    turned = (height, width) if k & 4 else (width, height)
+    large = [min(25 - 2 * rim, side + more) for side, more in zip(turned, extra)]
+    if min(large[0] - turned[0], large[1] - turned[1]) < 0:
+        return
+    planes, label = draw(name, drawn, k)
+    got, got_label = draw(name, drawn, k, width=large[0], height=large[1], pad=True)
+    inside = np.s_[:, :, rim : rim + turned[1], rim : rim + turned[0]]
+    np.testing.assert_array_equal(got[inside], planes[inside])
+    outside = got.copy()
+    outside[inside] = 0
+    edges = np.array([each == "outside the board" for each in PLANE_SETS[name].plane_names])
+    assert not outside[:, ~edges].any()
+    beyond = np.ones(got.shape[2:], got.dtype)
+    beyond[inside[2:]] = 0
+    assert (got[:, edges] == beyond).all()
+    y, x = np.divmod(label, turned[0])
+    wanted = np.where(label == turned[0] * turned[1], large[0] * large[1], y * large[0] + x)
+    np.testing.assert_array_equal(got_label, wanted)
+
+
+@settings(deadline=None, max_examples=20)
+@given(drawn=games(st.sampled_from([(9, 9), (23, 5), (19, 19)])))
+def test_clark_is_padded_by_one(drawn):
+    width, height, _ = drawn
+    planes, label = draw("clark8", drawn)
+    seven, label7 = draw("seven", drawn)
+    assert planes.shape[1:] == (8, height + 2, width + 2)
+    np.testing.assert_array_equal(planes[:, :7, 1:-1, 1:-1], seven)
+    np.testing.assert_array_equal(label, label7)
+    assert planes[:, :7].sum() == seven.sum()
+    edge = np.pad(np.zeros((height, width)), 1, constant_values=1)
+    assert (planes[:, 7] == edge).all()
+
+
+@settings(deadline=None, max_examples=20)
+@given(drawn=games(SIZES))
+def test_a_composition_is_its_parts(drawn):
+    planes, _ = draw("seven+last5", drawn)
+    np.testing.assert_array_equal(planes[:, :7], draw("seven", drawn)[0])
+    np.testing.assert_array_equal(planes[:, 7:], draw("last5", drawn)[0])
+    zero, eighteen = draw("agz17", drawn)[0], draw("lz18", drawn)[0]
+    np.testing.assert_array_equal(zero[:, 0:16:2], eighteen[:, :8])
+    np.testing.assert_array_equal(zero[:, 1:16:2], eighteen[:, 8:16])
+    np.testing.assert_array_equal(zero[:, 16:], eighteen[:, 16:17])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [BITS, VALUES])
+def test_features_of_real_games(shared, name):
+    for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", 60):
+        nodes = []
+        setup = list(game.setup)
+        for ply, word in enumerate([*game.moves, None]):
+            while setup and setup[0][0] <= ply:
+                at = setup.pop(0)[1]
+                kind = "AE" if at & ERASE_BIT else "AW" if at & WHITE_BIT else "AB"
+                nodes.append((kind, [((at & POINT_MASK) % 19, (at & POINT_MASK) // 19)]))
+            if word is not None:
+                p = word & POINT_MASK
+                nodes.append(("W" if word & WHITE_BIT else "B", None if p == 361 else (p % 19, p // 19)))
+        planes, _ = draw(name, (19, 19, nodes))
+        for row, position in enumerate(naive_planes.positions(19, 19, nodes)):
+            np.testing.assert_allclose(planes[row], naive_planes.planes(name, position), 1e-6, 1e-30, err_msg=f"{row}")

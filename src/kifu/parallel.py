@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from kifu.errors import RecipeError
 
@@ -20,14 +20,19 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def count_jobs(jobs: int | None) -> int:
+    """How many threads to have: `jobs`, or as many as there are cores. Raises RecipeError if it is below 1."""
+    if jobs is not None and jobs < 1:
+        raise RecipeError(f"{jobs} jobs are too few; there has to be at least 1")
+    return jobs or _cores()
+
+
 class Crew:
     """`jobs` threads; with one job the caller's own thread does all the work."""
 
     def __init__(self, jobs: int | None = None) -> None:
         """jobs: by default as many as there are cores. Raises RecipeError if it is below 1."""
-        if jobs is not None and jobs < 1:
-            raise RecipeError(f"{jobs} jobs are too few; there has to be at least 1")
-        self.jobs = jobs or _cores()
+        self.jobs = count_jobs(jobs)
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None) -> Iterator[R]:
@@ -51,3 +56,17 @@ class Crew:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+
+def ahead(items: Generator[T], count: int) -> Generator[T]:
+    """Yields the items; a thread of its own makes `count` of them in advance, and closes the generator at the end."""
+    end = object()
+    pool = ThreadPoolExecutor(1)
+    try:
+        under_way = deque(pool.submit(next, items, end) for _ in range(count))
+        while (item := under_way.popleft().result()) is not end:
+            under_way.append(pool.submit(next, items, end))
+            yield cast(T, item)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        items.close()

@@ -1,0 +1,292 @@
+"""Batches to learn from, straight from games or from a written data set: shuffled, turned, shared out, resumed.
+
+How the order comes about: `kifu.datasets.plan`; how well it mixes: docs/loader.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.datasets import _order
+from kifu.datasets.choice import Choice
+from kifu.datasets.examples import Batch, Layout, join
+from kifu.datasets.plan import Block, Order, Plan, Shuffle, check_word, make_plan
+from kifu.datasets.sources import Drawn, GamesSource, Source, open_written, parse_board, read_games
+from kifu.errors import RecipeError
+from kifu.parallel import ahead, count_jobs
+from kifu.planes.registry import find_plane_set
+from kifu.planes.unpack import unpack
+
+Output = Literal["packed", "uint8", "float32", "bfloat16"]
+
+WINDOW = 131_072
+"""Positions that are shuffled among each other, by default."""
+
+MEMORY = 512 << 20
+"""Bytes of drawn examples that are held, by default."""
+
+_AHEAD = 2
+"""Batches that are ready before they are asked for."""
+
+_CHUNK = 16_384
+"""Moves, or rows, that a thread goes through at one go, about."""
+
+_BFLOAT16_ONE = 0x3F80
+
+_STATE = 1
+"""Version of what `Loader.state` tells."""
+
+
+class Loader:
+    """Batches of examples, epoch after epoch; `kifu.load` makes one.
+
+    Iterating gives one epoch; the next loop gives the next epoch, in another order. A loop that was left early is begun
+    again by the next one; `state` tells where it stood. One loop at a time.
+
+    Each batch is a `kifu.datasets.examples.Batch`: planes as `output` says, labels by name, and the game (id in the
+    catalogue) and ply of each row. Arrays are the caller's own, to be kept or changed.
+    """
+
+    def __init__(self, source: Source, order: Order, output: Output, jobs: int, memory: int, epoch: int) -> None:
+        """`kifu.load` says what these are."""
+        self._source, self._order, self._output = source, order, output
+        self._jobs, self._memory = jobs, memory
+        self._begin = self._place = epoch, 0
+        self._kept: Plan | None = None
+
+    @property
+    def layout(self) -> Layout:
+        """Planes and labels, as data sets tell of them."""
+        return self._source.layout
+
+    @property
+    def batch_size(self) -> int:
+        """How many examples a batch has; the last one of an epoch may have fewer."""
+        return self._order.batch_size
+
+    @property
+    def positions(self) -> int:
+        """How many examples this rank is given in the epoch that the next loop is of."""
+        return self._plan().positions
+
+    def __len__(self) -> int:
+        """How many batches this rank is given in the epoch that the next loop is of."""
+        return -(-self.positions // self.batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        number, given = self._place = self._begin
+        batches = ahead(self._batches(self._plan(), given), _AHEAD)
+        try:
+            for batch in batches:
+                given += len(batch)
+                self._place = number, given
+                yield batch
+        finally:
+            batches.close()
+        self._begin = self._place = number + 1, 0
+
+    def epoch(self, number: int) -> Loader:
+        """The same loader at the beginning of an epoch; what is in memory they share. Raises RecipeError below 0."""
+        _check_place(number, 0)
+        return Loader(self._source, self._order, self._output, self._jobs, self._memory, number)
+
+    def share(self, worker: int, workers: int) -> Loader:
+        """One of `workers` parts of what this rank is given, for processes that divide it; together they are all."""
+        order = self._order
+        part = replace(order, rank=order.rank * workers + worker, world_size=order.world_size * workers)
+        return Loader(self._source, part, self._output, self._jobs, self._memory, self._begin[0])
+
+    def state(self) -> dict[str, Any]:
+        """Where the last loop stands, as JSON values: what is loaded with `resume=` this goes on with what comes then.
+
+        What was given counts, not what is ready ahead.
+        """
+        epoch, given = self._place
+        return {"version": _STATE, "epoch": epoch, "given": given, "order": self._told}
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Goes to where a loader of the same source and options stood. Raises RecipeError if it was of others."""
+        try:
+            version, epoch, given, told = (state[key] for key in ("version", "epoch", "given", "order"))
+            if version != _STATE:
+                raise RecipeError(f"the state is of version {version!r}; this kifu resumes version {_STATE}")
+            for key, value in self._told.items():
+                if told[key] != value:
+                    raise RecipeError(f"the state is of another loader: {key} was {told[key]!r}, and is {value!r}")
+        except (KeyError, TypeError):
+            raise RecipeError(f"{str(state)[:80]} is no state of a loader") from None
+        _check_place(epoch, given)
+        self._begin = self._place = epoch, given
+
+    @cached_property
+    def _told(self) -> dict[str, Any]:
+        return asdict(self._order) | self._source.told()
+
+    def _plan(self) -> Plan:
+        """Of the epoch that the next loop is of."""
+        if self._kept is None or self._kept.number != self._begin[0]:
+            self._kept = make_plan(self._source, self._order, self._begin[0])
+        return self._kept
+
+    def _batches(self, plan: Plan, given: int) -> Generator[Batch]:
+        """The batches of an epoch after so many examples."""
+        held: list[Batch] = []
+        missing = self.batch_size
+        for room, slots in self._drawn(plan, given):
+            while len(slots):
+                held.append(room.pick(slots[:missing], self.layout))
+                slots = slots[missing:]
+                missing -= len(held[-1])
+                if missing == 0:
+                    yield self._ready(held)
+                    held, missing = [], self.batch_size
+        if held:
+            yield self._ready(held)
+
+    def _ready(self, pieces: list[Batch]) -> Batch:
+        """One batch of some pieces, with planes as the caller wants them."""
+        batch = pieces[0] if len(pieces) == 1 else join(pieces, self.layout)
+        if self._output == "packed":
+            return batch
+        if self.layout.real or self._output == "uint8":
+            return replace(batch, planes=batch.ready(self.layout))
+        one, kind = (1, np.float32) if self._output == "float32" else (_BFLOAT16_ONE, np.uint16)
+        planes = np.empty((len(batch), *self.layout.shape), kind)
+        unpack(batch.planes, planes, one)
+        return replace(batch, planes=planes)
+
+    def _drawn(self, plan: Plan, given: int) -> Generator[tuple[Drawn, npt.NDArray[np.int32]]]:
+        """What is drawn at one go, with its slots in the order in which they are given.
+
+        While one part is given, threads draw the next one into the other of two rooms.
+        """
+        parts = list(plan.parts(given, max(self._memory // 2 // self._source.slot_bytes, 1)))
+        slots = max((part.stop - part.start for part in parts), default=0)
+        rooms = [self._source.new_room(slots) for _ in parts[:2]]
+        before: tuple[Drawn, npt.NDArray[np.int32], list[Future[None]]] | None = None
+        entries: tuple[Block, npt.NDArray[np.int32]] | None = None
+        pool = ThreadPoolExecutor(self._jobs)
+        try:
+            for k, part in enumerate(parts):
+                if entries is None or entries[0] != part.block:
+                    entries = part.block, plan.entries(part.block)
+                rank, source = _order.part_of(entries[1], part.start, part.stop)
+                tasks = self._draw(plan, part.block, rank, rooms[k % 2], pool)
+                if before is not None:
+                    yield _finished(*before)
+                before = rooms[k % 2], source[part.skip :], tasks
+            if before is not None:
+                yield _finished(*before)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _draw(
+        self, plan: Plan, block: Block, rank: npt.NDArray[np.int32], room: Drawn, pool: ThreadPoolExecutor
+    ) -> list[Future[None]]:
+        """Sets threads to drawing those positions of a block that have a slot."""
+        units, places = plan.units_of(block)
+        done = np.cumsum(self._source.work(units))
+        cuts = np.unique(np.searchsorted(done, np.arange(_CHUNK, done[-1], _CHUNK)))
+        bounds = [0, *cuts[cuts > 0].tolist(), len(units)]
+        return [
+            pool.submit(self._source.draw, plan.epoch, units[a:b], int(places[a]), rank, room)
+            for a, b in pairwise(bounds)
+        ]
+
+
+def _finished(
+    room: Drawn, slots: npt.NDArray[np.int32], tasks: list[Future[None]]
+) -> tuple[Drawn, npt.NDArray[np.int32]]:
+    for task in tasks:
+        task.result()
+    return room, slots
+
+
+def _check_place(epoch: Any, given: Any) -> None:
+    for name, value in (("epoch", epoch), ("example", given)):
+        if not isinstance(value, int) or value < 0:
+            raise RecipeError(f"{name} {value!r}: it has to be a whole number from 0")
+
+
+def load(
+    source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    planes: str | None = None,
+    *,
+    batch_size: int = 256,
+    labels: Sequence[str] | None = None,
+    output: Output = "packed",
+    board: str | None = None,
+    pad: bool = False,
+    seed: int = 0,
+    epoch: int = 0,
+    shuffle: Shuffle | None = "window",
+    window: int = WINDOW,
+    augment: bool = True,
+    passes: bool = False,
+    ply_weights: Mapping[int, float] | None = None,
+    rank_weights: Mapping[str, float] | None = None,
+    per_game: int | None = None,
+    rank: int = 0,
+    world_size: int = 1,
+    drop_last: bool = False,
+    resume: Mapping[str, Any] | None = None,
+    jobs: int | None = None,
+    memory: int = MEMORY,
+) -> Loader:
+    """Batches from catalogues, archives and records, or from written data sets; see `Loader` and docs/loader.md.
+
+    source: catalogues, whose kept games are taken as they are; archives, folders and records as `kifu.read` takes them,
+        cleaned by the rules "legal"; or data sets that `kifu.open` reads, of one layout, which say planes and labels.
+    planes: a plane set, or features joined by +.  labels: names of `kifu.datasets.labels.LABELS`, by default "move".
+    output: planes as bits [B, C, ceil(H * W / 8)] uint8, highest bit first ("packed"), or as numbers [B, C, H, W]:
+        "uint8", "float32", or "bfloat16", whose bits come as uint16. Sets with real values come as float32 only.
+    board: "19x19" by default; other games are left out; with `pad` smaller ones are laid into the upper left corner.
+
+    seed, epoch: the order, the symmetries, and what is drawn by chance follow from them.
+    shuffle: "window" shuffles `window` positions or more among each other, those of games drawn from everywhere;
+        "global" is a permutation of all positions, and slow where `memory` holds few of them; None: as in the source.
+    augment: each game comes under one of the 8 symmetries of the board (4 if it is not square), planes and labels.
+    passes, ply_weights, rank_weights, per_game: which positions, see `kifu.datasets.choice.Choice`; games only.
+    rank, world_size: this process takes one of `world_size` equal shares, which together are the whole.
+    drop_last: every rank gives as many batches, all of them full; what is left over is not given.
+    resume: what `Loader.state` said, to go on from there; the other options have to be the same, but for `epoch`.
+    jobs: threads, by default one a core; the batches are the same for any number.  memory: bytes of drawn examples
+        that are held; games lie in memory besides.
+
+    Raises RecipeError for options that are not known or do not fit, SourceError, FormatError or GameError.
+    """
+    paths = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(each) for each in source]
+    check_word("output", output, get_args(Output))
+    order = Order(batch_size, seed, shuffle, window, augment, rank, world_size, drop_last)
+    choice = Choice(passes, ply_weights, rank_weights, per_game)
+    _check_place(epoch, 0)
+    found: Source | None = open_written(paths)
+    if found is None:
+        if planes is None:
+            raise RecipeError("planes have to be named for games; kifu planes lists them")
+        size = parse_board(board or "19x19")
+        found = GamesSource(
+            read_games(paths, size, pad, jobs), planes, size, pad, ("move",) if labels is None else labels, choice
+        )
+    elif choice != Choice() or pad or board is not None or labels is not None:
+        raise RecipeError(f"{paths[0]} is a data set, whose positions, board and labels were chosen when it was made")
+    elif planes is not None and find_plane_set(planes).name != found.layout.plane_set:
+        raise RecipeError(f"{paths[0]} has planes {found.layout.plane_set}, not {planes}")
+    if found.layout.real and output != "float32":
+        raise RecipeError(
+            f"{found.layout.plane_set} has real values, so that output has to be 'float32', not {output!r}"
+        )
+    loader = Loader(found, order, output, count_jobs(jobs), memory, epoch)
+    if resume is not None:
+        loader.resume(resume)
+    return loader

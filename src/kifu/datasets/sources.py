@@ -1,0 +1,370 @@
+"""What a loader draws examples from: games of catalogues in memory, or data sets that are written already.
+
+Either is a list of units, a game or a run of rows each, whose positions come one after another; the loader says in
+which order the units come, and where each position shall go.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from blake3 import blake3
+
+from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, is_catalogue, numbers, open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import SCHEMA
+from kifu.datasets import _order
+from kifu.datasets.choice import Choice
+from kifu.datasets.examples import Batch, Examples, Layout
+from kifu.datasets.formats import open as open_examples
+from kifu.datasets.formats import recognise
+from kifu.datasets.labels import LABEL_COLUMNS, Positions, find_label, label_values
+from kifu.datasets.parquet import Parquet, group_rows
+from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
+from kifu.errors import Drop, FormatError, RecipeError, SourceError
+from kifu.planes.encoder import Desk, Encoder, find_encoder
+
+Units = npt.NDArray[np.int64]
+Symmetry = npt.NDArray[np.uint8]
+Ranks = npt.NDArray[np.int32]
+
+_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, "id", "n_legal")))
+
+_RUN = 1024
+"""Rows of a written data set that stay together until a window is shuffled."""
+
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Room for some examples, by slot: see `Batch`. labels: those of the layout, and always `move`."""
+
+    planes: npt.NDArray[Any]
+    labels: dict[str, npt.NDArray[Any]]
+    game: npt.NDArray[np.uint64]
+    ply: npt.NDArray[np.int32]
+
+    def pick(self, slots: npt.NDArray[np.int32], layout: Layout) -> Batch:
+        """Copies of these slots, in this order."""
+        labels = {label.name: self.labels[label.name].take(slots, axis=0) for label in layout.labels}
+        return Batch(self.planes.take(slots, axis=0), labels, self.game[slots], self.ply[slots])
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What a source gives in one epoch.
+
+    counts: [U] int64, how many positions of each unit. chosen: [M] bool, which moves of all games these are before;
+    empty where all rows are. turns: [1] uint64, the key of symmetries; None if there are none.
+    """
+
+    counts: npt.NDArray[np.int64]
+    chosen: npt.NDArray[np.bool_]
+    turns: _order.Words | None
+
+    def symmetry(self, which: npt.NDArray[np.int64], layout: Layout) -> Symmetry:
+        """[K] uint8: under which symmetry each of some games or rows is given."""
+        if self.turns is None:
+            return np.zeros(len(which), np.uint8)
+        bits = 3 if layout.width == layout.height else 2
+        return (_order.hashes_of(which, self.turns) >> np.uint64(64 - bits)).astype(np.uint8)
+
+
+class Source(ABC):
+    """Examples to be drawn, by any number of threads."""
+
+    layout: Layout
+
+    @abstractmethod
+    def told(self) -> dict[str, Any]:
+        """What tells this source, and what is chosen of it, from others, as JSON values."""
+
+    @abstractmethod
+    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
+        """What there is in an epoch; a pure function of the source and these. augment: whether boards are turned."""
+
+    @abstractmethod
+    def work(self, units: Units) -> npt.NDArray[np.int64]:
+        """[K] about how much there is to do for each unit, in moves or rows."""
+
+    @abstractmethod
+    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
+        """Draws positions of some units, which come one after another in a block.
+
+        first: place in the block of their first position; below 0 if the block begins within them. rank: [size of the
+        block] the slot of each position, or -1. Raises FormatError where the source is not what it says.
+        """
+
+    def new_room(self, slots: int) -> Drawn:
+        """Room for so many examples, not initialised."""
+        layout = self.layout
+        labels = {label.name: np.empty((slots, *label.shape), label.kind) for label in layout.labels}
+        if "move" not in labels:
+            labels["move"] = np.empty(slots, np.int16)
+        planes = np.empty((slots, *layout.stored), layout.plane_kind)
+        return Drawn(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
+
+    @property
+    def slot_bytes(self) -> int:
+        """What an example takes in a room."""
+        return self.layout.stored_bytes + sum(label.bytes for label in self.layout.labels) + 14
+
+
+class GamesSource(Source):
+    """The games of catalogues, in memory; planes are drawn as the games are replayed."""
+
+    def __init__(
+        self,
+        rows: pa.RecordBatch,
+        planes: str,
+        board: tuple[int, int],
+        pad: bool,
+        labels: Sequence[str],
+        choice: Choice,
+    ) -> None:
+        """rows: of the catalogue, with _COLUMNS, kept games that fit the board. Raises RecipeError, FormatError."""
+        self._told = rows, planes, board, pad, labels, choice
+        self._rows = rows
+        self.games = games_of(rows)
+        self.ids: npt.NDArray[np.uint64] = numbers(rows["id"])
+        plies = np.diff(self.games.move_offset)
+        self.playable = np.minimum(numbers(rows["n_legal"]), plies).astype(np.int32)
+        self.rating = np.stack(
+            [numbers(pc.fill_null(rows[name], float("nan"))) for name in ("black_rating", "white_rating")], 1
+        )
+        self.encoder = find_encoder(planes, *board, pad)
+        self.layout = make_layout(self.encoder, labels)
+        self._choice = choice
+        self._by_ply, self._by_player = choice.by_ply(), choice.by_player(self.rating)
+        self._desks: list[Desk] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return GamesSource, self._told
+
+    def told(self) -> dict[str, Any]:
+        return {"source": blake3(self.ids.tobytes() + self.playable.tobytes()).hexdigest(16)} | self._choice.told()
+
+    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
+        games = self.games
+        chosen, counts = np.empty(len(games.moves), np.bool_), np.empty(len(games), np.int64)
+        points = games.width.astype(np.int64) * games.height
+        with np.errstate(over="ignore"):
+            _order.choose(
+                games.moves, games.move_offset, self.playable, points, self._choice.passes, self._by_ply,
+                self._by_player, -1 if self._choice.per_game is None else self._choice.per_game,
+                _order.key_of(seed, epoch, _order.CHANCE)[0], _order.key_of(seed, epoch, _order.DRAW)[0], chosen,
+                counts,
+            )  # fmt: skip
+        return Epoch(counts, chosen, _order.key_of(seed, epoch, _order.SYMMETRY) if augment else None)
+
+    def work(self, units: Units) -> npt.NDArray[np.int64]:
+        plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
+        return plies
+
+    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
+        games = self.games
+        rows, take = np.empty(len(units), np.int64), np.empty(self.work(units).sum(), np.int64)
+        n, entries = _order.take_of(
+            units, first, rank, games.move_offset, epoch.chosen, self.ids, rows, take, out.game, out.ply
+        )
+        rows, take = rows[:n], take[:entries]
+        symmetry = epoch.symmetry(rows, self.layout)
+        desk = self._desks.pop() if self._desks else self.encoder.new_desk()
+        drop, ply = self.encoder.encode(
+            desk, games, rows, symmetry, take, out.planes, out.labels["move"], self.rating[rows]
+        )
+        self._desks.append(desk)
+        self._check(rows, take, drop, ply)
+        if len(out.labels) > 1:
+            self._label(rows, take, symmetry, out)
+
+    def _check(self, rows: Units, take: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
+        """Raises FormatError if a position that was asked for is beyond what can be played."""
+        ends = np.cumsum(self.work(rows))
+        for r in np.flatnonzero(drop).tolist():
+            start = ends[r - 1] if r else 0
+            if take[start + ply[r] : ends[r]].max(initial=-1) >= 0:
+                reason = Drop(drop[r]).reason
+                raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
+
+    def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: Drawn) -> None:
+        slots = take[take >= 0]
+        game = np.repeat(np.arange(len(rows)), self.work(rows))[take >= 0]
+        batch = self._rows.take(pa.array(rows))
+        at = Positions(batch, games_of(batch), game, out.ply[slots], self.layout.width, self.layout.height)
+        values = label_values(self.layout.labels, at)
+        of = rows[game]
+        width, height = self.games.width[of].astype(np.int64), self.games.height[of].astype(np.int64)
+        for name, turned in turn_labels(self.layout, values, symmetry[game], width, height).items():
+            out.labels[name][slots] = turned
+
+
+class WrittenSource(Source):
+    """Data sets that are written already, of one layout, each as `kifu.open` gives it."""
+
+    def __init__(self, sets: Sequence[Examples]) -> None:
+        """Raises RecipeError if their layouts differ."""
+        self.layout = sets[0].layout
+        for each in sets[1:]:
+            if each.layout != self.layout:
+                raise RecipeError(f"{each.path} has other planes or labels than {sets[0].path}")
+        self._sets = sets
+        self._first = [0, *accumulate(len(each) for each in sets)]
+        self._locks = [threading.Lock() for _ in sets]
+        bounds = []
+        for first, each in zip(self._first, sets):
+            # What is compressed row group by row group is read so.
+            run = group_rows(self.layout) if isinstance(each, Parquet) else _RUN
+            bounds.append(np.arange(first, first + len(each), run))
+        self._start = np.concatenate([*bounds, [self._first[-1]]]).astype(np.int64)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, ([each.path for each in self._sets],)
+
+    def told(self) -> dict[str, Any]:
+        """By layout, counts, and the first and the last rows."""
+        told = blake3(self.layout.to_json().encode())
+        for each in self._sets:
+            ends = [each.read(0, min(len(each), _RUN)), each.read(max(len(each) - _RUN, 0), len(each))]
+            told.update(len(each).to_bytes(8, "little"))
+            for batch in ends:
+                told.update(batch.planes.tobytes() + batch.game.tobytes() + batch.ply.tobytes())
+        return {"source": told.hexdigest(16)}
+
+    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
+        if augment:
+            check_turnable(self.layout)
+        turns = _order.key_of(seed, epoch, _order.SYMMETRY) if augment else None
+        return Epoch(np.diff(self._start), np.empty(0, np.bool_), turns)
+
+    def work(self, units: Units) -> npt.NDArray[np.int64]:
+        rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
+        return rows
+
+    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
+        place = first
+        for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
+            low, high = max(place, 0), min(place + stop - start, len(rank))
+            wanted = low + np.flatnonzero(rank[low:high] >= 0)
+            if len(wanted):
+                self._copy(epoch, start - place + wanted, rank[wanted], out)
+            place += stop - start
+
+    def _copy(self, epoch: Epoch, rows: Units, slots: Ranks, out: Drawn) -> None:
+        """rows: rising, of one run."""
+        layout = self.layout
+        k = bisect_right(self._first, int(rows[0])) - 1
+        within = rows - self._first[k]
+        with self._locks[k]:
+            read = self._sets[k].read(int(within[0]), int(within[-1]) + 1)
+        batch = read.pick(within - within[0])
+        symmetry = epoch.symmetry(rows, layout)
+        width, height = np.full(len(rows), layout.width), np.full(len(rows), layout.height)
+        out.planes[slots] = turn_planes(batch.planes, symmetry, layout) if epoch.turns is not None else batch.planes
+        for name, values in turn_labels(layout, dict(batch.labels), symmetry, width, height).items():
+            out.labels[name][slots] = values
+        out.game[slots], out.ply[slots] = batch.game, batch.ply
+
+
+def _reopened(paths: Sequence[Path]) -> WrittenSource:
+    return WrittenSource([open_examples(path) for path in paths])
+
+
+def make_layout(encoder: Encoder, labels: Sequence[str]) -> Layout:
+    """The layout of an encoder's planes and these labels (`kifu.datasets.labels`). `ply` each batch has anyway.
+
+    Raises RecipeError for a label that there is not or that is named twice, or a set that is only read from files.
+    """
+    plane_set = encoder.plane_set
+    if not plane_set.features:
+        raise RecipeError(f"{plane_set.name} is in dat1 and dat2 files only, which kifu build makes")
+    for name in labels:
+        if list(labels).count(name) > 1:
+            raise RecipeError(f"label {name!r} is listed twice")
+    specs = tuple(find_label(name, encoder.width, encoder.height) for name in labels if name != "ply")
+    if not specs:
+        raise RecipeError("each batch has the plies of its rows; there has to be a label beside them")
+    names, first_row = plane_set.plane_names, plane_set.first_row
+    return Layout(plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.rim, first_row, specs)
+
+
+def open_written(paths: Sequence[Path]) -> WrittenSource | None:
+    """The data sets at these paths; None if none of them is one. Raises RecipeError if only some are."""
+    written = [_is_written(path) for path in paths]
+    if not any(written):
+        return None
+    if not all(written):
+        raise RecipeError(f"{paths[written.index(False)]} is no data set, as {paths[written.index(True)]} is")
+    return _reopened(paths)
+
+
+def _is_written(path: Path) -> bool:
+    if recognise(path) is not None:
+        return True
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(5).startswith((b"mlv2-", b"GO", b"END"))
+
+
+def parse_board(text: str) -> tuple[int, int]:
+    """Width and height of a board written like "19x19". Raises RecipeError; how large it may be is not checked."""
+    width, x, height = text.partition("x")
+    if not (x and all(each.isascii() and each.isdigit() and len(each) <= 2 for each in (width, height))):
+        raise RecipeError(f"{text!r} is no board; 19x19 is one")
+    return int(width), int(height)
+
+
+def read_games(paths: Iterable[str | os.PathLike[str]], board: tuple[int, int], pad: bool, jobs: int | None) -> Any:
+    """The kept games of catalogues that fit the board, as one batch of rows; of archives and records after them.
+
+    Archives are first ingested, by the rules "legal", into a catalogue that lasts only for that.
+    Raises SourceError, FormatError.
+    """
+    batches: list[pa.RecordBatch] = []
+    archives = []
+    for path in map(Path, paths):
+        if is_catalogue(path):
+            batches += _fitting(path, board, pad)
+        else:
+            archives.append(path)
+    if archives:
+        with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
+            catalogue = Path(folder, "games.parquet")
+            ingest(archives, catalogue, jobs=jobs)
+            batches += _fitting(catalogue, board, pad)
+    schema = pa.schema([SCHEMA.field(name) for name in _COLUMNS])
+    rows = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    if not rows:
+        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {', '.join(map(str, paths))[:200]}")
+    if len(rows) > 1:
+        raise SourceError(f"there are more than {_MOST:,} moves in {', '.join(map(str, paths))[:200]}")
+    return rows[0]
+
+
+def _fitting(path: Path, board: tuple[int, int], pad: bool) -> list[pa.RecordBatch]:
+    batches = []
+    for batch in open_catalogue(path).batches(_COLUMNS):
+        width, height = numbers(batch["width"]), numbers(batch["height"])
+        kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+        kept &= numbers(batch["n_legal"]) > 0
+        if pad:
+            kept &= (width <= board[0]) & (height <= board[1])
+        else:
+            kept &= (width == board[0]) & (height == board[1])
+        batches.append(batch.filter(pa.array(kept)))
+    return batches

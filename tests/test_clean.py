@@ -208,7 +208,7 @@ def test_there_are_rules_for_schraudolphs_archive() -> None:
         ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
         ("rules=chess", "rules: rule set 'chess' is none of records, japanese"),
         ('sizes=["19"]', "sizes: '19' is no board; \"19x19\" is one"),
-        ("nix=1", "nix: Extra inputs are not permitted (it is 1)"),
+        ("nix=1", "nix: no such key; there are name, title, rules, illegal"),
         ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
     ],
 )

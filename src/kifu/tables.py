@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -87,8 +88,19 @@ def check_table(model: type[Model], table: Mapping[str, Any], kind: str, name: s
         first = error.errors()[0]
         where = _short(".".join(str(part) for part in first["loc"]))
         what = first["msg"].removeprefix("Value error, ")
-        value = "" if first["type"] in ("missing", "value_error") else f" (it is {_shown(first['input'])})"
+        if first["type"] == "extra_forbidden":
+            what = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
+        plain = first["type"] in ("missing", "value_error", "extra_forbidden")
+        value = "" if plain else f" (it is {_shown(first['input'])})"
         raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{_short(what, 300)}{value}") from None
+
+
+def _nearest_key(key: str, model: type[BaseModel]) -> str:
+    """What to say of a key that neither the model nor one in it has: the one that is most like it, if any is."""
+    schema = model.model_json_schema()
+    known = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())]
+    near = difflib.get_close_matches(key, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(schema['properties'])}"
 
 
 def _shown(value: Any) -> str:

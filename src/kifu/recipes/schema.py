@@ -181,14 +181,14 @@ class ExampleSets(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> ExampleSets:
+        for name in self.labels:
+            if self.labels.count(name) > 1:
+                raise ValueError(f"label {name!r} is listed twice")
         try:
             self.layout()
             form = self.example_format
         except KifuError as error:
             raise ValueError(str(error)) from None
-        for name in self.labels:
-            if self.labels.count(name) > 1:
-                raise ValueError(f"label {name!r} is listed twice")
         for name in self.all_sets():
             if name.startswith(".") or any(c in name for c in "/\\"):
                 raise ValueError(f"set {name!r} would make no plain file name")

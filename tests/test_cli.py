@@ -21,7 +21,7 @@ from commands import KIFU, Done, finish, run, start
 from kgs_archives import BROKEN, archive, records
 from kifu.cards import GAME_FORMATS
 from kifu.cli import app
-from kifu.datasets.formats import FORMATS
+from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 
@@ -91,9 +91,9 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("recipes", ["kgsgo-v1", "kgsgo-v2", "olf-archive"]),
+        ("recipes", ["agz17", "alphago48", "book-seven", "kgsgo-v1", "kgsgo-v2", "olf-archive"]),
         ("planes", list(PLANE_SETS)),
-        ("formats", [*FORMATS, *GAME_FORMATS]),
+        ("formats", [*FORMATS, *EXAMPLE_FORMATS, *GAME_FORMATS]),
     ],
 )
 def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
@@ -102,7 +102,7 @@ def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
     assert [line.split()[0] for line in done.out.splitlines()] == names
 
 
-@pytest.mark.parametrize("name", ["kgsgo-v1", "kgsgo-v2", "olf-archive"])
+@pytest.mark.parametrize("name", ["agz17", "kgsgo-v1", "kgsgo-v2", "olf-archive"])
 def test_a_recipe_is_shown_whole(name: str) -> None:
     text = (REPOSITORY / "src" / "kifu" / "recipes" / f"{name}.toml").read_text("utf-8")
     assert run("recipes", name) == Done(0, text, [])
@@ -111,7 +111,7 @@ def test_a_recipe_is_shown_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("command", "name"),
     [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
-    + [("formats", name) for name in (*FORMATS, *GAME_FORMATS, "dat1", "dat2", "olf")],
+    + [("formats", name) for name in (*FORMATS, *EXAMPLE_FORMATS, *GAME_FORMATS, "dat1", "dat2", "olf", "npy")],
 )
 def test_a_card_is_shown_whole(command: str, name: str) -> None:
     text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")

@@ -3,8 +3,8 @@
 docs/ladders.md defines what is read, says what bounds it, and how it differs from what other programs read.
 
 What was found for a chain is kept, with the set of points that it rests on, and is found anew only once something has
-changed there; so most chains are read once in a game, not once a move. It is still a function of the position alone:
-any State of the same size may be asked about next.
+changed there; so most chains are not read at every move. It is still a function of the position alone: any position on
+a board of the same points, with the same neighbours, may be asked about next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ N_LADDER_NUMBERS = 3
 
 
 class Ladders(NamedTuple):
-    """What is known of the ladders of a board of n points, and room to find out more: for one thread.
+    """What is known of the ladders of one board of n points, and room to find out more: for one thread.
 
     numbers: [N_LADDER_NUMBERS] int64.  colour: [n + 1] uint8, the position looked at last.
     known: [W] uint64, bit set of chains, each named by the last stone of the first word that has any.
@@ -118,8 +118,8 @@ def _liberty(s: State, h: Any, besides: Any) -> Any:
 def _note_chain(s: State, lad: Ladders, row: Any, h: Any) -> None:
     """Adds chain h and its liberties to the points that the result rests on.
 
-    To be called before the search changes it: as long as it is as at the root. A chain that the search founded is no
-    matter; the points around its stones were noted.
+    To be called before the search takes a liberty from it, or joins it. A chain that the search founded is no matter:
+    the points around its stones were noted.
     """
     if lad.noted[h] != lad.numbers[SEARCH]:
         lad.noted[h] = lad.numbers[SEARCH]
@@ -137,23 +137,6 @@ def _note(s: State, lad: Ladders, row: Any, p: Any) -> None:
             row[q >> 6] |= bit(q)
         elif s.colour[q] != WALL:
             _note_chain(s, lad, row, s.head[q])
-
-
-@inline_kernel
-def _note_freed(s: State, lad: Ladders, row: Any, p: Any, c: Any) -> None:
-    """Adds the chains that gain liberties from what a stone of colour c on p takes."""
-    for k in range(4):
-        q = s.near[p, k]
-        if s.colour[q] == 3 - c and s.n_liberties[s.head[q]] == 1:
-            at = np.int64(q)
-            while True:
-                for j in range(4):
-                    beside = s.near[at, j]
-                    if s.colour[beside] == c:
-                        _note_chain(s, lad, row, s.head[beside])
-                at = np.int64(s.link[at])
-                if at == q:
-                    break
 
 
 @inline_kernel
@@ -285,8 +268,7 @@ def _defend(s: State, lad: Ladders, row: Any, d: Any, c: Any, h: Any) -> Any:
         return ESCAPED
     if d > 0 and lad.trail.ko[lad.trail.numbers[DEPTH]] >= 0:
         return ESCAPED
-    p = _liberty(s, h, s.near.shape[0])
-    _note(s, lad, row, p)
+    p = _liberty(s, h, s.near.shape[0])  # noted before: it was one of the two when the chain was attacked
     n = _liberties_after(s, c, h, p, -1)
     if n >= 3:
         return ESCAPED
@@ -340,7 +322,6 @@ def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any
             else:
                 mover = c if defends else 3 - c
                 _note(s, lad, row, p)
-                _note_freed(s, lad, row, p, mover)
                 try_stone(s, lad.trail, p, mover)
                 nodes += 1
                 d += 1
@@ -368,7 +349,6 @@ def _work_out(s: State, lad: Ladders, prey: int) -> None:
         row[i] = ZERO
         lad.firsts[i] = s.liberties[h, i]
     lad.numbers[SEARCH] += 1
-    _note_chain(s, lad, row, h)
     attacked = s.n_liberties[h] == 2
     mover = 3 - c if attacked else c
     start_trail(s, lad.trail)
@@ -383,7 +363,6 @@ def _work_out(s: State, lad: Ladders, prey: int) -> None:
         _note(s, lad, row, p)
         if not breathes(s, p, mover) or (attacked and p == lad.trail.ko[0]):
             continue
-        _note_freed(s, lad, row, p, mover)
         try_stone(s, lad.trail, p, mover)
         if _is_caught(s, lad, row, prey, attacked) == attacked:
             works[p >> 6] |= bit(p)

@@ -3,6 +3,7 @@
     for game in kifu.read("KGS-2006-19-10388-.tar.gz"): ...     every game of any mix of archives, folders, records
     kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
     planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
+    for batch in kifu.load("games.parquet", "seven"): ...       all of them as batches, shuffled and turned
     with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
     board = kifu.Board(19); board.play("D4")                    the rules
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kifu.corpus.ingest import ingest
     from kifu.datasets.dat import Dat
     from kifu.datasets.formats import open
+    from kifu.datasets.loader import Loader, load
     from kifu.errors import (
         Drop,
         FormatError,
@@ -51,6 +53,7 @@ _HOMES = {
     "GameError": "kifu.errors",
     "IllegalMove": "kifu.errors",
     "KifuError": "kifu.errors",
+    "Loader": "kifu.datasets.loader",
     "OutputError": "kifu.errors",
     "Rank": "kifu.records.meta",
     "RecipeError": "kifu.errors",
@@ -61,6 +64,7 @@ _HOMES = {
     "build": "kifu.recipes.build",
     "encode": "kifu.planes.encode",
     "ingest": "kifu.corpus.ingest",
+    "load": "kifu.datasets.loader",
     "load_clean": "kifu.corpus.clean",
     "load_recipe": "kifu.recipes.schema",
     "open": "kifu.datasets.formats",
@@ -82,6 +86,7 @@ __all__ = [
     "GameError",
     "IllegalMove",
     "KifuError",
+    "Loader",
     "OutputError",
     "Rank",
     "RecipeError",
@@ -92,6 +97,7 @@ __all__ = [
     "build",
     "encode",
     "ingest",
+    "load",
     "load_clean",
     "load_recipe",
     "open",

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from kifu.errors import RecipeError
 
@@ -59,14 +59,24 @@ class Crew:
 
 
 def ahead(items: Generator[T], count: int) -> Generator[T]:
-    """Yields the items; a thread of its own makes `count` of them in advance, and closes the generator at the end."""
+    """Yields the items; a thread of its own makes `count` of them in advance. Closes the generator at the end."""
     end = object()
     pool = ThreadPoolExecutor(1)
+    under_way = deque(pool.submit(next, items, end) for _ in range(count))
     try:
-        under_way = deque(pool.submit(next, items, end) for _ in range(count))
         while (item := under_way.popleft().result()) is not end:
             under_way.append(pool.submit(next, items, end))
             yield cast(T, item)
     finally:
-        pool.shutdown(cancel_futures=True)
+        give_up(pool, under_way)
         items.close()
+
+
+def give_up(pool: ThreadPoolExecutor, tasks: Iterable[Future[Any]]) -> None:
+    """Ends the pool, without doing those of its tasks that are not begun.
+
+    A generator may be closed as late as when Python goes, where `shutdown(cancel_futures=True)` fails.
+    """
+    for task in tasks:
+        task.cancel()
+    pool.shutdown()

@@ -6,7 +6,7 @@ How the order comes about: `kifu.datasets.plan`; how well it mixes: docs/loader.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -23,7 +23,7 @@ from kifu.datasets.examples import Batch, Layout, join
 from kifu.datasets.plan import Block, Order, Plan, Shuffle, check_word, make_plan
 from kifu.datasets.sources import Drawn, GamesSource, Source, open_written, parse_board, read_games
 from kifu.errors import RecipeError
-from kifu.parallel import ahead, count_jobs
+from kifu.parallel import ahead, count_jobs, give_up
 from kifu.planes.registry import find_plane_set
 from kifu.planes.unpack import unpack
 
@@ -83,7 +83,17 @@ class Loader:
         """How many batches this rank is given in the epoch that the next loop is of."""
         return -(-self.positions // self.batch_size)
 
-    def __iter__(self) -> Iterator[Batch]:
+    @property
+    def output(self) -> Output:
+        """What planes come as."""
+        return self._output
+
+    @property
+    def number(self) -> int:
+        """Which epoch the next loop is of."""
+        return self._begin[0]
+
+    def __iter__(self) -> Generator[Batch]:
         number, given = self._place = self._begin
         batches = ahead(self._batches(self._plan(), given), _AHEAD)
         try:
@@ -95,16 +105,34 @@ class Loader:
             batches.close()
         self._begin = self._place = number + 1, 0
 
-    def epoch(self, number: int) -> Loader:
-        """The same loader at the beginning of an epoch; what is in memory they share. Raises RecipeError below 0."""
-        _check_place(number, 0)
-        return Loader(self._source, self._order, self._output, self._jobs, self._memory, number)
+    def epoch(self, number: int, batch: int = 0) -> Loader:
+        """The same loader at the beginning of an epoch, or before a later batch of it; games they share in memory.
+
+        Raises RecipeError below 0.
+        """
+        _check_place(number, batch)
+        other = self._with(self._order)
+        other._begin = other._place = number, batch * self.batch_size
+        if self._kept is not None and self._kept.number == number:
+            other._kept = self._kept
+        return other
+
+    def sized(self, batch_size: int) -> Loader:
+        """The same loader with another size of batches, at the beginning of its epoch. Raises RecipeError below 1."""
+        return self._with(replace(self._order, batch_size=batch_size))
 
     def share(self, worker: int, workers: int) -> Loader:
-        """One of `workers` parts of what this rank is given, for processes that divide it; together they are all."""
+        """One of `workers` parts of what this rank is given, for processes that divide it; together they are all.
+
+        Raises RecipeError in the middle of an epoch, of which the parts would be others.
+        """
+        if self._begin[1]:
+            raise RecipeError("a loader that resumes in the middle of an epoch cannot be shared out among workers")
         order = self._order
-        part = replace(order, rank=order.rank * workers + worker, world_size=order.world_size * workers)
-        return Loader(self._source, part, self._output, self._jobs, self._memory, self._begin[0])
+        return self._with(replace(order, rank=order.rank * workers + worker, world_size=order.world_size * workers))
+
+    def _with(self, order: Order) -> Loader:
+        return Loader(self._source, order, self._output, self._jobs, self._memory, self._begin[0])
 
     def state(self) -> dict[str, Any]:
         """Where the last loop stands, as JSON values: what is loaded with `resume=` this goes on with what comes then.
@@ -173,22 +201,25 @@ class Loader:
         parts = list(plan.parts(given, max(self._memory // 2 // self._source.slot_bytes, 1)))
         slots = max((part.stop - part.start for part in parts), default=0)
         rooms = [self._source.new_room(slots) for _ in parts[:2]]
-        before: tuple[Drawn, npt.NDArray[np.int32], list[Future[None]]] | None = None
-        entries: tuple[Block, npt.NDArray[np.int32]] | None = None
         pool = ThreadPoolExecutor(self._jobs)
+        tasks: list[Future[None]] = []
+        before: tuple[Drawn, npt.NDArray[np.int32]] | None = None
+        entries: tuple[Block, npt.NDArray[np.int32]] | None = None
         try:
             for k, part in enumerate(parts):
                 if entries is None or entries[0] != part.block:
                     entries = part.block, plan.entries(part.block)
                 rank, source = _order.part_of(entries[1], part.start, part.stop)
-                tasks = self._draw(plan, part.block, rank, rooms[k % 2], pool)
+                earlier, tasks = tasks, self._draw(plan, part.block, rank, rooms[k % 2], pool)
                 if before is not None:
-                    yield _finished(*before)
-                before = rooms[k % 2], source[part.skip :], tasks
+                    _wait(earlier)
+                    yield before
+                before = rooms[k % 2], source[part.skip :]
             if before is not None:
-                yield _finished(*before)
+                _wait(tasks)
+                yield before
         finally:
-            pool.shutdown(cancel_futures=True)
+            give_up(pool, tasks)
 
     def _draw(
         self, plan: Plan, block: Block, rank: npt.NDArray[np.int32], room: Drawn, pool: ThreadPoolExecutor
@@ -204,12 +235,9 @@ class Loader:
         ]
 
 
-def _finished(
-    room: Drawn, slots: npt.NDArray[np.int32], tasks: list[Future[None]]
-) -> tuple[Drawn, npt.NDArray[np.int32]]:
+def _wait(tasks: list[Future[None]]) -> None:
     for task in tasks:
         task.result()
-    return room, slots
 
 
 def _check_place(epoch: Any, given: Any) -> None:

@@ -318,7 +318,7 @@ def test_the_recipes_that_come_with_kifu(games: Path, tmp_path: Path) -> None:
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"planes": "sevn"}, "no plane set or feature 'sevn'; did you mean 'seven"),
     ({"planes": "own+op"}, "did you mean 'opp'"),
-    ({"planes": "kgsgo7"}, "kgsgo7@1 is written as dat1@1 and dat2@1 only"),
+    ({"planes": "kgsgo7"}, "kgsgo7@1 is in dat1 and dat2 files only"),
     ({"labels": ["move", "reslt"]}, "no label 'reslt'; did you mean 'result'?"),
     ({"labels": ["move", "next1"]}, f"after next stands a number from 2 to {MOST_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),

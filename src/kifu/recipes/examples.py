@@ -30,6 +30,7 @@ from kifu.datasets.formats import open_writer
 from kifu.datasets.labels import LABEL_COLUMNS, Positions, label_values
 from kifu.datasets.manifest import ArchiveRows, ExamplesManifest, manifest_path, read_examples_manifest
 from kifu.errors import Drop, FormatError, RecipeError
+from kifu.kernel import kernel
 from kifu.output import hash_file, remove_file
 from kifu.parallel import Crew
 from kifu.planes.encoder import Desk, Encoder
@@ -49,6 +50,9 @@ _WINDOW_BYTES = 128 << 20
 
 _MOVES = 220
 """Of a game, about."""
+
+_GAMES = 512
+"""Looked at at one go where few of their positions are drawn: what is noted of their moves stays in a cache."""
 
 _PIECE = 4096
 """Sorted rows that are made ready to be written at one go."""
@@ -164,19 +168,26 @@ class _Some(NamedTuple):
 class _Selected(NamedTuple):
     """Which of these rows are of the set, and which of their positions are wanted.
 
-    rows: [R] of the batch; plies: [R] how many moves they have. wanted: [M] bool for all these moves, game after game;
-    game, ply: [B] int64 of the wanted ones, game being an index of rows; keys: [B] uint64.
+    rows: [R] of the batch. take: [M] for all moves of these, game after game, which of the wanted positions the one
+    before it is, or -1; at: [B] int64, the wanted ones as indices of it. game: [B] int64, an index of rows; ply: [B]
+    int32; keys: [B] uint64.
     why: of the other rows, how many are set aside, by reason; elsewhere: and how many are of no set, or of others.
     """
 
     games: Games
     rows: npt.NDArray[np.int64]
-    wanted: npt.NDArray[np.bool_]
+    take: npt.NDArray[np.int64]
+    at: npt.NDArray[np.int64]
     game: npt.NDArray[np.int64]
-    ply: npt.NDArray[np.int64]
+    ply: npt.NDArray[np.int32]
     keys: Hashes
     why: Counter[str]
     elsewhere: int
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> _Selected:
+        """Some of the positions: [B] whether each of them is still wanted."""
+        self.take[self.at] = np.where(wanted, np.cumsum(wanted) - 1, -1)
+        return self._replace(at=self.at[wanted], game=self.game[wanted], ply=self.ply[wanted], keys=self.keys[wanted])
 
 
 class _Made(NamedTuple):
@@ -217,7 +228,7 @@ class _Build:
 
     def make(self, path: Path, sources: list[dict[str, Any]], progress: OpenBar) -> ExamplesManifest:
         """Writes the data set."""
-        expected = sum(self.crew.map(lambda some: len(self._select(some).game), self._all_some(2048)))
+        expected = sum(self.crew.map(lambda some: len(self._select(some).game), self._all_some(_GAMES)))
         shuffled = self.recipe.order == "shuffled"
         about = {"recipe": self.recipe.name, "title": self.recipe.title, "set": self.set}
         with (
@@ -286,10 +297,12 @@ class _Build:
         """All examples with keys from low to high - 1, as the corpus has them, and their order."""
 
         def make(some: _Some) -> _Made:
-            return self._encode(some, _between(self._select(some), low, high))
+            chosen = self._select(some)
+            inside = (chosen.keys >= np.uint64(low)) & (chosen.keys <= np.uint64(high - 1))
+            return self._encode(some, chosen.only(inside))
 
         parts, keys = [], [np.empty(0, np.uint64)]
-        for made in self.crew.map(make, self._all_some(2048)):
+        for made in self.crew.map(make, self._all_some(_GAMES)):
             parts.append(made.content)
             keys.append(made.keys)
             if low == 0:
@@ -329,42 +342,40 @@ class _Build:
             fits = (games.width <= width) & (games.height <= height)
         drop[(drop == Drop.KEPT) & ours & ~fits] = Drop.WRONG_SIZE
         rows = np.flatnonzero((drop == Drop.KEPT) & ours)
-        plies = np.diff(games.move_offset)[rows]
-        game = np.repeat(np.arange(len(rows)), plies)
-        ply = np.arange(len(game)) - np.repeat(np.cumsum(plies) - plies, plies)
-        wanted = ply >= recipe.positions.min_ply
-        if recipe.positions.max_ply is not None:
-            wanted &= ply <= recipe.positions.max_ply
-        if not recipe.positions.passes:
-            points = games.width.astype(np.int64) * games.height
-            words = games.moves[games.move_offset[rows][game] + ply]
-            wanted &= (words & POINT_MASK) != points[rows][game]
-        at = np.flatnonzero(wanted)
-        ids = mix_words(numbers(batch["id"])[rows] ^ mix_words(np.array([recipe.seed], np.uint64)))
-        keys = mix_words(ids[game[at]] + ply[at].astype(np.uint64))
-        if recipe.positions.per_game is not None:
-            drawn = _first_of_each(game[at], mix_words(keys ^ _DRAWN), recipe.positions.per_game)
-            wanted[at[~drawn]] = False
-            at, keys = at[drawn], keys[drawn]
         dropped = drop[drop != Drop.KEPT]
         why = Counter({Drop(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
-        elsewhere = len(batch) - len(dropped) - len(rows)
-        return _Selected(games, rows, wanted, game[at], ply[at], keys, why, elsewhere)
+        chosen = self._choose(batch, games, rows)
+        return chosen._replace(why=why, elsewhere=len(batch) - len(dropped) - len(rows))
+
+    def _choose(self, batch: pa.RecordBatch, games: Games, rows: npt.NDArray[np.int64]) -> _Selected:
+        """Which positions of these games are wanted."""
+        of = self.recipe.positions
+        moves = int(np.diff(games.move_offset)[rows].sum())
+        take, at, game = (np.empty(moves, np.int64) for _ in range(3))
+        ply = np.empty(moves, np.int32)
+        most = np.iinfo(np.int64).max if of.max_ply is None else of.max_ply
+        n = _choose_plies(
+            rows, games.moves, games.move_offset, games.width, games.height, of.passes, of.min_ply, most, take, at,
+            game, ply,
+        )  # fmt: skip
+        at, game, ply = at[:n], game[:n], ply[:n]
+        ids = mix_words(numbers(batch["id"])[rows] ^ mix_words(np.array([self.recipe.seed], np.uint64)))
+        keys = mix_words(ids[game] + ply.astype(np.uint64))
+        chosen = _Selected(games, rows, take, at, game, ply, keys, Counter(), 0)
+        if of.per_game is None:
+            return chosen
+        return chosen.only(_first_of_each(game, mix_words(keys ^ _DRAWN), of.per_game))
 
     def _encode(self, some: _Some, chosen: _Selected) -> _Made:
         """Planes and labels of the wanted positions."""
         batch, games, rows = some.batch, chosen.games, chosen.rows
-        take = np.full(len(chosen.wanted), -1)
-        take[chosen.wanted] = np.arange(len(chosen.game))
         planes = self.encoder.new_out(len(chosen.game))
         move = np.empty(len(chosen.game), np.int16)
-        at = Positions(
-            batch, games, rows[chosen.game], chosen.ply.astype(np.int32), self.encoder.width, self.encoder.height
-        )
+        at = Positions(batch, games, rows[chosen.game], chosen.ply, self.encoder.width, self.encoder.height)
         rating = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[rows]
         desk = self.desks.pop() if self.desks else self.encoder.new_desk()
         symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.encoder.encode(desk, games, rows, symmetry, take, planes, move, rating)
+        drop, _ = self.encoder.encode(desk, games, rows, symmetry, chosen.take, planes, move, rating)
         self.desks.append(desk)
         labels = {"move": move, **label_values(self.layout.labels, at)}
         counts = np.bincount(chosen.game, minlength=len(rows))
@@ -399,12 +410,32 @@ def _first_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt
     return chosen
 
 
-def _between(chosen: _Selected, low: int, high: int) -> _Selected:
-    """The wanted positions with keys from low to high - 1 only."""
-    inside = (chosen.keys >= np.uint64(low)) & (chosen.keys <= np.uint64(high - 1))
-    wanted = chosen.wanted.copy()
-    wanted[np.flatnonzero(wanted)[~inside]] = False
-    return chosen._replace(wanted=wanted, game=chosen.game[inside], ply=chosen.ply[inside], keys=chosen.keys[inside])
+@kernel
+def _choose_plies(
+    rows: Any, moves: Any, move_offset: Any, width: Any, height: Any, passes: Any, least: Any, most: Any, take: Any,
+    at: Any, game: Any, ply: Any,
+) -> Any:  # fmt: skip
+    """Fills take for all moves of these games, and at, game and ply of the positions that are wanted; see `_Selected`.
+
+    Those from ply `least` to `most`, and before a pass only if `passes`. Returns how many they are.
+    """
+    chosen = 0
+    first = 0
+    for r in range(rows.shape[0]):
+        g = rows[r]
+        points = np.int64(width[g]) * np.int64(height[g])
+        plies = move_offset[g + 1] - move_offset[g]
+        for t in range(plies):
+            if least <= t <= most and (passes or (moves[move_offset[g] + t] & POINT_MASK) != points):
+                take[first + t] = chosen
+                at[chosen] = first + t
+                game[chosen] = r
+                ply[chosen] = t
+                chosen += 1
+            else:
+                take[first + t] = -1
+        first += plies
+    return chosen
 
 
 def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Runs:

@@ -220,8 +220,6 @@ class ExampleSets(BaseModel):
         """What all examples have in common. Raises RecipeError, GameError."""
         encoder = self.encoder()
         plane_set, width, height = encoder.plane_set, encoder.width, encoder.height
-        if not plane_set.features:
-            raise RecipeError(f"{plane_set.name} is written as dat1@1 and dat2@1 only, by the recipes without a kind")
         labels = tuple(find_label(name, width, height) for name in self.labels if name != "ply")
         if not labels:
             raise RecipeError("each row has its ply; there has to be a label beside it")

@@ -118,6 +118,14 @@ def test_a_card_is_shown_whole(command: str, name: str) -> None:
     assert run(command, name) == Done(0, text, [])
 
 
+def test_planes_of_a_composition_are_listed() -> None:
+    done = run("planes", "own+liberties2+last1")
+    assert (done.code, done.err) == (0, [])
+    assert done.out.splitlines() == [
+        "0 own stones", "1 stones, 1 liberty", "2 stones, 2+ liberties", "3 the last move"
+    ]  # fmt: skip
+
+
 def on_terminal(columns: int, *arguments: str) -> list[str]:
     """The lines that a command shows on a terminal of so many columns."""
     ours, theirs = pty.openpty()
@@ -217,7 +225,7 @@ def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
     [
         ("recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
         ("recipes nix.toml", ["nix.toml", "No such file"]),
-        ("planes nix", ["'nix'", "kgsgo7@1, kgsgo8@1, seven@1"]),
+        ("planes sevn", ["'sevn'", "did you mean 'seven'"]),
         ("planes ../planes/seven", ["'../planes/seven'"]),
         ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
         ("fetch ogs", ["'ogs'", "there is kgs"]),

@@ -220,9 +220,14 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
     from kifu.planes.registry import PLANE_SETS, find_plane_set
 
     if name is not None:
-        _print_card("planes", find_plane_set(name).name)
+        found = find_plane_set(name)
+        if found.name in PLANE_SETS:
+            _print_card("planes", found.name)
+        else:
+            _print_list((str(k), plane) for k, plane in enumerate(found.plane_names))
         return
-    _print_list((each.name, f"{each.planes} planes; {each.title}") for each in PLANE_SETS.values())
+    counted = ((each, "1 plane" if each.planes == 1 else f"{each.planes} planes") for each in PLANE_SETS.values())
+    _print_list((each.name, f"{count}; {each.title}") for each, count in counted)
 
 
 @app.command()
@@ -243,8 +248,10 @@ def formats(name: Annotated[str | None, typer.Argument(help="Show the card of th
 def _print_list(entries: Iterable[tuple[str, str]]) -> None:
     """A name and what it is, one line each; a terminal that is too narrow for one gets several."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    for name, text in entries:
-        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<11} ", subsequent_indent=" " * 12))
+    told = list(entries)
+    names = max(len(name) for name, _ in told)
+    for name, text in told:
+        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<{names}} ", subsequent_indent=" " * (names + 1)))
 
 
 def _print_card(kind: str, name: str) -> None:

@@ -43,8 +43,8 @@ def _stamp(path: Path) -> tuple[int, int]:
     return max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats)
 
 
-def kernel(function: F) -> F:
-    """Compiles `function` at first use.
+def kernel(function: F, keep: bool = True) -> F:
+    """Compiles `function` at first use, and keeps it on disk.
 
     nogil: threads run kernels side by side. cache: compiled code is kept on disk; numba#4807 (crashes of worker
     processes that share a cache) does not touch us, because our workers are threads. error_model numpy: no check for
@@ -53,7 +53,7 @@ def kernel(function: F) -> F:
     atomic increments at each inlined call took two thirds of the replay's time (6 against 20 million moves a second).
     """
     compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
-    if not numba.config.DISABLE_JIT:
+    if keep and not numba.config.DISABLE_JIT:
         # Where no folder can be written to, it is compiled at each start.
         with contextlib.suppress(RuntimeError):
             compiled.enable_caching()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, GameError
+from kifu.errors import Drop, GameError, RecipeError
 from kifu.go.replay import GamesLike
 from kifu.go.rules import History, new_history
 from kifu.planes.driver import make_driver
@@ -210,9 +210,12 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
 
     pad: whether smaller boards are taken too, laid into the upper left corner; all planes are 0 outside the game's
         board but `edge`, and a plane `board` tells where it is.
-    Raises RecipeError if there is no such set, GameError for a size that is not within 1 to 25, less the set's rim.
+    Raises RecipeError if there is no such set, and for the kgsgo sets, which leave out positions and have kernels of
+    their own; GameError for a size that is not within 1 to 25, less the set's rim.
     """
     plane_set = find_plane_set(name)
+    if not plane_set.features:
+        raise RecipeError(f"{plane_set.name} is in dat1 and dat2 files only, which kifu build makes")
     check_size(width, height)
     most = MAX_SIZE - 2 * plane_set.rim
     if max(width, height) > most:

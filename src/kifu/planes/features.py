@@ -179,8 +179,8 @@ def last(k: int) -> Feature:
             if p < view.s.near.shape[0]:
                 add_point(out[t], np.int64(p))
 
-    names = ["the last move"] + [f"the move {t} before the last" for t in range(1, k)]
-    return Feature(f"last{k}", tuple(names), fill)
+    names = ["the last move", "the move before the last"] + [f"the move {t} before the last" for t in range(2, k)]
+    return Feature(f"last{k}", tuple(names[:k]), fill)
 
 
 @family("turns_since", 1, _MOST_BINS)

@@ -1,0 +1,364 @@
+"""Positions of many games, drawn where they are wanted; names and compositions; features of one's own."""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+
+import kifu
+from drawn_planes import draw
+from flat import OneGame, flat
+from kifu.errors import Drop, GameError, RecipeError
+from kifu.planes import encoder as encoder_module
+from kifu.planes.driver import code_hash
+from kifu.planes.encoder import find_encoder
+from kifu.planes.feature import FEATURES, feature
+from kifu.planes.registry import PLANE_SETS, find_plane_set
+from kifu.planes.unpack import unpack
+from kifu.planes.view import View, add_point
+from kifu.point import WHITE_BIT, symmetries
+
+W = WHITE_BIT
+DOCS = Path(__file__).parents[1] / "docs" / "planes"
+
+GAMES = flat([
+    OneGame(5, 5, [12, 13 | W, 25, 25 | W, 0], ((0, 3), (2, 4 | W))),
+    OneGame(5, 4, [1, 2 | W]),
+    OneGame(5, 5, [7, 7 | W, 3]),  # the second move is on a stone
+    OneGame(5, 5, []),
+    OneGame(5, 5, [1, 2 | W, 30]),  # the third is off the board
+    OneGame(5, 5, [1, 2 | W], ((1, 25),)),  # so is the setup
+    OneGame(4, 5, [1, 2 | W, 20]),
+])  # fmt: skip
+
+
+def encode(encoder, rows, symmetry, take, slots, games=GAMES, desk=None):
+    out, label = encoder.new_out(slots), np.full(slots, -9, np.int16)
+    out[:] = 0
+    drop, ply = encoder.encode(
+        desk or encoder.new_desk(), games, np.array(rows, np.int64), np.array(symmetry, np.uint8),
+        np.array(take, np.int64), out, label,
+    )  # fmt: skip
+    return out, label, drop.tolist(), ply.tolist()
+
+
+@pytest.mark.nojit
+def test_only_what_is_wanted_is_drawn_where_it_is_wanted():
+    encoder = find_encoder("seven+last5", 5, 5)
+    take = [3, -1, 0, -1, 1, -1, -1, -1, -1, 2]
+    out, label, drop, ply = encode(encoder, [0, 1, 2], [5, 0, 2], take, 5)
+    assert (drop, ply) == ([0, Drop.WRONG_SIZE, Drop.OCCUPIED], [5, 0, 1])
+    nodes = [("AB", [(3, 0)]), ("B", (2, 2)), ("W", (3, 2)), ("AW", [(4, 0)]), ("B", None), ("W", None), ("B", (0, 0))]
+    planes, played = draw("seven+last5", (5, 5, nodes), 5)
+    drawn = np.empty((5, *encoder.shape), np.uint8)
+    unpack(out, drawn)
+    np.testing.assert_array_equal(drawn[[3, 0, 1]], planes[[0, 2, 4]])
+    assert label[[3, 0, 1]].tolist() == played[[0, 2, 4]].tolist()
+    assert played[2] == 25 and not drawn[4].any()
+    assert (label[4], label[2]) == (-9, -9), "slot 2 is beyond the illegal move"
+
+
+@pytest.mark.nojit
+def test_games_that_cannot_be_played():
+    _, label, drop, ply = encode(find_encoder("own", 5, 5), range(7), [0] * 7, np.arange(18), 18)
+    assert drop == [0, Drop.WRONG_SIZE, Drop.OCCUPIED, 0, Drop.OFF_BOARD, Drop.OFF_BOARD, Drop.WRONG_SIZE]
+    assert ply == [5, 0, 1, 0, 2, 1, 0]
+    assert label[:5].tolist() == [12, 13, 25, 25, 0] and label[10:15].tolist() == [1, 2, -9, 1, -9]
+
+
+def test_a_symmetry_may_turn_a_game_into_one_of_the_right_size():
+    narrow = find_encoder("own", 4, 5)
+    rows, symmetry = [1, 1, 6, 6], [0, 4, 0, 7]
+    assert encode(narrow, rows, symmetry, [-1] * 10, 0)[2] == [Drop.WRONG_SIZE, 0, 0, Drop.WRONG_SIZE]
+    padded = find_encoder("own", 6, 5, pad=True)
+    _, label, drop, _ = encode(padded, rows, symmetry, range(10), 10)
+    assert drop == [0, 0, 0, 0]
+    for row, k, at in ((1, 0, 0), (1, 4, 2), (6, 0, 4), (6, 7, 7)):
+        width, height = ((5, 4), (4, 5))[row == 6]
+        y, x = np.divmod(symmetries(width, height)[k][[1, 2]], height if k & 4 else width)
+        assert label[at : at + 2].tolist() == (y * 6 + x).tolist()
+    assert label[6] == 30 and label[9] == 30  # passes
+    assert encode(find_encoder("own", 3, 9, pad=True), rows, symmetry, [-1] * 10, 0)[2] == [Drop.WRONG_SIZE] * 4
+
+
+def test_a_desk_serves_games_of_any_size_one_after_another():
+    encoder = find_encoder("alphago48", 6, 6, pad=True)
+    desk = encoder.new_desk()
+    rows = np.tile(np.arange(7), 3)
+    take = np.arange(3 * len(GAMES.moves))
+    together = encode(encoder, rows, rows % 8, take, len(take), desk=desk)
+    again = encode(encoder, rows, rows % 8, take, len(take), desk=desk)
+    for each, other in zip(together, again):
+        np.testing.assert_array_equal(each, other)
+    at = 0
+    for row in rows:
+        plies = len(GAMES.moves[GAMES.move_offset[row] : GAMES.move_offset[row + 1]])
+        alone = encode(encoder, [row], [row % 8], np.arange(plies), plies)
+        np.testing.assert_array_equal(alone[0], together[0][at : at + plies])
+        np.testing.assert_array_equal(alone[1], together[1][at : at + plies])
+        at += plies
+
+
+def test_threads_draw_what_one_draws():
+    rng = np.random.default_rng(3)
+    moves = lambda: [int(p) | W * (k & 1) for k, p in enumerate(rng.permutation(81)[:30])]  # noqa: E731
+    many = flat([OneGame(9, 9, moves()) for _ in range(40)])
+    encoder = find_encoder("alphago48", 9, 9)
+    rows, take = np.arange(40), np.arange(1200)
+    wanted = encode(encoder, rows, rows % 8, take, 1200, many)
+    with ThreadPoolExecutor(4) as pool:
+        halves = [pool.submit(encode, encoder, part, part % 8, take[: 30 * len(part)], 30 * len(part), many)
+                  for part in np.split(rows, 4)]  # fmt: skip
+    for k in range(4):
+        got = np.concatenate([np.asarray(half.result()[k]) for half in halves])
+        np.testing.assert_array_equal(got, np.asarray(wanted[k]))
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="compiles nothing")
+def test_one_kernel_serves_arrays_that_are_read_only_and_that_are_not():
+    encoder = find_encoder("own+opp", 5, 5)
+    read_only = GAMES._replace(moves=GAMES.moves.copy(), setup=GAMES.setup.copy())
+    read_only.moves.setflags(write=False)
+    read_only.setup.setflags(write=False)
+    for games in (GAMES, read_only):
+        encode(encoder, [0], [0], [-1] * 5, 0, games)
+    assert len(encoder_module._driver(encoder.plane_set.features).signatures) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"take": np.zeros(4, np.int64)}, "take has 4 entries, and the games 5 moves"),
+        ({"take": np.full(5, 3)}, "slot 3 is not below 3"),
+        ({"label": np.empty(0, np.int16), "take": np.zeros(5, np.int64)}, "slot 0 is not below 0"),
+        ({"symmetry": np.array([8], np.uint8)}, "1 numbers from 0 to 7"),
+        ({"symmetry": np.zeros(2, np.uint8)}, "1 numbers from 0 to 7"),
+        ({"out": np.empty((3, 7, 5), np.uint8)}, r"out is uint8 (3, 7, 5), not uint8 [slots, *(7, 4)]"),
+        ({"out": np.empty((3, 7, 4), np.int8)}, r"out is int8 (3, 7, 4), not uint8 [slots, *(7, 4)]"),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other(changes, words):
+    encoder = find_encoder("seven", 5, 5)
+    given = {
+        "desk": encoder.new_desk(), "games": GAMES, "rows": np.zeros(1, np.int64), "symmetry": np.zeros(1, np.uint8),
+        "take": np.full(5, -1), "out": encoder.new_out(3), "label": np.empty(3, np.int16),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=re.escape(words)):
+        encoder.encode(**given | changes)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sevn", "no plane set or feature 'sevn'; did you mean 'seven'?"),
+        ("seven@2", "no plane set or feature 'seven@2'; did you mean 'seven@1'?"),
+        ("SEVEN", "no plane set or feature 'SEVEN'; did you mean"),
+        ("agz18", "did you mean 'agz17'?"),
+        ("own+oppp", "no plane set or feature 'oppp'; did you mean 'opp'?"),
+        ("own+libertys4", "no plane set or feature 'libertys4'; did you mean 'liberties4'?"),
+        ("turn_since8", "did you mean 'turns_since8'?"),
+        ("own+", "no plane set or feature ''"),
+        ("", "no plane set or feature ''"),
+        ("liberties", "'liberties' is no feature: liberties takes a number from 1 to 64"),
+        ("liberties0", "takes a number from 1 to 64"),
+        ("liberties03", "takes a number from 1 to 64"),
+        ("history9", "'history9' is no feature: history takes a number from 1 to 8"),
+        ("last65", "takes a number from 1 to 64"),
+        ("kgsgo7+last1", "kgsgo7@1 is not made of features"),
+    ],
+)
+def test_names_that_are_none(name, words):
+    with pytest.raises(RecipeError, match=re.escape(words)) as caught:
+        find_plane_set(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_compositions():
+    assert find_plane_set("seven").name == "seven@1"
+    found = find_plane_set("seven@1+last5")
+    assert found.name == "own_liberties3+opp_liberties3+ko+last5"
+    assert found.plane_names == find_plane_set("seven+last5").plane_names
+    assert find_plane_set("seven+last5").name == "seven+last5@1"
+    assert (found.planes, found.real, found.rim, found.ranked, found.first_row) == (12, False, 0, False, "top")
+    mixed = find_plane_set("edge+own_dan+centre")
+    assert (mixed.planes, mixed.real, mixed.rim, mixed.ranked) == (11, True, 1, True)
+
+
+@pytest.mark.parametrize("name", list(PLANE_SETS))
+def test_the_counts_in_the_names_are_the_counts(name):
+    digits = re.search(r"(\d+)(-\w+)?@", name)
+    words = {"one-plane@1": 1, "seven@1": 7, "eleven@1": 11, "seven+last5@1": 12}
+    assert PLANE_SETS[name].planes == (words.get(name) or int(digits[1]))
+    assert len(set(PLANE_SETS[name].plane_names)) == PLANE_SETS[name].planes
+
+
+@pytest.mark.parametrize("name", list(PLANE_SETS))
+def test_cards_tell_of_every_plane(name):
+    card = (DOCS / f"{name.partition('@')[0]}.md").read_text("utf-8")
+    told = []
+    for cell in re.findall(r"^\| ([\d, to]+) \|", card, re.MULTILINE)[:-1]:  # the last one is the version
+        ends = [int(each) for each in re.findall(r"\d+", cell)]
+        told += range(ends[0], ends[-1] + 1) if "to" in cell else ends
+    assert told == list(range(PLANE_SETS[name].planes))
+    features = "+".join(each.name for each in PLANE_SETS[name].features)
+    assert card.startswith(f"# {name}\n")
+    if name != "alphago49@1":  # it refers to alphago48
+        assert features in card.replace("`\n`", "")
+
+
+def test_the_list_of_features_has_them_all():
+    text = (DOCS / "features.md").read_text("utf-8")
+    stems = set(re.findall(r"`([a-z_]+)`", text))
+    assert {each for each in FEATURES if FEATURES[each].fill.__module__.startswith("kifu.")} <= stems
+
+
+def test_sizes():
+    assert find_encoder("clark8", 23, 23).shape == (8, 25, 25)
+    with pytest.raises(GameError, match="clark8@1 draws around the board, so 24 x 3 is not within 1 to 23"):
+        find_encoder("clark8", 24, 3)
+    with pytest.raises(GameError, match="board size 26 x 3 is not within 1 to 25"):
+        find_encoder("seven", 26, 3)
+    with pytest.raises(RecipeError, match="kgsgo7@1 is in dat1 and dat2 files only"):
+        find_encoder("kgsgo7")
+
+
+# The friendly face
+
+
+def test_encode_serves_every_set():
+    game = kifu.read_sgf(b"(;SZ[9]BR[3d]WR[9p];B[cc];W[gg];B[];W[cg])")
+    for name, found in PLANE_SETS.items():
+        if found.features:
+            planes, labels = kifu.encode(game, name)
+            side = 9 + 2 * found.rim
+            assert planes.shape == (3, found.planes, side, side)
+            assert planes.dtype == (np.float32 if found.real else np.uint8)
+            assert labels.dtype == np.int32 and labels.tolist() == [20, 60, 56]
+    ranks = kifu.encode(game, "own_dan+opp_dan")[0].all(axis=(2, 3))
+    assert [np.flatnonzero(row).tolist() for row in ranks] == [[2, 17], [8, 11], [8, 11]]
+    one, _ = kifu.encode(game, "one-plane")
+    assert (one[2, 0, 2, 2], one[2, 0, 6, 6], np.abs(one).sum()) == (-1, 1, 3)
+
+
+# Features of one's own
+
+
+def test_the_example_in_the_documents():
+    code = re.search(r"```python\n(.*?)```", (DOCS / "features.md").read_text("utf-8"), re.DOTALL)[1]
+    names = {"kifu": kifu, "game": kifu.read_sgf(b"(;SZ[5];B[aa];W[ee];B[ba];W[ea];B[cc])"), "__name__": "mine"}
+    exec(compile(code, "features.md", "exec"), names)
+    planes = names["planes"]
+    assert planes.shape == (5, 3, 5, 5)
+    assert np.argwhere(planes[:, 2]).tolist() == [[2, 0, 0], [3, 4, 4], [4, 0, 0]]
+    del FEATURES["own_corners"]
+
+
+@pytest.mark.parametrize("name", ["seven+x", "Own", "", "liberties", "liberties4", "a b", "9"])
+def test_names_that_a_feature_cannot_have(name):
+    with pytest.raises(RecipeError, match="cannot name a feature"):
+        feature(name, ["x"])(lambda view, out: None)
+
+
+def test_a_feature_of_another_module_is_not_replaced():
+    with pytest.raises(RecipeError, match=r"there is a feature 'own' already, of kifu\.planes\.features"):
+        feature("own", ["x"])(lambda view, out: None)
+
+
+def _program(text, **names):
+    names["__name__"] = names.get("module", "mine")
+    exec(text, names)
+    return names["f"]
+
+
+def test_the_hash_of_code_changes_with_all_that_the_code_uses():
+    calls, adds = "def f(view, out):\n    g(out, K)\n", "def f(out, k):\n    out[0] = k + L\n"
+    made = "def make(k):\n    def f(view, out): out[0] = k\n    return f\nf = make(%d)"
+    g = _program(adds, L=1)
+    whole = _program(calls, g=g, K=3)
+    others = [
+        _program(calls, g=g, K=4),
+        _program(calls, g=_program(adds, L=2), K=3),
+        _program(calls, g=_program(adds.replace("+", "-"), L=1), K=3),
+        _program(calls, g=_program(adds, L=1, module="theirs"), K=3),
+        _program(calls.replace("K)", "5)"), g=g, K=3),
+        _program(calls, g=g, K=np.array([3])),
+        _program(calls, g=g, K=np.array([4])),
+        _program(made % 1),
+        _program(made % 2),
+    ]
+    modules = set()
+    hashes = [code_hash(each, modules) for each in [whole, *others]]
+    assert len(set(hashes)) == len(hashes)
+    assert hashes[0] == code_hash(_program(calls, g=_program(adds, L=1), K=3), set())
+    assert modules == {"mine", "theirs"}
+
+
+def test_a_feature_of_a_module_is_kept_on_disk_and_found_there(tmp_path):
+    """Two programs, one after the other, use a feature of a file beside them; then the file changes."""
+    (tmp_path / "mine.py").write_text(
+        "from kifu.planes.feature import feature\n"
+        "from kifu.planes.view import add_point\n"
+        "POINT = 3\n"
+        "@feature('mine', ['one point'])\n"
+        "def mine(view, out):\n"
+        "    add_point(out[0], POINT)\n"
+    )
+    program = (
+        "import mine, kifu\n"
+        "from kifu.planes import encoder\n"
+        "planes, _ = kifu.encode(kifu.read_sgf(b'(;SZ[5];B[aa])'), 'mine')\n"
+        "(stats,) = [encoder._driver(encoder.find_plane_set('mine').features).stats]\n"
+        "print(planes.reshape(-1).nonzero()[0].tolist(), sum(stats.cache_hits.values()))\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    told = []
+    for point in (3, 3, 4):
+        (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text().replace("POINT = 3", f"POINT = {point}"))
+        done = subprocess.run(
+            [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment
+        )
+        told.append(done.stdout.strip())
+    assert told == ["[3] 0", "[3] 1", "[4] 0"]
+
+
+def test_a_feature_that_is_defined_again_is_drawn_as_it_is_now():
+    for point in (3, 4):
+
+        @feature("one_point", ["one point"])
+        def one_point(view: View, out: np.ndarray, point=point) -> None:
+            add_point(out[0], point)
+
+        planes, _ = draw("one_point", (5, 1, [("B", None)]))
+        assert np.flatnonzero(planes).tolist() == [point]
+    del FEATURES["one_point"]
+
+
+# Unpacking
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(("dtype", "one"), [(np.uint8, 1), (np.float32, 1), (np.uint16, 0x3F80), (np.float64, -2)])
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (4, 4), (19, 19)])
+def test_unpacking(dtype, one, size):
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2, (3, 4, *size))
+    packed = np.packbits(bits.astype(bool).reshape(3, 4, -1), axis=2)
+    out = np.full(bits.shape, 9, dtype)
+    unpack(packed, out, one)
+    np.testing.assert_array_equal(out, bits.astype(dtype) * dtype(one))
+
+
+def test_unpacking_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"planes packed as \(2, 3, 4\) do not fit an array of \(2, 3, 6, 6\)"):
+        unpack(np.zeros((2, 3, 4), np.uint8), np.empty((2, 3, 6, 6), np.uint8))
+    with pytest.raises(ValueError, match="do not fit"):
+        unpack(np.zeros((2, 3, 5), np.uint8), np.empty((2, 3, 6, 6), np.uint8)[:, :, ::-1])

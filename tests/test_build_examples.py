@@ -322,7 +322,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"labels": ["move", "reslt"]}, "no label 'reslt'; did you mean 'result'?"),
     ({"labels": ["move", "next1"]}, f"after next stands a number from 2 to {MOST_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
-    ({"labels": ["ply"]}, "there has to be a label beside it"),
+    ({"labels": ["ply"]}, "there has to be a label beside them"),
     ({"labels": []}, "labels: Tuple should have at least 1 item"),
     ({"format": "parket"}, "no format of examples 'parket'; there are npy@1, book-npy@1, parquet@1, hdf5@1"),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 holds the label move and no other"),

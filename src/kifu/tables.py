@@ -24,13 +24,14 @@ STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text itself. Raises ValueError unless a message or a table can show it as it is."""
     if not text.isprintable():
         raise ValueError(f"{text!r} is not one line of printable characters")
     return text
 
 
-Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
+Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 """Text that a message or a table can show as it is."""
 
 

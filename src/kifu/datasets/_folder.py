@@ -46,7 +46,7 @@ class FolderIndex(BaseModel):
     examples: Annotated[int, Field(ge=0, le=10**12)]
     layout: Layout
     about: dict[str, Any]
-    files: list[Annotated[str, Field(pattern=r"^[^./\x00][^/\x00]{0,250}$")]]
+    files: list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,250}$")]]
     """In the order in which they were begun."""
 
 

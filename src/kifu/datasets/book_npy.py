@@ -73,7 +73,7 @@ class BookNpyWriter(FolderWriter):
         self._held = [rows.part(done, len(rows))]
 
     def _write(self, rows: Batch) -> None:
-        base = archive_stem(self._archive or "") + self._suffix
+        base = chunk_base(self._archive or "", self._suffix)
         chunk = self._chunks.get(base, 0)
         self._chunks[base] = chunk + 1
         planes, moves = rows.ready(self.layout), rows.labels["move"].astype(np.int64)
@@ -95,12 +95,12 @@ def check_layout(layout: Layout) -> None:
         raise RecipeError(f"{BookNpyWriter.format} holds the label move alone, not {labels}")
 
 
-def archive_stem(archive: str) -> str:
-    """An archive's name as the book's files have it: "KGS-2006-19-10388-" of "KGS-2006-19-10388-.tar.gz".
+def chunk_base(archive: str, kind: str) -> str:
+    """What the names of an archive's files begin with: "KGS-2006-19-10388-train" for "KGS-2006-19-10388-.tar.gz".
 
-    Whatever a file's name should not have becomes _.
+    kind: of data, "train" here. Whatever a file's name should not have becomes _.
     """
-    plain = _NOT_PLAIN.sub("_", archive.replace(".tar.gz", ""))[:200]
+    plain = _NOT_PLAIN.sub("_", archive.replace(".tar.gz", "")[:150] + kind[:50])
     return "_" + plain[1:] if plain.startswith(".") else plain
 
 

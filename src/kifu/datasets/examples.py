@@ -18,11 +18,12 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from kifu.errors import FormatError
 from kifu.planes.unpack import unpack
 from kifu.point import MAX_SIZE
+from kifu.tables import one_line
 
 _BLOCK_BYTES = 1 << 20
 """Planes unpacked at a time where examples are drawn one by one, or with gaps between them."""
@@ -30,6 +31,7 @@ _BLOCK_BYTES = 1 << 20
 _RESERVED = ("planes", "features", "labels", "game", "ply")
 
 _Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+_Text = Annotated[str, Field(max_length=4000), AfterValidator(one_line)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z]\w{0,40}$")]
 
 
@@ -41,7 +43,7 @@ class LabelSpec:
     dtype: Literal["int8", "int16", "int32", "float32"]
     shape: tuple[Annotated[int, Field(ge=1, le=4096)], ...]
     """Of one example's value; () is a number."""
-    meaning: str
+    meaning: _Text
 
     @property
     def kind(self) -> np.dtype[Any]:
@@ -58,9 +60,9 @@ class LabelSpec:
 class Layout:
     """What all examples of a data set have in common."""
 
-    plane_set: str
+    plane_set: _Text
     """With its version, or the features it is composed of."""
-    plane_names: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
+    plane_names: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=1000)]
     real: bool
     """Whether planes hold any numbers, not only 0 and 1."""
     width: _Size

@@ -225,7 +225,7 @@ class Hdf5(Examples):
     def _layout_of(self, states: h5py.Dataset) -> Layout:
         """What there is to say of a file that RocAlphaGo made. Its rows are those of SGF."""
         told = self._column("features", None)[()] if "features" in self._file else b"unknown"
-        features = bytes(told).decode("ascii", "replace")[:1000]
+        features = "".join(c if c.isprintable() else "?" for c in bytes(told).decode("ascii", "replace")[:1000])
         known = [name for name, each in _FEATURES.items() if each == features]
         _, planes, width, height = states.shape
         if not (1 <= planes <= 1000 and 1 <= width <= 25 and 1 <= height <= 25):

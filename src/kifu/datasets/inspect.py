@@ -154,8 +154,7 @@ def inspect_examples(path: Path) -> list[str]:
 
 def _spec_line(label: LabelSpec) -> str:
     shape = f" x {label.shape[0]}" if label.shape else ""
-    meaning = label.meaning if label.meaning.isprintable() else repr(label.meaning)
-    return f"{label.name}, {label.dtype}{shape}: {meaning[:200]}"
+    return f"{label.name}, {label.dtype}{shape}: {label.meaning[:200]}"
 
 
 def _check_moves(path: Path, layout: Layout, batch: Batch) -> None:

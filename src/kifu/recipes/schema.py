@@ -16,8 +16,8 @@ from kifu.corpus.divide import load_split
 from kifu.corpus.splits import Split
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
-from kifu.datasets.labels import find_label
 from kifu.datasets.manifest import SUFFIX
+from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
@@ -181,9 +181,6 @@ class ExampleSets(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> ExampleSets:
-        for name in self.labels:
-            if self.labels.count(name) > 1:
-                raise ValueError(f"label {name!r} is listed twice")
         try:
             self.layout()
             form = self.example_format
@@ -218,13 +215,7 @@ class ExampleSets(BaseModel):
 
     def layout(self) -> Layout:
         """What all examples have in common. Raises RecipeError, GameError."""
-        encoder = self.encoder()
-        plane_set, width, height = encoder.plane_set, encoder.width, encoder.height
-        labels = tuple(find_label(name, width, height) for name in self.labels if name != "ply")
-        if not labels:
-            raise RecipeError("each row has its ply; there has to be a label beside it")
-        names, first_row = plane_set.plane_names, plane_set.first_row
-        return Layout(plane_set.name, names, plane_set.real, width, height, plane_set.rim, first_row, labels)
+        return make_layout(self.encoder(), self.labels)
 
     def all_sets(self) -> list[str]:
         """The sets that there are."""

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import naive_ladder
 from compiled import assert_state, bits, play, random_games
+from flat import read_archive
 from kifu.errors import Drop, GameError
 from kifu.go.ladder import BUDGET, NODES, ladder_moves, laddered, new_ladders
 from kifu.go.replay import set_up
@@ -318,3 +319,16 @@ def test_katago(shared, archive, games, rows):
         compared[0] += 1
         compared[1] += int(normal.sum())
     assert compared == [games, rows]
+
+
+def test_the_twin_on_real_positions(shared):
+    """Every 60th position of some games: also what saves, which KataGo has no plane for."""
+    lad = new_ladders(19, 19)
+    for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", every=100):
+        naive = NaiveBoard(19, 19)
+        for ply, word in enumerate(game.moves):
+            p = word & POINT_MASK
+            naive.play((p % 19, p // 19) if p < 361 else None, WHITE if word & WHITE_BIT else BLACK)
+            if ply % 60 == 59:
+                position = naive_ladder.without_ko(naive)
+                check(state_of(position), lad, position)

@@ -1,0 +1,101 @@
+"""A catalogue for loaders: games with ranks, results, komi and some territory, some of them set aside, some small."""
+
+from pathlib import Path
+
+import numpy as np
+
+import kifu
+from kgs_archives import BROKEN, archive, record, records
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.datasets.examples import Batch, Layout, join
+from kifu.point import symmetries
+from naive_order import Game
+
+RANKS = ("3d", "7d", "", "5k", "1d")
+RATING = {"3d": 34, "7d": 38, "": None, "5k": 27, "1d": 32}
+
+
+def told(k: int) -> bytes:
+    """What game k says beside its moves."""
+    result = ("B+R", "W+2.5", "0", "")[k % 4]
+    text = f"BR[{RANKS[k % 5]}]WR[{RANKS[k * 2 % 5]}]" + (f"RE[{result}]" if result else "")
+    if k % 3:
+        text += "KM[6.5]"
+    if k % 4 == 1:
+        text += "TB[aa][ba]TW[sa][sb]"
+    return text.encode()
+
+
+def small(k: int) -> bytes:
+    """A game on 9 x 9, or on 9 x 7, in which no stone touches another."""
+    moves = "".join(f";{'BW'[i % 2]}[{chr(97 + 2 * (i % 4) + k % 2)}{chr(97 + 2 * (i // 4))}]" for i in range(16))
+    return f"(;SZ[{'9:7' if k % 3 == 2 else '9'}]PB[{k}]{moves})".encode()
+
+
+def make(folder: Path, games: int = 30, plies: int = 40, seed: int = 0, smalls: int = 0) -> Path:
+    """The catalogue of so many games on 19 x 19, of at most so many moves, and of others that are not taken."""
+    texts = [game.replace(b"SZ[19]", b"SZ[19]" + told(k)) for k, game in enumerate(records(games, seed, plies))]
+    texts = [*texts, BROKEN["OCCUPIED"], record(f"long {seed}", 3), *map(small, range(smalls))]
+    source = archive(folder, texts)
+    path = folder / "games.parquet"
+    ingest(source, path)
+    return path
+
+
+def kept(path: Path, width: int = 19, height: int = 19) -> dict[int, kifu.Game]:
+    """By id, in order, the games that a loader takes."""
+    (batch,) = open_catalogue(path).batches(("id", "drop"))
+    found = zip(batch["id"].to_pylist(), batch["drop"].to_pylist(), open_catalogue(path).games())
+    return {key: g for key, drop, g in found if drop is None and (g.width, g.height) == (width, height)}
+
+
+def naive(games: dict[int, kifu.Game], weights=lambda rank: 1.0) -> list[Game]:
+    """The games as `naive_order` takes them. weights: of a mover, by rank."""
+    return [
+        Game(
+            game.moves.tolist(), len(game.moves), game.width * game.height, game.width == game.height,
+            tuple(weights(rank) for rank in game.ranks),
+        )
+        for game in games.values()
+    ]  # fmt: skip
+
+
+def given(loader: kifu.Loader) -> list[tuple[int, int]]:
+    """(id, ply) of each row of an epoch."""
+    batch = whole(loader)
+    return list(zip(batch.game.tolist(), batch.ply.tolist()))
+
+
+def whole(loader: kifu.Loader) -> Batch:
+    """An epoch as one batch."""
+    return joined(list(loader), loader.layout)
+
+
+def joined(batches: list[Batch], layout: Layout) -> Batch:
+    if batches:
+        return Batch(
+            np.concatenate([batch.planes for batch in batches]),
+            {name: np.concatenate([batch.labels[name] for batch in batches]) for name in batches[0].labels},
+            np.concatenate([batch.game for batch in batches]),
+            np.concatenate([batch.ply for batch in batches]),
+        )
+    return join([], layout)
+
+
+def turned(planes: np.ndarray, k: int) -> np.ndarray:
+    """[..., H, W] under symmetry k."""
+    height, width = planes.shape[-2:]
+    out = np.empty((*planes.shape[:-2], height * width), planes.dtype)
+    out[..., symmetries(width, height)[k, :-1]] = planes.reshape(*planes.shape[:-2], -1)
+    return out.reshape(*planes.shape[:-2], *((width, height) if k & 4 else (height, width)))
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    """Bit for bit, kinds too."""
+    assert one.labels.keys() == other.labels.keys()
+    pairs = [(one.planes, other.planes), (one.game, other.game), (one.ply, other.ply)]
+    for a, b in [*pairs, *((one.labels[name], other.labels[name]) for name in one.labels)]:
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        assert a.tobytes() == b.tobytes()

@@ -1,0 +1,500 @@
+"""What a loader gives: the examples of the games, turned as a whole, in any kind of planes, from any source."""
+
+import json
+import pickle
+import threading
+from collections import Counter
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kifu
+import naive_order
+from catalogues import write_catalogue
+from commands import run
+from kgs_archives import archive, records
+from kifu.corpus.catalogue import open_catalogue
+from kifu.datasets.examples import Batch, Layout
+from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
+from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.point import POINT_MASK, WHITE_BIT, symmetries
+from kifu.recipes.build import build
+from kifu.recipes.schema import load_recipe
+from loader_games import RATING, assert_same, given, joined, kept, make, naive, turned, whole
+
+LABELS = ("move", "next3", "result", "ownership", "ranks", "komi", "ply")
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("games"), smalls=6)
+
+
+@pytest.fixture(scope="module")
+def moves_of(games: Path) -> dict[int, np.ndarray]:
+    return {key: game.moves for key, game in kept(games).items()}
+
+
+def symmetry_of(path: Path, seed: int = 0, epoch: int = 0) -> dict[int, int]:
+    """By id, the symmetry that the naive twin tells."""
+    ids = list(kept(path))
+    return {ids[g]: k for g, _, k in naive_order.epoch_order(naive(kept(path)), seed=seed, epoch=epoch, passes=True)}
+
+
+def column(path: Path, name: str) -> list:
+    """Of a catalogue."""
+    return [value for batch in open_catalogue(path).batches((name,)) for value in batch[name].to_pylist()]
+
+
+def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
+    """By id and ply, what `kifu.encode` gives for each move that is no pass."""
+    found = {}
+    for key, game in kept(path).items():
+        drawn, _ = kifu.encode(game, planes)
+        plies = np.flatnonzero(game.moves & POINT_MASK != game.width * game.height)
+        found |= {(key, int(t)): drawn[k] for k, t in enumerate(plies)}
+    return found
+
+
+# Examples
+
+
+@pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "one-plane"])
+def test_planes_and_moves_are_those_of_the_turned_game(games, moves_of, planes):
+    output = "float32" if planes == "one-plane" else "packed"
+    loader = kifu.load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
+    wanted, symmetry = plane_rows(games, planes), symmetry_of(games, 5, 2)
+    batch = whole(loader)
+    ready = batch.planes if output == "float32" else batch.ready(loader.layout)
+    assert len(batch) == len(wanted)
+    assert len(set(symmetry.values())) > 4
+    for row, key, t in zip(range(len(batch)), batch.game.tolist(), batch.ply.tolist()):
+        assert np.array_equal(ready[row], turned(wanted[key, t], symmetry[key])), (key, t)
+        assert batch.labels["move"][row] == symmetries(19, 19)[symmetry[key], moves_of[key][t] & POINT_MASK]
+
+
+def test_labels_are_those_of_the_turned_game(games):
+    batch = whole(kifu.load(games, "own", labels=LABELS, passes=True))
+    found, symmetry = kept(games), symmetry_of(games)
+    winners = dict(zip(column(games, "id"), column(games, "winner")))
+    seen = Counter()
+    for row, key, t in zip(range(len(batch)), batch.game.tolist(), batch.ply.tolist()):
+        game, table = found[key], symmetries(19, 19)[symmetry[key]].tolist()
+        mover = bool(game.moves[t] & WHITE_BIT)
+        following = [table[word & POINT_MASK] for word in game.moves[t : t + 3].tolist()]
+        assert batch.labels["next3"][row].tolist() == (following + [-1] * 3)[:3]
+        assert batch.labels["move"][row] == following[0]
+        winner = {"black": 1, "white": -1, "draw": 0, None: None}[winners[key]]
+        seen[winner] += 1
+        assert batch.labels["result"][row] == (-128 if winner is None else -winner if mover else winner)
+        ratings = [np.nan if rank is None else rank.rating for rank in game.ranks]
+        assert np.array_equal(batch.labels["ranks"][row], ratings[::-1] if mover else ratings, equal_nan=True)
+        assert np.array_equal(batch.labels["komi"][row], np.nan if game.komi is None else game.komi, equal_nan=True)
+    assert set(seen) == {1, -1, 0, None}
+    assert "ply" not in batch.labels
+
+
+def test_ownership_is_turned_with_the_board(games):
+    still = kifu.load(games, "own", labels=("ownership",), shuffle=None, augment=False)
+    straight, symmetry = whole(still), symmetry_of(games)
+    rows = {at: row for row, at in enumerate(zip(straight.game.tolist(), straight.ply.tolist()))}
+    told = 0
+    batch = whole(kifu.load(games, "own", labels=("ownership",)))
+    for row, (key, t) in enumerate(zip(batch.game.tolist(), batch.ply.tolist())):
+        wanted = straight.labels["ownership"][rows[key, t]].reshape(19, 19)
+        assert np.array_equal(batch.labels["ownership"][row].reshape(19, 19), turned(wanted, symmetry[key]))
+        told += wanted[0, 0] != -128
+    assert 0 < told < len(batch)
+
+
+@pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
+def test_planes_come_as_what_is_asked_for(games, output, kind):
+    packed = whole(kifu.load(games, "seven", batch_size=50))
+    loader = kifu.load(games, "seven", batch_size=50, output=output)
+    ready = whole(loader)
+    assert ready.planes.dtype == kind
+    values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
+    assert np.array_equal(values, packed.ready(loader.layout))
+    assert np.array_equal(ready.labels["move"], packed.labels["move"])
+
+
+def test_arrays_are_the_callers_own(games):
+    batches = list(kifu.load(games, "seven", batch_size=64))
+    again = []
+    for batch in kifu.load(games, "seven", batch_size=64):
+        again.append(Batch(batch.planes.copy(), dict(batch.labels), batch.game, batch.ply))
+        batch.planes[:] = 255
+    for one, other in zip(batches, again, strict=True):
+        assert_same(one, other)
+
+
+def test_small_boards_are_laid_into_the_corner(games):
+    loader = kifu.load(games, "own+board", board="9x9", pad=True, labels=("move", "next2", "ownership"), batch_size=7)
+    batch = whole(loader)
+    found = kept(games, 9, 9) | kept(games, 9, 7)
+    assert set(batch.game.tolist()) == set(found)
+    ready = batch.ready(loader.layout)
+    shapes = set()
+    for row, (key, t) in enumerate(zip(batch.game.tolist(), batch.ply.tolist())):
+        game = found[key]
+        board = ready[row, 1]
+        height, width = int(board.any(axis=1).sum()), int(board.any(axis=0).sum())
+        shapes.add((game.width, game.height, width, height))
+        assert sorted((width, height)) == sorted((game.width, game.height))
+        assert board[:height, :width].all()
+        assert board.sum() == width * height
+        y, x = divmod(int(batch.labels["move"][row]), 9)
+        assert board[y, x] and not ready[row, 0][y, x]
+        assert batch.labels["next2"][row][0] == batch.labels["move"][row]
+        own = int(ready[row, 0].sum())
+        assert own == t // 2
+    assert len(shapes) >= 2  # as they are, and lying on their side where they are no squares
+
+
+def test_boards_that_are_not_square_are_not_turned_on_their_side(games):
+    loader = kifu.load(games, "own", board="9x7")
+    assert loader.layout.shape == (1, 7, 9)
+    assert set(whole(loader).game.tolist()) == set(kept(games, 9, 7))
+
+
+# Which positions
+
+
+def test_passes_are_left_out_or_a_class_of_their_own(games, moves_of):
+    without, with_passes = (whole(kifu.load(games, "own", passes=passes)) for passes in (False, True))
+    passes = sum(int(np.count_nonzero(moves & POINT_MASK == 361)) for moves in moves_of.values())
+    assert passes > 5
+    assert without.labels["move"].max() < 361
+    assert int(np.count_nonzero(with_passes.labels["move"] == 361)) == passes
+    assert len(with_passes) - passes == len(without)
+
+
+def test_plies_are_weighed(games):
+    every = Counter(ply for _, ply in given(kifu.load(games, "own")))
+    some = Counter(ply for _, ply in given(kifu.load(games, "own", ply_weights={5: 1, 20: 0.5, 30: 0})))
+    assert min(some) == 5
+    assert max(some) == 29
+    assert [some[t] for t in range(5, 20)] == [every[t] for t in range(5, 20)]
+    half = sum(every[t] for t in range(20, 30))
+    assert 0.35 * half < sum(some[t] for t in range(20, 30)) < 0.65 * half
+
+
+def test_movers_are_weighed_by_rank(games):
+    batch = whole(kifu.load(games, "own", labels=("ranks",), rank_weights={"1d": 1, "7d": 0}))
+    assert set(batch.labels["ranks"][:, 0].tolist()) == {RATING["1d"], RATING["3d"]}
+    batch = whole(kifu.load(games, "own", labels=("ranks",), rank_weights={"?": 1, "7d": 1}))
+    assert {None if np.isnan(rating) else rating for rating in batch.labels["ranks"][:, 0].tolist()} == {38, None}
+
+
+def test_so_many_of_each_game_drawn_anew_in_each_epoch(games):
+    loader = kifu.load(games, "own", per_game=3)
+    first, second = set(given(loader)), set(given(loader))
+    for found in (first, second):
+        assert set(Counter(key for key, _ in found).values()) == {3}
+    assert len(first & second) < len(first) / 2
+
+
+# Epochs, places, states
+
+
+def test_loops_give_one_epoch_after_another(games):
+    loader = kifu.load(games, "own", seed=1)
+    told = [given(loader) for _ in range(3)]
+    assert told == [given(kifu.load(games, "own", seed=1, epoch=k)) for k in range(3)]
+    assert told[1] == given(loader.epoch(1))
+    assert loader.number == 3
+
+
+def test_a_loop_that_was_left_early_is_begun_again(games):
+    loader = kifu.load(games, "own", batch_size=10)
+    next(iter(loader))
+    first = given(loader.epoch(0))
+    assert given(loader) == first
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"shuffle": "global", "memory": 400_000}, {"shuffle": None}, {"per_game": 5, "output": "uint8"}],
+    ids=["window", "global", "unshuffled", "drawn"],
+)
+def test_what_is_resumed_is_what_was_left_bit_for_bit(games, options):
+    options = {"batch_size": 96, "seed": 9, "epoch": 1, "labels": LABELS, "window": 200, "memory": 10**6} | options
+    loader = kifu.load(games, "seven", **options)
+    per_epoch = len(loader)
+    batches = [*loader, *loader]
+    assert len(batches) == 2 * per_epoch > 2
+    for stop in range(len(batches) + 1):
+        loader = kifu.load(games, "seven", **options)
+        running = chain(loader, loader)
+        before = list(islice(running, stop))
+        again = kifu.load(games, "seven", resume=json.loads(json.dumps(loader.state())), **options)
+        rest = [*again, *again, *again][: len(batches) - stop]
+        for one, other in zip(batches, before + rest, strict=True):
+            assert_same(one, other)
+
+
+def test_a_later_batch_can_be_gone_to(games):
+    loader = kifu.load(games, "own", batch_size=50)
+    batches = list(loader)
+    for k in (0, 1, 7, len(batches)):
+        assert_same(joined(batches[k:], loader.layout), whole(loader.epoch(0, k)))
+
+
+@pytest.mark.parametrize("options", [{"jobs": 1}, {"jobs": 5}, {"memory": 50_000}, {"memory": 10**9}])
+@pytest.mark.parametrize("shuffle", ["window", "global"])
+def test_neither_threads_nor_memory_change_a_bit(games, monkeypatch, options, shuffle):
+    monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
+    told = {"labels": LABELS, "batch_size": 33, "shuffle": shuffle, "window": 250}
+    assert_same(whole(kifu.load(games, "seven", **told, **options)), whole(kifu.load(games, "seven", jobs=2, **told)))
+
+
+def test_threads_end_with_the_loop(games):
+    before = threading.active_count()
+    loader = kifu.load(games, "seven", batch_size=8)
+    for k, _ in enumerate(loader):
+        if k == 3:
+            break
+    running = iter(loader)
+    next(running)
+    running.close()
+    assert threading.active_count() == before
+
+
+def test_a_loader_can_be_pickled(games):
+    loader = kifu.load(games, "seven", batch_size=40, labels=LABELS, per_game=4)
+    next(iter(loader))
+    assert_same(whole(pickle.loads(pickle.dumps(loader))), whole(loader))
+
+
+def test_parts_for_workers_are_all_of_the_rank(games):
+    rank = kifu.load(games, "own", rank=1, world_size=2)
+    parts = [given(rank.share(k, 3)) for k in range(3)]
+    assert sorted(chain(*parts)) == sorted(given(rank))
+
+
+# Sources
+
+
+def test_archives_give_what_their_catalogue_gives(games):
+    source = next(games.parent.glob("KGS-*"))
+    assert_same(whole(kifu.load(source, "seven")), whole(kifu.load([games], "seven")))
+
+
+def test_catalogues_come_before_archives(tmp_path, games):
+    more = archive(tmp_path, records(4, 99, 30))
+    both = kifu.load([more, games], "own", shuffle=None)
+    first = list(dict.fromkeys(key for key, _ in given(both)))
+    assert first[: len(kept(games))] == list(kept(games))
+    assert len(first) == len(kept(games)) + 4
+
+
+def test_train_and_test_never_mix(games, tmp_path):
+    run("split", str(games), "--into", str(tmp_path), "--set", "split.sets={train=70.0,test=30.0}")
+    train, test = (tmp_path / f"{name}.parquet" for name in ("train", "test"))
+    ids = [{key for key, _ in given(kifu.load(path, "own", epoch=2))} for path in (train, test)]
+    assert all(ids)
+    assert not ids[0] & ids[1]
+    assert ids[0] | ids[1] == set(kept(games))
+    openings = [set(column(path, "opening")) for path in (train, test)]
+    assert not openings[0] & openings[1]
+
+
+def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
+    with open_writer(name, path, layout) as writer:
+        writer.write(batch)
+        writer.commit({})
+    return path
+
+
+@pytest.mark.parametrize("name", [name for name, each in EXAMPLE_FORMATS.items() if each.traced])
+def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, name):
+    monkeypatch.setattr("kifu.datasets.sources._RUN", 16)
+    monkeypatch.setattr("kifu.datasets.parquet._MOST_ROWS", 64)
+    if name == "hdf5@1":
+        pytest.importorskip("h5py")
+    labels = ("move", "next2", "ownership", "ranks")
+    straight = kifu.load(games, "seven", labels=labels, shuffle=None, augment=False)
+    batch, layout = whole(straight), straight.layout
+    path = write(name, tmp_path / f"set{EXAMPLE_FORMATS[name].suffix}", batch, layout)
+    assert_same(whole(kifu.load(path, shuffle=None, augment=False)), batch)
+    rows = {at: row for row, at in enumerate(zip(batch.game.tolist(), batch.ply.tolist()))}
+    loader = kifu.load(path, "seven", seed=4, window=200, batch_size=60)
+    shuffled = whole(loader)
+    assert sorted(zip(shuffled.game.tolist(), shuffled.ply.tolist())) == sorted(rows)
+    assert_same(shuffled, whole(kifu.load(path, seed=4, window=200, batch_size=60, memory=50_000, jobs=3)))
+    ready, before = shuffled.ready(layout), batch.ready(layout)
+    used = Counter()
+    for row, at in enumerate(zip(shuffled.game.tolist(), shuffled.ply.tolist())):
+        was = rows[at]
+        # Which symmetry it is, its planes tell; position by position, since an empty board looks the same in all.
+        fits = [k for k in range(8) if np.array_equal(ready[row], turned(before[was], k))]
+        table = symmetries(19, 19)[fits]
+        moves = [batch.labels["move"][was], *batch.labels["next2"][was]]
+        told = [shuffled.labels["move"][row], *shuffled.labels["next2"][row]]
+        both = [k for k, to in zip(fits, table) if [to[p] if p >= 0 else p for p in moves] == told]
+        assert both
+        used.update(both[:1])
+        owned = batch.labels["ownership"][was].reshape(19, 19)
+        assert np.array_equal(shuffled.labels["ownership"][row].reshape(19, 19), turned(owned, both[0]))
+        assert np.array_equal(shuffled.labels["ranks"][row], batch.labels["ranks"][was], equal_nan=True)
+    assert set(used) == set(range(8))
+
+
+def test_data_sets_resume_and_are_shared_out(games, tmp_path):
+    straight = kifu.load(games, "one-plane", shuffle=None, augment=False, output="float32")
+    stored = Batch(*(getattr(whole(straight), name) for name in ("planes", "labels", "game", "ply")))
+    stored = Batch(stored.planes.reshape(len(stored), 1, 361), stored.labels, stored.game, stored.ply)
+    halves = [stored.part(0, 500), stored.part(500, len(stored))]
+    paths = [write("npy@1", tmp_path / str(k), half, straight.layout) for k, half in enumerate(halves)]
+    options = {"batch_size": 70, "output": "float32", "window": 300}
+    loader = kifu.load(paths, **options)
+    batches = list(loader)
+    loader = kifu.load(paths, **options)
+    running = iter(loader)
+    for _ in range(5):
+        next(running)
+    state = loader.state()
+    running.close()
+    assert_same(whole(kifu.load(paths, resume=state, **options)), joined(batches[5:], loader.layout))
+    shares = [given(kifu.load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
+    assert sorted(chain(*shares)) == sorted(zip(stored.game.tolist(), stored.ply.tolist()))
+    with pytest.raises(RecipeError, match="source was"):
+        kifu.load(paths[0], resume=state, **options)
+
+
+@pytest.mark.parametrize("name", ["dat1", "dat2"])
+def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
+    source = archive(tmp_path, records(12, 5, 30))
+    recipe = load_recipe(f"kgsgo-v{name[-1]}", ("until=2018", "sets.test.games=4"))
+    index = tmp_path / "index.html"
+    index.write_text(f'<a href="https://u-go.net/{source.name}">Download</a>')
+    (built, *_) = build(recipe, [source], tmp_path / "built", sets=["test"], index=index)
+    with kifu.open(built.path) as data:
+        before, moves = data.to_numpy()
+        layout = data.layout
+    loader = kifu.load(built.path, epoch=3, batch_size=10)
+    batch = whole(loader)
+    assert loader.layout == layout
+    assert len(batch) == len(before)
+    lines = {}
+    for planes, move in zip(before, moves.tolist()):
+        for k in range(8):
+            lines[turned(planes, k).tobytes(), int(symmetries(19, 19)[k, move])] = True
+    for planes, move in zip(batch.ready(layout), batch.labels["move"].tolist()):
+        assert (planes.tobytes(), move) in lines
+
+
+# What goes wrong
+
+
+def told_error(error, source, *arguments, **options):
+    with pytest.raises(error) as caught:
+        list(kifu.load(source, *arguments, **options))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"planes": "sven"}, "did you mean 'seven'?"),
+        ({"planes": None}, "planes have to be named"),
+        ({"planes": "kgsgo7"}, "dat1 and dat2 files only"),
+        ({"planes": "one-plane"}, "output has to be 'float32'"),
+        ({"output": "uint16"}, "did you mean 'uint8'?"),
+        ({"shuffle": "globl"}, "did you mean 'global'?"),
+        ({"labels": ("mov",)}, "did you mean 'move'?"),
+        ({"labels": ("move", "move")}, "listed twice"),
+        ({"labels": ("ply",)}, "a label beside"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"window": 0}, "window is 0"),
+        ({"world_size": 0}, "world_size is 0"),
+        ({"rank": 2, "world_size": 2}, "rank 2 is not within 0 to world_size - 1, which is 1"),
+        ({"seed": -1}, "seed -1"),
+        ({"epoch": -1}, "epoch -1"),
+        ({"jobs": 0}, "0 jobs are too few"),
+        ({"board": "19"}, "'19' is no board"),
+        ({"per_game": 0}, "per_game is 0"),
+        ({"ply_weights": {3: 2}}, "2 for 3 is not within 0 to 1"),
+        ({"ply_weights": {-3: 1}}, "ply -3"),
+        ({"rank_weights": {"strong": 1}}, "'strong' is no rank"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_named(games, options, says):
+    assert says in told_error(RecipeError, games, **({"planes": "seven"} | options))
+
+
+def test_a_source_without_such_games_is_told(games, tmp_path):
+    assert "no game on a 5 x 5 board" in told_error(SourceError, games, "seven", board="5x5")
+    assert "nowhere" in told_error(SourceError, tmp_path / "nowhere", "seven")
+
+
+def test_a_data_set_says_its_planes_and_labels_itself(games, tmp_path):
+    straight = kifu.load(games, "seven", shuffle=None, augment=False)
+    path = write("npy@1", tmp_path / "set", whole(straight), straight.layout)
+    assert "has planes seven@1, not eleven" in told_error(RecipeError, path, "eleven")
+    for options in ({"labels": ("result",)}, {"passes": True}, {"per_game": 2}, {"board": "19x19"}, {"pad": True}):
+        assert "were chosen when it was made" in told_error(RecipeError, path, **options)
+    assert "is no data set" in told_error(RecipeError, [path, games], "seven")
+    other = kifu.load(games, "eleven", shuffle=None, augment=False)
+    beside = write("npy@1", tmp_path / "other", whole(other), other.layout)
+    assert "other planes or labels" in told_error(RecipeError, [path, beside])
+
+
+def test_labels_that_nobody_can_turn_are_refused_unless_nothing_is_turned(games, tmp_path):
+    straight = kifu.load(games, "seven", labels=("komi",), shuffle=None, augment=False)
+    batch, told = whole(straight), straight.layout
+    layout = replace(told, labels=(replace(told.labels[0], name="temperature"),))
+    batch = Batch(batch.planes, {"temperature": batch.labels["komi"]}, batch.game, batch.ply)
+    path = write("npy@1", tmp_path / "set", batch, layout)
+    assert "'temperature' looks in a mirror is not known" in told_error(RecipeError, path)
+    assert len(whole(kifu.load(path, augment=False))) == len(batch)
+
+
+def test_a_catalogue_that_tells_of_too_many_moves_is_named(games, tmp_path):
+    (batch,) = open_catalogue(games).batches()
+    keep = [k for k, drop in enumerate(batch["drop"].to_pylist()) if drop == "occupied"]
+    row = batch.take(keep).to_pylist()[0] | {"drop": None}
+    row["n_legal"] = row["n_moves"]
+    broken = write_catalogue(tmp_path / "broken.parquet", type(batch).from_pylist([row], batch.schema))
+    message = told_error(FormatError, broken, "seven")
+    assert message == f"game {row['id']:016x}: move 3 cannot be played: a move on an occupied point"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"version": 2}, "version 2"),
+        ({"order": None}, "is no state"),
+        ({"given": -5}, "example -5"),
+        ({"epoch": "1"}, "epoch '1'"),
+    ],
+)
+def test_what_is_no_state_is_refused(games, change, says):
+    state = kifu.load(games, "own").state() | change
+    assert says in told_error(RecipeError, games, "own", resume=state)
+    assert "is no state" in told_error(RecipeError, games, "own", resume={})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"seed": 1}, {"batch_size": 9}, {"shuffle": "global"}, {"augment": False}, {"passes": True}, {"window": 5},
+     {"ply_weights": {3: 1}}, {"world_size": 2}, {"drop_last": True}],
+    ids=str,
+)  # fmt: skip
+def test_a_state_of_other_options_is_refused(games, options):
+    state = kifu.load(games, "own").state()
+    (name,) = options
+    assert f"another loader: {name} was" in told_error(RecipeError, games, "own", resume=state, **options)
+
+
+def test_workers_cannot_share_what_is_left_of_an_epoch(games):
+    loader = kifu.load(games, "own", batch_size=10)
+    next(iter(loader))
+    again = kifu.load(games, "own", batch_size=10, resume=loader.state())
+    with pytest.raises(RecipeError, match="in the middle of an epoch"):
+        again.share(0, 2)

@@ -1,0 +1,106 @@
+"""The loader's batches as Keras trains from them, and as the book's generator gives them."""
+
+from collections import Counter
+from itertools import islice
+
+import numpy as np
+import pytest
+
+import kifu
+from kifu.errors import RecipeError
+from loader_games import make, whole
+
+keras = pytest.importorskip("keras")
+
+from kifu.datasets.keras_data import dataset  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def loader(tmp_path_factory: pytest.TempPathFactory) -> kifu.Loader:
+    return kifu.load(make(tmp_path_factory.mktemp("games")), "seven", batch_size=64, output="float32")
+
+
+def told(pairs) -> Counter:
+    """How often each example comes."""
+    return Counter((x.tobytes(), y.tobytes()) for planes, moves in pairs for x, y in zip(planes, moves))
+
+
+def test_batches_can_be_asked_for_in_any_order(loader):
+    data = dataset(loader)
+    batches = list(loader.epoch(0))
+    assert len(data) == len(batches)
+    for k in (0, 1, 2, len(batches) - 1, 1, 0):
+        planes, moves = data[k]
+        assert planes.dtype == moves.dtype == np.float32
+        assert np.array_equal(planes, batches[k].planes)
+        assert np.array_equal(moves, np.eye(361)[batches[k].labels["move"]])
+    with pytest.raises(IndexError):
+        data[len(batches)]
+    assert told(data) == told(data)  # it can be iterated over, more than once
+
+
+def test_training_sees_each_example_once_an_epoch(loader):
+    """Whatever order Keras asks in, batches are drawn one after another, and all of them."""
+    data = dataset(loader)
+    seen = []
+
+    class Seen(type(data)):
+        def __getitem__(self, index):
+            seen.append(super().__getitem__(index))
+            return seen[-1]
+
+    data.__class__ = Seen
+    layers = [keras.layers.Input((7, 19, 19)), keras.layers.Flatten(), keras.layers.Dense(361, activation="softmax")]
+    model = keras.Sequential(layers)
+    model.compile("sgd", "categorical_crossentropy")
+    model.fit(data, epochs=2, verbose=0)
+    batches = len(data)
+    # One look before training.
+    assert len(seen) in (2 * batches, 2 * batches + 1)
+    passes = seen[-2 * batches : -batches], seen[-batches:]
+    for number, pairs in enumerate(passes):
+        epoch = list(loader.epoch(number))
+        assert all(np.array_equal(planes, batch.planes) for (planes, _), batch in zip(pairs, epoch, strict=True))
+    assert model.evaluate(data, verbose=0) > 0
+
+
+def test_an_index_means_one_batch_within_a_pass(loader):
+    data = dataset(loader)
+    data.on_epoch_begin()
+    first = data[5]
+    second = data[2]
+    for again, before in ((data[5], first), (data[2], second)):
+        assert all(np.array_equal(a, b) for a, b in zip(again, before))
+    batches = list(loader.epoch(0))
+    assert np.array_equal(first[0], batches[0].planes)
+    assert np.array_equal(second[0], batches[1].planes)
+    data.on_epoch_end()
+    assert np.array_equal(data[2][0], list(loader.epoch(1))[2].planes)
+
+
+def test_the_books_generator_gives_epoch_after_epoch(loader):
+    data = dataset(loader)
+    samples = data.get_num_samples(batch_size=100, num_classes=361)
+    assert samples == loader.positions
+    pairs = list(islice(data.generate(100, 361), 2 * -(-samples // 100)))
+    assert {len(planes) for planes, _ in pairs} == {100, samples % 100}
+    half = len(pairs) // 2
+    assert sum(len(planes) for planes, _ in pairs[:half]) == samples
+    planes = np.concatenate([planes for planes, _ in pairs[half:]])
+    assert np.array_equal(planes, whole(loader.epoch(1)).planes)
+    assert all(moves.shape == (len(planes), 361) and np.all(moves.sum(axis=1) == 1) for planes, moves in pairs)
+
+
+def test_passes_need_a_class(tmp_path):
+    loader = kifu.load(make(tmp_path), "seven", output="float32", passes=True)
+    with pytest.raises(RecipeError, match="a pass needs one of its own"):
+        list(dataset(loader))
+    assert sum(moves[:, 361].sum() for _, moves in dataset(loader, 362)) > 0
+
+
+def test_what_keras_cannot_learn_from_is_told(tmp_path):
+    games = make(tmp_path)
+    with pytest.raises(RecipeError, match="output 'float32', not 'packed'"):
+        dataset(kifu.load(games, "seven"))
+    with pytest.raises(RecipeError, match="label 'move'"):
+        dataset(kifu.load(games, "seven", labels=("result",), output="float32"))

@@ -1,0 +1,215 @@
+"""The order of a loader's epoch is the one that a slow twin tells; it is a permutation, and shares have no overlap."""
+
+from collections import Counter
+from itertools import pairwise, permutations
+from math import factorial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
+
+import kifu
+import naive_order
+from kifu.datasets import _order
+from kifu.datasets._order import key_of, part_of, shuffled
+from kifu.datasets.choice import Choice
+from kifu.point import WHITE_BIT
+from loader_games import given, kept, make, naive
+
+# A test's first example compiles kernels.
+patient = settings(deadline=None)
+KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("games"))
+
+
+# Kernels
+
+
+@pytest.mark.nojit
+@patient
+@drawn(KEYS, st.integers(0, 60))
+def test_a_permutation_is_that_of_its_key(parts, count):
+    key = key_of(*parts)
+    assert key.tolist() == [naive_order.key(*parts)]
+    order = shuffled(key, count).tolist()
+    assert order == naive_order.shuffled(naive_order.key(*parts), count)
+    assert sorted(order) == list(range(count))
+
+
+@pytest.mark.nojit
+@patient
+@drawn(KEYS, st.integers(1, 60), st.data())
+def test_part_of_a_permutation_is_told_in_both_directions(parts, count, data):
+    order = shuffled(key_of(*parts), count)
+    start = data.draw(st.integers(0, count))
+    stop = data.draw(st.integers(start, count))
+    rank, source = part_of(order, start, stop)
+    some = sorted(order[start:stop].tolist())
+    assert rank.tolist() == [some.index(q) if q in some else -1 for q in range(count)]
+    assert [some[r] for r in source] == order[start:stop].tolist()
+
+
+def test_all_permutations_are_as_likely():
+    times = 24 * 400
+    found = Counter(tuple(shuffled(key_of(seed, 5), 4).tolist()) for seed in range(times))
+    assert set(found) == set(permutations(range(4)))
+    expected = times / factorial(4)
+    # Of 23 degrees of freedom; above 49.7 once in a thousand.
+    assert sum((n - expected) ** 2 / expected for n in found.values()) < 49.7
+
+
+GAMES = st.lists(
+    st.tuples(st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=12), st.integers(0, 12)), max_size=8
+)
+WEIGHT = st.sampled_from([0.0, 0.3, 0.999, 1.0])
+
+
+@pytest.mark.nojit
+@patient
+@drawn(
+    GAMES,
+    st.booleans(),
+    st.none() | st.dictionaries(st.integers(0, 12), WEIGHT),
+    st.tuples(WEIGHT, WEIGHT),
+    st.none() | st.integers(1, 8),
+    st.integers(0, 2**63 - 1),
+    st.integers(0, 3),
+)
+def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights, players, per_game, seed, epoch):
+    words = [[point | white * WHITE_BIT for point, white in moves] for moves, _ in drawn_games]
+    playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
+    offset = np.cumsum([0, *map(len, words)])
+    weights = Choice(ply_weights=ply_weights).by_ply()
+    found, counts = np.empty(offset[-1], np.bool_), np.empty(len(words), np.int64)
+    with np.errstate(over="ignore"):
+        _order.choose(
+            np.array([word for game in words for word in game], np.uint16), offset, playable,
+            np.full(len(words), 4), passes, weights, np.array([players] * len(words)).reshape(-1, 2),
+            -1 if per_game is None else per_game, key_of(seed, epoch, 3)[0], key_of(seed, epoch, 4)[0], found, counts,
+        )  # fmt: skip
+
+    def by_ply(t):
+        return max((ply, weight) for ply, weight in [(-1, 0), *ply_weights.items()] if ply <= t)[1]
+
+    twins = [naive_order.Game(w, n, 4, weights=players) for w, n in zip(words, playable.tolist())]
+    wanted = naive_order.chosen(twins, seed, epoch, passes, None if ply_weights is None else by_ply, per_game)
+    assert [np.flatnonzero(found[a:b]).tolist() for a, b in pairwise(offset)] == wanted
+    assert counts.tolist() == [len(plies) for plies in wanted]
+
+
+@pytest.mark.nojit
+@patient
+@drawn(st.lists(st.lists(st.booleans(), max_size=8), min_size=1, max_size=8), st.data())
+def test_what_the_encoder_shall_draw(marks, data):
+    offset = np.cumsum([0, *map(len, marks)])
+    units = np.array(data.draw(st.permutations(range(len(marks)))))
+    positions = [(g, t) for g in units for t, mark in enumerate(marks[g]) if mark]
+    first = data.draw(st.integers(-3, 3))  # the block begins within the first games, or games go before
+    size = data.draw(st.integers(0, len(positions) + 6))
+    order = shuffled(key_of(len(positions)), size)
+    stop = data.draw(st.integers(0, size))
+    rank, _ = part_of(order, 0, stop)
+    rows, take = np.empty(len(units), np.int64), np.empty(offset[-1], np.int64)
+    game, ply = np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
+    chosen = np.array([mark for each in marks for mark in each], np.bool_)
+    ids = np.arange(100, 100 + len(marks), dtype=np.uint64)
+    n, entries = _order.take_of(units, first, rank, offset, chosen, ids, rows, take, game, ply)
+    slots = {p: int(rank[first + k]) for k, p in enumerate(positions) if 0 <= first + k < size}
+    slots = {position: slot for position, slot in slots.items() if slot >= 0}
+    wanted = [g for g in units.tolist() if any(position[0] == g for position in slots)]
+    assert rows[:n].tolist() == wanted
+    assert take[:entries].tolist() == [slots.get((g, t), -1) for g in wanted for t in range(len(marks[g]))]
+    for (g, t), slot in slots.items():
+        assert (game[slot], ply[slot]) == (100 + g, t)
+
+
+# Epochs
+
+OPTIONS = st.fixed_dictionaries(
+    {
+        "seed": st.integers(0, 2**63 - 1),
+        "epoch": st.integers(0, 5),
+        "shuffle": st.sampled_from(["window", "global", None]),
+        "window": st.sampled_from([1, 7, 64, 300, 131_072]),
+        "augment": st.booleans(),
+        "world_size": st.integers(1, 4),
+        "drop_last": st.booleans(),
+        "batch_size": st.sampled_from([1, 16, 100]),
+        "passes": st.booleans(),
+        "per_game": st.none() | st.integers(1, 30),
+    }
+)
+
+
+@settings(max_examples=40, deadline=None)
+@drawn(OPTIONS, st.data())
+def test_an_epoch_is_in_the_order_of_the_twin(games, options, data):
+    if options["batch_size"] == 1:
+        options["window"] = max(options["window"], 64)
+    rank = data.draw(st.integers(0, options["world_size"] - 1))
+    found = kept(games)
+    loader = kifu.load(games, "own", rank=rank, jobs=1, **options)
+    wanted = naive_order.epoch_order(naive(found), rank=rank, **options)
+    ids = list(found)
+    assert given(loader) == [(ids[g], t) for g, t, _ in wanted]
+    assert loader.positions == 0 or len(loader.epoch(options["epoch"])) == -(-len(wanted) // options["batch_size"])
+
+
+@pytest.mark.parametrize("shuffle", ["window", "global", None])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7])
+def test_ranks_are_given_all_of_an_epoch_and_nothing_twice(games, shuffle, world_size):
+    options = {"shuffle": shuffle, "window": 100, "seed": 3, "passes": True}
+    shares = [given(kifu.load(games, "own", rank=rank, world_size=world_size, **options)) for rank in range(world_size)]
+    every = [position for share in shares for position in share]
+    assert sorted(every) == sorted((key, t) for key, game in kept(games).items() for t in range(len(game.moves)))
+    assert len(set(every)) == len(every)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+@pytest.mark.parametrize("batch_size", [1, 10, 64])
+def test_with_drop_last_all_ranks_give_as_many_full_batches(games, batch_size):
+    total = kifu.load(games, "own").positions
+    counts = set()
+    for rank in range(3):
+        loader = kifu.load(games, "own", batch_size=batch_size, rank=rank, world_size=3, drop_last=True)
+        sizes = [len(batch) for batch in loader]
+        assert set(sizes) == {batch_size}
+        counts.add(len(sizes))
+    assert counts == {total // 3 // batch_size}
+
+
+def test_each_epoch_and_seed_has_an_order_of_its_own(games):
+    orders = [given(kifu.load(games, "own", seed=seed, epoch=epoch)) for seed in range(3) for epoch in range(3)]
+    assert len(set(map(tuple, orders))) == 9
+    assert len({frozenset(order) for order in orders}) == 1
+
+
+def test_a_game_is_spread_over_its_window(games):
+    """Windows are never smaller than asked for, and neighbours in the stream are no neighbours in a game."""
+    order = given(kifu.load(games, "own", window=300))
+    total = len(order)
+    assert total > 900
+    spans = {}
+    for place, (key, _) in enumerate(order):
+        spans.setdefault(key, []).append(place)
+    windows = total // 300
+    bounds = [total * k // windows for k in range(windows + 1)]
+    assert min(b - a for a, b in pairwise(bounds)) >= 300
+    for places in spans.values():
+        inside = [sum(a <= place < b for place in places) for a, b in pairwise(bounds)]
+        held = [k for k, n in enumerate(inside) if n]
+        assert held[-1] - held[0] <= 1  # a game lies in one window, or across the border of two
+    followers = sum(a[0] == b[0] and abs(a[1] - b[1]) <= 2 for a, b in pairwise(order))
+    assert followers < total * 0.03
+
+
+def test_the_order_of_a_global_shuffle_does_not_depend_on_memory(games):
+    few, many = (given(kifu.load(games, "own", shuffle="global", memory=memory)) for memory in (20_000, 10**9))
+    assert few == many

@@ -1,0 +1,90 @@
+"""The loader's batches as tensors, in this process and in worker processes; packed planes written out by torch."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kifu
+from kifu.datasets.examples import Batch
+from loader_games import given, make
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import DataLoader  # noqa: E402
+
+from kifu.datasets.torch_data import dataset, tensors, unpack  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("games"))
+
+
+def rows(batches) -> list[tuple[int, int]]:
+    return [row for batch in batches for row in zip(batch["game"].tolist(), batch["ply"].tolist())]
+
+
+def signed(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ids as int64 has them."""
+    return [(int(np.uint64(key).astype(np.int64)), ply) for key, ply in found]
+
+
+def test_batches_are_the_loaders(games):
+    loader = kifu.load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
+    for batch, told in zip(loader.epoch(0), DataLoader(dataset(loader), batch_size=None), strict=True):
+        assert told["planes"].dtype == torch.uint8
+        assert np.array_equal(told["planes"], batch.planes)
+        kinds = {"move": torch.int64, "next2": torch.int64, "result": torch.int8, "komi": torch.float32}
+        for name, kind in kinds.items():
+            assert told[name].dtype == kind
+            assert np.array_equal(told[name], batch.labels[name], equal_nan=True)
+    assert loader.number == 1
+
+
+@pytest.mark.parametrize(("planes", "height"), [("seven", 19), ("clark8", 21)])
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.uint8])
+def test_unpacked_planes_are_those_that_are_ready(games, planes, height, kind):
+    packed, ready = (
+        next(iter(kifu.load(games, planes, output=output, batch_size=33))) for output in ("packed", "uint8")
+    )
+    written = unpack(torch.from_numpy(packed.planes), height, height, kind)
+    assert written.dtype == kind
+    assert np.array_equal(written.to(torch.uint8), ready.planes)
+
+
+def test_bfloat16_planes_are_that(games):
+    packed, half = (next(iter(kifu.load(games, "seven", output=output))) for output in ("packed", "bfloat16"))
+    planes = tensors(half)["planes"]
+    assert planes.dtype == torch.bfloat16
+    assert torch.equal(planes, unpack(torch.from_numpy(packed.planes), 19, 19, torch.bfloat16))
+
+
+def test_tensors_share_the_memory_of_arrays_where_they_can():
+    batch = Batch(np.zeros((2, 1, 46), np.uint8), {}, np.array([1, 2**64 - 1], np.uint64), np.zeros(2, np.int32))
+    told = tensors(batch)
+    told["planes"][0, 0, 0] = 7
+    assert batch.planes[0, 0, 0] == 7
+    assert told["game"].tolist() == [1, -1]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_give_all_of_an_epoch_and_nothing_twice(games, method):
+    loader = kifu.load(games, "own", batch_size=20, seed=2, jobs=1)
+    wanted = signed(given(loader.epoch(1)))
+    data = dataset(loader)
+    data.set_epoch(1)
+    told = rows(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
+    assert Counter(told) == Counter(wanted)
+    assert told != wanted
+
+
+def test_workers_that_stay_go_on_to_the_next_epoch(games):
+    loader = kifu.load(games, "own", batch_size=20, jobs=1)
+    batches = DataLoader(
+        dataset(loader), batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    )
+    first, second = rows(batches), rows(batches)
+    assert first != second
+    assert Counter(first) == Counter(second) == Counter(signed(given(loader)))

@@ -22,17 +22,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 _ROOT = Path(__file__).parent
-_IMPORT = re.compile(r"^from kifu\.([\w.]+) import", re.MULTILINE)
+_IMPORT = re.compile(r"^from kifu\.([\w.]+) import ([\w, ]*)", re.MULTILINE)
 
 
 @functools.cache
 def _sources(path: Path) -> frozenset[Path]:
     """The module at `path` and all modules of the package that it imports at its top, directly or not."""
     found = {path}
-    for name in _IMPORT.findall(path.read_text("utf-8")):
-        imported = _ROOT.joinpath(*name.split(".")).with_suffix(".py")
-        if imported != path and imported.is_file():
-            found |= _sources(imported)
+    for name, parts in _IMPORT.findall(path.read_text("utf-8")):
+        modules = [name, *(f"{name}.{part.split()[0]}" for part in parts.split(",") if part.strip())]
+        for imported in (_ROOT.joinpath(*module.split(".")).with_suffix(".py") for module in modules):
+            if imported != path and imported.is_file():
+                found |= _sources(imported)
     return frozenset(found)
 
 

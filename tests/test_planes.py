@@ -20,7 +20,7 @@ SIZES = st.one_of(
     st.tuples(st.integers(1, 6), st.integers(1, 6)),
     st.sampled_from([(1, 25), (9, 7), (13, 13), (19, 19), (25, 20)]),
 )
-random_games = settings(deadline=None, max_examples=6 if numba.config.DISABLE_JIT else 60)
+random_games = settings(deadline=None, max_examples=10 if numba.config.DISABLE_JIT else 25)
 
 # Between them every feature, and families with numbers below, at and above the three shades that the board keeps.
 BITS = (
@@ -63,8 +63,8 @@ def test_features_against_their_twins(name, drawn, rating):
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=15)
-@given(drawn=games(SIZES), rating=st.just((35, 41)))
+@settings(deadline=None, max_examples=6)
+@given(drawn=games(st.tuples(st.integers(1, 6), st.integers(1, 6))), rating=st.just((35, 41)))
 def test_sets_are_their_features(name, drawn, rating):
     if PLANE_SETS[name].rim:
         return
@@ -74,7 +74,7 @@ def test_sets_are_their_features(name, drawn, rating):
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(drawn=games(SIZES))
 def test_planes_of_a_game_under_a_symmetry(name, drawn):
     """What is drawn of the mirrored game is the mirrored picture; so is the label."""
@@ -89,7 +89,7 @@ def test_planes_of_a_game_under_a_symmetry(name, drawn):
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(drawn=games(SIZES))
 def test_planes_with_the_colours_swapped(name, drawn):
     """What is own stays own; only planes that say black or white change, and each for the other."""
@@ -111,7 +111,7 @@ def test_planes_with_the_colours_swapped(name, drawn):
 
 
 @pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=10)
 @given(drawn=games(SIZES), extra=st.tuples(st.integers(0, 6), st.integers(0, 6)), k=st.integers(0, 7))
 def test_a_padded_board_is_its_own_size_and_nothing(name, drawn, extra, k):
     width, height, _ = drawn

@@ -151,29 +151,49 @@ def _encode(
         ply[r] = t
 
 
-def _then_prepare(before: Any, use: Prepare) -> Any:
-    @inline_kernel
-    def step(view: View) -> None:
-        before(view)
-        use(view)
-
-    return step
-
-
-def _then_bits(before: Any, draw: Fill, first: int, last: int) -> Any:
+def _drawing_bits(draw: Fill, first: int, last: int) -> Any:
     @inline_kernel
     def step(view: View, bits: Any, out: Any) -> None:
-        before(view, bits, out)
         draw(view, bits[first:last])
 
     return step
 
 
-def _then_values(before: Any, draw: Fill, first: int, last: int) -> Any:
+def _drawing_values(draw: Fill, first: int, last: int) -> Any:
     @inline_kernel
     def step(view: View, bits: Any, out: Any) -> None:
-        before(view, bits, out)
         draw(view, out[first:last])
+
+    return step
+
+
+def _one_by_one(steps: Sequence[Any]) -> Any:
+    """One step that takes all of them, in order.
+
+    A tree and no chain, since each link is compiled with all that it holds.
+    """
+    if len(steps) == 1:
+        return steps[0]
+    former, latter = _one_by_one(steps[: len(steps) // 2]), _one_by_one(steps[len(steps) // 2 :])
+
+    @inline_kernel
+    def step(view: View, bits: Any, out: Any) -> None:
+        former(view, bits, out)
+        latter(view, bits, out)
+
+    return step
+
+
+def _all_prepared(uses: Sequence[Prepare]) -> Any:
+    """One step that prepares all."""
+    if len(uses) == 1:
+        return uses[0]
+    former, latter = _all_prepared(uses[:-1]), uses[-1]
+
+    @inline_kernel
+    def step(view: View) -> None:
+        former(view)
+        latter(view)
 
     return step
 
@@ -186,13 +206,14 @@ def make_driver(features: Sequence[Feature]) -> Any:
     Numba imports the modules of all functions when it loads a kernel.
     """
     parts: dict[str, Any] = {"prepare": prepare, "begin": begin, "fill": fill, "finish": finish}
-    for use in dict.fromkeys(use for each in features for use in each.uses):
-        parts["prepare"] = _then_prepare(parts["prepare"], use)
-    first = 0
+    if uses := tuple(dict.fromkeys(use for each in features for use in each.uses)):
+        parts["prepare"] = _all_prepared(uses)
+    steps, first = [], 0
     for each in features:
         last = first + len(each.planes)
-        parts["fill"] = (_then_values if each.real else _then_bits)(parts["fill"], each.fill, first, last)
+        steps.append((_drawing_values if each.real else _drawing_bits)(each.fill, first, last))
         first = last
+    parts["fill"] = _one_by_one(steps)
     if any(each.real for each in features):
         parts |= {"begin": _begin_values, "finish": _finish_values}
     names = {**_encode.__globals__, **parts}

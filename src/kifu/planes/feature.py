@@ -73,12 +73,6 @@ def feature(
     """Registers the kernel it decorates as a feature of that name; see `Feature` for what it is given.
 
     Raises RecipeError for a name that is taken, or that no composition could hold.
-
-    >>> from kifu.planes.feature import feature
-    >>> from kifu.planes.view import add_point
-    >>> @feature("first_point", ["the upper left corner"])
-    ... def first_point(view, out):
-    ...     add_point(out[0], 0)
     """
 
     def register(fill: Fill) -> Fill:

@@ -20,7 +20,9 @@ from pathlib import Path
 from corpus import find_corpus
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, olf
+from loader import loader
 from processes import memory, start
+from shuffling import shuffling
 from throughput import kernels, threads, whole_way
 from timing import machine
 
@@ -36,6 +38,8 @@ _BENCHMARKS = {
     "duplicates": duplicates,
     "olf": olf,
     "catalogue-memory": catalogue_memory,
+    "loader": loader,
+    "shuffling": shuffling,
 }
 
 

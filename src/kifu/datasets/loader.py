@@ -32,8 +32,8 @@ Output = Literal["packed", "uint8", "float32", "bfloat16"]
 WINDOW = 131_072
 """Positions that are shuffled among each other, by default."""
 
-MEMORY = 512 << 20
-"""Bytes of drawn examples that are held, by default."""
+MEMORY = 576 << 20
+"""Bytes of drawn examples that are held, by default: two windows of 48 planes."""
 
 _AHEAD = 2
 """Batches that are ready before they are asked for."""

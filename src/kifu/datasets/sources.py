@@ -349,6 +349,8 @@ def read_games(paths: Iterable[str | os.PathLike[str]], board: tuple[int, int], 
             batches += _fitting(catalogue, board, pad)
     schema = pa.schema([SCHEMA.field(name) for name in _COLUMNS])
     rows = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    batches.clear()
+    pa.default_memory_pool().release_unused()
     if not rows:
         raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {', '.join(map(str, paths))[:200]}")
     if len(rows) > 1:

@@ -1,0 +1,109 @@
+"""How fast a loader gives batches, beside its floor, the encoder alone in the order of the corpus; its memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from corpus import Corpus
+from figures import Figure, at_least, at_most
+from processes import peak
+from timing import Task, cores, in_turns, one_core
+
+import kifu
+from kifu.corpus.catalogue import GAME_COLUMNS, games_of, open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.datasets.loader import Output
+from kifu.planes.encoder import find_encoder
+from kifu.records.games import concat
+
+_ROWS = 1024
+
+# Plane set, planes as what, the share of an epoch that is timed, and what is asked for (M positions/s).
+_PLANES: tuple[tuple[str, Output, int, float], ...] = (
+    ("seven", "packed", 12, 1.5),
+    ("seven", "uint8", 24, 0.6),
+    ("agz17", "packed", 12, 0.8),
+    ("alphago48", "packed", 24, 0.05),
+)
+
+_SHUFFLES: tuple[tuple[dict[str, Any], int], ...] = (
+    ({"shuffle": None, "augment": False}, 12),
+    ({"window": 1 << 19, "memory": 128 << 20}, 6),
+    ({"window": 1 << 20}, 6),
+    ({"shuffle": "global"}, 16),
+    ({"shuffle": "global", "memory": 2 << 30}, 4),
+)
+"""Options, and the share of an epoch that is timed; of a permutation of all positions as much as is held at a time."""
+
+_DRAIN = """
+import sys, kifu
+for batch in kifu.load(sys.argv[1], sys.argv[2], output=sys.argv[3], world_size=24): pass
+"""
+
+
+def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Shuffled, turned batches from a catalogue, on one core, with one thread that draws."""
+    path = folder / "games.parquet"
+    ingest(corpus.every or corpus.archives, path)
+    figures = []
+    with one_core():
+        for planes, output, shares, asked in _PLANES:
+            given = kifu.load(
+                path, planes, batch_size=_ROWS, output=output, world_size=shares if corpus.judged else 1, jobs=1
+            )
+            encode, positions = _encoder(path, planes, given.positions)
+            floor, loaded = in_turns(rounds, Task(encode), Task(_drain(given)))
+            bare, reached = positions / floor.best / 1e6, given.positions / loaded.best / 1e6
+            unit = "M positions/s"
+            figures += [
+                Figure(f"floor: encoder alone, {planes} packed, one core", bare, unit, floor),
+                at_least(f"loader, {planes} {output}, one core", reached, unit, asked, loaded),
+                Figure("against the floor", bare / reached, "x"),
+            ]
+        for options, shares in _SHUFFLES:
+            given = kifu.load(
+                path, "seven", batch_size=_ROWS, world_size=shares if corpus.judged else 1, jobs=1, **options
+            )
+            (times,) = in_turns(rounds, Task(_drain(given)))
+            name = ", ".join(f"{key} {value}" for key, value in options.items())
+            reached = given.positions / times.best / 1e6
+            figures.append(Figure(f"loader, seven packed, {name}", reached, "M positions/s", times))
+    for planes, output in (("seven", "packed"), ("alphago48", "packed"), ("darkforest25", "float32")):
+        command = [sys.executable, "-c", _DRAIN, str(path), planes, output]
+        used = min(peak(command) for _ in range(2))  # the first one may have to compile kernels
+        figures.append(at_most(f"peak memory of a loader of {planes} {output}, {cores()} threads", used, "MB", 1000))
+    return figures
+
+
+def _drain(given: kifu.Loader) -> Callable[[], None]:
+    """A function that draws an epoch, the same each time."""
+
+    def drain() -> None:
+        for _ in given.epoch(given.number):
+            pass
+
+    return drain
+
+
+def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None], int]:
+    """A function that draws about so many positions, about 16,384 at a time into the same memory, and how many."""
+    games = concat([games_of(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
+    encoder = find_encoder(planes)
+    desk = encoder.new_desk()
+    plies = np.diff(games.move_offset)
+    usable = np.flatnonzero(games.drop == 0)
+    usable = usable[: np.searchsorted(np.cumsum(plies[usable]), positions) + 1]
+    chunks = np.array_split(usable, plies[usable].sum() // 16_384 + 1)
+    room = max(int(plies[rows].sum()) for rows in chunks)
+    out, label = encoder.new_out(room), np.empty(room, np.int16)
+
+    def encode() -> None:
+        for rows in chunks:
+            take = np.arange(plies[rows].sum())
+            encoder.encode(desk, games, rows, np.zeros(len(rows), np.uint8), take, out, label)
+
+    return encode, int(plies[usable].sum())

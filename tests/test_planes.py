@@ -165,7 +165,7 @@ def test_a_composition_is_its_parts(drawn):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [BITS, VALUES])
 def test_features_of_real_games(shared, name):
-    for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", 60):
+    for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", 150):
         nodes = []
         setup = list(game.setup)
         for ply, word in enumerate([*game.moves, None]):

@@ -16,9 +16,10 @@ import naive_order
 from catalogues import write_catalogue
 from commands import run
 from kgs_archives import archive, records
-from kifu.corpus.catalogue import open_catalogue
-from kifu.datasets.examples import Batch, Layout
+from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.datasets.examples import Batch, LabelSpec, Layout, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
+from kifu.datasets.turning import turn_planes
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.recipes.build import build
@@ -108,6 +109,17 @@ def test_ownership_is_turned_with_the_board(games):
         assert np.array_equal(batch.labels["ownership"][row].reshape(19, 19), turned(wanted, symmetry[key]))
         told += wanted[0, 0] != -128
     assert 0 < told < len(batch)
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize("real", [False, True])
+@pytest.mark.parametrize(("width", "height"), [(5, 5), (3, 3), (4, 2), (19, 19)])
+def test_planes_that_are_drawn_are_turned(width, height, real):
+    layout = Layout("", ("a", "b"), real, width, height, 0, "top", (LabelSpec("move", "int16", (), ""),))
+    kinds = range(8 if width == height else 4)
+    planes = np.random.default_rng(1).integers(0, 2, (len(kinds), 2, height, width), np.uint8)
+    found = turn_planes(store(planes, layout), np.array(kinds, np.uint8), layout)
+    assert np.array_equal(found, store(np.stack([turned(planes[k], k) for k in kinds]), layout))
 
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
@@ -385,6 +397,31 @@ def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
             lines[turned(planes, k).tobytes(), int(symmetries(19, 19)[k, move])] = True
     for planes, move in zip(batch.ready(layout), batch.labels["move"].tolist()):
         assert (planes.tobytes(), move) in lines
+
+
+def test_a_data_set_without_examples_gives_no_batches(games, tmp_path):
+    straight = kifu.load(games, "seven", shuffle=None, augment=False)
+    loader = kifu.load(write("npy@1", tmp_path / "none", whole(straight).part(0, 0), straight.layout))
+    assert (len(loader), list(loader)) == (0, [])
+
+
+@pytest.mark.slow
+def test_every_position_of_the_real_games_comes_once_an_epoch(shared, tmp_path):
+    path = tmp_path / "kgs.parquet"
+    kifu.ingest(shared / "data" / "kgs", path)
+    keys = lambda game, ply: game * np.uint64(10_007) + ply.astype(np.uint64)  # noqa: E731 - no two alike by chance
+    wanted = []
+    for batch in open_catalogue(path).batches():
+        games = games_of(batch.filter(batch["drop"].is_null()))
+        ids = batch.filter(batch["drop"].is_null())["id"].to_numpy()
+        plies = np.diff(games.move_offset)
+        ply = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], plies)
+        wanted.append(keys(np.repeat(ids, plies), ply)[games.moves & POINT_MASK != 361])
+    for shuffle in ("window", "global"):
+        loader = kifu.load(path, "own", batch_size=4096, shuffle=shuffle, memory=1 << 30)
+        found = np.concatenate([keys(batch.game, batch.ply) for batch in loader])
+        # Sorted, since some games are there twice.
+        assert np.array_equal(np.sort(found), np.sort(np.concatenate(wanted)))
 
 
 # What goes wrong

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kifu.errors import RecipeError
-from kifu.parallel import Crew
+from kifu.parallel import Crew, ahead
 
 
 @settings(deadline=None, max_examples=30)
@@ -72,3 +72,40 @@ def test_how_many_jobs():
 def test_one_job_works_in_the_caller_s_thread():
     with Crew(1) as crew:
         assert set(crew.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}
+
+
+def test_ahead_is_in_order_and_only_so_far_ahead():
+    made = []
+
+    def items():
+        for k in range(10):
+            made.append(k)
+            yield k
+
+    taken = []
+    for k in ahead(items(), 2):
+        taken.append(k)
+        assert len(made) <= k + 3
+    assert taken == list(range(10))
+
+
+def test_ahead_raises_where_the_items_do_and_closes_them():
+    ended = []
+
+    def items():
+        try:
+            yield 1
+            yield 2
+            raise RecipeError("no third")
+        finally:
+            ended.append(True)
+
+    running = ahead(items(), 2)
+    assert [next(running), next(running)] == [1, 2]
+    with pytest.raises(RecipeError, match="no third"):
+        next(running)
+    assert ended == [True]
+    running = ahead(items(), 2)
+    next(running)
+    running.close()
+    assert ended == [True, True]

@@ -287,11 +287,9 @@ def _reopened(paths: Sequence[Path]) -> WrittenSource:
 def make_layout(encoder: Encoder, labels: Sequence[str]) -> Layout:
     """The layout of an encoder's planes and these labels (`kifu.datasets.labels`). `ply` each batch has anyway.
 
-    Raises RecipeError for a label that there is not or that is named twice, or a set that is only read from files.
+    Raises RecipeError for a label that there is not or that is named twice.
     """
     plane_set = encoder.plane_set
-    if not plane_set.features:
-        raise RecipeError(f"{plane_set.name} is in dat1 and dat2 files only, which kifu build makes")
     for name in labels:
         if list(labels).count(name) > 1:
             raise RecipeError(f"label {name!r} is listed twice")

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -422,3 +423,28 @@ def test_the_sets_of_2015_share_what_the_documentation_says(shared, tmp_path, mo
     told = (Path(__file__).parents[1] / "docs/audit.md").read_text("utf-8")
     assert "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines()) in told
     assert done.code == 0
+
+
+@pytest.mark.parametrize("form", ["parquet", "npy", "hdf5"])
+def test_data_sets_of_examples_are_compared_by_their_positions(tmp_path: Path, form: str) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as written:
+            for k, record in enumerate(records(6, seed, plies=80)):
+                written.writestr(f"{k}.sgf", record)
+        assert run("ingest", tmp_path / f"{name}.zip", "-o", tmp_path / f"{name}.parquet").code == 0
+    settings = [
+        "clean=legal",
+        'labels=["move"]',
+        "positions.passes=false",
+        'split={kind="hash", sets={all=1.0}}',
+        "planes=seven@1",
+    ]
+    overrides = [part for setting in settings for part in ("--set", setting)]
+    built = run("build", "agz17", tmp_path / "a.parquet", "--into", tmp_path / "sets", "--format", form, *overrides)
+    assert built.code == 0, built.err
+    (path,) = (p for p in (tmp_path / "sets").glob("all*") if "manifest" not in p.name)
+    same, other = audit([tmp_path / "a.parquet", path]), audit([path, tmp_path / "b.parquet"])
+    positions = same.sets[1].positions
+    assert positions > 400
+    assert sum(same.pairs[0].second_rows) == positions
+    assert (same.leaks, other.leaks) == (True, False)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ from kifu.records.survey import survey
 
 _DAT_MARKS = (b"GO", b"END", b"mlv2-")
 
-_STONES = re.compile(r"(own|other|opponent's|black|white)(?: stones)?(?: now)?(?:, \d\+? libert(?:y|ies))?")
 _SIGNED = "own stones 1, opponent's stones -1"
 _KO = ("the point that ko forbids", "ko, as kgsgo marks it")
 
@@ -194,14 +192,12 @@ def _example(data: Examples, row: int) -> _Example:
         planes = planes[:, ::-1]
         label = None if label is None else int(layout.flipped(np.array([label]))[0])
     colours = np.zeros(planes.shape[1:], np.uint8)
-    told = False
-    for name, plane in zip(layout.plane_names, planes):
-        if name == _SIGNED:
-            colours[plane > 0], colours[plane < 0] = BLACK, WHITE
-        elif side := _STONES.fullmatch(name):
-            colours[plane != 0] = BLACK if side[1] in ("own", "black") else WHITE
-        told = told or name == _SIGNED or side is not None
-    if not told:
+    for k, side in layout.stone_planes():
+        colours[planes[k] != 0] = BLACK if side in ("own", "black") else WHITE
+    if _SIGNED in layout.plane_names:
+        signed = planes[layout.plane_names.index(_SIGNED)]
+        colours[signed > 0], colours[signed < 0] = BLACK, WHITE
+    elif not layout.stone_planes():
         raise FormatError(f"the planes of {data.path} do not tell where stones are")
     ko = [p for name, plane in zip(layout.plane_names, planes) if name in _KO for p in np.flatnonzero(plane).tolist()]
     others = [f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name != "move"]

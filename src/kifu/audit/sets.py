@@ -14,10 +14,13 @@ import numpy.typing as npt
 from kifu.audit.positions import Positions, hash_games, hash_records
 from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers, open_catalogue
 from kifu.datasets.dat import Dat
+from kifu.datasets.examples import Batch
+from kifu.datasets.formats import open as open_examples
+from kifu.datasets.formats import recognise
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import Drop, FormatError, SourceError
 from kifu.parallel import Crew
-from kifu.planes.packed import Records
+from kifu.planes.packed import DAT1, Records
 
 _BLOCK = 1 << 16
 """Records hashed at a time."""
@@ -159,6 +162,40 @@ class DatSet:
         return found
 
 
+class ExamplesSet:
+    """The rows of another data set, whose planes tell the stones of both sides on 19 x 19; it does not tell games."""
+
+    games = None
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Raises SourceError, and FormatError, also for planes that do not tell whose stones are where."""
+        self.path, self.kind = path, kind
+        self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+        self._examples = open_examples(path)
+        layout = self._examples.layout
+        sides = {side: [k for k, whose in layout.stone_planes() if whose == side] for side in ("own", "opp")}
+        self._own, self._opp = sides["own"], sides["opp"]
+        if not (self._own and self._opp) or (layout.width, layout.height) != (19, 19):
+            raise FormatError(
+                f"{path}: planes of {layout.plane_set} do not tell the mover's and other stones on 19 x 19"
+            )
+
+    def positions(self, crew: Crew) -> Iterator[Positions]:
+        yield from crew.map(self._hashed, self._examples.batches(_BLOCK // 8))
+
+    def _hashed(self, batch: Batch) -> Positions:
+        """Of some rows, by way of records of dat1, to whose hash it makes no difference how the board lies."""
+        layout = self._examples.layout
+        rim = layout.rim
+        planes = batch.ready(layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
+        records = np.zeros(len(planes), DAT1)
+        records["planes"] = planes[:, self._own].any(1) | planes[:, self._opp].any(1).astype(np.uint8) << 3
+        return Positions(*hash_records(records), np.full(len(records), -1, np.int32))
+
+    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+        return []
+
+
 _KINDS: tuple[tuple[bytes, Callable[[Path], AuditSet]], ...] = (
     (b"PAR1", CatalogueSet),
     (b"GO", DatSet),
@@ -171,6 +208,9 @@ _KINDS: tuple[tuple[bytes, Callable[[Path], AuditSet]], ...] = (
 def open_set(path: str | os.PathLike[str]) -> AuditSet:
     """The set that a file holds. Raises SourceError if it cannot be read, FormatError if it is nothing we know."""
     path = Path(path)
+    written = recognise(path)
+    if written is not None:
+        return ExamplesSet(path, written.name)
     try:
         with path.open("rb") as file:
             head = file.read(8)

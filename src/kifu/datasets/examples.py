@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -33,6 +34,10 @@ _RESERVED = ("planes", "features", "labels", "game", "ply")
 _Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
 _Text = Annotated[str, Field(max_length=4000), AfterValidator(one_line)]
 _Name = Annotated[str, Field(pattern=r"^[A-Za-z]\w{0,40}$")]
+
+
+_STONES = re.compile(r"(own|other|opponent's|black|white)(?: stones)?(?: now)?(?:, \d\+? libert(?:y|ies))?")
+"""Names of planes that mark stones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,11 @@ class Layout:
     def points(self) -> int:
         """How many points a plane has."""
         return (self.width + 2 * self.rim) * (self.height + 2 * self.rim)
+
+    def stone_planes(self) -> list[tuple[int, str]]:
+        """Which planes mark stones, and whose: "own" (the mover's), "opp", "black" or "white"."""
+        found = ((k, _STONES.fullmatch(name)) for k, name in enumerate(self.plane_names))
+        return [(k, {"other": "opp", "opponent's": "opp"}.get(side[1], side[1])) for k, side in found if side]
 
     @property
     def no_point(self) -> int:

@@ -6,10 +6,9 @@ printed, and the exit code is 1. The seed makes a run repeatable.
 
 from __future__ import annotations
 
-import argparse
 import random
-import time
 
+from fuzzing import damage, run, try_all
 from kifu.records.game import read_sgf
 from kifu.records.sgf import as_block, write_sgf
 from test_decode import compare_text
@@ -23,11 +22,7 @@ def mutant(draw: random.Random, records: list[bytes]) -> bytes:
         data = bytearray(b"".join(draw.choices(SOUP, k=draw.randint(0, 60))))
     else:
         data = bytearray(draw.choice(records) + draw.choice([b"", *records]))
-    for _ in range(draw.randint(0, 8)):
-        at = draw.randint(0, len(data))
-        noise = draw.choice([b"", draw.randbytes(draw.randint(1, 4)), draw.choice(SOUP)])
-        data[at : at + draw.choice((0, 0, 1, 8))] = noise
-    return bytes(data)
+    return damage(draw, data, SOUP)
 
 
 def check(data: bytes) -> None:
@@ -42,26 +37,10 @@ def check(data: bytes) -> None:
 
 
 def fuzz(seconds: float, seed: int) -> int:
-    """How many inputs were tried. The failing one is in the notes of what it raises."""
-    draw = random.Random(seed)
+    """How many inputs were tried; see `fuzzing.try_all`."""
     records = [path.read_bytes() for path in sorted(RECORDS.glob("*.sgf"))]
-    end, tried = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        data = mutant(draw, records)
-        begin = time.monotonic()
-        try:
-            check(data)
-            assert time.monotonic() - begin < 30, "a time that is not linear"
-        except BaseException as error:
-            error.add_note(f"seed {seed}, input {tried}: {data!r}")
-            raise
-        tried += 1
-    return tried
+    return try_all(lambda draw: mutant(draw, records), check, seconds, seed)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    arguments = parser.parse_args()
-    print(f"sgf: {fuzz(arguments.seconds, arguments.seed):,} inputs, seed {arguments.seed}")
+    run("sgf", fuzz, __doc__)

@@ -177,6 +177,17 @@ def _reshade(s: State, c: Any, h: Any) -> None:
 
 
 @inline_kernel
+def name_all(s: State, b: Any, name: Any) -> None:
+    """Calls all stones of the ring of b by `name`."""
+    q = np.int64(b)
+    while True:
+        s.head[q] = name
+        q = np.int64(s.link[q])
+        if q == b:
+            break
+
+
+@inline_kernel
 def _join(s: State, c: Any, a: Any, b: Any) -> Any:
     """Makes one chain of a and b, which share no liberty that is taken, and returns its name.
 
@@ -200,12 +211,7 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
     s.n_liberties[a] = n
     s.n_stones[a] += s.n_stones[b]
     s.key[a] ^= s.key[b]
-    q = np.int64(b)
-    while True:
-        s.head[q] = a
-        q = np.int64(s.link[q])
-        if q == b:
-            break
+    name_all(s, b, a)
     s.link[a], s.link[b] = s.link[b], s.link[a]
     return a
 
@@ -268,12 +274,8 @@ def _found(s: State, p: Any, c: Any) -> None:
 
 
 @inline_kernel
-def _extend(s: State, h: Any, p: Any, c: Any) -> None:
-    """Adds the stone p, already coloured c, to the chain h beside it; its shade is left for the caller.
-
-    Word by word: to found p as a chain and join that would read rows of words right after single words of them were
-    written, and a processor has to wait for those.
-    """
+def grow(s: State, h: Any, p: Any) -> None:
+    """Adds the stone p, already coloured, to the chain h beside it, but not to the chain's bit set of stones."""
     w, b = p >> 6, bit(p)
     s.liberties[h, w] &= ~b
     gained = -1
@@ -284,11 +286,21 @@ def _extend(s: State, h: Any, p: Any, c: Any) -> None:
                 gained += 1
             s.liberties[h, q >> 6] |= bit(q)
     s.n_liberties[h] += gained
-    s.stones[h, w] |= b
     s.head[p] = h
     s.link[p] = s.link[h]
     s.link[h] = p
     s.n_stones[h] += 1
+
+
+@inline_kernel
+def _extend(s: State, h: Any, p: Any, c: Any) -> None:
+    """Adds the stone p, already coloured c, to the chain h beside it; its shade is left for the caller.
+
+    Word by word: to found p as a chain and join that would read rows of words right after single words of them were
+    written, and a processor has to wait for those.
+    """
+    grow(s, h, p)
+    s.stones[h, p >> 6] |= bit(p)
     s.key[h] ^= s.zobrist[c - 1, p]
 
 
@@ -429,7 +441,9 @@ __all__ = [
     "clear",
     "clear_sets",
     "found_all",
+    "grow",
     "has_friend",
+    "name_all",
     "neighbours",
     "new_state",
     "pass_turn",

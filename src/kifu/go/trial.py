@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.state import EMPTY, KO_POINT, ZERO, State, bit, popcount
+from kifu.go.state import EMPTY, KO_POINT, ZERO, State, bit, grow, name_all, popcount
 from kifu.kernel import inline_kernel
 
 # Indices of Trail.numbers
@@ -92,36 +92,6 @@ def _restore(s: State, t: Trail, d: Any, k: Any, h: Any) -> None:
 
 
 @inline_kernel
-def _grow(s: State, h: Any, p: Any) -> None:
-    """Adds the stone p, already coloured, to chain h beside it."""
-    w, b = p >> 6, bit(p)
-    s.liberties[h, w] &= ~b
-    gained = -1
-    for k in range(4):
-        q = s.near[p, k]
-        if s.colour[q] == EMPTY:
-            if s.liberties[h, q >> 6] & bit(q) == ZERO:
-                gained += 1
-            s.liberties[h, q >> 6] |= bit(q)
-    s.n_liberties[h] += gained
-    s.head[p] = h
-    s.link[p] = s.link[h]
-    s.link[h] = p
-    s.n_stones[h] += 1
-
-
-@inline_kernel
-def _name_all(s: State, b: Any, name: Any) -> None:
-    """Calls all stones of the ring of b by `name`."""
-    q = np.int64(b)
-    while True:
-        s.head[q] = name
-        q = np.int64(s.link[q])
-        if q == b:
-            break
-
-
-@inline_kernel
 def _merge(s: State, a: Any, b: Any, p: Any) -> None:
     """Makes chain b part of chain a; p, a stone between them, is no liberty of theirs."""
     n = 0
@@ -133,7 +103,7 @@ def _merge(s: State, a: Any, b: Any, p: Any) -> None:
         n += popcount(both)
     s.n_liberties[a] = n
     s.n_stones[a] += s.n_stones[b]
-    _name_all(s, b, a)
+    name_all(s, b, a)
     s.link[a], s.link[b] = s.link[b], s.link[a]
 
 
@@ -209,7 +179,7 @@ def try_stone(s: State, t: Trail, p: Any, c: Any) -> None:
             h = np.int64(s.head[q])
             if me < 0:
                 _keep(s, t, d, n_kept, h)
-                _grow(s, h, p)
+                grow(s, h, p)
                 me = h
                 n_kept += 1
             elif h != me:
@@ -264,7 +234,7 @@ def take_back(s: State, t: Trail) -> None:
     for k in range(t.n_kept[d] - 1, 0, -1):
         h, lost = t.kept[d, k], t.lost[d, k]
         s.link[h], s.link[lost] = s.link[lost], s.link[h]
-        _name_all(s, lost, lost)
+        name_all(s, lost, lost)
         s.n_stones[h] -= s.n_stones[lost]
         _restore(s, t, d, k, h)
     if t.n_kept[d] > 0:

@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test extras check real counts fuzz bench sample clean
+.PHONY: help install demo test check real counts fuzz bench sample clean
 
 help: ## Show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,12 +24,8 @@ install: $(READY) ## Set up .venv with kifu and its tools
 demo: $(READY) ## Go the whole way on the bundled sample: data sets, checks, pictures
 	$(BIN)/kifu demo --into demo
 
-test: $(READY) ## Run the tests (a few minutes)
+test: $(READY) ## Run the tests (a quarter of an hour)
 	$(BIN)/python -m pytest -m 'not slow'
-
-extras: $(READY) ## Run the tests that need torch and keras, which it installs (large)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,learn,keras]'
-	KERAS_BACKEND=torch $(BIN)/python -m pytest tests/test_loader_torch.py tests/test_loader_keras.py
 
 check: $(READY) ## Run the linter and the strict type checker
 	$(BIN)/ruff check .

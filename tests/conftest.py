@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
 
 
 @pytest.fixture(scope="session")

@@ -3,16 +3,14 @@
 from collections import Counter
 from itertools import islice
 
+import keras
 import numpy as np
 import pytest
 
 import kifu
+from kifu.datasets.keras_data import dataset
 from kifu.errors import RecipeError
 from loader_games import make, whole
-
-keras = pytest.importorskip("keras")
-
-from kifu.datasets.keras_data import dataset  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch.utils.data import DataLoader
 
 import kifu
 from kifu.datasets.examples import Batch
+from kifu.datasets.torch_data import dataset, tensors, unpack
 from loader_games import given, make
-
-torch = pytest.importorskip("torch")
-
-from torch.utils.data import DataLoader  # noqa: E402
-
-from kifu.datasets.torch_data import dataset, tensors, unpack  # noqa: E402
 
 
 @pytest.fixture(scope="module")

@@ -28,12 +28,10 @@ HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydan
 ROOMS = [
     "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records",
     "corpus", "planes", "datasets", "recipes", "convert", "audit", "draw", "charts", "fetch", "show", "terminal",
-    "demo", "cli",
+    "learn", "play", "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then.
 LAZY = {("records/game.py", "draw")}
-# What is there only with an extra, and the package that the extra brings.
-EXTRAS = {"kifu.datasets.torch_data": "torch", "kifu.datasets.keras_data": "keras"}
 
 
 def modules() -> list[str]:
@@ -104,8 +102,6 @@ def test_public_names_are_documented(name: str) -> None:
 
 @pytest.mark.parametrize("name", modules())
 def test_modules_are_documented_and_their_examples_are_true(name: str) -> None:
-    if name in EXTRAS:
-        pytest.importorskip(EXTRAS[name])
     module = importlib.import_module(name)
     assert module.__doc__ or hasattr(module, "__path__")  # a folder leaves it to its modules
     assert doctest.testmod(module).failed == 0
@@ -113,8 +109,7 @@ def test_modules_are_documented_and_their_examples_are_true(name: str) -> None:
 
 def test_there_are_examples() -> None:
     finder = doctest.DocTestFinder()
-    names = [name for name in modules() if name not in EXTRAS]
-    found = [test for name in names for test in finder.find(importlib.import_module(name)) if test.examples]
+    found = [test for name in modules() for test in finder.find(importlib.import_module(name)) if test.examples]
     assert len(found) >= 5
 
 

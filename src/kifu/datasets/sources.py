@@ -327,25 +327,34 @@ def parse_board(text: str) -> tuple[int, int]:
     return int(width), int(height)
 
 
-def read_games(paths: Iterable[str | os.PathLike[str]], board: tuple[int, int], pad: bool, jobs: int | None) -> Any:
+def read_games(
+    paths: Iterable[str | os.PathLike[str]],
+    board: tuple[int, int],
+    pad: bool,
+    jobs: int | None,
+    columns: Sequence[str] = (),
+) -> Any:
     """The kept games of catalogues that fit the board, as one batch of rows; of archives and records after them.
 
+    columns: of the catalogue, which the rows have besides those that a `GamesSource` needs.
     Archives are first ingested, by the rules "legal", into a catalogue that lasts only for that.
     Raises SourceError, FormatError.
     """
+    paths = list(paths)
+    columns = tuple(dict.fromkeys((*_COLUMNS, *columns)))
     batches: list[pa.RecordBatch] = []
     archives = []
     for path in map(Path, paths):
         if is_catalogue(path):
-            batches += _fitting(path, board, pad)
+            batches += _fitting(path, board, pad, columns)
         else:
             archives.append(path)
     if archives:
         with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
             catalogue = Path(folder, "games.parquet")
             ingest(archives, catalogue, jobs=jobs)
-            batches += _fitting(catalogue, board, pad)
-    schema = pa.schema([SCHEMA.field(name) for name in _COLUMNS])
+            batches += _fitting(catalogue, board, pad, columns)
+    schema = pa.schema([SCHEMA.field(name) for name in columns])
     rows = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
     batches.clear()
     pa.default_memory_pool().release_unused()
@@ -356,9 +365,9 @@ def read_games(paths: Iterable[str | os.PathLike[str]], board: tuple[int, int], 
     return rows[0]
 
 
-def _fitting(path: Path, board: tuple[int, int], pad: bool) -> list[pa.RecordBatch]:
+def _fitting(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> list[pa.RecordBatch]:
     batches = []
-    for batch in open_catalogue(path).batches(_COLUMNS):
+    for batch in open_catalogue(path).batches(columns):
         width, height = numbers(batch["width"]), numbers(batch["height"])
         kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
         kept &= numbers(batch["n_legal"]) > 0

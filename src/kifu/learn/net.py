@@ -1,0 +1,173 @@
+"""A trained net as one file: weights, what they are for, and which games they were learned from.
+
+The file is in the safetensors format, which holds arrays and nothing that could run; what it is, is told in its
+metadata as JSON. Its layout is `kifu-net@1`, see docs/formats/kifu-net.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import resources
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from kifu.errors import FormatError, KifuError, RecipeError, first_line
+from kifu.learn.nets import Heads, Network, make_net
+from kifu.output import write_file
+from kifu.planes.encoder import Encoder, find_encoder
+from kifu.tables import STRICT, Line
+
+SUFFIX = ".safetensors"
+
+BEST = "best" + SUFFIX
+"""The net of a run folder that is taken if the folder is named."""
+
+_KEY, _GAMES, _WEIGHT = "kifu-net", "games", "net."
+
+_MOST_BYTES = 4 << 30
+
+
+class About(BaseModel):
+    """What a net is, and how it came to be."""
+
+    model_config = STRICT
+
+    version: Literal[1] = 1
+    """Of the layout of the file."""
+    kifu: str = Field(default_factory=lambda: version("kifu"))
+    """The version that wrote it."""
+    net: Line
+    """Its architecture (`kifu nets`)."""
+    planes: Line
+    """The plane set that it reads, with its version."""
+    width: Annotated[int, Field(ge=1, le=25)] = 19
+    height: Annotated[int, Field(ge=1, le=25)] = 19
+    """The board that it was trained on."""
+    passes: bool = False
+    """Whether a pass is one of its moves."""
+    heads: Annotated[tuple[Heads, ...], Field(strict=False)] = ()
+    """What it tells besides the policy."""
+    recipe: dict[str, Any] = {}
+    """The recipe of its training, all values told."""
+    trained: dict[str, Any] = {}
+    """What is known of the training: steps, positions, seconds, losses, sources, machine."""
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net that is ready to be asked.
+
+    module: in evaluation mode; takes planes [B, C, H, W] float and returns `kifu.learn.nets.Told`.
+    games: [K] uint64, rising: `canonical` of the catalogue for each game that it was learned from.
+    name: for people; the file's name without its suffix, or the folder's.
+    """
+
+    module: Network
+    about: About
+    games: npt.NDArray[np.uint64]
+    name: str
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What draws its planes on the board that it was trained on."""
+        return self.encoder_for(self.about.width, self.about.height)
+
+    def encoder_for(self, width: int, height: int) -> Encoder:
+        """What draws its planes on a board of that size. Raises RecipeError if the net cannot take it."""
+        if (width, height) != (self.about.width, self.about.height) and not self.module.any_size:
+            raise RecipeError(
+                f"net {self.name} ({self.about.net}) takes {self.about.width} x {self.about.height} boards only,"
+                f" not {width} x {height}"
+            )
+        return find_encoder(self.about.planes, width, height)
+
+
+def net_bytes(module: Network, about: About, games: npt.NDArray[np.uint64]) -> bytes:
+    """The file of a net. games: [K] uint64, `canonical` of each game that it was learned from, in any order."""
+    tensors = {_WEIGHT + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
+    tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
+    return save(tensors, {_KEY: about.model_dump_json()})
+
+
+def save_net(path: Path, module: Network, about: About, games: npt.NDArray[np.uint64]) -> None:
+    """Writes a net's file, whole or not at all. Raises OutputError."""
+    write_file(path, net_bytes(module, about, games))
+
+
+def default_net_path() -> Path:
+    """The small net that comes with kifu."""
+    return Path(str(resources.files("kifu"))) / "data" / f"small{SUFFIX}"
+
+
+def open_net(path: str | os.PathLike[str] | None = None) -> Net:
+    """The net in a file, or the best one of a run folder; without a path the one that comes with kifu.
+
+    Nothing of the file is run or unpickled. Raises FormatError for a file that is no net, or whose weights do not fit
+    the architecture that it names.
+    """
+    path = default_net_path() if path is None else Path(path)
+    name = path.name if path.is_dir() else path.stem
+    if path.is_dir():
+        path = path / BEST
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise FormatError(f"{path} has more than {_MOST_BYTES >> 30} GiB; no net is so large")
+        with safe_open(path, framework="pt") as file:
+            about = _read_about(path, file.metadata())
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - it is no mapping
+    except OSError as error:
+        raise FormatError(f"cannot read the net {path}: {error.strerror or first_line(error)}") from None
+    except SafetensorError as error:
+        raise FormatError(f"{path} is no net of kifu: {first_line(error)}") from None
+    try:
+        encoder = find_encoder(about.planes, about.width, about.height)
+        module = make_net(
+            about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.rim, passes=about.passes,
+            heads=about.heads,
+        )  # fmt: skip
+    except KifuError as error:
+        raise FormatError(f"{path}: {error}") from None
+    games = tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64))
+    _load(module, tensors, path, about)
+    return Net(module.eval(), about, games.numpy().view(np.uint64), name)
+
+
+def _read_about(path: Path, metadata: Mapping[str, str] | None) -> About:
+    if not metadata or _KEY not in metadata:
+        raise FormatError(f"{path} is a safetensors file, but no net of kifu: its metadata has no {_KEY!r}")
+    try:
+        return About.model_validate(json.loads(metadata[_KEY]))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise FormatError(f"{path}: its metadata is not understood: {where}: {first['msg']}") from None
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path}: its metadata is no JSON: {first_line(error)}") from None
+
+
+def _load(module: Network, tensors: dict[str, torch.Tensor], path: Path, about: About) -> None:
+    """Raises FormatError unless names, shapes and values fit."""
+    wanted = module.state_dict()
+    found = {key.removeprefix(_WEIGHT): value for key, value in tensors.items()}
+    if found.keys() != wanted.keys():
+        odd = sorted(found.keys() ^ wanted.keys())[0]
+        raise FormatError(f"{path}: {odd!r} is only in the {'file' if odd in found else 'net'} ({about.net})")
+    for name, value in found.items():
+        if value.shape != wanted[name].shape:
+            shapes = f"{list(value.shape)}, not {list(wanted[name].shape)}"
+            raise FormatError(f"{path}: {name} has the shape {shapes}, as {about.net} of {about.planes} needs")
+        if value.is_floating_point() and not torch.isfinite(value).all():
+            raise FormatError(f"{path}: {name} has values that are no numbers")
+    module.load_state_dict({name: value.to(wanted[name].dtype) for name, value in found.items()})

@@ -1,0 +1,112 @@
+"""What all networks have in common: planes in, a policy out, and a value and ownership if asked for.
+
+Shapes: B batch, C planes, H x W the planes' frame (the board and its rim), N points of the board, F channels.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+Heads = Literal["value", "ownership"]
+
+
+class Told(NamedTuple):
+    """What a network tells of a batch.
+
+    policy: [B, N] logits of the points, row * width + column; [B, N + 1] with a pass if the net has passes.
+    value: [B] from -1, the side to move loses, to 1, it wins. ownership: [B, N] from -1, the opponent's, to 1.
+    """
+
+    policy: Tensor
+    value: Tensor | None = None
+    ownership: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a network is made for.
+
+    planes, width, height, rim: of the plane set, `kifu.planes.encoder.Encoder`; the board is width x height, and the
+    planes reach `rim` rows and columns over it on each side.
+    """
+
+    planes: int
+    width: int
+    height: int
+    rim: int = 0
+    passes: bool = False
+    heads: Sequence[Heads] = ()
+
+    @property
+    def points(self) -> int:
+        """Of the board."""
+        return self.width * self.height
+
+    @property
+    def moves(self) -> int:
+        """How many outputs the policy has."""
+        return self.points + self.passes
+
+
+class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed where types are checked
+    """Base of all networks. A network has a trunk, `features`, and tells the policy of what comes from it."""
+
+    any_size: bool
+    """Whether it takes boards of other sizes than it was made for."""
+
+    def __init__(self, task: Task, channels: int) -> None:
+        """channels: F, of what `features` returns."""
+        super().__init__()
+        self.task = task
+        self.value = ValueHead(channels) if "value" in task.heads else None
+        self.ownership = OwnershipHead(channels, task.rim) if "ownership" in task.heads else None
+
+    @abstractmethod
+    def features(self, planes: Tensor) -> Tensor:
+        """[B, F, H, W] of planes [B, C, H, W]."""
+
+    @abstractmethod
+    def policy(self, features: Tensor) -> Tensor:
+        """[B, moves] logits."""
+
+    def forward(self, planes: Tensor) -> Told:
+        features = self.features(planes)
+        value = None if self.value is None else self.value(features)
+        ownership = None if self.ownership is None else self.ownership(features)
+        return Told(self.policy(features), value, ownership)
+
+
+def without_rim(planes: Tensor, rim: int) -> Tensor:
+    """[B, F, H, W] without the rows and columns around the board."""
+    return planes[..., rim : planes.shape[-2] - rim, rim : planes.shape[-1] - rim] if rim else planes
+
+
+class ValueHead(nn.Module):  # type: ignore[misc]
+    """Who wins: mean and maximum of each channel, and two layers."""
+
+    def __init__(self, channels: int, hidden: int = 64) -> None:
+        super().__init__()
+        self.first = nn.Linear(2 * channels, hidden)
+        self.second = nn.Linear(hidden, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
+        return torch.tanh(self.second(torch.relu(self.first(pooled))).squeeze(1))
+
+
+class OwnershipHead(nn.Module):  # type: ignore[misc]
+    """Whose each point is in the end."""
+
+    def __init__(self, channels: int, rim: int) -> None:
+        super().__init__()
+        self.rim = rim
+        self.conv = nn.Conv2d(channels, 1, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.tanh(without_rim(self.conv(features), self.rim).flatten(1))

@@ -1,0 +1,1 @@
+"""Nets as players: a GTP engine, and matches between engines."""

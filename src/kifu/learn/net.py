@@ -98,7 +98,8 @@ def net_bytes(module: Network, about: About, games: npt.NDArray[np.uint64]) -> b
     """The file of a net. games: [K] uint64, `canonical` of each game that it was learned from, in any order."""
     tensors = {_WEIGHT + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
     tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
-    return save(tensors, {_KEY: about.model_dump_json()})
+    data: bytes = save(tensors, {_KEY: about.model_dump_json()})
+    return data
 
 
 def save_net(path: Path, module: Network, about: About, games: npt.NDArray[np.uint64]) -> None:

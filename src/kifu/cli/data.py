@@ -1,51 +1,14 @@
-"""The command line. A command is a few lines that call one function of a room; rooms are loaded when needed."""
+"""The commands for games and data sets. A command is a few lines that call one function of a room."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
-import textwrap
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kifu.errors import KifuError
-
-app = typer.Typer(
-    name="kifu",
-    help="Turns Go game records into clean, reproducible training sets.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
-Catalogues = Annotated[list[Path], typer.Argument(metavar="CATALOGUE", help="Files that `kifu ingest` made.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
-
-
-_INTERRUPTED = 130
-"""The exit code that typer makes of Ctrl-C, as shells do."""
-
-
-def _show_version(asked: bool) -> None:
-    if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"kifu {version('kifu')}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
+from kifu.cli.app import Catalogues, Jobs, Sources, app, print_list
 
 
 @app.command()
@@ -211,7 +174,7 @@ def recipes(name: Annotated[str | None, typer.Argument(help="Show this one whole
         return
     loaded = {each: find_recipe(each) for each in recipe_names()}
     sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, Recipe) else "" for each, r in loaded.items()}
-    _print_list((each, recipe.title + sets[each]) for each, recipe in loaded.items())
+    print_list((each, recipe.title + sets[each]) for each, recipe in loaded.items())
 
 
 @app.command()
@@ -224,10 +187,10 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
         if found.name in PLANE_SETS:
             _print_card("planes", found.name)
         else:
-            _print_list((str(k), plane) for k, plane in enumerate(found.plane_names))
+            print_list((str(k), plane) for k, plane in enumerate(found.plane_names))
         return
     counted = ((each, "1 plane" if each.planes == 1 else f"{each.planes} planes") for each in PLANE_SETS.values())
-    _print_list((each.name, f"{count}; {each.title}") for each, count in counted)
+    print_list((each.name, f"{count}; {each.title}") for each, count in counted)
 
 
 @app.command()
@@ -242,16 +205,7 @@ def formats(name: Annotated[str | None, typer.Argument(help="Show the card of th
     if name is not None:
         _print_card("formats", find_version({full: full for full in lines}, name, "format"))
         return
-    _print_list(lines.items())
-
-
-def _print_list(entries: Iterable[tuple[str, str]]) -> None:
-    """A name and what it is, one line each; a terminal that is too narrow for one gets several."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    told = list(entries)
-    names = max(len(name) for name, _ in told)
-    for name, text in told:
-        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<{names}} ", subsequent_indent=" " * (names + 1)))
+    print_list(lines.items())
 
 
 def _print_card(kind: str, name: str) -> None:
@@ -396,22 +350,3 @@ def show(
     else:
         draw_position(found.game, found.until if move is None else move, out)
         typer.echo(f"drawn into {out}")
-
-
-def main() -> None:
-    """Runs the command line; every error that kifu raises on purpose is one line, and exit code 2."""
-    # What Arrow is given by its own pool it keeps; a catalogue in the making then takes 80 MB more, for no speed.
-    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
-    try:
-        app(prog_name="kifu")
-    except KifuError as error:
-        print(f"kifu: {error}", file=sys.stderr)
-        sys.exit(2)
-    except SystemExit as leaving:
-        if leaving.code == _INTERRUPTED:
-            print("kifu: interrupted; no unfinished file was given its name", file=sys.stderr)
-        raise
-
-
-if __name__ == "__main__":
-    main()

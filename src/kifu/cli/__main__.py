@@ -1,0 +1,6 @@
+"""python -m kifu.cli"""
+
+from kifu.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -47,8 +47,8 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
     return _encode_features(game, planes)
 
 
-class _OneGame(NamedTuple):
-    """A game as arrays of games."""
+class PlainGames(NamedTuple):
+    """Games as the arrays that a replay needs (`kifu.go.replay.GamesLike`), and nothing beside."""
 
     width: npt.NDArray[np.uint8]
     height: npt.NDArray[np.uint8]
@@ -63,7 +63,7 @@ def _encode_features(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]
     encoder = find_encoder(planes, game.width, game.height)
     width, height = np.array([[game.width], [game.height]], np.uint8)
     ends = np.array([[0, len(game.moves)], [0, len(game.setup)]])
-    alone = _OneGame(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1])
+    alone = PlainGames(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1])
     wanted = game.moves & POINT_MASK != game.width * game.height
     examples = int(np.count_nonzero(wanted))
     take = np.where(wanted, np.cumsum(wanted) - 1, -1)

@@ -1,0 +1,43 @@
+"""Nets to be asked, not to be good: small ones, their weights drawn from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from kifu.learn.net import About, save_net
+from kifu.learn.nets import Heads, make_net
+from kifu.planes.encoder import find_encoder
+
+
+def tiny_net(
+    path: Path,
+    net: str = "b1c8",
+    planes: str = "seven",
+    size: int = 9,
+    *,
+    passes: bool = False,
+    heads: Sequence[Heads] = (),
+    games: Sequence[int] = (),
+    seed: int = 0,
+) -> Path:
+    """Writes such a net, and returns where.
+
+    Its weights, also those that begin as 0 or as 1, are drawn anew, so that no part of it is idle.
+    """
+    encoder = find_encoder(planes, size, size)
+    module = make_net(
+        net, encoder.planes, size, size, rim=encoder.plane_set.rim, passes=passes, heads=heads
+    )  # fmt: skip
+    chance = torch.Generator().manual_seed(seed)
+    for name, value in module.state_dict().items():
+        if value.is_floating_point():
+            spread = torch.rand(value.shape, generator=chance)
+            scale = 2.0 / max(value[0].numel(), 1) ** 0.5 if value.ndim > 1 else 1.0
+            value.copy_(spread + 0.5 if "running_var" in name else (spread - 0.5) * 2 * scale)
+    about = About(net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads))
+    save_net(path, module, about, np.array(games, np.uint64))
+    return path

@@ -1,6 +1,7 @@
 """What all networks have in common: planes in, a policy out, and a value and ownership if asked for.
 
-Shapes: B batch, C planes, H x W the planes' frame (the board and its rim), N points of the board, F channels.
+Shapes: B batch, C planes, H x W the board, N = H * W its points, F channels. Planes with a rim are larger than the
+board on each side; the first convolution takes the rim in place of padding, so that all after it is the board.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Task:
     """What a network is made for.
 
     planes, width, height, rim: of the plane set, `kifu.planes.encoder.Encoder`; the board is width x height, and the
-    planes reach `rim` rows and columns over it on each side.
+    planes reach `rim` rows and columns over it on each side (none of a plane set is wider than 1).
     """
 
     planes: int
@@ -65,15 +66,15 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         super().__init__()
         self.task = task
         self.value = ValueHead(channels) if "value" in task.heads else None
-        self.ownership = OwnershipHead(channels, task.rim) if "ownership" in task.heads else None
+        self.ownership = OwnershipHead(channels) if "ownership" in task.heads else None
 
     @abstractmethod
     def features(self, planes: Tensor) -> Tensor:
-        """[B, F, H, W] of planes [B, C, H, W]."""
+        """[B, F, H, W] of planes [B, C, H + 2 rim, W + 2 rim]."""
 
     @abstractmethod
     def policy(self, features: Tensor) -> Tensor:
-        """[B, moves] logits."""
+        """[B, moves] logits of features [B, F, H, W]."""
 
     def forward(self, planes: Tensor) -> Told:
         features = self.features(planes)
@@ -82,9 +83,19 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         return Told(self.policy(features), value, ownership)
 
 
-def without_rim(planes: Tensor, rim: int) -> Tensor:
-    """[B, F, H, W] without the rows and columns around the board."""
-    return planes[..., rim : planes.shape[-2] - rim, rim : planes.shape[-1] - rim] if rim else planes
+def first_padding(size: int, rim: int) -> int:
+    """What the first convolution, of so many rows and columns, pads its planes with: the board comes out."""
+    return size // 2 - rim
+
+
+class Points(nn.Conv2d):  # type: ignore[misc]
+    """[B, N] of [B, F, H, W]: one number for each point, row * width + column, by a convolution of 1 x 1."""
+
+    def __init__(self, channels: int, bias: bool = True) -> None:
+        super().__init__(channels, 1, 1, bias=bias)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return super().forward(features).flatten(1)
 
 
 class ValueHead(nn.Module):  # type: ignore[misc]
@@ -100,13 +111,8 @@ class ValueHead(nn.Module):  # type: ignore[misc]
         return torch.tanh(self.second(torch.relu(self.first(pooled))).squeeze(1))
 
 
-class OwnershipHead(nn.Module):  # type: ignore[misc]
+class OwnershipHead(Points):
     """Whose each point is in the end."""
 
-    def __init__(self, channels: int, rim: int) -> None:
-        super().__init__()
-        self.rim = rim
-        self.conv = nn.Conv2d(channels, 1, 1)
-
     def forward(self, features: Tensor) -> Tensor:
-        return torch.tanh(without_rim(self.conv(features), self.rim).flatten(1))
+        return torch.tanh(super().forward(features))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kifu.learn.nets.base import Network, Task, without_rim
+from kifu.learn.nets.base import Network, Points, Task, first_padding
 
 _EVERY = 3
 """Each so manieth block pools."""
@@ -64,14 +64,14 @@ class Residual(Network):
 
     def __init__(self, task: Task, blocks: int, channels: int) -> None:
         super().__init__(task, channels)
-        self.stem = _conv(task.planes, channels, 5)
+        self.stem = nn.Conv2d(task.planes, channels, 5, padding=first_padding(5, task.rim), bias=False)
         self.blocks = nn.Sequential(*(Block(channels, k % _EVERY == _EVERY - 1) for k in range(blocks)))
         self.norm = nn.BatchNorm2d(channels)
         self.place = _conv(channels, _HEAD, 1)
         self.squeeze = _conv(channels, _HEAD, 1)
         self.bias = PooledBias(_HEAD, _HEAD)
         self.head_norm = nn.BatchNorm2d(_HEAD)
-        self.points = nn.Conv2d(_HEAD, 1, 1)
+        self.points = Points(_HEAD)
         self.pass_ = nn.Linear(2 * _HEAD, 1) if task.passes else None
 
     def features(self, planes: Tensor) -> Tensor:
@@ -80,5 +80,5 @@ class Residual(Network):
     def policy(self, features: Tensor) -> Tensor:
         pooled = self.bias.pooled(self.squeeze(features))  # [B, 2 _HEAD]
         y = self.place(features) + self.bias.linear(pooled)[:, :, None, None]
-        points = without_rim(self.points(torch.relu(self.head_norm(y))), self.task.rim).flatten(1)  # [B, N]
+        points = self.points(torch.relu(self.head_norm(y)))  # [B, N]
         return points if self.pass_ is None else torch.cat((points, self.pass_(pooled)), 1)

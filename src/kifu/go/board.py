@@ -247,11 +247,23 @@ class Board:
         >>> Board.parse(". X .\\n. X O\\n. X O").area_score()
         4
         """
+        stones = self.stones
+        score = int(np.sum(stones == BLACK)) - int(np.sum(stones == WHITE))
+        for region, owners in self.empty_regions():
+            score += len(region) if owners == {BLACK} else -len(region) if owners == {WHITE} else 0
+        return score
+
+    def empty_regions(self) -> list[tuple[list[int], set[int]]]:
+        """The connected empty points, region by region, each with the colours of the stones that it touches.
+
+        >>> Board.parse(". X .\\n. X O\\n. X O").empty_regions()
+        [([0, 3, 6], {1}), ([2], {1, 2})]
+        """
         colour, near = self._state.colour, self._state.near
-        score, seen = 0, colour[:-1] != EMPTY
-        for start in range(self.pass_move):
+        seen = colour[:-1] != EMPTY
+        regions = []
+        for start in np.flatnonzero(~seen).tolist():
             if seen[start]:
-                score += 1 if colour[start] == BLACK else -1 if colour[start] == WHITE else 0
                 continue
             region, borders, at = [start], set(), 0
             seen[start] = True
@@ -262,9 +274,8 @@ class Board:
                         region.append(q)
                     borders.add(int(colour[q]))
                 at += 1
-            owners = borders & {BLACK, WHITE}
-            score += len(region) if owners == {BLACK} else -len(region) if owners == {WHITE} else 0
-        return score
+            regions.append((region, borders & {BLACK, WHITE}))
+        return regions
 
     def copy(self) -> Board:
         """A board that is played on without changing this one."""

@@ -56,6 +56,17 @@ def print_list(entries: Iterable[tuple[str, str]]) -> None:
         typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<{names}} ", subsequent_indent=" " * (names + 1)))
 
 
+def print_markdown(text: str) -> None:
+    """Markdown, which a terminal shows set in its own width."""
+    if not sys.stdout.isatty():
+        typer.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
 def main() -> None:
     """Runs the command line; every error that kifu raises on purpose is one line, and exit code 2."""
     # What Arrow is given by its own pool it keeps; a catalogue in the making then takes 80 MB more, for no speed.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Catalogues, Jobs, Sources, app, print_list
+from kifu.cli.app import Catalogues, Jobs, Sources, app, print_list, print_markdown
 
 
 @app.command()
@@ -209,17 +208,9 @@ def formats(name: Annotated[str | None, typer.Argument(help="Show the card of th
 
 
 def _print_card(kind: str, name: str) -> None:
-    """A spec card: its Markdown, which a terminal shows set in its own width."""
     from kifu.cards import card
 
-    text = card(kind, name)
-    if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(text))
+    print_markdown(card(kind, name))
 
 
 @app.command()

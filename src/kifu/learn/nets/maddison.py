@@ -20,8 +20,8 @@ class Maddison(Network):
 
     Readings that are uncertain: the paper tells a range of filters a layer. 128 in each, with an own bias for each
     filter and point, comes near the totals that are quoted of it: 2.3 million parameters, 550,000 hidden units, 630
-    million connections (here 2.29 million, 554,496, and 627 million). The policy is a convolution of 1 x 1, again with a
-    bias for each point, that does not count among the twelve; there is one for the side to move, not one for each
+    million connections (here 2.29 million, 554,496, and 627 million). The policy is a convolution of 1 x 1, again with
+    a bias for each point, that does not count among the twelve; there is one for the side to move, not one for each
     colour, since the planes tell own and opponent's stones. A pass, which the paper has not, is told by the mean of
     each channel.
     """

@@ -58,7 +58,11 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class Residual(Network):
-    """`b6c64`: six blocks of 64 channels after a convolution of 5 x 5."""
+    """`b6c64`: six blocks of 64 channels after a convolution of 5 x 5. Any board size.
+
+    Batch norm and ReLU come before each convolution. Every third block also adds to each channel what the means and the
+    maxima of all channels say, over the whole board, and so does the head; a pass is told by them alone.
+    """
 
     any_size = True
 

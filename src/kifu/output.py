@@ -103,7 +103,7 @@ class Output:
         return self._hash.hexdigest()
 
     def _error(self, error: OSError | ValueError) -> OutputError:
-        return _cannot_write(self.path, error)
+        return cannot_write(self.path, error)
 
     def _close(self) -> None:
         if self._file >= 0:
@@ -149,7 +149,7 @@ class OutputFolder:
             raise OutputError(f"{path} is being written by another process") from None
         except (OSError, ValueError) as error:
             self._close()
-            raise _cannot_write(path, error) from None
+            raise cannot_write(path, error) from None
 
     def file(self, name: str, header: bytes = b"") -> Output:
         """A file in the folder, to be committed by the caller before the folder is."""
@@ -165,7 +165,7 @@ class OutputFolder:
                 self.path.joinpath(name).unlink(missing_ok=True)
             self._part.replace(self.path)
         except OSError as error:
-            raise _cannot_write(self.path, error) from None
+            raise cannot_write(self.path, error) from None
         self._close()
 
     def _require_ours(self) -> list[str]:
@@ -204,14 +204,15 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
-def _cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
+def cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
+    """What to raise where a file cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
     if isinstance(error, FileExistsError):  # what mkdir says of a folder that is a file
         reason = os.strerror(errno.ENOTDIR)
     return OutputError(f"cannot write {path}: {reason}")
 
 
-def write_file(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes | memoryview) -> None:
     """Writes a small file whole or not at all."""
     with Output(path) as output:
         output.write(data)

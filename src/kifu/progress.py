@@ -42,6 +42,9 @@ class Bar(Protocol):
     def say(self, line: str) -> None:
         """One line for the user, now."""
 
+    def note(self, text: str) -> None:
+        """What stands behind the count from now on."""
+
     def part(self, label: str, unit: str) -> AbstractContextManager[Part]:
         """A piece of the work, with a bar of its own on a terminal."""
 
@@ -108,6 +111,9 @@ class _Silence:
     def say(self, line: str) -> None:
         pass
 
+    def note(self, text: str) -> None:
+        pass
+
     def part(self, label: str, unit: str) -> AbstractContextManager[Part]:
         return _silence()
 
@@ -123,6 +129,7 @@ class _PlainBar:
     def __init__(self, label: str, total: int | None, unit: str) -> None:
         self._label, self._count = label, _Count(total, unit)
         self._parts: list[_PlainPart] = []
+        self._note = ""
         self._began = self._said = time.monotonic()
         self._lock = threading.Lock()
         self._print(f"{label}: {self._count}" if total is not None else f"{label} ...")
@@ -138,11 +145,15 @@ class _PlainBar:
             if now - self._said >= _EVERY:
                 self._said = now
                 parts = "".join(f"; {part.label}: {part.counted}" for part in self._parts)
-                self._print(f"{self._label}: {self._count} after {format_seconds(now - self._began)}{parts}")
+                after = format_seconds(now - self._began)
+                self._print(f"{self._label}: {self._count} after {after}{parts}{self._note}")
 
     def say(self, line: str) -> None:
         with self._lock:
             self._print(line)
+
+    def note(self, text: str) -> None:
+        self._note = f"; {text}"
 
     @contextmanager
     def part(self, label: str, unit: str) -> Iterator[Part]:
@@ -187,6 +198,7 @@ class _RichPart:
 
     def __init__(self, display: Progress, label: str, total: int | None, unit: str) -> None:
         self._display, self._count, self._lock = display, _Count(total, unit), threading.Lock()
+        self._note = ""
         self.task = display.add_task(label, total=total, count=str(self._count))
 
     def restart(self, done: int, total: int | None) -> None:
@@ -201,7 +213,7 @@ class _RichPart:
 
     def _show(self) -> None:
         count = self._count
-        self._display.update(self.task, completed=count.done, total=count.total, count=str(count))
+        self._display.update(self.task, completed=count.done, total=count.total, count=f"{count}{self._note}")
 
 
 class _RichBar(_RichPart):
@@ -209,6 +221,9 @@ class _RichBar(_RichPart):
 
     def say(self, line: str) -> None:
         self._display.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        self._note = f"  {text}"
 
     @contextmanager
     def part(self, label: str, unit: str) -> Iterator[Part]:

@@ -136,10 +136,13 @@ def build(
     from kifu.recipes.examples import build_examples
     from kifu.recipes.olf_archive import build_archive
     from kifu.recipes.schema import ExampleSets, OlfArchive, find_recipe
+    from kifu.recipes.training import Training
 
     announce_compilation()
     overrides = [*(set_ or ()), *([] if format is None else [f"format={format}"])]
     found = find_recipe(recipe, overrides)
+    if isinstance(found, Training):
+        raise RecipeError(f"recipe {found.name} makes no data sets, but a net: kifu train takes it")
     if isinstance(found, OlfArchive):
         if sets is not None or index is not None:
             raise RecipeError(f"recipe {found.name} makes one archive, whole: it takes neither --sets nor --index")

@@ -1,7 +1,7 @@
 """Recipes: a TOML file that says everything about one family of data sets, or one archive of OLF files.
 
-Those with a `kind` say what they make: "examples" of any plane set in any format, or an "olf-archive". Those without
-draw games as the program of 2015 did.
+Those with a `kind` say what they make: "examples" of any plane set in any format, an "olf-archive", or a net, by
+"training". Those without draw games as the program of 2015 did.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kifu.datasets.manifest import SUFFIX
 from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
 from kifu.planes.encoder import Encoder, find_encoder
+from kifu.recipes.training import Training
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
 from kifu.versions import nearest
 
@@ -248,7 +249,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     return recipe
 
 
-def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive | ExampleSets:
+def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive | ExampleSets | Training:
     """A recipe of any kind, as `load_recipe` takes it."""
     table = load_table(_ROOM, _KIND, name, overrides)
     if "kind" not in table:
@@ -257,9 +258,20 @@ def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive
         return check_table(OlfArchive, table, _KIND, name)
     if table["kind"] == "examples":
         return check_table(ExampleSets, table, _KIND, name)
+    if table["kind"] == "training":
+        return check_table(Training, table, _KIND, name)
     raise RecipeError(
-        f"{_KIND} {name}: kind is 'examples' or 'olf-archive', or left out; not {str(table['kind'])[:80]!r}"
+        f"{_KIND} {name}: kind is 'examples', 'olf-archive' or 'training', or left out;"
+        f" not {str(table['kind'])[:80]!r}"
     )
+
+
+def load_training(name: str, overrides: Iterable[str] = ()) -> Training:
+    """A recipe of a training run, as `load_recipe` takes it."""
+    recipe = find_recipe(name, overrides)
+    if not isinstance(recipe, Training):
+        raise RecipeError(f"recipe {name} makes data sets, and trains no net")
+    return recipe
 
 
 def check_recipe(table: Mapping[str, Any], name: str) -> Recipe:

@@ -1,0 +1,46 @@
+"""What a run resumes from: written whole or not at all, read without running anything that is in it."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch.plugins import CheckpointIO
+
+from kifu.errors import FormatError, first_line
+from kifu.output import remove_file, write_file
+
+STATE = "kifu"
+"""Under which key of a checkpoint stands what is ours."""
+
+
+class SafeCheckpoints(CheckpointIO):  # type: ignore[misc]
+    """Lightning's checkpoints through `kifu.output`: a kill or a full disk leaves the last good one."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Raises OutputError."""
+        data = io.BytesIO()
+        torch.save(checkpoint, data)
+        write_file(Path(path), data.getbuffer())
+
+    def load_checkpoint(self, path: str | Path, map_location: Any = "cpu", weights_only: Any = None) -> dict[str, Any]:
+        """Raises FormatError."""
+        return read_checkpoint(Path(path))
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Raises OutputError."""
+        remove_file(Path(path))
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The checkpoint of a run, on the CPU. Raises FormatError if it cannot be read, or is none of kifu."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+        raise FormatError(f"cannot resume from {path}: {first_line(error)}") from None
+    if not isinstance(found, dict) or STATE not in found:
+        raise FormatError(f"cannot resume from {path}: it is no checkpoint of kifu")
+    return found

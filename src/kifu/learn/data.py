@@ -1,0 +1,227 @@
+"""What a run learns from and is validated with: games, held apart, and the batches that come of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+
+from kifu.corpus._hashes import mix_words
+from kifu.corpus.catalogue import numbers
+from kifu.corpus.splits import split_of
+from kifu.datasets.loader import MEMORY, Loader, Output
+from kifu.datasets.plan import Order
+from kifu.datasets.sources import GamesSource, open_written, read_games
+from kifu.datasets.torch_data import tensors
+from kifu.errors import RecipeError, SourceError
+from kifu.output import hash_file
+from kifu.parallel import ahead
+from kifu.recipes.training import Training
+
+_COLUMNS = ("canonical", "opening")
+
+_READY = 2
+"""Batches that are in pinned memory before a GPU asks for them."""
+
+Paths = Sequence[str | os.PathLike[str]]
+
+
+class Examples(NamedTuple):
+    """A batch, as a net learns from it.
+
+    planes: as the loader's output says.  move: [B] int64.  result: [B] int8 and ownership: [B, N] int8, if there are
+    such heads.  place: epoch and number of the batch after it.
+    """
+
+    planes: Tensor
+    move: Tensor
+    result: Tensor | None = None
+    ownership: Tensor | None = None
+    place: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Games:
+    """The games of a run: to learn from, and, if any are held out, to validate with. inputs: the sources' hashes."""
+
+    train: GamesSource
+    validation: GamesSource | None
+    canonical: npt.NDArray[np.uint64]
+    inputs: dict[str, list[dict[str, str]]]
+
+    def told(self) -> dict[str, Any]:
+        """What tells these games from others, as JSON values."""
+        return {
+            "train": self.train.told()["source"],
+            "validation": None if self.validation is None else self.validation.told()["source"],
+        }
+
+    def counts(self) -> dict[str, int]:
+        """How many games there are."""
+        return {
+            "train_games": len(self.train.ids),
+            "validation_games": 0 if self.validation is None else len(self.validation.ids),
+        }
+
+
+def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None) -> Games:
+    """Reads the games of a run, and holds those apart that it is validated with.
+
+    A game with the opening of one to validate with is not learned from, wherever it comes from. Raises RecipeError,
+    SourceError or FormatError.
+    """
+    rows = _read(recipe, sources, jobs)
+    opening = numbers(rows["opening"])
+    if validate:
+        held = _read(recipe, validate, jobs)
+        learned = ~np.isin(opening, numbers(held["opening"]))
+    elif recipe.validation:
+        shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
+        learned = split_of(opening, shares, recipe.seed) == 0
+        held = rows.filter(pa.array(~learned))
+    else:
+        learned, held = np.ones(len(rows), np.bool_), None
+    train = _draw(rows.filter(pa.array(learned)), recipe)
+    if not len(train) or (held is not None and not len(held)):
+        which = "learn from" if not len(train) else "validate with"
+        raise SourceError(f"none of {len(rows):,} games is left to {which}; validation is {recipe.validation}")
+    return Games(
+        _source(recipe, train),
+        None if held is None else _source(recipe, held),
+        numbers(train["canonical"]),
+        {"train": _hashes(sources), "validation": _hashes(validate)},
+    )
+
+
+def _read(recipe: Training, paths: Paths, jobs: int | None) -> pa.RecordBatch:
+    paths = [Path(path) for path in paths]
+    if open_written(paths) is not None:
+        raise RecipeError(
+            f"{paths[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
+        )
+    return read_games(paths, recipe.size, False, jobs, _COLUMNS)
+
+
+def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
+    """So many of the games as the recipe takes: those with the smallest hash of id and seed, in their old order."""
+    if recipe.games is None or recipe.games >= len(rows):
+        return rows
+    seed = mix_words(np.array([recipe.seed], np.uint64))
+    drawn = np.argsort(mix_words(numbers(rows["id"]) ^ seed), kind="stable")[: recipe.games]
+    return rows.take(pa.array(np.sort(drawn)))
+
+
+def _source(recipe: Training, rows: pa.RecordBatch) -> GamesSource:
+    return GamesSource(rows, recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice())
+
+
+def _hashes(paths: Paths) -> list[dict[str, str]]:
+    """Names of the sources, and the hash of each that is a file."""
+    found = []
+    for path in map(Path, paths):
+        told = {"name": path.name}
+        try:
+            found.append(told | ({"blake3": hash_file(path)} if path.is_file() else {}))
+        except OSError as error:
+            raise SourceError(f"cannot read {path}: {error.strerror}") from None
+    return found
+
+
+class Feed(LightningDataModule):  # type: ignore[misc]
+    """Batches for the processes of a run, from where it stands.
+
+    place: epoch and batch that come next.
+    """
+
+    def __init__(self, recipe: Training, games: Games) -> None:
+        super().__init__()
+        self.recipe, self.games = recipe, games
+        self.place = (0, 0)
+
+    @cached_property
+    def _on_gpu(self) -> bool:
+        return bool(self.trainer.strategy.root_device.type == "cuda")
+
+    @property
+    def output(self) -> Output:
+        """What planes come as: packed for a GPU, which unpacks them; else as the net takes them."""
+        if self.games.train.layout.real:
+            return "float32"
+        return "packed" if self._on_gpu else self.recipe.precision
+
+    def _loader(self, source: GamesSource, batch_size: int, augment: bool, whole: bool) -> Loader:
+        """This process' share. whole: whether all batches are full, and each process gets as many."""
+        recipe, trainer = self.recipe, self.trainer
+        order = Order(
+            batch_size, recipe.seed, "window", recipe.window, augment, trainer.global_rank, trainer.world_size, whole
+        )
+        # Where the cores compute, more threads of ours would only take turns with them.
+        jobs = max((os.cpu_count() or 1) // trainer.world_size, 1) if self._on_gpu else 1
+        return Loader(source, order, self.output, jobs, MEMORY, 0)
+
+    def _train(self) -> Loader:
+        share = self.recipe.batch_size // self.trainer.world_size
+        return self._loader(self.games.train, share, self.recipe.augment, True)
+
+    @property
+    def batches(self) -> int:
+        """How many batches the first epoch has; later ones differ where positions are drawn by chance."""
+        return len(self._train())
+
+    def train_dataloader(self) -> Iterator[Examples]:
+        """Batches without end, epoch after epoch."""
+        return _Endless(self)
+
+    def endless(self) -> Generator[Examples]:
+        """What `train_dataloader` gives."""
+        loader = self._train()
+        epoch, first = self.place
+        while True:
+            batches = loader.epoch(epoch, first)
+            count = len(batches)
+            for k, batch in enumerate(batches, first + 1):
+                yield self._ready(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
+            loader, epoch, first = batches, epoch + 1, 0
+
+    def validation(self) -> Generator[Examples]:
+        """This process' share of the positions to validate with, each time the same."""
+        assert self.games.validation is not None
+        size = min(max(self.recipe.batch_size, 256), self.recipe.validation_positions)
+        loader = self._loader(self.games.validation, size, False, False)
+        left = -(-self.recipe.validation_positions // self.trainer.world_size)
+        for batch in loader:
+            told = tensors(batch)
+            yield self._ready({name: value[:left] for name, value in told.items()}, (0, 0))
+            left -= len(batch)
+            if left <= 0:
+                break
+
+    def _ready(self, told: dict[str, Tensor], place: tuple[int, int]) -> Examples:
+        examples = Examples(told["planes"], told["move"], told.get("result"), told.get("ownership"), place)
+        return pinned(examples) if self._on_gpu else examples
+
+
+class _Endless:
+    """Iterates over a feed from where it stands; a trainer asks for it before it knows how far the run has come."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def __iter__(self) -> Iterator[Examples]:
+        batches = self._feed.endless()
+        return ahead(batches, _READY) if self._feed._on_gpu else batches
+
+
+def pinned(examples: Examples) -> Examples:
+    """The same in memory that a GPU reads without help."""
+    return Examples(*(value.pin_memory() if isinstance(value, torch.Tensor) else value for value in examples))

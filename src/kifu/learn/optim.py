@@ -1,0 +1,29 @@
+"""The optimisers of recipes, as torch has them."""
+
+from __future__ import annotations
+
+from torch import nn
+from torch import optim as torch_optim
+
+from kifu.recipes.training import Adadelta, Adagrad, AdamW, Optimiser, Sgd
+
+
+def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
+    """What a recipe's table `optimiser` says; the rate is set anew before each step (`Training.rate`)."""
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    match told:
+        case Sgd():
+            return torch_optim.SGD(
+                parameters, told.lr, told.momentum, weight_decay=told.weight_decay, nesterov=told.nesterov
+            )
+        case Adagrad():
+            return torch_optim.Adagrad(parameters, told.lr, eps=told.epsilon)
+        case Adadelta():
+            return torch_optim.Adadelta(parameters, told.lr, rho=told.rho, eps=told.epsilon)
+        case AdamW():
+            groups = [
+                {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": told.weight_decay},
+                {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+            ]
+            # One kernel for all parameters: less for Python to do in each step.
+            return torch_optim.AdamW(groups, told.lr, told.betas, told.epsilon, fused=True)

@@ -1,0 +1,397 @@
+"""What goes on around the steps of a run: the rate, the average, figures, validation, checkpoints, and the end."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from kifu.errors import RecipeError, first_line
+from kifu.learn.average import Average
+from kifu.learn.checkpoint import STATE
+from kifu.learn.curves import draw_curves
+from kifu.learn.data import Examples
+from kifu.learn.folder import CURVES, FINAL, LAST, METRICS, Run, State
+from kifu.learn.metrics import Metrics, Row, figures
+from kifu.learn.module import COUNTED, Learner
+from kifu.learn.net import BEST, About, save_net
+from kifu.output import write_file
+from kifu.progress import Bar, OpenBar, silent
+
+FIGURES = 50
+"""Steps from one row of figures to the next."""
+
+_AGREE = 10
+"""Steps after which several processes agree on the time and on whether to stop."""
+
+_FAR = 0x9E3779B97F4A7C15
+
+
+class Conductor(Callback):  # type: ignore[misc]
+    """Knows how far the run has come, and does what is to be done then.
+
+    All that is decided by the clock is decided by the first process' clock, for all of them.
+    """
+
+    def __init__(self, folder: Path, run: Run, progress: OpenBar) -> None:
+        self._folder, self._run, self._progress = folder, run, progress
+        self.steps = self.positions = 0
+        self.seconds = 0.0
+        self._best: Row = {}
+        self._worse = 0
+        self._saved: dict[str, Any] | None = None
+        self._asked: str | None = None
+        self._ended: tuple[State, str] | None = None
+
+    # What Lightning calls, in this order.
+
+    def on_load_checkpoint(self, trainer: Trainer, module: Learner, checkpoint: dict[str, Any]) -> None:
+        saved = self._saved = checkpoint[STATE]
+        self.steps, self.positions, self.seconds = saved["steps"], saved["positions"], saved["seconds"]
+        self._best, self._worse = saved["best"], saved["worse"]
+        trainer.datamodule.place = tuple(saved["place"])
+
+    def on_train_start(self, trainer: Trainer, module: Learner) -> None:
+        self.trainer, self.module, self.feed = trainer, module, trainer.datamodule
+        self.recipe = module.recipe
+        self.first = trainer.is_global_zero
+        self._average = Average(module.network, self.recipe.average) if self.recipe.average else None
+        if self._saved is not None:
+            module.sums.copy_(self._saved["sums"])
+            if self._average is not None:
+                self._average.load(self._saved["average"])
+        self._batches = self.feed.batches
+        if not self._batches:
+            raise RecipeError(f"there are fewer positions to learn from than the {self.recipe.batch_size} of a batch")
+        self._resources = contextlib.ExitStack()
+        self._open()
+        self._began = time.monotonic() - self.seconds
+        self._marked = self._validated = self._checkpointed = self.seconds
+        self._counted = self.positions
+
+    def _open(self) -> None:
+        """What only the first process has: figures, the bar; and how all of them are stopped."""
+        self._resources.enter_context(_signals(self._ask))
+        self.bar: Bar = self._resources.enter_context(silent("", None, ""))
+        if self.first:
+            self._metrics = Metrics(self._folder / METRICS, self.steps if self._saved is not None else None)
+            self._run = self._run.model_copy(
+                update={"state": "running", "why": None, "machine": self._machine(), "counts": self._counts()}
+            )
+            self._run.save(self._folder)
+            minutes = self.recipe.max_minutes
+            total, unit = (self._total_steps(), "steps") if minutes is None else (round(minutes * 60), "s")
+            self.bar = self._resources.enter_context(self._progress(f"training {self.recipe.name}", total, unit))
+            self._shown = 0
+            self._show()
+
+    def on_train_batch_start(self, trainer: Trainer, module: Learner, batch: Examples, batch_idx: int) -> None:
+        rate = self._rate()
+        for group in trainer.optimizers[0].param_groups:
+            group["lr"] = rate
+        # What is dropped out follows from seed and step alone, so that it is the same in a run that was resumed.
+        torch.manual_seed((self.recipe.seed + _FAR * (self.steps * trainer.world_size + trainer.global_rank)) % 2**63)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: Learner, outputs: Any, batch: Examples, batch_idx: int
+    ) -> None:
+        self.steps += 1
+        self.positions += len(batch.move) * trainer.world_size
+        self.feed.place = batch.place
+        if self._average is not None:
+            self._average.update(self.steps)
+        self._agree()
+        ended, epoch_over = self._ending(), batch.place[1] == 0
+        if self.steps % FIGURES == 0 or ended:
+            self._figure()
+        if self._validation_due(epoch_over) or (ended and ended[0] == "finished"):
+            self._validate()
+            ended = ended or self._patience_lost()
+        if ended or epoch_over or self.seconds - self._checkpointed >= self.recipe.checkpoint_minutes * 60:
+            self._ended = ended
+            self._checkpoint()
+        if ended:
+            trainer.should_stop = True
+
+    def on_save_checkpoint(self, trainer: Trainer, module: Learner, checkpoint: dict[str, Any]) -> None:
+        checkpoint[STATE] = {
+            "recipe": self._run.recipe,
+            "inputs": self._run.inputs,
+            "steps": self.steps,
+            "positions": self.positions,
+            "seconds": self.seconds,
+            "best": self._best,
+            "worse": self._worse,
+            "place": list(self.feed.place),
+            "sums": module.sums,
+            "average": None if self._average is None else self._average.state(),
+            "finished": self._ended is not None and self._ended[0] == "finished",
+        }
+
+    def on_train_end(self, trainer: Trainer, module: Learner) -> None:
+        assert self._ended is not None
+        state, why = self._ended
+        if self.first and state == "finished":
+            with self._averaged():
+                self._save(FINAL)
+                if not self._best:  # there was nothing to validate with
+                    self._save(BEST)
+        self._close(state, why)
+
+    def on_exception(self, trainer: Trainer, module: Learner, exception: BaseException) -> None:
+        if hasattr(self, "_resources"):
+            self._close("stopped" if isinstance(exception, KeyboardInterrupt) else "failed", first_line(exception))
+
+    # The clock and the end.
+
+    def _agree(self) -> None:
+        """The time, and whether somebody asked to stop, for all processes."""
+        if self.trainer.world_size == 1:
+            self.seconds = time.monotonic() - self._began
+        elif self.steps % _AGREE == 0:
+            told = (time.monotonic() - self._began, self._asked)
+            self.seconds, self._asked = self.trainer.strategy.broadcast(told)
+        if self.first:
+            self._show()
+
+    def _ask(self, name: str) -> None:
+        self._asked = name
+
+    def _total_steps(self) -> int | None:
+        return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self._batches)
+
+    def _done(self) -> float:
+        """What share of the run is over, by steps or by the clock, whichever is further."""
+        total, minutes = self._total_steps(), self.recipe.max_minutes
+        by_steps = self.steps / total if total else 0.0
+        return min(max(by_steps, self.seconds / (minutes * 60) if minutes else 0.0), 1.0)
+
+    def _rate(self) -> float:
+        return self.recipe.rate(self._done(), self.steps)
+
+    def _ending(self) -> tuple[State, str] | None:
+        """In which state the run ends after this step, and why; None if it goes on."""
+        recipe = self.recipe
+        if recipe.max_minutes is not None and self.seconds >= recipe.max_minutes * 60:
+            return "finished", f"{recipe.max_minutes:g} minutes are over"
+        if recipe.steps is not None and self.steps >= recipe.steps:
+            return "finished", f"{recipe.steps:,} steps are done"
+        if recipe.epochs is not None and self.feed.place[0] >= recipe.epochs:
+            return "finished", f"{recipe.epochs:,} epochs are done"
+        if self._asked is not None and (self.trainer.world_size == 1 or self.steps % _AGREE == 0):
+            return "stopped", self._asked
+        return None
+
+    def _patience_lost(self) -> tuple[State, str] | None:
+        if self.recipe.patience is not None and self._worse >= self.recipe.patience:
+            return "finished", f"{self._worse} validations without a lower loss"
+        return None
+
+    def _show(self) -> None:
+        now = self.steps if self.recipe.max_minutes is None else int(self.seconds)
+        if now > self._shown:
+            self.bar.advance(now - self._shown)
+            self._shown = now
+
+    # Figures.
+
+    def _row(self) -> Row:
+        epoch = self.feed.place[0] + self.feed.place[1] / self._batches
+        return {
+            "step": self.steps, "epoch": epoch, "positions": self.positions, "seconds": self.seconds, "lr": self._rate()
+        }  # fmt: skip
+
+    def _sums(self, sums: torch.Tensor) -> list[float]:
+        """Of all processes. Waits for the device."""
+        told: list[float] = self.trainer.strategy.reduce(sums.clone(), reduce_op="sum").tolist()
+        return told
+
+    def _figure(self) -> None:
+        """A row of the training since the last one. Raises RecipeError if it has gone astray."""
+        self._require_numbers()
+        told = figures(self._sums(self.module.sums))
+        self.module.sums.zero_()
+        passed = time.monotonic() - self._began - self._marked
+        rate = (self.positions - self._counted) / max(passed, 1e-9)
+        self._tell({**self._row(), "rate": rate, **told})
+        self._mark()
+
+    def _mark(self) -> None:
+        """The rate is counted from here."""
+        self._marked, self._counted = time.monotonic() - self._began, self.positions
+
+    def _tell(self, row: Row) -> None:
+        if not self.first:
+            return
+        self._metrics.add(row)
+        for logger in self.trainer.loggers:
+            logger.log_metrics({name.replace("validation_", "validation/"): x for name, x in row.items()}, self.steps)
+        self._run = self._run.model_copy(update={"last": {**self._run.last, **row}})
+        last = self._run.last
+        told = [f"loss {last['loss']:.3f}", f"top-1 {last['top1']:.1%}", f"top-5 {last['top5']:.1%}"]
+        told += [f"validation {last['validation_top1']:.1%}"] if "validation_top1" in last else []
+        self.bar.note(", ".join([*told, f"{last['rate']:,.0f} positions/s"]))
+
+    def _require_numbers(self) -> None:
+        """Raises RecipeError if the loss or a weight is no number any more."""
+        weights = self.module.network.parameters()
+        finite = torch.stack([torch.isfinite(value).all() for value in weights]).all()
+        bad, finite = int(self.module.bad), bool(finite)
+        if bad or not finite:
+            step = self.steps - max(bad - 1, 0)
+            kept = f"{self._folder / LAST} is from before that" if (self._folder / LAST).exists() else "nothing is kept"
+            raise RecipeError(
+                f"the loss is no number any more at step {step:,}, with learning rate {self._rate():.3g};"
+                f" a lower optimiser.lr, or clip, may help; {kept}"
+            )
+
+    # Validation.
+
+    def _validation_due(self, epoch_over: bool) -> bool:
+        recipe = self.recipe
+        if recipe.validate_steps is None and recipe.validate_minutes is None:
+            return epoch_over
+        by_steps = recipe.validate_steps is not None and self.steps % recipe.validate_steps == 0
+        minutes = recipe.validate_minutes
+        return by_steps or (minutes is not None and self.seconds - self._validated >= minutes * 60)
+
+    def _validate(self) -> None:
+        """Figures of the positions that are held out; the net is kept if it is the best so far."""
+        if self.feed.games.validation is None:
+            return
+        self._require_numbers()
+        with self._pause(), self._averaged():
+            row = {**self._row(), **figures(self._sums(self._measure()), "validation_")}
+            if "validation_loss" not in row:
+                raise RecipeError("there is no position to validate with")
+            better = row["validation_loss"] < self._best.get("validation_loss", math.inf)
+            self._worse = 0 if better else self._worse + 1
+            self._tell(row)
+            if better:
+                self._best = row
+                if self.first:
+                    self._save(BEST)
+        self.bar.say(
+            f"step {self.steps:,}, {self.positions:,} positions: validation loss {row['validation_loss']:.4f},"
+            f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}"
+        )
+        self._validated = self.seconds
+
+    def _measure(self) -> torch.Tensor:
+        """The sums of this process' share."""
+        network, strategy = self.module.network, self.trainer.strategy
+        if self.trainer.world_size > 1:  # each process has counted its own for batch norms
+            for value in network.buffers():
+                torch.distributed.broadcast(value, 0)
+        sums = torch.zeros(len(COUNTED), device=self.module.device)
+        network.eval()
+        with torch.no_grad(), strategy.precision_plugin.forward_context():
+            for examples in self.feed.validation():
+                sums += self.module.measure(strategy.batch_to_device(examples)).sums
+        network.train()
+        return sums
+
+    @contextlib.contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The network with the averaged weights."""
+        if self._average is not None:
+            self._average.swap()
+        try:
+            yield
+        finally:
+            if self._average is not None:
+                self._average.swap()
+
+    @contextlib.contextmanager
+    def _pause(self) -> Iterator[None]:
+        """Time that does not count for the rate."""
+        began = time.monotonic()
+        yield
+        self._marked += time.monotonic() - began
+
+    # Files.
+
+    def _save(self, name: str) -> None:
+        """The network as it is now."""
+        recipe = self.recipe
+        width, height = recipe.size
+        trained = {
+            "steps": self.steps,
+            "positions": self.positions,
+            "seconds": round(self.seconds, 1),
+            "figures": self._run.last,
+            "counts": self._run.counts,
+            "inputs": self._run.inputs,
+            "machine": self._run.machine,
+        }
+        about = About(
+            net=recipe.net, planes=self.feed.games.train.layout.plane_set, width=width, height=height,
+            passes=recipe.positions.passes, heads=tuple(recipe.heads), recipe=self._run.recipe, trained=trained,
+        )  # fmt: skip
+        save_net(self._folder / name, self.module.network, about, self.feed.games.canonical)
+
+    def _checkpoint(self) -> None:
+        self._require_numbers()
+        with self._pause():
+            self.trainer.save_checkpoint(self._folder / LAST)
+            self._checkpointed = self.seconds
+            self._save_run()
+
+    def _save_run(self, **changed: Any) -> None:
+        if self.first:
+            told = {"steps": self.steps, "positions": self.positions, "seconds": self.seconds, "best": self._best}
+            self._run = self._run.model_copy(update={**told, **changed})
+            self._run.save(self._folder)
+            write_file(self._folder / CURVES, draw_curves(self._metrics.rows, self.recipe.title))
+
+    def _close(self, state: State, why: str) -> None:
+        try:
+            if self.first:
+                self._run = self._run.model_copy(update={"state": state, "why": why[:200]})
+                self._run.save(self._folder)
+        finally:
+            self._resources.close()
+
+    def _counts(self) -> dict[str, int]:
+        parameters = sum(value.numel() for value in self.module.network.parameters())
+        return {**self.feed.games.counts(), "epoch_batches": self._batches, "parameters": parameters}
+
+    def _machine(self) -> dict[str, Any]:
+        device = self.module.device
+        gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+        told = {"gpu": gpu, "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+        return {**told, "processes": self.trainer.world_size, "processor": platform.machine()}
+
+
+@contextlib.contextmanager
+def _signals(ask: Any) -> Iterator[None]:
+    """SIGINT and SIGTERM ask the run to stop after this step; a second one ends it at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    names = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+    before = {number: signal.getsignal(number) for number in names}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        ask(names[signal.Signals(number)])
+        for each in names:
+            signal.signal(each, signal.default_int_handler)
+
+    for number in names:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,158 @@
+"""Training: a recipe and games become a net, in the folder of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from kifu.errors import KifuError, OutputError, RecipeError
+from kifu.learn.checkpoint import STATE, SafeCheckpoints, read_checkpoint
+from kifu.learn.data import Feed, Games, read_all
+from kifu.learn.folder import BOARD, LAST, MANIFEST, Run, difference, read_run
+from kifu.learn.module import Learner
+from kifu.learn.nets import make_net
+from kifu.learn.nets.init import initialise
+from kifu.learn.run import Conductor
+from kifu.progress import OpenBar, silent
+from kifu.recipes.schema import load_training
+from kifu.recipes.training import Training
+
+_PRECISION = {"float32": "32-true", "bfloat16": "bf16-mixed"}
+
+
+def train(
+    recipe: str | Training,
+    sources: Iterable[str | os.PathLike[str]],
+    into: str | os.PathLike[str],
+    *,
+    validate: Iterable[str | os.PathLike[str]] = (),
+    resume: bool = False,
+    max_minutes: float | None = None,
+    devices: int = 1,
+    strategy: str = "auto",
+    accelerator: str = "auto",
+    jobs: int | None = None,
+    progress: OpenBar = silent,
+) -> Run:
+    """Trains a net, and returns what the folder `into` then says of the run; see docs/training.md.
+
+    recipe: of the kind "training", by its name, or a TOML file that ends in .toml, or itself.
+    sources: catalogues, whose kept games are taken as they are; archives, folders and records, cleaned by "legal".
+    validate: the same, to validate with; by default a share of the games is held out, as the recipe says.
+    resume: goes on with the run in that folder, which has to be of the same recipe and games, from its last checkpoint.
+    max_minutes: instead of the recipe's.  devices, strategy, accelerator: as Lightning's trainer takes them.
+    jobs: threads that read games.
+
+    Ctrl-C and SIGTERM end the run after the step under way; it can be resumed then. Raises RecipeError for a recipe
+    that does not fit, or a run that has gone astray; SourceError, FormatError, OutputError.
+    """
+    told = load_training(recipe) if isinstance(recipe, str) else recipe
+    if max_minutes is not None:
+        told = Training.model_validate({**told.model_dump(), "max_minutes": max_minutes})
+    if told.batch_size % devices:
+        raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices} devices")
+    folder = Path(into)
+    child = "LOCAL_RANK" in os.environ  # a process that Lightning has started beside the first
+    before = None if child else _require_place(folder, resume)
+    module = _make(told)
+    games = read_all(told, list(sources), list(validate), jobs)
+    run = Run(
+        recipe=told.told(), inputs={**games.inputs, "games": games.told(), "devices": devices}, counts=games.counts()
+    )
+    checkpoint = folder / LAST if resume and (folder / LAST).exists() else None
+    if checkpoint is not None:
+        saved = read_checkpoint(checkpoint)[STATE]
+        _require_same(folder, saved, run)
+        if saved["finished"] and before is not None:
+            return before
+    elif not child:
+        _make_folder(folder)
+    _fit(module, told, games, run, folder, checkpoint, progress, devices, strategy, accelerator)
+    found = read_run(folder)
+    assert found is not None
+    return found
+
+
+def _require_place(folder: Path, resume: bool) -> Run | None:
+    """The run in a folder, if it is to be resumed. Raises RecipeError if there is none then, or one otherwise."""
+    found = read_run(folder)
+    if found is None and resume:
+        raise RecipeError(f"there is no run in {folder} to resume: it has no {MANIFEST}")
+    if not resume and (found is not None or (folder / LAST).exists()):
+        raise RecipeError(f"{folder} holds a run already; --resume goes on with it, or name another folder")
+    return found
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise OutputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _require_same(folder: Path, saved: dict[str, Any], run: Run) -> None:
+    """Raises RecipeError that says what differs from the run that is to be resumed."""
+    for name, old, new in (("recipe", saved["recipe"], run.recipe), ("inputs", saved["inputs"], run.inputs)):
+        told = difference(name, old, new)
+        if told is not None:
+            raise RecipeError(f"{folder} holds another run, which this one cannot resume: {told}")
+
+
+def _make(recipe: Training) -> Learner:
+    """The net before its first step; a pure function of the recipe. Raises RecipeError."""
+    encoder = recipe.encoder()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        network = make_net(
+            recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, passes=recipe.positions.passes,
+            heads=tuple(recipe.heads),
+        )  # fmt: skip
+        initialise(network, recipe.init)
+    return Learner(network.to(memory_format=torch.channels_last), recipe)
+
+
+def _fit(
+    module: Learner, recipe: Training, games: Games, run: Run, folder: Path, checkpoint: Path | None,
+    progress: OpenBar, devices: int, strategy: str, accelerator: str,
+) -> None:  # fmt: skip
+    with _quiet(), torch.random.fork_rng(devices=[]):
+        try:
+            trainer = Trainer(
+                accelerator=accelerator, devices=devices, strategy=strategy, precision=_PRECISION[recipe.precision],
+                max_epochs=-1, plugins=[SafeCheckpoints()], benchmark=True,
+                callbacks=[Conductor(folder, run, progress)], default_root_dir=folder, use_distributed_sampler=False,
+                logger=TensorBoardLogger(folder, BOARD, version=""), enable_checkpointing=False,
+                enable_model_summary=False, enable_progress_bar=False, log_every_n_steps=10**9,
+            )  # fmt: skip
+            path = None if checkpoint is None else str(checkpoint)
+            trainer.fit(module, datamodule=Feed(recipe, games), ckpt_path=path, weights_only=True)
+        except KifuError:
+            raise
+        except SystemExit:  # Lightning's way out of a second Ctrl-C
+            raise KeyboardInterrupt from None
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's words on what it found and did."""
+    logs = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # Lightning 2.6 asks for it itself, in each step.
+            warnings.filterwarnings("ignore", message="`isinstance.treespec, LeafSpec.` is deprecated")
+            yield
+    finally:
+        for log, level in zip(logs, levels):
+            log.setLevel(level)

@@ -1,0 +1,273 @@
+"""A recipe of one training run: the net, the games and positions it learns from, how, and for how long."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, Field, model_validator
+
+from kifu.datasets.choice import Choice
+from kifu.datasets.loader import WINDOW
+from kifu.errors import KifuError
+from kifu.planes.encoder import Encoder, find_encoder
+from kifu.tables import STRICT, Line
+
+Positive = Annotated[float, Field(gt=0, le=1e6)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Below1 = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+
+SHOWN = 0.01
+"""The least part of the rate that a warm-up begins with."""
+
+
+class Sgd(BaseModel):
+    """Stochastic gradient descent."""
+
+    model_config = STRICT
+
+    kind: Literal["sgd"]
+    lr: Positive = 0.01
+    """Keras' default."""
+    momentum: Below1 = 0.0
+    nesterov: bool = False
+    decay: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """The rate of step s is divided by 1 + decay * s, as in Keras 2."""
+    weight_decay: Share = 0.0
+
+    @model_validator(mode="after")
+    def _nesterov_has_momentum(self) -> Sgd:
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+        return self
+
+
+class Adagrad(BaseModel):
+    """Duchi, Hazan and Singer 2011. Defaults of Keras 2."""
+
+    model_config = STRICT
+
+    kind: Literal["adagrad"]
+    lr: Positive = 0.01
+    epsilon: Positive = 1e-7
+
+
+class Adadelta(BaseModel):
+    """Zeiler 2012 (arXiv:1212.5701). Defaults of Keras 2."""
+
+    model_config = STRICT
+
+    kind: Literal["adadelta"]
+    lr: Positive = 1.0
+    rho: Below1 = 0.95
+    epsilon: Positive = 1e-7
+
+
+class AdamW(BaseModel):
+    """Loshchilov and Hutter 2019 (arXiv:1711.05101)."""
+
+    model_config = STRICT
+
+    kind: Literal["adamw"]
+    lr: Positive = 0.001
+    betas: Annotated[tuple[Below1, Below1], Field(strict=False)] = (0.9, 0.999)
+    epsilon: Positive = 1e-8
+    weight_decay: Share = 0.01
+    """Of matrices and convolutions; biases and norms have none."""
+
+
+Optimiser: TypeAlias = Annotated[Sgd | Adagrad | Adadelta | AdamW, Field(discriminator="kind")]
+
+
+class _Schedule(BaseModel):
+    """What part of the optimiser's rate holds when so much of the run is done."""
+
+    model_config = STRICT
+
+    warm_up: Share = 0.0
+    """The share of the run in which the rate rises from next to nothing."""
+    warm_up_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
+    """The same in steps; if both are given, the lower rate holds."""
+
+    def part(self, done: float, step: int) -> float:
+        """done: what share of the run is over, 0 to 1; step: how many steps are."""
+        rising = min(1.0, done / self.warm_up) if self.warm_up else 1.0
+        if self.warm_up_steps:
+            rising = min(rising, (step + 1) / self.warm_up_steps)
+        after = (done - self.warm_up) / (1 - self.warm_up) if self.warm_up < 1 else 0.0
+        return max(rising, SHOWN) * self.shape(min(max(after, 0.0), 1.0))
+
+    @abstractmethod
+    def shape(self, done: float) -> float:
+        """Without the warm-up; done: what share of the rest is over."""
+
+
+class Constant(_Schedule):
+    """Always the same."""
+
+    kind: Literal["constant"]
+
+    def shape(self, done: float) -> float:
+        return 1.0
+
+
+class Step(_Schedule):
+    """Falls by a factor now and then."""
+
+    kind: Literal["step"]
+    at: Annotated[tuple[Share, ...], Field(strict=False, min_length=1, max_length=100)]
+    """After which shares of the run."""
+    factor: Share = 0.1
+
+    def shape(self, done: float) -> float:
+        return float(self.factor ** sum(done >= place for place in self.at))
+
+
+class Cosine(_Schedule):
+    """Half a wave from 1 to `end`. Loshchilov and Hutter 2017 (arXiv:1608.03983), without restarts."""
+
+    kind: Literal["cosine"]
+    end: Share = 0.0
+
+    def shape(self, done: float) -> float:
+        return _half_wave(1.0, self.end, done)
+
+
+class OneCycle(_Schedule):
+    """Half a wave up from `begin`, and another down to `end`. Smith 2018 (arXiv:1803.09820)."""
+
+    kind: Literal["one-cycle"]
+    begin: Share = 0.04
+    end: Share = 0.0
+    peak: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """After which share of the run it is highest."""
+
+    def shape(self, done: float) -> float:
+        if done < self.peak:
+            return _half_wave(self.begin, 1.0, done / self.peak)
+        return _half_wave(1.0, self.end, (done - self.peak) / (1 - self.peak))
+
+
+def _half_wave(begin: float, end: float, done: float) -> float:
+    return end + (begin - end) * (1 + math.cos(math.pi * done)) / 2
+
+
+Schedule: TypeAlias = Annotated[Constant | Step | Cosine | OneCycle, Field(discriminator="kind")]
+
+
+class Positions(BaseModel):
+    """Which positions of the games an epoch takes, as `kifu.datasets.choice.Choice` says."""
+
+    model_config = STRICT
+
+    passes: bool = False
+    """Whether those before a pass are learned from too; the net then has an output for it."""
+    ply_weights: dict[Annotated[int, Field(strict=False)], float] | None = None
+    rank_weights: dict[Line, float] | None = None
+    per_game: Count | None = None
+
+    def choice(self) -> Choice:
+        """Raises RecipeError for a value that makes no sense."""
+        return Choice(self.passes, self.ply_weights, self.rank_weights, self.per_game)
+
+
+class Training(BaseModel):
+    """All that a training run follows from, beside the games."""
+
+    model_config = STRICT
+
+    kind: Literal["training"]
+    name: Line
+    title: Line
+    """For people."""
+
+    net: Line
+    """An architecture (`kifu nets`)."""
+    planes: Line
+    """A plane set (`kifu planes`), or features joined by +."""
+    board: Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")] = "19x19"
+    """Games on another board are passed over."""
+    heads: dict[Literal["value", "ownership"], Positive] = {}
+    """What the net tells besides the policy, and how much the error of each counts beside the policy's."""
+    init: Line = "torch"
+    """How weights are drawn before the first step."""
+
+    games: Count | None = None
+    """How many games are learned from, drawn by hash; left out: all that are not held out."""
+    validation: Below1 = 0.05
+    """The share of the games that is held out to validate with, unless others are named for that."""
+    validation_positions: Count = 20_000
+    """At most so many positions of them are validated with, always the same."""
+    positions: Positions = Positions()
+
+    batch_size: Annotated[int, Field(ge=1, le=10**6)] = 128
+    """Of all processes together."""
+    augment: bool = True
+    """Whether each game comes under one of the symmetries of the board."""
+    window: Count = WINDOW
+    """Positions that are shuffled among each other."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    optimiser: Optimiser
+    schedule: Schedule = Constant(kind="constant")
+    steps: Count | None = None
+    epochs: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    max_minutes: Positive | None = None
+    """The run ends after so many steps or epochs, or when the time is over, whichever is first."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What products are computed in; weights are float32 always."""
+    clip: Positive | None = None
+    """The longest gradient that is followed; a longer one is shortened to that."""
+    average: Below1 = 0.0
+    """How much of the averaged weights a step keeps, say 0.999; they are validated and saved. 0: no average."""
+
+    validate_steps: Count | None = None
+    validate_minutes: Positive | None = None
+    """How often the net is validated; if both are left out, after each epoch. At the end it always is."""
+    patience: Count | None = None
+    """The run ends after so many validations without a lower loss."""
+    checkpoint_minutes: Positive = 5.0
+    """How often what a run resumes from is written, besides after each epoch and at the end."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Training:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("a run is steps or epochs long, not both")
+        if self.steps is None and self.epochs is None and self.max_minutes is None:
+            raise ValueError("how long the run is, steps, epochs or max_minutes say, and none of them is there")
+        try:
+            self.positions.choice()
+            self.encoder()
+        except KifuError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the board."""
+        width, height = self.board.split("x")
+        return int(width), int(height)
+
+    def encoder(self) -> Encoder:
+        """What draws the planes. Raises RecipeError, GameError."""
+        return find_encoder(self.planes, *self.size)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What the net is told of each position."""
+        return ("move", *(_LABELS[head] for head in self.heads))
+
+    def rate(self, done: float, step: int) -> float:
+        """The learning rate when so much of the run is over (0 to 1), after so many steps."""
+        rate = self.optimiser.lr * self.schedule.part(done, step)
+        return rate / (1 + self.optimiser.decay * step) if isinstance(self.optimiser, Sgd) else rate
+
+    def told(self) -> dict[str, Any]:
+        """The whole recipe as JSON values."""
+        return self.model_dump(mode="json")
+
+
+_LABELS: Mapping[str, str] = {"value": "result", "ownership": "ownership"}

@@ -19,14 +19,14 @@ import pytest
 import kifu
 from commands import KIFU, Done, finish, run, start
 from kgs_archives import BROKEN, archive, records
-from kifu.cards import GAME_FORMATS
+from kifu.cards import OTHER_FORMATS
 from kifu.cli import app
 from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 
 COMMANDS = [
-    "audit", "build", "convert", "demo", "fetch", "formats", "ingest", "inspect", "planes", "query", "recipes", "show",
+    "audit", "build", "convert", "demo", "fetch", "formats", "ingest", "inspect", "nets", "planes", "query", "recipes", "show",
     "split", "stats",
 ]  # fmt: skip
 REPOSITORY = Path(__file__).parents[1]
@@ -93,7 +93,7 @@ def test_version() -> None:
     [
         ("recipes", ["agz17", "alphago48", "book-seven", "kgsgo-v1", "kgsgo-v2", "olf-archive"]),
         ("planes", list(PLANE_SETS)),
-        ("formats", [*FORMATS, *EXAMPLE_FORMATS, *GAME_FORMATS]),
+        ("formats", [*FORMATS, *EXAMPLE_FORMATS, *OTHER_FORMATS]),
     ],
 )
 def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
@@ -111,7 +111,7 @@ def test_a_recipe_is_shown_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("command", "name"),
     [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
-    + [("formats", name) for name in (*FORMATS, *EXAMPLE_FORMATS, *GAME_FORMATS, "dat1", "dat2", "olf", "npy")],
+    + [("formats", name) for name in (*FORMATS, *EXAMPLE_FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")],
 )
 def test_a_card_is_shown_whole(command: str, name: str) -> None:
     text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")

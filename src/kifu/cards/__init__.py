@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from importlib import resources
 
-GAME_FORMATS = {
+OTHER_FORMATS = {
     "catalogue@1": "games of a corpus, one row each, in Parquet",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
     "tygem@1": "games of TYGEM as lines of moves, and the index beside them",
+    "kifu-net@1": "a trained net: its weights, what it is, and which games it was learned from, in safetensors",
 }
-"""What holds games rather than examples to learn from, with one line for people each."""
+"""What holds no examples to learn from, with one line for people each."""
 
 
 def card(kind: str, name: str) -> str:

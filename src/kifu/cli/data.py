@@ -198,12 +198,12 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
 @app.command()
 def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the file formats, or show one's card."""
-    from kifu.cards import GAME_FORMATS
+    from kifu.cards import OTHER_FORMATS
     from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
     from kifu.versions import find_version
 
     lines = {each.name: f"holds {each.plane_set}; {each.title}" for each in FORMATS.values()}
-    lines |= {name: f"holds any planes; {each.title}" for name, each in EXAMPLE_FORMATS.items()} | GAME_FORMATS
+    lines |= {name: f"holds any planes; {each.title}" for name, each in EXAMPLE_FORMATS.items()} | OTHER_FORMATS
     if name is not None:
         _print_card("formats", find_version({full: full for full in lines}, name, "format"))
         return

@@ -38,6 +38,9 @@ _KEY, _GAMES, _WEIGHT = "kifu-net", "games", "net."
 
 _MOST_BYTES = 4 << 30
 
+_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+"""What weights may be kept as; all are read as float32."""
+
 
 class About(BaseModel):
     """What a net is, and how it came to be."""
@@ -132,17 +135,8 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
         raise FormatError(f"cannot read the net {path}: {error.strerror or first_line(error)}") from None
     except SafetensorError as error:
         raise FormatError(f"{path} is no net of kifu: {first_line(error)}") from None
-    try:
-        encoder = find_encoder(about.planes, about.width, about.height)
-        module = make_net(
-            about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.rim, passes=about.passes,
-            heads=about.heads,
-        )  # fmt: skip
-    except KifuError as error:
-        raise FormatError(f"{path}: {error}") from None
-    games = tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64))
-    _load(module, tensors, path, about)
-    return Net(module.eval(), about, games.numpy().view(np.uint64), name)
+    games = _read_games(path, tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64)))
+    return Net(_fill(path, about, tensors).eval(), about, games, name)
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> About:
@@ -158,10 +152,41 @@ def _read_about(path: Path, metadata: Mapping[str, str] | None) -> About:
         raise FormatError(f"{path}: its metadata is no JSON: {first_line(error)}") from None
 
 
-def _load(module: Network, tensors: dict[str, torch.Tensor], path: Path, about: About) -> None:
-    """Raises FormatError unless names, shapes and values fit."""
-    wanted = module.state_dict()
+def _read_games(path: Path, games: torch.Tensor) -> npt.NDArray[np.uint64]:
+    if games.dtype != torch.int64 or games.ndim != 1:
+        raise FormatError(f"{path}: {_GAMES!r} is {games.dtype} of shape {list(games.shape)}, not a list of int64")
+    found: npt.NDArray[np.uint64] = games.numpy().view(np.uint64)
+    if np.any(found[1:] <= found[:-1]):
+        raise FormatError(f"{path}: {_GAMES!r} does not rise")
+    return found
+
+
+def _make(about: About) -> Network:
+    encoder = find_encoder(about.planes, about.width, about.height)
+    return make_net(
+        about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.rim, passes=about.passes,
+        heads=about.heads,
+    )  # fmt: skip
+
+
+def _fill(path: Path, about: About, tensors: dict[str, torch.Tensor]) -> Network:
+    """The network with these weights. Raises FormatError unless names, shapes and values fit."""
     found = {key.removeprefix(_WEIGHT): value for key, value in tensors.items()}
+    try:
+        with torch.device("meta"):  # so that a small file cannot ask for much memory
+            wanted = _make(about).state_dict()
+        _check(path, about, found, wanted)
+        with torch.random.fork_rng(devices=[]):  # the weights that it draws are thrown away
+            module = _make(about)
+    except FormatError:
+        raise
+    except KifuError as error:
+        raise FormatError(f"{path}: {error}") from None
+    module.load_state_dict(found)
+    return module
+
+
+def _check(path: Path, about: About, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
     if found.keys() != wanted.keys():
         odd = sorted(found.keys() ^ wanted.keys())[0]
         raise FormatError(f"{path}: {odd!r} is only in the {'file' if odd in found else 'net'} ({about.net})")
@@ -169,6 +194,7 @@ def _load(module: Network, tensors: dict[str, torch.Tensor], path: Path, about: 
         if value.shape != wanted[name].shape:
             shapes = f"{list(value.shape)}, not {list(wanted[name].shape)}"
             raise FormatError(f"{path}: {name} has the shape {shapes}, as {about.net} of {about.planes} needs")
-        if value.is_floating_point() and not torch.isfinite(value).all():
+        if value.dtype not in (_FLOATS if wanted[name].is_floating_point() else (wanted[name].dtype,)):
+            raise FormatError(f"{path}: {name} is {value.dtype}, not {wanted[name].dtype}")
+        if not torch.isfinite(value).all():
             raise FormatError(f"{path}: {name} has values that are no numbers")
-    module.load_state_dict({name: value.to(wanted[name].dtype) for name, value in found.items()})

@@ -1,0 +1,263 @@
+"""Nets as files: what is written is read again, and whatever is damaged is told of, in one line."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from fuzzing import damage
+from kifu.cards import card
+from kifu.errors import FormatError, RecipeError
+from kifu.learn.net import BEST, About, net_bytes, open_net, save_net
+from kifu.learn.nets import make_net
+from kifu.learn.nets.registry import NETS
+from kifu.planes.encoder import find_encoder
+from nets import tiny_net
+
+GAMES = (5, 3, 1 << 63, 3)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The bytes of a net with all heads, from three games."""
+    path = tmp_path_factory.mktemp("nets") / "good.safetensors"
+    return tiny_net(path, passes=True, heads=("value", "ownership"), games=GAMES).read_bytes()
+
+
+def split(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Header and arrays, by the card of the format."""
+    length = struct.unpack("<Q", data[:8])[0]
+    return json.loads(data[8 : 8 + length]), data[8 + length :]
+
+
+def joined(header: dict[str, Any], body: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
+
+
+def refused(tmp_path: Path, data: bytes) -> str:
+    """The one line that is said of a file of these bytes."""
+    path = tmp_path / "bad.safetensors"
+    path.write_bytes(data)
+    with pytest.raises(FormatError) as told:
+        open_net(path)
+    message = str(told.value)
+    assert message.isprintable()
+    assert str(path) in message
+    return message
+
+
+# what is written is read again
+
+
+@pytest.mark.parametrize("name", [*NETS, "b3c8"])
+@pytest.mark.parametrize("heads", [(), ("value", "ownership")])
+def test_a_net_comes_back_as_it_was(tmp_path, name, heads):
+    encoder = find_encoder("clark8", 5, 5)
+    module = make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads).eval()
+    about = About(net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, recipe={"a": [1, None]})
+    save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
+    state = torch.get_rng_state()
+    net = open_net(tmp_path / "it.safetensors")
+    assert torch.equal(torch.get_rng_state(), state)  # to open a net disturbs no training
+    assert (net.about, net.name, net.games.tolist()) == (about, "it", [3, 5, 1 << 63])
+    assert not net.module.training
+    planes = torch.rand(2, *net.encoder.shape)
+    for before, after in zip(module(planes), net.module(planes), strict=True):
+        assert (before is None and after is None) or torch.equal(before, after)
+    assert net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
+
+
+def test_a_run_folder_is_its_best_net(tmp_path, good):
+    (tmp_path / "run").mkdir()
+    with pytest.raises(FormatError, match=r"cannot read the net .*best\.safetensors"):
+        open_net(tmp_path / "run")
+    (tmp_path / "run" / BEST).write_bytes(good)
+    assert open_net(tmp_path / "run").name == "run"
+
+
+def test_half_precision_is_read_as_float32(tmp_path):
+    module = make_net("b1c8", 7, 9, 9).bfloat16()
+    path = tmp_path / "half.safetensors"
+    path.write_bytes(net_bytes(module, About(net="b1c8", planes="seven@1", width=9, height=9), np.empty(0, np.uint64)))
+    net = open_net(path)
+    assert {value.dtype for value in net.module.parameters()} == {torch.float32}
+    for name, value in net.module.state_dict().items():
+        assert torch.equal(value, module.state_dict()[name].to(value.dtype))
+
+
+def test_other_board_sizes(tmp_path):
+    any_size, one_size = open_net(tiny_net(tmp_path / "a.safetensors")), open_net(
+        tiny_net(tmp_path / "b.safetensors", "blog", "one-plane")
+    )  # fmt: skip
+    assert any_size.encoder_for(13, 7).shape == (7, 7, 13)
+    assert one_size.encoder_for(9, 9).shape == (1, 9, 9)
+    with pytest.raises(RecipeError, match=r"net b \(blog\) takes 9 x 9 boards only, not 13 x 7"):
+        one_size.encoder_for(13, 7)
+
+
+# what is damaged is told of
+
+METADATA: list[tuple[str, Any, str]] = [
+    ("net", "b1c16", "has the shape"),
+    ("net", "b2c8", "is only in the net"),
+    ("net", "blog", "is only in the"),
+    ("net", "b99c1000", "out of bounds"),
+    ("net", "no\nnet", "not understood: net"),
+    ("net", "resnet", "no net 'resnet'"),
+    ("net", 3, "not understood: net"),
+    ("planes", "eleven", "has the shape"),
+    ("planes", "eight", "no plane set or feature 'eight'"),
+    ("width", 0, "not understood: width"),
+    ("width", 9.5, "not understood: width"),
+    ("height", 1 << 70, "not understood: height"),
+    ("passes", False, "is only in the file"),
+    ("heads", ["value"], "is only in the file"),
+    ("heads", ["winner"], "not understood: heads"),
+    ("version", 2, "not understood: version"),
+    ("colour", "red", "not understood: colour"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "words"), METADATA)
+def test_metadata_that_does_not_fit(tmp_path, good, key, value, words):
+    header, body = split(good)
+    about = json.loads(header["__metadata__"]["kifu-net"]) | {key: value}
+    header["__metadata__"]["kifu-net"] = json.dumps(about)
+    assert words in refused(tmp_path, joined(header, body))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "its metadata has no 'kifu-net'"),
+        ("", "its metadata is no JSON"),
+        ("{" * 100_000, "its metadata is no JSON"),
+        ("[" * 100_000, "its metadata is no JSON"),
+        ('{"net": ' + "9" * 10_000 + "}", "its metadata is no JSON"),
+        ("[]", "not understood"),
+        ("{}", "not understood: net"),
+        ("null", "not understood"),
+    ],
+)
+def test_metadata_that_is_none(tmp_path, good, text, words):
+    header, body = split(good)
+    header["__metadata__"] = {} if text is None else {"kifu-net": text}
+    assert words in refused(tmp_path, joined(header, body))
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.complex64, torch.float8_e5m2, torch.float8_e8m0fnu])
+def test_kinds_that_do_not_fit(tmp_path, good, dtype):
+    tensors = load(good)
+    tensors["net.points.weight"] = tensors["net.points.weight"].to(dtype)
+    data = save(tensors, split(good)[0]["__metadata__"])
+    assert f"points.weight is {dtype}, not torch.float32" in refused(tmp_path, data)
+
+
+HEADERS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda h: h.pop("net.points.weight"), "is no net of kifu"),
+    (lambda h: h["net.points.weight"].update(shape=[1, 16, 1, 2]), "has the shape [1, 16, 1, 2]"),
+    (lambda h: h["net.points.weight"].update(shape=[1, 1 << 62, 4, 4]), "is no net of kifu"),
+    (lambda h: h["net.points.weight"].update(data_offsets=[0, 1 << 60]), "is no net of kifu"),
+    (lambda h: h["net.points.weight"].update(data_offsets=[8, 4]), "is no net of kifu"),
+    (lambda h: h.update(more=h.pop("net.points.weight")), "is only in the"),
+    (lambda h: h["games"].update(shape=[1, 3]), "not a list of int64"),
+    (lambda h: h["games"].update(dtype="F64"), "not a list of int64"),
+    (lambda h: h["net.points.weight"].update(dtype="F4", shape=[1, 32, 8, 1]), "is no net of kifu"),
+    (lambda h: h["net.points.weight"].update(dtype="F3"), "is no net of kifu"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), HEADERS)
+def test_headers_that_do_not_fit(tmp_path, good, change, words):
+    header, body = split(good)
+    change(header)
+    assert words in refused(tmp_path, joined(header, body))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_weights_that_are_no_numbers(tmp_path, good, value):
+    header, body = split(good)
+    at = header["net.points.weight"]["data_offsets"][0]
+    bad = bytearray(body)
+    bad[at : at + 4] = np.float32(value).tobytes()
+    assert "points.weight has values that are no numbers" in refused(tmp_path, joined(header, bytes(bad)))
+
+
+def test_games_that_do_not_rise(tmp_path, good):
+    header, body = split(good)
+    at = header["games"]["data_offsets"][0]
+    bad = bytearray(body)
+    bad[at : at + 8] = b"\xff" * 8
+    assert "'games' does not rise" in refused(tmp_path, joined(header, bytes(bad)))
+
+
+def test_files_that_are_none(tmp_path, good):
+    for length in [*range(20), len(good) // 2, len(good) - 1]:
+        refused(tmp_path, good[:length])
+    refused(tmp_path, good + b"\0")
+    refused(tmp_path, struct.pack("<Q", 1 << 62) + good[8:])
+    refused(tmp_path, struct.pack("<Q", 200_000_000) + b"{" + b" " * 1000)
+    refused(tmp_path, b"\x80\x04\x95" + bytes(100))  # a pickle
+    with pytest.raises(FormatError, match=r"cannot read the net .*nowhere"):
+        open_net(tmp_path / "nowhere.safetensors")
+
+
+def test_a_file_that_is_too_large(tmp_path):
+    with (tmp_path / "large.safetensors").open("wb") as file:
+        file.truncate((4 << 30) + 1)
+    with pytest.raises(FormatError, match="more than 4 GiB"):
+        open_net(tmp_path / "large.safetensors")
+
+
+def test_a_small_file_asks_for_little_memory(tmp_path, good):
+    header, body = split(good)
+    about = json.loads(header["__metadata__"]["kifu-net"]) | {"net": "b99c380"}  # of 1 GiB
+    header["__metadata__"]["kifu-net"] = json.dumps(about)
+    begin = time.monotonic()
+    assert "is only in the net" in refused(tmp_path, joined(header, body))
+    assert time.monotonic() - begin < 2
+
+
+def test_whatever_is_damaged_is_read_or_told_of(tmp_path, good):
+    """2,000 files, damaged in header, metadata and weights alike."""
+    draw = random.Random(3)
+    header, body = split(good)
+    text = json.dumps(header).encode()
+    pieces = [b"{", b"}", b'"', b"\\", b"9" * 20, b"-1", b"null", b'"F64"', b'"I8"', b"\xff\xff\xff\x7f", b"\xc3\x28"]
+    pieces += [b"kifu-net", b"net.points.weight", b"seven@1", b"b1c8", b"passes", b"1e999", b"\0" * 8]
+    outcomes = {True: 0, False: 0}
+    path = tmp_path / "fuzzed.safetensors"
+    for k in range(2000):
+        if k % 2:
+            some = damage(draw, bytearray(text), pieces)
+            data = struct.pack("<Q", len(some)) + some + body
+        else:
+            data = damage(draw, bytearray(good), pieces)
+        path.write_bytes(data)
+        try:
+            open_net(path)
+            outcomes[True] += 1
+        except FormatError as error:
+            outcomes[False] += 1
+            assert "\n" not in str(error)
+        except BaseException as error:
+            error.add_note(f"file {k}: {data[:3000]!r}")
+            raise
+    assert min(outcomes.values()) > 20
+
+
+def test_the_card_tells_of_all_keys():
+    text = card("formats", "kifu-net@1")
+    for key in About.model_fields:
+        assert f"| `{key}` |" in text

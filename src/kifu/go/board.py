@@ -277,6 +277,17 @@ class Board:
             regions.append((region, borders & {BLACK, WHITE}))
         return regions
 
+    def chains(self) -> list[list[int]]:
+        """The points of each chain, in the order of their first points.
+
+        >>> Board.parse(". X .\\n. X O\\n. X O").chains()
+        [[1, 4, 7], [5, 8]]
+        """
+        chains: dict[int, list[int]] = {}
+        for point in np.flatnonzero(self._state.colour[:-1] != EMPTY).tolist():
+            chains.setdefault(int(self._state.head[point]), []).append(point)
+        return list(chains.values())
+
     def copy(self) -> Board:
         """A board that is played on without changing this one."""
         twin = Board(self.width, self.height, rules=self.rules)

@@ -66,6 +66,12 @@ class Positions:
     def __len__(self) -> int:
         return len(self.game)
 
+    @property
+    def to_play(self) -> npt.NDArray[np.uint8]:
+        """[B] uint8 of BLACK and WHITE, who is asked for a move."""
+        words = self.games.moves[self.games.move_offset[self.game] + self.ply]
+        return np.where(words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
+
     @classmethod
     def of_games(
         cls, games: Sequence[Game], plies: Sequence[int], *, to_play: Sequence[int] | None = None
@@ -100,18 +106,19 @@ class Positions:
         height: int | None = None,
         *,
         setup: npt.ArrayLike = (),
+        setup_ply: npt.ArrayLike | None = None,
         to_play: Sequence[int] | None = None,
     ) -> Positions:
         """The position after each sequence of moves, on a board that is square if no height is given.
 
         moves: [B] of uint16 arrays, point | WHITE_BIT; a pass is width * height.  setup: uint16, point | WHITE_BIT, the
-        stones that stand there before the first move of each sequence.  to_play: [B] of BLACK and WHITE; by default who
-        did not play the last move, and Black if there is none.
+        stones that are set up before the first move of each sequence, or before move setup_ply of it, rising.  to_play:
+        [B] of BLACK and WHITE; by default who did not play the last move, and Black if there is none.
         """
         words = [np.asarray(each, np.uint16) for each in moves]
         stones = np.asarray(setup, np.uint16)
         turns = [_other(each) for each in words] if to_play is None else to_play
-        due = np.zeros(len(stones), np.uint16)
+        due = np.zeros(len(stones), np.uint16) if setup_ply is None else np.asarray(setup_ply, np.uint16)
         return cls._of(
             words, [(width, height or width)] * len(words), [(stones, due)] * len(words), turns, [[0, 0]] * len(words)
         )

@@ -1,0 +1,61 @@
+"""The commands that ask a net, and hand it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kifu.cli.app import app
+
+
+@app.command()
+def predict(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="[CHECKPOINT] GAME",
+            help="A net, the one that comes with kifu if left out; and a record, archive, folder or catalogue.",
+        ),
+    ],
+    number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive, folder or catalogue.")] = 1,
+    move: Annotated[int | None, typer.Option(min=0, help="After so many moves.", show_default="all")] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many moves to list.")] = 5,
+    symmetries: Annotated[bool, typer.Option(help="The mean over the symmetries of the board.")] = False,
+    out: Annotated[Path | None, typer.Option("-o", help="Draw a heat map into this .svg or .png file.")] = None,
+    json: Annotated[
+        Path | None, typer.Option(help="Write all probabilities into this file; - prints them as JSON.")
+    ] = None,
+) -> None:
+    """Show which moves a net expects in a position of a game: as text, heat map or JSON."""
+    from kifu.errors import RecipeError
+    from kifu.kernel import announce_compilation
+    from kifu.learn.heat import describe, draw, forecast, to_json
+    from kifu.learn.net import open_net
+    from kifu.learn.predict import Predictor
+    from kifu.output import write_file
+    from kifu.show import find_game
+
+    if len(files) > 2:
+        raise RecipeError(f"predict takes a net and a game, not {len(files)} files")
+    announce_compilation()
+    net = open_net(files[0] if len(files) == 2 else None)
+    told = forecast(Predictor(net, symmetries=symmetries), find_game(files[-1], number), move, top)
+    if out is not None:
+        draw(told, out)
+    if json is not None and json != Path("-"):
+        write_file(json, to_json(told).encode())
+    typer.echo(to_json(told) if json == Path("-") else f"{describe(told)}\n", nl=False)
+
+
+@app.command()
+def export(
+    checkpoint: Annotated[Path, typer.Argument(help="A net, or the folder of its training.")],
+    out: Annotated[Path, typer.Option("-o", help="The file to write, like net.onnx.")],
+) -> None:
+    """Write a net as ONNX, for other programs and languages; checked against the original."""
+    from kifu.learn.export import export_onnx
+    from kifu.learn.net import open_net
+
+    typer.echo(export_onnx(open_net(checkpoint), out))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import nn
 from torch import optim as torch_optim
 
-from kifu.recipes.training import Adadelta, Adagrad, AdamW, Optimiser, Sgd
+from kifu.learn import muon
+from kifu.recipes.training import Adadelta, Adagrad, AdamW, Muon, Optimiser, Sgd
 
 
 def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
@@ -27,3 +28,5 @@ def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
             ]
             # One kernel for all parameters: less for Python to do in each step.
             return torch_optim.AdamW(groups, told.lr, told.betas, told.epsilon, fused=True)
+        case Muon():
+            return muon.Muon(parameters, told.lr, told.momentum, told.betas, told.weight_decay)

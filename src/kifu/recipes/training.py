@@ -79,7 +79,21 @@ class AdamW(BaseModel):
     """Of matrices and convolutions; biases and norms have none."""
 
 
-Optimiser: TypeAlias = Annotated[Sgd | Adagrad | Adadelta | AdamW, Field(discriminator="kind")]
+class Muon(BaseModel):
+    """Jordan et al. 2024, with AdamW for biases and norms: see `kifu.learn.muon`."""
+
+    model_config = STRICT
+
+    kind: Literal["muon"]
+    lr: Positive = 0.005
+    momentum: Below1 = 0.95
+    betas: Annotated[tuple[Below1, Below1], Field(strict=False)] = (0.9, 0.99)
+    """Of AdamW."""
+    weight_decay: Share = 0.01
+    """Of matrices and convolutions."""
+
+
+Optimiser: TypeAlias = Annotated[Sgd | Adagrad | Adadelta | AdamW | Muon, Field(discriminator="kind")]
 
 
 class _Schedule(BaseModel):

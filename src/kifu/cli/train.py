@@ -38,6 +38,7 @@ def train(
 ) -> None:
     """Train a net to predict the next move. Ctrl-C ends the run after a step; --resume goes on with it exactly."""
     from kifu.kernel import announce_compilation
+    from kifu.learn.train import is_first
     from kifu.learn.train import train as train_net
     from kifu.progress import progress
     from kifu.recipes.schema import load_training
@@ -48,6 +49,8 @@ def train(
         load_training(recipe, overrides), sources, into, validate=validate or (), resume=resume, devices=devices,
         strategy=strategy, accelerator=accelerator, jobs=jobs, progress=progress,
     )  # fmt: skip
+    if not is_first():
+        return
     best = run.best.get("validation_top1")
     told = "" if best is None else f"; validation top-1 {best:.2%}, loss {run.best['validation_loss']:.4f} at best"
     typer.echo(f"{into}: {run.state} ({run.why}) after {run.steps:,} steps, {run.positions:,} positions{told}")

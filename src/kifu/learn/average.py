@@ -18,13 +18,13 @@ class Average:
         self._followed = _values(module)
         self._average = [value.detach().clone() for value in self._followed]
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def update(self, steps: int) -> None:
         """After a step. steps: how many there were, this one with it."""
         keep = min(self._decay, (1 + steps) / (10 + steps))
         torch._foreach_lerp_(self._average, self._followed, 1 - keep)
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def swap(self) -> None:
         """Puts the average into the module, and the module's own values here; the next call undoes it."""
         for mine, its in zip(self._average, self._followed):
@@ -36,7 +36,7 @@ class Average:
         """The average, to be saved."""
         return self._average
 
-    @torch.no_grad()
+    @torch.no_grad()  # type: ignore[untyped-decorator]
     def load(self, state: list[Tensor]) -> None:
         """What `state` was."""
         for mine, saved in zip(self._average, state, strict=True):

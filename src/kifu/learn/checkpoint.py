@@ -28,7 +28,7 @@ class SafeCheckpoints(CheckpointIO):  # type: ignore[misc]
 
     def load_checkpoint(self, path: str | Path, map_location: Any = "cpu", weights_only: Any = None) -> dict[str, Any]:
         """Raises FormatError."""
-        return read_checkpoint(Path(path))
+        return _load(Path(path))
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Raises OutputError."""
@@ -36,11 +36,18 @@ class SafeCheckpoints(CheckpointIO):  # type: ignore[misc]
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The checkpoint of a run, on the CPU. Raises FormatError if it cannot be read, or is none of kifu."""
+    """What is ours of a checkpoint. Raises FormatError if it cannot be read, or is none of kifu."""
+    found = _load(path)
+    if STATE not in found:
+        raise FormatError(f"cannot resume from {path}: it is no checkpoint of kifu")
+    return dict(found[STATE])
+
+
+def _load(path: Path) -> dict[str, Any]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
         raise FormatError(f"cannot resume from {path}: {first_line(error)}") from None
-    if not isinstance(found, dict) or STATE not in found:
-        raise FormatError(f"cannot resume from {path}: it is no checkpoint of kifu")
+    if not isinstance(found, dict):
+        raise FormatError(f"cannot resume from {path}: it is no checkpoint")
     return found

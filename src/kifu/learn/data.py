@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import torch
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
@@ -104,12 +103,12 @@ def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None
 
 
 def _read(recipe: Training, paths: Paths, jobs: int | None) -> pa.RecordBatch:
-    paths = [Path(path) for path in paths]
-    if open_written(paths) is not None:
+    found = [Path(path) for path in paths]
+    if open_written(found) is not None:
         raise RecipeError(
-            f"{paths[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
+            f"{found[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
         )
-    return read_games(paths, recipe.size, False, jobs, _COLUMNS)
+    return read_games(found, recipe.size, False, jobs, _COLUMNS)
 
 
 def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
@@ -178,7 +177,7 @@ class Feed(LightningDataModule):  # type: ignore[misc]
         """How many batches the first epoch has; later ones differ where positions are drawn by chance."""
         return len(self._train())
 
-    def train_dataloader(self) -> Iterator[Examples]:
+    def train_dataloader(self) -> Iterable[Examples]:
         """Batches without end, epoch after epoch."""
         return _Endless(self)
 
@@ -207,8 +206,9 @@ class Feed(LightningDataModule):  # type: ignore[misc]
                 break
 
     def _ready(self, told: dict[str, Tensor], place: tuple[int, int]) -> Examples:
-        examples = Examples(told["planes"], told["move"], told.get("result"), told.get("ownership"), place)
-        return pinned(examples) if self._on_gpu else examples
+        if self._on_gpu:  # memory that it reads without help
+            told = {name: value.pin_memory() for name, value in told.items()}
+        return Examples(told["planes"], told["move"], told.get("result"), told.get("ownership"), place)
 
 
 class _Endless:
@@ -220,8 +220,3 @@ class _Endless:
     def __iter__(self) -> Iterator[Examples]:
         batches = self._feed.endless()
         return ahead(batches, _READY) if self._feed._on_gpu else batches
-
-
-def pinned(examples: Examples) -> Examples:
-    """The same in memory that a GPU reads without help."""
-    return Examples(*(value.pin_memory() if isinstance(value, torch.Tensor) else value for value in examples))

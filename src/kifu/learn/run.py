@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import platform
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -37,6 +39,16 @@ _AGREE = 10
 
 _FAR = 0x9E3779B97F4A7C15
 
+LOGS = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+
+
+def hush() -> None:
+    """From now on Lightning does not tell what it found and did."""
+    for log in LOGS:
+        log.setLevel(logging.ERROR)
+    # Lightning 2.6 asks for it itself, in each step.
+    warnings.filterwarnings("ignore", message="`isinstance.treespec, LeafSpec.` is deprecated")
+
 
 class Conductor(Callback):  # type: ignore[misc]
     """Knows how far the run has come, and does what is to be done then.
@@ -53,6 +65,11 @@ class Conductor(Callback):  # type: ignore[misc]
         self._saved: dict[str, Any] | None = None
         self._asked: str | None = None
         self._ended: tuple[State, str] | None = None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In a process of its own, before Lightning says anything there."""
+        self.__dict__.update(state)
+        hush()
 
     # What Lightning calls, in this order.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import warnings
 from collections.abc import Iterable, Iterator
@@ -13,15 +12,18 @@ from typing import Any
 import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.utilities import rank_zero_only
+from torch.multiprocessing import ProcessRaisedException
 
+from kifu import errors
 from kifu.errors import KifuError, OutputError, RecipeError
-from kifu.learn.checkpoint import STATE, SafeCheckpoints, read_checkpoint
+from kifu.learn.checkpoint import SafeCheckpoints, read_checkpoint
 from kifu.learn.data import Feed, Games, read_all
 from kifu.learn.folder import BOARD, LAST, MANIFEST, Run, difference, read_run
 from kifu.learn.module import Learner
 from kifu.learn.nets import make_net
 from kifu.learn.nets.init import initialise
-from kifu.learn.run import Conductor
+from kifu.learn.run import LOGS, Conductor, hush
 from kifu.progress import OpenBar, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import Training
@@ -61,8 +63,8 @@ def train(
     if told.batch_size % devices:
         raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices} devices")
     folder = Path(into)
-    child = "LOCAL_RANK" in os.environ  # a process that Lightning has started beside the first
-    before = None if child else _require_place(folder, resume)
+    first = is_first()
+    before = _require_place(folder, resume) if first else None
     module = _make(told)
     games = read_all(told, list(sources), list(validate), jobs)
     run = Run(
@@ -70,16 +72,21 @@ def train(
     )
     checkpoint = folder / LAST if resume and (folder / LAST).exists() else None
     if checkpoint is not None:
-        saved = read_checkpoint(checkpoint)[STATE]
+        saved = read_checkpoint(checkpoint)
         _require_same(folder, saved, run)
         if saved["finished"] and before is not None:
             return before
-    elif not child:
+    elif first:
         _make_folder(folder)
     _fit(module, told, games, run, folder, checkpoint, progress, devices, strategy, accelerator)
     found = read_run(folder)
     assert found is not None
     return found
+
+
+def is_first() -> bool:
+    """Whether this is no process that Lightning has started beside the first one."""
+    return bool(rank_zero_only.rank == 0)
 
 
 def _require_place(folder: Path, resume: bool) -> Run | None:
@@ -135,24 +142,27 @@ def _fit(
             )  # fmt: skip
             path = None if checkpoint is None else str(checkpoint)
             trainer.fit(module, datamodule=Feed(recipe, games), ckpt_path=path, weights_only=True)
-        except KifuError:
-            raise
+        except ProcessRaisedException as error:
+            raise _ours(error) from None
         except SystemExit:  # Lightning's way out of a second Ctrl-C
             raise KeyboardInterrupt from None
+
+
+def _ours(error: ProcessRaisedException) -> Exception:
+    """What another process has raised; its last line tells the kind and the message."""
+    name, _, message = str(error).rstrip().rpartition("\n")[2].partition(": ")
+    kind = getattr(errors, name.removeprefix("kifu.errors."), None)
+    return kind(message) if isinstance(kind, type) and issubclass(kind, KifuError) else error
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Without Lightning's words on what it found and did."""
-    logs = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
-    levels = [log.level for log in logs]
-    for log in logs:
-        log.setLevel(logging.ERROR)
+    levels = {log: log.level for log in LOGS}
     try:
         with warnings.catch_warnings():
-            # Lightning 2.6 asks for it itself, in each step.
-            warnings.filterwarnings("ignore", message="`isinstance.treespec, LeafSpec.` is deprecated")
+            hush()
             yield
     finally:
-        for log, level in zip(logs, levels):
+        for log, level in levels.items():
             log.setLevel(level)

@@ -58,7 +58,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class Residual(Network):
-    """`b6c64`: six blocks of 64 channels after a convolution of 5 x 5. Any board size.
+    """`b6c64`: six blocks of 64 channels after a first convolution, all of 3 x 3. Any board size.
 
     Batch norm and ReLU come before each convolution. Every third block also adds to each channel what the means and the
     maxima of all channels say, over the whole board, and so does the head; a pass is told by them alone.
@@ -68,7 +68,7 @@ class Residual(Network):
 
     def __init__(self, task: Task, blocks: int, channels: int) -> None:
         super().__init__(task, channels)
-        self.stem = nn.Conv2d(task.planes, channels, 5, padding=first_padding(5, task.rim), bias=False)
+        self.stem = nn.Conv2d(task.planes, channels, 3, padding=first_padding(3, task.rim), bias=False)
         self.blocks = nn.Sequential(*(Block(channels, k % _EVERY == _EVERY - 1) for k in range(blocks)))
         self.norm = nn.BatchNorm2d(channels)
         self.place = _conv(channels, _HEAD, 1)

@@ -1,0 +1,360 @@
+"""What a net says of positions: beside its planes and its module, taken by hand; drawing moves; symmetries; rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import kifu
+from flat import OneGame, flat
+from kifu.errors import GameError, IllegalMove, RecipeError
+from kifu.go.board import Board
+from kifu.go.legal import legal_moves
+from kifu.go.rules import NAMED, RECORDS, Rules
+from kifu.learn import predict
+from kifu.learn.net import Net, open_net
+from kifu.learn.predict import Answers, Positions, Predictor
+from kifu.point import BLACK, WHITE, WHITE_BIT, symmetries, to_sgf
+from nets import tiny_net
+
+W = WHITE_BIT
+
+
+def game(
+    seed: int, plies: int = 40, width: int = 9, height: int = 9, root: str = "", turned: int = 0, rules: Rules = RECORDS
+) -> kifu.Game:
+    """A random legal game, some moves of which are passes; or as it looks under a symmetry."""
+    rng = np.random.default_rng(seed)
+    board, table = Board(width, height, rules=rules), symmetries(width, height)[turned]
+    columns, lines = (height, width) if turned & 4 else (width, height)
+    text = f"(;SZ[{columns}:{lines}]{root}"
+    for _ in range(plies):
+        legal = np.flatnonzero(board.legal()[:-1])
+        move = int(rng.choice(legal)) if legal.size and rng.random() > 0.05 else board.pass_move
+        text += f";{'BW'[board.to_play == WHITE]}[{to_sgf(int(table[move]), columns, lines)}]"
+        board.play(move)
+    return kifu.read_sgf((text + ")").encode(), strict=True)
+
+
+def opened(folder: Path, *arguments: object, **options: object) -> Net:
+    return open_net(tiny_net(folder / "net.safetensors", *arguments, **options))
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Net:
+    """On 9 x 9, with all that a net may tell."""
+    return opened(tmp_path_factory.mktemp("net"), passes=True, heads=("value", "ownership"))
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits.astype(np.float64) - logits.max())
+    return weights / weights.sum()
+
+
+def same(one: Answers, other: Answers, tolerance: float = 1e-6) -> None:
+    assert (one.legal == other.legal).all()
+    for name in ("policy", "value", "ownership"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=tolerance)
+
+
+def part(answers: Answers, which: Sequence[int]) -> Answers:
+    return Answers(*(getattr(answers, name)[which] for name in ("policy", "legal", "value", "ownership")))
+
+
+@pytest.mark.parametrize(
+    ("name", "planes", "passes", "heads"),
+    [
+        ("b1c8", "seven", True, ("value", "ownership")),
+        ("b1c8", "one-plane", False, ()),  # real values
+        ("b1c8", "clark8", True, ("ownership",)),  # a rim
+        ("b1c8", "own+opp+own_dan", False, ("value",)),  # the players' ranks
+        ("book-small", "seven+last5", True, ("value",)),
+    ],
+)
+def test_beside_planes_and_module_by_hand(
+    tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]
+) -> None:
+    net = opened(tmp_path, name, planes, passes=passes, heads=heads)
+    played = game(1, root="BR[2d]WR[5d]")
+    asked = [ply for ply, word in enumerate(played.moves.tolist()) if word & ~W < 81]
+    drawn, _ = kifu.encode(played, planes)
+    assert 0 < len(asked) < len(played)
+    with torch.inference_mode():
+        told = net.module(torch.from_numpy(drawn.astype(np.float32)))
+    for legal in (True, False):
+        answers = Predictor(net).ask(Positions.of_games([played] * len(asked), asked), legal)
+        for k, ply in enumerate(asked):
+            mask = np.ones(81 + passes, np.bool_)
+            if legal:
+                mask = played.board(ply).legal()[: 81 + passes]
+            wanted = softmax(np.where(mask, told.policy[k].numpy(), -np.inf))
+            np.testing.assert_allclose(answers.policy[k], wanted, atol=1e-6)
+            assert (answers.legal[k] == mask).all()
+            assert (answers.policy[k][~mask] == 0).all()
+        for head in ("value", "ownership"):
+            if head in heads:
+                np.testing.assert_allclose(getattr(answers, head), getattr(told, head).numpy(), atol=1e-6)
+            else:
+                assert getattr(answers, head) is None
+
+
+def test_a_batch_is_its_positions_one_by_one(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = Predictor(net)
+    games = [game(k, 10 + 7 * k, root="AB[aa][cb]HA[2]PL[W]" if k == 2 else "") for k in range(3)]
+    pairs = [(g, ply) for g in games for ply in range(0, len(g) + 1, 3)]
+    pairs += pairs[5:2:-1]  # some twice, in another order
+    positions = Positions.of_games(*zip(*pairs))
+    whole = predictor.ask(positions)
+    assert whole.policy.dtype == np.float32
+    assert (whole.policy.shape, whole.ownership.shape) == ((len(pairs), 82), (len(pairs), 81))
+    np.testing.assert_allclose(whole.policy.sum(1), 1, atol=1e-5)
+    assert len(np.unique(whole.policy.round(6), axis=0)) > len(pairs) // 2
+    for k, (g, ply) in enumerate(pairs):
+        same(part(whole, [k]), predictor.ask(Positions.of_games([g], [ply])))
+    monkeypatch.setattr(predict, "_CHUNK", 4)
+    same(whole, predictor.ask(positions))
+    assert (predictor.probabilities(positions) == predictor.ask(positions).policy).all()
+
+
+def test_whole_arrays_of_games(net: Net) -> None:
+    """Positions of the middle of games, many of one game, without a copy of its moves for each."""
+    games = [game(k, 30) for k in range(3)]
+    arrays = flat([OneGame(9, 9, g.moves.tolist()) for g in games])
+    which, ply = np.array([2, 0, 2, 2, 1, 0]), np.array([5, 29, 5, 0, 17, 3])
+    positions = Positions(arrays, which, ply, np.zeros((3, 2), np.float32))
+    named = Positions.of_games([games[g] for g in which], ply.tolist())
+    assert (positions.to_play == named.to_play).all()
+    same(Predictor(net).ask(positions), Predictor(net).ask(named))
+    none = Predictor(net).ask(Positions.of_games([], []))
+    assert (none.policy.shape, none.value.shape, none.ownership.shape) == ((0, 82), (0,), (0, 81))
+
+
+def test_the_position_after_the_last_move(net: Net) -> None:
+    predictor, played = Predictor(net), game(3)
+    for ply in (0, 1, 20, 39):
+        cut = Positions.of_moves([played.moves[:ply]], 9)
+        same(predictor.ask(cut), predictor.ask(Positions.of_games([played], [ply])))
+    after = predictor.ask(Positions.of_games([played], [len(played)]))
+    one_more = kifu.read_sgf(played.record[:-1] + b";B[])")
+    same(after, predictor.ask(Positions.of_games([one_more], [len(played)])))
+
+
+def test_who_is_asked_may_be_told(net: Net) -> None:
+    """The planes are those of the colour asked for, whoever moved last."""
+    predictor, played = Predictor(net), game(4, 21)
+    black, white = (Positions.of_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
+    assert (black.to_play, white.to_play) == ([BLACK], [WHITE])
+    swapped = Positions.of_moves([played.moves ^ np.uint16(W)], 9, to_play=[BLACK])
+    same(predictor.ask(white), predictor.ask(swapped))
+    assert np.abs(predictor.ask(white).policy - predictor.ask(black).policy).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("text", "ply", "colour"),
+    [
+        (b"(;SZ[9];B[aa];W[bb])", 0, BLACK),
+        (b"(;SZ[9];B[aa];W[bb])", 1, WHITE),
+        (b"(;SZ[9];B[aa];W[bb])", 2, BLACK),
+        (b"(;SZ[9];B[aa];B[bb])", 1, BLACK),
+        (b"(;SZ[9];B[aa];B[bb])", 2, WHITE),
+        (b"(;SZ[9])", 0, BLACK),
+        (b"(;SZ[9]PL[W])", 0, WHITE),
+        (b"(;SZ[9]HA[2]AB[cc][gg])", 0, WHITE),
+        (b"(;SZ[9]HA[2]AB[cc][gg];B[aa])", 0, BLACK),
+    ],
+)
+def test_who_is_to_move(text: bytes, ply: int, colour: int) -> None:
+    assert Positions.of_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
+
+
+def test_stones_that_are_set_up(net: Net) -> None:
+    """A handicap; stones set up in mid-game, and after the last move: as the board has them."""
+    text = b"(;SZ[9]HA[2]AB[cc][gg];W[ee];B[ef]AW[aa];W[de];B[dd];AE[ee]AB[fe])"
+    played = kifu.read_sgf(text)
+    asked = list(range(5))
+    answers = Predictor(net).ask(Positions.of_games([played] * 5, asked))
+    for ply in asked:
+        assert (answers.legal[ply] == played.board(ply).legal(Positions.of_games([played], [ply]).to_play[0])).all()
+    bare = Positions.of_moves([[]], 9, setup=[20, 60], to_play=[WHITE])
+    same(Predictor(net).ask(bare), part(answers, [0]))
+    later = Positions.of_moves([[40 | W], [40 | W, 49]], 9, setup=[20, 60, 0 | W], setup_ply=[0, 0, 1])
+    same(Predictor(net).ask(later), part(answers, [1, 2]))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_legal_moves_are_those_of_the_board(name: str) -> None:
+    """Small boards, crowded, on which every rule has its say."""
+    rules = NAMED[name]
+    games = [game(k, 50, 3, 2, rules=rules) for k in range(30)]
+    arrays = flat([OneGame(3, 2, g.moves.tolist()) for g in games])
+    take = np.arange(len(arrays.moves))[::-1].copy()
+    take[::7] = -1
+    out = np.zeros((len(take), 7), np.bool_)
+    legal_moves(arrays, np.arange(30), take, out, rules)
+    others = 0
+    for k, g in enumerate(games):
+        for ply in range(len(g)):
+            slot = take[arrays.move_offset[k] + ply]
+            board = Board.after(3, 2, g.moves, g.setup, g.setup_ply, ply, rules=rules)
+            if slot >= 0:
+                assert (out[slot] == board.legal()).all()
+                others += (out[slot] != g.board(ply).legal()).any()
+    assert (others > 0) == (rules != RECORDS)
+
+
+def test_superko_forbids(tmp_path: Path) -> None:
+    """A move that would bring back an earlier position has probability 0; the others share what it had."""
+    net, strict = opened(tmp_path, size=3, passes=True), NAMED["tromp-taylor"]
+    games = [game(seed, 40, 3, 2, rules=strict) for seed in range(10)]
+    asked = Positions.of_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
+    free, bound = (Predictor(net, rules=rules).ask(asked) for rules in (RECORDS, strict))
+    lost = free.legal & ~bound.legal
+    assert lost.any()
+    assert not (bound.legal & ~free.legal).any()
+    assert (free.policy[lost] > 0).all()
+    assert (bound.policy[~bound.legal] == 0).all()
+    rest = (free.policy * bound.legal).sum(1, keepdims=True)
+    np.testing.assert_allclose(bound.policy, free.policy * bound.legal / rest, atol=1e-6)
+
+
+def test_no_move_at_all(tmp_path: Path) -> None:
+    """On one point every stone is a suicide."""
+    for passes in (False, True):
+        predictor = Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
+        asked = Positions.of_moves([[]], 1)
+        assert predictor.probabilities(asked).tolist() == [[0, 1] if passes else [0]]
+        moves, chances = predictor.top(asked, 2)
+        assert (moves.tolist(), chances.tolist()) == (([[1, -1]], [[1, 0]]) if passes else ([[-1]], [[0]]))
+        assert predictor.sample(asked, np.random.default_rng(0)).tolist() == [1 if passes else -1]
+
+
+@pytest.mark.parametrize(("width", "height", "turns"), [(9, 9, range(8)), (9, 6, range(4))])
+def test_the_mean_over_symmetries_turns_with_the_game(net: Net, width: int, height: int, turns: range) -> None:
+    predictor, plain = Predictor(net, symmetries=True), Predictor(net)
+    wanted = predictor.ask(Positions.of_games([game(5, 30, width, height)], [25]))
+    apart = 0.0
+    each = []
+    for k in turns:
+        asked = Positions.of_games([game(5, 30, width, height, turned=k)], [25])
+        table = symmetries(width, height)[k]
+        found, alone = predictor.ask(asked), plain.ask(asked)
+        np.testing.assert_allclose(found.policy[:, table], wanted.policy, atol=1e-6)
+        np.testing.assert_allclose(found.ownership[:, table[:-1]], wanted.ownership, atol=1e-5)
+        np.testing.assert_allclose(found.value, wanted.value, atol=1e-6)
+        assert (found.legal[:, table] == wanted.legal).all()
+        each.append(alone.policy[:, table])
+        apart = max(apart, np.abs(each[-1] - each[0]).max())
+    assert apart > 1e-3  # so that there was something to be made equal
+    np.testing.assert_allclose(np.mean(each, 0), wanted.policy, atol=1e-6)
+
+
+def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) -> Answers:
+    table = np.array(policy, np.float32)
+    return Answers(table, np.ones(table.shape, np.bool_) if legal is None else legal, None, None)
+
+
+def test_the_top() -> None:
+    found = answers([[0.1, 0.4, 0.1, 0.4], [0, 1, 0, 0]], np.array([[True] * 4, [True, True, False, False]]))
+    moves, chances = found.top(3)
+    assert (moves.tolist(), moves.dtype) == ([[1, 3, 0], [1, 0, -1]], np.int16)
+    assert chances.dtype == np.float32
+    assert (chances == np.array([[0.4, 0.4, 0.1], [1, 0, 0]], np.float32)).all()
+    assert found.top(9)[0].tolist() == [[1, 3, 0, 2], [1, 0, -1, -1]]
+
+
+SHARES = np.array([0.5, 0.25, 0.15, 0.1, 0])
+
+
+@pytest.mark.parametrize(
+    ("temperature", "epsilon", "wanted"),
+    [
+        (1, 0, SHARES),
+        (0.5, 0, SHARES**2),
+        (2, 0, SHARES**0.5),
+        (1, 0.4, 0.6 * SHARES + 0.4 * np.array([1, 1, 1, 1, 0]) / 4),
+        (1, 1, np.array([1, 1, 1, 1, 0])),
+        (0, 0.2, np.array([0.85, 0.05, 0.05, 0.05, 0])),
+        (1e-300, 0, np.array([1, 0, 0, 0, 0])),
+        (5e-324, 0, np.array([1, 0, 0, 0, 0])),
+    ],
+)
+def test_how_often_moves_are_drawn(temperature: float, epsilon: float, wanted: np.ndarray) -> None:
+    """By chi square; its chance to pass 25 with three degrees of freedom is 0.00002."""
+    count = 20_000
+    legal = np.tile(SHARES > 0, (count, 1))
+    drawn = answers(np.tile(SHARES, (count, 1)), legal).sample(np.random.default_rng(1), temperature, epsilon)
+    found = np.bincount(drawn, minlength=5)
+    expected = count * wanted / wanted.sum()
+    assert (found[expected == 0] == 0).all()
+    seen = expected > 0
+    assert ((found - expected)[seen] ** 2 / expected[seen]).sum() < 25
+
+
+def test_drawing_is_repeatable_and_ties_are_not_always_the_first() -> None:
+    tied = answers([[0.4, 0.2, 0.4]] * 100)
+    drawn = tied.sample(np.random.default_rng(2), temperature=0)
+    assert set(drawn.tolist()) == {0, 2}
+    assert (drawn == tied.sample(np.random.default_rng(2), temperature=0)).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"temperature": -1}, "temperature -1"),
+        ({"temperature": float("nan")}, "temperature nan"),
+        ({"epsilon": 1.5}, "epsilon 1.5"),
+        ({"epsilon": float("nan")}, "epsilon nan"),
+    ],
+)
+def test_chances_that_are_none(options: dict[str, float], words: str) -> None:
+    with pytest.raises(RecipeError, match=words):
+        answers([[1.0]]).sample(np.random.default_rng(0), **options)
+
+
+def test_positions_that_there_are_not(net: Net, tmp_path: Path) -> None:
+    played = game(6, 10)
+    for ply in (-1, 11):
+        with pytest.raises(GameError, match=f"has 10 moves, none of number {ply}"):
+            Positions.of_games([played], [ply])
+    arrays = flat([OneGame(9, 9, [1, 2 | W])])
+    for ply in (-1, 2):
+        with pytest.raises(GameError, match=f"game 0 has 2 moves, none of number {ply}"):
+            Positions(arrays, np.array([0]), np.array([ply]), np.zeros((1, 2), np.float32))
+    with pytest.raises(GameError, match="one size, not of 5 x 9 and 9 x 9"):
+        Positions.of_games([played, game(7, 10, 5, 9)], [3, 3])
+    with pytest.raises(GameError, match="set aside"):
+        Positions.of_games([kifu.read_sgf(b"(;SZ[99];B[aa])")], [0])
+    with pytest.raises(GameError, match="to_play 3"):
+        Positions.of_moves([[]], 9, to_play=[3])
+    small = Predictor(opened(tmp_path, "book-small"))
+    with pytest.raises(RecipeError, match="takes 9 x 9 boards only, not 19 x 19"):
+        small.ask(Positions.of_moves([[]], 19))
+
+
+def test_moves_before_that_cannot_be_played(net: Net) -> None:
+    """What comes before the bad move can be asked for, if it is not in one array with it."""
+    bad = kifu.read_sgf(b"(;SZ[9];B[aa];W[bb];B[aa];W[cc])")
+    positions = Positions.of_games([bad], [2])
+    for legal in (True, False):
+        assert Predictor(net).ask(positions, legal).policy.sum() == pytest.approx(1)
+        for ply in (3, 4):
+            with pytest.raises(IllegalMove, match=r"move 3 .* occupied"):
+                Predictor(net).ask(Positions.of_games([bad], [ply]), legal)
+    for why in ([200, 5 | W], [5, 0x3FFF, 6]):
+        with pytest.raises(IllegalMove, match="no point of the board"):
+            Predictor(net).ask(Positions.of_moves([why], 9))
+    suicide = [1, 10 | W, 9, 0 | W, 20, 0 | W]
+    with pytest.raises(IllegalMove, match="suicide"):
+        Predictor(net).ask(Positions.of_moves([suicide], 9))
+
+
+def test_after_a_move_that_the_rules_asked_for_forbid(net: Net) -> None:
+    """Two stones take their own lives: records may say so, the rules of Japan forbid it."""
+    corner = [0, 2 | W, 40, 10 | W, 41, 9 | W, 1]  # Black fills his last liberty
+    Predictor(net).ask(Positions.of_moves([corner], 9))
+    with pytest.raises(IllegalMove, match="suicide"):
+        Predictor(net, rules=NAMED["japanese"]).ask(Positions.of_moves([corner], 9))

@@ -26,8 +26,8 @@ from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 
 COMMANDS = [
-    "audit", "build", "convert", "demo", "fetch", "formats", "ingest", "inspect", "nets", "planes", "query", "recipes", "show",
-    "split", "stats",
+    "audit", "build", "convert", "demo", "fetch", "formats", "ingest", "inspect", "nets", "planes", "query", "recipes",
+    "show", "split", "stats",
 ]  # fmt: skip
 REPOSITORY = Path(__file__).parents[1]
 

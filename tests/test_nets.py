@@ -1,0 +1,563 @@
+"""The networks: shapes, sizes by hand, symmetries, gradients, and how their weights begin."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from commands import run
+from kifu.errors import GameError, RecipeError
+from kifu.learn.nets import Network, make_net
+from kifu.learn.nets.base import OwnershipHead, Points, ValueHead
+from kifu.learn.nets.clark_storkey import SymmetricConv, SymmetricLinear
+from kifu.learn.nets.count import count_net
+from kifu.learn.nets.init import INITIALISATIONS, initialise
+from kifu.learn.nets.registry import NETS, RESIDUAL, find_net
+from kifu.planes.encoder import find_encoder
+from kifu.planes.registry import PLANE_SETS
+from kifu.point import symmetries
+
+NAMES = [*NETS, "b3c8"]
+PLANES = [*(name for name, each in PLANE_SETS.items() if each.features), "own+opp+last2"]  # not kgsgo's, made in files
+CARD = Path(__file__).parents[1] / "docs/nets.md"
+
+
+def net_for(
+    name: str, planes: str = "seven", width: int = 5, height: int = 5, seed: int = 0, **more: object
+) -> Network:
+    """A net on a small board, its weights drawn from the seed, in evaluation mode."""
+    torch.manual_seed(seed)
+    encoder = find_encoder(planes, width, height)
+    rim = encoder.plane_set.rim
+    return make_net(name, encoder.planes, width, height, rim=rim, **more).eval()  # type: ignore[arg-type]
+
+
+def random_planes(net: Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
+    """Zeros and ones."""
+    task, draw = net.task, torch.Generator().manual_seed(seed)
+    shape = (batch, task.planes, task.height + 2 * task.rim, task.width + 2 * task.rim)
+    return torch.randint(0, 2, shape, generator=draw).float()
+
+
+# shapes
+
+
+def has_its_shapes(name: str, planes: str, width: int, height: int, **more: object) -> None:
+    with torch.device("meta"):
+        net = net_for(name, planes, width, height, **more)
+        told = net(torch.empty(3, *find_encoder(planes, width, height).shape))
+    task = net.task
+    assert told.policy.shape == (3, width * height + task.passes)
+    assert (told.value is None) == ("value" not in task.heads)
+    assert told.value is None or told.value.shape == (3,)
+    assert (told.ownership is None) == ("ownership" not in task.heads)
+    assert told.ownership is None or told.ownership.shape == (3, width * height)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("planes", PLANES)
+def test_every_net_takes_every_plane_set(name, planes):
+    has_its_shapes(name, planes, 9, 9, heads=("ownership",))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("planes", ["seven", "clark8"])
+def test_every_net_takes_every_board(name, planes):
+    for width, height in [(1, 1), (1, 5), (2, 2), (7, 4), (9, 9), (13, 13), (19, 19)]:
+        for passes, heads in product((False, True), ((), ("value",), ("ownership", "value"))):
+            has_its_shapes(name, planes, width, height, passes=passes, heads=heads)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_are_within_their_range(name):
+    net = net_for(name, "clark8", passes=True, heads=("value", "ownership"))
+    told = net(random_planes(net, 50))
+    assert torch.isfinite(told.policy).all()
+    assert told.value.abs().max() <= 1
+    assert told.ownership.abs().max() <= 1
+    assert told.value.std() > 0
+    assert told.ownership.std() > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_nets_of_any_size_take_other_boards(name):
+    net = net_for(name, passes=True, heads=("value", "ownership"))
+    planes = torch.zeros(2, 7, 6, 8)
+    if net.any_size:
+        told = net(planes)
+        assert (told.policy.shape, told.value.shape, told.ownership.shape) == ((2, 49), (2,), (2, 48))
+    else:
+        with pytest.raises(RuntimeError, match=r"size|shape"):
+            net(planes)
+    assert net.any_size == (name == "b3c8")
+
+
+# where a point is
+
+
+def test_a_point_is_row_times_width_plus_column():
+    """By a net that copies its only plane."""
+    copy = Points(1)
+    with torch.no_grad():
+        copy.weight.fill_(1)
+        copy.bias.zero_()
+    planes = torch.zeros(1, 1, 4, 7)  # 7 wide, 4 high
+    planes[0, 0, 2, 5] = 1
+    assert copy(planes).argmax() == 2 * 7 + 5
+    assert torch.equal(copy(planes), planes.reshape(1, 28))
+
+
+@pytest.mark.parametrize("planes", ["seven", "clark8"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_stone_changes_most_is_where_it_is(name, planes):
+    """Nets without hidden layers on the whole board answer beside what they see; with a rim, too."""
+    net = net_for(name, planes, 9, 7)
+    rim = net.task.rim
+    with torch.no_grad():
+        for layer in net.modules():  # a net that looks at its own point alone
+            if isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1):
+                centre = layer.weight[:, :, layer.kernel_size[0] // 2, layer.kernel_size[1] // 2].abs()
+                layer.weight.zero_()
+                layer.weight[:, :, layer.kernel_size[0] // 2, layer.kernel_size[1] // 2] = centre + 0.1
+            if isinstance(layer, nn.Linear):
+                layer.weight.zero_()
+    if name not in ("maddison", "b3c8"):
+        reached = net.features(torch.zeros(1, net.task.planes, 7 + 2 * rim, 9 + 2 * rim))
+        assert reached.shape[2:] == (7, 9)
+        return
+    empty = torch.zeros(1, net.task.planes, 7 + 2 * rim, 9 + 2 * rim)
+    stone = empty.clone()
+    stone[0, 0, 4 + rim, 6 + rim] = 1
+    change = (net(stone).policy - net(empty).policy).abs()
+    assert change.argmax() == 4 * 9 + 6
+
+
+@pytest.mark.parametrize("name", ["b2c8", "b3c8"])
+def test_a_net_of_any_size_tells_the_same_wherever_the_stones_are(name):
+    """Away from the edges, and without what the whole board says."""
+    net = net_for(name, "seven", 9, 9, passes=True)
+    with torch.no_grad():
+        for layer in net.modules():
+            if isinstance(layer, nn.Linear):
+                layer.weight.zero_()
+    reach = 2 + 2 * int(name[1])
+    shape = random_planes(net, 1)[..., :4, :4]
+
+    def told(size: int, y: int, x: int) -> torch.Tensor:
+        planes = torch.zeros(1, 7, size, size)
+        planes[..., y : y + 4, x : x + 4] = shape
+        return net(planes).policy[0, :-1].reshape(size, size)[y : y + 4, x : x + 4]
+
+    first = told(4 + 2 * reach + 4, reach, reach)
+    for size, y, x in ((4 + 2 * reach + 4, reach + 4, reach + 1), (4 + 2 * reach, reach, reach)):
+        assert torch.allclose(told(size, y, x), first, atol=1e-5)
+    assert first.std() > 1e-4
+
+
+# symmetries
+
+
+def turned(x: torch.Tensor, k: int) -> torch.Tensor:
+    """[..., H, W] under symmetry k, as `kifu.point.symmetries` has it."""
+    x = x.flip(-1) if k & 1 else x
+    x = x.flip(-2) if k & 2 else x
+    return x.transpose(-1, -2) if k & 4 else x
+
+
+def policy_turned(net: Network, planes: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The policy of turned planes, and the turned policy."""
+    task = net.task
+    table = torch.from_numpy(symmetries(task.width, task.height)[k].astype(np.int64))
+    policy = net(planes).policy
+    expected = torch.empty_like(policy)
+    expected[:, table[: policy.shape[1]]] = policy
+    return net(turned(planes, k)).policy, expected
+
+
+@pytest.mark.parametrize("planes", ["seven", "clark8"])
+@pytest.mark.parametrize(("width", "height", "count"), [(5, 5, 8), (7, 4, 4), (4, 4, 8)])
+def test_clark_and_storkeys_net_tells_a_turned_position_the_turned_policy(planes, width, height, count):
+    net = net_for("clark-storkey", planes, width, height, passes=True)
+    position = random_planes(net, 3)
+    for k in range(count):
+        told, expected = policy_turned(net, position, k)
+        assert torch.allclose(told, expected, atol=1e-6)
+    assert net(position).policy[:, :-1].std() > 1e-3  # which a constant would satisfy, too
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "clark-storkey"])
+def test_others_do_not(name):
+    net = net_for(name)
+    assert not torch.allclose(*policy_turned(net, random_planes(net), 1), atol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "classes"), [(1, 1), (3, 3), (5, 6), (7, 10)])
+def test_filters_are_equal_to_their_images(size, classes):
+    layer = SymmetricConv(2, 3, size, size // 2)
+    assert layer.weight.shape == (3, 2, classes)
+    impulse = torch.zeros(1, 2, 2 * size + 1, 2 * size + 1)
+    impulse[0, 1, size, size] = 1
+    answer = layer(impulse)
+    for k in range(8):
+        assert torch.equal(turned(answer, k), answer)
+    assert len(answer[0, 0].unique()) == classes + 1  # and the bias alone
+
+
+def test_tied_linear_layers_count_by_burnside():
+    """How many classes of pairs of points there are: the mean of the pairs that each symmetry leaves in their place."""
+    for width, height in ((5, 5), (6, 6), (7, 4), (19, 19)):
+        turns = symmetries(width, height)[: 8 if width == height else 4, :-1]
+        stay = (turns == np.arange(width * height)).sum(1)
+        layer = SymmetricLinear(3, width, height)
+        assert layer.weight.shape == (3, (stay**2).sum() // len(turns))
+        assert layer.bias.shape == (stay.sum() // len(turns),)
+
+
+# sizes
+
+
+def conv(channels: int, filters: int, size: int) -> int:
+    return channels * filters * size**2 + filters
+
+
+def dense(inputs: int, outputs: int) -> int:
+    return inputs * outputs + outputs
+
+
+BY_HAND: list[tuple[str, str, Callable[[int], int]]] = [
+    (
+        "book-small",
+        "one-plane",
+        lambda n: conv(1, 48, 7) + conv(48, 32, 5) + 2 * conv(32, 32, 5) + dense(32 * n, 512) + dense(512, n),
+    ),
+    (
+        "book-medium",
+        "seven",
+        lambda n: conv(7, 64, 5) + conv(64, 64, 5) + 3 * conv(64, 64, 3) + dense(64 * n, 512) + dense(512, n),
+    ),
+    (
+        "book-large",
+        "seven",
+        lambda n: (
+            conv(7, 64, 7) + 2 * conv(64, 64, 5) + conv(64, 48, 5) + conv(48, 48, 5) + conv(48, 32, 5)
+            + conv(32, 32, 5) + dense(32 * n, 1024) + dense(1024, n)
+        ),
+    ),
+    (
+        "blog",
+        "one-plane",
+        lambda n: conv(1, 32, 9) + conv(32, 32, 7) + conv(32, 32, 5) + dense(32 * n, n) + dense(n, n),
+    ),
+    (
+        "maddison",
+        "maddison36",
+        lambda n: 36 * 128 * 25 + 11 * 128 * 128 * 9 + 12 * 128 * n + 128 + n,
+    ),
+    (
+        "clark-storkey",
+        "clark8",
+        lambda n: (
+            (8 * 64 * 10 + 64) + 2 * (64 * 64 * 6 + 64) + (64 * 48 * 6 + 48) + (48 * 48 * 6 + 48)
+            + (48 * 32 * 6 + 32) + (32 * 32 * 6 + 32) + {25: (32 * 91 + 6), 361: (32 * 16471 + 55)}[n]
+        ),
+    ),
+    (
+        "b2c8",  # no block that pools
+        "seven",
+        lambda n: (
+            7 * 8 * 9 + 4 * (8 * 8 * 9 + 16) + 16 + 2 * 8 * 32 + 2 * 64 + dense(64, 32) + dense(32, 1)
+        ),
+    ),
+    (
+        "b3c8",
+        "seven",
+        lambda n: (
+            7 * 8 * 9 + 6 * (8 * 8 * 9 + 16) + 16 + 2 * 8 * 32 + 2 * 64 + dense(64, 32) + dense(32, 1)
+            + 8 * 4 + 8 + dense(8, 8)
+        ),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [5, 19])
+@pytest.mark.parametrize(("name", "planes", "expected"), BY_HAND, ids=[row[0] for row in BY_HAND])
+def test_parameters_are_those_counted_by_hand(name, planes, expected, size):
+    net = net_for(name, planes, size, size)
+    assert sum(weight.numel() for weight in net.parameters()) == expected(size**2)
+    assert count_net(name, planes, size, size).parameters == expected(size**2)
+
+
+def test_flops_are_those_counted_by_hand():
+    blog = count_net("blog", "one-plane")
+    convolutions = 361 * (81 * 32 + 49 * 32 * 32 + 25 * 32 * 32)
+    assert blog.flops == 2 * (convolutions + 32 * 361 * 361 + 361 * 361)
+    assert count_net("maddison", "maddison36").flops == 2 * 361 * (36 * 25 * 128 + 11 * 9 * 128 * 128 + 128)
+    # A layer whose weights are tied multiplies as often as one whose are not.
+    clark, book = count_net("clark-storkey", "seven"), count_net("book-large", "seven")
+    assert clark.flops - 2 * 32 * 361**2 == book.flops - 2 * (1024 * 32 * 361 + 1024 * 361)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layers_add_up(name):
+    count = count_net(name, "clark8", 9, 7)
+    assert sum(layer.parameters for layer in count.layers) == count.parameters
+    assert sum(layer.flops for layer in count.layers) == count.flops
+    assert count.layers[0].shape[1:] == (7, 9)
+    assert len({layer.name for layer in count.layers}) == len(count.layers)
+
+
+def test_the_document_tells_these_sizes():
+    rows = re.findall(r"^\| `(\S+)` \| .* \| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", CARD.read_text(), re.MULTILINE)
+    assert [row[0] for row in rows] == [*NETS, RESIDUAL]
+    for name, planes, parameters, flops in rows:
+        assert find_net(name).planes == f"{planes}@1"
+        count = count_net(name, planes)
+        assert (parameters, flops) == (f"{count.parameters:,}", f"{count.flops:,}")
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("book-smal", "did you mean 'book-small'"),
+        ("Maddison", "did you mean 'maddison'"),
+        ("b6x64", "did you mean 'b6c64'"),
+        ("b06c64", "no net"),
+        ("b6c64 ", "no net"),
+        ("", "no net ''"),
+        ("b0c8", "no net"),
+        ("b100c8", "out of bounds"),
+        ("b1c1", "out of bounds"),
+        ("b1c1025", "out of bounds"),
+        ("b99c1024", "out of bounds"),
+        ("b" + "9" * 50 + "c8", "no net"),
+    ],
+)
+def test_names_that_there_are_not(name, words):
+    with pytest.raises(RecipeError, match=words) as told:
+        make_net(name, 7)
+    assert str(told.value).isprintable()
+
+
+def test_the_largest_and_the_smallest_nets_are_nets():
+    with torch.device("meta"):
+        for name in ("b1c2", "b3c2", "b14c1024", "b99c380"):
+            assert make_net(name, 7)(torch.empty(2, 7, 19, 19)).policy.shape == (2, 361)
+
+
+# training
+
+
+def one_step(net: Network, optimiser: torch.optim.Optimizer) -> None:
+    """Learns a tiny batch once, and looks at all gradients and weights."""
+    net.train()
+    told = net(random_planes(net, 4))
+    moves = torch.arange(4) % net.task.moves
+    loss = functional.cross_entropy(told.policy, moves)
+    if told.value is not None and told.ownership is not None:
+        loss = loss + (told.value - 0.5).square().mean() + (told.ownership - 0.5).square().mean()
+    loss.backward()
+    for name, weight in net.named_parameters():
+        assert weight.grad is not None, name
+        assert torch.isfinite(weight.grad).all(), name
+    assert sum(bool((weight.grad != 0).any()) for weight in net.parameters()) > 0.7 * len(list(net.parameters()))
+    before = [weight.clone() for weight in net.parameters()]
+    optimiser.step()
+    assert all(torch.isfinite(weight).all() for weight in net.parameters())
+    assert not all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+
+
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda weights: torch.optim.SGD(weights, 0.01, momentum=0.9, nesterov=True, weight_decay=1e-4),
+    "adagrad": torch.optim.Adagrad,
+    "adadelta": torch.optim.Adadelta,
+    "adamw": torch.optim.AdamW,
+}
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_finite_for_every_optimiser(name, optimiser):
+    net = net_for(name, passes=True, heads=("value", "ownership"))
+    one_step(net, OPTIMISERS[optimiser](net.parameters()))
+
+
+@pytest.mark.parametrize("planes", PLANES)
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_are_finite_for_every_plane_set(name, planes):
+    net = net_for(name, planes)
+    one_step(net, torch.optim.SGD(net.parameters(), 0.01))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+def test_gradients_are_finite_in_bfloat16(name, optimiser):
+    net = net_for(name, "clark8")
+    with torch.autocast("cpu", torch.bfloat16):
+        one_step(net, OPTIMISERS[optimiser](net.parameters()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_only_the_blogs_net_drops_out_and_only_in_training(name):
+    net = net_for(name)
+    planes = random_planes(net, 20)
+    assert torch.equal(net(planes).policy, net(planes).policy)
+    net.train()
+    assert torch.equal(net(planes).policy, net(planes).policy) == (name != "blog")
+
+
+def test_the_blogs_net_drops_half_of_its_logits_too():
+    net = net_for("blog", "one-plane", 9, 9).train()
+    dropped = (net(random_planes(net, 100)).policy == 0).float().mean()
+    assert 0.45 < dropped < 0.55
+
+
+# how weights begin
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_weights_follow_from_torchs_seed(name):
+    one, same, other = (net_for(name, seed=seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    assert not all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.mark.parametrize("how", INITIALISATIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_initialisations(name, how):
+    net, before = net_for(name, heads=("value", "ownership")), net_for(name, heads=("value", "ownership"))
+    torch.manual_seed(4)
+    initialise(net, how)
+    state = torch.get_rng_state()
+    again = net_for(name, heads=("value", "ownership"), seed=9)
+    torch.manual_seed(4)
+    initialise(again, how)
+    assert torch.equal(torch.get_rng_state(), state)
+    for (key, value), old, same in zip(
+        net.state_dict().items(), before.state_dict().values(), again.state_dict().values(), strict=True
+    ):
+        if how == "torch":
+            assert torch.equal(value, old)
+            continue
+        assert torch.equal(value, same)
+        if "norm" in key or key.endswith("points_bias.bias"):
+            assert torch.equal(value, old)
+        elif key.endswith("bias"):
+            assert not value.any()
+        else:
+            assert not torch.equal(value, old)
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs", "outputs"),
+    [
+        (nn.Conv2d(16, 32, 5), 16 * 25, 32 * 25),
+        (nn.Linear(200, 100), 200, 100),
+        (SymmetricConv(64, 32, 5, 2), 64 * 25, 32 * 25),
+        (SymmetricLinear(16, 9, 9), 16 * 81, 81),
+    ],
+)
+def test_initialisations_have_their_spread(layer, inputs, outputs):
+    torch.manual_seed(0)
+    initialise(layer, "glorot-uniform")
+    bound = (6 / (inputs + outputs)) ** 0.5
+    assert 0.99 * bound < layer.weight.max() <= bound
+    assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
+    initialise(layer, "he-normal")
+    assert layer.weight.std().item() == pytest.approx((2 / inputs) ** 0.5, rel=0.05)
+    assert not layer.bias.any()
+
+
+def test_tied_layers_begin_as_wide_as_torchs_own():
+    """A filter sees as many inputs, however many of its weights are one."""
+    torch.manual_seed(0)
+    for tied, free in (
+        (SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
+        (SymmetricLinear(8, 9, 9), nn.Linear(8 * 81, 81)),
+    ):
+        assert tied.weight.std().item() == pytest.approx(free.weight.std().item(), rel=0.05)
+
+
+def test_an_initialisation_that_there_is_not():
+    with pytest.raises(RecipeError, match="no initialisation 'glorot'; did you mean 'glorot-uniform'"):
+        initialise(nn.Linear(1, 1), "glorot")
+
+
+# heads
+
+
+def test_heads_are_what_they_say():
+    torch.manual_seed(0)
+    value, ownership = ValueHead(3, 5), OwnershipHead(3)
+    x = torch.randn(2, 3, 4, 6)
+    for b in range(2):
+        pooled = [x[b, c].mean() for c in range(3)] + [x[b, c].max() for c in range(3)]
+        hidden = (value.first.weight @ torch.stack(pooled) + value.first.bias).clamp(min=0)
+        assert torch.allclose(value(x)[b], torch.tanh(value.second.weight @ hidden + value.second.bias), atol=1e-6)
+        for y, x_ in product(range(4), range(6)):
+            told = torch.tanh(ownership.weight[0, :, 0, 0] @ x[b, :, y, x_] + ownership.bias[0])
+            assert torch.allclose(ownership(x)[b, y * 6 + x_], told, atol=1e-6)
+
+
+# the command
+
+
+def test_the_command_lists_them():
+    done = run("nets")
+    assert (done.code, done.err) == (0, [])
+    assert [line.split()[0] for line in done.out.splitlines()] == [*NETS, RESIDUAL]
+    assert "4.4 M parameters, 65.2 M FLOPs" in done.out
+    small = run("nets", "--board", "9x9", "--planes", "seven").out
+    assert all(line.split()[0] in (*NETS, RESIDUAL) for line in small.splitlines())
+    assert small != done.out
+
+
+@pytest.mark.parametrize("name", [*NAMES, RESIDUAL])
+def test_the_command_shows_ones_layers(name):
+    done = run("nets", name, "--planes", "eleven", "--board", "9x7")
+    assert (done.code, done.err) == (0, [])
+    assert done.out.startswith(f"# {name}\n")
+    assert f"| all | | | {count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
+    assert max(map(len, done.out.splitlines())) < 250
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("blogg",), "no net 'blogg'; did you mean 'blog'"),
+        (("blog", "--board", "19"), "like 19x19, not '19'"),
+        (("blog", "--board", "30x30"), "30 x 30 is not within 1 to 25"),
+        (("--planes", "sevn"), "no plane set or feature 'sevn'"),
+        (("b99c999",), "out of bounds"),
+    ],
+)
+def test_the_command_tells_what_is_wrong(arguments, words):
+    done = run("nets", *arguments)
+    assert (done.code, done.out, len(done.err)) == (2, "", 1)
+    assert words in done.err[0]
+
+
+def test_its_help_loads_no_torch():
+    code = (
+        "import sys\nfrom kifu.cli import app\n"
+        "try: app(['nets', '--help'])\nexcept SystemExit: print([m for m in ('torch', 'numba') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_board_that_the_planes_do_not_take():
+    with pytest.raises(GameError, match="within 1 to"):
+        count_net("blog", "clark8", 25, 25)

@@ -54,7 +54,8 @@ def _subtitle(stats: Stats) -> str:
     return printable("   ·   ".join(parts))
 
 
-def _begin(axes: Axes, title: str) -> None:
+def begin_chart(axes: Axes, title: str) -> None:
+    """A plain chart with its title."""
     axes.set_title(title, loc="left", fontsize=11, color=INK, weight="bold")
     axes.set_facecolor("white")
     axes.tick_params(colors=INK, labelsize=8, length=0)
@@ -92,7 +93,7 @@ def _nothing(axes: Axes) -> None:
 def _ranks(axes: Axes, stats: Stats) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-    _begin(axes, "ranks")
+    begin_chart(axes, "ranks")
     games = np.array(stats.ranks)
     used = [k for k in range(len(BANDS)) if games[k].any() or games[:, k].any()]
     if not used:
@@ -131,7 +132,7 @@ def _years(axes: Axes, stats: Stats) -> None:
 
     told = {int(year): count for year, count in stats.years.items() if year not in (UNTOLD, OTHERS)}
     rest = stats.kept - sum(told.values())
-    _begin(axes, "years" + (f" ({rest:,} not told)" if rest else ""))
+    begin_chart(axes, "years" + (f" ({rest:,} not told)" if rest else ""))
     if not told:
         return _nothing(axes)
     axes.bar(list(told), list(told.values()), width=0.8, color=PLUS)
@@ -141,7 +142,7 @@ def _years(axes: Axes, stats: Stats) -> None:
 
 
 def _lengths(axes: Axes, stats: Stats) -> None:
-    _begin(axes, "moves")
+    begin_chart(axes, "moves")
     if not stats.kept:
         return _nothing(axes)
     classes = [name.partition("-")[0] for name in stats.lengths]
@@ -157,7 +158,7 @@ def _lengths(axes: Axes, stats: Stats) -> None:
 
 
 def _results(axes: Axes, stats: Stats) -> None:
-    _begin(axes, "winner")
+    begin_chart(axes, "winner")
     if not stats.kept:
         return _nothing(axes)
     base = np.zeros(len(stats.results))
@@ -179,7 +180,7 @@ def _colour(ending: str) -> str:
 
 
 def _bars(axes: Axes, title: str, counts: Counts, colour: str = PLUS) -> None:
-    _begin(axes, title)
+    begin_chart(axes, title)
     if not counts:
         return _nothing(axes)
     first = dict(list(counts.items())[:_MOST_BARS])

@@ -26,7 +26,7 @@ _GAP = 2
 
 def print_head(head: Head) -> None:
     """The first rows of an answer, and how many there are. Values are cut; a terminal shows the columns that fit."""
-    console = _console()
+    console = make_console()
     values = [[name, *(row[k] or "" for row in head.rows)] for k, name in enumerate(head.columns)]
     widths = [min(max(cell_len(printable(value)) for value in column), _WIDEST) for column in values]
     shown = len(widths)
@@ -36,12 +36,12 @@ def print_head(head: Head) -> None:
     else:
         console.width = sum(widths) + _GAP * len(widths)
     sides = ["right" if numeric else "left" for numeric in head.numeric]
-    table = _table(*zip(head.columns[:shown], sides))
+    table = make_table(*zip(head.columns[:shown], sides))
     for row in head.rows:
-        table.add_row(*(_cell(value or "") for value in row[:shown]))
+        table.add_row(*(cell(value or "") for value in row[:shown]))
     for column in table.columns:
         column.max_width = _WIDEST
-    _print(console, table)
+    print_parts(console, table)
     print(_told(head, shown))
 
 
@@ -57,10 +57,10 @@ def _told(head: Head, shown: int) -> str:
 
 def print_stats(stats: Stats) -> None:
     """All tables of a corpus."""
-    console = _console()
+    console = make_console()
     drops = "".join(f" + {count:,} {name.replace('_', ' ')}" for name, count in stats.dropped.items())
     parts: list[RenderableType] = [
-        *map(_cell, stats.catalogues),
+        *map(cell, stats.catalogues),
         Text(printable(f"{stats.read:,} games = {stats.kept:,} kept{drops}")),
     ]
     if stats.dropped:
@@ -76,21 +76,21 @@ def print_stats(stats: Stats) -> None:
         parts += [
             _unclear(stats) if stats.unclear else "All words of ranks, results, komi, dates and times are understood."
         ]
-    _print(console, *parts)
+    print_parts(console, *parts)
 
 
 def _drops(stats: Stats) -> Table:
     reasons = {drop.name.lower(): drop.reason for drop in Drop}
-    table = _table(("dropped", "left"), ("games", "right"), ("of those read", "right"), ("why", "left"))
+    table = make_table(("dropped", "left"), ("games", "right"), ("of those read", "right"), ("why", "left"))
     for name, count in stats.dropped.items():
-        table.add_row(_cell(name), f"{count:,}", _share(count, stats.read), reasons.get(name, ""))
+        table.add_row(cell(name), f"{count:,}", _share(count, stats.read), reasons.get(name, ""))
     return table
 
 
 def _values(name: str, counts: Counts, stats: Stats) -> Table:
-    table = _table((name, "left"), ("games", "right"), ("", "right"))
+    table = make_table((name, "left"), ("games", "right"), ("", "right"))
     for value, count in counts.items():
-        table.add_row(_cell(value), f"{count:,}", _share(count, stats.kept))
+        table.add_row(cell(value), f"{count:,}", _share(count, stats.kept))
     return table
 
 
@@ -110,7 +110,7 @@ def _ranks(stats: Stats, room: int) -> tuple[str, Table]:
         title = f"ranks: Black's down, White's across, in {unit}"
         if sum(1 + max(map(len, column)) for column in zip(names, *rows)) - 1 <= room:
             break
-    table = _table((names[0], "left"), *((name, "right") for name in names[1:]), gap=1)
+    table = make_table((names[0], "left"), *((name, "right") for name in names[1:]), gap=1)
     for row in rows:
         table.add_row(*row)
     return title, table
@@ -119,16 +119,16 @@ def _ranks(stats: Stats, room: int) -> tuple[str, Table]:
 def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
     known = {ending for counts in rows.values() for ending in counts}
     endings = [ending for ending in ENDINGS if ending in known] + sorted(known - {*ENDINGS})
-    table = _table((name, "left"), *((ending, "right") for ending in (*endings, "all", "")))
+    table = make_table((name, "left"), *((ending, "right") for ending in (*endings, "all", "")))
     for value, counts in rows.items():
         total = sum(counts.values())
         cells = [f"{counts[ending]:,}" if ending in counts else "." for ending in endings]
-        table.add_row(_cell(value), *cells, f"{total:,}", _share(total, stats.kept))
+        table.add_row(cell(value), *cells, f"{total:,}", _share(total, stats.kept))
     return table
 
 
 def _unclear(stats: Stats) -> Table:
-    table = _table(("words not understood", "left"), ("games", "right"), ("such as", "left"))
+    table = make_table(("words not understood", "left"), ("games", "right"), ("such as", "left"))
     for column, found in stats.unclear.items():
         examples = ", ".join(f"{text!r} {count:,}" for text, count in found.texts.items())
         table.add_row(column, f"{found.games:,}", examples)
@@ -139,23 +139,26 @@ def _share(count: int, total: int) -> str:
     return f"{count / total:.1%}" if count * 1000 >= total or count == 0 else "<0.1%"
 
 
-def _cell(text: str) -> Text:
+def cell(text: str) -> Text:
+    """Any text, as one line that is cut where there is no room."""
     return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
-def _console() -> Console:
+def make_console() -> Console:
+    """Standard output, as wide as the terminal is."""
     return Console(highlight=False, markup=False)
 
 
-def _table(*columns: tuple[str, str], gap: int = _GAP) -> Table:
+def make_table(*columns: tuple[str, str], gap: int = _GAP) -> Table:
     """Columns with their names and sides, "left" or "right"."""
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
     for name, side in columns:
-        table.add_column(_cell(name), justify="right" if side == "right" else "left")
+        table.add_column(cell(name), justify="right" if side == "right" else "left")
     return table
 
 
-def _print(console: Console, *parts: RenderableType) -> None:
+def print_parts(console: Console, *parts: RenderableType) -> None:
+    """Prints them below each other, without blanks at the ends of lines."""
     with console.capture() as shown:
         console.print(*parts, sep="\n")
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in shown.get().splitlines()))

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, get_args
 
+import numpy as np
+import numpy.typing as npt
+
 from kifu.corpus.database import Database, open_database
 from kifu.corpus.meaning import MADE_OF, is_clear
 from kifu.records.words import FormatName
@@ -174,6 +177,18 @@ class _Counter:
 def _place(column: str, known: tuple[str, ...]) -> str:
     """SQL: the order of those known, then of others by name."""
     return f"list_position({list(known)}, {column}) NULLS LAST, {column}"
+
+
+def find_bands(rating: npt.NDArray[np.float32], pro: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """[K] int64: places in BANDS of some players.
+
+    rating: [K] float32, NaN where it is not known.  pro: [K] float32, 1 for professionals, 0 for others, NaN where it
+    is not known.
+    """
+    lowest = [low for low in _FROM_RATING.values() if low]
+    band = np.searchsorted(lowest, rating, side="right")
+    band = np.where(pro == 1, len(BANDS) - 2, np.where(pro == 0, np.minimum(band, len(BANDS) - 3), band))
+    return np.where(np.isnan(rating), len(BANDS) - 1, band)
 
 
 def _band(side: str) -> str:

@@ -1,0 +1,136 @@
+"""Nets as ONNX: onnxruntime answers as torch does, for every network; what the file says; what is refused."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import kifu
+from commands import run
+from kifu.errors import OutputError
+from kifu.learn import export
+from kifu.learn.export import export_onnx
+from kifu.learn.net import open_net
+from kifu.learn.nets.registry import NETS
+from kifu.planes.registry import find_plane_set
+from nets import tiny_net
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+GAMES = {
+    size: kifu.read_sgf(f"(;SZ[{size}];B[bb];W[cc];B[bc];W[cb];B[dd];W[ba];B[cd];W[ab])".encode()) for size in (5, 7)
+}
+
+
+def session(path: Path) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+
+SLOW = sorted(NETS.keys() - {"clark-storkey"})
+
+
+@pytest.mark.parametrize(
+    ("name", "planes", "passes", "heads"),
+    [
+        ("b3c8", "seven", True, ("value", "ownership")),  # with a block that pools
+        ("clark-storkey", "clark8", False, ()),  # a rim
+        pytest.param("b1c8", "clark8", False, ("ownership",), marks=pytest.mark.slow),
+        pytest.param("maddison", "one-plane", True, ("value",), marks=pytest.mark.slow),
+        *(pytest.param(name, "seven", False, (), marks=pytest.mark.slow) for name in SLOW),
+    ],
+)
+def test_onnx_is_torch(tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]) -> None:
+    net = open_net(tiny_net(tmp_path / "net.safetensors", name, planes, 5, passes=passes, heads=heads))
+    out = tmp_path / "net.onnx"
+    exported = export_onnx(net, out)
+    onnx.checker.check_model(out)
+    assert exported.outputs == ("policy", *heads)
+    assert exported.bytes == out.stat().st_size
+    asked = session(out)
+    assert [each.name for each in asked.get_outputs()] == ["policy", *heads]
+    for size, played in GAMES.items() if net.module.any_size else [(5, GAMES[5])]:
+        drawn = kifu.encode(played, planes)[0].astype(np.float32)
+        for batch in (drawn, drawn[:1]):
+            with torch.inference_mode():
+                told = [each.numpy() for each in net.module(torch.from_numpy(batch)) if each is not None]
+            found = asked.run(None, {"planes": batch})
+            assert found[0].shape == (len(batch), size * size + passes)
+            assert len(found) == len(told)
+            for ours, its in zip(told, found):
+                np.testing.assert_allclose(its, ours, rtol=1e-4, atol=1e-4)
+        assert np.ptp(asked.run(None, {"planes": drawn})[0], axis=0).max() > 1e-3  # else any net would do
+
+
+def test_what_the_file_says(tmp_path: Path) -> None:
+    path = tiny_net(tmp_path / "net.safetensors", "blog", "one-plane", 5, passes=True)
+    out = tmp_path / "net.onnx"
+    done = run("export", path, "-o", out)
+    assert (done.code, done.err) == (0, [])
+    assert done.out.startswith(f"{out}: ")
+    said = {
+        "kifu": kifu.__version__,
+        "net": "blog",
+        "planes": "one-plane@1",
+        "plane_names": '["own stones 1, opponent\'s stones -1"]',
+        "board": "5x5",
+        "any_board": "false",
+        "rim": "0",
+        "passes": "true",
+    }
+    assert session(out).get_modelmeta().custom_metadata_map == said
+    data = out.read_bytes()
+    assert b"site-packages" not in data
+    assert b".py" not in data
+    export_onnx(open_net(path), out)
+    assert out.read_bytes() == data
+    rimmed = export._metadata(open_net(tiny_net(path, planes="clark8", size=7)))
+    assert rimmed == said | {
+        "net": "b1c8",
+        "planes": "clark8@1",
+        "plane_names": json.dumps(find_plane_set("clark8").plane_names),
+        "board": "7x7",
+        "any_board": "true",
+        "rim": "1",
+        "passes": "false",
+    }
+
+
+@pytest.fixture
+def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A net, which every net is converted to."""
+    path = tiny_net(tmp_path / "one.safetensors", "blog", size=5, seed=1)
+    made = export._convert(open_net(path))
+    monkeypatch.setattr(export, "_convert", lambda net: made)
+    return path
+
+
+def test_an_export_that_cannot_be_kept(converted: Path, tmp_path: Path) -> None:
+    """One that answers otherwise than the net; one that answers as it does, but cannot be written."""
+    other = open_net(tiny_net(tmp_path / "other.safetensors", "blog", size=5, seed=0))
+    with pytest.raises(OutputError, match="net other as ONNX answers another policy than the original; nothing is"):
+        export_onnx(other, tmp_path / "net.onnx")
+    with pytest.raises(OutputError, match=r"cannot write .*x\.onnx: Not a directory"):
+        export_onnx(open_net(converted), converted / "x.onnx")
+    assert not list(tmp_path.glob("*.onnx*"))
+
+
+@pytest.mark.parametrize("name", ["onnx", "onnxscript", "onnxruntime"])
+def test_without_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    done = run("export", tiny_net(tmp_path / "net.safetensors", size=5), "-o", tmp_path / "net.onnx")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == [f"kifu: the export as ONNX needs {name}, which pip install 'kifu[onnx]' brings"]
+
+
+def test_no_net(tmp_path: Path) -> None:
+    done = run("export", tmp_path / "none.safetensors", "-o", tmp_path / "net.onnx")
+    assert (done.code, done.out, len(done.err)) == (2, "", 1)
+    assert "cannot read the net" in done.err[0]

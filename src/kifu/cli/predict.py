@@ -22,7 +22,9 @@ def predict(
     number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive, folder or catalogue.")] = 1,
     move: Annotated[int | None, typer.Option(min=0, help="After so many moves.", show_default="all")] = None,
     top: Annotated[int, typer.Option(min=1, help="How many moves to list.")] = 5,
-    symmetries: Annotated[bool, typer.Option(help="The mean over the symmetries of the board.")] = False,
+    symmetries: Annotated[
+        bool, typer.Option("--symmetries", help="The mean over the symmetries of the board.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("-o", help="Draw a heat map into this .svg or .png file.")] = None,
     json: Annotated[
         Path | None, typer.Option(help="Write all probabilities into this file; - prints them as JSON.")

@@ -73,8 +73,8 @@ def test_every_net_takes_every_plane_set(name, planes):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
 def test_every_net_takes_every_board(name, planes):
-    for width, height in [(1, 1), (1, 5), (2, 2), (7, 4), (9, 9), (13, 13), (19, 19)]:
-        for passes, heads in product((False, True), ((), ("value",), ("ownership", "value"))):
+    for width, height in [(1, 1), (1, 5), (7, 4), (19, 19)]:
+        for passes, heads in ((False, ()), (True, ("value",)), (True, ("ownership", "value"))):
             has_its_shapes(name, planes, width, height, passes=passes, heads=heads)
 
 
@@ -118,28 +118,25 @@ def test_a_point_is_row_times_width_plus_column():
 
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
-@pytest.mark.parametrize("name", NAMES)
-def test_what_a_stone_changes_most_is_where_it_is(name, planes):
-    """Nets without hidden layers on the whole board answer beside what they see; with a rim, too."""
+@pytest.mark.parametrize("name", ["maddison", "b3c8"])
+def test_a_net_that_looks_at_its_own_point_alone_answers_there(name, planes):
+    """Of each filter only the centre is left, and nothing that the whole board says; with a rim, too."""
     net = net_for(name, planes, 9, 7)
     rim = net.task.rim
     with torch.no_grad():
-        for layer in net.modules():  # a net that looks at its own point alone
-            if isinstance(layer, nn.Conv2d) and layer.kernel_size != (1, 1):
-                centre = layer.weight[:, :, layer.kernel_size[0] // 2, layer.kernel_size[1] // 2].abs()
+        for layer in net.modules():
+            if isinstance(layer, nn.Conv2d):
+                middle = layer.kernel_size[0] // 2
+                centre = layer.weight[:, :, middle, middle].abs() + 0.1
                 layer.weight.zero_()
-                layer.weight[:, :, layer.kernel_size[0] // 2, layer.kernel_size[1] // 2] = centre + 0.1
+                layer.weight[:, :, middle, middle] = centre
             if isinstance(layer, nn.Linear):
                 layer.weight.zero_()
-    if name not in ("maddison", "b3c8"):
-        reached = net.features(torch.zeros(1, net.task.planes, 7 + 2 * rim, 9 + 2 * rim))
-        assert reached.shape[2:] == (7, 9)
-        return
     empty = torch.zeros(1, net.task.planes, 7 + 2 * rim, 9 + 2 * rim)
     stone = empty.clone()
     stone[0, 0, 4 + rim, 6 + rim] = 1
     change = (net(stone).policy - net(empty).policy).abs()
-    assert change.argmax() == 4 * 9 + 6
+    assert change.nonzero().tolist() == [[0, 4 * 9 + 6]]
 
 
 @pytest.mark.parametrize("name", ["b2c8", "b3c8"])
@@ -353,7 +350,7 @@ def test_names_that_there_are_not(name, words):
 
 def test_the_largest_and_the_smallest_nets_are_nets():
     with torch.device("meta"):
-        for name in ("b1c2", "b3c2", "b14c1024", "b99c380"):
+        for name in ("b1c2", "b3c2", "b14c1024"):
             assert make_net(name, 7)(torch.empty(2, 7, 19, 19)).policy.shape == (2, 361)
 
 
@@ -402,11 +399,10 @@ def test_gradients_are_finite_for_every_plane_set(name, planes):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
-def test_gradients_are_finite_in_bfloat16(name, optimiser):
+def test_gradients_are_finite_in_bfloat16(name):
     net = net_for(name, "clark8")
     with torch.autocast("cpu", torch.bfloat16):
-        one_step(net, OPTIMISERS[optimiser](net.parameters()))
+        one_step(net, OPTIMISERS["adamw"](net.parameters()))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -178,6 +178,7 @@ def test_the_net_that_comes_with_kifu(folder: Path, monkeypatch: pytest.MonkeyPa
         (["game.sgf", "game.sgf"], "is no net of kifu"),
         (["other.safetensors", "game.sgf"], "has the shape"),
         (["points.safetensors", "none.sgf"], "none.sgf"),
+        (["points.safetensors"], "is a net; the game comes last"),
         (["points.safetensors", "game.sgf", "game.sgf"], "a net and a game, not 3 files"),
         (["points.safetensors", "game.sgf", "-o", "heat.txt"], "its suffix is '.txt'"),
     ],

@@ -34,13 +34,15 @@ def predict(
     from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
     from kifu.learn.heat import describe, draw, forecast, to_json
-    from kifu.learn.net import open_net
+    from kifu.learn.net import SUFFIX, open_net
     from kifu.learn.predict import Predictor
     from kifu.output import write_file
     from kifu.show import find_game
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, not {len(files)} files")
+    if files[-1].suffix == SUFFIX:
+        raise RecipeError(f"{files[-1]} is a net; the game comes last")
     announce_compilation()
     net = open_net(files[0] if len(files) == 2 else None)
     told = forecast(Predictor(net, symmetries=symmetries), find_game(files[-1], number), move, top)

@@ -28,7 +28,7 @@ from kifu.learn.nets import Told
 from kifu.planes.encode import PlainGames
 from kifu.planes.encoder import Desk, Encoder
 from kifu.planes.unpack import unpack
-from kifu.point import BLACK, WHITE, WHITE_BIT, symmetries
+from kifu.point import BLACK, WHITE, WHITE_BIT, check_size, symmetries
 from kifu.records.game import Game
 
 Words = npt.NDArray[np.uint16]
@@ -114,7 +114,9 @@ class Positions:
         moves: [B] of uint16 arrays, point | WHITE_BIT; a pass is width * height.  setup: uint16, point | WHITE_BIT, the
         stones that are set up before the first move of each sequence, or before move setup_ply of it, rising.  to_play:
         [B] of BLACK and WHITE; by default who did not play the last move, and Black if there is none.
+        Raises GameError for a board that is not within 1 to 25.
         """
+        check_size(width, height or width)
         words = [np.asarray(each, np.uint16) for each in moves]
         stones = np.asarray(setup, np.uint16)
         turns = [_other(each) for each in words] if to_play is None else to_play

@@ -31,7 +31,6 @@ from kifu.play.results import (
     Programs,
     Results,
     Settings,
-    count,
     resumed,
     standing_of,
 )

@@ -68,7 +68,7 @@ class Standing:
         low, high = self.interval
         differences = [_signed(elo(share)) for share in (self.share, low, high)]
         return (
-            f"{self.share:.1%} of the points, 95 % interval {low:.1%} to {high:.1%}; "
+            f"{self.share:.1%} of the points, 95% interval {low:.1%} to {high:.1%}; "
             f"Elo difference {differences[0]}, interval {differences[1]} to {differences[2]}"
         )
 

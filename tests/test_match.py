@@ -1,0 +1,291 @@
+"""Matches: what is kept of them, how they go on, how they end too early, and the command."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commands
+import kifu
+from gtp_engines import engine
+from kifu.errors import FormatError, KifuError, OutputError, RecipeError
+from kifu.kernel import announce_compilation
+from kifu.play.client import find_program
+from kifu.play.match import play_match
+from kifu.play.openings import corner_openings
+from kifu.play.referee import Terms
+from kifu.point import WHITE_BIT, to_gtp
+from test_match_client import ends
+
+TERMS = Terms(size=5, komi=0.5, move_seconds=20)
+COUNTS = engine(final_score="B+3.5")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in sorted(folder.iterdir())}
+
+
+def read(folder: Path) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((folder / "match.json").read_bytes())
+    return table
+
+
+def test_a_match_is_kept(tmp_path: Path) -> None:
+    a, b = engine("random", 1), engine("random", 2)
+    match = play_match(a, b, tmp_path, games=6, terms=TERMS, score_by=COUNTS)
+    table = read(tmp_path)
+    assert match.fresh == 6 and [game["game"] for game in table["games"]] == [1, 2, 3, 4, 5, 6]
+    openings = corner_openings(5, 1)
+    for told in table["games"]:
+        (game,) = kifu.read(tmp_path / told["file"])
+        assert not game.errors
+        number, length = told["game"], len(openings[(told["game"] - 1) // 2])
+        names = [to_gtp(int(move) & ~WHITE_BIT, 5) for move in game.moves[:length]]
+        assert " ".join(names) == told["opening"]
+        assert (told["black"], told["white"]) == (("A", "B") if number % 2 else ("B", "A"))
+        assert game.players == (("Test 1", "Test 2") if number % 2 else ("Test 2", "Test 1"))
+        assert (game.komi, game.rules, game.handicap, game.text("RE")) == (0.5, "Chinese", 0, "B+3.5")
+        assert str(game.result) == told["result"] and told["winner"] == told["black"]
+        assert len(game) == told["moves"] and told["seconds"] >= told["seconds_a"] + told["seconds_b"] > 0
+        assert f"A: {a}" in game.text("C") and "both passed" in game.text("C")
+        assert all(int(move) >> 15 == k % 2 for k, move in enumerate(game.moves))
+    pairs = [(one["opening"], two["opening"]) for one, two in zip(table["games"][::2], table["games"][1::2])]
+    assert all(one == two for one, two in pairs) and len(set(pairs)) == 3
+    assert table["standing"]["all"]["won"] == table["standing"]["a_black"]["won"] == 3
+    assert table["standing"]["a_white"]["lost"] == 3
+    assert table["a"] == {"command": a, "name": "Test", "version": "1"}
+
+
+def test_the_same_games_again_however_many_at_a_time(tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        play_match(
+            engine("random", 1), engine("random", 2), tmp_path / str(jobs), games=4, terms=TERMS, score_by=COUNTS,
+            jobs=jobs,
+        )  # fmt: skip
+    one, two = (files(tmp_path / str(jobs)) for jobs in (1, 2))
+    assert {**one, "match.json": b""} == {**two, "match.json": b""}
+    assert [game["game"] for game in read(tmp_path / "2")["games"]] == [1, 2, 3, 4]
+
+
+def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
+    a, b = engine("random", 1), engine("random", 2)
+    play_match(a, b, tmp_path, games=3, terms=TERMS, score_by=COUNTS)
+    whole, table = files(tmp_path), read(tmp_path)
+    del table["games"][1]
+    (tmp_path / "match.json").write_text(json.dumps(table))
+    (tmp_path / "game-0002.sgf").unlink()
+    match = play_match(a, b, tmp_path, games=4, terms=TERMS, score_by=COUNTS)
+    assert match.fresh == 2
+    now = files(tmp_path)
+    assert {name: now[name] for name in whole if name != "match.json"} == {
+        name: data for name, data in whole.items() if name != "match.json"
+    }
+    assert [game["game"] for game in read(tmp_path)["games"]] == [1, 2, 3, 4]
+    before = files(tmp_path)
+    again = play_match(a, b, tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    assert again.fresh == 0 and files(tmp_path) == before and len(again.games) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": engine("D4")}, "is of another match: A is "),
+        ({"terms": Terms(size=5, komi=1.5, move_seconds=20)}, "is of another match: komi is 0.5 there, and now 1.5"),
+        ({"terms": Terms(size=6, komi=0.5, move_seconds=20)}, "is of another match: size is 5 there, and now 6"),
+        ({"seed": 2}, "is of another match: seed is 1 there, and now 2"),
+        ({"score_by": engine(final_score="0")}, "is of another match: scorer is "),
+    ],
+)
+def test_a_folder_has_one_match(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "terms": TERMS, "score_by": COUNTS}
+    play_match(into=tmp_path, **given)
+    before = files(tmp_path)
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        play_match(into=tmp_path, **given | change)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (b"", "match.json is no match: Invalid JSON"),
+        (b"[" * 100_000, "match.json is no match: Invalid JSON"),
+        (b"{}", "match.json is no match: a: Field required"),
+        ({"version": 2}, "match.json is no match: version: Input should be 1"),
+        ({"games": [3]}, "match.json is no match: games.0: "),
+        ({"games": "twice"}, "match.json is no match: it has a game twice"),
+        ({"opening": "A1"}, "began with 'A1', and would now with"),
+    ],
+)
+def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
+    play_match(engine(), engine(), tmp_path, games=1, terms=TERMS, score_by=COUNTS)
+    path = tmp_path / "match.json"
+    table = read(tmp_path)
+    if isinstance(change, dict) and change.get("games") == "twice":
+        change = {"games": table["games"] * 2}
+    elif isinstance(change, dict) and "opening" in change:
+        change = {"games": [table["games"][0] | change]}
+    path.write_bytes(change if isinstance(change, bytes) else json.dumps(table | change).encode())
+    before = files(tmp_path)
+    with pytest.raises((FormatError, RecipeError), match=re.escape(message)):
+        play_match(engine(), engine(), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"a": "no-such-engine"}, "no program 'no-such-engine': it is neither a file nor in PATH"),
+        ({"a": engine(name="crash")}, "cannot play: it ended with exit code 3: out of luck"),
+        ({"b": engine(boardsize="refuse")}, "cannot play: it refused 'boardsize 5': 'no'"),
+        ({"b": engine(version="nonsense")}, "cannot play: it wrote 'hello', which is no GTP answer"),
+        ({"score_by": engine(komi="refuse")}, "cannot count: it refused 'komi 0.5': 'no'"),
+        ({"terms": Terms(size=1)}, "board size 1 is not within 2 to 25"),
+        ({"terms": Terms(size=26)}, "board size 26 is not within 2 to 25"),
+        ({"terms": Terms(komi=6.3)}, "komi 6.3 is no half point, or more than the board has points"),
+        ({"terms": Terms(size=5, komi=26)}, "komi 26 is no half point, or more than the board has points"),
+        ({"terms": Terms(komi=float("nan"))}, "komi nan is no half point, or more than the board has points"),
+        ({"terms": Terms(move_seconds=0)}, "a time limit of 0 s is not above 0 and at most a day"),
+        ({"terms": Terms(rules="chess")}, "rule set 'chess' is none of"),
+        ({"games": 0}, "0 games are too few; there has to be at least 1"),
+        ({"opening_moves": 13}, "openings of 13 moves are not within 1 to 12"),
+        ({"jobs": 0}, "0 jobs are too few"),
+    ],
+)
+def test_what_is_refused_before_a_game_is_played(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "terms": TERMS, "score_by": COUNTS}
+    with pytest.raises(KifuError, match=re.escape(message)):
+        play_match(into=tmp_path / "match", **given | change)
+    assert not (tmp_path / "match" / "match.json").exists()
+
+
+def test_a_folder_that_cannot_be_had(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(OutputError, match=r"^cannot write into .*file: Not a directory$"):
+        play_match(engine(), engine(), tmp_path / "file", games=1, terms=TERMS, score_by=COUNTS)
+
+
+def test_programs_at_fault_are_named(tmp_path: Path) -> None:
+    match = play_match(engine("crash"), engine("D3"), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    a, b = engine("crash"), engine("D3")
+    assert str(match).splitlines() == [
+        f"A = {a} (Test 1)",
+        f"B = {b} (Test 1)",
+        "2 games on 5 x 5, komi 0.5, chinese rules",
+        "",
+        "A in all   won 0, lost 2, drew 0",
+        "A as Black won 0, lost 1, drew 0",
+        "A as White won 0, lost 1, drew 0",
+        "",
+        "A: 0.0% of the points, 95% interval 0.0% to 65.8%; Elo difference minus infinite, "
+        "interval minus infinite to +113",
+        "",
+        "ended by crash 2",
+        "game 1: A as Black loses: it ended with exit code 3: out of luck",
+        "game 2: A as White loses: it ended with exit code 3: out of luck",
+    ]
+    assert files(tmp_path)["game-0001-A.log"] == b"first line\nout of luck\n"
+    assert sorted(files(tmp_path)) == [
+        "game-0001-A.log", "game-0001.sgf", "game-0002-A.log", "game-0002.sgf", "match.json",
+    ]  # fmt: skip
+    (game,) = kifu.read(tmp_path / "game-0002.sgf")
+    assert game.text("RE") == "B+F" and "out of luck" in game.text("C")
+    assert game.players == ("Test 1 (B)", "Test 1 (A)")
+
+
+def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Terms, "most_moves", 4)
+    match = play_match(engine("A1 A2 A3"), engine("B1 B2 B3"), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    assert "A in all   won 0, lost 0, drew 0, 2 without a winner" in str(match)
+    assert "A: no game that counts" in str(match) and "ended by too many moves 2" in str(match)
+    assert "no illegal move, no crash, no time-out" in str(match)
+    assert read(tmp_path)["standing"]["all"]["share"] is None
+
+
+def test_without_a_program_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.play.match.find_program", lambda name: None)
+    match = play_match(engine("C3"), engine(), tmp_path, games=2, terms=TERMS)
+    assert read(tmp_path)["settings"]["scorer"] is None
+    told = read(tmp_path)["games"]
+    assert [game["scored_by"] for game in told] == ["board", "board"]
+    assert "counted by area on the board, no stone dead: 2 games" in str(match)
+    (game,) = kifu.read(tmp_path / "game-0001.sgf")
+    assert "counted by area on the board, no stone dead" in game.text("C")
+    words = [*told[0]["opening"].split(), "pass", "C3", "pass", "pass"]
+    assert [to_gtp(int(move) & ~WHITE_BIT, 5) for move in game.moves] == words
+
+
+@pytest.fixture
+def gnugo() -> str:
+    if find_program("gnugo") is None:
+        pytest.skip("needs gnugo")
+    return "gnugo --mode gtp --level 1 --seed {}"
+
+
+def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
+    terms = Terms(size=9)
+    match = play_match(gnugo.format(1), gnugo.format(2), tmp_path, games=1, terms=terms)
+    (told,) = match.games
+    assert told.ending in ("score", "resign") and told.moves > 20
+    assert told.scored_by == ("scorer" if told.ending == "score" else None)
+    (game,) = kifu.read(tmp_path / told.file)
+    assert not game.errors and str(game.result) == told.result
+    assert game.players == ("GNU Go 3.8 (A)", "GNU Go 3.8 (B)")
+
+
+def test_gnu_go_does_not_count_boards_that_it_does_not_have(gnugo: str, tmp_path: Path) -> None:
+    match = play_match(engine("K10"), engine(), tmp_path, games=1, terms=Terms(size=21, move_seconds=20))
+    assert match.games[0].scored_by == "board"
+
+
+def children(process: int) -> list[int]:
+    """All that descend from a process."""
+    found, at = [process], 0
+    while at < len(found):
+        for thread in Path(f"/proc/{found[at]}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+        at += 1
+    return found[1:]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int) -> None:
+    process = commands.start(
+        "match", engine("C3 hang"), engine("D3 hang"), "--into", tmp_path, "--size", 5, "--games", 4, "--jobs", jobs,
+        "--score-by", COUNTS,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while len(left := children(process.pid)) < 2 * jobs:  # it first tries one program at a time
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    done = commands.finish(process)
+    assert time.monotonic() - began < 5
+    assert done.code == 130 and done.err[-1].startswith("kifu: interrupted")
+    assert all(ends(child) for child in left)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command(tmp_path: Path) -> None:
+    announce_compilation()
+    arguments = ["match", engine("C3"), engine(), "--into", tmp_path, "--size", "5", "--games", "2"]
+    done = commands.run(
+        *arguments, "--komi", "0.5", "--rules", "Tromp-Taylor", "--score-by", COUNTS, "--time-limit", 20
+    )
+    assert done.code == 0
+    assert done.err[0] == f"match in {tmp_path}: 0 of 2 games"
+    assert done.err[1] == "game 1: A wins as Black (B+3.5, 5 moves): both passed"
+    assert done.err[2] == "game 2: B wins as Black (B+3.5, 4 moves): both passed"
+    assert "2 games on 5 x 5, komi 0.5, tromp-taylor rules" in done.out
+    assert "A: 50.0% of the points" in done.out and "no illegal move, no crash, no time-out" in done.out
+    assert read(tmp_path)["settings"]["rules"] == "tromp-taylor"
+    failed = commands.run(*arguments, "--komi", "1.5", "--rules", "tromp-taylor", "--score-by", COUNTS)
+    assert failed.code == 2 and failed.out == ""
+    assert failed.err == [f"kifu: {tmp_path / 'match.json'} is of another match: komi is 0.5 there, and now 1.5"]

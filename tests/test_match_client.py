@@ -1,0 +1,164 @@
+"""GTP programs spoken to: what is wrong with one is told, in time, and nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gtp_engines import engine
+from kifu.errors import RecipeError
+from kifu.play.client import ANSWER_LIMIT, LOG_LIMIT, Fault, Program, ProgramFault, Stopped, parse_command
+
+LIMIT = 0.5
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is such a process, and it is not only waiting to be reaped."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ends(process: int) -> bool:
+    """Whether a process ends soon: one that is killed, but is no child of ours, nobody can wait for."""
+    deadline = time.monotonic() + 5
+    while is_alive(process) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not is_alive(process)
+
+
+def open_program(script: str = "", **answers: str) -> Program:
+    program = Program(parse_command(engine(script, **answers)))
+    program.ask("name", 20)  # the limits of tests are for answers, not for starting Python
+    return program
+
+
+def test_answers() -> None:
+    with open_program("D4 =two  words resign =\r", version="=1 \u9ed2") as program:
+        assert [program.ask("genmove b", 5) for _ in range(4)] == ["D4", "two", "words", "resign"]
+        assert program.ask("version", 5) == "1 \u9ed2"
+        assert program.ask("komi 7.5", 5) == ""
+
+
+def test_an_answer_of_many_lines_and_carriage_returns() -> None:
+    with open_program(version="=1\r\n2\t3\x07\r") as program:
+        assert program.ask("version", 5) == "1\n2\t3"
+        assert program.ask("genmove b", 5) == "pass"
+
+
+@pytest.mark.parametrize(
+    ("word", "fault", "reason"),
+    [
+        ("hang", "time", "no answer to 'genmove b' within 0.5 s"),
+        ("unended", "time", "no answer to 'genmove b' within 0.5 s (it began with '= D4')"),
+        ("crash", "crash", "it ended with exit code 3: out of luck"),
+        ("segv", "crash", "it was killed: Segmentation fault"),
+        ("stuck", "crash", "it closed its output"),
+        ("flood", "nonsense", f"it wrote an answer of more than {ANSWER_LIMIT:,} bytes"),
+        ("nonsense", "nonsense", "it wrote 'hello', which is no GTP answer"),
+        ("binary", "nonsense", "it wrote '\ufffd\ufffd\ufffd', which is no GTP answer"),
+        ("refuse", "refusal", "it refused 'genmove b': 'no'"),
+    ],
+)
+def test_faults(word: str, fault: Fault, reason: str) -> None:
+    with open_program(word) as program:
+        began = time.monotonic()
+        with pytest.raises(ProgramFault) as failed:
+            program.ask("genmove b", LIMIT)
+        assert (failed.value.fault, str(failed.value)) == (fault, reason)
+        process = program._process.pid
+        began_to_end = time.monotonic()
+    assert began_to_end - began < LIMIT + 1.5
+    assert time.monotonic() - began_to_end < 1.5
+    assert not is_alive(process)
+
+
+def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one() -> None:
+    with open_program("twice") as program:
+        assert program.ask("genmove b", 5) == "D4"
+        time.sleep(0.1)
+        with pytest.raises(ProgramFault, match=r"^it wrote '= E5' unasked$"):
+            program.ask("genmove b", 5)
+
+
+def test_standard_error_holds_nobody_up_and_its_end_is_kept() -> None:
+    with open_program("noisy noisy") as program:
+        assert program.ask("genmove b", 5) == program.ask("genmove b", 5) == "pass"
+    assert len(program.log) == LOG_LIMIT and program.log.endswith(b"xx\nthe end\n")
+
+
+def test_what_a_program_started_ends_with_it() -> None:
+    with open_program("child") as program:
+        child = int(program.ask("genmove b", 5))
+        assert is_alive(child)
+    assert ends(child)
+    program.close()  # once more is nothing
+
+
+def test_what_a_program_started_ends_with_it_when_it_crashed() -> None:
+    with open_program("child crash") as program:
+        child = int(program.ask("genmove b", 5))
+        with pytest.raises(ProgramFault):
+            program.ask("genmove b", LIMIT)
+    assert ends(child)
+
+
+def test_nobody_is_waited_for_once_it_is_stopped() -> None:
+    stop = threading.Event()
+    with Program(parse_command(engine(name="hang")), stop) as program:
+        threading.Timer(0.2, stop.set).start()
+        began = time.monotonic()
+        with pytest.raises(Stopped):
+            program.ask("name", 60)
+    assert time.monotonic() - began < 2
+
+
+def test_files_are_closed() -> None:
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - Path.iterdir would count itself, too
+    for word in ("D4", "hang", "crash", "flood"):
+        with open_program(word) as program, contextlib.suppress(ProgramFault):
+            program.ask("genmove b", 0.2)
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_command_lines(tmp_path: Path) -> None:
+    run = tmp_path / "a run"
+    run.mkdir()
+    here = [sys.executable, "-m", "kifu.cli", "gtp"]
+    assert parse_command(str(run)) == [*here, str(run)]
+    assert parse_command("nets/a b.safetensors") == [*here, "nets/a b.safetensors"]
+    assert parse_command(f"{sys.executable} -c 'a b'") == [sys.executable, "-c", "a b"]
+    assert parse_command("kifu gtp run") == [str(Path(sys.executable).with_name("kifu")), "gtp", "run"]
+    assert parse_command("sh -c :")[0].startswith("/")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", 'a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty'),
+        ("  ", 'a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty'),
+        ("gnugo 'x", '"gnugo \'x" is no command line: No closing quotation'),
+        ("no-such-engine --gtp", "no program 'no-such-engine': it is neither a file nor in PATH"),
+        ("a\0b", "no program 'a\\x00b': it is neither a file nor in PATH"),
+        ("/etc/passwd", "no program '/etc/passwd': it is neither a file nor in PATH"),
+    ],
+)
+def test_what_is_no_command_line(text: str, message: str) -> None:
+    with pytest.raises(RecipeError) as failed:
+        parse_command(text)
+    assert str(failed.value) == message
+
+
+def test_a_file_that_is_no_program(tmp_path: Path) -> None:
+    file = tmp_path / "engine"
+    file.write_bytes(b"\x7fELF")
+    file.chmod(0o755)
+    with pytest.raises(ProgramFault, match=r"^it cannot be started: Exec format error$"):
+        Program(parse_command(str(file)))

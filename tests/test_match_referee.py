@@ -1,0 +1,186 @@
+"""Games between two programs: how each can end, and who counts."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from gtp_engines import engine
+from kifu.go.board import Board
+from kifu.go.rules import Rules
+from kifu.play.client import Stopped, parse_command
+from kifu.play.openings import Opening
+from kifu.play.referee import Ended, Ending, Terms, play_game
+from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp
+
+TERMS = Terms(size=5, komi=0.5, move_seconds=20, start_seconds=20)
+QUICK = Terms(size=5, komi=0.5, move_seconds=0.5, start_seconds=20)
+
+
+def play(
+    black: str, white: str, opening: Opening = (), terms: Terms = TERMS, scorer: str | None = None
+) -> tuple[Ended, dict[int, bytes]]:
+    """A game between programs as `engine` makes them."""
+    counts = None if scorer is None else parse_command(scorer)
+    return play_game(parse_command(black), parse_command(white), opening, terms, counts, threading.Event())
+
+
+def moves(words: str, size: int = 5) -> tuple[int, ...]:
+    """Black's and White's in turn."""
+    return tuple(parse_gtp(word, size) | (k % 2) * WHITE_BIT for k, word in enumerate(words.split()))
+
+
+@pytest.mark.parametrize(
+    ("black", "white", "played", "result", "ending", "reason"),
+    [
+        ("C3", "pass", "C3 pass pass", "B+24.5", "score", "both passed"),
+        ("", "", "pass pass", "W+0.5", "score", "both passed"),
+        ("c3 PASS", "Pass", "C3 pass pass", "B+24.5", "score", "both passed"),
+        ("C3 resign", "B3", "C3 B3", "W+R", "resign", "Black resigned"),
+        ("C3", "RESIGN", "C3", "B+R", "resign", "White resigned"),
+        (
+            "C3", "C3", "C3", "B+F", "illegal",
+            "White loses: C3 as move 2 is illegal: a move on an occupied point",
+        ),
+        (
+            "B1 A2 D4", "D5 A1", "B1 D5 A2", "B+F", "illegal",
+            "White loses: A1 as move 4 is illegal: a suicide, which the rules forbid",
+        ),
+        ("Z99", "", "", "W+F", "nonsense", "Black loses: it answered 'Z99' to genmove, which is no move"),
+        ("A6", "", "", "W+F", "nonsense", "Black loses: it answered 'A6' to genmove, which is no move"),
+        ("=", "", "", "W+F", "nonsense", "Black loses: it answered nothing to genmove, which is no move"),
+        ("C3", "crash", "C3", "B+F", "crash", "White loses: it ended with exit code 3: out of luck"),
+        ("C3", "nonsense", "C3", "B+F", "nonsense", "White loses: it wrote 'hello', which is no GTP answer"),
+        ("twice", "D5", "D4 D5", "W+F", "nonsense", "Black loses: it wrote '= E5' unasked"),
+        ("refuse", "", "", "W+F", "refusal", "Black loses: it refused 'genmove b': 'no'"),
+    ],
+)  # fmt: skip
+def test_endings(black: str, white: str, played: str, result: str, ending: Ending, reason: str) -> None:
+    ended, _ = play(engine(black), engine(white))
+    assert (str(ended.result), ended.ending, ended.reason) == (result, ending, reason)
+    assert ended.moves == moves(played)
+
+
+@pytest.mark.parametrize(
+    ("word", "result", "ending", "reason"),
+    [
+        ("hang", "B+T", "time", "White loses: no answer to 'genmove w' within 0.5 s"),
+        ("flood", "B+F", "nonsense", "White loses: it wrote an answer of more than 65,536 bytes"),
+    ],
+)
+def test_endings_that_take_their_time(word: str, result: str, ending: Ending, reason: str) -> None:
+    ended, _ = play(engine("C3"), engine(word), terms=QUICK)
+    assert (str(ended.result), ended.ending, ended.reason) == (result, ending, reason)
+    assert ended.seconds[1] > 0.4 if word == "hang" else ended.seconds[1] < 2
+
+
+def test_superko() -> None:
+    # White's C1 takes two stones, Black's B1 that one: the position after move 4 again, with the other side to move.
+    words = "B1 B2 C2 A2 A1 C1 B1"
+    black, white = engine("B1 C2 A1 B1"), engine("B2 A2 C1")
+    ended, _ = play(black, white, terms=Terms(size=3))
+    assert (str(ended.result), ended.ending) == ("W+F", "illegal")
+    assert ended.reason == "Black loses: B1 as move 7 is illegal: a move that repeats an earlier position"
+    assert ended.moves == moves(words[:-3], 3)
+    ended, _ = play(black, white, terms=Terms(size=3, rules="aga"))
+    assert ended.moves == moves(f"{words} pass pass", 3)
+
+
+def test_ko() -> None:
+    # White's C3 takes the stone on C4, which may not take back at once.
+    black, white = engine("B3 D3 C2 C4 C4"), engine("B4 D4 C5 C3")
+    ended, _ = play(black, white, terms=Terms(size=5, rules="japanese"))
+    assert ended.reason == "Black loses: C4 as move 9 is illegal: a ko retaken at once"
+
+
+def test_a_program_that_refuses_a_legal_move_loses() -> None:
+    ended, _ = play(engine("C3"), engine(play="refuse"))
+    assert str(ended.result) == "B+F"
+    assert ended.reason == "White loses: it refused 'play b C3': 'no'"
+    assert ended.moves == moves("C3")
+
+
+def test_a_program_that_fails_before_its_first_move_loses() -> None:
+    ended, _ = play(engine(clear_board="crash"), engine())
+    assert (str(ended.result), ended.ending, ended.moves) == ("W+F", "crash", ())
+    stop = threading.Event()
+    ended, logs = play_game(parse_command(engine()), ["/"], (), TERMS, None, stop)
+    assert (str(ended.result), ended.ending, ended.moves, logs) == ("B+F", "crash", (), {})
+    assert ended.reason == "White loses: it cannot be started: Permission denied"
+
+
+def test_a_game_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Terms(size=19).most_moves == 3 * 361
+    monkeypatch.setattr(Terms, "most_moves", 6)
+    ended, _ = play(engine("A1 B1 C1 D1"), engine("A3 B3 C3 D3"))
+    assert (str(ended.result), ended.ending, ended.reason) == ("Void", "unfinished", "unfinished after 6 moves")
+    assert ended.moves == moves("A1 A3 B1 B3 C1 C3")
+
+
+def test_two_passes_at_the_bound_end_the_game_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Terms, "most_moves", 3)
+    assert play(engine("C3"), engine())[0].ending == "score"
+
+
+def test_the_opening_is_played_for_both() -> None:
+    opening = tuple(parse_gtp(word, 5) for word in ("B2", "D4", "B4"))
+    ended, _ = play(engine("D2"), engine("C3"), opening)
+    assert ended.moves == moves("B2 D4 B4 C3 D2 pass pass")
+    assert play(engine(), engine(), opening)[0].moves == moves("B2 D4 B4 pass pass")
+
+
+@pytest.mark.parametrize(
+    ("black", "white", "scorer", "result", "scored_by", "reason"),
+    [
+        ("W+1.5", "W+1.5", "B+3.5", "B+3.5", "scorer", "both passed"),
+        ("W+1.5", "W+1.5", "0", "0", "scorer", "both passed"),
+        ("W+1.5", "W+1.5", None, "W+1.5", "players", "both passed"),
+        ("W+1.5", "W+2.5", None, "B+24.5", "board", "both passed"),
+        ("W+1.5", "crash", None, "B+24.5", "board", "both passed"),
+        ("W+1.5", "B+R", None, "B+24.5", "board", "both passed"),
+        (
+            "W+1.5", "W+1.5", "crash", "W+1.5", "players",
+            "both passed; the scorer failed: it ended with exit code 3: out of luck",
+        ),
+        (
+            "refuse", "refuse", "perhaps", "B+24.5", "board",
+            "both passed; the scorer failed: it answered 'perhaps' to final_score, which is no score",
+        ),
+    ],
+)  # fmt: skip
+def test_who_counts(black: str, white: str, scorer: str | None, result: str, scored_by: str, reason: str) -> None:
+    ended, _ = play(
+        engine("C3", final_score=black),
+        engine(final_score=white),
+        scorer=None if scorer is None else engine(final_score=scorer),
+    )
+    assert (str(ended.result), ended.scored_by, ended.reason) == (result, scored_by, reason)
+
+
+def test_a_board_that_is_divided_evenly_is_a_draw() -> None:
+    ended, _ = play(engine("C3"), engine(), terms=Terms(size=5, komi=25, move_seconds=20))
+    assert (str(ended.result), ended.scored_by) == ("0", "board")
+
+
+def test_games_by_chance_are_legal_and_counted_like_the_board() -> None:
+    for seed in (1, 2):
+        ended, _ = play(engine("random", seed), engine("random", seed + 10))
+        board = Board(5, rules=Rules.named("chinese"))
+        for move in ended.moves:
+            board.play(move & ~WHITE_BIT, WHITE if move & WHITE_BIT else BLACK)
+        margin = board.area_score() - 0.5
+        assert str(ended.result) == f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
+        assert len(ended.moves) > 15 and ended.ending == "score"
+
+
+def test_standard_error_is_handed_out() -> None:
+    _, logs = play(engine("crash"), engine())
+    assert logs == {BLACK: b"first line\nout of luck\n", WHITE: b""}
+
+
+def test_stopping() -> None:
+    stop = threading.Event()
+    threading.Timer(0.3, stop.set).start()
+    with pytest.raises(Stopped):
+        play_game(parse_command(engine("hang")), parse_command(engine()), (), TERMS, None, stop)

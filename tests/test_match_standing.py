@@ -1,0 +1,59 @@
+"""Shares and their intervals."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from kifu.play.standing import Standing, elo, wilson
+
+
+# R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I
+@pytest.mark.parametrize(
+    ("points", "games", "lower", "upper"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson(points: int, games: int, lower: float, upper: float) -> None:
+    assert wilson(points, games) == pytest.approx((lower, upper), abs=0.00005)
+    mirrored = wilson(games - points, games)
+    assert mirrored == pytest.approx((1 - upper, 1 - lower), abs=0.00005)
+
+
+def test_the_bounds_are_where_the_test_just_accepts() -> None:
+    for games in (1, 7, 200):
+        for points in range(1, games):
+            for bound in wilson(points, games):
+                deviation = abs(points / games - bound) / math.sqrt(bound * (1 - bound) / games)
+                assert deviation == pytest.approx(1.959963984540054)
+
+
+def test_of_no_games_nothing_is_known() -> None:
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert Standing(none=3).share is None
+    assert str(Standing(none=3)) == "no game that counts"
+
+
+def test_elo() -> None:
+    assert elo(0.5) == 0 and elo(1) == math.inf and elo(0) == -math.inf
+    assert elo(10 / 11) == pytest.approx(400)
+    assert elo(0.2) == pytest.approx(-elo(0.8))
+
+
+def test_a_standing() -> None:
+    standing = Standing(won=13, lost=6, drawn=1, none=2)
+    assert (standing.counted, standing.share) == (20, 0.675)
+    assert str(standing) == (
+        "67.5% of the points, 95% interval 45.7% to 83.7%; Elo difference +127, interval -30 to +284"
+    )
+    assert str(Standing(won=2)) == (
+        "100.0% of the points, 95% interval 34.2% to 100.0%; Elo difference infinite, interval -113 to infinite"
+    )
+
+
+def test_a_standing_as_json_has_no_infinity() -> None:
+    for standing in (Standing(won=2), Standing(lost=2), Standing(), Standing(1, 1, 1, 1)):
+        told = json.loads(json.dumps(standing.to_json(), allow_nan=False))
+        assert told["won"] == standing.won
+    assert Standing(lost=2).to_json()["elo_interval"] == [None, 113.4]

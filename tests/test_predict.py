@@ -272,6 +272,7 @@ def test_the_top() -> None:
     assert (moves.tolist(), moves.dtype) == ([[1, 3, 0], [1, 0, -1]], np.int16)
     assert chances.dtype == np.float32
     assert (chances == np.array([[0.4, 0.4, 0.1], [1, 0, 0]], np.float32)).all()
+    assert answers([[0.025] * 40]).top(30)[0].tolist() == [list(range(30))]
     assert found.top(9)[0].tolist() == [[1, 3, 0, 2], [1, 0, -1, -1]]
 
 

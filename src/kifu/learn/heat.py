@@ -20,6 +20,9 @@ from kifu.show import Shown
 _DIGITS = 6
 """Of probabilities in JSON, after the point."""
 
+_ON_A_LINE = 3
+"""Moves that are listed on one line above a picture; fewer on a narrow board."""
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -158,9 +161,11 @@ def draw(told: Forecast, out: Path) -> None:
     """
     game = told.game
     title = [f"{' - '.join(printable(name) or '?' for name in game.players)}, {_after(told)}"]
-    title.append("   ".join(f"{k}: {told.name(move)} {told.policy[move]:.1%}" for k, move in enumerate(told.best, 1)))
     asked = f"{_side(told)} to play"
     title.append(asked if told.played is None else f"{asked}; played: {_played(told)}")
+    listed = [f"{k}: {told.name(move)} {told.policy[move]:.1%}" for k, move in enumerate(told.best, 1)]
+    most = min(_ON_A_LINE, 1 + game.width // 4)
+    title += ["   ".join(listed[k : k + most]) for k in range(0, len(listed), most)]
     points = game.width * game.height
     last = int(game.moves[told.plies - 1] & POINT_MASK) if told.plies else points
     figure = draw_board(

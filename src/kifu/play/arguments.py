@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from kifu.errors import GameError, KifuError
 from kifu.point import BLACK, WHITE, parse_gtp
 
+_OF_SEARCHES = ("rootinfo", "pvvisits", "pvedgevisits", "movesownership", "ownershipstdev", "movesownershipstdev")
+"""Booleans that ask KataGo for more than there is to tell without a search; no field comes of them."""
+
 _REAL = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
 
 
@@ -78,7 +81,7 @@ class Arguments:
             raise Refused("syntax error") from None
 
     def analysis(self, to_play: int) -> Asked:
-        """[colour] [interval] and then any of interval N, minmoves N, maxmoves N, ownership BOOLEAN; to the end."""
+        """[colour] [interval], then keys with values: interval, minmoves, maxmoves, ownership, and `_OF_SEARCHES`."""
         asked = Asked(to_play)
         if self.more and self._words[-1].lower() in _COLOURS:
             asked.colour = self.colour()
@@ -94,6 +97,8 @@ class Arguments:
                     asked.most = self.integer(1, 999)
                 case "ownership":
                     asked.ownership = self._boolean()
+                case key if key in _OF_SEARCHES:
+                    self._boolean()
                 case _:
                     raise Refused("syntax error")
         return asked

@@ -102,7 +102,8 @@ def serve(engine: Engine, inbox: Inbox, write: Callable[[str], None]) -> None:
                 write(f"{answer.line}\n")
             write("\n")
         else:
-            write(f"={number} {answer}".rstrip() + "\n\n")
+            space = "" if answer[:1] in ("", "\n") else " "
+            write(f"={number}{space}{answer}\n\n")
         if name == "quit":
             return
 

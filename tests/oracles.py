@@ -1,0 +1,79 @@
+"""Oracles that are no nets, and engines that ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.go.rules import Rules
+from kifu.play.engine import Engine
+from kifu.play.gtp import Inbox, serve
+from kifu.play.ongoing import Ongoing
+from kifu.play.player import Outlook, Player
+
+Weigh = Callable[[Ongoing, int], npt.NDArray[np.floating]]
+
+
+def top_left_first(game: Ongoing, colour: int) -> npt.NDArray[np.floating]:
+    """The earlier in the alphabet of SGF, the better; a pass is no move."""
+    weights = 1 / np.arange(1, game.board.pass_move + 2)
+    weights[-1] = 0
+    return weights
+
+
+@dataclass
+class Scripted:
+    """An oracle whose policy is what `weigh` says of each move, of those that are legal.
+
+    lead: its value, for Black; None: it has none. The top half of the board is Black's, if it tells ownership.
+    """
+
+    weigh: Weigh = top_left_first
+    lead: float | None = None
+    has_ownership: bool = False
+    name: str = "scripted"
+
+    @property
+    def has_value(self) -> bool:
+        return self.lead is not None
+
+    def takes(self, width: int, height: int) -> bool:
+        return max(width, height) <= 19
+
+    def outlook(self, game: Ongoing, colour: int) -> Outlook:
+        policy = np.where(game.board.legal(colour), self.weigh(game, colour), 0)
+        policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
+        sign = 1 if colour == 1 else -1
+        value = None if self.lead is None else sign * self.lead
+        if not self.has_ownership:
+            return Outlook(policy, value)
+        n = game.board.pass_move
+        return Outlook(policy, value, np.where(np.arange(n) < n // 2, sign, -sign).astype(np.float32))
+
+
+def chance(seed: int) -> Weigh:
+    """Weights drawn anew for each position; a pass is no move."""
+    rng = np.random.default_rng(seed)
+
+    def weigh(game: Ongoing, colour: int) -> npt.NDArray[np.floating]:
+        weights = rng.random(game.board.pass_move + 1)
+        weights[-1] = 0
+        return weights
+
+    return weigh
+
+
+def scripted_engine(oracle: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> Engine:
+    """An engine on a small board."""
+    return Engine(Player(oracle or Scripted()), rules=Rules.named(rules), width=size, height=size)
+
+
+def told(engine: Engine, sent: bytes, *, cut: int = 1 << 20) -> str:
+    """All that an engine answers to these bytes, which come in pieces of `cut` bytes."""
+    pieces = iter([sent[at : at + cut] for at in range(0, len(sent), cut)])
+    answers: list[str] = []
+    serve(engine, Inbox(lambda size: next(pieces, b"")), answers.append)
+    return "".join(answers)

@@ -1,0 +1,359 @@
+"""The GTP engine as a controller sees it: transcripts, whatever may be sent, files, streams, the command itself."""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import re
+import subprocess
+import time
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from commands import KIFU, run
+from kifu.go.board import Board
+from kifu.go.rules import Rules
+from kifu.learn.net import open_net
+from kifu.learn.predict import Positions, Predictor
+from kifu.play.client import Program, find_program
+from kifu.play.engine import COMMANDS, Engine
+from kifu.play.gtp import Inbox, lines, serve
+from kifu.play.ongoing import Ongoing
+from kifu.play.player import NetOracle, Player
+from kifu.point import BLACK, WHITE, parse_gtp, pass_move
+from kifu.records.game import read_sgf
+from nets import tiny_net
+from oracles import Scripted, scripted_engine, told
+
+TRANSCRIPTS = sorted(Path(__file__).with_name("gtp").glob("*.txt"))
+ANSWER = re.compile(r"[=?]\d*(?: [^\n]+)?(?:\n[^\n]+)*\n\n")
+"""GTP's form: no empty line within, and one at the end."""
+
+
+def sent_and_told(transcript: str) -> tuple[bytes, str]:
+    """What goes in, the lines with >; and what comes out, the others, each answer with its empty line."""
+    sent = [line[2:] for line in transcript.split("\n") if line.startswith(">")]
+    out = [line for line in transcript.split("\n") if not line.startswith(">")]
+    return "".join(f"{line}\n" for line in sent).encode(), "\n".join(out)
+
+
+def answers(text: str) -> list[str]:
+    """The answers in what an engine wrote, which must be nothing but well-formed ones."""
+    found = ANSWER.findall(text)
+    assert "".join(found) == text
+    return found
+
+
+@pytest.fixture(scope="session")
+def gnugo() -> list[str]:
+    found = find_program("gnugo")
+    if found is None:
+        pytest.skip("needs gnugo")
+    return [found]
+
+
+# what is asked and answered
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_transcripts(path: Path) -> None:
+    sent, wanted = sent_and_told(path.read_text())
+    oracle = Scripted(lead=0.5, has_ownership=True) if path.stem == "analysis" else Scripted()
+    assert told(scripted_engine(oracle), sent) == wanted
+    answers(wanted)
+
+
+@pytest.mark.parametrize("cut", [1, 7, 4096])
+def test_any_line_ends_and_any_pieces_of_the_stream_are_the_same(cut: int) -> None:
+    sent, wanted = sent_and_told((TRANSCRIPTS[0].parent / "game.txt").read_text())
+    messy = sent.replace(b"\n", b"\r\n").replace(b" ", b"\t ").replace(b"play", b"\x07pl\x00ay\x7f")
+    assert told(scripted_engine(), messy, cut=cut) == wanted
+    assert told(scripted_engine(), sent.rstrip(b"\n"), cut=cut) == wanted
+
+
+def test_every_command_is_in_a_transcript_but_what_changes_with_kifu_or_takes_a_file() -> None:
+    asked = " ".join(path.read_text() for path in TRANSCRIPTS)
+    assert [name for name in COMMANDS if not re.search(rf"> (\d+ )?{name}\b", asked)] == ["version", "loadsgf"]
+
+
+WORDS = [*COMMANDS, "b", "w", "white", "c3", "A1", "pass", "resign", "0", "1", "5", "12", "-1", "6.5", "true", "alive"]
+words = st.sampled_from(WORDS) | st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(words, max_size=4).map(" ".join) | st.binary(max_size=30), min_size=25, max_size=25))
+def test_whatever_is_sent_each_line_has_one_answer(sent: list[str | bytes]) -> None:
+    """A thousand lines in all."""
+    asked = [line.encode() if isinstance(line, str) else line for line in sent]
+    flat = [part for line in asked for part in line.split(b"\n") if not re.match(rb"[\d\s\0-\x1f]*quit", part)]
+    out = answers(told(scripted_engine(), b"\n".join(flat) + b"\n"))
+    visible = [re.sub(rb"[\0-\x1f\x7f]", b"", line.replace(b"\t", b" ").split(b"#")[0]) for line in flat]
+    assert len(out) == sum(1 for line in visible if line.strip(b" "))
+    assert not any("internal" in answer for answer in out)
+
+
+def test_moves_of_chance_and_taking_them_back_are_what_they_would_be_anew() -> None:
+    rng = random.Random(5)
+    engine, done = scripted_engine(size=4, rules="tromp-taylor"), []
+    for _ in range(400):
+        if done and rng.random() < 0.3:
+            engine.run("undo", [])
+            done.pop()
+        else:
+            move = [rng.choice("bw"), rng.choice([f"{x}{y}" for x in "abcd" for y in "1234"])]
+            if engine.game.board.is_legal(move[1], "bw".index(move[0]) + 1):
+                engine.run("play", move)
+                done.append(move)
+        anew = scripted_engine(size=4, rules="tromp-taylor")
+        for move in done:
+            anew.run("play", move)
+        assert engine.run("showboard", []) == anew.run("showboard", [])
+        assert engine.game.board.legal().tolist() == anew.game.board.legal().tolist()
+
+
+def test_handicap_stones_stand_where_gnu_go_has_them(gnugo: list[str]) -> None:
+    asked = [
+        f"{command}\n"
+        for size in range(7, 20)
+        if size != 12  # where GNU Go goes up to the fourth line, and the specification stays on the third
+        for stones in range(2, 11)
+        for command in (f"boardsize {size}", "clear_board", f"fixed_handicap {stones}")
+    ]
+    script = "".join(asked).encode()
+    theirs = subprocess.run([*gnugo, "--mode", "gtp"], input=script, capture_output=True, check=True, timeout=60)
+    ours = told(scripted_engine(), script)
+
+    def stones(text: str) -> list[set[str] | str]:
+        return [set(line[2:].split()) if line[0] == "=" else "?" for line in text.split("\n\n")[:-1]][2::3]
+
+    assert stones(ours) == stones(theirs.stdout.decode())
+    assert len(stones(ours)) == 12 * 9
+
+
+# files
+
+
+RECORD = b"(;GM[1]SZ[9]KM[5.5]AB[cc][gg]PL[W];W[ee];B[ec];AW[aa]AE[cc];W[];B[ei])"
+
+
+def test_a_record_is_taken_up_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "game.sgf"
+    path.write_bytes(RECORD)
+    game = read_sgf(RECORD)
+    engine = scripted_engine()
+    for before, plies in ((None, 4), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (99, 4)):
+        engine.run("loadsgf", [str(path)] + ([] if before is None else [str(before)]))
+        assert engine.game.board.stones.tolist() == game.board(plies).stones.tolist()
+        assert (engine.game.board.to_play, engine.komi) == (WHITE if plies in (0, 2, 4) else BLACK, 5.5)
+        for back in range(plies - 1, -1, -1):
+            engine.run("undo", [])
+            assert engine.game.board.stones.tolist() == game.board(back).stones.tolist()
+
+
+def test_records_that_cannot_be_taken_up_change_nothing(tmp_path: Path) -> None:
+    bad = {
+        "nothing": b"",
+        "no record": b"neither this nor that",
+        "set aside": b"(;GM[1]SZ[99];B[aa])",
+        "occupied": b"(;GM[1]SZ[9];B[aa];W[aa])",
+        "a superko": b"(;GM[1]SZ[3];B[bc];W[bb];B[ab];W[cb];B[cc];W[ac];B[bc])",
+        "of a size that the oracle does not take": b"(;GM[1]SZ[21];B[aa])",
+    }
+    engine = scripted_engine()
+    engine.run("play", ["b", "c3"])
+    before = engine.run("showboard", [])
+    for name, record in bad.items():
+        path = tmp_path / name.replace(" ", "-")
+        path.write_bytes(record)
+        answer = told(engine, f"loadsgf {path}\n".encode())
+        assert answer == ("? unacceptable size\n\n" if "size" in name else "? cannot load file\n\n"), name
+    for path in (tmp_path / "missing", tmp_path, Path("/dev/zero"), Path("a" * 5000)):
+        assert told(engine, f"loadsgf {path}\n".encode()) == "? cannot load file\n\n"
+    assert told(engine, b"loadsgf\nloadsgf x 0\nloadsgf x 1 2\n") == "? syntax error\n\n" * 3
+    assert engine.run("showboard", []) == before
+
+
+# the stream
+
+
+def test_an_analysis_goes_on_until_something_else_is_asked() -> None:
+    ours, theirs = os.pipe()
+    written: queue.Queue[str] = queue.Queue()
+    inbox = Inbox(lambda size: os.read(ours, size))
+
+    def ask(text: bytes, lines: int) -> list[str]:
+        os.write(theirs, text)
+        return [written.get(timeout=10) for _ in range(lines)]
+
+    thread = Thread(target=serve, args=(scripted_engine(), inbox, written.put), daemon=True)
+    thread.start()
+    first, *more = ask(b"1 lz-analyze b 1 maxmoves 1\n", 5)
+    assert first == "=1\ninfo move A5 visits 262 winrate 5000 prior 2621 lcb 5000 order 0 pv A5\n"
+    assert set(more) == {first[3:]}
+    os.write(theirs, b"\n")  # an empty line ends it
+    while (end := written.get(timeout=10)) != "\n":
+        assert end == first[3:]
+    first, once = ask(b"kata-analyze w\nprotocol_version\n", 2)
+    assert (first[:12], once) == ("=\ninfo move ", "\n")
+    assert written.get(timeout=10) == "= 2\n\n"
+    ask(b"lz-analyze b 100\n", 1)
+    os.close(theirs)  # and so does the end
+    assert written.get(timeout=10) == "\n"
+    thread.join(10)
+    assert not thread.is_alive() and written.empty()
+    os.close(ours)
+
+
+def test_a_line_without_end_takes_no_more_than_its_bound() -> None:
+    pieces = iter([b"play b " + b"x" * 60_000] + [b"y" * 60_000] * 50 + [b"\nname\n"])
+    found = list(lines(lambda size: next(pieces, b"")))
+    assert [len(line) for line in found] == [1 << 16, 4]
+    pieces = iter([b"#" * 70_000, b" name\nname\n"])
+    assert [len(line) for line in lines(lambda size: next(pieces, b""))] == [1 << 16, 4]
+
+
+def test_something_that_breaks_is_an_answer_too() -> None:
+    def broken(game: Ongoing, colour: int) -> np.ndarray:
+        raise MemoryError("not enough\nfor that")
+
+    engine = scripted_engine(Scripted(broken))
+    assert told(engine, b"3 genmove b\nname\n") == "?3 internal error: MemoryError: not enough\n\n= kifu\n\n"
+
+
+# nets
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_net(tmp_path_factory.mktemp("nets") / "nine.safetensors", heads=("value", "ownership"))
+
+
+def net_engine(path: Path) -> Engine:
+    rules = Rules.named("chinese")
+    return Engine(Player(NetOracle(Predictor(open_net(path), rules=rules))), rules=rules, width=9, height=9)
+
+
+def test_a_net_is_asked_for_the_position_on_the_board(net: Path, tmp_path: Path) -> None:
+    path = tmp_path / "game.sgf"
+    path.write_bytes(RECORD)
+    engine, game, predictor = net_engine(net), read_sgf(RECORD), Predictor(open_net(net), rules=Rules.named("chinese"))
+    for plies in range(5):
+        engine.run("loadsgf", [str(path), str(plies + 1)])
+        for colour in (BLACK, WHITE):
+            outlook = engine.player.oracle.outlook(engine.game, colour)
+            wanted = predictor.ask(Positions.of_games([game], [plies], to_play=[colour]))
+            np.testing.assert_array_equal(outlook.policy[:-1], wanted.policy[0])
+            assert outlook.policy[-1] == 0
+            assert wanted.value is not None and outlook.value == pytest.approx(wanted.value[0])
+            assert wanted.ownership is not None and outlook.ownership is not None
+            np.testing.assert_array_equal(outlook.ownership, wanted.ownership[0])
+
+
+def test_nets_play_the_boards_that_they_take(net: Path, tmp_path: Path) -> None:
+    engine = net_engine(net)
+    for size in (2, 13, 25):
+        engine.run("boardsize", [str(size)])
+        vertex = str(engine.run("genmove", ["b"]))
+        assert 0 <= parse_gtp(vertex, size) <= pass_move(size)
+    assert told(engine, b"rectangular_boardsize 7 4\ngenmove w\n").startswith("=\n\n= ")
+    only = tiny_net(tmp_path / "book.safetensors", net="book-small", size=9)
+    assert told(net_engine(only), b"boardsize 9\nboardsize 19\nrectangular_boardsize 9 8\n") == (
+        "=\n\n" + "? unacceptable size\n\n" * 2
+    )
+
+
+# the command
+
+
+def test_the_command_plays(net: Path) -> None:
+    script = b"boardsize 9\nkomi 7\ngenmove b\n\nplay w pass\n2 lz-analyze b 10\nversion\nquit\nname\n"
+    done = subprocess.run([KIFU, "gtp", net, "--seed", "1"], input=script, capture_output=True, timeout=100, check=True)
+    boardsize, komi, move, passed, analysis, version, quit_ = answers(done.stdout.decode())
+    assert (boardsize, komi, passed, quit_) == ("=\n\n",) * 4
+    assert re.fullmatch(r"= [A-HJ][1-9]\n\n", move)
+    assert analysis.startswith("=2\ninfo move ")
+    assert re.fullmatch(r"= \d+\.\d+\.\d+ nine\n\n", version)
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_controller_that_goes_away_is_no_error_to_tell_of(net: Path) -> None:
+    process = subprocess.Popen(
+        [KIFU, "gtp", net], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin and process.stdout and process.stderr
+    process.stdin.write(b"lz-analyze b 1\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"=\n"
+    process.stdout.close()
+    assert process.wait(20) == 1
+    assert b"Traceback" not in process.stderr.read()
+    process.stdin.close()
+    process.stderr.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("MISSING", ["MISSING", "No such file"]),
+        ("NET --rules ing", ["'ing'", "chinese"]),
+        ("POLICY --resign 0.1", ["policy", "no value head"]),
+        ("NET --resign 2", ["resign 2", "0 to 1"]),
+        ("NET --temperature -1", ["temperature -1", "0 to 100"]),
+        ("NET --temperature nan", ["temperature nan"]),
+    ],
+)
+def test_errors_are_one_line(net: Path, tmp_path: Path, options: str, words: list[str]) -> None:
+    places = {"NET": net, "MISSING": tmp_path / "MISSING"}
+    if "POLICY" in options:
+        places["POLICY"] = tiny_net(tmp_path / "policy.safetensors")
+    done = run("gtp", *(places.get(word, word) for word in options.split()))
+    assert (done.code, done.out, len(done.err)) == (2, "", 1)
+    assert done.err[0].startswith("kifu: ")
+    assert all(word in done.err[0] for word in words)
+
+
+# GNU Go
+
+
+def test_games_with_gnu_go_go_well(gnugo: list[str], net: Path) -> None:
+    """Some moves each, as a referee has them played; then both have the same stones on the board."""
+
+    options = [str(net), "--seed", "3", "--temperature", "1"]
+    with Program([str(KIFU), "gtp", *options]) as kifu, Program([*gnugo, "--mode", "gtp", "--level", "1"]) as gnu:
+        for size, handicap in ((9, 3), (13, 0)):
+            for each in (kifu, gnu):
+                for line in (f"boardsize {size}", "clear_board", "komi 0.5"):
+                    each.ask(line, 60)
+            if handicap:
+                gnu.ask("set_free_handicap " + kifu.ask(f"fixed_handicap {handicap}", 9), 9)
+            for k in range(24):
+                mover, other = (gnu, kifu) if k % 2 else (kifu, gnu)
+                colour = "bw"[(k + bool(handicap)) % 2]
+                other.ask(f"play {colour} {mover.ask(f'genmove {colour}', 60)}", 9)
+            rows = [line for line in kifu.ask("showboard", 9).splitlines() if re.match(r" *\d+[ (]", line)]
+            stones = Board.parse("\n".join(rows)).stones.ravel()
+            for name, colour in (("black", BLACK), ("white", WHITE)):
+                theirs = [parse_gtp(vertex, size) for vertex in gnu.ask(f"list_stones {name}", 9).split()]
+                assert sorted(theirs) == np.flatnonzero(stones == colour).tolist() != []
+        for each in (kifu, gnu):
+            each.ask("quit", 9)
+
+
+def test_it_answers_soon(tmp_path: Path) -> None:
+    """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
+    path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)
+    rules = Rules.named("chinese")
+    engine = Engine(Player(NetOracle(Predictor(open_net(path), rules=rules))), rules=rules)
+    engine.run("genmove", ["b"])
+    took = []
+    for k in range(10):
+        start = time.process_time()
+        engine.run("genmove", ["wb"[k % 2]])
+        took.append(time.process_time() - start)
+    assert np.median(took) < 0.2

@@ -20,6 +20,7 @@ from pathlib import Path
 from corpus import find_corpus
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, olf
+from learning import genmove, learning
 from loader import loader
 from processes import memory, start
 from shuffling import shuffling
@@ -40,6 +41,8 @@ _BENCHMARKS = {
     "catalogue-memory": catalogue_memory,
     "loader": loader,
     "shuffling": shuffling,
+    "learning": learning,
+    "genmove": genmove,
 }
 
 

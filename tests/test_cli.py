@@ -24,10 +24,11 @@ from kifu.cli import app
 from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
+from kifu.recipes.schema import recipe_names
 
 COMMANDS = [
-    "audit", "build", "convert", "demo", "fetch", "formats", "ingest", "inspect", "nets", "planes", "query", "recipes",
-    "show", "split", "stats",
+    "audit", "build", "convert", "demo", "evaluate", "export", "fetch", "formats", "gtp", "ingest", "inspect", "match",
+    "nets", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
 ]  # fmt: skip
 REPOSITORY = Path(__file__).parents[1]
 
@@ -76,6 +77,13 @@ def test_every_command_has_its_help(command: str, option: str) -> None:
     assert f"Usage: kifu {command}" in done.out
 
 
+def test_what_is_not_installed_is_told_with_the_extra_that_brings_it() -> None:
+    program = "import sys\nsys.modules['torch'] = None\nfrom kifu.cli import main\nsys.argv = ['kifu', 'nets']\nmain()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "kifu: this needs torch, which pip install 'kifu[learn]' brings\n"
+
+
 @pytest.mark.parametrize(
     ("command", "default"),
     [("build", "one for each core"), ("build", "those of the recipe"), ("show", "default: (all)"), ("fetch", "kgs")],
@@ -91,7 +99,7 @@ def test_version() -> None:
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("recipes", ["agz17", "alphago48", "book-seven", "kgsgo-v1", "kgsgo-v2", "olf-archive"]),
+        ("recipes", recipe_names()),
         ("planes", list(PLANE_SETS)),
         ("formats", [*FORMATS, *EXAMPLE_FORMATS, *OTHER_FORMATS]),
     ],

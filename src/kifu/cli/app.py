@@ -26,6 +26,9 @@ Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Archives,
 Catalogues = Annotated[list[Path], typer.Argument(metavar="CATALOGUE", help="Files that `kifu ingest` made.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
 
+_EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn"}
+"""What only some commands need, and the extra that brings it."""
+
 _INTERRUPTED = 130
 """The exit code that typer makes of Ctrl-C, as shells do."""
 
@@ -75,6 +78,11 @@ def main() -> None:
         app(prog_name="kifu")
     except KifuError as error:
         print(f"kifu: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        print(f"kifu: this needs {error.name}, which pip install 'kifu[{_EXTRAS[error.name]}]' brings", file=sys.stderr)
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == _INTERRUPTED:

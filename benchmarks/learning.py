@@ -1,0 +1,120 @@
+"""How fast nets learn, beside a bare loop of the same network on fixed tensors; and how long a move takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from corpus import Corpus
+from figures import Figure, at_least, at_most
+from timing import one_core
+
+from kifu.corpus.ingest import ingest
+from kifu.learn.folder import METRICS
+from kifu.learn.metrics import read_metrics
+from kifu.learn.net import open_net
+from kifu.learn.nets import Network, make_net
+from kifu.learn.optim import make_optimiser
+from kifu.learn.predict import Predictor
+from kifu.learn.train import train
+from kifu.planes.encoder import find_encoder
+from kifu.play.engine import Engine
+from kifu.play.player import NetOracle, Player
+from kifu.recipes.training import AdamW, Sgd, Training
+
+_STEPS = 100
+"""Of a run; its second half is what counts, since the loader is far ahead by then."""
+
+_BATCH = 64
+
+_RUNS: tuple[tuple[str, str, Literal["float32", "bfloat16"], AdamW | Sgd], ...] = (
+    ("b6c64", "alphago48", "bfloat16", AdamW(kind="adamw")),
+    ("book-small", "seven", "float32", Sgd(kind="sgd")),
+)
+
+_MOVES = 60
+"""That the net plays against itself."""
+
+
+def learning(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """Positions a second, in turns with the bare loop; the best of both."""
+    catalogue = folder / "learning.parquet"
+    ingest(corpus.archives[-1], catalogue)
+    figures = []
+    for net, planes, precision, optimiser in _RUNS:
+        recipe = Training(
+            kind="training", name=net, title=net, net=net, planes=planes, precision=precision, optimiser=optimiser,
+            batch_size=_BATCH, steps=_STEPS, validation=0.0,
+        )  # fmt: skip
+        bare, whole = [], []
+        step = _bare_step(recipe)
+        for k in range(min(rounds, 3)):
+            bare.append(_bare_rate(step))
+            run = folder / f"{net}-{k}"
+            train(recipe, [catalogue], run)
+            whole.append(read_metrics(run / METRICS)[-1]["rate"])
+        share = f"{net}, {planes}, {precision}: kifu train beside the bare loop"
+        figures += [
+            Figure(f"{net}, {planes}, {precision}: bare loop", max(bare), "positions/s"),
+            Figure(f"{net}, {planes}, {precision}: kifu train", max(whole), "positions/s"),
+            at_least(share, 100 * max(whole) / max(bare), "%", 90),
+        ]
+    return figures
+
+
+def genmove(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """A move of the net that comes with kifu, on one core, planes, rules and all."""
+    with one_core():
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            took = _move_times()
+        finally:
+            torch.set_num_threads(threads)
+    return [
+        at_most("genmove of the small net, one core, the middle one", 1000 * float(np.median(took)), "ms", 50),
+        at_most("the longest of them", 1000 * max(took), "ms", 50),
+    ]
+
+
+def _bare_step(recipe: Training) -> Callable[[], None]:
+    """A step of the same network on the same random planes and moves, with nothing around it."""
+    encoder = find_encoder(recipe.planes)
+    network: Network = make_net(recipe.net, encoder.planes).to(memory_format=torch.channels_last)
+    optimiser = make_optimiser(network, recipe.optimiser)
+    kind = torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32
+    planes = torch.rand(_BATCH, *encoder.shape).round().to(kind, memory_format=torch.channels_last)
+    moves = torch.randint(0, encoder.points, (_BATCH,))
+
+    def step() -> None:
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind == torch.bfloat16):
+            policy = network(planes).policy
+        torch.nn.functional.cross_entropy(policy.float(), moves).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+    return step
+
+
+def _bare_rate(step: Callable[[], None]) -> float:
+    for _ in range(3):
+        step()
+    began = time.perf_counter()
+    for _ in range(_STEPS // 2):
+        step()
+    return _STEPS // 2 * _BATCH / (time.perf_counter() - began)
+
+
+def _move_times() -> list[float]:
+    """Seconds that each move takes of a game of the net against itself; the first two, which compile, do not count."""
+    engine = Engine(Player(NetOracle(Predictor(open_net()))))
+    took = []
+    for k in range(_MOVES + 2):
+        began = time.perf_counter()
+        engine.run("genmove", ["white" if k % 2 else "black"])
+        took.append(time.perf_counter() - began)
+    return took[2:]

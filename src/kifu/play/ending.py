@@ -15,7 +15,7 @@ from kifu.point import BLACK, WHITE
 
 Mask = npt.NDArray[np.bool_]
 
-_OWN_SHARE, _OTHER_SHARE = 1 / 2, 1 / 8
+_OWN_SHARE, _OTHER_SHARE = 1 / 2, 1 / 6
 """A region that touches only own stones, or only the opponent's, is still open if it is more of the board than that:
 there is room for stones to live in it."""
 

@@ -1,0 +1,272 @@
+"""The player behind the engine: eyes, settled boards, when it passes, and that every game of it ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kifu.errors import GameError, IllegalMove, RecipeError
+from kifu.go.board import BLACK, WHITE, Board
+from kifu.go.rules import NAMED
+from kifu.play.ending import open_points, own_eyes
+from kifu.play.ongoing import Ongoing
+from kifu.play.player import RESIGN, Outlook, Player, worth_playing
+from kifu.point import WHITE_BIT, to_gtp
+from naive import NaiveBoard
+from oracles import Scripted, chance, scripted_engine
+
+
+def named(mask: np.ndarray, width: int) -> str:
+    return " ".join(to_gtp(point, width, len(mask) // width) for point in np.flatnonzero(mask).tolist())
+
+
+def on(diagram: str, *, passed: bool = False) -> Ongoing:
+    """A game that begins in this position; or there White has just passed."""
+    board = Board.parse(diagram)
+    game = Ongoing(board.width, board.height)
+    game.give_handicap([0])
+    game.board.setup(
+        *(np.flatnonzero(board.stones.ravel() == colour).tolist() for colour in (BLACK, WHITE)),
+        empty=np.flatnonzero(board.stones.ravel() == 0).tolist(),
+    )
+    if passed:
+        game.play(board.pass_move, WHITE)
+    return game
+
+
+# eyes
+
+
+@pytest.mark.parametrize(
+    ("diagram", "black", "white"),
+    [
+        (". X . \n X X . \n . . .", "A3", ""),
+        (". X . \n X O . \n . . .", "", ""),  # spoiled in the corner
+        (". X . X O \n X X X X O \n O O O O .", "A3 C3", ""),
+        (". X . X O \n X X O X O \n O O O O .", "A3", ""),  # a diagonal on the side is too much
+        ("X X X \n X . X \n X X X", "B2", ""),
+        ("X X O . \n X . X . \n X X X .", "B2", ""),  # one diagonal in the middle is not
+        (". . . . . \n . X X O . \n . X . X . \n . O X X . \n . . . . .", "", ""),
+        (". X X O . \n X X O O O \n . X O O .", "A3 A1", "E3 E1"),
+        (". . \n . .", "", ""),
+        (".", "A1", "A1"),  # walls all around
+    ],
+)
+def test_eyes_by_hand(diagram: str, black: str, white: str) -> None:
+    board = Board.parse(diagram)
+    assert named(own_eyes(board, BLACK), board.width) == black
+    assert named(own_eyes(board, WHITE), board.width) == white
+
+
+def naive_eye(board: Board, x: int, y: int, colour: int) -> bool:
+    inside = {(i, j) for i in range(board.width) for j in range(board.height)}
+    if board.stones[y, x] or any(
+        board.stones[j, i] != colour for i, j in inside & {(x - 1, y), (x + 1, y), (x, y - 1), (x, y + 1)}
+    ):
+        return False
+    corners = {(x + dx, y + dy) for dx in (-1, 1) for dy in (-1, 1)}
+    spoilt = sum(board.stones[j, i] == 3 - colour for i, j in corners & inside)
+    return bool(spoilt <= (1 if corners <= inside else 0))
+
+
+def test_eyes_of_chance() -> None:
+    rng = np.random.default_rng(3)
+    found = 0
+    for _ in range(300):
+        board = Board(int(rng.integers(1, 6)), int(rng.integers(1, 6)))
+        cells = rng.choice(3, board.pass_move, p=[0.3, 0.5, 0.2])
+        try:
+            board.setup(*(np.flatnonzero(cells == colour).tolist() for colour in (BLACK, WHITE)))
+        except GameError:  # a chain has no liberty
+            continue
+        for colour in (BLACK, WHITE):
+            wanted = [naive_eye(board, x, y, colour) for y in range(board.height) for x in range(board.width)]
+            assert own_eyes(board, colour).tolist() == wanted
+            found += sum(wanted)
+    assert found > 100
+
+
+# what is open
+
+
+SETTLED = """
+    . . X O . .
+    . . X O O O
+    X X X O . .
+    . X X O O O
+    X . X O . .
+"""
+DAME = SETTLED.replace(". . X O . .\n    . . X O O O", ". . X O . .\n    . . . . O O")
+ATARI = """
+    O . X O .
+    X O O O O
+    X X O . O
+    . X O O .
+    X . X O O
+"""
+
+
+@pytest.mark.parametrize(
+    ("diagram", "colour", "points"),
+    [
+        (SETTLED, BLACK, ""),
+        (SETTLED, WHITE, ""),
+        (DAME, BLACK, "A5 B5 A4 B4 C4 D4"),  # open to the one side, it is open to the other
+        (ATARI, BLACK, "B5 B1"),  # touches both; is the last liberty of C1
+        (". . .\n. . .", BLACK, "A2 B2 C2 A1 B1 C1"),
+        ("X . .\n. . .", BLACK, "B2 C2 A1 B1 C1"),  # more than half the board is room for both
+        ("X X X\n. . .", BLACK, ""),
+        ("X X X\n. . .", WHITE, "A1 B1 C1"),  # half the board is room for the other
+        (". X X X\nX X X X", WHITE, ""),
+        ("O . O X\nX O X X\nX X X .", WHITE, "B3"),  # touches White only, but so three stones are saved
+    ],
+)
+def test_open_points_by_hand(diagram: str, colour: int, points: str) -> None:
+    board = Board.parse(diagram)
+    assert named(open_points(board, colour), board.width) == points
+
+
+# when it passes
+
+
+def chosen(game: Ongoing, oracle: Scripted | None = None, colour: int = BLACK) -> str:
+    oracle = oracle or Scripted()
+    move = Player(oracle).choose(game, colour, oracle.outlook(game, colour))
+    return "resign" if move == RESIGN else to_gtp(move, game.board.width, game.board.height)
+
+
+def test_it_passes_when_all_is_settled_and_not_before() -> None:
+    assert chosen(on(SETTLED)) == chosen(on(SETTLED), colour=WHITE) == "pass"
+    assert chosen(on(DAME)) == "A5"
+    assert chosen(on(". . .\n. . .")) == "A2"
+
+
+def test_after_a_pass_it_plays_on_only_for_what_the_net_trusts_in() -> None:
+    def favours(vertex: str) -> Scripted:
+        def weigh(game: Ongoing, colour: int) -> np.ndarray:
+            weights = np.full(game.board.pass_move + 1, 1e-3)
+            weights[game.board._point(vertex)] = 1
+            weights[-1] = 0
+            return weights
+
+        return Scripted(weigh)
+
+    half_open = ". . X . O .\n. . X . O .\nX X X . O .\n. . X . O ."
+    assert chosen(on(half_open), favours("A4")) == chosen(on(half_open), favours("A4")) == "A4"
+    assert chosen(on(half_open, passed=True), favours("A4")) == "pass"
+    assert chosen(on(half_open, passed=True), favours("D4")) == "D4"
+    assert chosen(on(". . .\n. . .", passed=True)) == "A2"
+
+
+def test_a_net_that_knows_passes_passes_if_it_prefers_to() -> None:
+    def weigh(share: float) -> Scripted:
+        return Scripted(lambda game, colour: np.append(np.full(game.board.pass_move, 1.0), share))
+
+    game = Ongoing(3)
+    assert chosen(game, weigh(1.1)) == "pass"
+    assert chosen(game, weigh(0.9)) == "A3"
+    drawn = Player(weigh(0.9), temperature=5, seed=1)
+    outlook = weigh(0.9).outlook(game, BLACK)
+    assert {drawn.choose(game, BLACK, outlook) for _ in range(200)} == set(range(9))  # never by chance alone
+
+
+def test_it_resigns_only_if_told_to() -> None:
+    lost = Scripted(lead=-0.98)
+    outlook = lost.outlook(Ongoing(3), BLACK)
+    assert outlook.value == -0.98
+    assert Player(lost).choose(Ongoing(3), BLACK, outlook) == 0
+    assert Player(lost, resign=0.005).choose(Ongoing(3), BLACK, outlook) == 0
+    assert Player(lost, resign=0.05).choose(Ongoing(3), BLACK, outlook) == RESIGN
+    assert Player(lost, resign=0.05).choose(Ongoing(3), WHITE, lost.outlook(Ongoing(3), WHITE)) == 0
+    engine = scripted_engine(lost)
+    engine.player = Player(lost, resign=0.05)
+    before = engine.run("showboard", [])
+    assert engine.run("genmove", ["b"]) == engine.run("reg_genmove", ["b"]) == "resign"
+    assert engine.run("showboard", []) == before
+    with pytest.raises(RecipeError, match="no value head"):
+        Player(Scripted(), resign=0.1)
+
+
+def test_temperature_is_what_moves_are_drawn_by() -> None:
+    game, policy = Ongoing(2), np.array([0.6, 0.3, 0.1, 0, 0], np.float32)
+
+    def drawn(temperature: float, seed: int | None = 7) -> list[int]:
+        player = Player(Scripted(), temperature=temperature, seed=seed)
+        return [player.choose(game, BLACK, Outlook(policy)) for _ in range(600)]
+
+    assert set(drawn(0)) == {0}
+    assert drawn(1) == drawn(1) != drawn(1, 8)
+    for temperature in (0.5, 1, 2):
+        shares = policy[:3].astype(float) ** (1 / temperature)
+        found = np.bincount(drawn(temperature), minlength=5) / 600
+        np.testing.assert_allclose(found[:3], shares / shares.sum(), atol=0.06)
+        assert found[3:].sum() == 0
+    assert set(drawn(1e-5)) == {0}
+
+
+# games end
+
+
+@pytest.mark.parametrize("rules", NAMED)
+@pytest.mark.parametrize(("width", "height"), [(2, 2), (5, 5), (4, 7), (9, 9)])
+def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, rules: str) -> None:
+    """By the slow twin, which keeps every position, no move is against the rules; and none fills an own eye."""
+    oracle = Scripted(chance(width * height))
+    player, game = Player(oracle), Ongoing(width, height, rules=NAMED[rules])
+    twin = NaiveBoard(width, height, ko=NAMED[rules].ko, suicide=1 if NAMED[rules].suicide else 0)
+    colour = BLACK
+    while game.passes < 2:
+        move = player.choose(game, colour, oracle.outlook(game, colour))
+        if move < width * height:
+            assert not naive_eye(game.board, move % width, move // width, colour)
+        point = None if move == width * height else (move % width, move // width)
+        assert not twin.play(point, colour)
+        game.play(move, colour)
+        assert len(game.moves) <= 3 * width * height + 2
+        colour = BLACK + WHITE - colour
+
+
+def test_a_full_board_of_games_ends_too() -> None:
+    oracle = Scripted(chance(1))
+    player, game, colour = Player(oracle), Ongoing(19), BLACK
+    while game.passes < 2:
+        game.play(player.choose(game, colour, oracle.outlook(game, colour)), colour)
+        colour = BLACK + WHITE - colour
+    assert 200 < len(game.moves) <= 3 * 361 + 2
+
+
+def test_a_game_without_end_is_ended() -> None:
+    """White stones that are thrown in for ever, where Black always takes them."""
+    game = Ongoing(3)
+    game.moves = [9] * 27
+    assert len(worth_playing(game, BLACK, np.full(10, 0.1, np.float32))) == 0
+    game.moves = [9, *[0] * 16]
+    assert len(worth_playing(game, BLACK, np.full(10, 0.1, np.float32))) == 9
+
+
+# the game behind it
+
+
+def test_a_game_in_the_making() -> None:
+    game = Ongoing(5, 3)
+    assert game.untouched and game.passes == 0
+    game.play(3, WHITE)
+    with pytest.raises(IllegalMove):
+        game.play(3, BLACK)
+    game.play(15, BLACK)
+    assert (game.moves, game.passes, game.untouched) == ([3 | WHITE_BIT, 15], 1, False)
+    game.play(15, WHITE)
+    game.play(15, WHITE)
+    assert game.passes == 2
+    with pytest.raises(GameError, match="before anything"):
+        game.give_handicap([1, 2])
+    for _ in range(4):
+        game.undo()
+    assert game.untouched and game.board == Ongoing(5, 3).board
+    with pytest.raises(GameError, match="no move to take back"):
+        game.undo()
+    game.give_handicap([1, 2])
+    assert (game.untouched, game.board.to_play) == (False, WHITE)
+    game.play(7, WHITE)
+    game.undo()
+    assert (named(game.board.stones.ravel() == BLACK, 5), game.board.to_play) == ("B3 C3", WHITE)

@@ -117,7 +117,7 @@ def _by_line(asked: Asked) -> Groups:
 
 def _by_capture(asked: Asked) -> Groups:
     taken = stones_taken(asked.games, np.unique(asked.row))[asked.at]
-    return Groups(("no capture", "1 stone", "2 stones or more"), np.minimum(taken, 2).astype(np.int64))
+    return Groups(("none", "1", "2 or more"), np.minimum(taken, 2).astype(np.int64))
 
 
 BREAKDOWNS: dict[str, tuple[str, Callable[[Asked], Groups]]] = {
@@ -126,6 +126,6 @@ BREAKDOWNS: dict[str, tuple[str, Callable[[Asked], Groups]]] = {
     "handicap": ("handicap", _by_handicap),
     "region": ("region of the move", _by_region),
     "line": ("line of the move, from the nearest edge", _by_line),
-    "capture": ("stones that the move takes", _by_capture),
+    "capture": ("stones taken by the move", _by_capture),
 }
 """By name: a title, and the groups."""

@@ -16,25 +16,27 @@ if TYPE_CHECKING:
 
 _SIZE = (5.4, 3.5)  # inches
 _COLOURS = (PLUS, MINUS, HEAT, RING, LINE)
-_CROWDED = 9  # groups; names of more are turned
+_CROWDED = 44  # letters; names of groups that have more together are turned
+_FEW = 5  # games; groups of fewer are in the tables only
 _LETTERS = 24  # of a net's name
 
 
 def draw_breakdown(found: Evaluation, name: str, title: str) -> Figure:
     """Top-1 of each net by the groups of a breakdown (`kifu.learn.breakdown.BREAKDOWNS`), with intervals."""
-    groups = list(found.nets[0].by[name])
+    scores = found.nets[0].by[name]
+    groups = [group for group, score in scores.items() if score.games >= _FEW] or list(scores)
     with our_style():
         figure, axes = _new(title)
         for k, net in enumerate(found.nets):
             intervals = np.array([net.by[name][group].top1 for group in groups]) * 100
             value, low, high = intervals.T
-            shift = 0.0 if len(found.nets) == 1 else 0.4 * (k / (len(found.nets) - 1) - 0.5)
+            shift = 0.0 if len(found.nets) == 1 else 0.3 * (k / (len(found.nets) - 1) - 0.5)
             x, colour = np.arange(len(groups)) + shift, _COLOURS[k % len(_COLOURS)]
             error = np.maximum([value - low, high - value], 0)
             axes.errorbar(x, value, error, fmt="o", color=colour, markersize=5, elinewidth=1.4, label=_label(net.name))
-            axes.plot(x, value, color=colour, linewidth=1, alpha=0.35)
-        crowded = len(groups) > _CROWDED
+            axes.plot(x, value, color=colour, linewidth=1, alpha=0.35 if name == "move" else 0)
         names = [group.replace(" and later", "+").replace(" or more", "+") for group in groups]
+        crowded = sum(map(len, names)) > _CROWDED
         axes.set_xticks(
             range(len(groups)), names, rotation=50 if crowded else 0, ha="right" if crowded else "center",
             rotation_mode="anchor",
@@ -59,7 +61,8 @@ def draw_calibration(found: Evaluation) -> Figure:
                 sure, value, np.maximum([value - low, high - value], 0), fmt="none", color=colour, elinewidth=1.2
             )
             axes.plot(sure, value, color=colour, linewidth=1, alpha=0.5)
-            axes.scatter(sure, value, 15 + 260 * share, color=colour, alpha=0.85, label=_label(net.name))
+            axes.scatter(sure, value, 15 + 260 * share, color=colour, alpha=0.85)
+            axes.plot([], [], "o", color=colour, markersize=5, label=_label(net.name))
         axes.set_xlim(0, 102)
         axes.set_ylim(0, 102)
         _finish(axes, found)

@@ -79,7 +79,7 @@ def _headline(nets: tuple[Examined, ...]) -> Table:
 
 def _breakdown(name: str, nets: tuple[Examined, ...]) -> Table:
     """Of one net all measures, of several the first of them."""
-    title = BREAKDOWNS[name][0].partition(",")[0]
+    title = BREAKDOWNS[name][0].partition(",")[0].removesuffix(" of the move").removesuffix(" by the move")
     if len(nets) == 1:
         table = make_table((title, "left"), ("n", "right"), *((TITLES[each], "right") for each in MEASURES))
         for group, score in nets[0].by[name].items():

@@ -1,0 +1,147 @@
+"""Games to test nets on, small and crowded, and what a slow, plain reading says of a net's guesses at their moves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import kifu
+from kgs_archives import archive
+from kifu.corpus.catalogue import numbers, open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.go.board import Board
+from kifu.learn.net import Net, open_net
+from kifu.point import POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
+from loader_games import turned
+
+RANKS = ("3d", "7d", "", "5k", "12k", "9p")
+BANDS = {"3d": "3d", "7d": "7d", "": "none", "5k": "5-1k", "12k": "20-11k", "9p": "pro"}
+
+
+def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: int = 0, swapped: bool = False) -> bytes:
+    """A random legal game that fills a corner, so that stones are taken; some moves are passes.
+
+    symmetry, swapped: how it is written down: turned, with the colours swapped.
+    """
+    rng = np.random.default_rng(seed)
+    board, table = Board(size), symmetries(size, size)[symmetry]
+    text = f"(;SZ[{size}]{root}"
+    for _ in range(plies):
+        legal = np.flatnonzero(board.legal()[:-1])
+        legal = legal[(legal // size < 5) & (legal % size < 6)] if rng.random() < 0.9 else legal
+        move = int(rng.choice(legal)) if legal.size and rng.random() > 0.06 else board.pass_move
+        text += f";{'BW'[(board.to_play == WHITE) ^ swapped]}[{to_sgf(int(table[move]), size)}]"
+        board.play(move)
+    return (text + ")").encode()
+
+
+def told(k: int) -> str:
+    """What game k says beside its moves."""
+    ranks = f"BR[{RANKS[k % 6]}]WR[{RANKS[k * 5 % 6]}]".replace("BR[]", "").replace("WR[]", "")
+    return f"PB[Black {k}]PW[White {k}]DT[2001-0{1 + k % 9}-01]{ranks}" + (f"HA[{k % 4}]" if k % 3 == 0 else "")
+
+
+def catalogue(folder: Path, texts: Iterable[bytes]) -> Path:
+    path = folder / "games.parquet"
+    ingest(archive(folder, list(texts)), path)
+    return path
+
+
+def make(folder: Path, games: int = 8, plies: int = 36, size: int = 9) -> Path:
+    """The catalogue of so many games, and one on another board."""
+    texts = [text(k, plies, size, told(k)) for k in range(games)]
+    return catalogue(folder, [*texts, text(99, 10, size + 2)])
+
+
+def canonical(path: Path) -> list[int]:
+    return [
+        key for batch in open_catalogue(path).batches(["canonical"]) for key in numbers(batch["canonical"]).tolist()
+    ]
+
+
+def games_in(path: Path, size: int = 9) -> list[kifu.Game]:
+    return [game for game in open_catalogue(path).games() if game.width == size and not game.drop]
+
+
+def is_white(game: kifu.Game, ply: int) -> bool:
+    return bool(game.moves[ply] & WHITE_BIT)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One position, and what the net says of its move. groups: by breakdown.
+
+    place, last: how many moves are likelier, without those and with those that are as likely but for rounding.
+    """
+
+    game: int
+    ply: int
+    move: int
+    place: int
+    last: int
+    nll: float
+    sure: float
+    groups: dict[str, str]
+
+
+def sharp(path: Path) -> Net:
+    """The net of a file, made so sure of its moves that rounding seldom matters."""
+    net = open_net(path)
+    *_, last_weight, _ = net.module.parameters()
+    last_weight.data *= 20
+    return net
+
+
+def naive(net: Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetrised: bool = False) -> list[Seen]:
+    """Every position that is not before a pass, one after another."""
+    seen = []
+    for g, game in enumerate(games):
+        planes, labels = kifu.encode(game, net.about.planes)
+        plies = [t for t, word in enumerate(game.moves.tolist()) if word & POINT_MASK < game.width * game.height]
+        for ply, one, move in zip(plies, planes.astype(np.float32), labels.tolist(), strict=True):
+            board = game.board(ply)
+            board.to_play = 1 + is_white(game, ply)
+            chances = np.mean(
+                [chances_of(net, one, k, board if legal else None) for k in range(8 if symmetrised else 1)], 0
+            )
+            place, last = (int(np.sum(chances > chances[move] * (1 + slack))) for slack in (1e-5, -1e-5))
+            groups = groups_of(game, ply, move, board)
+            last -= 1  # the move itself, which is as likely as it is
+            seen.append(Seen(g, ply, move, place, last, -math.log(chances[move]), max(chances), groups))
+    return seen
+
+
+def chances_of(net: Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
+    """[moves] of one position, asked under symmetry k. board: only what is legal on it."""
+    with torch.no_grad():
+        logits = net.module(torch.from_numpy(turned(planes, k)[None])).policy[0].numpy().astype(np.float64)
+    size = planes.shape[-1] - 2 * net.encoder.plane_set.rim
+    logits = np.array([logits[symmetries(size, size)[k, p]] for p in range(len(logits))])
+    weights = np.exp(logits - logits.max())
+    if board is not None:
+        weights *= board.legal()[: len(weights)]
+    return weights / weights.sum()
+
+
+def groups_of(game: kifu.Game, ply: int, move: int, board: Board) -> dict[str, str]:
+    n = game.width
+    x, y = move % n, move // n
+    across, down = min(x, n - 1 - x) + 1, min(y, n - 1 - y) + 1
+    close = (across <= n // 4 + 1) + (down <= n // 4 + 1)
+    white = is_white(game, ply)
+    rank = game.ranks[white]
+    before = (board.stones == 2 - white).sum()
+    taken = before - (game.board(ply + 1).stones == 2 - white).sum()
+    return {
+        "move": f"{ply // 20 * 20 + 1}-{ply // 20 * 20 + 20}",
+        "rank": BANDS[str(rank) if rank else ""],
+        "handicap": str(game.handicap) if game.handicap else "none",
+        "region": ("centre", "side", "corner")[close],
+        "line": str(min(across, down)),
+        "capture": ("none", "1", "2 or more")[min(taken, 2)],
+    }

@@ -1,0 +1,41 @@
+"""How many stones moves take, beside boards that are played move by move."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+
+import kifu
+from compiled import random_games
+from drawn_games import games, one_game, sgf
+from flat import Flat, OneGame, flat
+from kifu.go.captures import stones_taken
+from kifu.point import WHITE_BIT
+
+
+def arrays(*games: kifu.Game) -> Flat:
+    return flat(
+        OneGame(g.width, g.height, g.moves.tolist(), tuple(zip(g.setup_ply.tolist(), g.setup.tolist()))) for g in games
+    )
+
+
+@random_games
+@given(games())
+def test_as_on_boards(drawn: tuple) -> None:
+    game = kifu.read_sgf(sgf(*drawn))
+    expected = []
+    for ply, word in enumerate(game.moves.tolist()):
+        board, opponent = game.board(ply), 1 if word & WHITE_BIT else 2
+        before = (board.stones == opponent).sum()
+        board.to_play = 3 - opponent
+        board.play(word & ~WHITE_BIT)
+        expected.append(before - (board.stones == opponent).sum())
+    assert stones_taken(flat([one_game(*drawn)]), np.arange(1)).tolist() == expected
+
+
+def test_only_games_that_are_asked_for_and_only_what_can_be_played() -> None:
+    legal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ee])")
+    illegal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ab];B[cc];W[ee])")
+    both = arrays(legal, illegal, legal)
+    assert stones_taken(both, np.array([1, 2])).tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+    assert not stones_taken(both, np.empty(0, np.int64)).any()

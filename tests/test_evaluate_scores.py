@@ -1,0 +1,125 @@
+"""Scores, their intervals by the bootstrap over games, and calibration, where the truth is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kifu.learn import scores
+from kifu.learn.scores import BINS, MEASURES, RESAMPLES, Guesses, calibrate, differences, resample, score, score_groups
+
+
+def guesses(place: object, nll: object = None, sure: object = None) -> Guesses:
+    """Of these places; by default as if all moves were as likely."""
+    places = np.asarray(place, np.uint16)
+    even = np.full(len(places), 0.5, np.float32)
+    return Guesses(
+        places,
+        even if nll is None else np.asarray(nll, np.float32),
+        even if sure is None else np.asarray(sure, np.float32),
+    )
+
+
+def test_measures_are_means_over_positions() -> None:
+    found = score(guesses([0, 0, 2, 3, 5, 300], [0.5, 1, 2, 3, 4, 7.5]), np.array([0, 0, 1, 1, 2, 2]), 0)
+    assert (found.positions, found.games) == (6, 3)
+    assert [found.measure(name).value for name in MEASURES] == pytest.approx([2 / 6, 3 / 6, 4 / 6, 3])
+
+
+def test_one_game_tells_nothing_of_others() -> None:
+    found = score(guesses([0, 1, 0, 9], [1, 2, 3, 4]), np.zeros(4, np.int64), 0)
+    for name in MEASURES:
+        value, low, high = found.measure(name)
+        assert low == value == high
+
+
+def test_draws_are_games_with_replacement() -> None:
+    sums = np.random.default_rng(1).random((7, 2, 3))
+    drawn = np.random.default_rng(5).integers(7, size=(RESAMPLES, 7))
+    assert resample(sums, 5) == pytest.approx(np.array([sum(sums[g] for g in games) for games in drawn.tolist()]))
+
+
+def test_draws_do_not_depend_on_how_many_are_made_at_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = np.random.default_rng(1).random((7, 3))
+    whole = resample(sums, 5)
+    monkeypatch.setattr(scores, "_DRAWN", 7 * 64)
+    assert resample(sums, 5) == pytest.approx(whole)
+
+
+def clustered(seed: int, games: int = 150, plies: int = 8, alike: float = 0.0) -> tuple[Guesses, np.ndarray]:
+    """Games whose moves are guessed with a chance of 0.3. alike: share of the games that are guessed wholly or not."""
+    chance = np.random.default_rng(seed)
+    right = chance.random((games, plies)) < 0.3
+    whole = chance.random(games) < alike
+    right[whole] = right[whole, :1]
+    return guesses(np.where(right.ravel(), 0, 9)), np.repeat(np.arange(games), plies)
+
+
+@pytest.mark.parametrize("alike", [0.0, 1.0])
+def test_intervals_cover_the_truth(alike: float) -> None:
+    covered = 0
+    for seed in range(80):
+        _, low, high = score(*clustered(seed, alike=alike), seed).top1
+        covered += low <= 0.3 <= high
+    assert 70 <= covered < 80  # 76 are expected
+
+
+def test_intervals_are_as_wide_as_games_are_few_and_alike() -> None:
+    def width(**options: float) -> float:
+        _, low, high = score(*clustered(0, **options), 0).top1
+        return high - low
+
+    assert width() == pytest.approx(2 * 1.96 * math.sqrt(0.3 * 0.7 / 1200), rel=0.15)
+    assert width(alike=1) == pytest.approx(width() * math.sqrt(8), rel=0.25)
+    assert width(games=600) == pytest.approx(width() / 2, rel=0.2)
+
+
+def test_groups_are_scored_apart_and_empty_ones_left_out() -> None:
+    found = guesses([0, 1, 0, 1, 0, 0], [1, 1, 1, 2, 2, 2])
+    game, group = np.array([0, 0, 1, 1, 2, 2]), np.array([3, 3, 3, 0, 0, 0])
+    by = score_groups(found, game, group, ("a", "b", "c", "d"), 0)
+    assert list(by) == ["a", "d"]
+    assert [(each.positions, each.games, each.nll.value) for each in by.values()] == [(3, 2, 2), (3, 2, 1)]
+    assert [each.top1.value for each in by.values()] == pytest.approx([2 / 3, 2 / 3])
+    # a draw in which a group does not come says nothing of it
+    assert by["a"].nll == by["a"].nll.__class__(2, 2, 2)
+
+
+def test_differences_are_paired() -> None:
+    """Two nets that are right in the same hard games differ by less than their own intervals are wide."""
+    one, game = clustered(3, alike=1)
+    better = one.place.copy()
+    better[::40] = 0
+    other = guesses(better, one.nll - 0.25)
+    found = differences(other, one, game, 0)
+    value, low, high = found["top1"]
+    assert value == pytest.approx((better == 0).mean() - (one.place == 0).mean())
+    assert 0 < low < value < high
+    alone = score(one, game, 0).top1
+    assert high - low < (alone.high - alone.low) / 3
+    assert found["nll"] == pytest.approx((-0.25, -0.25, -0.25))
+    assert differences(one, one, game, 0) == dict.fromkeys(MEASURES, (0, 0, 0))
+
+
+def test_a_net_that_is_as_right_as_it_says_is_calibrated() -> None:
+    chance = np.random.default_rng(0)
+    sure = chance.random(40_000).astype(np.float32)
+    right = chance.random(40_000) < sure
+    found = calibrate(guesses(np.where(right, 0, 1), sure=sure), np.arange(40_000) // 100, 0)
+    assert found.error.value < 0.02
+    assert [each.positions for each in found.bins] == np.histogram(sure, BINS, (0, 1))[0].tolist()
+    assert sum(each.right.low <= each.sure <= each.right.high for each in found.bins) >= BINS - 3
+
+
+def test_calibration_by_hand() -> None:
+    """40 positions of 0.3, of which half are right; 10 of 0.9, all right; 50 of 1, of which 40 are right."""
+    sure = np.repeat([0.3, 0.9, 1.0], [40, 10, 50])
+    place = np.array([0, 1] * 20 + [0] * 10 + [0] * 40 + [7] * 10)
+    found = calibrate(guesses(place, sure=sure), np.arange(100) % 4, 0)
+    assert [each.positions for each in found.bins] == [40, 10, 50]
+    assert [each.sure for each in found.bins] == pytest.approx([0.3, 0.9, 1])
+    assert [each.right.value for each in found.bins] == pytest.approx([0.5, 1, 0.8])
+    assert found.error.value == pytest.approx((40 * 0.2 + 10 * 0.1 + 50 * 0.2) / 100)
+    assert [each.start for each in found.bins] == pytest.approx([4 / 15, 13 / 15, 14 / 15])

@@ -5,6 +5,7 @@ A thread of its own reads, so that an analysis, which goes on until something el
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import re
@@ -119,11 +120,12 @@ def _run(engine: Engine, name: str, arguments: list[str]) -> Answer:
 
 
 def serve_stdio(engine: Engine) -> None:
-    """Serves on standard input and output."""
+    """Serves on standard input and output; Ctrl-C ends it as `quit` does."""
     out = sys.stdout.buffer
 
     def write(text: str) -> None:
         out.write(text.encode("utf-8", "replace"))
         out.flush()
 
-    serve(engine, Inbox(lambda size: os.read(0, size)), write)
+    with contextlib.suppress(KeyboardInterrupt):
+        serve(engine, Inbox(lambda size: os.read(0, size)), write)

@@ -80,8 +80,13 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
     return evaluate([open_net(path) for path in nets], games)
 
 
-def test_the_page_holds_names_as_text_only(hostile: Evaluation) -> None:
-    told = Page(page(hostile))
+@pytest.fixture(scope="module")
+def text(hostile: Evaluation) -> str:
+    return page(hostile)
+
+
+def test_the_page_holds_names_as_text_only(hostile: Evaluation, text: str) -> None:
+    told = Page(text)
     assert set(told.tags) <= TAGS
     assert told.attributes <= ATTRIBUTES
     for name in NAMES[:5]:
@@ -91,8 +96,7 @@ def test_the_page_holds_names_as_text_only(hostile: Evaluation) -> None:
     assert told.tags["figure"] == len(hostile.examples) > 5
 
 
-def test_the_page_needs_nothing_but_itself(hostile: Evaluation) -> None:
-    text = page(hostile)
+def test_the_page_needs_nothing_but_itself(hostile: Evaluation, text: str) -> None:
     told = Page(text)
     assert not re.search(r"https?:|url\(|@import|<link|<script|<iframe", re.sub(r'src="data:[^"]*"', "", text))
     assert len(told.images) == len(hostile.examples) + 7
@@ -104,18 +108,18 @@ def test_the_page_needs_nothing_but_itself(hostile: Evaluation) -> None:
         assert not [each for each in picture.iter() if each.tag.endswith("script")]
 
 
-def test_the_page_tells_the_figures(hostile: Evaluation) -> None:
-    text = " ".join(Page(page(hostile)).text.split())
+def test_the_page_tells_the_figures(hostile: Evaluation, text: str) -> None:
+    told = " ".join(Page(text).text.split())
     for net in hostile.nets:
-        assert f"{net.score.top1.value:.1%}" in text
-        assert f"{net.score.nll.value:.3f}" in text
+        assert f"{net.score.top1.value:.1%}" in told
+        assert f"{net.score.nll.value:.3f}" in told
     for remark in hostile.remarks():
-        assert remark in text
-    assert hostile.headline() in text
+        assert remark in told
+    assert hostile.headline() in told
 
 
-def test_the_same_page_twice(hostile: Evaluation) -> None:
-    assert page(hostile) == page(hostile)
+def test_the_same_page_twice(hostile: Evaluation, text: str) -> None:
+    assert page(hostile) == text
 
 
 def test_json_of_hostile_names(hostile: Evaluation) -> None:
@@ -185,7 +189,6 @@ REFUSED = [
     (["games.parquet", "games.parquet"], "is no net of kifu"),
     (["a.safetensors", "games.parquet", "--passes"], "net a knows no passes"),
     (["a.safetensors", "games.parquet", "--overlap", "maybe"], "no overlap 'maybe'"),
-    (["a.safetensors", "games.parquet", "--html", "games.parquet/x.html"], "cannot write"),
 ]
 
 
@@ -197,3 +200,10 @@ def test_the_command_refuses_in_one_line(arguments: list[str], message: str, pla
     *_, line = done.err
     assert line.startswith("kifu: ") and message in line
     assert not any("Traceback" in each for each in done.err)
+
+
+def test_what_was_found_is_told_even_if_the_page_cannot_be_written(place: Path) -> None:
+    done = run("evaluate", place / "a.safetensors", place / "games.parquet", "--html", place / "games.parquet/x.html")
+    assert done.code == 2
+    assert "top-1" in done.out
+    assert done.err[-1].startswith("kifu: cannot write")

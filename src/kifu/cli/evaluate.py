@@ -56,11 +56,11 @@ def evaluate(
         board=board, legal=legal, symmetries=symmetries, passes=passes, per_game=per_game, positions=positions,
         seed=seed, precision=precision, overlap=overlap, jobs=jobs, progress=progress,  # type: ignore[arg-type]
     )  # fmt: skip
-    if html is not None:
-        write_page(found, html)
     if json == Path("-"):
         typer.echo(found.to_json(), nl=False)
-        return
-    if json is not None:
+    else:
+        print_evaluation(found)  # first: what was found is not lost if a file cannot be written
+    if json is not None and json != Path("-"):
         write_file(json, found.to_json().encode())
-    print_evaluation(found)
+    if html is not None:
+        write_page(found, html)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +43,10 @@ class Asked:
 
     def __len__(self) -> int:
         return len(self.at)
+
+    def part(self, first: int, last: int) -> Asked:
+        """Positions first to last - 1."""
+        return replace(self, at=self.at[first:last], row=self.row[first:last])
 
     @property
     def ply(self) -> Places:

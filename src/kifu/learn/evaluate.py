@@ -25,6 +25,7 @@ from kifu.learn.guess import Precision, guess
 from kifu.learn.net import About, Net
 from kifu.learn.scores import (
     Calibration,
+    Guesses,
     Interval,
     Score,
     by_measure,
@@ -243,7 +244,7 @@ def evaluate(
             nets, asked, legal=legal, turned=symmetries, precision=precision, jobs=count_jobs(jobs), bar=bar
         )
     game = np.unique(asked.row, return_inverse=True)[1]
-    groups = {name: find(asked) for name, (_, find) in BREAKDOWNS.items()}
+    by = _break_down(asked, guesses, game, seed)
     return Evaluation(
         terms,
         tuple(Path(path).name for path in paths),
@@ -259,13 +260,25 @@ def evaluate(
                 int(known.sum()),
                 score(found, game, seed),
                 calibrate(found, game, seed),
-                {name: score_groups(found, game, place, names, seed) for name, (names, place) in groups.items()},
+                groups,
                 None if found is guesses[0] else differences(found, guesses[0], game, seed),
             )
-            for net, known, found in zip(nets, learned, guesses)
+            for net, known, found, groups in zip(nets, learned, guesses, by)
         ),
         pick_examples(nets, asked, guesses, legal=legal, symmetries=symmetries, seed=seed),
     )
+
+
+def _break_down(
+    asked: Asked, guesses: Sequence[Guesses], game: npt.NDArray[np.int64], seed: int
+) -> list[dict[str, dict[str, Score]]]:
+    """`Examined.by` of each net."""
+    by: list[dict[str, dict[str, Score]]] = [{} for _ in guesses]
+    for name, (_, find) in BREAKDOWNS.items():
+        names, place = find(asked)
+        for found, groups in zip(guesses, by):
+            groups[name] = score_groups(found, game, place, names, seed)
+    return by
 
 
 def _named_apart(nets: Sequence[Net]) -> list[Net]:

@@ -91,19 +91,20 @@ def guess(
     judges = [_Judge(net, encoder, device, turned, precision) for net, encoder in zip(nets, encoders)]
     by_planes = {encoder.plane_set.name: encoder for encoder in encoders}
     found = [_room(len(asked)) for _ in nets]
-    with ExitStack() as stack, torch.inference_mode(), torch.backends.cudnn.flags(allow_tf32=False):
+    plain = torch.backends.cudnn.flags(enabled=True, allow_tf32=False, fp32_precision="ieee")  # no TensorFloat-32
+    with ExitStack() as stack, torch.inference_mode(), plain:
         drawn = {
             name: stack.enter_context(_planes(asked, encoder, device, size, jobs))
             for name, encoder in by_planes.items()
         }
         for first in range(0, len(asked), size):
-            part = slice(first, min(first + size, len(asked)))
-            move = torch.from_numpy(asked.move[part]).to(device)
-            mask = torch.from_numpy(_legal(asked, part)).to(device) if legal else None
+            part = asked.part(first, first + size)
+            move = torch.from_numpy(part.move).to(device)
+            mask = torch.from_numpy(_legal(part)).to(device) if legal else None
             planes = {name: next(batches) for name, batches in drawn.items()}
             for judge, encoder, out in zip(judges, encoders, found):
                 chances = judge.log_chances(planes[encoder.plane_set.name], mask)
-                _note(out, part, chances, move, judge.name)
+                _note(out, first, chances, move, judge.name)
             bar.advance(len(move))
     return found
 
@@ -132,21 +133,25 @@ def _planes(asked: Asked, encoder: Encoder, device: torch.device, size: int, job
         batches.close()
 
 
-def _legal(asked: Asked, part: slice) -> npt.NDArray[np.bool_]:
-    """[B, points + 1]: which moves are legal in some positions, under the rules of records."""
+def _legal(asked: Asked) -> npt.NDArray[np.bool_]:
+    """[N, points + 1]: which moves are legal in each position, under the rules of records."""
     games = asked.games
-    rows, which = np.unique(asked.row[part], return_inverse=True)
+    rows, which = np.unique(asked.row, return_inverse=True)
     ends = np.cumsum(games.move_offset[rows + 1] - games.move_offset[rows])
     first = np.concatenate([[0], ends[:-1]])
     take = np.full(ends[-1], -1, np.int64)
-    take[first[which] + asked.ply[part]] = np.arange(len(which))
+    take[first[which] + asked.ply] = np.arange(len(which))
     out = np.empty((len(which), asked.width * asked.height + 1), np.bool_)
     legal_moves(games, rows, take, out)
     return out
 
 
-def _note(out: Guesses, part: slice, chances: Tensor, move: Tensor, name: str) -> None:
-    """Writes down what is kept of [B, moves] log-probabilities. Raises FormatError if they are no numbers."""
+def _note(out: Guesses, first: int, chances: Tensor, move: Tensor, name: str) -> None:
+    """Writes down, from place `first` on, what is kept of [B, moves] log-probabilities.
+
+    Raises FormatError if they are no numbers.
+    """
+    part = slice(first, first + len(move))
     played = chances.gather(1, move[:, None])
     likelier = chances > played
     likelier |= (chances == played) & (torch.arange(chances.shape[1], device=chances.device) < move[:, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 
 import kifu
@@ -11,6 +12,8 @@ from drawn_games import games, one_game, sgf
 from flat import Flat, OneGame, flat
 from kifu.go.captures import stones_taken
 from kifu.point import WHITE_BIT
+
+pytestmark = pytest.mark.nojit
 
 
 def arrays(*games: kifu.Game) -> Flat:

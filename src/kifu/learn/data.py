@@ -188,6 +188,11 @@ class Feed(LightningDataModule):  # type: ignore[misc]
         while True:
             batches = loader.epoch(epoch, first)
             count = len(batches)
+            if not count:
+                raise RecipeError(
+                    f"there are {self.games.train.work(np.arange(len(self.games.train.ids))).sum():,} moves to learn"
+                    f" from, and epoch {epoch} has fewer positions than the {self.recipe.batch_size} of a batch"
+                )
             for k, batch in enumerate(batches, first + 1):
                 yield self._ready(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
             loader, epoch, first = batches, epoch + 1, 0

@@ -37,6 +37,9 @@ FIGURES = 50
 _AGREE = 10
 """Steps after which several processes agree on the time and on whether to stop."""
 
+_DRAWN = 60
+"""Seconds from one drawing of the curves to the next at least, each of which takes up to one."""
+
 _FAR = 0x9E3779B97F4A7C15
 
 LOGS = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
@@ -89,12 +92,10 @@ class Conductor(Callback):  # type: ignore[misc]
             if self._average is not None:
                 self._average.load(self._saved["average"])
         self._batches = self.feed.batches
-        if not self._batches:
-            raise RecipeError(f"there are fewer positions to learn from than the {self.recipe.batch_size} of a batch")
         self._resources = contextlib.ExitStack()
         self._open()
         self._began = time.monotonic() - self.seconds
-        self._marked = self._validated = self._checkpointed = self.seconds
+        self._marked = self._validated = self._checkpointed = self._drawn = self.seconds
         self._counted = self.positions
 
     def _open(self) -> None:
@@ -130,9 +131,11 @@ class Conductor(Callback):  # type: ignore[misc]
             self._average.update(self.steps)
         self._agree()
         ended, epoch_over = self._ending(), batch.place[1] == 0
-        if self.steps % FIGURES == 0 or ended:
+        finishes = ended is not None and ended[0] == "finished"
+        validates = self._validation_due(epoch_over) or finishes
+        if self.steps % FIGURES == 0 or validates:
             self._figure()
-        if self._validation_due(epoch_over) or (ended and ended[0] == "finished"):
+        if validates:
             self._validate()
             ended = ended or self._patience_lost()
         if ended or epoch_over or self.seconds - self._checkpointed >= self.recipe.checkpoint_minutes * 60:
@@ -277,6 +280,8 @@ class Conductor(Callback):  # type: ignore[misc]
 
     def _validation_due(self, epoch_over: bool) -> bool:
         recipe = self.recipe
+        if self.feed.games.validation is None:
+            return False
         if recipe.validate_steps is None and recipe.validate_minutes is None:
             return epoch_over
         by_steps = recipe.validate_steps is not None and self.steps % recipe.validate_steps == 0
@@ -365,12 +370,14 @@ class Conductor(Callback):  # type: ignore[misc]
             self._checkpointed = self.seconds
             self._save_run()
 
-    def _save_run(self, **changed: Any) -> None:
+    def _save_run(self) -> None:
         if self.first:
             told = {"steps": self.steps, "positions": self.positions, "seconds": self.seconds, "best": self._best}
-            self._run = self._run.model_copy(update={**told, **changed})
+            self._run = self._run.model_copy(update=told)
             self._run.save(self._folder)
-            write_file(self._folder / CURVES, draw_curves(self._metrics.rows, self.recipe.title))
+            if self._ended or self.seconds - self._drawn >= _DRAWN:
+                write_file(self._folder / CURVES, draw_curves(self._metrics.rows, self.recipe.title))
+                self._drawn = self.seconds
 
     def _close(self, state: State, why: str) -> None:
         try:

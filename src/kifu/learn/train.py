@@ -27,6 +27,7 @@ from kifu.learn.run import LOGS, Conductor, hush
 from kifu.progress import OpenBar, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import Training
+from kifu.tables import check_table
 
 _PRECISION = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
@@ -59,7 +60,7 @@ def train(
     """
     told = load_training(recipe) if isinstance(recipe, str) else recipe
     if max_minutes is not None:
-        told = Training.model_validate({**told.model_dump(), "max_minutes": max_minutes})
+        told = check_table(Training, {**told.told(), "max_minutes": max_minutes}, "recipe", told.name)
     if told.batch_size % devices:
         raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices} devices")
     folder = Path(into)

@@ -1,0 +1,69 @@
+"""Small training runs: a recipe of a tiny net, and games for it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from safetensors.torch import load_file
+
+from kifu.learn.folder import LAST
+from kifu.learn.metrics import Row, read_metrics
+from kifu.learn.run import Conductor
+from kifu.recipes.training import Training
+from kifu.tables import check_table
+
+SAMPLE = Path(__file__).parents[1] / "src" / "kifu" / "data" / "KGS-2025-19-320-.tar.gz"
+
+TINY: dict[str, Any] = {
+    "kind": "training",
+    "name": "tiny",
+    "title": "a tiny run",
+    "net": "b1c8",
+    "planes": "own+opp+last3",
+    "batch_size": 64,
+    "validation": 0.2,
+    "optimiser": {"kind": "adamw", "lr": 0.01},
+    "steps": 10,
+}
+
+
+def tiny(**changes: Any) -> Training:
+    """The recipe with some values changed; None leaves one out."""
+    table = {key: value for key, value in {**TINY, **changes}.items() if value is not None}
+    return check_table(Training, table, "recipe", "tiny")
+
+
+def interrupted(at: int) -> Any:
+    """Within this, a run is asked to stop in its step `at`, as Ctrl-C does."""
+    before = Conductor.on_train_batch_end
+
+    def after_step(self: Conductor, *arguments: Any) -> None:
+        if self.steps + 1 == at:
+            signal.raise_signal(signal.SIGINT)
+        before(self, *arguments)
+
+    return mock.patch.object(Conductor, "on_train_batch_end", after_step)
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    """Bit for bit."""
+    ours, others = load_file(one), load_file(other)
+    assert ours.keys() == others.keys()
+    for name, value in ours.items():
+        assert torch.equal(value, others[name]), name
+
+
+def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[Row]:
+    """The rows of a run without what the clock tells."""
+    return [{k: v for k, v in row.items() if k not in leave} for row in read_metrics(folder / "metrics.csv")]
+
+
+def checkpoint(folder: Path) -> dict[str, Any]:
+    """What a run resumes from."""
+    found: dict[str, Any] = torch.load(folder / LAST, weights_only=True)
+    return found

@@ -1,0 +1,664 @@
+"""Training: what a run learns, what it leaves in its folder, and how it goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+import torch
+
+import kifu
+from commands import finish, run, start
+from example_sets import layout_for, random_batch, write
+from kifu.corpus.catalogue import numbers
+from kifu.corpus.ingest import ingest
+from kifu.datasets.labels import UNKNOWN
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError
+from kifu.learn.average import Average
+from kifu.learn.checkpoint import SafeCheckpoints
+from kifu.learn.curves import draw_curves
+from kifu.learn.data import Examples, Feed, read_all
+from kifu.learn.folder import read_run
+from kifu.learn.metrics import COLUMNS, Metrics, read_metrics
+from kifu.learn.module import Learner
+from kifu.learn.net import open_net
+from kifu.learn.nets import make_net
+from kifu.learn.optim import make_optimiser
+from kifu.learn.train import train
+from kifu.planes.registry import PLANE_SETS
+from kifu.recipes.schema import load_training
+from loader_games import make
+from runs import SAMPLE, assert_same_weights, checkpoint, figures_of, interrupted, tiny
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 games of random moves, about 1,100 positions."""
+    return make(tmp_path_factory.mktemp("games"))
+
+
+@pytest.fixture(scope="module")
+def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Games of GNU Go, from which something can be learned."""
+    path = tmp_path_factory.mktemp("sample") / "games.parquet"
+    ingest([SAMPLE], path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def quick(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Curves take a second to draw, and are the same for all runs."""
+    if request.function in (test_what_a_run_leaves, test_curves_are_drawn_of_any_rows):
+        yield
+        return
+    with mock.patch("kifu.learn.run.draw_curves", lambda rows, title: b"curves"):
+        yield
+
+
+# What is learned.
+
+
+def test_32_positions_are_learned_to_the_last(games: Path, tmp_path: Path) -> None:
+    for until in range(32, 40):  # plies, of which some are passes
+        recipe = tiny(
+            games=1, validation=0, batch_size=32, augment=False, positions={"ply_weights": {"0": 1.0, str(until): 0.0}},
+            steps=150, net="b1c16", optimiser={"kind": "adamw", "lr": 0.02, "weight_decay": 0.0},
+        )  # fmt: skip
+        if read_all(recipe, [games], [], 1).train.epoch(0, 0, False).counts.sum() == 32:
+            break
+    told = train(recipe, [games], tmp_path / "run")
+    assert told.counts["train_games"] == told.counts["epoch_batches"] == 1
+    assert told.last["top1"] == told.last["top5"] == 1.0
+    assert told.last["loss"] < 0.1
+
+
+def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path: Path) -> None:
+    recipe = tiny(steps=80, validation_positions=1500, schedule={"kind": "cosine"})
+    real = train(recipe, [sample], tmp_path / "real")
+    ready = Feed._ready
+
+    def shuffled(self: Feed, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Examples:
+        return ready(self, {**told, "move": told["move"].roll(1)}, place)
+
+    with mock.patch.object(Feed, "_ready", shuffled):
+        chance = train(recipe, [sample], tmp_path / "chance")
+    assert real.best["validation_top1"] > 0.06
+    assert real.best["validation_loss"] < math.log(361) - 0.6
+    assert chance.best["validation_top1"] < 0.02
+    assert chance.best["validation_loss"] > math.log(361) - 0.2
+
+
+QUICK = ("one-plane@1", "clark8@1", "seven@1")  # real values, a rim, neither
+
+
+@pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in PLANE_SETS])
+def test_gradients_are_finite_for_every_plane_set(name: str, games: Path) -> None:
+    recipe = tiny(planes=name, heads={"value": 1.0, "ownership": 0.5}, batch_size=16)
+    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
+    module = learner(recipe)
+    measured = module.measure(next(iter(feed.train_dataloader())))
+    measured.loss.backward()
+    gradients = [value.grad for value in module.network.parameters()]
+    assert all(grad is not None and torch.isfinite(grad).all() for grad in gradients)
+    assert any(grad.abs().max() > 0 for grad in gradients if grad is not None)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adagrad", "adadelta", "adamw", "muon"])
+@pytest.mark.parametrize(
+    "net", ["book-small", "book-medium", "book-large", "blog", "clark-storkey", "maddison", "b3c8"]
+)
+def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: str) -> None:
+    lr = {"sgd": 1e-4, "adagrad": 1e-5, "adadelta": 0.1, "adamw": 1e-5, "muon": 1e-4}[kind]  # one step, and a small one
+    recipe = tiny(net=net, planes="own+opp", board="5x5", optimiser={"kind": kind, "lr": lr}, init="he-normal")
+    module = learner(recipe)
+    chance = torch.Generator().manual_seed(1)
+    batch = Examples(torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance))
+    optimiser = make_optimiser(module.network, recipe.optimiser)
+    module.network.eval()  # what is dropped out would hide what is learned
+    before = module.measure(batch).loss
+    before.backward()
+    optimiser.step()
+    assert all(torch.isfinite(value.grad).all() for value in module.network.parameters() if value.grad is not None)
+    assert module.measure(batch).loss < before
+
+
+def learner(recipe: Any) -> Learner:
+    encoder = recipe.encoder()
+    torch.manual_seed(0)
+    heads = tuple(recipe.heads)
+    return Learner(make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, heads=heads), recipe)
+
+
+def attached(feed: Feed, rank: int = 0, world: int = 1) -> Feed:
+    """As if a trainer had taken it."""
+    device = SimpleNamespace(root_device=torch.device("cpu"))
+    feed.trainer = SimpleNamespace(global_rank=rank, world_size=world, strategy=device)
+    return feed
+
+
+def test_errors_are_counted_as_a_naive_loop_does() -> None:
+    recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
+    module = learner(recipe).eval()
+    chance = torch.Generator().manual_seed(2)
+    batch = Examples(
+        torch.rand(40, 2, 5, 5, generator=chance),
+        torch.randint(25, (40,), generator=chance),
+        torch.tensor([1, -1, 0, UNKNOWN] * 10, dtype=torch.int8),
+        torch.randint(-1, 2, (40, 25), generator=chance).to(torch.int8),
+    )
+    batch.ownership[:20] = UNKNOWN
+    with torch.no_grad():
+        told, measured = module.network(batch.planes), module.measure(batch)
+    loss = top1 = top5 = value = ownership = 0.0
+    for k in range(40):
+        logits = told.policy[k].double()
+        loss += float(logits.exp().sum().log() - logits[batch.move[k]])
+        ahead = sum(bool(x > logits[batch.move[k]]) for x in logits)
+        top1, top5 = top1 + (ahead < 1), top5 + (ahead < 5)
+        if batch.result[k] != UNKNOWN:
+            value += float(told.value[k] - batch.result[k]) ** 2
+        if k >= 20:
+            ownership += float(((told.ownership[k] - batch.ownership[k]) ** 2).sum())
+    expected = [40, loss, top1, top5, value, 30, ownership, 500]
+    assert measured.sums.tolist() == pytest.approx(expected, rel=1e-4)
+    assert float(measured.loss) == pytest.approx(loss / 40 + 2 * value / 30 + 0.5 * ownership / 500, rel=1e-4)
+
+
+def test_adamw_decays_matrices_only() -> None:
+    recipe = tiny(optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
+    network = learner(recipe).network
+    optimiser = make_optimiser(network, recipe.optimiser)
+    before = {name: value.detach().clone() for name, value in network.named_parameters()}
+    for value in network.parameters():
+        value.grad = torch.zeros_like(value)
+    optimiser.step()
+    for name, value in network.named_parameters():
+        assert torch.allclose(value, before[name] * (0.95 if value.ndim > 1 else 1.0)), name
+
+
+def test_the_average_follows_as_a_naive_one_does() -> None:
+    layer = torch.nn.BatchNorm1d(3)
+    average, naive = Average(layer, 0.5), layer.weight.detach().clone()
+    for step in range(1, 12):
+        with torch.no_grad():
+            layer.weight += step
+            layer.running_var += step
+        average.update(step)
+        keep = min(0.5, (1 + step) / (10 + step))
+        naive = keep * naive + (1 - keep) * layer.weight.detach()
+    own = layer.weight.detach().clone()
+    average.swap()
+    assert torch.allclose(layer.weight, naive)
+    assert torch.allclose(layer.running_var, naive)
+    average.swap()
+    assert torch.equal(layer.weight, own)
+
+
+# Which games.
+
+
+def test_no_game_is_learned_from_and_validated_with(sample: Path, games: Path, tmp_path: Path) -> None:
+    for recipe, validate in ((tiny(validation=0.3), []), (tiny(), [games])):
+        found = read_all(recipe, [sample, games, games], validate, 1)
+        assert found.validation is not None
+        assert len(found.train.ids) and len(found.validation.ids)
+        assert not set(found.train.ids.tolist()) & set(found.validation.ids.tolist())
+    assert set(found.validation.ids.tolist()) == set(read_all(tiny(validation=0), [games], [], 1).train.ids.tolist())
+    assert found.train.ids.tolist() == read_all(tiny(validation=0), [sample], [], 1).train.ids.tolist()
+
+
+def test_fewer_games_are_some_of_the_more(sample: Path) -> None:
+    some, more, all_, others = (
+        set(read_all(tiny(**told), [sample], [], 1).train.ids.tolist())
+        for told in ({"games": 10}, {"games": 20}, {}, {"games": 20, "seed": 1})
+    )
+    assert (len(some), len(more), len(others)) == (10, 20, 20)
+    assert some < more < all_
+    assert others != more
+
+
+def test_the_net_knows_the_games_it_was_learned_from(games: Path, tmp_path: Path) -> None:
+    recipe = tiny(games=7, steps=1)
+    train(recipe, [games], tmp_path / "run")
+    found = read_all(recipe, [games], [], 1)
+    catalogue = kifu.open_catalogue(games)
+    canonical = {
+        key: value
+        for batch in catalogue.batches(("id", "canonical"))
+        for key, value in zip(numbers(batch["id"]).tolist(), numbers(batch["canonical"]).tolist())
+    }
+    expected = sorted(canonical[key] for key in found.train.ids.tolist())
+    assert len(expected) == 7
+    for name in ("best", "final"):
+        net = open_net(tmp_path / "run" / f"{name}.safetensors")
+        assert net.games.tolist() == expected
+        assert net.about.recipe == recipe.told()
+        assert net.about.trained["steps"] == 1
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_processes_share_an_epoch_and_no_position_comes_twice(world: int, games: Path) -> None:
+    recipe = tiny(batch_size=12, validation=0, augment=False)
+    found = read_all(recipe, [games], [], 1)
+    seen: list[bytes] = []
+    lengths = set()
+    for rank in range(world):
+        feed = attached(Feed(recipe, found), rank, world)
+        batches = 0
+        for examples in feed.train_dataloader():
+            seen += [row.numpy().tobytes() for row in examples.planes]
+            batches += 1
+            assert len(examples.move) == 12 // world
+            if examples.place[1] == 0:
+                break
+        lengths.add(batches)
+        assert batches == feed.batches
+    assert len(lengths) == 1
+    repeated = len(seen) - len(set(seen))  # the empty board, before the first move of games
+    assert repeated <= 30
+    assert len(seen) == lengths.pop() * 12
+
+
+def test_a_feed_goes_on_where_it_is_set(games: Path) -> None:
+    recipe = tiny(batch_size=100)
+    found = read_all(recipe, [games], [], 1)
+    batches: list[Examples] = []
+    count = attached(Feed(recipe, found)).batches
+    assert 3 < count < 20
+    for examples in attached(Feed(recipe, found)).train_dataloader():
+        batches.append(examples)
+        if len(batches) == 20:
+            break
+    places = [(k // count, k % count) for k in range(1, 21)]
+    assert [each.place for each in batches] == places
+    for k in (3, count, 11):
+        feed = attached(Feed(recipe, found))
+        feed.place = batches[k - 1].place
+        again = next(iter(feed.train_dataloader()))
+        assert torch.equal(again.planes, batches[k].planes)
+        assert again.place == batches[k].place
+
+
+def test_validation_is_the_same_each_time_and_no_longer_than_asked(games: Path) -> None:
+    recipe = tiny(validation_positions=150, validation=0.5)
+    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
+    one, two = (torch.cat([each.planes for each in feed.validation()]) for _ in range(2))
+    assert len(one) == 150
+    assert torch.equal(one, two)
+
+
+# The folder of a run.
+
+
+def test_what_a_run_leaves(games: Path, tmp_path: Path) -> None:
+    recipe = tiny(steps=60, heads={"value": 1.0, "ownership": 1.0}, positions={"passes": True}, average=0.9, clip=1.0)
+    told = train(recipe, [games], tmp_path / "run")
+    names = {
+        "run.json",
+        "last.ckpt",
+        "best.safetensors",
+        "final.safetensors",
+        "metrics.csv",
+        "curves.png",
+        "tensorboard",
+    }
+    assert {path.name for path in (tmp_path / "run").iterdir()} == names
+    assert read_run(tmp_path / "run") == told
+    assert (told.state, told.why, told.steps, told.positions) == ("finished", "60 steps are done", 60, 60 * 64)
+    assert told.inputs["train"][0]["name"] == "games.parquet"
+    assert len(told.inputs["train"][0]["blake3"]) == 64
+    rows = read_metrics(tmp_path / "run" / "metrics.csv")
+    learned, held = ([row for row in rows if name in row] for name in ("loss", "validation_loss"))
+    assert [row["step"] for row in learned] == sorted({50, 60, *(row["step"] for row in held)})
+    assert set(learned[0]) == {name for name in COLUMNS if not name.startswith("validation")}
+    assert held[-1]["step"] == 60
+    assert {f"validation_{name}" for name in ("loss", "top1", "top5", "value", "ownership")} < set(held[-1])
+    assert told.best["validation_loss"] == pytest.approx(min(row["validation_loss"] for row in held))
+    assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
+    net = open_net(tmp_path / "run")
+    assert (net.about.heads, net.about.passes, net.about.planes) == (("value", "ownership"), True, recipe.planes)
+    planes = torch.from_numpy(np.random.default_rng(0).random((2, 5, 19, 19), np.float32))
+    assert net.module(planes).policy.shape == (2, 362)
+
+
+def test_a_saved_net_is_as_good_as_its_validation_said(games: Path, tmp_path: Path) -> None:
+    """Averaged weights and the counts of batch norms too."""
+    recipe = tiny(steps=30, average=0.8, validation=0.3)
+    told = train(recipe, [games], tmp_path / "run")
+    net = open_net(tmp_path / "run" / "final.safetensors")
+    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
+    module = Learner(net.module, recipe)
+    with torch.no_grad():
+        sums = sum(module.measure(examples).sums for examples in feed.validation())
+    assert float(sums[1] / sums[0]) == pytest.approx(told.last["validation_loss"], rel=1e-5)
+
+
+def test_without_validation_the_last_net_is_the_best(games: Path, tmp_path: Path) -> None:
+    told = train(tiny(validation=0, steps=3), [games], tmp_path)
+    assert told.best == {}
+    assert_same_weights(tmp_path / "best.safetensors", tmp_path / "final.safetensors")
+
+
+def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
+    """Moves by chance: what is learned of them makes validation worse."""
+    recipe = tiny(steps=300, validate_steps=5, patience=2, optimiser={"kind": "adamw", "lr": 0.05})
+    told = train(recipe, [games], tmp_path)
+    assert (told.state, told.why) == ("finished", "2 validations without a lower loss")
+    rows = [row for row in read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
+    assert told.steps < 300
+    assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == told.best["step"]
+
+
+def test_a_run_ends_when_its_time_is_over_and_its_rate_with_it(games: Path, tmp_path: Path) -> None:
+    clock = iter(range(10**6))
+    with mock.patch("kifu.learn.run.time.monotonic", lambda: next(clock) / 10):
+        recipe = tiny(steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0)
+        told = train(recipe, [games], tmp_path, max_minutes=0.2)
+    assert (told.state, told.why) == ("finished", "0.2 minutes are over")
+    assert 12 <= told.seconds < 13
+    assert told.recipe["max_minutes"] == 0.2
+    assert told.last["lr"] == 0
+
+
+def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
+    told = train(tiny(steps=None, epochs=2), [games], tmp_path)
+    assert told.steps == 2 * told.counts["epoch_batches"]
+    rows = [row for row in read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
+    assert [row["epoch"] for row in rows] == [1.0, 2.0]
+
+
+# Resuming.
+
+FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0.1}, "validate_steps": 10, "steps": 32}
+
+
+@pytest.mark.parametrize(
+    "changes, at",
+    [
+        ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, (7,)),
+        ({"optimiser": {"kind": "adagrad"}}, (14,)),
+        ({"optimiser": {"kind": "adadelta"}, "heads": {"value": 1.0}, "positions": {"per_game": 25}}, (3, 20)),
+        ({"optimiser": {"kind": "adamw"}, "precision": "bfloat16"}, (9, 10)),
+        ({"optimiser": {"kind": "muon"}, "precision": "bfloat16"}, (10,)),
+        ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, (4,)),
+    ],
+)
+def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(
+    changes: dict, at: tuple[int, ...], games: Path, tmp_path: Path
+) -> None:
+    """Bit for bit: weights, average, batch norms, dropout, the optimiser's state, and all figures."""
+    recipe = tiny(**(FULL | changes))
+    whole = train(recipe, [games], tmp_path / "whole")
+    for k, step in enumerate(at):
+        with interrupted(step):
+            told = train(recipe, [games], tmp_path / "parts", resume=k > 0)
+        assert (told.state, told.why, told.steps) == ("stopped", "interrupted", step)
+        assert not (tmp_path / "parts" / "final.safetensors").exists()
+    parts = train(recipe, [games], tmp_path / "parts", resume=True)
+    assert (parts.state, parts.steps) == ("finished", whole.steps)
+    for name in ("final.safetensors", "best.safetensors"):
+        assert_same_weights(tmp_path / "whole" / name, tmp_path / "parts" / name)
+    assert figures_of(tmp_path / "whole") == figures_of(tmp_path / "parts")
+    one, other = (checkpoint(tmp_path / name) for name in ("whole", "parts"))
+    assert str(one["optimizer_states"]) == str(other["optimizer_states"])
+    assert whole.best["validation_loss"] == parts.best["validation_loss"]
+
+
+def test_a_finished_run_is_not_trained_again(games: Path, tmp_path: Path) -> None:
+    told = train(tiny(steps=2), [games], tmp_path)
+    before = (tmp_path / "last.ckpt").read_bytes()
+    assert train(tiny(steps=2), [games], tmp_path, resume=True) == told
+    assert (tmp_path / "last.ckpt").read_bytes() == before
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_anew(games: Path, tmp_path: Path) -> None:
+    train(tiny(steps=4), [games], tmp_path / "whole")
+    train(tiny(steps=4), [games], tmp_path / "run")
+    (tmp_path / "run" / "last.ckpt").unlink()
+    train(tiny(steps=4), [games], tmp_path / "run", resume=True)
+    assert figures_of(tmp_path / "run") == figures_of(tmp_path / "whole")
+
+
+def test_what_a_run_does_not_resume(games: Path, sample: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(RecipeError, match=r"there is no run in .* to resume"):
+        train(tiny(), [games], run, resume=True)
+    with interrupted(3):
+        train(tiny(), [games], run)
+    with pytest.raises(RecipeError, match="holds a run already; --resume goes on with it"):
+        train(tiny(), [games], run)
+    with pytest.raises(RecipeError, match=r"cannot resume: recipe.optimiser.lr was 0.01, and is 0.02"):
+        train(tiny(optimiser={"kind": "adamw", "lr": 0.02}), [games], run, resume=True)
+    with pytest.raises(RecipeError, match=r"cannot resume: inputs.train was .*games.parquet"):
+        train(tiny(), [sample], run, resume=True)
+    with pytest.raises(RecipeError, match=r"cannot resume: inputs.devices was 1, and is 2"):
+        train(tiny(), [games], run, resume=True, devices=2)
+    (run / "last.ckpt").write_bytes(b"PK")
+    with pytest.raises(FormatError, match=r"cannot resume from .*last.ckpt"):
+        train(tiny(), [games], run, resume=True)
+    (run / "run.json").write_text("[" * 10**5)
+    with pytest.raises(FormatError, match=r"run.json does not say"):
+        train(tiny(), [games], run, resume=True)
+
+
+def test_a_checkpoint_that_would_run_something_is_refused(games: Path, tmp_path: Path) -> None:
+    with interrupted(2):
+        train(tiny(), [games], tmp_path)
+    torch.save({"kifu": Trap()}, tmp_path / "last.ckpt")
+    with pytest.raises(FormatError, match=r"cannot resume from .*last.ckpt"):
+        train(tiny(), [games], tmp_path, resume=True)
+    assert not Path(Trap.made).exists()
+
+
+class Trap:
+    """What runs when it is unpickled."""
+
+    made = "trapped"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (self.made,)
+
+
+# What goes wrong.
+
+
+def test_a_loss_that_is_no_number_stops_the_run(games: Path, tmp_path: Path) -> None:
+    """The last good checkpoint, of the end of the first epoch, stays."""
+    kept: dict[int, bytes] = {}
+    step = Learner.training_step
+
+    def astray(self: Learner, examples: Examples, batch_idx: int) -> torch.Tensor:
+        if examples.place == (1, 3):
+            kept[0] = (tmp_path / "last.ckpt").read_bytes()
+            examples = examples._replace(planes=examples.planes * math.nan)
+        return step(self, examples, batch_idx)
+
+    recipe = tiny(steps=40, average=0.9)
+    with (
+        mock.patch.object(Learner, "training_step", astray),
+        pytest.raises(
+            RecipeError, match=r"no number any more at step \d+, with learning rate 0.01; .*last.ckpt is from"
+        ),
+    ):
+        train(recipe, [games], tmp_path)
+    assert (tmp_path / "last.ckpt").read_bytes() == kept[0]
+    told = read_run(tmp_path)
+    assert told is not None and told.state == "failed" and "no number" in (told.why or "")
+    first = checkpoint(tmp_path)["kifu"]["steps"]
+    assert f"at step {first + 3}," in (told.why or "")
+    assert train(recipe, [games], tmp_path, resume=True).steps == 40
+
+
+def test_a_rate_that_is_too_high_is_told(games: Path, tmp_path: Path) -> None:
+    recipe = tiny(net="book-small", planes="own+opp", steps=30, optimiser={"kind": "sgd", "lr": 1e6}, batch_size=16)
+    with pytest.raises(
+        RecipeError, match=r"with learning rate 1e\+06; a lower optimiser.lr, or clip, .*nothing is kept"
+    ):
+        train(recipe, [games], tmp_path)
+    assert not list(tmp_path.glob("*.safetensors"))
+
+
+def test_a_full_disk_at_a_checkpoint_leaves_the_last_one(games: Path, tmp_path: Path) -> None:
+    save = SafeCheckpoints.save_checkpoint
+    kept = []
+
+    def full(self: SafeCheckpoints, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if Path(path).exists():
+            kept.append(Path(path).read_bytes())
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+        try:
+            save(self, checkpoint, path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    with (
+        mock.patch.object(SafeCheckpoints, "save_checkpoint", full),
+        pytest.raises(OutputError, match=r"cannot write .*last.ckpt: File too large"),
+    ):
+        train(tiny(steps=40), [games], tmp_path)
+    assert (tmp_path / "last.ckpt").read_bytes() == kept[0]
+    assert not list(tmp_path.glob(".*.part"))
+    assert train(tiny(steps=40), [games], tmp_path, resume=True).steps == 40
+
+
+@pytest.mark.parametrize(
+    "changes, options, kind, message",
+    [
+        ({"batch_size": 10**5}, {}, RecipeError, "has fewer positions than the 100000 of a batch"),
+        ({"batch_size": 65}, {"devices": 2}, RecipeError, "a batch of 65 cannot be divided among 2 devices"),
+        ({"net": "b0c8"}, {}, RecipeError, "no net 'b0c8'"),
+        ({"init": "he"}, {}, RecipeError, "no initialisation 'he'"),
+        ({"board": "13x13"}, {}, SourceError, "no game on a 13 x 13 board"),
+        ({"validation": 1e-9}, {}, SourceError, "none of .* games is left to validate with"),
+        ({"games": 5}, {"max_minutes": -1.0}, RecipeError, "max_minutes"),
+    ],
+)
+def test_what_cannot_be_trained(
+    changes: dict, options: dict, kind: type[Exception], message: str, games: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=message):
+        train(tiny(**changes), [games], tmp_path / "run", **options)
+
+
+def test_written_data_sets_are_refused(tmp_path: Path) -> None:
+    path, layout = tmp_path / "old.npy", layout_for("npy@1")
+    write("npy@1", path, layout, random_batch(layout, 20))
+    with pytest.raises(RecipeError, match=r"old.npy is a data set that is written already; a net learns from games"):
+        train(tiny(), [path], tmp_path / "run")
+
+
+# Figures.
+
+
+def test_a_torn_row_is_not_read_and_rows_of_lost_steps_are_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    metrics = Metrics(path)
+    for step in (50, 100, 150):
+        metrics.add({"step": step, "loss": step / 7, "top1": 0.5})
+    with path.open("a") as file:
+        file.write("200,1,")
+    again = Metrics(path, until=100)
+    assert [row["step"] for row in again.rows] == [50, 100]
+    again.add({"step": 150, "validation_loss": 1.25})
+    assert read_metrics(path) == [
+        {"step": 50, "loss": 7.1428571, "top1": 0.5},
+        {"step": 100, "loss": 14.285714, "top1": 0.5},
+        {"step": 150, "validation_loss": 1.25},
+    ]
+
+
+def test_figures_that_are_no_table_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    for data in (b"", b"step\nx\n", b"a,b\n1,2\n", b"step,loss\n1,2,3,4\n5\n"):
+        path.write_bytes(data)
+        assert all(set(row) <= set(COLUMNS) for row in read_metrics(path))
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(FormatError, match=r"cannot read .*metrics.csv"):
+        read_metrics(path)
+
+
+def test_curves_are_drawn_of_any_rows() -> None:
+    base = {"step": 50.0, "positions": 3200.0, "seconds": 2.0}
+    rows = [{**base, "loss": 5.0, "top1": 0.1}, {**base, "validation_loss": 5.1, "validation_top1": 0.09}]
+    pictures = [draw_curves(some, "title") for some in ([], rows[:1], rows * 50)]
+    assert len(set(pictures)) == 3
+    assert all(data.startswith(b"\x89PNG") for data in pictures)
+    assert draw_curves(rows[:1], "title") == pictures[1]
+
+
+# The command.
+
+OPTIONS = ("--set", "net=b1c8", "--set", 'planes="own+opp+last3"', "--set", "batch_size=64", "--set", "window=4000")
+OPTIONS = (*OPTIONS, "--set", "validation=0.2")
+
+
+def test_the_command_trains_stops_and_goes_on(games: Path, tmp_path: Path) -> None:
+    words = ("train", "quick-cpu", games, "--into", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--max-time", 2)
+    with interrupted(12):
+        done = run(*words)
+    assert done.code == 130
+    assert done.out.startswith(f"{tmp_path / 'run'}: stopped (interrupted) after 12 steps, 768 positions")
+    done = run(*words, "--resume")
+    assert (done.code, done.out.count("\n")) == (0, 1)
+    assert "finished (30 steps are done) after 30 steps, 1,920 positions; validation top-1" in done.out
+    assert done.err[0] == "training quick-cpu: 0 of 120 s"
+    assert any(line.startswith("step 30, 1,920 positions: validation loss") for line in done.err)
+    assert not [line for line in done.err if "Lightning" in line or "GPU" in line or "Warning" in line]
+    refused = run(*words)
+    assert (refused.code, len(refused.err)) == (2, 1)
+
+
+def test_quick_cpu_begins_with_a_net_that_fits_and_strong_gpu_runs_on_a_cpu(games: Path, tmp_path: Path) -> None:
+    small = ["net=b1c8", "batch_size=32", "steps=20", "window=2000", "validation=0.2"]
+    for name in ("quick-cpu", "strong-gpu"):
+        told = train(load_training(name, small), [games], tmp_path / name)
+        assert (told.state, told.steps) == ("finished", 20)
+        assert told.last["loss"] < 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ("train", "quick-cpu", games, "--into", folder, *OPTIONS, "--set", "steps=20")
+    done = finish(
+        start(
+            *words, "--devices", 2, "--strategy", strategy, "--accelerator", "cpu", "--jobs", 1,
+            OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="",
+        )
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert done.out.count("finished (20 steps are done) after 20 steps, 1,280 positions") == 1
+    told = read_run(folder)
+    assert told is not None and told.machine["processes"] == 2
+    assert told.last["step"] == 20
+    rows = [row for row in read_metrics(folder / "metrics.csv") if "validation_loss" in row]
+    assert len(rows) == 1
+    open_net(folder)
+
+
+@pytest.mark.slow
+def test_sigterm_ends_a_command_in_order(sample: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = start("train", "quick-cpu", sample, "--into", folder, *OPTIONS, "--max-time", 5, OMP_NUM_THREADS="1")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("training quick-cpu"):
+            break
+    process.send_signal(signal.SIGTERM)
+    done = finish(process)
+    assert done.code == 130
+    assert "stopped (terminated) after" in done.out
+    assert json.loads((folder / "run.json").read_text())["state"] == "stopped"
+    assert checkpoint(folder)["kifu"]["steps"] > 0

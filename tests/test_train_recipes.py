@@ -1,0 +1,140 @@
+"""Recipes of training runs: what they say, how rates come of them, and what is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run
+from kifu.errors import RecipeError
+from kifu.learn.nets import make_net
+from kifu.recipes.schema import find_recipe, load_recipe, load_training, recipe_names, recipe_text
+from kifu.recipes.training import Training
+from kifu.tables import check_table
+from runs import TINY, tiny
+
+OURS = [name for name in recipe_names() if tomllib.loads(recipe_text(name)).get("kind") == "training"]
+
+
+def test_all_the_promised_recipes_are_there() -> None:
+    promised = "blog book-large book-medium book-small clark-storkey maddison quick-cpu strong-gpu"
+    assert set(promised.split()) <= set(OURS)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_a_recipe_is_named_as_its_file_and_told_in_full(name: str) -> None:
+    recipe = load_training(name)
+    assert recipe.name == name
+    assert check_table(Training, recipe.told(), "recipe", name) == recipe
+    encoder = recipe.encoder()
+    net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim)
+    assert net.task.planes == encoder.planes
+
+
+@pytest.mark.parametrize("kind, lr", [("adagrad", 0.01), ("adadelta", 1.0), ("sgd", 0.01)])
+def test_the_books_optimisers_are_one_word_away(kind: str, lr: float) -> None:
+    recipe = load_training("book-small", [f"optimiser.kind={kind}"])
+    assert (recipe.optimiser.kind, recipe.optimiser.lr) == (kind, lr)
+
+
+def test_the_books_line_of_sgd_with_decay() -> None:
+    """`SGD(lr=0.1, momentum=0.9, decay=0.01)`: section 7.5.1."""
+    table = 'optimiser={kind = "sgd", lr = 0.1, momentum = 0.9, decay = 0.01}'
+    recipe = load_training("book-small", [table])
+    assert [recipe.rate(0.5, step) for step in (0, 100, 900)] == [0.1, 0.05, 0.01]
+
+
+@pytest.mark.parametrize(
+    "schedule, done, parts",
+    [
+        ({"kind": "constant"}, (0, 0.5, 1), (1, 1, 1)),
+        ({"kind": "step", "at": [0.5, 0.75], "factor": 0.1}, (0, 0.49, 0.5, 0.75, 1), (1, 1, 0.1, 0.01, 0.01)),
+        ({"kind": "cosine"}, (0, 0.5, 1), (1, 0.5, 0)),
+        ({"kind": "cosine", "end": 0.2}, (0, 0.5, 1), (1, 0.6, 0.2)),
+        ({"kind": "cosine", "warm_up": 0.2}, (0, 0.1, 0.2, 0.6, 1), (0.01, 0.5, 1, 0.5, 0)),
+        ({"kind": "one-cycle", "begin": 0.1, "peak": 0.25}, (0, 0.125, 0.25, 0.625, 1), (0.1, 0.55, 1, 0.5, 0)),
+        ({"kind": "constant", "warm_up": 1.0}, (0.25, 1), (0.25, 1)),
+    ],
+)
+def test_a_schedule_at_some_points(schedule: dict, done: tuple[float, ...], parts: tuple[float, ...]) -> None:
+    recipe = tiny(schedule=schedule)
+    assert [recipe.rate(x, 10**6) / recipe.optimiser.lr for x in done] == pytest.approx(parts, abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["constant", "step", "cosine", "one-cycle"])
+def test_no_schedule_jumps_up_or_leaves_its_bounds(kind: str) -> None:
+    table = {"kind": kind, "warm_up": 0.1} | ({"at": [0.3, 0.9]} if kind == "step" else {})
+    recipe = tiny(schedule=table)
+    parts = np.array([recipe.rate(x, 10**6) / recipe.optimiser.lr for x in np.linspace(0, 1, 1001)])
+    assert (parts >= 0).all() and (parts <= 1).all()
+    assert np.diff(parts).max() <= 0.0101
+    assert parts.max() > 0.99
+
+
+def test_warm_up_in_steps() -> None:
+    recipe = tiny(schedule={"kind": "constant", "warm_up_steps": 4})
+    assert [recipe.schedule.part(0.0, step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"batchsize": 3}, r"batchsize: no such key; did you mean 'batch_size'\?"),
+        ({"batch_size": 0}, "batch_size: .* \\(it is 0\\)"),
+        ({"steps": None}, "how long the run is"),
+        ({"epochs": 3}, "steps or epochs long, not both"),
+        ({"optimiser": {"kind": "adam"}}, "optimiser: .*'sgd'"),
+        ({"optimiser": {"kind": "adagrad", "momentum": 0.9}}, "optimiser.adagrad.momentum: no such key"),
+        ({"optimiser": {"kind": "sgd", "lr": -1.0}}, "optimiser.sgd.lr: .* \\(it is -1.0\\)"),
+        ({"optimiser": {"kind": "sgd", "nesterov": True}}, "nesterov needs a momentum"),
+        ({"schedule": {"kind": "step"}}, "schedule.step.at: Field required"),
+        ({"schedule": {"kind": "cosine", "end": 2.0}}, "schedule.cosine.end"),
+        ({"precision": "float16"}, "precision"),
+        ({"heads": {"komi": 1.0}}, "heads.komi"),
+        ({"planes": "sevn"}, "did you mean"),
+        ({"board": "30x30"}, "30"),
+        ({"validation": 1.0}, "validation"),
+        ({"positions": {"ply_weights": {"0": 2.0}}}, "ply_weights: 2.0"),
+        ({"positions": {"rank_weights": {"10x": 0.5}}}, "'10x' is no rank"),
+        ({"average": 1.0}, "average"),
+    ],
+)
+def test_a_bad_value_is_named(changes: dict, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        tiny(**changes)
+
+
+def test_positions_are_chosen_as_the_loader_does() -> None:
+    weights = {"ply_weights": {"10": 0.5}, "rank_weights": {"1d": 1.0, "?": 0.5}, "passes": True, "per_game": 3}
+    choice = tiny(positions=weights).positions.choice()
+    assert choice.told() == {
+        "passes": True, "per_game": 3, "ply_weights": [[10, 0.5]], "rank_weights": {"1d": 1.0, "?": 0.5}
+    }  # fmt: skip
+
+
+def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
+    done = run("build", "quick-cpu", tmp_path, "--into", tmp_path / "out")
+    assert (done.code, done.err) == (2, ["kifu: recipe quick-cpu makes no data sets, but a net: kifu train takes it"])
+    done = run("train", "agz17", tmp_path, "--into", tmp_path / "out")
+    assert (done.code, done.err) == (2, ["kifu: recipe agz17 makes data sets, and trains no net"])
+    with pytest.raises(RecipeError, match="of the kind 'training'"):
+        load_recipe("quick-cpu")
+    with pytest.raises(RecipeError, match="kind is 'examples', 'olf-archive' or 'training'"):
+        find_recipe("quick-cpu", ["kind=run"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_recipes_are_listed_with_the_others() -> None:
+    lines = run("recipes").out.splitlines()
+    assert {line.split()[0] for line in lines} >= set(OURS)
+    assert run("recipes", "quick-cpu").out == recipe_text("quick-cpu")
+
+
+def test_a_recipe_is_its_table() -> None:
+    assert tiny().told()["optimiser"] == {
+        "kind": "adamw", "lr": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-8, "weight_decay": 0.01
+    }  # fmt: skip
+    assert tiny().told()["net"] == TINY["net"]

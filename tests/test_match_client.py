@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import sys
 import threading
 import time
@@ -35,7 +36,7 @@ def ends(process: int) -> bool:
 
 
 def open_program(script: str = "", **answers: str) -> Program:
-    program = Program(parse_command(engine(script, **answers)))
+    program = Program(shlex.split(engine(script, **answers)))
     program.ask("name", 20)  # the limits of tests are for answers, not for starting Python
     return program
 
@@ -146,7 +147,9 @@ def test_command_lines(tmp_path: Path) -> None:
         ("  ", 'a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty'),
         ("gnugo 'x", '"gnugo \'x" is no command line: No closing quotation'),
         ("no-such-engine --gtp", "no program 'no-such-engine': it is neither a file nor in PATH"),
-        ("a\0b", "no program 'a\\x00b': it is neither a file nor in PATH"),
+        ("a\0b", "'a\\x00b' is no command line: it is not one line of printable letters"),
+        ("a\udcff", "'a\\udcff' is no command line: it is not one line of printable letters"),
+        ("x" * 10_000, f"no program {'x' * 10_000!r}: it is neither a file nor in PATH"),
         ("/etc/passwd", "no program '/etc/passwd': it is neither a file nor in PATH"),
     ],
 )

@@ -174,6 +174,13 @@ def test_games_by_chance_are_legal_and_counted_like_the_board() -> None:
         assert len(ended.moves) > 15 and ended.ending == "score"
 
 
+def test_moves_are_told_as_they_are_played() -> None:
+    told: list[int] = []
+    commands = parse_command(engine("C3")), parse_command(engine("B3"))
+    ended, _ = play_game(*commands, (24,), TERMS, None, threading.Event(), tell=lambda: told.append(len(told)))
+    assert len(told) == len(ended.moves) == 5
+
+
 def test_standard_error_is_handed_out() -> None:
     _, logs = play(engine("crash"), engine())
     assert logs == {BLACK: b"first line\nout of luck\n", WHITE: b""}

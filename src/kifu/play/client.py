@@ -72,6 +72,8 @@ def parse_command(text: str) -> list[str]:
 
     A checkpoint alone, a folder or a .safetensors file, stands for `kifu gtp CHECKPOINT` by this Python.
     """
+    if not text.isprintable():  # it will be, and stand in JSON
+        raise RecipeError(f"{text!r} is no command line: it is not one line of printable letters")
     if text.endswith(".safetensors") or (text.strip() and _is_folder(text)):
         return [sys.executable, "-m", "kifu.cli", "gtp", text]
     try:
@@ -89,7 +91,7 @@ def parse_command(text: str) -> list[str]:
 def _is_folder(text: str) -> bool:
     try:
         return Path(text).is_dir()
-    except (OSError, ValueError):
+    except OSError:  # too long for a name, say
         return False
 
 
@@ -100,10 +102,7 @@ def find_program(name: str) -> str | None:
         if beside.is_file():
             return str(beside)
     places = os.pathsep.join([os.environ.get("PATH", os.defpath), *_MORE_PATHS])
-    try:
-        return shutil.which(name, path=places)
-    except ValueError:  # a zero byte
-        return None
+    return shutil.which(name, path=places)
 
 
 class Program:

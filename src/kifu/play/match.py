@@ -7,19 +7,22 @@ import errno
 import fcntl
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from kifu.errors import Drop, OutputError, RecipeError
+from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.output import write_file
-from kifu.parallel import Crew
-from kifu.play.client import Program, ProgramFault, find_program, parse_command, shown
+from kifu.parallel import count_jobs
+from kifu.play.client import Program, ProgramFault, Stopped, find_program, parse_command, shown
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
 from kifu.play.referee import Ended, Terms, play_game, prepare
 from kifu.play.results import (
@@ -45,6 +48,9 @@ GNUGO = "gnugo --mode gtp --chinese-rules --seed 1"
 
 TERMS = Terms()
 
+_TICK = 0.2
+"""Seconds."""
+
 
 def play_match(
     a: str,
@@ -69,38 +75,80 @@ def play_match(
     Game 2k - 1 and 2k have the same opening, A is Black in the first. Each game starts both programs anew, so one
     that crashes harms no other game, and none depends on those before it. Raises RecipeError if a program cannot play
     at all or an option does not fit, FormatError for a match.json that is none, OutputError, and what
-    `catalogue_openings` raises.
+    `catalogue_openings` raises. Ctrl-C and SIGTERM end all programs, and then raise KeyboardInterrupt.
     """
     _check(terms, games, opening_moves)
+    count_jobs(jobs)
     commands: dict[Player, list[str]] = {"A": parse_command(a), "B": parse_command(b)}
-    stop = threading.Event()
-    players = {letter: _introduce(letter, text, terms, stop) for letter, text in (("A", a), ("B", b))}
-    scorer, scorer_text = _find_scorer(score_by, terms, stop)
-    settings = Settings(
-        size=terms.size, komi=terms.komi, rules=terms.rules, openings="corners" if openings is None else str(openings),
-        opening_moves=None if openings is None else opening_moves, seed=seed, move_seconds=terms.move_seconds,
-        scorer=scorer_text,
-    )  # fmt: skip
-    pairs = (games + 1) // 2
     if openings is None:
         lines = corner_openings(terms.size, seed)
     else:
+        pairs = (games + 1) // 2
         lines = catalogue_openings(openings, terms.size, opening_moves, Rules.named(terms.rules), seed, pairs)
-    with _locked(into):
-        results = resumed(into, Results(a=players["A"], b=players["B"], settings=settings))
-        work = _Work(into, results, terms, commands, scorer, lines, stop)
-        work.check_openings()
-        missing = sorted({*range(1, games + 1)} - {game.game for game in results.games})
-        with progress(f"match in {into}", total=len(missing), unit="games") as bar, Crew(jobs) as crew:
-            try:
-                for _ in crew.map(lambda number: work.play(number, bar), missing, ahead=max(jobs - 1, 0)):
-                    pass
-            except BaseException:
-                stop.set()  # else the crew would wait for games that nobody wants
-                raise
-        if not missing:
-            work.save()
+    _load_kernels(terms)
+    with _stopped_by_signals() as stop:
+        players = {letter: _introduce(letter, text, terms, stop) for letter, text in (("A", a), ("B", b))}
+        scorer, scorer_text = _find_scorer(score_by, terms, stop)
+        settings = Settings(
+            size=terms.size, komi=terms.komi, rules=terms.rules, openings=_openings_text(openings),
+            opening_moves=None if openings is None else opening_moves, seed=seed, move_seconds=terms.move_seconds,
+            scorer=scorer_text,
+        )  # fmt: skip
+        with _locked(into):
+            results = resumed(into, Results(a=players["A"], b=players["B"], settings=settings))
+            work = _Work(into, results, terms, commands, scorer, lines, stop)
+            work.check_openings()
+            missing = sorted({*range(1, games + 1)} - {game.game for game in results.games})
+            _play_all(work, missing, jobs, progress)
     return Match(results, len(missing))
+
+
+def _play_all(work: _Work, missing: Sequence[int], jobs: int, progress: OpenBar) -> None:
+    with progress(f"match in {work.into}", total=len(missing), unit="games") as bar, ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(work.play, number, bar) for number in missing}
+        try:
+            while waiting:
+                # Never for long: a signal that another thread got is only handled when this one wakes up.
+                done, waiting = wait(waiting, _TICK, FIRST_EXCEPTION)
+                for each in done:
+                    each.result()
+        except BaseException:
+            work.stop.set()  # else the pool would wait for games that nobody wants
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+@contextlib.contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """What Ctrl-C and SIGTERM set in here; the end is a KeyboardInterrupt then.
+
+    Python's own KeyboardInterrupt may come between the start of a program and the line that notes it, and is lost where
+    it comes while kernels are loaded, by code of LLVM that calls back.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    except Stopped:
+        raise KeyboardInterrupt from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _load_kernels(terms: Terms) -> None:
+    """What our board needs: once compiled, no program waits for it, and Ctrl-C no more for the compiler."""
+    board = Board(terms.size, rules=Rules.named(terms.rules))
+    for point in (0, board.pass_move, 1, board.pass_move):  # so many that the history has to grow
+        board.play(point)
+
+
+def _openings_text(openings: Path | None) -> str:
+    """Where they come from, as JSON can have it."""
+    return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
 
 
 def _check(terms: Terms, games: int, opening_moves: int) -> None:
@@ -181,7 +229,10 @@ class _Work:
         white: Player = "B" if number % 2 else "A"
         began = time.monotonic()
         commands = self.commands[black], self.commands[white]
-        ended, logs = play_game(*commands, self.opening(number), self.terms, self.scorer, self.stop)
+        with bar.part(f"game {number}", "moves") as part:
+            ended, logs = play_game(
+                *commands, self.opening(number), self.terms, self.scorer, self.stop, tell=part.advance
+            )
         winner = {BLACK: black, WHITE: white}.get(ended.result.winner or 0)
         took = dict(zip((black, white), ended.seconds))
         played = Played(

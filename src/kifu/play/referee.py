@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -106,6 +106,7 @@ class _Game:
     terms: Terms
     seats: dict[int, _Seat]
     board: Board
+    tell: Callable[[], None]
     moves: list[int] = field(default_factory=list)
     passes: int = 0
 
@@ -115,6 +116,7 @@ class _Game:
         self.board.play(point)
         self.moves.append(point | (WHITE_BIT if colour == WHITE else 0))
         self.passes = self.passes + 1 if point == self.board.pass_move else 0
+        self.tell()
 
 
 def prepare(program: Program, terms: Terms, seconds: float) -> None:
@@ -131,11 +133,12 @@ def play_game(
     terms: Terms,
     scorer: Sequence[str] | None,
     stop: threading.Event,
+    tell: Callable[[], None] = lambda: None,
 ) -> tuple[Ended, dict[int, bytes]]:
     """A game of two programs that are started for it, and what each colour's wrote to standard error.
 
     black, white, scorer: as `kifu.play.client.parse_command` gives them. opening: points, colours in turn, legal under
-    the rules. Raises Stopped when `stop` is set, and nothing for what the programs do.
+    the rules. tell: called after each move. Raises Stopped when `stop` is set, and nothing for what the programs do.
     """
     programs: dict[int, Program] = {}
     try:
@@ -146,10 +149,8 @@ def play_game(
             lost = _Lost(colour, fault.fault, fault.reason)
             return _ended_by(lost, [], (0.0, 0.0)), {}
         seats = {colour: _Seat(colour, program) for colour, program in programs.items()}
-        ended = _play(_Game(terms, seats, Board(terms.size, rules=Rules.named(terms.rules))), opening, scorer, stop)
-    except BaseException:
-        stop.set()  # nobody wants any game any more, so no program is waited for
-        raise
+        game = _Game(terms, seats, Board(terms.size, rules=Rules.named(terms.rules)), tell)
+        ended = _play(game, opening, scorer, stop)
     finally:
         for program in programs.values():
             program.close()

@@ -20,7 +20,6 @@ RESULTS = "match.json"
 _RESULTS_LIMIT = 64 << 20
 
 Player = Literal["A", "B"]
-_Text = Annotated[str, Field(max_length=10_000)]
 
 
 class Programs(BaseModel):
@@ -28,9 +27,9 @@ class Programs(BaseModel):
 
     model_config = STRICT
 
-    command: _Text
-    name: _Text
-    version: _Text
+    command: str
+    name: str
+    version: str
 
 
 class Played(BaseModel):
@@ -39,16 +38,16 @@ class Played(BaseModel):
     model_config = STRICT
 
     game: Annotated[int, Field(ge=1)]
-    file: _Text
-    opening: _Text
+    file: str
+    opening: str
     """Its moves, in GTP's words."""
     black: Player
     white: Player
-    result: _Text
+    result: str
     """As SGF's RE has it."""
     winner: Player | None
     ending: Ending
-    reason: _Text
+    reason: str
     scored_by: ScoredBy | None
     moves: Annotated[int, Field(ge=0)]
     """Passes and those of the opening among them."""
@@ -78,14 +77,14 @@ class Settings(BaseModel):
 
     size: int
     komi: float
-    rules: _Text
-    openings: _Text
+    rules: str
+    openings: str
     """"corners", or the path of a catalogue."""
     opening_moves: int | None
     """Of a catalogue's openings."""
     seed: int
     move_seconds: float
-    scorer: _Text | None
+    scorer: str | None
 
 
 class Results(BaseModel):

@@ -12,14 +12,16 @@ from kifu.cli.app import Catalogues, Jobs, Sources, app, print_list, print_markd
 
 @app.command()
 def demo(
-    into: Annotated[Path, typer.Option(help="Folder for what is made.")] = Path("kifu-demo"), jobs: Jobs = None
+    into: Annotated[Path, typer.Option(help="Folder for what is made.")] = Path("kifu-demo"),
+    minutes: Annotated[float, typer.Option(min=0.01, help="How long a net is trained.")] = 1.0,
+    jobs: Jobs = None,
 ) -> None:
-    """Go the whole way on the bundled sample: build the data sets, check them, draw pictures."""
+    """Go the whole way on the bundled sample: build data sets, check them, train a net, draw pictures."""
     from kifu.demo import run_demo
     from kifu.kernel import announce_compilation
 
     announce_compilation()
-    run_demo(into, jobs, typer.echo)
+    run_demo(into, jobs, minutes, typer.echo)
 
 
 @app.command()
@@ -218,7 +220,9 @@ def _print_card(kind: str, name: str) -> None:
 
 @app.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A data set, a catalogue, an archive, a folder or a record.")],
+    file: Annotated[
+        Path, typer.Argument(help="A data set, a catalogue, an archive, a folder, a record; a net, or a run.")
+    ],
     row: Annotated[int | None, typer.Option(help="Show this example (from 0) of a data set as a board.")] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Draw that example into this .svg or .png file.")] = None,
 ) -> None:
@@ -237,6 +241,13 @@ def inspect(
 
     if out is not None and row is None:
         raise RecipeError(f"-o {out} takes the drawing of one example, and no --row says which")
+    if file.suffix == ".safetensors" or (file / "best.safetensors").exists():
+        from kifu.learn.net import describe_net
+
+        if row is not None:
+            raise FormatError(f"{file} is a net, so it has no row {row}")
+        typer.echo(describe_net(file))
+        return
     announce_compilation()
     if not is_data_set(file):
         if row is not None:

@@ -25,8 +25,9 @@ from safetensors.torch import save
 
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.learn.nets import Heads, Network, make_net
-from kifu.output import write_file
+from kifu.output import hash_file, write_file
 from kifu.planes.encoder import Encoder, find_encoder
+from kifu.progress import format_seconds
 from kifu.tables import STRICT, Line
 
 SUFFIX = ".safetensors"
@@ -49,7 +50,7 @@ class About(BaseModel):
 
     version: Literal[1] = 1
     """Of the layout of the file."""
-    kifu: str = Field(default_factory=lambda: version("kifu"))
+    kifu: Line = Field(default_factory=lambda: version("kifu"))
     """The version that wrote it."""
     net: Line
     """Its architecture (`kifu nets`)."""
@@ -137,6 +138,36 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
         raise FormatError(f"{path} is no net of kifu: {first_line(error)}") from None
     games = _read_games(path, tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64)))
     return Net(_fill(path, about, tensors).eval(), about, games, name)
+
+
+def describe_net(path: Path) -> str:
+    """What a net's file, or the best net of a run folder, says, as lines of text. Raises as `open_net`."""
+    net = open_net(path)
+    about, file = net.about, path / BEST if path.is_dir() else path
+    boards = "any board" if net.module.any_size else f"{about.width} x {about.height} only"
+    lines = [f"{file}: kifu-net@{about.version}, {about.net} on {about.planes}, {boards}"]
+    lines += [f"  tells       {', '.join(['policy', *about.heads])}; a pass {'too' if about.passes else 'never'}"]
+    lines += [f"  parameters  {sum(value.numel() for value in net.module.parameters()):,}"]
+    lines += [f"  recipe      {_line(about.recipe.get('name'))}, by kifu {about.kifu}"]
+    lines += [f"  learned     from {len(net.games):,} known games{_amount(about.trained)}"]
+    lines += [f"  bytes       {file.stat().st_size:,}", f"  blake3      {hash_file(file)}"]
+    return "\n".join(lines)
+
+
+def _line(value: Any) -> str:
+    """A value that a file gives, if it is a line to be shown."""
+    return value if isinstance(value, str) and value.isprintable() and len(value) <= 80 else "not told"
+
+
+def _amount(told: Mapping[str, Any]) -> str:
+    """How long it was trained, and how far it came, if the file tells both as it should."""
+    try:
+        steps = f": {told['positions']:,} positions in {told['steps']:,} steps, {format_seconds(told['seconds'])}"
+        figures = told["figures"]
+        held = f"top-1 {figures['validation_top1']:.2%}, loss {figures['validation_loss']:.4f} nats"
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return ""
+    return f"{steps}\n  validation  {held}"
 
 
 def _read_about(path: Path, metadata: Mapping[str, str] | None) -> About:

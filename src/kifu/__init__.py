@@ -4,6 +4,7 @@
     kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
     planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
     for batch in kifu.load("games.parquet", "seven"): ...       all of them as batches, shuffled and turned
+    kifu.train("quick-cpu", ["games.parquet"], "run")           a net that predicts the next move
     with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
     board = kifu.Board(19); board.play("D4")                    the rules
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     )
     from kifu.go.board import Board
     from kifu.go.rules import Rules
+    from kifu.learn.train import train
     from kifu.planes.encode import encode
     from kifu.recipes.build import build
     from kifu.recipes.schema import load_recipe
@@ -72,6 +74,7 @@ _HOMES = {
     "read": "kifu.records.game",
     "read_games": "kifu.records.game",
     "read_sgf": "kifu.records.game",
+    "train": "kifu.learn.train",
     "write_sgf": "kifu.records.sgf",
 }
 
@@ -105,6 +108,7 @@ __all__ = [
     "read",
     "read_games",
     "read_sgf",
+    "train",
     "write_sgf",
 ]
 

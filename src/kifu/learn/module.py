@@ -67,7 +67,10 @@ class Learner(LightningModule):  # type: ignore[misc]
         policy = told.policy.float()
         loss = functional.cross_entropy(policy, examples.move)
         with torch.no_grad():
-            ahead = (policy > policy.gather(1, examples.move[:, None])).sum(1)
+            own = policy.gather(1, examples.move[:, None])
+            # Of equal ones, which bfloat16 makes many of, the first is ahead, as argmax takes it.
+            earlier = torch.arange(policy.shape[1], device=policy.device) < examples.move[:, None]
+            ahead = ((policy > own) | ((policy == own) & earlier)).sum(1)
             count = len(ahead)
             counts = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
             counts += [(ahead < top).sum().float() for top in (1, TOP)]

@@ -37,6 +37,9 @@ FIGURES = 50
 _AGREE = 10
 """Steps after which several processes agree on the time and on whether to stop."""
 
+_SHORT = 5
+"""Seconds after a checkpoint in which the end of an epoch makes no other: some epochs are a step long."""
+
 _DRAWN = 60
 """Seconds from one drawing of the curves to the next at least, each of which takes up to one."""
 
@@ -138,7 +141,7 @@ class Conductor(Callback):  # type: ignore[misc]
         if validates:
             self._validate()
             ended = ended or self._patience_lost()
-        if ended or epoch_over or self.seconds - self._checkpointed >= self.recipe.checkpoint_minutes * 60:
+        if ended or self._checkpoint_due(epoch_over):
             self._ended = ended
             self._checkpoint()
         if ended:
@@ -362,6 +365,10 @@ class Conductor(Callback):  # type: ignore[misc]
             passes=recipe.positions.passes, heads=tuple(recipe.heads), recipe=self._run.recipe, trained=trained,
         )  # fmt: skip
         save_net(self._folder / name, self.module.network, about, self.feed.games.canonical)
+
+    def _checkpoint_due(self, epoch_over: bool) -> bool:
+        passed = self.seconds - self._checkpointed
+        return passed >= self.recipe.checkpoint_minutes * 60 or (epoch_over and passed >= _SHORT)
 
     def _checkpoint(self) -> None:
         self._require_numbers()

@@ -98,10 +98,11 @@ def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path
     assert chance.best["validation_loss"] > math.log(361) - 0.2
 
 
+OURS = [name for name in PLANE_SETS if not name.startswith("kgsgo")]  # those are in written files only
 QUICK = ("one-plane@1", "clark8@1", "seven@1")  # real values, a rim, neither
 
 
-@pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in PLANE_SETS])
+@pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in OURS])
 def test_gradients_are_finite_for_every_plane_set(name: str, games: Path) -> None:
     recipe = tiny(planes=name, heads={"value": 1.0, "ownership": 0.5}, batch_size=16)
     feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))

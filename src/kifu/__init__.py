@@ -4,11 +4,11 @@
     kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
     planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
     for batch in kifu.load("games.parquet", "seven"): ...       all of them as batches, shuffled and turned
-    kifu.train("quick-cpu", ["games.parquet"], "run")           a net that predicts the next move
     with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
     board = kifu.Board(19); board.play("D4")                    the rules
 
-Everything here is loaded when it is first asked for: `import kifu` alone is quick.
+Everything here is loaded when it is first asked for: `import kifu` alone is quick. What needs torch is not among it:
+`kifu.learn.train.train`, `kifu.learn.net.open_net`, `kifu.learn.predict.Predictor`, `kifu.learn.evaluate.evaluate`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     )
     from kifu.go.board import Board
     from kifu.go.rules import Rules
-    from kifu.learn.train import train
     from kifu.planes.encode import encode
     from kifu.recipes.build import build
     from kifu.recipes.schema import load_recipe
@@ -74,7 +73,6 @@ _HOMES = {
     "read": "kifu.records.game",
     "read_games": "kifu.records.game",
     "read_sgf": "kifu.records.game",
-    "train": "kifu.learn.train",
     "write_sgf": "kifu.records.sgf",
 }
 
@@ -108,7 +106,6 @@ __all__ = [
     "read",
     "read_games",
     "read_sgf",
-    "train",
     "write_sgf",
 ]
 

@@ -261,8 +261,7 @@ def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive
     if table["kind"] == "training":
         return check_table(Training, table, _KIND, name)
     raise RecipeError(
-        f"{_KIND} {name}: kind is 'examples', 'olf-archive' or 'training', or left out;"
-        f" not {str(table['kind'])[:80]!r}"
+        f"{_KIND} {name}: kind is 'examples', 'olf-archive' or 'training', or left out; not {str(table['kind'])[:80]!r}"
     )
 
 

@@ -12,9 +12,9 @@ from kifu.cli.app import Jobs, app
 
 @app.command()
 def evaluate(
-    checkpoint: Annotated[Path, typer.Argument(help="A net, or the folder of its training.")],
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A net, or a run's folder.")],
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE...", help="Games: catalogues, archives, folders, records.")
+        list[Path], typer.Argument(metavar="SOURCE", help="Games: catalogues, archives, folders, records.")
     ],
     others: Annotated[
         list[Path] | None,

@@ -12,7 +12,9 @@ from kifu.cli.app import app, print_list, print_markdown
 
 @app.command()
 def nets(
-    name: Annotated[str | None, typer.Argument(help="Show this one's layers; also any bNcM, like b10c128.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show this one's layers; also any bNcM, like b10c128.")
+    ] = None,
     planes: Annotated[
         str | None, typer.Option(help="A plane set.", show_default="the one that the net's source feeds it with")
     ] = None,

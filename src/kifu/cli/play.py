@@ -13,7 +13,10 @@ from kifu.cli.app import app
 @app.command()
 def gtp(
     checkpoint: Annotated[
-        Path | None, typer.Argument(help="A net, or a run's folder.", show_default="the net that comes with kifu")
+        Path | None,
+        typer.Argument(
+            metavar="CHECKPOINT", help="A net, or a run's folder.", show_default="the one that comes with kifu"
+        ),
     ] = None,
     rules: Annotated[
         str, typer.Option(help="What is legal: chinese, aga, japanese, korean, new-zealand, tromp-taylor, records.")

@@ -55,7 +55,7 @@ def predict(
 
 @app.command()
 def export(
-    checkpoint: Annotated[Path, typer.Argument(help="A net, or the folder of its training.")],
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A net, or a run's folder.")],
     out: Annotated[Path, typer.Option("-o", help="The file to write, like net.onnx.")],
 ) -> None:
     """Write a net as ONNX, for other programs and languages; checked against the original."""

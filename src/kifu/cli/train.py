@@ -12,7 +12,9 @@ from kifu.cli.app import Jobs, app
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="One by name (`kifu recipes`), or a file that ends in .toml.")
+    ],
     sources: Annotated[
         list[Path], typer.Argument(metavar="SOURCE", help="Catalogues, archives, folders, records: any mix.")
     ],

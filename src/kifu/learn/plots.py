@@ -83,7 +83,7 @@ def _finish(axes: Axes, found: Evaluation) -> None:
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=9)
     if len(found.nets) > 1:
-        axes.legend(fontsize=8, frameon=False, labelcolor=INK)
+        axes.legend(loc="lower right", fontsize=8, frameon=False, labelcolor=INK)
 
 
 def _label(name: str) -> str:

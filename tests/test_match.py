@@ -169,7 +169,7 @@ def test_what_is_refused_before_a_game_is_played(tmp_path: Path, change: dict[st
 
 def test_a_folder_that_cannot_be_had(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(OutputError, match=r"^cannot write into .*file: Not a directory$"):
+    with pytest.raises(OutputError, match=r"^cannot write .*file: Not a directory$"):
         play_match(engine(), engine(), tmp_path / "file", games=1, terms=TERMS, score_by=COUNTS)
 
 

@@ -36,6 +36,7 @@ from kifu.learn.net import open_net
 from kifu.learn.nets import make_net
 from kifu.learn.optim import make_optimiser
 from kifu.learn.train import train
+from kifu.output import locked_folder
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training
@@ -449,6 +450,14 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(games: Path, tmp_p
     (tmp_path / "run" / "last.ckpt").unlink()
     train(tiny(steps=4), [games], tmp_path / "run", resume=True)
     assert figures_of(tmp_path / "run") == figures_of(tmp_path / "whole")
+
+
+def test_a_run_is_one_process_at_a_time(games: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with locked_folder(tmp_path / "run"), pytest.raises(OutputError, match=r"run is being written by another process$"):
+        train(tiny(), [games], tmp_path / "run")
+    assert not list((tmp_path / "run").iterdir())
+    assert train(tiny(), [games], tmp_path / "run").state == "finished"
 
 
 def test_what_a_run_does_not_resume(games: Path, sample: Path, tmp_path: Path) -> None:

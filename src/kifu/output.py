@@ -8,7 +8,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -242,3 +242,20 @@ def _hash_bytes(file: int) -> blake3:
         digest.update(buffer[:count])
         at += count
     return digest
+
+
+@contextlib.contextmanager
+def locked_folder(path: Path) -> Iterator[None]:
+    """A folder, made if need be, that only one process at a time may hold. Raises OutputError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise OutputError(f"{path} is being written by another process") from None
+    finally:
+        os.close(lock)

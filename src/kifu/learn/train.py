@@ -16,7 +16,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch.multiprocessing import ProcessRaisedException
 
 from kifu import errors
-from kifu.errors import KifuError, OutputError, RecipeError
+from kifu.errors import KifuError, RecipeError
 from kifu.learn.checkpoint import SafeCheckpoints, read_checkpoint
 from kifu.learn.data import Feed, Games, read_all
 from kifu.learn.folder import BOARD, LAST, MANIFEST, Run, difference, read_run
@@ -24,6 +24,7 @@ from kifu.learn.module import Learner
 from kifu.learn.nets import make_net
 from kifu.learn.nets.init import initialise
 from kifu.learn.run import LOGS, Conductor, hush
+from kifu.output import locked_folder
 from kifu.progress import OpenBar, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import Training
@@ -64,22 +65,24 @@ def train(
     if told.batch_size % devices:
         raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices} devices")
     folder = Path(into)
-    first = is_first()
-    before = _require_place(folder, resume) if first else None
-    module = _make(told)
-    games = read_all(told, list(sources), list(validate), jobs)
-    run = Run(
-        recipe=told.told(), inputs={**games.inputs, "games": games.told(), "devices": devices}, counts=games.counts()
-    )
-    checkpoint = folder / LAST if resume and (folder / LAST).exists() else None
-    if checkpoint is not None:
-        saved = read_checkpoint(checkpoint)
-        _require_same(folder, saved, run)
-        if saved["finished"] and before is not None:
-            return before
-    elif first:
-        _make_folder(folder)
-    _fit(module, told, games, run, folder, checkpoint, progress, devices, strategy, accelerator)
+    with contextlib.ExitStack() as held:
+        was_there = folder.is_dir()
+        if is_first() and was_there:
+            held.enter_context(locked_folder(folder))
+        before = _require_place(folder, resume) if is_first() else None
+        module = _make(told)
+        games = read_all(told, list(sources), list(validate), jobs)
+        inputs = {**games.inputs, "games": games.told(), "devices": devices}
+        run = Run(recipe=told.told(), inputs=inputs, counts=games.counts())
+        checkpoint = folder / LAST if resume and (folder / LAST).exists() else None
+        if checkpoint is not None:
+            saved = read_checkpoint(checkpoint)
+            _require_same(folder, saved, run)
+            if saved["finished"] and before is not None:
+                return before
+        if is_first() and not was_there:
+            held.enter_context(locked_folder(folder))
+        _fit(module, told, games, run, folder, checkpoint, progress, devices, strategy, accelerator)
     found = read_run(folder)
     assert found is not None
     return found
@@ -98,13 +101,6 @@ def _require_place(folder: Path, resume: bool) -> Run | None:
     if not resume and (found is not None or (folder / LAST).exists()):
         raise RecipeError(f"{folder} holds a run already; --resume goes on with it, or name another folder")
     return found
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:
-        raise OutputError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _require_same(folder: Path, saved: dict[str, Any], run: Run) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import signal
@@ -17,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kifu.errors import Drop, OutputError, RecipeError
+from kifu.errors import Drop, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.output import write_file
+from kifu.output import locked_folder, write_file
 from kifu.parallel import count_jobs
 from kifu.play.client import Program, ProgramFault, Stopped, find_program, parse_command, shown
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
@@ -94,7 +92,7 @@ def play_match(
             opening_moves=None if openings is None else opening_moves, seed=seed, move_seconds=terms.move_seconds,
             scorer=scorer_text,
         )  # fmt: skip
-        with _locked(into):
+        with locked_folder(into):
             results = resumed(into, Results(a=players["A"], b=players["B"], settings=settings))
             work = _Work(into, results, terms, commands, scorer, lines, stop)
             work.check_openings()
@@ -287,23 +285,3 @@ class _Work:
 
 _RULES = {"aga": "AGA", "chinese": "Chinese", "japanese": "Japanese", "korean": "Korean", "new-zealand": "NZ"}
 """How SGF calls them."""
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, for this process alone. Raises OutputError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        if isinstance(error, FileExistsError):
-            reason = os.strerror(errno.ENOTDIR)
-        raise OutputError(f"cannot write into {folder}: {reason}") from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise OutputError(f"{folder} is being written by another process") from None
-    finally:
-        os.close(lock)

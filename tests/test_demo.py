@@ -16,25 +16,28 @@ from kifu.point import to_sgf
 
 SETS = ("test", "train10k", "trainall")
 FILES = [f"kgsgo-{name}{version}.dat" for version in ("", "-v2") for name in SETS]
-PICTURES = ["example.png", "games.png", "planes.png", "position.png"]
+PICTURES = ["example.png", "games.png", "heat-small.png", "heat.png", "planes.png", "position.png"]
+QUICK = ("--minutes", 0.05)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
     """What the demo says, and its folder."""
     into = tmp_path_factory.mktemp("demo") / "into"
-    return run("demo", "--into", into, "--jobs", 2), into
+    return run("demo", "--into", into, "--jobs", 2, *QUICK), into
 
 
 def test_it_ends_well(done: tuple[Done, Path]) -> None:
     assert done[0].code == 0, done[0].err
-    assert all(line.startswith(("building kgsgo-", "reading games")) for line in done[0].err)
+    assert all(
+        line.startswith(("building kgsgo-", "reading games", "training quick-cpu", "step ")) for line in done[0].err
+    )
 
 
 def test_it_makes_what_it_says(done: tuple[Done, Path]) -> None:
     said, into = done
     made = sorted(path.name for path in into.iterdir())
-    assert made == sorted([*FILES, *(f"{name}.manifest.json" for name in FILES), *PICTURES, "games.parquet"])
+    assert made == sorted([*FILES, *(f"{name}.manifest.json" for name in FILES), *PICTURES, "games.parquet", "run"])
     for name in FILES:
         manifest = read_manifest(into / name)
         with kifu.open(into / name) as data:
@@ -71,9 +74,9 @@ def test_the_command_that_it_ends_with_works(done: tuple[Done, Path]) -> None:
 def test_a_second_run_makes_nothing_anew(done: tuple[Done, Path]) -> None:
     into = done[1]
     before = {path: path.stat().st_mtime_ns for path in into.glob("*.dat")}
-    again = run("demo", "--into", into)
+    again = run("demo", "--into", into, *QUICK)
     assert again.code == 0
-    assert again.out.count("(was there)") == len(FILES)
+    assert again.out.count("(was there)") == len(FILES) + 1
     assert "a second" not in again.out
     assert {path: path.stat().st_mtime_ns for path in into.glob("*.dat")} == before
 
@@ -93,7 +96,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a demo that was run on 230 made-up games instead of the sample."""
     source = archive(tmp_path / "source", [quiet_game(k) for k in range(230)], year=2025)
     monkeypatch.setattr(demo, "sample_path", lambda: source)
-    assert run("demo", "--into", tmp_path / "out").code == 0
+    assert run("demo", "--into", tmp_path / "out", *QUICK).code == 0
     return tmp_path / "out"
 
 
@@ -109,7 +112,7 @@ def test_it_checks_what_it_reads_back(small: Path, name: str, at: int, told: str
     data = bytearray((small / name).read_bytes())
     data[at] ^= 1
     (small / name).write_bytes(data)
-    done = run("demo", "--into", small)
+    done = run("demo", "--into", small, *QUICK)
     assert done.code == 2
     assert done.err[-1].startswith("kifu: ")
     assert told in done.err[-1]
@@ -128,6 +131,6 @@ def test_it_sees_what_is_wrong_in_both_formats(small: Path, hashes_fit: bool, to
     with pytest.MonkeyPatch.context() as patch:
         if hashes_fit:
             patch.setattr(demo, "hash_file", lambda path: read_manifest(path).blake3)
-        done = run("demo", "--into", small)
+        done = run("demo", "--into", small, *QUICK)
     assert done.code == 2
     assert told in done.err[-1]

@@ -1,13 +1,16 @@
-"""The whole way on the bundled sample: games catalogued, data sets built, read back, compared, and pictures drawn."""
+"""The whole way on the bundled sample: games catalogued, data sets built, read back and compared, a net trained, and
+pictures drawn."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from kifu.charts import draw_stats
 from kifu.corpus.clean import load_clean
@@ -21,14 +24,15 @@ from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress
 from kifu.recipes.build import Built, build
-from kifu.recipes.schema import load_recipe
+from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game, read
 from kifu.records.survey import survey
-from kifu.show import describe_row, draw_position, draw_row
+from kifu.show import Shown, describe_row, draw_position, draw_row
 
 # The sample is younger and smaller than what the recipes are made for.
 _OVERRIDES = ("until=2025", "sets.test.games=20", "sets.train10k.games=200")
 _MOVE = 120  # into a game, for the picture of a position
+_TRAINING = ("validation=0.1", "validation_positions=2000", "validate_minutes=0.2")
 
 
 def sample_path() -> Path:
@@ -36,8 +40,11 @@ def sample_path() -> Path:
     return next(Path(str(resources.files("kifu"))).glob("data/KGS-*.tar.gz"))
 
 
-def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None:
-    """Builds, checks and draws into the folder `into`, and says what comes out, line by line."""
+def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], object]) -> None:
+    """Builds, checks, trains and draws into the folder `into`, and says what comes out, line by line.
+
+    minutes: how long a net is trained.
+    """
     sample = sample_path()
     found = survey(sample)
     say(f"The sample: {found.read:,} games, {found.moves:,} moves, {sample.stat().st_size:,} bytes ({sample.name})")
@@ -49,12 +56,14 @@ def run_demo(into: Path, jobs: int | None, say: Callable[[str], object]) -> None
     for v1, v2 in zip(files["kgsgo-v1"], files["kgsgo-v2"]):
         say(f"  {_check(v1, v2)}")
         say(f"    {_check_origin(v2, sample)}")
+    game = next(game for game in read(sample) if len(game) > _MOVE)
+    heat = _learn(catalogue, game, into, jobs, minutes, say)
     say("\nPictures:")
     data_set = files["kgsgo-v2"][0].path
     row = _row_with_ko(data_set)
     save(draw_stats(count_games([catalogue], jobs=jobs)), into / "games.png")
-    drawn = _draw(data_set, row, next(game for game in read(sample) if len(game) > _MOVE), into)
-    for path in [into / "games.png", *drawn]:
+    drawn = _draw(data_set, row, game, into)
+    for path in [into / "games.png", *drawn, *heat]:
         say(f"  {path}")
     say(f"\n{describe_row(data_set, row)}\n\nNext: kifu inspect {data_set} --row {row + 1}")
 
@@ -122,3 +131,41 @@ def _draw(path: Path, row: int, game: Game, into: Path) -> list[Path]:
         plane_set = find_plane_set(data.format.plane_set)
     save(draw_planes(planes, list(plane_set.plane_names), label=label, origin=plane_set.first_row), side_by_side)
     return [position, example, side_by_side]
+
+
+def _learn(
+    catalogue: Path, game: Game, into: Path, jobs: int | None, minutes: float, say: Callable[[str], object]
+) -> list[Path]:
+    """Trains a net, and asks it and the one that comes with kifu about a position; the pictures of that."""
+    say(f"\nA net, {minutes:g} minutes:")
+    if find_spec("torch") is None:
+        say("  left out: it needs torch, which pip install 'kifu[learn]' brings")
+        return []
+    from kifu.learn.folder import CURVES, read_run
+    from kifu.learn.heat import draw, forecast
+    from kifu.learn.net import open_net
+    from kifu.learn.predict import Predictor
+    from kifu.learn.train import train
+
+    folder = into / "run"
+    recipe = load_training("quick-cpu", [*_TRAINING, f"max_minutes={minutes}"])
+    earlier = read_run(folder)
+    run = train(recipe, [catalogue], folder, resume=earlier is not None, jobs=jobs, progress=progress)
+    was_there = "  (was there)" if earlier == run else ""
+    say(
+        f"  {run.positions:,} positions of {run.counts['train_games']} games; of the next moves in "
+        f"{run.counts['validation_games']} other games it expects {run.best['validation_top1']:.1%}{was_there}"
+    )
+    pictures = [folder / CURVES]
+    for checkpoint, name in ((folder, "heat.png"), (None, "heat-small.png")):
+        told = forecast(Predictor(open_net(checkpoint)), Shown(game, len(game), ()), _MOVE)
+        draw(told, into / name)
+        pictures.append(into / name)
+        played = told.played
+        assert played is not None
+        say(f"  {told.net} on move {_MOVE + 1} of {game.name}: {_expected(told.policy, played)}")
+    return pictures
+
+
+def _expected(policy: npt.NDArray[np.float32], played: int) -> str:
+    return f"what was played is its choice {1 + int((policy > policy[played]).sum())}, with {policy[played]:.1%}"

@@ -496,11 +496,11 @@ def test_an_initialisation_that_there_is_not():
 
 def test_heads_are_what_they_say():
     torch.manual_seed(0)
-    value, ownership = ValueHead(3, 5), OwnershipHead(3)
+    value, ownership = ValueHead(3, 5).eval(), OwnershipHead(3)
     x = torch.randn(2, 3, 4, 6)
     for b in range(2):
         pooled = [x[b, c].mean() for c in range(3)] + [x[b, c].max() for c in range(3)]
-        hidden = (value.first.weight @ torch.stack(pooled) + value.first.bias).clamp(min=0)
+        hidden = value.norm((value.first.weight @ torch.stack(pooled))[None])[0].clamp(min=0)
         assert torch.allclose(value(x)[b], torch.tanh(value.second.weight @ hidden + value.second.bias), atol=1e-6)
         for y, x_ in product(range(4), range(6)):
             told = torch.tanh(ownership.weight[0, :, 0, 0] @ x[b, :, y, x_] + ownership.bias[0])

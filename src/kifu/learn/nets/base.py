@@ -99,16 +99,21 @@ class Points(nn.Conv2d):  # type: ignore[misc]
 
 
 class ValueHead(nn.Module):  # type: ignore[misc]
-    """Who wins: mean and maximum of each channel, and two layers."""
+    """Who wins: mean and maximum of each channel, and two layers.
+
+    Between them is a batch norm: what is pooled has a large mean, and without it all hidden units were soon driven
+    below zero, where they learn nothing any more. So a batch to learn from has two positions at least.
+    """
 
     def __init__(self, channels: int, hidden: int = 64) -> None:
         super().__init__()
-        self.first = nn.Linear(2 * channels, hidden)
+        self.first = nn.Linear(2 * channels, hidden, bias=False)
+        self.norm = nn.BatchNorm1d(hidden)
         self.second = nn.Linear(hidden, 1)
 
     def forward(self, features: Tensor) -> Tensor:
         pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
-        return torch.tanh(self.second(torch.relu(self.first(pooled))).squeeze(1))
+        return torch.tanh(self.second(torch.relu(self.norm(self.first(pooled)))).squeeze(1))
 
 
 class OwnershipHead(Points):

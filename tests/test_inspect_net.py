@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from commands import run
-from kifu.learn.net import BEST, About, save_net
+from kifu.learn import BEST
+from kifu.learn.net import About, save_net
 from kifu.learn.nets import make_net
 from nets import tiny_net
 

@@ -18,7 +18,8 @@ from safetensors.torch import load, save
 from fuzzing import damage
 from kifu.cards import card
 from kifu.errors import FormatError, RecipeError
-from kifu.learn.net import BEST, About, net_bytes, open_net, save_net
+from kifu.learn import BEST
+from kifu.learn.net import About, net_bytes, open_net, save_net
 from kifu.learn.nets import make_net
 from kifu.learn.nets.registry import NETS
 from kifu.planes.encoder import find_encoder

@@ -230,6 +230,7 @@ def inspect(
     from kifu.corpus.catalogue import is_catalogue
     from kifu.errors import FormatError, RecipeError
     from kifu.kernel import announce_compilation
+    from kifu.learn import BEST, SUFFIX
     from kifu.show import (
         describe_catalogue,
         describe_data_set,
@@ -241,7 +242,7 @@ def inspect(
 
     if out is not None and row is None:
         raise RecipeError(f"-o {out} takes the drawing of one example, and no --row says which")
-    if file.suffix == ".safetensors" or (file / "best.safetensors").exists():
+    if file.suffix == SUFFIX or (file / BEST).exists():
         from kifu.learn.net import describe_net
 
         if row is not None:

@@ -33,8 +33,9 @@ def predict(
     """Show which moves a net expects in a position of a game: as text, heat map or JSON."""
     from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
+    from kifu.learn import SUFFIX
     from kifu.learn.heat import describe, draw, forecast, to_json
-    from kifu.learn.net import SUFFIX, open_net
+    from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
     from kifu.output import write_file
     from kifu.show import find_game

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from kifu.errors import FormatError
-from kifu.learn.net import SUFFIX
+from kifu.learn import SUFFIX
 from kifu.output import write_file
 from kifu.tables import STRICT, Line
 

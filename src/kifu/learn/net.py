@@ -24,16 +24,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
+from kifu.learn import BEST, SUFFIX
 from kifu.learn.nets import Heads, Network, make_net
 from kifu.output import hash_file, write_file
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.progress import format_seconds
 from kifu.tables import STRICT, Line
-
-SUFFIX = ".safetensors"
-
-BEST = "best" + SUFFIX
-"""The net of a run folder that is taken if the folder is named."""
 
 _KEY, _GAMES, _WEIGHT = "kifu-net", "games", "net."
 

@@ -20,6 +20,7 @@ import torch
 from lightning.pytorch import Callback, Trainer
 
 from kifu.errors import RecipeError, first_line
+from kifu.learn import BEST
 from kifu.learn.average import Average
 from kifu.learn.checkpoint import STATE
 from kifu.learn.curves import draw_curves
@@ -27,7 +28,7 @@ from kifu.learn.data import Examples
 from kifu.learn.folder import CURVES, FINAL, LAST, METRICS, Run, State
 from kifu.learn.metrics import Metrics, Row, figures
 from kifu.learn.module import COUNTED, Learner
-from kifu.learn.net import BEST, About, save_net
+from kifu.learn.net import About, save_net
 from kifu.output import write_file
 from kifu.progress import Bar, OpenBar, silent
 

@@ -28,6 +28,7 @@ from types import TracebackType
 from typing import Literal
 
 from kifu.errors import KifuError, RecipeError
+from kifu.learn import SUFFIX
 
 Fault = Literal["crash", "time", "nonsense", "refusal"]
 """crash: it ended, or closed its output.  time: no whole answer in time.  nonsense: bytes that are no GTP answer.
@@ -74,7 +75,7 @@ def parse_command(text: str) -> list[str]:
     """
     if not text.isprintable():  # it will be, and stand in JSON
         raise RecipeError(f"{text!r} is no command line: it is not one line of printable letters")
-    if text.endswith(".safetensors") or (text.strip() and _is_folder(text)):
+    if text.endswith(SUFFIX) or (text.strip() and _is_folder(text)):
         return [sys.executable, "-m", "kifu.cli", "gtp", text]
     try:
         words = shlex.split(text)

@@ -85,6 +85,14 @@ class Drop(IntEnum):
     DUPLICATE = 43
     SAME_GAME = 44
     CUT_OFF = 45
+    # what KataGo's rows need
+    RULES_UNKNOWN = 50
+    KOMI_UNKNOWN = 51
+    HANDICAP_LARGE = 52
+    EARLY_PASS = 53
+    SETUP_LATER = 54
+    SETUP_DEAD = 55
+    AFTER_END = 56
 
     @property
     def reason(self) -> str:
@@ -125,6 +133,13 @@ _REASONS = {
     Drop.DUPLICATE: "equal to an earlier game in all fields",
     Drop.SAME_GAME: "equal to another game but for mirror, rotation, colours or last passes",
     Drop.CUT_OFF: "the beginning of another game",
+    Drop.RULES_UNKNOWN: "no rules (RU) that are known",
+    Drop.KOMI_UNKNOWN: "no komi (KM), or one that is no multiple of a half",
+    Drop.HANDICAP_LARGE: "a handicap beyond half the side of the board",
+    Drop.EARLY_PASS: "a pass in the middle of the game",
+    Drop.SETUP_LATER: "stones set up after the first move",
+    Drop.SETUP_DEAD: "setup stones without a liberty",
+    Drop.AFTER_END: "moves after the end of the game",
 }
 
 

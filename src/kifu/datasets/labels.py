@@ -17,6 +17,7 @@ from kifu.go.replay import follow
 from kifu.go.rules import RECORDS, History, new_history
 from kifu.go.state import State, clear, new_state
 from kifu.kernel import kernel
+from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.games import Games
 from kifu.versions import nearest
@@ -28,6 +29,9 @@ NO_MOVE = -1
 """What a label of moves says after the last move of a game."""
 
 MOST_NEXT = 50
+
+DRAWN = ("move", "globals")
+"""Labels that the encoder tells as it draws the planes."""
 
 LABEL_COLUMNS = ("winner", "komi", "black_rating", "white_rating", "territory")
 """What labels need of the catalogue, beside the games themselves."""
@@ -157,6 +161,7 @@ LABELS = {
     f"{UNKNOWN} where the record tells no territory",
     "ranks": "ratings of the mover and of the opponent: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40; NaN unknown",
     "komi": "as the record has it; NaN unknown",
+    "globals": f"what KataGo's nets are given beside the planes of {KATAGO22.name}, see its card",
     "ply": "how many moves, passes too, come before the position",
 }
 """What each label says."""
@@ -174,6 +179,7 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         LabelSpec("ownership", "int8", (width * height,), LABELS["ownership"]),
         LabelSpec("ranks", "float32", (2,), LABELS["ranks"]),
         LabelSpec("komi", "float32", (), LABELS["komi"]),
+        LabelSpec("globals", "float32", (len(KATAGO22.inputs),), LABELS["globals"]),
     )
     for label in known:
         if label.name == name:
@@ -182,9 +188,9 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
 
 
 def label_values(specs: Sequence[LabelSpec], at: Positions) -> dict[str, npt.NDArray[Any]]:
-    """The labels of some positions by name, [B, ...], but for `move`, which the encoder tells."""
+    """The labels of some positions by name, [B, ...], but for those that are `DRAWN`."""
     return {
         spec.name: _FILLS["next" if spec.name.startswith("next") else spec.name](at, spec.shape)
         for spec in specs
-        if spec.name != "move"
+        if spec.name not in DRAWN
     }

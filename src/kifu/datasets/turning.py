@@ -14,7 +14,7 @@ from kifu.point import symmetries
 
 Symmetry = npt.NDArray[np.uint8]
 
-_SAME = ("result", "ranks", "komi")
+_SAME = ("result", "ranks", "komi", "globals")
 """Labels that say the same of a position however it is turned."""
 
 

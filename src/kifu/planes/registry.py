@@ -34,7 +34,9 @@ class PlaneSet:
     first_row: Literal["top", "bottom"]
     """Which row of the board is row 0 of a plane, and of the labels."""
     features: tuple[Feature, ...] = ()
-    """What it is composed of; nothing for the kgsgo sets, which have kernels of their own."""
+    """What it is composed of; nothing for kgsgo's and KataGo's sets, which have kernels of their own."""
+    inputs: tuple[str, ...] = ()
+    """What each number says that a network is given beside the planes; a label `globals` has them."""
 
     @property
     def planes(self) -> int:
@@ -149,7 +151,59 @@ _KGSGO = (
     ),
 )
 
-PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in _KGSGO} | {
+KATAGO22 = PlaneSet(
+    "katago22@1",
+    "KataGo's inputs of version 7: liberties, ko and superko, last moves, ladders, area; 19 numbers beside",
+    (
+        "the board: ones",
+        "own stones",
+        "opponent's stones",
+        "1 liberty",
+        "2 liberties",
+        "3 liberties",
+        "points that ko or superko forbids",
+        "encore: where a ko is not retaken",
+        "encore: where a ko needs a pass first (never set)",
+        "the last move",
+        "the move 2 turns ago",
+        "the move 3 turns ago",
+        "the move 4 turns ago",
+        "the move 5 turns ago",
+        "stones that are caught in a ladder",
+        "stones that were caught in one 1 turn ago",
+        "stones that were caught in one 2 turns ago",
+        "moves that catch the opponent in a ladder",
+        "own area",
+        "opponent's area",
+        "encore: own stones as its second phase began",
+        "encore: opponent's stones as its second phase began",
+    ),
+    "top",
+    inputs=(
+        "the last move was a pass",
+        "the move 2 turns ago was a pass",
+        "the move 3 turns ago was a pass",
+        "the move 4 turns ago was a pass",
+        "the move 5 turns ago was a pass",
+        "komi of the side to move / 20",
+        "superko",
+        "superko: positional 0.5, situational -0.5",
+        "suicide is allowed",
+        "territory is counted, not area",
+        "no points in seki",
+        "two points of tax for each living group",
+        "encore",
+        "encore, its second phase",
+        "a pass would end the phase",
+        "playouts are doubled for a side (0)",
+        "how often they are, / 2 (0)",
+        "the button is not taken yet",
+        "komi's distance from a draw, as a wave",
+    ),
+)
+"""The one set that gives numbers beside its planes; see `kifu.planes.katago`."""
+
+PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in (*_KGSGO, KATAGO22)} | {
     name: _composed(name, title, tuple(find_feature(part) for part in text.split("+")))
     for name, title, text in _COMPOSED
 }

@@ -17,10 +17,10 @@ from kifu.go.state import BLACK, ONE, WHITE, ZERO, State, clear
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.bits import BYTE, put_word
 from kifu.planes.feature import Feature, Fill, Prepare
+from kifu.planes.placing import place
 from kifu.planes.view import NEVER, PAST, View, has_breathless, snapshot, some_point, view_at
 from kifu.point import POINT_MASK, WHITE_BIT
 
-_BITS = 0xFFFF ^ POINT_MASK
 _KEPT = int(Drop.KEPT)
 _OFF_BOARD = int(Drop.OFF_BOARD)
 _KO, _SUICIDE = RECORDS.codes
@@ -86,15 +86,6 @@ def _step(s: State, history: History, p: Any, c: Any) -> Any:
     return move(s, history, p, c, _KO, _SUICIDE)
 
 
-@kernel
-def _place(words: Any, start: Any, stop: Any, table: Any, out: Any) -> None:
-    """Fills out from words[start:stop] with the points of moves or setup moved as the table says."""
-    for i in range(start, stop):
-        word = words[i]
-        p = np.int64(word & POINT_MASK)
-        out[i - start] = (word & _BITS) | table[p] if p < table.shape[0] else word | POINT_MASK
-
-
 def _encode(
     room: View, history: History, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
     rows: Any, which: Any, symmetry: Any, rating: Any, table: Any, label_of: Any, placed: Any, take: Any,
@@ -102,9 +93,9 @@ def _encode(
 ) -> None:  # fmt: skip
     """Replays the games rows[which] and fills out, label [slots] for the plies that `take` wants; see `Encoder.encode`.
 
-    All arrays by row are for all R rows, `which` says which of them fit the room.  table: [8, points + 1] int64: where
-    each point of the game's board is in the frame under each symmetry.  label_of: [n + 1] int16: each point of the
-    frame as a label.  placed: two buffers of uint16 for one game's moves and setup.  bits: [C, W] uint64, scratch.
+    All arrays by row are for all R rows, `which` says which of them fit the room.  table, label_of: see
+    `kifu.planes.placing.Placing`.  placed: two buffers of uint16 for one game's moves and setup.  bits: [C, W] uint64,
+    scratch.
     """
     s = room.s
     n = s.near.shape[0]
@@ -114,8 +105,8 @@ def _encode(
         plies = move_offset[g + 1] - move_offset[g]
         at, stop = np.int64(0), setup_offset[g + 1] - setup_offset[g]
         words, stones = placed
-        _place(moves, move_offset[g], move_offset[g + 1], table[symmetry[r]], words)
-        _place(setup, setup_offset[g], setup_offset[g + 1], table[symmetry[r]], stones)
+        place(moves, move_offset[g], move_offset[g + 1], table[symmetry[r]], words)
+        place(setup, setup_offset[g], setup_offset[g + 1], table[symmetry[r]], stones)
         due = setup_ply[setup_offset[g] : setup_offset[g + 1]]
         clear(s)
         breathless = False

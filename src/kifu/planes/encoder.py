@@ -18,9 +18,10 @@ from kifu.go.replay import GamesLike
 from kifu.go.rules import History, new_history
 from kifu.planes.driver import make_driver
 from kifu.planes.feature import Feature
+from kifu.planes.placing import Placing, make_placing, read_only
 from kifu.planes.registry import PlaneSet, find_plane_set
-from kifu.planes.view import View, frame_points, new_view
-from kifu.point import MAX_SIZE, check_size, symmetries
+from kifu.planes.view import View, new_view
+from kifu.point import MAX_SIZE, check_size
 
 Rows = npt.NDArray[np.int64]
 
@@ -130,8 +131,8 @@ class Encoder:
             if size not in desk.rooms:
                 desk.rooms[size] = new_view(*size, *self._frame)
             _driver(self.plane_set.features)(
-                desk.rooms[size], desk.history, _read_only(games.moves), _read_only(games.move_offset),
-                _read_only(games.setup), _read_only(games.setup_ply), _read_only(games.setup_offset), rows,
+                desk.rooms[size], desk.history, read_only(games.moves), read_only(games.move_offset),
+                read_only(games.setup), read_only(games.setup_ply), read_only(games.setup_offset), rows,
                 np.flatnonzero(sizes == key), symmetry, rating, placing.table, placing.label_of, placed, take,
                 take_offset, desk.bits, out, label, drop, ply,
             )  # fmt: skip
@@ -148,7 +149,7 @@ class Encoder:
             self.pad and 1 <= width <= self.width and 1 <= height <= self.height
         ):
             return None
-        return _make_placing(width, height, turned, *self._frame)
+        return make_placing(width, height, turned, *self._frame)
 
     def _check(
         self,
@@ -171,38 +172,9 @@ class Encoder:
             raise ValueError(f"slot {take.max()} is not below {slots}")
 
 
-@dataclass(frozen=True, slots=True)
-class Placing:
-    """How a board is laid into a frame: see `kifu.planes.driver`."""
-
-    width: int
-    height: int
-    table: npt.NDArray[np.int64]
-    label_of: npt.NDArray[np.int16]
-
-
-@functools.cache
-def _make_placing(width: int, height: int, turned: bool, frame_width: int, frame_height: int, rim: int) -> Placing:
-    points = frame_points(width, height, frame_width, frame_height, rim)
-    own = symmetries(height, width) if turned else symmetries(width, height)
-    table = points[own]  # of the symmetries 0 to 3, or, if turned, 4 to 7; the others are not asked for
-    columns, lines = frame_width - 2 * rim, frame_height - 2 * rim
-    label_of = np.full(frame_width * frame_height + 1, columns * lines, np.int16)
-    y, x = np.divmod(points[:-1], frame_width)
-    label_of[points[:-1]] = (y - rim) * columns + x - rim
-    return Placing(width, height, table, label_of)
-
-
 @functools.cache
 def _driver(features: tuple[Feature, ...]) -> Any:
     return make_driver(features)
-
-
-def _read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same memory said to be read-only, so that one compiled kernel serves arrays that are and that are not."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
 
 
 def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Encoder:
@@ -210,10 +182,16 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
 
     pad: whether smaller boards are taken too, laid into the upper left corner; all planes are 0 outside the game's
         board but `edge`, and a plane `board` tells where it is.
-    Raises RecipeError if there is no such set, and for the kgsgo sets, which leave out positions and have kernels of
-    their own; GameError for a size that is not within 1 to 25, less the set's rim.
+    Raises RecipeError if there is no such set, for the kgsgo sets, which leave out positions and have kernels of their
+    own, and for KataGo's, which is more than planes (`kifu.planes.katago.encoder`); GameError for a size that is not
+    within 1 to 25, less the set's rim.
     """
     plane_set = find_plane_set(name)
+    if plane_set.inputs:
+        raise RecipeError(
+            f"{plane_set.name} is planes and {len(plane_set.inputs)} numbers, and nets here take planes only;"
+            " kifu.load and kifu build give both"
+        )
     if not plane_set.features:
         raise RecipeError(f"{plane_set.name} is in dat1 and dat2 files only, which kifu build makes")
     check_size(width, height)

@@ -131,8 +131,11 @@ NAMED: Mapping[str, KataRules] = {
 
 _SPACE = " \t\r\n\v\f"
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
-    "ko": get_args(KataKo), "scoring": get_args(Scoring), "tax": get_args(Tax), "handicap_bonus": get_args(HandicapBonus),
-}  # fmt: skip
+    "ko": get_args(KataKo),
+    "scoring": get_args(Scoring),
+    "tax": get_args(Tax),
+    "handicap_bonus": get_args(HandicapBonus),
+}
 """What the fields of rules that are words may be."""
 _SWITCHES = {"suicide": "suicide", "hasButton": "button"}
 """The other fields, by KataGo's names."""
@@ -150,7 +153,7 @@ _FIELD = re.compile(
 def _refuse(text: str) -> NoReturn:
     shown = repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
     raise GameError(
-        f"rules {shown} are none that KataGo knows: a name such as japanese, chinese, aga, new-zealand or tromp-taylor, "
+        f"rules {shown} are none that KataGo knows: a name such as japanese, chinese, aga, nz or tromp-taylor, "
         "fields such as koSIMPLEscoreAREAtaxNONEsui0, or an object of JSON"
     )
 
@@ -207,9 +210,9 @@ def terms_of(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
     """The terms of G games, and why some have none.
 
-    rules, komi, handicap: the columns of the catalogue so named, [G] each; a null says nothing.
-    default, default_komi: for games whose record says nothing of rules, or of komi; None: these are set aside. What is
-    told but not understood is never replaced. Each distinct text is read once.
+    rules, komi, handicap: the columns of the catalogue so named, [G] each.
+    default, default_komi: for games without rules, or without a komi that is understood; None: these are set aside.
+    Rules that are told but not known are never replaced. Each distinct text is read once.
 
     Returns (terms [G] of `TERMS`, drop [G] uint8): `Drop.RULES_UNKNOWN`, or else `Drop.KOMI_UNKNOWN` for a komi that
     is no multiple of a half, or KEPT; the terms of games set aside are of no meaning.
@@ -227,7 +230,8 @@ def terms_of(
     points = pc.fill_null(komi, np.nan if default_komi is None else default_komi).to_numpy()
     terms["komi"] = points
     terms["handicap"] = pc.fill_null(handicap, NO_HANDICAP).to_numpy()
-    drop[~(points % 0.5 == 0)] = Drop.KOMI_UNKNOWN  # so is NaN, which is no multiple of anything
+    with np.errstate(invalid="ignore"):  # NaN and infinity are no multiple of anything
+        drop[~(points % 0.5 == 0)] = Drop.KOMI_UNKNOWN
     drop[~known[which]] = Drop.RULES_UNKNOWN
     return terms, drop
 

@@ -275,7 +275,8 @@ def load(
 
     source: catalogues, whose kept games are taken as they are; archives, folders and records as `kifu.read` takes them,
         cleaned by the rules "legal"; or data sets that `kifu.open` reads, of one layout, which say planes and labels.
-    planes: a plane set, or features joined by +.  labels: names of `kifu.datasets.labels.LABELS`, by default "move".
+    planes: a plane set, or features joined by +.  labels: names of `kifu.datasets.labels.LABELS`, by default "move",
+        and "globals" with KataGo's planes.
     output: planes as bits [B, C, ceil(H * W / 8)] uint8, highest bit first ("packed"), or as numbers [B, C, H, W]:
         "uint8", "float32", or "bfloat16", whose bits come as uint16. Sets with real values come as float32 only.
     board: "19x19" by default; other games are left out; with `pad` smaller ones are laid into the upper left corner.
@@ -303,9 +304,7 @@ def load(
         if planes is None:
             raise RecipeError("planes have to be named for games; kifu planes lists them")
         size = parse_board(board or "19x19")
-        found = GamesSource(
-            read_games(paths, size, pad, jobs), planes, size, pad, ("move",) if labels is None else labels, choice
-        )
+        found = GamesSource(read_games(paths, size, pad, jobs), planes, size, pad, labels, choice)
     elif choice != Choice() or pad or board is not None or labels is not None:
         raise RecipeError(f"{paths[0]} is a data set, whose positions, board and labels were chosen when it was made")
     elif planes is not None and find_plane_set(planes).name != found.layout.plane_set:

@@ -12,7 +12,7 @@ import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from blake3 import blake3
 
 from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, is_catalogue, numbers, open_catalogue
@@ -28,20 +27,20 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
 from kifu.datasets import _order
 from kifu.datasets.choice import Choice
+from kifu.datasets.drawing import TOLD_COLUMNS, Drawing, find_drawing, ratings_of
 from kifu.datasets.examples import Batch, Examples, Layout
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.formats import recognise
-from kifu.datasets.labels import LABEL_COLUMNS, Positions, find_label, label_values
+from kifu.datasets.labels import DRAWN, LABEL_COLUMNS, Positions, find_label, label_values
 from kifu.datasets.parquet import Parquet, group_rows
 from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
 from kifu.errors import Drop, FormatError, RecipeError, SourceError
-from kifu.planes.encoder import Desk, Encoder, find_encoder
 
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
 Ranks = npt.NDArray[np.int32]
 
-_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, "id", "n_legal")))
+_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "n_legal")))
 
 _RUN = 1024
 """Rows of a written data set that stay together until a window is shuffled."""
@@ -51,7 +50,7 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Room for some examples, by slot: see `Batch`. labels: those of the layout, and always `move`."""
+    """Room for some examples, by slot: see `Batch`. labels: those of the layout, and maybe others."""
 
     planes: npt.NDArray[Any]
     labels: dict[str, npt.NDArray[Any]]
@@ -113,8 +112,6 @@ class Source(ABC):
         """Room for so many examples, not initialised."""
         layout = self.layout
         labels = {label.name: np.empty((slots, *label.shape), label.kind) for label in layout.labels}
-        if "move" not in labels:
-            labels["move"] = np.empty(slots, np.int16)
         planes = np.empty((slots, *layout.stored), layout.plane_kind)
         return Drawn(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
 
@@ -133,27 +130,28 @@ class GamesSource(Source):
         planes: str,
         board: tuple[int, int],
         pad: bool,
-        labels: Sequence[str],
+        labels: Sequence[str] | None,
         choice: Choice,
     ) -> None:
-        """rows: of the catalogue, with _COLUMNS, kept games that fit the board. Raises RecipeError, FormatError."""
-        self._told = rows, planes, board, pad, labels, choice
+        """rows: of the catalogue, with _COLUMNS, kept games that fit the board.  labels: None for what is drawn anyway.
+
+        Raises RecipeError, FormatError.
+        """
+        self._given = rows, planes, board, pad, labels, choice
         self._rows = rows
         self.games = games_of(rows)
         self.ids: npt.NDArray[np.uint64] = numbers(rows["id"])
         plies = np.diff(self.games.move_offset)
-        self.playable = np.minimum(numbers(rows["n_legal"]), plies).astype(np.int32)
-        self.rating = np.stack(
-            [numbers(pc.fill_null(rows[name], float("nan"))) for name in ("black_rating", "white_rating")], 1
-        )
-        self.encoder = find_encoder(planes, *board, pad)
-        self.layout = make_layout(self.encoder, labels)
+        self.drawing = find_drawing(planes, *board, pad)
+        self.layout = make_layout(self.drawing, self.drawing.labels if labels is None else labels)
+        self._told = self.drawing.told(rows)
+        legal = np.minimum(numbers(rows["n_legal"]), plies).astype(np.int32)
+        self.playable = self.drawing.playable(self.games, self._told, legal)
         self._choice = choice
-        self._by_ply, self._by_player = choice.by_ply(), choice.by_player(self.rating)
-        self._desks: list[Desk] = []
+        self._by_ply, self._by_player = choice.by_ply(), choice.by_player(ratings_of(rows))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GamesSource, self._told
+        return GamesSource, self._given
 
     def told(self) -> dict[str, Any]:
         return {"source": blake3(self.ids.tobytes() + self.playable.tobytes()).hexdigest(16)} | self._choice.told()
@@ -183,14 +181,14 @@ class GamesSource(Source):
         )
         rows, take = rows[:n], take[:entries]
         symmetry = epoch.symmetry(rows, self.layout)
-        desk = self._desks.pop() if self._desks else self.encoder.new_desk()
-        drop, ply = self.encoder.encode(
-            desk, games, rows, symmetry, take, out.planes, out.labels["move"], self.rating[rows]
-        )
-        self._desks.append(desk)
+        drop, ply = self.drawing.draw(games, self._told, rows, symmetry, take, out.planes, out.labels)
         self._check(rows, take, drop, ply)
-        if len(out.labels) > 1:
+        if not {label.name for label in self.layout.labels} <= {*DRAWN}:
             self._label(rows, take, symmetry, out)
+
+    def new_room(self, slots: int) -> Drawn:
+        room = super().new_room(slots)
+        return replace(room, labels=self.drawing.new_labels(slots) | room.labels)
 
     def _check(self, rows: Units, take: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
         """Raises FormatError if a position that was asked for is beyond what can be played."""
@@ -284,15 +282,17 @@ def _reopened(paths: Sequence[Path]) -> WrittenSource:
     return WrittenSource([open_examples(path) for path in paths])
 
 
-def make_layout(encoder: Encoder, labels: Sequence[str]) -> Layout:
-    """The layout of an encoder's planes and these labels (`kifu.datasets.labels`). `ply` each batch has anyway.
+def make_layout(drawing: Drawing, labels: Sequence[str]) -> Layout:
+    """The layout of what is drawn and these labels (`kifu.datasets.labels`). `ply` each batch has anyway.
 
-    Raises RecipeError for a label that there is not or that is named twice.
+    Raises RecipeError for a label that there is not, or not with these planes, or that is named twice.
     """
-    plane_set = encoder.plane_set
+    encoder, plane_set = drawing.encoder, drawing.encoder.plane_set
     for name in labels:
         if list(labels).count(name) > 1:
             raise RecipeError(f"label {name!r} is listed twice")
+        if name in DRAWN and name not in drawing.labels:
+            raise RecipeError(f"{plane_set.name} has no label {name!r}: it gives planes and nothing beside")
     specs = tuple(find_label(name, encoder.width, encoder.height) for name in labels if name != "ply")
     if not specs:
         raise RecipeError("each batch has the plies of its rows; there has to be a label beside them")

@@ -25,6 +25,7 @@ from kifu.corpus.catalogue import GAME_COLUMNS, Catalogue, by_value, drop_code, 
 from kifu.corpus.hashes import Hashes
 from kifu.corpus.ingest import Source, find_sources, ingest
 from kifu.corpus.splits import ListSplit
+from kifu.datasets.drawing import TOLD_COLUMNS, Drawing
 from kifu.datasets.examples import Batch, Layout, Runs, Writer, Written, join
 from kifu.datasets.formats import open_writer
 from kifu.datasets.labels import LABEL_COLUMNS, Positions, label_values
@@ -33,7 +34,6 @@ from kifu.errors import Drop, FormatError, RecipeError
 from kifu.kernel import kernel
 from kifu.output import hash_file, remove_file
 from kifu.parallel import Crew
-from kifu.planes.encoder import Desk, Encoder
 from kifu.point import POINT_MASK
 from kifu.progress import Bar, OpenBar, format_bytes, silent
 from kifu.recipes.schema import ExampleSets
@@ -60,7 +60,7 @@ _PIECE = 4096
 _DRAWN = np.uint64(0x6B69667564726177)
 """Makes the hash that positions are drawn by another one than that which they are sorted by."""
 
-_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, "id", "archive", "member", "index")))
+_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "archive", "member", "index")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,14 +213,12 @@ class _Build:
     set: str
     catalogues: list[Catalogue]
     crew: Crew
-    desks: list[Desk] = field(default_factory=list)
-    """Of threads that are not at work."""
     why: Counter[str] = field(default_factory=Counter)
     elsewhere: int = 0
 
     @cached_property
-    def encoder(self) -> Encoder:
-        return self.recipe.encoder()
+    def drawing(self) -> Drawing:
+        return self.recipe.drawing()
 
     @cached_property
     def layout(self) -> Layout:
@@ -336,7 +334,7 @@ class _Build:
         if recipe.split is not None:
             ours = recipe.split.codes(batch) == list(recipe.split.sets).index(self.set)
         drop = by_value(batch["drop"], drop_code, np.uint8)
-        width, height = self.encoder.width, self.encoder.height
+        width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
         if recipe.pad:
             fits = (games.width <= width) & (games.height <= height)
@@ -369,22 +367,19 @@ class _Build:
     def _encode(self, some: _Some, chosen: _Selected) -> _Made:
         """Planes and labels of the wanted positions."""
         batch, games, rows = some.batch, chosen.games, chosen.rows
-        planes = self.encoder.new_out(len(chosen.game))
-        move = np.empty(len(chosen.game), np.int16)
-        at = Positions(batch, games, rows[chosen.game], chosen.ply, self.encoder.width, self.encoder.height)
-        rating = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[rows]
-        desk = self.desks.pop() if self.desks else self.encoder.new_desk()
-        symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.encoder.encode(desk, games, rows, symmetry, chosen.take, planes, move, rating)
-        self.desks.append(desk)
-        labels = {"move": move, **label_values(self.layout.labels, at)}
+        planes = self.drawing.encoder.new_out(len(chosen.game))
+        drawn = self.drawing.new_labels(len(chosen.game))
+        at = Positions(batch, games, rows[chosen.game], chosen.ply, self.layout.width, self.layout.height)
+        told, symmetry = self.drawing.told(batch), np.zeros(len(rows), np.uint8)
+        drop, _ = self.drawing.draw(games, told, rows, symmetry, chosen.take, planes, drawn)
+        labels = drawn | label_values(self.layout.labels, at)
         counts = np.bincount(chosen.game, minlength=len(rows))
         runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
         wanted = {label.name: labels[label.name] for label in self.layout.labels}
         content = Batch(planes, wanted, numbers(batch["id"])[at.game], at.ply, runs)
         keys, why = chosen.keys, chosen.why
         kept = drop == Drop.KEPT
-        if not kept.all():  # of a catalogue that others made: those of ours have replayed their games
+        if not kept.all():  # KataGo's planes ask for more than what our catalogues have; others made the catalogue
             stays = np.flatnonzero(kept[chosen.game])
             why = why + Counter(Drop(k).name for k in drop[~kept].tolist())
             rows, counts, keys = rows[kept], counts[kept], keys[stays]

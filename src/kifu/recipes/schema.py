@@ -14,12 +14,12 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_v
 from kifu.corpus.clean import Clean, load_clean
 from kifu.corpus.divide import load_split
 from kifu.corpus.splits import Split
+from kifu.datasets.drawing import Drawing, find_drawing
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
 from kifu.datasets.manifest import SUFFIX
 from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
-from kifu.planes.encoder import Encoder, find_encoder
 from kifu.recipes.training import Training
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
 from kifu.versions import nearest
@@ -200,7 +200,7 @@ class ExampleSets(BaseModel):
             raise ValueError(f"{form.name} cannot say that the next move is a pass: positions.passes has to be false")
         if self.order == "shuffled" and not form.traced:
             raise ValueError(f"{form.name} has its examples archive by archive: order has to be corpus")
-        if self.encoder().plane_set.real and not form.real:
+        if self.layout().real and not form.real:
             raise ValueError(f"{form.name} has planes of 0 and 1, and {self.planes} has other values")
         return self
 
@@ -209,14 +209,14 @@ class ExampleSets(BaseModel):
         """What `format` names. Raises RecipeError."""
         return find_example_format(self.format)
 
-    def encoder(self) -> Encoder:
+    def drawing(self) -> Drawing:
         """What draws the planes. Raises RecipeError, GameError."""
         width, height = map(int, self.board.split("x"))
-        return find_encoder(self.planes, width, height, self.pad)
+        return find_drawing(self.planes, width, height, self.pad)
 
     def layout(self) -> Layout:
         """What all examples have in common. Raises RecipeError, GameError."""
-        return make_layout(self.encoder(), self.labels)
+        return make_layout(self.drawing(), self.labels)
 
     def all_sets(self) -> list[str]:
         """The sets that there are."""

@@ -1,0 +1,137 @@
+"""Planes of games in a catalogue, drawn by the encoder of their plane set, which is told what it asks for of each game.
+
+Most sets ask for ranks at most. KataGo's asks for the terms of the game, and gives numbers beside its planes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kifu.corpus.catalogue import numbers
+from kifu.datasets.labels import DRAWN
+from kifu.errors import Drop
+from kifu.go.replay import GamesLike
+from kifu.planes.encode import UNTOLD_KOMI, UNTOLD_RULES
+from kifu.planes.encoder import Encoder, find_encoder
+from kifu.planes.katago.rules import TERMS, terms_of
+from kifu.planes.registry import find_plane_set
+
+if TYPE_CHECKING:
+    from kifu.planes.katago.encoder import KataEncoder
+
+Rows = npt.NDArray[np.int64]
+
+TOLD_COLUMNS = ("rules", "komi", "komi_text", "handicap", "black_rating", "white_rating")
+"""What encoders ask for of the catalogue, beside the games themselves."""
+
+_GAMES = 4096
+"""Followed at one go where nothing is drawn."""
+
+
+class Told(NamedTuple):
+    """What an encoder asks for of G games: values [G, ...], and drop [G] uint8, why some cannot be drawn."""
+
+    values: npt.NDArray[Any]
+    drop: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """An encoder, and desks for any number of threads. `find_drawing` makes it."""
+
+    encoder: Encoder | KataEncoder
+    _desks: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """Of threads that are not at work."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it tells beside the planes: those of `DRAWN` that mean something."""
+        return DRAWN if self.encoder.plane_set.inputs else DRAWN[:1]
+
+    def told(self, batch: pa.RecordBatch) -> Told:
+        """What it asks for of these rows of the catalogue, which have TOLD_COLUMNS at least.
+
+        Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are those of
+        Tromp and Taylor, 7.5 points; what it says and KataGo does not understand, sets the game aside.
+        """
+        if isinstance(self.encoder, Encoder):
+            return Told(ratings_of(batch), np.zeros(len(batch), np.uint8))
+        wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
+        komi = pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
+        terms, drop = terms_of(batch["rules"], komi, batch["handicap"], UNTOLD_RULES, UNTOLD_KOMI)
+        terms[drop != Drop.KEPT] = np.zeros((), TERMS)
+        return Told(terms, drop)
+
+    def draw(
+        self,
+        games: GamesLike,
+        told: Told,
+        rows: Rows,
+        symmetry: npt.NDArray[np.uint8],
+        take: Rows,
+        planes: npt.NDArray[Any],
+        labels: Mapping[str, npt.NDArray[Any]],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Draws positions of these games as `Encoder.encode` does: planes, and the labels that are `DRAWN`.
+
+        told: of all `games`. Returns drop and ply of each row; nothing that is wanted of a game whose terms are not
+        known is of any meaning, and its ply is 0.
+        """
+        try:
+            desk = self._desks.pop()
+        except IndexError:
+            desk = self.encoder.new_desk()
+        given = games, rows, symmetry, take, planes, labels["move"], told.values[rows]
+        if isinstance(self.encoder, Encoder):
+            drop, ply = self.encoder.encode(desk, *given)
+        else:
+            drop, ply = self.encoder.encode(desk, *given, labels["globals"])
+        self._desks.append(desk)
+        unknown = told.drop[rows] != Drop.KEPT
+        return np.where(unknown, told.drop[rows], drop), np.where(unknown, 0, ply).astype(np.int32)
+
+    def playable(self, games: GamesLike, told: Told, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """[G] of how many moves of each game the position before can be drawn.
+
+        legal: [G], how many moves can be played under `kifu.go.rules.RECORDS`, by which most sets go.
+        """
+        if isinstance(self.encoder, Encoder):
+            return legal
+        found = np.zeros(len(legal), np.int32)
+        nothing = self.encoder.new_out(0), self.new_labels(0)
+        for first in range(0, len(legal), _GAMES):
+            rows = np.arange(first, min(first + _GAMES, len(legal)))
+            take = np.full(games.move_offset[rows[-1] + 1] - games.move_offset[first], -1)
+            straight = np.zeros(len(rows), np.uint8)
+            _, found[rows] = self.draw(games, told, rows, straight, take, *nothing)
+        return np.minimum(found, legal)
+
+    def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
+        """Room for `DRAWN` of so many positions, not initialised; `globals` are no numbers where they mean nothing."""
+        return {
+            "move": np.empty(slots, np.int16),
+            "globals": np.empty((slots, len(self.encoder.plane_set.inputs)), np.float32),
+        }
+
+
+def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
+    """[G, 2] the ranks of Black and White (`kifu.records.meta.Rank.rating`); NaN where they are not known."""
+    columns = (batch["black_rating"], batch["white_rating"])
+    return np.stack([numbers(pc.fill_null(column, float("nan"))) for column in columns], 1)
+
+
+def find_drawing(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Drawing:
+    """What draws a plane set, as `find_encoder` takes it. Raises RecipeError, GameError."""
+    plane_set = find_plane_set(name)
+    if plane_set.inputs:
+        from kifu.planes.katago.encoder import KataEncoder
+
+        return Drawing(KataEncoder(plane_set, width, height, pad))
+    return Drawing(find_encoder(name, width, height, pad))

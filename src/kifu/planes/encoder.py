@@ -13,17 +13,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, GameError, RecipeError
+from kifu.errors import GameError, RecipeError
 from kifu.go.replay import GamesLike
 from kifu.go.rules import History, new_history
 from kifu.planes.driver import make_driver
 from kifu.planes.feature import Feature
-from kifu.planes.placing import Placing, make_placing, read_only
-from kifu.planes.registry import PlaneSet, find_plane_set
+from kifu.planes.placing import FrameEncoder, Rows, read_only
+from kifu.planes.registry import find_plane_set
 from kifu.planes.view import View, new_view
 from kifu.point import MAX_SIZE, check_size
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True)
-class Encoder:
+class Encoder(FrameEncoder):
     """A plane set for boards of one size. `find_encoder` makes it; it holds no state and serves any number of threads.
 
     >>> from kifu.planes.encoder import find_encoder
@@ -44,39 +42,6 @@ class Encoder:
     >>> encoder.planes, encoder.shape, encoder.bytes
     (4, (4, 9, 9), 11)
     """
-
-    plane_set: PlaneSet
-    width: int
-    height: int
-    pad: bool
-    """Whether smaller boards are taken too, laid into the upper left corner."""
-
-    @property
-    def planes(self) -> int:
-        """How many planes there are."""
-        return self.plane_set.planes
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(planes, rows, columns) of one position; larger than the board if the set has a rim."""
-        rim = 2 * self.plane_set.rim
-        return self.planes, self.height + rim, self.width + rim
-
-    @property
-    def points(self) -> int:
-        """How many points a plane has."""
-        return self.shape[1] * self.shape[2]
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes one packed plane takes."""
-        return (self.points + 7) // 8
-
-    def new_out(self, slots: int) -> npt.NDArray[Any]:
-        """An array for `encode` to fill, not initialised: [slots, C, bytes] uint8, or [slots, C, points] float32."""
-        if self.plane_set.real:
-            return np.empty((slots, self.planes, self.points), np.float32)
-        return np.empty((slots, self.planes, self.bytes), np.uint8)
 
     def new_desk(self) -> Desk:
         """Room for one thread to work in."""
@@ -111,65 +76,20 @@ class Encoder:
         wanted from that ply on is not drawn, or is the position before a move that cannot be played.
         Raises ValueError if the arrays do not fit each other. That each slot is wanted only once is not checked.
         """
-        plies = games.move_offset[rows + 1] - games.move_offset[rows]
-        take_offset = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(plies, out=take_offset[1:])
-        self._check(take, take_offset[-1], rows, symmetry, out, label)
+        plan = self._plan(games, rows, symmetry, take, out, label)
         if rating is None:
             rating = np.zeros((len(rows), 2), np.float32)
-        drop = np.full(len(rows), Drop.WRONG_SIZE, np.uint8)
-        ply = np.zeros(len(rows), np.int32)
-        stones = games.setup_offset[rows + 1] - games.setup_offset[rows]
-        placed = np.empty(plies.max(initial=0), np.uint16), np.empty(stones.max(initial=0), np.uint16)
-        sizes = games.width[rows].astype(np.int64) << 9 | games.height[rows].astype(np.int64) << 1 | symmetry >> 2
-        for key in np.unique(sizes).tolist():
-            width, height, turned = key >> 9, key >> 1 & 0xFF, bool(key & 1)
-            placing = self._placing(height if turned else width, width if turned else height, turned)
-            if placing is None:
-                continue
+        for placing, which in plan.parts:
             size = placing.width, placing.height
             if size not in desk.rooms:
                 desk.rooms[size] = new_view(*size, *self._frame)
             _driver(self.plane_set.features)(
                 desk.rooms[size], desk.history, read_only(games.moves), read_only(games.move_offset),
-                read_only(games.setup), read_only(games.setup_ply), read_only(games.setup_offset), rows,
-                np.flatnonzero(sizes == key), symmetry, rating, placing.table, placing.label_of, placed, take,
-                take_offset, desk.bits, out, label, drop, ply,
+                read_only(games.setup), read_only(games.setup_ply), read_only(games.setup_offset), rows, which,
+                symmetry, rating, placing.table, placing.label_of, plan.placed, take, plan.take_offset, desk.bits, out,
+                label, plan.drop, plan.ply,
             )  # fmt: skip
-        return drop, ply
-
-    @property
-    def _frame(self) -> tuple[int, int, int]:
-        """(width, height, rim) of what planes are drawn in."""
-        return self.shape[2], self.shape[1], self.plane_set.rim
-
-    def _placing(self, width: int, height: int, turned: bool) -> Placing | None:
-        """How games that are of that size under their symmetry are laid into the frame; None if they do not fit."""
-        if (width, height) != (self.width, self.height) and not (
-            self.pad and 1 <= width <= self.width and 1 <= height <= self.height
-        ):
-            return None
-        return make_placing(width, height, turned, *self._frame)
-
-    def _check(
-        self,
-        take: Rows,
-        moves: int,
-        rows: Rows,
-        symmetry: npt.NDArray[np.uint8],
-        out: npt.NDArray[Any],
-        label: npt.NDArray[np.int16],
-    ) -> None:
-        if len(take) != moves:
-            raise ValueError(f"take has {len(take)} entries, and the games {moves} moves")
-        if len(symmetry) != len(rows) or symmetry.max(initial=0) > 7:
-            raise ValueError(f"symmetry has to be {len(rows)} numbers from 0 to 7")
-        wanted = self.new_out(0)
-        if out.shape[1:] != wanted.shape[1:] or out.dtype != wanted.dtype:
-            raise ValueError(f"out is {out.dtype} {out.shape}, not {wanted.dtype} [slots, *{wanted.shape[1:]}]")
-        slots = min(len(out), len(label))
-        if take.max(initial=-1) >= slots:
-            raise ValueError(f"slot {take.max()} is not below {slots}")
+        return plan.drop, plan.ply
 
 
 @functools.cache

@@ -50,7 +50,7 @@ from kifu.go.state import (
     popcount,
 )
 from kifu.kernel import inline_kernel
-from kifu.planes.katago.rules import BONUS_N, BONUS_ZERO, KO_POSITIONAL, KO_SIMPLE, KO_SITUATIONAL, KO_SPIGHT
+from kifu.planes.katago.rules import BONUS_N, BONUS_ZERO, KO_SIMPLE, KO_SITUATIONAL, KO_SPIGHT
 
 Codes = npt.NDArray[np.int64]
 
@@ -116,7 +116,7 @@ def codes_of(terms: npt.NDArray[np.void]) -> Codes:
 
 
 @inline_kernel
-def _go_ko(course: Course) -> Any:
+def go_ko(course: Course) -> Any:
     """The ko rule as `kifu.go.rules` has it."""
     ko = course.codes[KO]
     if ko == KO_SIMPLE:
@@ -151,7 +151,7 @@ def _note_situation(course: Course) -> Any:
     ko = course.codes[KO]
     c = course.numbers[NEXT]
     if ko != KO_SIMPLE:
-        remember(course.seen, situation_of(course.s.hash[0], c, _go_ko(course)))
+        remember(course.seen, situation_of(course.s.hash[0], c, go_ko(course)))
         return False
     situation = situation_of(course.s.hash[0], c, go.KO_SITUATIONAL)
     if not recalls(course.seen, situation):
@@ -262,7 +262,7 @@ def advance(course: Course, p: Any, c: Any) -> Any:
     if p == s.near.shape[0]:
         _pass(course, c)
     else:
-        why = why_not(s, course.seen, p, c, _go_ko(course), course.codes[SUICIDE_CODE])
+        why = why_not(s, course.seen, p, c, go_ko(course), course.codes[SUICIDE_CODE])
         if why != 0:
             return why
         play(s, p, c, course.codes[SUICIDE_CODE])

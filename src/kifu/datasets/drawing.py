@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,10 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import numbers
 from kifu.datasets.labels import DRAWN
 from kifu.errors import Drop
-from kifu.go.replay import GamesLike
-from kifu.planes.encode import UNTOLD_KOMI, UNTOLD_RULES
 from kifu.planes.encoder import Encoder, find_encoder
-from kifu.planes.katago.rules import TERMS, terms_of
+from kifu.planes.katago.encoder import KataEncoder, RootedGames
+from kifu.planes.katago.rules import usual_terms
 from kifu.planes.registry import find_plane_set
-
-if TYPE_CHECKING:
-    from kifu.planes.katago.encoder import KataEncoder
 
 Rows = npt.NDArray[np.int64]
 
@@ -58,20 +54,18 @@ class Drawing:
     def told(self, batch: pa.RecordBatch) -> Told:
         """What it asks for of these rows of the catalogue, which have TOLD_COLUMNS at least.
 
-        Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are those of
-        Tromp and Taylor, 7.5 points; what it says and KataGo does not understand, sets the game aside.
+        Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are the usual
+        ones (`usual_terms`); what it says and KataGo does not understand, sets the game aside.
         """
         if isinstance(self.encoder, Encoder):
             return Told(ratings_of(batch), np.zeros(len(batch), np.uint8))
         wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
         komi = pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
-        terms, drop = terms_of(batch["rules"], komi, batch["handicap"], UNTOLD_RULES, UNTOLD_KOMI)
-        terms[drop != Drop.KEPT] = np.zeros((), TERMS)
-        return Told(terms, drop)
+        return Told(*usual_terms(batch["rules"], komi, batch["handicap"]))
 
     def draw(
         self,
-        games: GamesLike,
+        games: RootedGames,
         told: Told,
         rows: Rows,
         symmetry: npt.NDArray[np.uint8],
@@ -97,7 +91,7 @@ class Drawing:
         unknown = told.drop[rows] != Drop.KEPT
         return np.where(unknown, told.drop[rows], drop), np.where(unknown, 0, ply).astype(np.int32)
 
-    def playable(self, games: GamesLike, told: Told, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    def playable(self, games: RootedGames, told: Told, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """[G] of how many moves of each game the position before can be drawn.
 
         legal: [G], how many moves can be played under `kifu.go.rules.RECORDS`, by which most sets go.
@@ -131,7 +125,5 @@ def find_drawing(name: str, width: int = 19, height: int = 19, pad: bool = False
     """What draws a plane set, as `find_encoder` takes it. Raises RecipeError, GameError."""
     plane_set = find_plane_set(name)
     if plane_set.inputs:
-        from kifu.planes.katago.encoder import KataEncoder
-
         return Drawing(KataEncoder(plane_set, width, height, pad))
     return Drawing(find_encoder(name, width, height, pad))

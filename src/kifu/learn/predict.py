@@ -142,6 +142,7 @@ class Positions:
             board[:, 0].copy(), board[:, 1].copy(), _joined(words), _offsets([len(each) + 1 for each in moves]),
             _joined([stones for stones, _ in setups]), _joined([due for _, due in setups]),
             _offsets([len(stones) for stones, _ in setups]),
+            np.array([np.count_nonzero(due == 0) for _, due in setups], np.uint16),
         )  # fmt: skip
         plies = np.array([len(each) for each in moves], np.int64)
         return cls(games, np.arange(len(moves)), plies, np.array(ratings, np.float32).reshape(-1, 2))

@@ -12,7 +12,8 @@ from kifu.errors import Drop, GameError, IllegalMove
 from kifu.go.state import new_state
 from kifu.planes import kgsgo
 from kifu.planes.encoder import find_encoder
-from kifu.planes.katago.rules import KataRules, terms_of
+from kifu.planes.katago.encoder import KataEncoder
+from kifu.planes.katago.rules import usual_terms
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.planes.packed import DAT1, DAT2, Labels, Planes, unpack_dat1, unpack_dat2
 from kifu.planes.registry import KATAGO22, find_plane_set
@@ -21,9 +22,7 @@ from kifu.point import POINT_MASK
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP
 
-UNTOLD_RULES, UNTOLD_KOMI = KataRules(), 7.5
-"""What KataGo's planes take a game to be played by whose record says nothing of rules, or of komi: Tromp and Taylor's,
-which KataGo itself falls back on where it does not insist on them."""
+_OF_MOVES = (Drop.OCCUPIED, Drop.SUICIDE, Drop.KO, Drop.SUPERKO)
 
 _ONE_ROW, _STRAIGHT = np.zeros(1, np.int64), np.zeros(1, np.uint8)
 
@@ -64,7 +63,7 @@ def _check(game: Game) -> None:
 
 
 class PlainGames(NamedTuple):
-    """Games as the arrays that a replay needs (`kifu.go.replay.GamesLike`), and nothing beside."""
+    """Games as the arrays that a replay needs (`kifu.go.replay.GamesLike`), and what of their setup is in the root."""
 
     width: npt.NDArray[np.uint8]
     height: npt.NDArray[np.uint8]
@@ -73,13 +72,15 @@ class PlainGames(NamedTuple):
     setup: npt.NDArray[np.uint16]
     setup_ply: npt.NDArray[np.uint16]
     setup_offset: npt.NDArray[np.int64]
+    root_setup: npt.NDArray[np.uint16]
 
 
 def _alone(game: Game) -> tuple[PlainGames, npt.NDArray[np.int64]]:
-    """The game as the only one, and `take`: a slot for each move that is no pass."""
+    """The game as the only one, and `take` (see `Encoder.encode`): a slot for each move that is no pass."""
     width, height = np.array([[game.width], [game.height]], np.uint8)
     ends = np.array([[0, len(game.moves)], [0, len(game.setup)]])
-    alone = PlainGames(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1])
+    root = np.array([game.root_setup], np.uint16)
+    alone = PlainGames(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1], root)
     wanted = game.moves & POINT_MASK != game.width * game.height
     return alone, np.where(wanted, np.cumsum(wanted) - 1, -1)
 
@@ -109,11 +110,11 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
 
     Returns planes: [T, 22, H, W] uint8 of 0 and 1, globals: [T, 19] float32 (`KATAGO22.inputs` of
     `kifu.planes.registry`), and labels: [T] int32, the next move as row * width + column. Passes give no example. Rules
-    and komi are those of the record, or else `UNTOLD_RULES` and `UNTOLD_KOMI`; see `encode` for the rest.
+    and komi are those of the record, or else the usual ones (`kifu.planes.katago.rules.usual_terms`); see `encode` for
+    the rest.
 
-    Raises GameError for a game that was set aside, or whose rules or komi KataGo would not understand, and IllegalMove
-    at the first move that cannot be played under these rules, or after which setup stones are put up, or that comes
-    after the game has ended.
+    Raises GameError for a game that was set aside, whose board, setup, rules or komi KataGo would not take, that goes
+    on after its end, or has setup after the root; and IllegalMove at the first move that its rules do not allow.
 
     >>> import kifu
     >>> planes, told, labels = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Chinese]KM[7];B[cc];W[gg])"))
@@ -121,14 +122,14 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
     ((2, 22, 9, 9), [20, 60], [-0.3499999940395355, 0.3499999940395355])
     """
     _check(game)
-    from kifu.planes.katago.encoder import KataEncoder
-
     encoder = KataEncoder(KATAGO22, game.width, game.height, False)
     alone, take = _alone(game)
     examples = take.max(initial=-1) + 1
     drawn, label = encoder.new_out(examples), np.empty(examples, np.int16)
-    told = np.empty((examples, len(encoder.plane_set.inputs)), np.float32)
+    told = encoder.new_inputs(examples)
     drop, ply = encoder.encode(encoder.new_desk(), alone, _ONE_ROW, _STRAIGHT, take, drawn, label, _terms(game), told)
+    if Drop(drop[0]) not in (Drop.KEPT, *_OF_MOVES):
+        raise GameError(f"KataGo follows the game for {ply[0]} of {len(game)} moves: {Drop(drop[0]).reason}")
     _check_played(game, drop, ply)
     out = np.empty((examples, *encoder.shape), np.uint8)
     unpack(drawn, out)
@@ -138,10 +139,11 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
 def _terms(game: Game) -> npt.NDArray[Any]:
     """[1] of `TERMS`. Raises GameError."""
     komi = game.komi if game.komi is not None or not game.text("KM") else np.nan
-    terms, drop = terms_of(
-        pa.array([game.rules or None], pa.string()), pa.array([komi], pa.float32()),
-        pa.array([game.handicap], pa.int16()), UNTOLD_RULES, UNTOLD_KOMI,
-    )  # fmt: skip
+    terms, drop = usual_terms(
+        pa.array([game.rules or None], pa.string()),
+        pa.array([komi], pa.float32()),
+        pa.array([game.handicap], pa.int16()),
+    )
     if drop[0]:
         told = game.rules if drop[0] == Drop.RULES_UNKNOWN else game.text("KM")
         raise GameError(f"KataGo's planes need terms that it understands, not {told[:80]!r}: {Drop(drop[0]).reason}")

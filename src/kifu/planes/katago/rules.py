@@ -236,6 +236,21 @@ def terms_of(
     return terms, drop
 
 
+def usual_terms(
+    rules: pa.StringArray, komi: pa.FloatArray, handicap: pa.Int16Array
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
+    """`terms_of`, where a record that is silent means what KataGo takes it to mean wherever it does not insist on more.
+
+    Without rules they are Tromp's and Taylor's; without a komi it is 6.5 where territory is counted, 7 with a button,
+    else 7.5 (CompactSgf::getRulesOrFailAllowUnspecified, Rules::parseRules). The terms of games set aside are zeros.
+    """
+    terms, drop = terms_of(rules, komi, handicap, KataRules(), 0.0)
+    usual = np.where(terms["territory"] != 0, 6.5, np.where(terms["button"] != 0, 7.0, 7.5))
+    terms["komi"] = np.where(komi.is_null().to_numpy(zero_copy_only=False), usual, terms["komi"])
+    terms[drop != Drop.KEPT] = np.zeros((), TERMS)
+    return terms, drop
+
+
 def _codes(text: str) -> tuple[int, ...] | None:
     try:
         return KataRules.parse(text).codes

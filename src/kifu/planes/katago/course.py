@@ -135,11 +135,17 @@ def _stones(s: State, c: Any) -> Any:
 
 
 @inline_kernel
+def handicap_stones(codes: Any, black: Any, white: Any) -> Any:
+    """How large the handicap is: as HA tells it, else by the stones that were set up."""
+    if codes[HANDICAP] >= 0:
+        return codes[HANDICAP]
+    return black if white == 0 and black > 1 else 0
+
+
+@inline_kernel
 def _handicap_bonus(codes: Any, black: Any, white: Any) -> Any:
-    """Points that White gets for the handicap: by HA, else by the stones that were set up."""
-    stones = codes[HANDICAP]
-    if stones < 0:
-        stones = black if white == 0 and black > 1 else 0
+    """Points that White gets for the handicap."""
+    stones = handicap_stones(codes, black, white)
     if codes[BONUS_RULE] == BONUS_ZERO:
         return 0
     return stones if codes[BONUS_RULE] == BONUS_N else max(stones - 1, 0)

@@ -129,6 +129,14 @@ _EXAMPLES = (
     ),
 )  # fmt: skip
 
+KATAGO = ExampleFormat(
+    "katago-npz@1",
+    "KataGo's training rows, in a folder of .npz files",
+    suffix="", traced=True, passes=True, labels=True, needs_move=True, real=False,
+    home="katago_npz:KataWriter:KataNpz",
+)  # fmt: skip
+"""Its rows are not any examples, but those of recipes of the kind katago; reading them gives examples."""
+
 EXAMPLE_FORMATS: dict[str, ExampleFormat] = {each.name: each for each in _EXAMPLES}
 """Every format of examples by its full name."""
 
@@ -169,14 +177,16 @@ def recognise(path: Path) -> ExampleFormat | None:
     if path.joinpath(INDEX).is_file():
         from kifu.datasets._folder import read_index
 
-        return EXAMPLE_FORMATS.get(read_index(path).format)
+        return {**EXAMPLE_FORMATS, KATAGO.name: KATAGO}.get(read_index(path).format)
     try:
         if not path.is_file():
-            return None
+            return KATAGO if path.is_dir() and any(path.glob("*.npz")) else None
         with path.open("rb") as file:
             head = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if head.startswith(b"PK") and path.suffix == ".npz":
+        return KATAGO
     if head == b"\x89HDF\r\n\x1a\n":
         return EXAMPLE_FORMATS["hdf5@1"]
     if head.startswith(b"PAR1"):

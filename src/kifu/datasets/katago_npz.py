@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 
+from kifu.datasets._folder import read_index
+from kifu.datasets._zip_read import ArrayZip, StoredArray
 from kifu.datasets._zip_write import Compression, Member, Packed, pack, write_zip
-from kifu.datasets.examples import Layout, Written, WrittenFile
+from kifu.datasets.examples import Batch, Examples, Layout, Written, WrittenFile
 from kifu.datasets.formats import INDEX
-from kifu.datasets.katago_rows import ARRAYS, KataArray, KataRows, Pieces
-from kifu.datasets.labels import find_label
-from kifu.errors import RecipeError
+from kifu.datasets.katago_rows import ARRAYS, OLD_TARGETS, SIDE, TARGETS, KataArray, KataRows, Pieces, join_rows
+from kifu.datasets.labels import UNKNOWN, find_label
+from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.output import OutputFolder, cannot_write
 from kifu.parallel import Crew
 from kifu.planes.registry import KATAGO22
@@ -32,8 +38,8 @@ _PIECE = 1024
 """Rows compressed at one go; without such bounds files would be 1 % smaller."""
 
 LAYOUT = Layout(
-    KATAGO22.name, KATAGO22.plane_names, KATAGO22.real, 19, 19, KATAGO22.rim, KATAGO22.first_row,
-    tuple(find_label(name, 19, 19) for name in ("move", "globals", "result")),
+    KATAGO22.name, KATAGO22.plane_names, KATAGO22.real, SIDE, SIDE, KATAGO22.rim, KATAGO22.first_row,
+    tuple(find_label(name, SIDE, SIDE) for name in ("move", "globals", "result")),
 )  # fmt: skip
 """What a `KataNpz` gives as examples."""
 
@@ -145,3 +151,178 @@ class KataWriter:
     ) -> None:
         self._close_members()
         self._folder.__exit__(kind, error, trace)
+
+
+_OPEN_FILES = 4
+"""Of a folder, kept open: what is read of each goes on where it was."""
+
+_AS_EXAMPLES = ("planes", "inputs", "policy", "targets")
+"""What makes a `Batch`."""
+
+_LAST_BITS = np.uint8(0xFF >> (SIDE * SIDE % 8))
+"""Of a plane's last byte, those that are no point."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A training file whose headers were checked. arrays: by field of `KataRows`."""
+
+    path: Path
+    rows: int
+    arrays: Mapping[str, StoredArray]
+
+
+class KataNpz(Examples):
+    """KataGo's training rows: a file of them, ours or KataGo's own, or a folder of such files, in order of their names.
+
+    As examples they are planes of katago22@1 with three labels: `move`, the first of those that policyTargetsNCMove
+    counts most; `globals`, the numbers of globalInputNC; `result`, who wins, -128 where that weighs nothing. A row's
+    game is told by columns 41 to 43 of globalTargetsNC and its ply by 51 and 53, if its game has a hash. `rows` gives
+    all arrays.
+    """
+
+    layout = LAYOUT
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises SourceError or FormatError. Headers and sizes are checked, values when they are read."""
+        self.path = Path(path)
+        self.about: Mapping[str, Any] = {}
+        self.files = [_open_file(each) for each in self._paths()]
+        self._first = [0, *accumulate(each.rows for each in self.files)]
+        self.examples = self._first[-1]
+        for each in self.files:
+            if ("meta" in each.arrays) != ("meta" in self.files[0].arrays):
+                raise FormatError(f"{each.path} and {self.files[0].path} differ in having metadataInputNC")
+        if (self.path / INDEX).is_file() and read_index(self.path).examples != self.examples:
+            raise FormatError(f"{self.path} has {self.examples:,} rows, its {INDEX} tells of another number")
+        self._open: dict[int, ArrayZip] | None = {}
+
+    def _paths(self) -> list[Path]:
+        if not self.path.is_dir():
+            return [self.path]
+        if (self.path / INDEX).is_file():
+            index = read_index(self.path)
+            self.about = index.about
+            return [self.path / name for name in index.files if name.endswith(".npz")]
+        return npz_files(self.path)
+
+    @property
+    def arrays(self) -> tuple[KataArray, ...]:
+        """Which arrays there are."""
+        return tuple(each for each in ARRAYS if any(each.field in file.arrays for file in self.files))
+
+    def rows(self, start: int, stop: int) -> KataRows:
+        """Rows start to stop - 1, all arrays.
+
+        globalTargetsNC of 64 columns is given 80, the last ones zero, and a file without qValueTargetsNCMove has zeros
+        beside one that has it, as KataGo's scripts have it. Raises FormatError if they are damaged.
+        """
+        fields = [each.field for each in self.arrays]
+        parts = self._parts(start, stop, fields)
+        return join_rows([KataRows(**part) for part in parts])
+
+    def read(self, start: int, stop: int) -> Batch:
+        return _as_batch(self.path, start, [*self._parts(start, stop, _AS_EXAMPLES)])
+
+    def close(self) -> None:
+        for each in (self._open or {}).values():
+            each.close()
+        self._open = None
+
+    def _parts(self, start: int, stop: int, fields: Iterable[str]) -> Iterator[dict[str, npt.NDArray[Any]]]:
+        """What of these rows each file has; at least one part."""
+        k = min(bisect_right(self._first, start) - 1, len(self.files) - 1)
+        if k < 0:
+            yield {each.field: _none(each, 0) for each in ARRAYS if each.field in fields}
+            return
+        while True:
+            first, until = self._first[k], min(stop, self._first[k + 1])
+            yield {
+                each.field: self._read(k, each, start - first, until - first) for each in ARRAYS if each.field in fields
+            }
+            if until >= stop:
+                return
+            start, k = until, k + 1
+
+    def _read(self, k: int, array: KataArray, start: int, stop: int) -> npt.NDArray[Any]:
+        stored = self.files[k].arrays.get(array.field)
+        if stored is None:
+            return _none(array, stop - start)
+        values = self._file(k).read(stored, start, stop)
+        if values.shape[1:] != array.shape:
+            values = np.pad(values, ((0, 0), (0, TARGETS - values.shape[1])))
+        return values.copy()
+
+    def _file(self, k: int) -> ArrayZip:
+        if self._open is None:
+            raise ValueError(f"{self.path} is closed")
+        if k not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[k] = ArrayZip(self.files[k].path)
+        self._open[k] = found = self._open.pop(k)  # as the one that was used last
+        return found
+
+
+def npz_files(folder: Path) -> list[Path]:
+    """The files of a folder that shuffle.py would read: those whose name has no _ in it. Raises SourceError."""
+    try:
+        names = sorted(each.name for each in folder.iterdir() if each.suffix == ".npz")
+    except OSError as error:
+        raise SourceError(f"{folder} cannot be read: {error.strerror}") from None
+    return [folder / name for name in names if "_" not in name and not name.startswith(".")]
+
+
+def _none(array: KataArray, rows: int) -> npt.NDArray[Any]:
+    return np.zeros((rows, *array.shape), array.kind)
+
+
+def _open_file(path: Path) -> _File:
+    """Raises SourceError; FormatError unless it has the arrays that KataGo asks for, and no others."""
+    with ArrayZip(path) as opened:
+        found = opened.arrays()
+    known = {each.name: each for each in ARRAYS}
+    wrong = sorted(found.keys() ^ (found.keys() & known.keys() | {each.name for each in ARRAYS if each.needed}))
+    if wrong:
+        verb = "has" if wrong[0] in found else "lacks"
+        raise FormatError(
+            f"{path} {verb} {wrong[0][:80]!r}; KataGo's rows are {', '.join(known)}, the last two at will"
+        )
+    rows = found[ARRAYS[0].name].shape[0]
+    for name, array in found.items():
+        told = known[name]
+        shape = (rows, *told.shape)
+        older = told.field == "targets" and len(array.shape) == 2 and OLD_TARGETS <= array.shape[1] <= TARGETS
+        if array.kind != told.kind or array.shape != ((rows, array.shape[-1]) if older else shape):
+            raise FormatError(
+                f"{path}: {name} is {array.kind.str} {list(array.shape)}, not {told.kind.str} {list(shape)}"
+            )
+    return _File(path, rows, {known[name].field: array for name, array in found.items()})
+
+
+def _as_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) -> Batch:
+    """start: the number of the first row, for messages."""
+    planes, inputs, policy, targets = (np.concatenate([part[field] for part in parts]) for field in _AS_EXAMPLES)
+    for wrong, what in (
+        ((planes[:, :, -1] & _LAST_BITS).any(1), "planes with points beyond the board"),
+        (policy[:, 0].max(1, initial=0) <= 0, "a move that no count tells"),
+    ):
+        if wrong.any():
+            raise FormatError(f"{path}: row {start + int(np.argmax(wrong))} has {what}")
+    result = np.sign(targets[:, 0] - targets[:, 1]).astype(np.int8)
+    result[targets[:, 35] >= 1] = UNKNOWN
+    game = game_hashes(targets)[:, 0]
+    ply = np.where(game == 0, -1, targets[:, 51] + targets[:, 53]).astype(np.int32)
+    labels = {"move": policy[:, 0].argmax(1).astype(np.int16), "globals": inputs, "result": result}
+    return Batch(planes, labels, game, ply)
+
+
+def game_hashes(targets: npt.NDArray[np.float32]) -> npt.NDArray[np.uint64]:
+    """[N, 2] uint64: the two words of each row's game hash, from [N, 80] of globalTargetsNC; 0 where there is none.
+
+    What is no whole number there is cut to one.
+    """
+    pieces = np.clip(np.nan_to_num(targets[:, 41:47]), 0, 2**22 - 1).astype(np.uint64).reshape(-1, 2, 3)
+    shifts = np.array([0, 22, 44], np.uint64)
+    words: npt.NDArray[np.uint64] = np.bitwise_or.reduce(pieces << shifts, axis=2)
+    return words

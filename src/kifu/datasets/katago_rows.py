@@ -13,7 +13,10 @@ import numpy.typing as npt
 SIDE = 19
 POINTS = SIDE * SIDE
 TARGETS = 80
-"""Columns of globalTargetsNC; rows made before v1.16 have 64."""
+"""Columns of globalTargetsNC."""
+
+OLD_TARGETS = 64
+"""As many as there were at first; KataGo's scripts take what has fewer than 80 for zero in the others."""
 
 
 @dataclass(frozen=True, slots=True)

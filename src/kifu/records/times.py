@@ -48,7 +48,7 @@ def parse_minutes(text: str) -> float | None:
     return sum(map(_seconds, parts)) / 60
 
 
-Kind: TypeAlias = Literal["byo-yomi", "canadian", "fischer"]
+Kind: TypeAlias = Literal["byo-yomi", "canadian", "fischer", "simple"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,8 @@ class Overtime:
     """What comes after the main time.
 
     kind: "byo-yomi": `count` periods of so many seconds, each kept for as long as a move takes less; "canadian":
-        `count` moves in so many seconds, again and again; "fischer": so many seconds are added for each move (count 1).
+        `count` moves in so many seconds, again and again; "fischer": so many seconds are added for each move (count 1);
+        "simple": so many seconds for each move (count 1), as OGS has it.
     """
 
     kind: Kind
@@ -79,6 +80,7 @@ _FORMS: tuple[tuple[Kind, str], ...] = (
     ("canadian", rf"(?:canadian[\s:]*)?{_COUNT}\s*(?:stones?|moves?)?\s*(?:/|in|per)\s*{_AMOUNT}\s*(?:canadian)?"),
     ("fischer", rf"(?:fischer[\s:]*\+?|\+)\s*{_AMOUNT}\s*(?:(?:per|a|/)\s*move)?"),
     ("fischer", rf"{_AMOUNT}\s*fischer"),
+    ("simple", rf"{_AMOUNT}\s*simple"),
 )
 _OVERTIMES = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FORMS)
 

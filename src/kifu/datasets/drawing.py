@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import numbers
 from kifu.datasets.labels import DRAWN
 from kifu.errors import Drop
+from kifu.parallel import Crew
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.planes.katago.encoder import KataEncoder, RootedGames
 from kifu.planes.katago.rules import usual_terms
@@ -27,7 +28,7 @@ Rows = npt.NDArray[np.int64]
 TOLD_COLUMNS = ("rules", "komi", "komi_text", "handicap", "black_rating", "white_rating")
 """What encoders ask for of the catalogue, beside the games themselves."""
 
-_GAMES = 4096
+_GAMES = 1024
 """Followed at one go where nothing is drawn."""
 
 
@@ -59,9 +60,7 @@ class Drawing:
         """
         if isinstance(self.encoder, Encoder):
             return Told(ratings_of(batch), np.zeros(len(batch), np.uint8))
-        wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
-        komi = pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
-        return Told(*usual_terms(batch["rules"], komi, batch["handicap"]))
+        return Told(*usual_terms(batch["rules"], komi_told(batch), batch["handicap"]))
 
     def draw(
         self,
@@ -98,14 +97,16 @@ class Drawing:
         """
         if isinstance(self.encoder, Encoder):
             return legal
-        found = np.zeros(len(legal), np.int32)
         nothing = self.encoder.new_out(0), self.new_labels(0)
-        for first in range(0, len(legal), _GAMES):
+
+        def follow(first: int) -> npt.NDArray[np.int32]:
             rows = np.arange(first, min(first + _GAMES, len(legal)))
             take = np.full(games.move_offset[rows[-1] + 1] - games.move_offset[first], -1)
-            straight = np.zeros(len(rows), np.uint8)
-            _, found[rows] = self.draw(games, told, rows, straight, take, *nothing)
-        return np.minimum(found, legal)
+            return self.draw(games, told, rows, np.zeros(len(rows), np.uint8), take, *nothing)[1]
+
+        with Crew() as crew:
+            found = [np.empty(0, np.int32), *crew.map(follow, range(0, len(legal), _GAMES))]
+        return np.minimum(np.concatenate(found), legal)
 
     def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
         """Room for `DRAWN` of so many positions, not initialised; `globals` are no numbers where they mean nothing."""
@@ -113,6 +114,12 @@ class Drawing:
             "move": np.empty(slots, np.int16),
             "globals": np.empty((slots, len(self.encoder.plane_set.inputs)), np.float32),
         }
+
+
+def komi_told(batch: pa.RecordBatch) -> pa.FloatArray:
+    """[G] the komi of these rows: null where none is told, and NaN where it is told but not understood."""
+    wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
+    return pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
 
 
 def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:

@@ -1,0 +1,63 @@
+"""KataGo's own inputs of real and of hand-made games, and these games as the catalogue has them."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.planes.katago.rules import KataRules, terms_of
+from kifu.records.games import Games
+
+ARCHIVES = {
+    "KGS2001": "KGS-2001-19-2298-.tar.gz",
+    "kgs-19-2006": "KGS-2006-19-10388-.tar.gz",
+    "kgs-19-2016-01-new": "KGS-2016_01-19-756-.tar.gz",
+}
+
+
+class Reference(NamedTuple):
+    """What a file of KataGo's says, and its games, in its order.
+
+    rows: its arrays by name.  games, terms: as the catalogue has them.  order: [G], the games' rows in the catalogue.
+    """
+
+    rows: dict[str, npt.NDArray]
+    games: Games
+    order: npt.NDArray[np.int64]
+    terms: npt.NDArray
+
+
+def read_reference(shared: Path, name: str, folder: Path) -> Reference:
+    """The reference `name` (dev, area, handmade); its records are unpacked into a folder."""
+    with np.load(shared / "reference" / "katago" / f"{name}.npz") as file:
+        rows = {key: file[key] for key in file.files}
+    wanted = set(rows["names"].tolist())
+    if name == "handmade":
+        archives = [shared / "reference" / "katago" / "handmade-sgf.tar.gz"]
+    else:
+        archives = [shared / "data" / "kgs" / ARCHIVES[top] for top in sorted({each.split("/")[0] for each in wanted})]
+    for archive in archives:
+        unpack(archive, wanted, folder / name)
+    ingest(folder / name, folder / f"{name}.parquet", jobs=1)
+    (batch,) = open_catalogue(folder / f"{name}.parquet").batches()
+    place = {member: i for i, member in enumerate(batch.column("member").to_pylist())}
+    terms, _ = terms_of(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
+    order = np.array([place[each] for each in rows["names"].tolist()])
+    return Reference(rows, games_of(batch), order, terms)
+
+
+def unpack(archive: Path, wanted: set[str], folder: Path) -> None:
+    """Writes the wanted members of an archive to a folder, under the names by which they are wanted."""
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            for name in (member.name, Path(member.name).name):
+                if name in wanted:
+                    path = folder / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(tar.extractfile(member).read())

@@ -1,0 +1,330 @@
+"""KataGo's planes and the numbers beside them, as the loader, `kifu build` and `encode` give them."""
+
+import json
+import pickle
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import kifu
+from kata_reference import unpack as unpack_records
+from kgs_archives import BROKEN, archive, records
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.datasets.examples import Batch
+from kifu.errors import Drop, GameError, IllegalMove, RecipeError
+from kifu.planes.encode import PlainGames, encode_katago
+from kifu.planes.encoder import find_encoder
+from kifu.planes.katago.encoder import KataEncoder
+from kifu.planes.katago.rules import TERMS, KataRules, usual_terms
+from kifu.planes.registry import KATAGO22, find_plane_set
+from kifu.planes.unpack import unpack
+from kifu.point import POINT_MASK, symmetries
+from kifu.recipes.examples import build_examples
+from kifu.recipes.schema import ExampleSets, load_training
+from kifu.tables import check_table
+from loader_games import assert_same, joined, kept, turned, whole
+
+HEADS = (
+    b"RU[Japanese]KM[6.5]", b"RU[chinese]KM[7]", b"RU[AGA]KM[0.5]", b"RU[New Zealand]KM[-5]", b"", b"KM[5.5]",
+    b"RU[koSPIGHTscoreTERRITORYtaxNONEsui1]", b"RU[aga-button]",
+)  # fmt: skip
+BAD_TERMS = {"RULES_UNKNOWN": b"RU[house rules]KM[6.5]", "KOMI_UNKNOWN": b"RU[Japanese]KM[6.25]"}
+"""Terms that KataGo does not know."""
+
+GOES_ON = b"(;SZ[19]PB[a]RU[Chinese]KM[7];B[aa];W[bb];B[];W[];B[cc])"
+DIES = b"(;SZ[19]PB[b]RU[Chinese]KM[7];B[ab];W[aa];B[bb];W[pp];B[ca];W[ba];B[cc])"  # by its own sixth move
+BUILT = {"kind": "examples", "name": "mine", "title": "mine", "planes": "katago22", "labels": ["globals", "move"]}
+
+
+def given(batch: Batch) -> list[tuple[int, int]]:
+    """(id, ply) of each row."""
+    return list(zip(batch.game.tolist(), batch.ply.tolist()))
+
+
+def headed(texts: list[bytes], heads: tuple[bytes, ...]) -> list[bytes]:
+    return [text.replace(b"SZ[19]", b"SZ[19]" + heads[k % len(heads)]) for k, text in enumerate(texts)]
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalogue of games by all kinds of rules, some of which KataGo would not take or not follow to the end."""
+    folder = tmp_path_factory.mktemp("katago")
+    texts = headed(records(24, 3, 40), HEADS) + headed(records(2, 9, 20), (*BAD_TERMS.values(),))
+    ingest(archive(folder, [*texts, GOES_ON, DIES, BROKEN["OCCUPIED"]]), folder / "games.parquet")
+    return folder / "games.parquet"
+
+
+def usual_komi(rules: KataRules) -> float:
+    return 6.5 if rules.scoring == "territory" else 7.0 if rules.button else 7.5
+
+
+def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarray, Drop]:
+    """Planes [T, 22, H, W] and numbers [T, 19] of all positions there are, by the encoder alone, and what ends them."""
+    rules = KataRules.parse(game.rules) if game.rules else KataRules()
+    komi = usual_komi(rules) if game.komi is None else game.komi
+    terms = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], TERMS)
+    plies = len(game.moves)
+    out, label, told = encoder.new_out(plies), np.empty(plies, np.int16), encoder.new_inputs(plies)
+    alone = PlainGames(
+        np.array([game.width], np.uint8), np.array([game.height], np.uint8), game.moves, np.array([0, plies]),
+        game.setup, game.setup_ply, np.array([0, len(game.setup)]), np.array([game.root_setup], np.uint16),
+    )  # fmt: skip
+    drop, ply = encoder.encode(
+        encoder.new_desk(), alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(plies), out, label, terms,
+        told,
+    )  # fmt: skip
+    planes = np.empty((plies, *encoder.shape), np.uint8)
+    unpack(out, planes)
+    return planes[: ply[0]], told[: ply[0]], Drop(drop[0])
+
+
+@pytest.fixture(scope="module")
+def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, int]]:
+    """By id and ply: planes, numbers and the point played, of all positions of all games that KataGo would take."""
+    encoder = KataEncoder(KATAGO22, 19, 19, False)
+    found = {}
+    for key, game in kept(games).items():
+        if game.rules == "house rules" or game.komi == 6.25:
+            continue
+        planes, told, _ = rows_of(game, encoder)
+        found |= {(key, t): (planes[t], told[t], int(game.moves[t] & POINT_MASK)) for t in range(len(planes))}
+    return found
+
+
+# Batches
+
+
+def test_batches_are_the_rows_of_the_encoder_turned(games, wanted):
+    loader = kifu.load(games, "katago22", seed=3, batch_size=100, passes=True, window=200)
+    assert [label.name for label in loader.layout.labels] == ["move", "globals"]
+    batch = whole(loader)
+    assert sorted(given(batch)) == sorted(wanted)
+    assert len(batch) == len(loader) * 100 - (-len(batch) % 100) > 700
+    fits = {key: set(range(8)) for key, _ in wanted}  # the symmetries that a game's rows allow
+    moves = batch.labels["move"].tolist()
+    for planes, (key, t), move, told in zip(batch.ready(loader.layout), given(batch), moves, batch.labels["globals"]):
+        before, numbers, point = wanted[key, t]
+        assert told.tobytes() == numbers.tobytes()  # numbers do not turn
+        fits[key] &= {
+            k for k in range(8) if symmetries(19, 19)[k, point] == move and np.array_equal(planes, turned(before, k))
+        }
+    assert all(fits.values())
+    assert len(set().union(*fits.values())) == 8
+
+
+def test_what_katago_would_not_follow_does_not_come(games):
+    told = Counter()
+    batch = whole(kifu.load(games, "katago22", passes=True))
+    plies = Counter(batch.game.tolist())
+    encoder = KataEncoder(KATAGO22, 19, 19, False)
+    for key, game in kept(games).items():
+        if game.rules == "house rules" or game.komi == 6.25:
+            told["terms"] += 1
+            assert plies[key] == 0
+        else:
+            told[rows_of(game, encoder)[2].name] += 1
+    assert told["terms"] == 2
+    assert told["SUICIDE"] == 1
+    assert told["AFTER_END"] >= 1
+    assert plies[next(key for key, game in kept(games).items() if game.players[0] == "a")] == 4
+    assert plies[next(key for key, game in kept(games).items() if game.players[0] == "b")] == 5
+
+
+@pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
+def test_planes_come_as_what_is_asked_for(games, output, kind):
+    packed = kifu.load(games, "katago22", batch_size=64)
+    ready = whole(kifu.load(games, "katago22", batch_size=64, output=output))
+    assert ready.planes.dtype == kind
+    values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
+    batch = whole(packed)
+    assert batch.planes.shape[1:] == (22, 46)
+    assert np.array_equal(values, batch.ready(packed.layout))
+    assert np.array_equal(ready.labels["globals"], batch.labels["globals"])
+
+
+def test_resumed_and_pickled_and_with_any_threads_they_are_the_same(games, monkeypatch):
+    monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
+    options = {"batch_size": 70, "seed": 4, "window": 150, "labels": ("globals", "result", "move", "next2")}
+    loader = kifu.load(games, "katago22", jobs=3, **options)
+    batches = list(loader)
+    assert_same(joined(batches, loader.layout), whole(kifu.load(games, "katago22", jobs=1, **options)))
+    assert_same(whole(pickle.loads(pickle.dumps(loader.epoch(0)))), joined(batches, loader.layout))
+    loader = kifu.load(games, "katago22", **options)
+    before = list(islice(loader, 3))
+    again = kifu.load(games, "katago22", resume=json.loads(json.dumps(loader.state())), **options)
+    assert_same(joined([*before, *again], loader.layout), joined(batches, loader.layout))
+
+
+def test_the_numbers_may_be_left_out(games):
+    batch = whole(kifu.load(games, "katago22", labels=("move",), seed=2))
+    assert list(batch.labels) == ["move"]
+    both = whole(kifu.load(games, "katago22", seed=2))
+    assert batch.planes.tobytes() == both.planes.tobytes()
+    assert batch.labels["move"].tobytes() == both.labels["move"].tobytes()
+
+
+def test_small_boards_lie_in_the_corner(tmp_path):
+    text = b"(;SZ[%s]RU[Chinese]KM[6];B[aa];W[cc];B[bb];W[ab])"
+    paths = [tmp_path / f"{size.decode().replace(':', 'x')}.sgf" for size in (b"5", b"4:3", b"1:7")]
+    for path, size in zip(paths, (b"5", b"4:3", b"1:7")):
+        path.write_bytes(text % size if size != b"1:7" else b"(;SZ[1:7]RU[Chinese]KM[6];B[aa];W[ac])")
+    loader = kifu.load(paths, "katago22", board="7x7", pad=True, augment=False, shuffle=None)
+    batch = whole(loader)
+    assert loader.layout.shape == (22, 7, 7)
+    sizes = Counter((int(b[0].any(0).sum()), int(b[0].any(1).sum())) for b in batch.ready(loader.layout))
+    assert sizes == {(5, 5): 4, (4, 3): 4}  # KataGo has no boards with a side of one
+    for planes, move in zip(batch.ready(loader.layout), batch.labels["move"].tolist()):
+        assert planes[0, move // 7, move % 7] and not planes[1:3, move // 7, move % 7].any()
+    with pytest.raises(GameError, match=r"katago22@1 draws boards from 2 to 19, not 20 x 20"):
+        kifu.load(paths, "katago22", board="20x20")
+
+
+def test_tensors_have_the_numbers(games):
+    torch = pytest.importorskip("torch")
+    from kifu.datasets.torch_data import tensors
+
+    batch = next(iter(kifu.load(games, "katago22", batch_size=9)))
+    told = tensors(batch)["globals"]
+    assert told.dtype == torch.float32
+    assert np.array_equal(told, batch.labels["globals"])
+
+
+def test_rows_are_those_that_katago_made(shared, tmp_path):
+    """Its own, of games made for the purpose: numbers and planes of every position that the loader gives."""
+    source = shared / "reference" / "katago" / "handmade-sgf.tar.gz"
+    reference = np.load(source.with_name("handmade.npz"))
+    # Read otherwise here: KM[400] is a hundredfold, as Fox writes it; of branches the first is taken, not the longest.
+    other = {"09_komi_100_tt.sgf", "09_komi_400_tt.sgf", "11_variation_second_longer.sgf"}
+    numbers = {str(name): k for k, name in enumerate(reference["names"]) if str(name) not in other}
+    rows = {(int(game), int(turn)): k for k, (game, turn) in enumerate(zip(reference["game"], reference["turn"]))}
+    unpack_records(source, set(numbers), tmp_path / "sgf")
+    path = tmp_path / "games.parquet"
+    ingest(tmp_path / "sgf", path)
+    batch = whole(kifu.load(path, "katago22", pad=True, augment=False, passes=True, shuffle=None))
+    (table,) = open_catalogue(path).batches(("id", "member"))
+    names = dict(zip(table["id"].to_pylist(), table["member"].to_pylist()))
+    at = [rows[numbers[names[key]], t] for key, t in given(batch)]
+    assert np.array_equal(batch.labels["globals"].view(np.uint32), reference["globalInputNC"][at].view(np.uint32))
+    assert np.array_equal(batch.planes, reference["binaryInputNCHWPacked"][at])
+    assert np.array_equal(batch.labels["move"], reference["move"][at])
+    assert reference["strict"][at].sum() > 10_000
+
+
+# The terms where a record is silent
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        # g5, g6, g7, g8, g9, g10, g11, g14, g17, g18 of the last move
+        (b"(;SZ[3]RU[Chinese]KM[1];B[bb])", (-1 / 20, 0, 0, 0, 0, 0, 0, 0, 0, 0)),
+        (b"(;SZ[4]RU[japanese]KM[6.5];B[bb];W[aa])", (7.5 / 20, 0, 0, 0, 1, 1, 0, 0, 0, 0)),
+        (b"(;SZ[3]RU[NZ]KM[0.5];B[bb])", (-0.5 / 20, 1, -0.5, 1, 0, 0, 0, 0, 0, 0.5)),
+        (b"(;SZ[3]RU[AGA]KM[0.5]HA[2]AB[aa][cc];W[bb])", (1.5 / 20, 1, -0.5, 0, 0, 0, 0, 0, 0, 0.5)),
+        (b"(;SZ[3]RU[Chinese]KM[0]AB[aa][cc];W[bb])", (2 / 20, 0, 0, 0, 0, 0, 0, 0, 0, -1.0 + 1)),
+        (b"(;SZ[4];B[bb])", (-7.5 / 20, 1, 0.5, 1, 0, 0, 0, 0, 0, 0.5)),
+        (b"(;SZ[4]RU[Japanese];B[bb])", (-6.5 / 20, 0, 0, 0, 1, 1, 0, 0, 0, 0)),
+        (b"(;SZ[4]RU[AGA-button];B[bb])", (-7 / 20, 1, -0.5, 0, 0, 0, 0, 0, 1, 0)),
+        (b"(;SZ[4]RU[AGA-button]KM[2];B[];W[bb])", (1.5 / 20, 1, -0.5, 0, 0, 0, 0, 0, 0, -0.5)),
+        (b"(;SZ[4]RU[stone scoring]KM[9];B[aa];W[];B[bb])", (-9 / 20, 0, 0, 0, 0, 1, 1, 1, 0, 0)),
+        (b"(;SZ[2]RU[NZ]KM[99];B[bb])", (-24 / 20, 1, -0.5, 1, 0, 0, 0, 0, 0, 0)),
+    ],
+)
+def test_the_numbers_of_a_game(text, told):
+    planes, numbers, labels = encode_katago(kifu.read_sgf(text))
+    assert len(planes) == len(numbers) == len(labels)
+    asked = [5, 6, 7, 8, 9, 10, 11, 14, 17, 18]
+    assert numbers[-1, asked].tolist() == np.float32(told).tolist()
+    assert not np.delete(numbers[-1], [*asked, 0]).any()
+    assert numbers[-1, 0] == (b"[];" in text)
+
+
+def test_usual_terms_of_many_are_those_of_each():
+    texts = ["Japanese", None, "aga-button", "koSIMPLEscoreTERRITORYbutton1", "house rules", "NZ", None]
+    komi = [None, None, None, None, 6.5, 0.5, float("nan")]
+    terms, drop = usual_terms(
+        pa.array(texts, pa.string()), pa.array(komi, pa.float32()), pa.array([None, 3, 0, 2, 1, None, 5], pa.int16())
+    )
+    assert drop.tolist() == [0, 0, 0, 0, Drop.RULES_UNKNOWN, 0, Drop.KOMI_UNKNOWN]
+    for k in range(4):
+        rules = KataRules.parse(texts[k]) if texts[k] else KataRules()
+        assert terms[k].item() == (*rules.codes, usual_komi(rules), (-1, 3, 0, 2)[k])
+    assert terms["komi"][5] == 0.5
+    assert not terms[[4, 6]].view(np.uint8).any()
+
+
+# Other faces
+
+
+@pytest.mark.nojit
+def test_encode_gives_the_planes():
+    game = kifu.read_sgf(b"(;SZ[5:4]RU[NZ]KM[3]HA[2]AB[aa][bb];W[cc];B[];W[db];B[dc])")
+    planes, told, labels = encode_katago(game)
+    assert (planes.shape, told.shape, labels.tolist()) == ((3, 22, 4, 5), (3, 19), [12, 8, 13])
+    again = kifu.encode(game, "katago22")
+    assert np.array_equal(again[0], planes) and np.array_equal(again[1], labels)
+    every = rows_of(game, KataEncoder(KATAGO22, 5, 4, False))
+    assert np.array_equal(planes, every[0][[0, 2, 3]]) and np.array_equal(told, every[1][[0, 2, 3]])
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        (b"(;SZ[4]RU[mine];B[aa])", GameError, "terms that it understands, not 'mine': no rules (RU) that are known"),
+        (b"(;SZ[4]KM[6.25];B[aa])", GameError, "not '6.25': no komi (KM), or one that is no multiple of a half"),
+        (b"(;SZ[4]KM[much];B[aa])", GameError, "not 'much': no komi"),
+        (b"(;SZ[1:9];B[aa])", GameError, "draws boards from 2 to 19, not 1 x 9"),
+        (b"(;SZ[20];B[aa])", GameError, "draws boards from 2 to 19, not 20 x 20"),
+        (b"(;SZ[4];B[];W[];B[aa])", GameError, "follows the game for 2 of 3 moves: moves after the end of the game"),
+        (b"(;SZ[4];B[aa];AB[bb];W[cc])", GameError, "for 1 of 2 moves: stones set up after the first move"),
+        (b"(;SZ[3]AB[aa]AW[ab][ba];B[cc])", GameError, "for 0 of 1 moves: setup stones without a liberty"),
+        (b"(;SZ[4]RU[Chinese];B[ab];W[aa];B[ba];W[aa])", IllegalMove, "move 4 (point 0) is illegal: a suicide"),
+        (b"(;SZ[4];B[aa];W[aa])", IllegalMove, "move 2 (point 0) is illegal: a move on an occupied point"),
+    ],
+)  # fmt: skip
+def test_games_that_katago_would_not_take(text, error, words):
+    for encode in (encode_katago, lambda game: kifu.encode(game, "katago22")):
+        with pytest.raises(error) as caught:
+            encode(kifu.read_sgf(text))
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_what_takes_planes_only_refuses_them_in_one_line(games):
+    with pytest.raises(RecipeError, match="katago22@1 is planes and 19 numbers, and nets here take planes only"):
+        find_encoder("katago22")
+    with pytest.raises(RecipeError, match="nets here take planes only") as caught:
+        load_training("quick-cpu", ("planes=katago22",))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(RecipeError, match="katago22@1 is not made of features"):
+        find_plane_set("katago22+last1")
+    with pytest.raises(RecipeError, match="seven@1 has no label 'globals'"):
+        kifu.load(games, "seven", labels=("move", "globals"))
+
+
+@pytest.mark.parametrize("form", ["npy", "parquet"])
+def test_written_sets_hold_the_numbers_too(games, wanted, tmp_path, form):
+    recipe = check_table(ExampleSets, BUILT | {"format": form, "positions": {"passes": True}}, "recipe", "mine")
+    (built,) = build_examples(recipe, games, tmp_path)
+    manifest = built.manifest
+    assert manifest.read == manifest.kept + sum(manifest.drops.values())
+    whole_games = Counter(key for key, _ in wanted)
+    ended = {key: len(game) for key, game in kept(games).items() if whole_games[key] not in (0, len(game))}
+    assert manifest.drops["RULES_UNKNOWN"] == manifest.drops["KOMI_UNKNOWN"] == 1
+    assert manifest.drops["SUICIDE"] == 1
+    assert 1 + manifest.drops["AFTER_END"] == len(ended) > 1
+    loader = kifu.load(built.path, shuffle=None, augment=False)
+    batch = whole(loader)
+    assert sorted(given(batch)) == sorted(at for at in wanted if at[0] not in ended)
+    for planes, at, told in zip(batch.ready(loader.layout), given(batch), batch.labels["globals"]):
+        assert np.array_equal(planes, wanted[at][0]) and told.tobytes() == wanted[at][1].tobytes()
+    mirrored = whole(kifu.load(built.path, seed=1))
+    numbers = {at: told.tobytes() for at, told in zip(given(mirrored), mirrored.labels["globals"])}
+    assert numbers == {at: wanted[at][1].tobytes() for at in given(batch)}

@@ -24,7 +24,7 @@ ARCHIVES = {
 class Reference(NamedTuple):
     """What a file of KataGo's says, and its games, in its order.
 
-    rows: its arrays by name.  games, terms: as the catalogue has them.  order: [G], the games' rows in the catalogue.
+    rows: its arrays by name.  games: as the catalogue has them.  order: [G], the games' rows there.  terms: [G].
     """
 
     rows: dict[str, npt.NDArray]
@@ -49,7 +49,7 @@ def read_reference(shared: Path, name: str, folder: Path) -> Reference:
     place = {member: i for i, member in enumerate(batch.column("member").to_pylist())}
     terms, _ = terms_of(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
     order = np.array([place[each] for each in rows["names"].tolist()])
-    return Reference(rows, games_of(batch), order, terms)
+    return Reference(rows, games_of(batch), order, terms[order])
 
 
 def unpack(archive: Path, wanted: set[str], folder: Path) -> None:

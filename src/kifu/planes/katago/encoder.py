@@ -13,7 +13,6 @@ from kifu.go.replay import GamesLike
 from kifu.planes.katago.course import codes_of
 from kifu.planes.katago.rows import INPUTS, Sheet, encode_rows, new_sheet
 from kifu.planes.placing import FrameEncoder, Rows, read_only
-from kifu.planes.registry import KATAGO22
 
 LEAST, MOST = 2, 19
 """Sizes of boards that KataGo plays on."""
@@ -42,6 +41,7 @@ class KataEncoder(FrameEncoder):
     It holds no state and serves any number of threads. Raises GameError for a size that is not within 2 to 19.
 
     >>> from kifu.planes.katago.encoder import KataEncoder
+    >>> from kifu.planes.registry import KATAGO22
     >>> encoder = KataEncoder(KATAGO22, 19, 19, pad=True)
     >>> encoder.planes, encoder.shape, encoder.bytes
     (22, (22, 19, 19), 46)

@@ -223,7 +223,7 @@ def own_komi(course: Course, c: Any) -> Any:
 def _wave(komi: Any, even: Any) -> Any:
     """The height at `komi` of a wave of period 2 that rises through 0 where a draw is possible. even: the board is."""
     floor = 2 * math.floor(komi / 2) if even else 2 * math.floor((komi - 1) / 2) + 1
-    above = komi - floor
+    above = abs(komi - floor)  # never -0
     if above < 0.5:
         return above
     return 1 - above if above < 1.5 else above - 2

@@ -1,0 +1,320 @@
+"""KataGo's planes and numbers: equal to its own, bit for bit, and to what its rules say."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiled import random_games
+from drawn_planes import turn
+from flat import OneGame, flat
+from kata_reference import read_reference
+from kifu.errors import Drop, GameError
+from kifu.planes.katago.encoder import KataEncoder
+from kifu.planes.katago.rules import TERMS, KataRules
+from kifu.planes.registry import KATAGO22
+from kifu.point import BLACK, WHITE, WHITE_BIT
+from naive_course import NaiveCourse
+
+W = WHITE_BIT
+TT = "tromp-taylor"
+ENCODER = KataEncoder(KATAGO22, 19, 19, True)
+
+PASS = 0x3FFE  # until the size of the board is known
+MOVES = {Drop.OCCUPIED, Drop.SUICIDE, Drop.KO, Drop.SUPERKO}
+
+OUT_OF_TURN = {"05_handicap_as_moves_jp.sgf": 1, "16_nonalternating_jp.sgf": 3}
+"""Games of which KataGo made all rows, and the move of each that is out of turn."""
+
+HUNDREDTHS = {"09_komi_100_tt.sgf": 100, "09_komi_400_tt.sgf": 400}
+"""Komi that the catalogue takes for hundredths of a point, as KGS once wrote it, and KataGo for points."""
+
+OTHER_LINE = {"11_variation_second_longer.sgf", "12_two_in_node.sgf"}
+"""Where our reader has another main line: it follows first children and takes one move of a node, KataGo the longest
+line, and both moves."""
+
+
+class Drawn(NamedTuple):
+    """Rows of games: planes [M, 22, bytes], label [M], numbers [M, 19], and by game where they begin, drop, ply."""
+
+    planes: npt.NDArray
+    label: npt.NDArray
+    numbers: npt.NDArray
+    start: npt.NDArray
+    drop: npt.NDArray
+    ply: npt.NDArray
+
+    def board(self, size=19):
+        """[M, 22, size, size]"""
+        return np.unpackbits(self.planes, axis=2)[..., : size * size].reshape(-1, 22, size, size)
+
+
+class Rooted(NamedTuple):
+    """Games of `flat` whose first stones stand in the root."""
+
+    width: npt.NDArray
+    height: npt.NDArray
+    moves: npt.NDArray
+    move_offset: npt.NDArray
+    setup: npt.NDArray
+    setup_ply: npt.NDArray
+    setup_offset: npt.NDArray
+    root_setup: npt.NDArray
+
+
+def rooted(games):
+    return Rooted(*flat(games), np.array([sum(ply == 0 for ply, _ in game.setup) for game in games], np.uint16))
+
+
+def terms_for(rules, komi=7.5, handicap=None):
+    rules = KataRules.parse(rules) if isinstance(rules, str) else rules
+    return np.array([(*rules.codes, komi, -1 if handicap is None else handicap)], TERMS)
+
+
+def draw(games, terms, rows=None, symmetry=None, take=None, encoder=ENCODER):
+    """All positions of games (or those that `take` wants, each at its own place)."""
+    rows = np.arange(len(games.width)) if rows is None else rows
+    start = np.cumsum(np.append(0, games.move_offset[rows + 1] - games.move_offset[rows]))
+    count = start[-1]
+    planes, label = encoder.new_out(count), np.full(count, -9, np.int16)
+    numbers = encoder.new_inputs(count)
+    planes[:], numbers[:] = 0xEE, np.nan
+    drop, ply = encoder.encode(
+        encoder.new_desk(), games, rows, np.zeros(len(rows), np.uint8) if symmetry is None else symmetry,
+        np.arange(count) if take is None else np.where(take, np.arange(count), -1), planes, label, terms, numbers,
+    )  # fmt: skip
+    return Drawn(planes, label, numbers, start, drop, ply)
+
+
+@pytest.fixture(scope="module")
+def reference(shared, tmp_path_factory):
+    found = {}
+
+    def read(name):
+        if name not in found:
+            found[name] = read_reference(shared, name, tmp_path_factory.mktemp("katago"))
+            for game, komi in HUNDREDTHS.items():
+                found[name].terms["komi"][found[name].rows["names"] == game] = komi
+        return found[name]
+
+    return read
+
+
+def games_of(reference):
+    """(name, game's row in the reference, of its rows those that are strict) of each game that has any rows."""
+    said, strict = reference.rows, reference.rows["strict"] == 1
+    for g, name in enumerate(said["names"].tolist()):
+        rows = np.flatnonzero(said["game"] == g)
+        if len(rows):
+            yield name, g, rows[strict[rows]]
+
+
+@pytest.mark.parametrize("name", ["dev", "area", "handmade"])
+def test_every_bit_is_katagos(name, reference):
+    found = reference(name)
+    said, strict = found.rows, 0
+    assert (found.order >= 0).all()
+    drawn = draw(found.games, found.terms, found.order)
+    for game, g, theirs in games_of(found):
+        if game in OTHER_LINE:
+            continue
+        ours = drawn.start[g] + said["turn"][theirs]
+        np.testing.assert_array_equal(drawn.label[ours], said["move"][theirs], game)
+        np.testing.assert_array_equal(drawn.planes[ours], said["binaryInputNCHWPacked"][theirs], game)
+        assert drawn.numbers[ours].tobytes() == said["globalInputNC"][theirs].tobytes(), game
+        strict += len(theirs)
+    assert strict == {"dev": 27739, "area": 9750, "handmade": 11311 - 5 - 6}[name]
+
+
+def test_games_end_where_katago_ends_them(reference):
+    found = reference("handmade")
+    said = found.rows
+    drawn = draw(found.games, found.terms, found.order)
+    ends = Counter()
+    for game, g, theirs in games_of(found):
+        rows = np.flatnonzero(said["game"] == g)
+        why, ply = Drop(int(drawn.drop[g])), drawn.ply[g]
+        if game in OTHER_LINE | OUT_OF_TURN.keys():
+            continue
+        ends[why] += 1
+        assert ply == len(theirs), game
+        if ply == len(rows):
+            assert why == Drop.KEPT, game
+        elif said["gameFinished"][rows[ply]] or said["encorePhase"][rows[ply]]:
+            assert why == Drop.AFTER_END, game
+        else:
+            assert not said["legal"][rows[ply]] and why in MOVES, game
+    assert {Drop.KEPT, Drop.AFTER_END, Drop.SUICIDE, Drop.SUPERKO} <= ends.keys()
+
+
+def test_rows_after_a_move_out_of_turn(reference):
+    found = reference("handmade")
+    said, names = found.rows, found.rows["names"].tolist()
+    drawn = draw(found.games, found.terms, found.order)
+    for game, out_of_turn in OUT_OF_TURN.items():
+        g = names.index(game)
+        rows = np.flatnonzero(said["game"] == g)
+        assert (drawn.drop[g], drawn.ply[g]) == (0, len(rows))
+        assert np.flatnonzero(said["legal"][rows] == 0).tolist() == [out_of_turn]
+        ours = drawn.start[g] + np.arange(len(rows))
+        np.testing.assert_array_equal(drawn.planes[ours], said["binaryInputNCHWPacked"][rows])
+        np.testing.assert_array_equal(drawn.numbers[ours], said["globalInputNC"][rows])
+
+
+RULES = st.builds(
+    KataRules,
+    ko=st.sampled_from(["simple", "positional", "situational", "spight"]),
+    scoring=st.sampled_from(["area", "territory"]),
+    tax=st.sampled_from(["none", "seki", "all"]),
+    suicide=st.booleans(),
+    button=st.booleans(),
+    handicap_bonus=st.sampled_from(["0", "n", "n-1"]),
+)
+
+
+class Seen(NamedTuple):
+    """What a naive course shows before a move."""
+
+    stones: dict
+    banned: set
+    last: list
+    numbers: list
+    mover: int
+
+
+@st.composite
+def courses(draw_from):
+    """A game at random on a tiny board, mostly legal and in turn, with its rules; what is seen before each move; why
+    it ends."""
+    width, height = draw_from(st.sampled_from([(2, 2), (2, 3), (3, 2), (3, 3), (4, 4)]))
+    rules, rng = draw_from(RULES), draw_from(st.randoms(use_true_random=False))
+    points = [(x, y) for y in range(height) for x in range(width)]
+    setup = {point: rng.choice([BLACK, WHITE]) for point in rng.sample(points, rng.choice([0, 0, 1, 2]))}
+    komi, handicap = rng.choice([0, 0.5, 6.5, 7, -3, 40, -60]), rng.choice([None, None, 0, 1, 3])
+    mover = rng.choice([BLACK, WHITE])
+    course = NaiveCourse(width, height, setup, rules, komi, handicap, mover)
+    moves, seen, why = [], [], Drop.KEPT
+    for _ in range(rng.choice([5, 30, 60])):
+        legal = [point for point in points if course.why_not(point, mover) == Drop.KEPT]
+        point = rng.choice(points if rng.random() < 0.02 else legal) if legal and rng.random() < 0.85 else None
+        moves.append(word(point, mover, width))
+        why = Drop.AFTER_END if course.over else course.why_not(point, mover)
+        if why != Drop.KEPT:
+            break
+        seen.append(Seen(course.board.stones, course.banned(), course.last_moves(mover), course.numbers(mover), mover))
+        course.play(point, mover)
+        mover = course.mover if rng.random() < 0.95 else 3 - course.mover
+    moves = [width * height | each & W if each & ~W == PASS else each for each in moves]
+    game = OneGame(width, height, moves, tuple((0, word(point, colour, width)) for point, colour in setup.items()))
+    return game, terms_for(rules, komi, handicap), seen, why
+
+
+def word(point, colour, width):
+    return (PASS if point is None else point[1] * width + point[0]) | (W if colour == WHITE else 0)
+
+
+@pytest.mark.nojit
+@random_games
+@given(courses())
+def test_bans_and_numbers_are_those_of_the_naive_course(told):
+    game, terms, seen, why = told
+    drawn = draw(rooted([game]), terms, encoder=KataEncoder(KATAGO22, game.width, game.height, False))
+    assert (drawn.drop.tolist(), drawn.ply.tolist()) == ([why], [len(seen)])
+    points = game.width * game.height
+    planes = np.unpackbits(drawn.planes, axis=2)[..., :points].reshape(-1, 22, game.height, game.width)
+    for t, at in enumerate(seen):
+        marked = [{(x, y) for y, x in np.argwhere(plane).tolist()} for plane in planes[t]]
+        for plane, colour in ((1, at.mover), (2, 3 - at.mover)):
+            assert marked[plane] == {point for point, stone in at.stones.items() if stone == colour}
+        assert marked[6] == at.banned
+        assert marked[9:14] == [{point} - {None} for point in at.last] + [set()] * (5 - len(at.last))
+        np.testing.assert_allclose(drawn.numbers[t], at.numbers, atol=1e-6)
+
+
+@pytest.mark.parametrize("k", range(8))
+def test_rows_of_a_turned_game_are_turned_rows(k):
+    rng = np.random.default_rng(k)
+    games = rooted([OneGame(9, 9, [int(p) | W * (i & 1) for i, p in enumerate(rng.permutation(81)[:60])])] * 2)
+    for rules in (TT, "ancient-area", "japanese"):
+        both = draw(games, np.repeat(terms_for(rules), 2), symmetry=np.array([0, k], np.uint8))
+        count = both.ply[0]
+        assert both.ply[1] == count > 5
+        straight, turned = (both.board()[i * 60 : i * 60 + count, :, :9, :9] for i in range(2))
+        np.testing.assert_array_equal(turned, turn(straight, k))
+        np.testing.assert_array_equal(both.numbers[60 : 60 + count], both.numbers[:count])
+    assert not both.board()[:count, :, 9:].any() and not both.board()[:count, :, :, 9:].any()
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("game", "why", "ply"),
+    [
+        (OneGame(5, 5, []), Drop.KEPT, 0),
+        (OneGame(1, 5, [0]), Drop.WRONG_SIZE, 0),
+        (OneGame(20, 20, [0]), Drop.WRONG_SIZE, 0),
+        (OneGame(5, 5, [0], ((0, 1), (0, 5 | W), (0, 1 | W))), Drop.SETUP_TWICE, 0),
+        (OneGame(5, 5, [7], ((0, 0), (0, 1 | W), (0, 5 | W))), Drop.SETUP_DEAD, 0),
+        (OneGame(5, 5, [7], ((0, 25),)), Drop.OFF_BOARD, 0),
+        (OneGame(5, 5, [0, 1 | W, 2], ((2, 8),)), Drop.SETUP_LATER, 2),
+        (OneGame(5, 5, [0, 1 | W], ((2, 8),)), Drop.KEPT, 2),  # after the last move
+        (OneGame(5, 5, [0, 30 | W]), Drop.OFF_BOARD, 1),
+        (OneGame(5, 5, [0, 0 | W]), Drop.OCCUPIED, 1),
+        (OneGame(5, 5, [0, 25 | W, 25, 3 | W]), Drop.AFTER_END, 3),
+        (OneGame(5, 5, [0, 25 | W, 25]), Drop.KEPT, 3),
+        (OneGame(2, 2, [0, 1 | W, 3]), Drop.KEPT, 3),
+    ],
+)
+def test_odd_games(game, why, ply):
+    drawn = draw(rooted([game]), terms_for(TT), encoder=KataEncoder(KATAGO22, 5, 5, True))
+    assert (drawn.drop.tolist(), drawn.ply.tolist()) == ([why], [ply])
+
+
+def test_setup_in_a_later_node_before_the_first_move():
+    games = rooted([OneGame(5, 5, [0], ((0, 8), (0, 9)))])._replace(root_setup=np.array([1], np.uint16))
+    drawn = draw(games, terms_for(TT))
+    assert (drawn.drop.tolist(), drawn.ply.tolist()) == ([Drop.SETUP_LATER], [0])
+
+
+def test_only_what_is_wanted_is_drawn_and_it_is_the_same():
+    rng = np.random.default_rng(1)
+    games = rooted([OneGame(7, 7, [int(p) | W * (i & 1) for i, p in enumerate(rng.permutation(49)[:40])])] * 3)
+    terms = np.repeat(terms_for(TT), 3)
+    every = draw(games, terms)
+    take = rng.random(120) < 0.3
+    some = draw(games, terms, take=take)
+    reached = np.concatenate([np.arange(40) < ply for ply in every.ply])
+    for drawn, other in ((some.planes, every.planes), (some.numbers, every.numbers), (some.label, every.label)):
+        np.testing.assert_array_equal(drawn[take & reached], other[take & reached])
+    assert (some.label[~take] == -9).all() and (some.planes[~take] == 0xEE).all()
+
+
+def test_long_games_and_short_ones_share_a_desk():
+    rng = np.random.default_rng(2)
+    moves = []
+    while len(moves) < 3000:
+        moves += [int(p) | W * (i & 1) for i, p in enumerate(rng.permutation(16))]
+    games = rooted([OneGame(4, 4, [0, 1 | W]), OneGame(4, 4, [16, 16 | W] * 700), OneGame(4, 4, moves)])
+    drawn = draw(games, np.repeat(terms_for(TT), 3))
+    assert drawn.ply[:2].tolist() == [2, 2]
+
+
+def test_sizes_that_katago_does_not_play():
+    for size in ((1, 9), (20, 19), (25, 25)):
+        with pytest.raises(GameError, match="from 2 to 19"):
+            KataEncoder(KATAGO22, *size, False)
+
+
+def test_arrays_that_do_not_fit():
+    games = rooted([OneGame(5, 5, [0, 1 | W])])
+    with pytest.raises(ValueError, match="there are 1 games, and terms of 2"):
+        draw(games, np.repeat(terms_for(TT), 2))
+    planes, label = ENCODER.new_out(2), np.empty(2, np.int16)
+    with pytest.raises(ValueError, match=r"inputs is float32 \(1, 19\), not float32 \[2, 19\]"):
+        ENCODER.encode(
+            ENCODER.new_desk(), games, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(2), planes, label,
+            terms_for(TT), ENCODER.new_inputs(1),
+        )  # fmt: skip

@@ -159,11 +159,11 @@ def test_drawn(name):
 
 
 @st.composite
-def positions(draw, sizes):
-    """Boards on which every chain has a liberty: some full of stones, some with empty land."""
+def positions(draw, sizes, least):
+    """Boards on which every chain has a liberty, with stones on some share of the points that is `least` or more."""
     width, height = draw(sizes)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    share, black = rng.uniform(0.2, 0.95), rng.uniform(0.2, 0.95)
+    share, black = rng.uniform(least, 0.95), rng.uniform(0.05, 0.95)
     naive = NaiveBoard(width, height, "simple", REMOVED)
     stones = {p: BLACK if rng.random() < black else WHITE for p in naive.points() if rng.random() < share}
     naive.set_up({p: c for p, c in stones.items() if naive.chain(p, stones)[1]})
@@ -176,7 +176,7 @@ ROOM = {}
 
 @pytest.mark.nojit
 @random_games
-@given(positions(SIZES), st.integers(0, 3), st.integers(0, 2))
+@given(positions(SIZES, 0.2), st.integers(0, 3), st.integers(0, 2))
 def test_the_twin(naive, rim, more):
     """Also in frames, and in room that other positions have used."""
     frame = (naive.width + 2 * rim + more, naive.height + 2 * rim, rim)
@@ -192,7 +192,7 @@ def test_the_twin(naive, rim, more):
 
 @pytest.mark.nojit
 @random_games
-@given(positions(st.sampled_from([(3, 3), (4, 2), (2, 5), (5, 2), (8, 1)])))
+@given(positions(st.sampled_from([(3, 3), (4, 2), (2, 5), (5, 2), (8, 1)]), 0.6))
 def test_no_attack_takes_what_is_alive(naive):
     """Pass-alive is exactly what the other side cannot take, however it plays while the owner passes."""
     for suicide in (False, True):
@@ -208,7 +208,7 @@ def test_impossible_sizes(width, height):
         new_areas(width, height)
 
 
-@pytest.mark.parametrize(("archive", "rows"), [("area", 9750), ("handmade", 0)])
+@pytest.mark.parametrize(("archive", "rows"), [("area", 9750), ("handmade", 9823)])
 def test_katago(shared, archive, rows):
     """Planes 18 and 19 of KataGo's own program, from its planes of stones, wherever area is counted."""
     reference = dict(np.load(shared / "reference/katago" / f"{archive}.npz"))

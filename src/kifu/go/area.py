@@ -239,14 +239,14 @@ def _take_tax(s: State, a: Areas, board: Any, out: Any) -> None:
             tail = _taint(a, tail, p)
     head = 0
     while head < tail:
-        p = np.int64(a.queue[head])
+        at = np.int64(a.queue[head])
         head += 1
-        owner = -a.region[p]
-        if s.colour[p] != owner:
-            out[owner - 1, p >> 6] &= ~bit(p)
+        owner = -a.region[at]
+        if s.colour[at] != owner:
+            out[owner - 1, at >> 6] &= ~bit(at)
         for k in range(4):
-            if a.region[s.near[p, k]] == owner:
-                tail = _taint(a, tail, s.near[p, k])
+            if a.region[s.near[at, k]] == owner:
+                tail = _taint(a, tail, s.near[at, k])
 
 
 @kernel

@@ -216,19 +216,17 @@ def terms_of(
     Returns (terms [G] of `TERMS`, drop [G] uint8): `Drop.RULES_UNKNOWN`, or else `Drop.KOMI_UNKNOWN` for a komi that
     is no multiple of a half, or KEPT; the terms of games set aside are of no meaning.
     """
-    drop = np.zeros(len(rules), np.uint8)
-    terms = np.zeros(len(rules), TERMS)
     texts = rules.dictionary_encode()
     codes = [_codes(text) for text in texts.dictionary.to_pylist()]
     codes.append(default.codes if default is not None else None)
     which = pc.fill_null(texts.indices, len(codes) - 1).to_numpy()
     known = np.array([code is not None for code in codes])
-    table = np.array([code or (0,) * 6 for code in codes], np.uint8)  # [texts + 1, 6]
-    for i, name in enumerate(TERMS.names[:6]):
-        terms[name] = table[which, i]
+    table = np.array([(*(code or (0,) * 6), 0, 0) for code in codes], TERMS)  # [texts + 1]
+    terms = table[which]
     points = pc.fill_null(komi, np.nan if default_komi is None else default_komi).to_numpy()
     terms["komi"] = points
     terms["handicap"] = pc.fill_null(handicap, NO_HANDICAP).to_numpy()
+    drop = np.zeros(len(terms), np.uint8)
     with np.errstate(invalid="ignore"):  # NaN and infinity are no multiple of anything
         drop[~(points % 0.5 == 0)] = Drop.KOMI_UNKNOWN
     drop[~known[which]] = Drop.RULES_UNKNOWN

@@ -21,12 +21,14 @@ from kifu.datasets.examples import Examples
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.formats import recognise
 from kifu.datasets.inspect import Inspection, inspect_dat, inspect_examples
+from kifu.datasets.inspect_katago import row_words
+from kifu.datasets.katago_npz import KataNpz
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.draw import draw_board, save
 from kifu.errors import Drop, FormatError, GameError, SourceError
 from kifu.go.board import Board
 from kifu.output import hash_file
-from kifu.planes.registry import find_plane_set
+from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, read
 from kifu.records.survey import survey
@@ -34,7 +36,7 @@ from kifu.records.survey import survey
 _DAT_MARKS = (b"GO", b"END", b"mlv2-")
 
 _SIGNED = "own stones 1, opponent's stones -1"
-_KO = ("the point that ko forbids", "ko, as kgsgo marks it")
+_KO = ("the point that ko forbids", "ko, as kgsgo marks it", KATAGO22.plane_names[6])
 
 _MANY = 12
 """Values of a label that are shown."""
@@ -191,6 +193,8 @@ def _example(data: Examples, row: int) -> _Example:
     if layout.first_row == "bottom":
         planes = planes[:, ::-1]
         label = None if label is None else int(layout.flipped(np.array([label]))[0])
+    if layout.plane_set == KATAGO22.name:  # in whose frame a smaller board may lie
+        planes, label = _own_board(data, planes, label)
     colours = np.zeros(planes.shape[1:], np.uint8)
     for k, side in layout.stone_planes():
         colours[planes[k] != 0] = BLACK if side in ("own", "black") else WHITE
@@ -201,9 +205,22 @@ def _example(data: Examples, row: int) -> _Example:
         raise FormatError(f"the planes of {data.path} do not tell where stones are")
     ko = [p for name, plane in zip(layout.plane_names, planes) if name in _KO for p in np.flatnonzero(plane).tolist()]
     others = [f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name != "move"]
+    if isinstance(data, KataNpz):
+        others = row_words(data.rows(row, row + 1))
     if batch.ply[0] >= 0:
         others.append(f"game {batch.game[0]}, move {batch.ply[0] + 1}")
     return _Example(colours, "black stones, 1 liberty" not in layout.plane_names, label, ko, others)
+
+
+def _own_board(data: Examples, planes: npt.NDArray[Any], label: int | None) -> tuple[npt.NDArray[Any], int | None]:
+    """The part of KataGo's planes where the board lies, and a label that is a point of it."""
+    height, width = (int(planes[0].any(axis).sum()) for axis in (1, 0))
+    y, x = divmod(0 if label in (None, data.layout.no_point) else label, data.layout.width)
+    if not (x < width and y < height):
+        raise FormatError(f"{data.path}: the move is not on the board of {width} x {height}")
+    if label is not None:
+        label = width * height if label == data.layout.no_point else y * width + x
+    return planes[:, :height, :width], label
 
 
 def _values(values: npt.NDArray[Any]) -> str:

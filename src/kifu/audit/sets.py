@@ -15,8 +15,8 @@ from kifu.audit.positions import Positions, hash_games, hash_records
 from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers, open_catalogue
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch
+from kifu.datasets.formats import KATAGO, recognise
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.formats import recognise
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import Drop, FormatError, SourceError
 from kifu.parallel import Crew
@@ -165,7 +165,7 @@ class DatSet:
 class ExamplesSet:
     """The rows of another data set, whose planes tell the stones of both sides on 19 x 19; it does not tell games."""
 
-    games = None
+    games: int | None = None
 
     def __init__(self, path: Path, kind: str) -> None:
         """Raises SourceError, and FormatError, also for planes that do not tell whose stones are where."""
@@ -190,10 +190,46 @@ class ExamplesSet:
         planes = batch.ready(layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
         records = np.zeros(len(planes), DAT1)
         records["planes"] = planes[:, self._own].any(1) | planes[:, self._opp].any(1).astype(np.uint8) << 3
-        return Positions(*hash_records(records), np.full(len(records), -1, np.int32))
+        return Positions(*hash_records(records), self._game_of(batch))
+
+    def _game_of(self, batch: Batch) -> npt.NDArray[np.int32]:
+        return np.full(len(batch), -1, np.int32)
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         return []
+
+
+class KataSet(ExamplesSet):
+    """KataGo's training rows, which tell their games by hashes. Two sets that have a hash in common have its game."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Reads all rows once for their games. Raises SourceError, FormatError."""
+        super().__init__(path, kind)
+        ids, first, row = np.empty(0, np.uint64), np.empty(0, np.int64), 0
+        for batch in self._examples.batches(_BLOCK // 8):
+            some, at = np.unique(batch.game, return_index=True)
+            ids, kept = np.unique(np.concatenate([ids, some]), return_index=True)
+            first = np.concatenate([first, row + at])[kept]
+            row += len(batch)
+        told = ids != 0
+        self._ids, first = ids[told], first[told]
+        order = np.argsort(first)
+        self._number = np.empty(len(order), np.int32)
+        """Of each game of `_ids`, by its first row."""
+        self._number[order] = np.arange(len(order))
+        self._first = first[order]
+        self.games = len(order) if len(order) or not row else None
+        if len(order):
+            self.records = {"game hash": (self._ids.view(np.int64), self._number.astype(np.int64))}
+
+    def _game_of(self, batch: Batch) -> npt.NDArray[np.int32]:
+        if not len(self._ids):
+            return super()._game_of(batch)
+        at = np.searchsorted(self._ids, batch.game)
+        return np.where(batch.game == 0, np.int32(-1), self._number[np.minimum(at, len(self._ids) - 1)])
+
+    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+        return [Place(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
 _KINDS: tuple[tuple[bytes, Callable[[Path], AuditSet]], ...] = (
@@ -210,7 +246,7 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     path = Path(path)
     written = recognise(path)
     if written is not None:
-        return ExamplesSet(path, written.name)
+        return (KataSet if written == KATAGO else ExamplesSet)(path, written.name)
     try:
         with path.open("rb") as file:
             head = file.read(8)

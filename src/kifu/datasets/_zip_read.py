@@ -80,7 +80,9 @@ class ArrayZip:
             name = info.filename.removesuffix(".npy")
             if name in found:
                 raise FormatError(f"{self.path} has two arrays {name[:80]!r}")
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.compress_size > size:
+            if info.compress_size > size:
+                raise FormatError(f"{self.path} is damaged: {name[:80]!r} is larger than all of it")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise FormatError(f"{self.path}: {name[:80]!r} is neither stored nor deflated in it")
             with _reading(self.path), self._zip.open(info) as stream:
                 found[name] = _read_header(self.path, info, stream)

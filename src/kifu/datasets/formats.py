@@ -131,7 +131,7 @@ _EXAMPLES = (
 
 KATAGO = ExampleFormat(
     "katago-npz@1",
-    "KataGo's training rows, in a folder of .npz files",
+    "KataGo's training rows, planes and targets, in a folder of .npz files",
     suffix="", traced=True, passes=True, labels=True, needs_move=True, real=False,
     home="katago_npz:KataWriter:KataNpz",
 )  # fmt: skip

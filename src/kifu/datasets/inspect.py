@@ -10,8 +10,10 @@ import numpy as np
 
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch, LabelSpec, Layout
-from kifu.datasets.formats import Format, recognise
+from kifu.datasets.formats import ExampleFormat, Format, recognise
 from kifu.datasets.formats import open as open_examples
+from kifu.datasets.inspect_katago import inspect_katago
+from kifu.datasets.katago_npz import KataNpz
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
 from kifu.output import hash_file
@@ -121,6 +123,8 @@ def inspect_examples(path: Path) -> list[str]:
     found = recognise(path)
     assert found is not None
     with open_examples(path) as data:
+        if isinstance(data, KataNpz):
+            return [*inspect_katago(data), *_manifest_lines(path, found, len(data))]
         layout = data.layout
         games = np.empty(0, np.uint64)
         for batch in data.batches(1 << 14):
@@ -134,22 +138,26 @@ def inspect_examples(path: Path) -> list[str]:
             f"  planes      {layout.plane_set}: {planes} of {width} x {height}{rim}, row 0 is the {layout.first_row}",
             *(f"  {'labels' if k == 0 else '':<11} {each}" for k, each in enumerate(map(_spec_line, layout.labels))),
         ]
+    return [*lines, *_manifest_lines(path, found, len(data))]
+
+
+def _manifest_lines(path: Path, found: ExampleFormat, examples: int) -> list[str]:
+    """What the manifest beside a data set says. Raises FormatError unless it is of this one."""
     manifest = read_examples_manifest(path)
     if manifest is None:
-        return [*lines, "  manifest    none beside it"]
-    if (manifest.format, manifest.examples) != (found.name, len(data)):
+        return ["  manifest    none beside it"]
+    if (manifest.format, manifest.examples) != (found.name, examples):
         raise FormatError(f"{manifest_path(path).name} tells of {manifest.examples:,} examples in {manifest.format}")
     for file in manifest.files:
         if hash_file(path / file.file if path.is_dir() else path) != file.blake3:
             raise FormatError(f"{path}: {file.file} is not what {manifest_path(path).name} tells of")
     drops = "".join(f", {name} {count:,}" for name, count in manifest.drops.items())
-    lines += [
+    return [
         f"  bytes       {sum(file.bytes for file in manifest.files):,}",
         f"  manifest    recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
         f"{manifest.read:,} games = {manifest.kept:,} kept, {manifest.elsewhere:,} elsewhere{drops}; "
         "its hashes are right",
     ]
-    return lines
 
 
 def _spec_line(label: LabelSpec) -> str:

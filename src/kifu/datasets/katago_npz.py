@@ -209,7 +209,12 @@ class KataNpz(Examples):
     @property
     def arrays(self) -> tuple[KataArray, ...]:
         """Which arrays there are."""
-        return tuple(each for each in ARRAYS if any(each.field in file.arrays for file in self.files))
+        return tuple(each for each in ARRAYS if each.needed or any(each.field in file.arrays for file in self.files))
+
+    @property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first row of each file, from which on reading goes without unpacking anything twice."""
+        return np.array([first for first, file in zip(self._first, self.files) if file.rows], np.int64)
 
     def rows(self, start: int, stop: int) -> KataRows:
         """Rows start to stop - 1, all arrays.

@@ -31,6 +31,7 @@ from kifu.datasets.drawing import TOLD_COLUMNS, Drawing, find_drawing, ratings_o
 from kifu.datasets.examples import Batch, Examples, Layout
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.formats import recognise
+from kifu.datasets.katago_npz import KataNpz
 from kifu.datasets.labels import DRAWN, LABEL_COLUMNS, Positions, find_label, label_values
 from kifu.datasets.parquet import Parquet, group_rows
 from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
@@ -225,9 +226,10 @@ class WrittenSource(Source):
         self._locks = [threading.Lock() for _ in sets]
         bounds = []
         for first, each in zip(self._first, sets):
-            # What is compressed row group by row group is read so.
+            # What is compressed row group by row group, or file by file, is read so.
             run = group_rows(self.layout) if isinstance(each, Parquet) else _RUN
-            bounds.append(np.arange(first, first + len(each), run))
+            starts = each.starts if isinstance(each, KataNpz) else np.arange(0, len(each), run)
+            bounds.append(first + starts)
         self._start = np.concatenate([*bounds, [self._first[-1]]]).astype(np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -145,6 +145,17 @@ def test_an_earlier_set_gives_way_and_nothing_else_does(tmp_path):
         write(tmp_path / "set", ROWS)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"policy": ROWS.policy.astype(np.int32)}, {"targets": ROWS.targets[:, :64]}, {"inputs": ROWS.inputs[:9]}],
+    ids=list,
+)
+def test_arrays_of_other_types_or_shapes_are_no_rows(tmp_path, wrong):
+    with pytest.raises(ValueError, match="of 57 rows"):
+        write(tmp_path / "set", ROWS._replace(**wrong))
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("rows_per_file", [0, -1, 200_001])
 def test_a_file_has_a_sensible_number_of_rows(tmp_path, rows_per_file):
     with pytest.raises(RecipeError, match=f"{rows_per_file} rows a file; there may be 1 to 200,000"):
@@ -495,6 +506,14 @@ def test_inspect_finds_a_move_on_a_stone(tmp_path):
         inspect_examples(write(tmp_path / "set", rows))
     rows.targets[3, 26] = 0  # which then says nothing
     inspect_examples(write(tmp_path / "set", rows))
+
+
+def test_inspect_counts_results_that_are_told(tmp_path):
+    rows = random_rows(6, meta=False)
+    rows.targets[:, :3] = [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0.5, 0.5, 0], [0, 0, 1], [1, 0, 0]]
+    rows.targets[5, 35] = 1
+    text = "\n".join(inspect_examples(write(tmp_path / "set", rows)))
+    assert "1 won by the mover, 2 lost, 2 neither; 1 weigh nothing" in text
 
 
 @pytest.mark.parametrize("text", ['{"num_rows": 4}', "{}", "[]", "nonsense", ""])

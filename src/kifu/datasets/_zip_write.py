@@ -22,8 +22,8 @@ from kifu.datasets._folder import npy_header
 from kifu.output import Output, cannot_write
 
 Compression: TypeAlias = Literal["deflate", "fast", "stored"]
-"""deflate: zlib's level 6, as KataGo and np.savez_compressed have it. fast: isal, for rows of human games in a
-twentieth of the time, and 2.4 times the size. stored: not at all."""
+"""deflate: zlib's level 6, as KataGo and np.savez_compressed have it. fast: isal, for rows of human games in an
+eighth of the time (300,000 against 36,000 rows a second), and 2.5 times the size. stored: not at all."""
 
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
@@ -53,7 +53,7 @@ def pack(values: npt.NDArray[Any], compression: Compression) -> Packed:
     crc = isal_zlib.crc32(raw)
     if compression == "stored":
         return Packed(raw, crc, len(raw))
-    if compression == "deflate":
+    if compression == "deflate" and values.any():  # of nothing but zeros isal makes as little, thirty times as fast
         deflate = zlib.compressobj(6, zlib.DEFLATED, -15)
         return Packed(deflate.compress(raw) + deflate.flush(zlib.Z_SYNC_FLUSH), crc, len(raw))
     fast = isal_zlib.compressobj(1, isal_zlib.DEFLATED, -15)

@@ -23,7 +23,7 @@ _LARGEST_JSON = 1 << 16
 _MOVES_SHOWN = 5
 
 _WEIGHTS = {
-    "rows": 25, "move": 26, "next move": 28, "score, ownership": 27, "lead": 29, "later boards": 33, "scoring": 34,
+    "rows": 25, "move": 26, "next move": 28, "score and ownership": 27, "lead": 29, "later boards": 33, "scoring": 34,
 }  # fmt: skip
 """Columns of globalTargetsNC that say how much something weighs."""
 
@@ -50,7 +50,8 @@ def inspect_katago(data: KataNpz) -> list[str]:
         games = np.unique(np.concatenate([games, game_hashes(rows.targets)]), axis=0)
         width, height = board_sizes(rows.planes)
         boards.update(f"{w} x {h}" for w, h in zip(width.tolist(), height.tolist()))
-        results += [*np.bincount(rows.targets[:, :3].argmax(1), minlength=3), np.sum(rows.targets[:, 35] >= 1)]
+        ahead = np.sign(rows.targets[:, 0] - rows.targets[:, 1])[rows.targets[:, 35] < 1]
+        results += [np.sum(ahead > 0), np.sum(ahead < 0), np.sum(ahead == 0), rows.size - len(ahead)]
         told = rows.targets.astype(np.float64)
         weights += [*told[:, [*_WEIGHTS.values()]].sum(0), *(1 - told[:, [*_NOT_WEIGHTS.values()]]).sum(0)]
     named = np.count_nonzero(games.any(1))

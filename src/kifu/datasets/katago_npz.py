@@ -82,7 +82,7 @@ class KataWriter:
     def write(self, batches: Iterable[KataRows], crew: Crew) -> None:
         """Appends rows, compressed by the threads of the crew; may be called again and again.
 
-        Types and shapes are those of `KataRows`, which numpy checks in part. Raises OutputError.
+        Raises OutputError; ValueError for arrays of other types or shapes than `KataRows` tells of.
         """
         for piece in crew.map(self._pack, self._cut(batches)):
             self._append(*piece)
@@ -105,11 +105,13 @@ class KataWriter:
             yield from self._pieces.add(batch)
 
     def _pack(self, rows: KataRows) -> tuple[int, list[Packed]]:
-        def values(array: KataArray) -> Any:
-            given = getattr(rows, array.field)
-            return np.ascontiguousarray(given, array.kind).reshape(rows.size, *array.shape)
-
-        return rows.size, [pack(values(array), self._compression) for array in self.arrays]
+        parts = []
+        for array in self.arrays:
+            values: npt.NDArray[Any] = getattr(rows, array.field)
+            if values.dtype != array.kind or values.shape != (rows.size, *array.shape):
+                raise ValueError(f"{array.name} is {values.dtype} {values.shape}, of {rows.size} rows")
+            parts.append(pack(np.ascontiguousarray(values), self._compression))
+        return rows.size, parts
 
     def _append(self, rows: int, parts: list[Packed]) -> None:
         try:

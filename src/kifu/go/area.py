@@ -32,8 +32,8 @@ class Areas(NamedTuple):
     The regions of one side, R at most n: region [n + 1] int16, the number of each point's region, or a mark.
     queue: [n] int16, the points of all regions, one region after another; start: [n + 1] int16, where each begins.
     vital: [n, 4] int16, the chains that a region is vital to; n_vital: [n] uint8.
-    inner: [n] uint8, how many points of it touch no stone of that side, but no more than two.
-    holds_stones, broken: [n] bool: has it stones of the other side, does it touch chains that are not pass-alive.
+    narrow, holds_stones, broken: [n] bool: is there one point of it at most that touches no stone of that side, has it
+        stones of the other side, does it touch chains that are not pass-alive.
     n_regions: [n] uint8, by head of a chain, how many vital regions it has left.
     """
 
@@ -44,7 +44,7 @@ class Areas(NamedTuple):
     start: npt.NDArray[np.int16]
     vital: npt.NDArray[np.int16]
     n_vital: npt.NDArray[np.uint8]
-    inner: npt.NDArray[np.uint8]
+    narrow: npt.NDArray[np.bool_]
     holds_stones: npt.NDArray[np.bool_]
     broken: npt.NDArray[np.bool_]
     n_regions: npt.NDArray[np.int16]
@@ -61,7 +61,7 @@ def new_areas(width: int, height: int) -> Areas:
         start=np.zeros(n + 1, np.int16),
         vital=np.zeros((n, 4), np.int16),
         n_vital=np.zeros(n, np.uint8),
-        inner=np.zeros(n, np.uint8),
+        narrow=np.zeros(n, np.bool_),
         holds_stones=np.zeros(n, np.bool_),
         broken=np.zeros(n, np.bool_),
         n_regions=np.zeros(n, np.int16),
@@ -111,7 +111,7 @@ def _grow_region(s: State, a: Areas, r: Any, first: Any) -> None:
         if not touches:
             inner += 1
     a.start[r + 1] = tail
-    a.inner[r] = min(inner, 2)
+    a.narrow[r] = inner < 2
     a.holds_stones[r] = holds_stones
 
 
@@ -196,15 +196,14 @@ def _judge(s: State, a: Areas, board: npt.NDArray[np.uint64], c: int, suicide: b
                     a.n_regions[a.vital[r, j]] -= 1
                     changed = True
     for r in range(n):
-        for j in range(a.n_vital[r]):
-            h = a.vital[r, j]
-            if a.n_regions[h] >= 2:
-                for i in range(len(s.words)):
-                    sure[i] |= s.stones[h, i]
         if a.broken[r]:
             if not a.holds_stones[r]:
                 _mark(a, r, loose)
-        elif a.inner[r] < 2 or not a.holds_stones[r]:
+            continue
+        for j in range(a.n_vital[r]):
+            for i in range(len(s.words)):
+                sure[i] |= s.stones[a.vital[r, j], i]
+        if a.narrow[r] or not a.holds_stones[r]:
             _mark(a, r, sure)
 
 
@@ -219,7 +218,7 @@ def _taint(a: Areas, tail: Any, p: Any) -> Any:
 
 
 @inline_kernel
-def _take_tax(s: State, a: Areas, board: Any, out: Any) -> None:
+def _take_tax(s: State, a: Areas, out: Any) -> None:
     """Takes out of both areas what is empty, or a stone of the other side, in parts that touch neutral points or atari.
 
     a.region holds the owner of each point here, negative once it is known to lie in such a part.
@@ -232,10 +231,10 @@ def _take_tax(s: State, a: Areas, board: Any, out: Any) -> None:
     tail = 0
     for p in range(n):
         owner = abs(a.region[p])
-        if owner == 0 and board[p >> 6] & bit(p) != ZERO:
+        if owner == 0:
             for k in range(4):
                 tail = _taint(a, tail, s.near[p, k])
-        elif owner != 0 and s.colour[p] == owner and s.n_liberties[s.head[p]] == 1:
+        elif s.colour[p] == owner and s.n_liberties[s.head[p]] == 1:
             tail = _taint(a, tail, p)
     head = 0
     while head < tail:
@@ -271,4 +270,4 @@ def find_areas(
         out[0, i] = black | (s.shades[0, 0, i] | s.shades[0, 1, i] | s.shades[0, 2, i]) & ~white
         out[1, i] = white | (s.shades[1, 0, i] | s.shades[1, 1, i] | s.shades[1, 2, i]) & ~black
     if taxed:
-        _take_tax(s, a, board, out)
+        _take_tax(s, a, out)

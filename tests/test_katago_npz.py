@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -169,6 +170,14 @@ def test_what_is_not_finished_is_not_there(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == [".set.part"]
         raise KeyboardInterrupt
     assert not [*tmp_path.iterdir()]
+
+
+def test_what_a_killed_run_left_is_written_over(tmp_path):
+    (tmp_path / ".set.part").mkdir()
+    (tmp_path / ".set.part" / "set-00007.npz").write_bytes(b"half")
+    folder = write(tmp_path / "set", ROWS)
+    assert sorted(bytes_of(folder)) == ["examples.json", "set-00000.json", "set-00000.npz"]
+    assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
 @pytest.mark.parametrize("full_after", [0, 1, 2, 5, 20])
@@ -453,6 +462,23 @@ def test_bytes_that_changed_are_noticed_when_all_rows_are_read(tmp_path, method)
             noticed += 1
         data[at] ^= 0xFF
     assert noticed > 20
+
+
+def test_no_more_is_unpacked_than_is_asked_for(tmp_path):
+    """A file may well be what it says, and a hundred times its size."""
+    some = KataRows(*(None if values is None else np.zeros_like(values) for values in random_rows(1024, meta=False)))
+    with Crew(1) as crew, KataWriter(tmp_path / "set", rows_per_file=32_768, compression="fast") as writer:
+        writer.write([some] * 32, crew)
+        writer.commit({})
+    path = tmp_path / "set" / "set-00000.npz"
+    assert path.stat().st_size < 3_000_000
+    tracemalloc.start()
+    try:
+        with kifu.open(path) as data:
+            assert data.rows(32_760, 32_768).size == 8
+        assert tracemalloc.get_traced_memory()[1] < 60_000_000  # of 245 million
+    finally:
+        tracemalloc.stop()
 
 
 # --- inspect and audit

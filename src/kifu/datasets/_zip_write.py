@@ -67,7 +67,7 @@ class Member:
         """shape: of a row. folder: where bytes go that would take too much memory; they have no name there."""
         self.name = name.encode()
         self._kind, self._shape = kind, shape
-        self._data = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=folder)  # noqa: SIM115 - `close` does
+        self._data = tempfile.SpooledTemporaryFile(_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - `close` does
         self._packed = self._crc = self._size = 0
 
     def append(self, part: Packed) -> None:

@@ -90,8 +90,8 @@ def board_sizes(planes: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], n
     return on_board.any(1).sum(1), on_board.any(2).sum(1)
 
 
-def _problems(rows: KataRows) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """What may be wrong with a row, and [N] whether it is."""
+def _problems(rows: KataRows) -> Iterator[tuple[str, Any]]:
+    """What may be wrong with a row, and [N] bool whether it is."""
     policy, targets = rows.policy, rows.targets
     on_board = np.unpackbits(rows.planes[:, 0], axis=-1, count=POINTS).reshape(-1, SIDE, SIDE)
     width, height = (size[:, None, None] for size in board_sizes(rows.planes))
@@ -102,14 +102,14 @@ def _problems(rows: KataRows) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
     for name, values in numbers.items():
         if values is not None:
             yield f"has numbers in {name} that are none", ~np.isfinite(values).all(1)
-    yield "has a policy target below 0", policy.min((1, 2)) < 0
+    yield "has a policy target below 0", (policy < 0).any((1, 2))
     yield "has a policy target that sums to 0, by which train.py divides", (policy.sum(2, np.int64) == 0).any(1)
     stones = np.unpackbits(rows.planes[:, 1] | rows.planes[:, 2], axis=-1, count=POINTS) != 0
     taken = stones | (on_board.reshape(-1, POINTS) == 0)
     known = targets[:, 26] > 0
     yield "has a move on a stone, or beyond the board", known & ((policy[:, 0, :POINTS] > 0) & taken).any(1)
     weights = np.stack([*targets[:, [*_WEIGHTS.values()]].T, *(1 - targets[:, [*_NOT_WEIGHTS.values()]]).T], 1)
-    yield "has a weight below 0", weights.min(1) < 0
+    yield "has a weight below 0", (weights < 0).any(1)
     yield "has results that do not sum to 1", np.abs(targets[:, :3].sum(1) - 1) > 1e-3
     yield "has a distribution of scores that does not sum to 100", rows.scores.sum(1, np.int64) != 100
     yield "has points that belong to nobody", (np.abs(rows.values[:, :4].astype(np.int64)) > 1).any((1, 2, 3))

@@ -72,14 +72,14 @@ class KataRows(NamedTuple):
 
     def part(self, start: int, stop: int) -> KataRows:
         """Rows start to stop - 1, which share their memory with these."""
-        return KataRows(*(None if array is None else array[start:stop] for array in self))
+        return KataRows._make(None if array is None else array[start:stop] for array in self)
 
 
 def join_rows(parts: Sequence[KataRows]) -> KataRows:
     """The rows of all parts, of which there is at least one; all have the same arrays."""
     if len(parts) == 1:
         return parts[0]
-    return KataRows(*(None if arrays[0] is None else np.concatenate(arrays) for arrays in zip(*parts)))
+    return KataRows._make(None if arrays[0] is None else np.concatenate(arrays) for arrays in zip(*parts))
 
 
 class Pieces:

@@ -56,6 +56,16 @@ DRAWN = {
         O O X . X     X X X X X     X X X X X     . . . . .     O O X X X
         . X X X X     X X X X X     X X X X X     . . . . .     . X X X X
         X X X X X     X X X X X     X X X X X     . . . . .     X X X X X""",
+    "with suicide, the chain itself must touch all of an eye": """
+        stones     sure       area       sure+      area+
+        . O X .    X X X X    X X X X    . . . .    . O X X
+        X O X X    X X X X    X X X X    . . . .    X O X X
+        X X . X    X X X X    X X X X    . . . .    X X X X""",
+    "chains that share their eyes": """
+        stones   sure     area     tax
+        X . X    X X X    X X X    X X X
+        X X .    X X X    X X X    X X X
+        X . X    X X X    X X X    X X X""",
     "three in the corner, bent, are one eye only with a stone on the bend": """
         stones        sure          area          tax
         . . X . X     . . . . .     X X X X X     X X X X X

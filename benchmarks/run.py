@@ -20,6 +20,7 @@ from pathlib import Path
 from corpus import find_corpus
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, olf
+from kata import katago
 from learning import genmove, learning
 from loader import loader
 from processes import memory, start
@@ -41,6 +42,7 @@ _BENCHMARKS = {
     "catalogue-memory": catalogue_memory,
     "loader": loader,
     "shuffling": shuffling,
+    "katago": katago,
     "learning": learning,
     "genmove": genmove,
 }

@@ -136,6 +136,8 @@ def build(
     from kifu.progress import format_bytes, progress
     from kifu.recipes.build import build as build_sets
     from kifu.recipes.examples import build_examples
+    from kifu.recipes.kata_sets import KataSets
+    from kifu.recipes.katago import build_katago
     from kifu.recipes.olf_archive import build_archive
     from kifu.recipes.schema import ExampleSets, OlfArchive, find_recipe
     from kifu.recipes.training import Training
@@ -151,10 +153,14 @@ def build(
         typer.echo(build_archive(found, sources, into, jobs=jobs, progress=progress))
         return
     chosen = None if sets is None else [name.strip() for name in sets.split(",")]
-    if isinstance(found, ExampleSets):
+    if isinstance(found, ExampleSets | KataSets):
         if index is not None:
             raise RecipeError(f"recipe {found.name} draws from no index: it does not take --index")
-        for each in build_examples(found, sources, into, sets=chosen, jobs=jobs, progress=progress):
+        if isinstance(found, KataSets):
+            made = build_katago(found, sources, into, sets=chosen, jobs=jobs, progress=progress)
+        else:
+            made = build_examples(found, sources, into, sets=chosen, jobs=jobs, progress=progress)
+        for each in made:
             typer.echo(each)
         return
     for built in build_sets(found, sources, into, sets=chosen, index=index, jobs=jobs, progress=progress):

@@ -7,7 +7,6 @@ play moves takes a tenth of the time that planes take, and nothing has to be put
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,26 +20,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus._hashes import mix_words
-from kifu.corpus.catalogue import GAME_COLUMNS, Catalogue, by_value, drop_code, games_of, numbers, open_catalogue
+from kifu.corpus.catalogue import GAME_COLUMNS, Catalogue, by_value, drop_code, games_of, numbers
 from kifu.corpus.hashes import Hashes
-from kifu.corpus.ingest import Source, find_sources, ingest
-from kifu.corpus.splits import ListSplit
 from kifu.datasets.drawing import TOLD_COLUMNS, Drawing
-from kifu.datasets.examples import Batch, Layout, Runs, Writer, Written, join
+from kifu.datasets.examples import Batch, Layout, Runs, Writer, join
 from kifu.datasets.formats import open_writer
 from kifu.datasets.labels import LABEL_COLUMNS, Positions, label_values
-from kifu.datasets.manifest import ArchiveRows, ExamplesManifest, manifest_path, read_examples_manifest
-from kifu.errors import Drop, FormatError, RecipeError
+from kifu.datasets.manifest import ExamplesManifest
+from kifu.errors import Drop
 from kifu.kernel import kernel
-from kifu.output import hash_file, remove_file
-from kifu.parallel import Crew
 from kifu.point import POINT_MASK
-from kifu.progress import Bar, OpenBar, format_bytes, silent
+from kifu.progress import Bar, OpenBar, silent
 from kifu.recipes.schema import ExampleSets
+from kifu.recipes.sets import BuiltExamples, SetJob, Some, Tally, build_sets, some_rows
 from kifu.records.games import Games
-
-CATALOGUE = "games.parquet"
-"""The catalogue of the games that were read, where the sources are none that could be taken as they are."""
 
 _CHUNK_BYTES = 4 << 20
 """Packed planes that a thread makes at one go, about."""
@@ -63,23 +56,6 @@ _DRAWN = np.uint64(0x6B69667564726177)
 _COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "archive", "member", "index")))
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltExamples:
-    """A finished data set. fresh: False if an earlier run had made it from the same recipe and sources."""
-
-    path: Path
-    manifest: ExamplesManifest
-    fresh: bool
-
-    def __str__(self) -> str:
-        m = self.manifest
-        drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
-        others = f" + {m.elsewhere:,} elsewhere" if m.elsewhere else ""
-        size = format_bytes(sum(file.bytes for file in m.files))
-        state = "" if self.fresh else " (was there already)"
-        return f"{self.path}: {m.examples:,} examples, {size}; {m.read:,} games = {m.kept:,} kept{others}{drops}{state}"
-
-
 def build_examples(
     recipe: ExampleSets,
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -99,70 +75,11 @@ def build_examples(
     three times 128 MiB.
     Raises RecipeError, SourceError, FormatError or OutputError.
     """
-    into = Path(into)
-    names = recipe.default_sets() if sets is None else list(sets)
-    for name in names:
-        try:
-            recipe.require_set(name)
-        except ValueError as error:
-            raise RecipeError(f"recipe {recipe.name}: {error}") from None
-    found = find_sources(sources)
-    told = [source.about() for source in found]
-    paths = {name: into / f"{name}{recipe.example_format.suffix}" for name in names}
-    built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
-    if all(built.values()):
-        return [each for each in built.values() if each]
-    catalogues = _catalogues(recipe, found, into, jobs, progress)
-    with Crew(jobs) as crew:
-        for name, path in paths.items():
-            if built[name] is None:
-                remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
-                manifest = _Build(recipe, name, catalogues, crew).make(path, told, progress)
-                manifest.write(manifest_path(path))
-                built[name] = BuiltExamples(path, manifest, True)
-    return [each for each in built.values() if each]
 
+    def make(job: SetJob) -> ExamplesManifest:
+        return _Build(recipe, job).make()
 
-def _earlier(recipe: ExampleSets, name: str, path: Path, sources: list[dict[str, Any]]) -> BuiltExamples | None:
-    """The data set, if it is what this run would make again. Neither folders of records nor lists have a hash."""
-    try:
-        manifest = read_examples_manifest(path)
-    except FormatError:
-        return None
-    if (
-        manifest is None
-        or manifest.kifu != importlib.metadata.version("kifu")
-        or (manifest.recipe, manifest.set, manifest.sources) != (recipe.model_dump(mode="json"), name, sources)
-        or not all("blake3" in source for source in sources)
-        or isinstance(recipe.split, ListSplit)
-    ):
-        return None
-    for file in manifest.files:
-        where = path / file.file if path.is_dir() else path
-        if not where.is_file() or where.stat().st_size != file.bytes:
-            return None
-    return BuiltExamples(path, manifest, False)
-
-
-def _catalogues(
-    recipe: ExampleSets, found: list[Source], into: Path, jobs: int | None, progress: OpenBar
-) -> list[Catalogue]:
-    rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
-    catalogues = [source.catalogue for source in found if source.catalogue is not None]
-    if len(catalogues) == len(found) and all(rules in (None, each.about.get("clean")) for each in catalogues):
-        return catalogues
-    path = into / CATALOGUE
-    if any(source.path.resolve() == path.resolve() for source in found):
-        raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
-    ingest([source.path for source in found], path, clean=recipe.clean, jobs=jobs, progress=progress)
-    return [open_catalogue(path)]
-
-
-class _Some(NamedTuple):
-    """Some rows of a catalogue. first: the number of the first of them."""
-
-    first: int
-    batch: pa.RecordBatch
+    return build_sets(recipe, recipe.example_format.suffix, make, sources, Path(into), sets, jobs, progress)
 
 
 class _Selected(NamedTuple):
@@ -210,11 +127,8 @@ class _Build:
     """One data set in the making."""
 
     recipe: ExampleSets
-    set: str
-    catalogues: list[Catalogue]
-    crew: Crew
-    why: Counter[str] = field(default_factory=Counter)
-    elsewhere: int = 0
+    job: SetJob
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def drawing(self) -> Drawing:
@@ -224,115 +138,82 @@ class _Build:
     def layout(self) -> Layout:
         return self.recipe.layout()
 
-    def make(self, path: Path, sources: list[dict[str, Any]], progress: OpenBar) -> ExamplesManifest:
+    def make(self) -> ExamplesManifest:
         """Writes the data set."""
-        expected = sum(self.crew.map(lambda some: len(self._select(some).game), self._all_some(_GAMES)))
-        shuffled = self.recipe.order == "shuffled"
-        about = {"recipe": self.recipe.name, "title": self.recipe.title, "set": self.set}
+        path, recipe = self.job.path, self.recipe
+        expected = sum(self.job.crew.map(lambda some: len(self._select(some).game), self._all_some(_GAMES)))
+        about = {"recipe": recipe.name, "title": recipe.title, "set": self.job.set}
         with (
-            progress(f"building {path.name}", expected, "examples") as bar,
-            open_writer(self.recipe.format, path, self.layout, expected) as writer,
+            self.job.progress(f"building {path.name}", expected, "examples") as bar,
+            open_writer(recipe.format, path, self.layout, expected) as writer,
         ):
-            origins = self._write_shuffled(writer, expected, bar) if shuffled else self._write_in_order(writer, bar)
+            if recipe.order == "shuffled":
+                self._write_shuffled(writer, expected, bar)
+            else:
+                self._write_in_order(writer, bar)
             written = writer.commit(about)
-        return self._manifest(path, written, sources, origins)
+        return self.tally.manifest(self.job, written, recipe, recipe.example_format.name, self.layout.plane_set)
 
-    def _manifest(
-        self, path: Path, written: Written, sources: list[dict[str, Any]], origins: list[ArchiveRows]
-    ) -> ExamplesManifest:
-        read = sum(len(catalogue) for catalogue in self.catalogues)
-        return ExamplesManifest(
-            kifu=importlib.metadata.version("kifu"),
-            file=path.name,
-            format=self.recipe.example_format.name,
-            plane_set=self.layout.plane_set,
-            recipe=self.recipe.model_dump(mode="json"),
-            set=self.set,
-            examples=written.examples,
-            files=list(written.files),
-            read=read,
-            kept=read - self.elsewhere - self.why.total(),
-            elsewhere=self.elsewhere,
-            drops=dict(sorted(self.why.items())),
-            sources=sources,
-            catalogues=origins,
-        )
-
-    def _write_in_order(self, writer: Writer, bar: Bar) -> list[ArchiveRows]:
-        def make(some: _Some) -> _Made:
+    def _write_in_order(self, writer: Writer, bar: Bar) -> None:
+        def make(some: Some) -> _Made:
             made = self._encode(some, self._select(some))
             return made._replace(content=writer.prepare(made.content))
 
-        origins = []
-        for catalogue in self.catalogues:
-            member, rows, plies = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.uint16)]
-            for made in self.crew.map(make, self._some(catalogue, self._games_at_a_time)):
+        for catalogue in self.job.catalogues:
+            for made in self.job.crew.map(make, self._some(catalogue, self._games_at_a_time)):
                 writer.append(made.content)
-                self._count(made)
-                member.append(made.member)
-                rows.append(made.rows)
-                plies.append(made.plies)
+                self.tally.set_aside(made.why, made.elsewhere)
+                self.tally.add(made.member, made.rows, made.plies)
                 bar.advance(len(made.plies))
-            name, digest = catalogue.path.name, hash_file(catalogue.path)
-            origins.append(
-                ArchiveRows.of(name, digest, np.concatenate(member), np.concatenate(rows), np.concatenate(plies))
-            )
-        return origins
+            self.tally.end(catalogue)
 
-    def _write_shuffled(self, writer: Writer, expected: int, bar: Bar) -> list[ArchiveRows]:
+    def _write_shuffled(self, writer: Writer, expected: int, bar: Bar) -> None:
         windows = -(-expected * self.layout.stored_bytes // _WINDOW_BYTES) or 1
         for k in range(windows):
             low, high = 2**64 * k // windows, 2**64 * (k + 1) // windows
             whole, order = self._window(low, high)
             pieces = (order[at : at + _PIECE] for at in range(0, len(order), _PIECE))
-            for prepared in self.crew.map(partial(_prepare, writer, whole), pieces):
+            for prepared in self.job.crew.map(partial(_prepare, writer, whole), pieces):
                 writer.append(prepared)
             bar.advance(len(order))
-        empty = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.uint16)
-        return [ArchiveRows.of(each.path.name, hash_file(each.path), *empty) for each in self.catalogues]
+        for catalogue in self.job.catalogues:
+            self.tally.end(catalogue)
 
     def _window(self, low: int, high: int) -> tuple[Batch, npt.NDArray[np.int64]]:
         """All examples with keys from low to high - 1, as the corpus has them, and their order."""
 
-        def make(some: _Some) -> _Made:
+        def make(some: Some) -> _Made:
             chosen = self._select(some)
             inside = (chosen.keys >= np.uint64(low)) & (chosen.keys <= np.uint64(high - 1))
             return self._encode(some, chosen.only(inside))
 
         parts, keys = [], [np.empty(0, np.uint64)]
-        for made in self.crew.map(make, self._all_some(_GAMES)):
+        for made in self.job.crew.map(make, self._all_some(_GAMES)):
             parts.append(made.content)
             keys.append(made.keys)
             if low == 0:
-                self._count(made)
+                self.tally.set_aside(made.why, made.elsewhere)
         return join(parts, self.layout), np.argsort(np.concatenate(keys), kind="stable")
-
-    def _count(self, made: _Made) -> None:
-        self.why += made.why
-        self.elsewhere += made.elsewhere
 
     @property
     def _games_at_a_time(self) -> int:
         return min(max(_CHUNK_BYTES // (_MOVES * self.layout.stored_bytes), 4), 2048)
 
-    def _all_some(self, games: int) -> Iterator[_Some]:
-        for catalogue in self.catalogues:
+    def _all_some(self, games: int) -> Iterator[Some]:
+        for catalogue in self.job.catalogues:
             yield from self._some(catalogue, games)
 
-    def _some(self, catalogue: Catalogue, games: int) -> Iterator[_Some]:
-        columns = dict.fromkeys((*_COLUMNS, *(self.recipe.split.columns if self.recipe.split else ())))
-        first = 0
-        for batch in catalogue.batches(list(columns), size=games):
-            yield _Some(first, batch)
-            first += len(batch)
+    def _some(self, catalogue: Catalogue, games: int) -> Iterator[Some]:
+        columns = (*_COLUMNS, *(self.recipe.split.columns if self.recipe.split else ()))
+        return some_rows(catalogue, columns, games)
 
-    def _select(self, some: _Some) -> _Selected:
+    def _select(self, some: Some) -> _Selected:
         """Which positions of these rows become examples."""
         recipe, batch = self.recipe, some.batch
         games = games_of(batch)
         ours = np.ones(len(batch), bool)
         if recipe.split is not None:
-            ours = recipe.split.codes(batch) == list(recipe.split.sets).index(self.set)
+            ours = recipe.split.codes(batch) == list(recipe.split.sets).index(self.job.set)
         drop = by_value(batch["drop"], drop_code, np.uint8)
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
@@ -364,7 +245,7 @@ class _Build:
             return chosen
         return chosen.only(_first_of_each(game, mix_words(keys ^ _DRAWN), of.per_game))
 
-    def _encode(self, some: _Some, chosen: _Selected) -> _Made:
+    def _encode(self, some: Some, chosen: _Selected) -> _Made:
         """Planes and labels of the wanted positions."""
         batch, games, rows = some.batch, chosen.games, chosen.rows
         planes = self.drawing.encoder.new_out(len(chosen.game))

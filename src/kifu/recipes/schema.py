@@ -1,7 +1,7 @@
 """Recipes: a TOML file that says everything about one family of data sets, or one archive of OLF files.
 
-Those with a `kind` say what they make: "examples" of any plane set in any format, an "olf-archive", or a net, by
-"training". Those without draw games as the program of 2015 did.
+Those with a `kind` say what they make: "examples" of any plane set in any format, training files for "katago", an
+"olf-archive", or a net, by "training". Those without draw games as the program of 2015 did.
 """
 
 from __future__ import annotations
@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
-from kifu.corpus.clean import Clean, load_clean
-from kifu.corpus.divide import load_split
-from kifu.corpus.splits import Split
 from kifu.datasets.drawing import Drawing, find_drawing
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
 from kifu.datasets.manifest import SUFFIX
 from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
+from kifu.recipes.divided import Divided, NamedClean
+from kifu.recipes.kata_sets import KataSets
 from kifu.recipes.training import Training
 from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
-from kifu.versions import nearest
 
 _ROOM, _KIND = "kifu.recipes", "recipe"
 
@@ -106,13 +104,6 @@ class Recipe(BaseModel):
         return [name for name, chosen in self.sets.items() if chosen.default]
 
 
-def _named_clean(rules: object) -> object:
-    try:
-        return load_clean(rules) if isinstance(rules, str) else rules
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
-
-
 class OlfArchive(BaseModel):
     """A tree of OLF files as `kifu.recipes.olf_archive` makes it."""
 
@@ -123,15 +114,8 @@ class OlfArchive(BaseModel):
     name: Line
     title: Line
     """For people."""
-    clean: Annotated[Clean, BeforeValidator(_named_clean)]
-    """Which games are set aside: rules by their name or file (`kifu.corpus.clean`), or a table of them."""
-
-
-def _named_split(split: object) -> object:
-    try:
-        return load_split(split).split if isinstance(split, str) else split
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
+    clean: NamedClean
+    """Which games are set aside."""
 
 
 class Chosen(BaseModel):
@@ -148,15 +132,10 @@ class Chosen(BaseModel):
     """How many of these are drawn from each game; all of a game that has fewer."""
 
 
-class ExampleSets(BaseModel):
+class ExampleSets(Divided):
     """Data sets of examples: which games, which positions of them, their planes and labels, and the format."""
 
-    model_config = STRICT
-
     kind: Literal["examples"]
-    name: Line
-    title: Line
-    """For people."""
     planes: Line
     """A plane set (`kifu planes`), or features joined by +."""
     labels: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] = ("move",)
@@ -167,13 +146,6 @@ class ExampleSets(BaseModel):
     """Games on another board are passed over."""
     pad: bool = False
     """Games on smaller boards are taken, too, and laid into the upper left corner."""
-    clean: Annotated[Clean | None, BeforeValidator(_named_clean)] = None
-    """Which games are set aside: rules by their name or file, or a table of them. Left out: those that cannot be read
-    or played; games of a catalogue are then taken as it has them."""
-    split: Annotated[Split | None, BeforeValidator(_named_split)] = None
-    """Which game goes to which set: a split by its name or file, or a table. Left out: all go to the set "all"."""
-    sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
-    """The sets that are built when none is named; left out: all of the split."""
     positions: Chosen = Chosen()
     order: Literal["corpus", "shuffled"] = "corpus"
     """The order of the games in the catalogue, or a permutation of all positions of a set."""
@@ -187,11 +159,6 @@ class ExampleSets(BaseModel):
             form = self.example_format
         except KifuError as error:
             raise ValueError(str(error)) from None
-        for name in self.all_sets():
-            if name.startswith(".") or any(c in name for c in "/\\"):
-                raise ValueError(f"set {name!r} would make no plain file name")
-        for name in self.default_sets():
-            self.require_set(name)
         if not form.labels and self.labels != ("move",):
             raise ValueError(f"{form.name} holds the label move and no other; labels are {', '.join(self.labels)}")
         if form.needs_move and "move" not in self.labels:
@@ -218,20 +185,6 @@ class ExampleSets(BaseModel):
         """What all examples have in common. Raises RecipeError, GameError."""
         return make_layout(self.drawing(), self.labels)
 
-    def all_sets(self) -> list[str]:
-        """The sets that there are."""
-        return ["all"] if self.split is None else list(self.split.sets)
-
-    def require_set(self, name: str) -> None:
-        """Raises ValueError that names the nearest set, unless there is one of that name."""
-        if name not in self.all_sets():
-            near = nearest(name, self.all_sets())
-            raise ValueError(f"no set {name!r} (there are {', '.join(self.all_sets())}); did you mean {near!r}?")
-
-    def default_sets(self) -> list[str]:
-        """The sets that are built when none is named."""
-        return self.all_sets() if self.sets is None else list(self.sets)
-
 
 def recipe_names() -> list[str]:
     """The recipes that come with kifu."""
@@ -249,7 +202,7 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
     return recipe
 
 
-def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive | ExampleSets | Training:
+def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive | ExampleSets | KataSets | Training:
     """A recipe of any kind, as `load_recipe` takes it."""
     table = load_table(_ROOM, _KIND, name, overrides)
     if "kind" not in table:
@@ -260,8 +213,11 @@ def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive
         return check_table(ExampleSets, table, _KIND, name)
     if table["kind"] == "training":
         return check_table(Training, table, _KIND, name)
+    if table["kind"] == "katago":
+        return check_table(KataSets, table, _KIND, name)
     raise RecipeError(
-        f"{_KIND} {name}: kind is 'examples', 'olf-archive' or 'training', or left out; not {str(table['kind'])[:80]!r}"
+        f"{_KIND} {name}: kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; "
+        f"not {str(table['kind'])[:80]!r}"
     )
 
 

@@ -1,0 +1,90 @@
+"""How fast games become KataGo's rows: planes and numbers, beside a replay by the same rules; and whole files."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from corpus import Corpus
+from figures import Figure, at_least
+from timing import Task, in_turns, one_core
+
+from kifu.corpus.catalogue import CatalogueWriter, games_of, open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.datasets.drawing import find_drawing
+from kifu.recipes.kata_sets import KataSets
+from kifu.recipes.katago import build_katago
+from kifu.recipes.schema import find_recipe
+
+_GAMES, _FILED = 2000, 300
+"""Games that are drawn, and that files are made of."""
+
+_ASKED = 0.08
+"""Million rows a second. KataGo's C++ makes 0.047 of them packed (-O3 -march=native), nine tenths of it for ladders."""
+
+
+def katago(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
+    """On one core."""
+    path = folder / "games.parquet"
+    ingest([corpus.archives[-1]], path)
+    with one_core():
+        follow, draw, positions = _tasks(path)
+        floor, drawn = in_turns(rounds, Task(follow), Task(draw))
+        reached, bare = positions / drawn.best / 1e6, positions / floor.best / 1e6
+        unit = "M rows/s"
+        figures = [
+            Figure("floor: games followed by KataGo's rules, one core", bare, unit, floor),
+            at_least("KataGo's rows, packed, with globals, one core", reached, unit, _ASKED, drawn),
+        ]
+        some = _first_games(path, folder / "some.parquet")
+        for compression in ("stored", "fast", "deflate"):
+            build, rows = _build(some, folder / "kata", compression)
+            (times,) = in_turns(min(rounds, 3), Task(build))
+            what = f"KataGo's files, {compression}, one core"
+            figures.append(Figure(what, rows / times.best / 1e6, unit, times))
+    return figures
+
+
+def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
+    """To follow the first games, to draw all their positions, some games at a time; and how many these are."""
+    batch = next(open_catalogue(path).batches(size=_GAMES))
+    games = games_of(batch)
+    drawing = find_drawing("katago22", pad=True)
+    told = drawing.told(batch)
+    rows = np.flatnonzero((games.drop == 0) & (told.drop == 0))
+    plies = np.diff(games.move_offset)[rows]
+    chunks = np.array_split(rows, max(plies.sum() // 16_384, 1))
+    room = max(int(np.diff(games.move_offset)[some].sum()) for some in chunks)
+    planes, labels = drawing.encoder.new_out(room), drawing.new_labels(room)
+
+    def run(wanted: bool) -> None:
+        for some in chunks:
+            moves = int(np.diff(games.move_offset)[some].sum())
+            take = np.arange(moves) if wanted else np.full(moves, -1)
+            drawing.draw(games, told, some, np.zeros(len(some), np.uint8), take, planes, labels)
+
+    return lambda: run(False), lambda: run(True), int(plies.sum())
+
+
+def _first_games(path: Path, into: Path) -> Path:
+    """A catalogue of the first games of another."""
+    with CatalogueWriter(into) as writer:
+        writer.write(next(open_catalogue(path).batches(size=_FILED)))
+        writer.commit({})
+    return into
+
+
+def _build(some: Path, into: Path, compression: str) -> tuple[Callable[[], object], int]:
+    """To make files of these games, and how many rows that gives."""
+    recipe = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', f"compression={compression}"])
+    assert isinstance(recipe, KataSets)
+
+    def build() -> int:
+        shutil.rmtree(into, ignore_errors=True)
+        (built,) = build_katago(recipe, some, into, jobs=1)
+        return built.manifest.examples
+
+    rows = build()
+    return build, rows

@@ -19,9 +19,6 @@ from kifu.tables import Line
 Moves = Annotated[int, Field(ge=0, le=10**6)]
 Weight = Annotated[float, Field(ge=0, le=1)]
 
-OURS = "katago"
-"""What a bound of KataGo's own is called."""
-
 
 class KataSets(Divided):
     """KataGo's training files. What says "katago" or is true by default is as its `writetrainingdata` has it."""
@@ -38,9 +35,9 @@ class KataSets(Divided):
     """Whether HA has to be a number, if it is there, of at most half the side of the board."""
     handicap_moves: Literal["drop", "begin"] = "drop"
     """Of a game that begins with several moves of Black's: it is set aside, or begins with the last of them."""
-    min_moves: Moves | Literal["katago"] = OURS
+    min_moves: Moves | Literal["katago"] = "katago"
     """Moves from the first that has a row, without trailing passes; KataGo's: 15 and an eighth of the points."""
-    max_moves: Moves | Literal["katago"] = OURS
+    max_moves: Moves | Literal["katago"] = "katago"
     """KataGo's: 40 and one and a half times the board's points."""
     early_passes: bool = True
     """Whether a game with a pass soon after the opening (19x19: moves 31 to 50) is set aside, and one with a pass in

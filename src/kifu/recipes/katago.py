@@ -33,7 +33,7 @@ from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import OpenBar, silent
 from kifu.recipes.kata_plies import choose_plies, find_firsts, find_stops
-from kifu.recipes.kata_sets import OURS, KataSets
+from kifu.recipes.kata_sets import KataSets
 from kifu.recipes.sets import BuiltExamples, SetJob, Some, Tally, build_sets, some_rows
 from kifu.records.games import Games, Note
 
@@ -196,7 +196,7 @@ class _Build:
         if recipe.split is not None:
             ours = recipe.split.codes(batch) == list(recipe.split.sets).index(self.job.set)
         terms, unknown = terms_of(batch["rules"], komi_told(batch), batch["handicap"], self.rules, recipe.default_komi)
-        trust: Mapping[str, float] = {**recipe.trust}
+        trust: Mapping[str, float] = {str(ending): weight for ending, weight in recipe.trust.items()}
         drop = by_value(batch["drop"], drop_code, np.uint8)
         set_aside = drop != Drop.KEPT
         for why, applies in self._faults(batch, games, unknown):
@@ -213,9 +213,9 @@ class _Build:
             trusted=by_value(batch["ending"], lambda ending: trust.get(ending or "", 0), np.float32)[rows],
             key=numbers(batch["id"])[rows],
         )
-        why = Counter(Drop(k).name for k in counted.tolist())
+        reasons = Counter(Drop(k).name for k in counted.tolist())
         elsewhere = int(np.count_nonzero(~ours & ~set_aside))
-        return _Selected(rows, terms[rows], span, firsts.again[rows], take, game, ply, why, elsewhere)
+        return _Selected(rows, terms[rows], span, firsts.again[rows], take, game, ply, reasons, elsewhere)
 
     def _faults(
         self, batch: pa.RecordBatch, games: Games, unknown: npt.NDArray[np.uint8]
@@ -235,7 +235,7 @@ class _Build:
             yield Drop.HANDICAP_LARGE, told & large
         yield Drop.RULES_UNKNOWN, unknown == Drop.RULES_UNKNOWN
         yield Drop.KOMI_UNKNOWN, unknown == Drop.KOMI_UNKNOWN
-        most = 1.5 * points + 40 if recipe.max_moves == OURS else recipe.max_moves
+        most = recipe.max_moves if isinstance(recipe.max_moves, int) else 1.5 * points + 40
         yield Drop.TOO_LONG, moves > most
         if recipe.results == "any":
             return
@@ -259,7 +259,8 @@ class _Build:
         drop[chosen.again < ply] = Drop.NOT_ALTERNATING
         points = games.width[rows].astype(np.int64) * games.height[rows]
         stop = find_stops(games, rows, span.first, ply)
-        least = 15 + points // 8 if self.recipe.min_moves == OURS else self.recipe.min_moves
+        asked = self.recipe.min_moves
+        least = asked if isinstance(asked, int) else 15 + points // 8
         short = (drop == Drop.KEPT) & ((stop <= span.first) | (stop - span.first < least))
         drop[short] = np.where(span.stop == 0, Drop.NO_MOVES, Drop.TOO_SHORT)[short]
         return span._replace(stop=stop), drop

@@ -75,8 +75,8 @@ class Tally:
 
     def end(self, catalogue: Catalogue) -> None:
         """Ends a catalogue."""
-        parts = map(np.concatenate, (self._member, self._rows, self._plies))
-        self._origins.append(ArchiveRows.of(catalogue.path.name, hash_file(catalogue.path), *parts))
+        told = np.concatenate(self._member), np.concatenate(self._rows), np.concatenate(self._plies)
+        self._origins.append(ArchiveRows.of(catalogue.path.name, hash_file(catalogue.path), *told))
         self._begin()
 
     def manifest(self, job: SetJob, written: Written, recipe: Divided, format: str, plane_set: str) -> ExamplesManifest:

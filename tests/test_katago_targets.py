@@ -190,6 +190,7 @@ def _seen(stones: dict[tuple[int, int], int], mover: int) -> Any:
     return values
 
 
+@pytest.mark.nojit
 @pytest.mark.parametrize(
     ("seed", "width", "height", "rules", "handicap"),
     [(1, 5, 5, "japanese", 0), (2, 4, 7, "chinese", 3), (3, 7, 4, "japanese", 2), (4, 9, 9, "chinese", 0)],

@@ -56,7 +56,7 @@ class KataSets(Divided):
     metadata: Source | None = None
     """For human-style nets: the server or collection that the games are from; left out: no metadataInputNC."""
     compression: Compression = "deflate"
-    """deflate, as KataGo has it; fast: files of twice the size in a small part of the time; stored."""
+    """deflate, as KataGo has it; fast: files of 2.5 times the size in half the time; stored."""
     rows_per_file: Annotated[int, Field(ge=1, le=MOST_ROWS_PER_FILE)] = ROWS_PER_FILE
 
     @field_validator("boards")

@@ -1,6 +1,7 @@
 """KataGo's planes and numbers: equal to its own, bit for bit, and to what its rules say."""
 
 from collections import Counter
+from random import Random
 from typing import NamedTuple
 
 import numpy as np
@@ -191,14 +192,14 @@ def courses(draw_from):
     """A game at random on a tiny board, mostly legal and in turn, with its rules; what is seen before each move; why
     it ends."""
     width, height = draw_from(st.sampled_from([(2, 2), (2, 3), (3, 2), (3, 3), (4, 4)]))
-    rules, rng = draw_from(RULES), draw_from(st.randoms(use_true_random=False))
+    rules, rng = draw_from(RULES), Random(draw_from(st.integers(0, 1 << 30)))
     points = [(x, y) for y in range(height) for x in range(width)]
     setup = {point: rng.choice([BLACK, WHITE]) for point in rng.sample(points, rng.choice([0, 0, 1, 2]))}
     komi, handicap = rng.choice([0, 0.5, 6.5, 7, -3, 40, -60]), rng.choice([None, None, 0, 1, 3])
     mover = rng.choice([BLACK, WHITE])
     course = NaiveCourse(width, height, setup, rules, komi, handicap, mover)
     moves, seen, why = [], [], Drop.KEPT
-    for _ in range(rng.choice([5, 30, 60])):
+    for _ in range(rng.choice([5, 30, 90])):
         legal = [point for point in points if course.why_not(point, mover) == Drop.KEPT]
         point = rng.choice(points if rng.random() < 0.02 else legal) if legal and rng.random() < 0.85 else None
         moves.append(word(point, mover, width))
@@ -271,6 +272,31 @@ def test_rows_of_a_turned_game_are_turned_rows(k):
 def test_odd_games(game, why, ply):
     drawn = draw(rooted([game]), terms_for(TT), encoder=KataEncoder(KATAGO22, 5, 5, True))
     assert (drawn.drop.tolist(), drawn.ply.tolist()) == ([why], [ply])
+
+
+@pytest.mark.nojit
+@pytest.mark.parametrize(
+    ("rules", "moves", "plies"),
+    [
+        ("simple", [0, 2, 4, 1, 4, 3, 0, 2, 4], 9),  # Black passed in this position before
+        ("spight", [1, 2, 4, 0, 4, 3, 1, 2, 4], 9),
+        ("simple", [2, 3, 0, 1, 2, 0, 2, 1, 0, 3, 2, 0, 2], 13),  # this position, for the third time
+        ("simple", [0, 4, 4], 3),
+        ("positional", [0, 4, 4], 3),
+        ("spight", [0, 4, 4, 1], 4),  # two passes alone end nothing
+    ],
+)
+def test_how_a_game_ends(rules, moves, plies):
+    """On 2 x 2: the last move ends it, but for the last game."""
+    moves = [p | W * (i & 1) for i, p in enumerate(moves)]
+    games = rooted([OneGame(2, 2, [*moves, 4 | W * (len(moves) & 1)])])
+    for scoring in ("area", "territory"):
+        terms = terms_for(KataRules(rules, scoring))
+        drawn = draw(games, terms, encoder=KataEncoder(KATAGO22, 2, 2, False))
+        goes_on = plies == 4
+        assert (drawn.drop[0], drawn.ply[0]) == ((Drop.KEPT, plies + 1) if goes_on else (Drop.AFTER_END, plies))
+        if moves[-1] & ~W == 4:
+            assert drawn.numbers[plies - 1, 14] == 1
 
 
 def test_setup_in_a_later_node_before_the_first_move():

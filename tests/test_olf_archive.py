@@ -290,7 +290,7 @@ def test_the_recipe() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("kind=heap", "kind is 'examples', 'olf-archive' or 'training', or left out; not 'heap'"),
+        ("kind=heap", "kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; not 'heap'"),
         ("clean=none", "no set of cleaning rules 'none'; there are legal, schraudolph, training"),
         ("clean=3", "clean: "),
         ("sets=3", "sets: "),

@@ -122,7 +122,7 @@ def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
     assert (done.code, done.err) == (2, ["kifu: recipe agz17 makes data sets, and trains no net"])
     with pytest.raises(RecipeError, match="of the kind 'training'"):
         load_recipe("quick-cpu")
-    with pytest.raises(RecipeError, match="kind is 'examples', 'olf-archive' or 'training'"):
+    with pytest.raises(RecipeError, match="kind is 'examples', 'katago', 'olf-archive' or 'training'"):
         find_recipe("quick-cpu", ["kind=run"])
     assert not (tmp_path / "out").exists()
 

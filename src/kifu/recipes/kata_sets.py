@@ -16,7 +16,7 @@ from kifu.planes.katago.rules import KataRules
 from kifu.recipes.divided import Divided
 from kifu.tables import Line
 
-Moves = Annotated[int, Field(ge=0, le=10**6)]
+Moves = Annotated[int, Field(ge=0, le=10_000)]
 Weight = Annotated[float, Field(ge=0, le=1)]
 
 

@@ -169,9 +169,8 @@ class _Build:
         safe = span._replace(stop=np.where(kept, span.stop, 0))  # what cannot be played is not played again
         targets = fill_targets(target_desk, games, rows, chosen.terms, safe, game, plies)
         self.desks.append((desk, target_desk))
-        all_stay = len(stays) == n
         made = KataRows(
-            planes if all_stay else planes[stays], inputs if all_stay else inputs[stays], *targets,
+            planes[stays], inputs[stays], *targets,
             q=np.zeros((len(stays), 3, targets.policy.shape[2]), np.int16),
             meta=self._metadata(some.batch, games, rows[game], plies),
         )  # fmt: skip

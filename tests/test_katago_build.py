@@ -320,3 +320,13 @@ def test_command(kgs: Path, tmp_path: Path) -> None:
     assert "--index" in refused.err[0]
     assert "katago" in run("recipes").out
     assert run("recipes", "katago").out.startswith("# Training files for KataGo")
+
+
+def test_the_tutorial_tells_of_every_key_and_reason() -> None:
+    text = Path(__file__).parents[1].joinpath("docs", "katago.md").read_text("utf-8")
+    for key in KataSets.model_fields.keys() - {"kind", "name", "title"}:
+        assert f"`{key}" in text, key
+    for _, _, why, changes, _ in ODD:
+        assert why.lower().replace("_", " ") in text, why
+        for change in set(changes) - {CUT}:
+            assert f"`{change.partition('=')[0]}=" in text, change

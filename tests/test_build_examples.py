@@ -356,7 +356,8 @@ def test_a_bad_recipe_is_one_line(changes: dict[str, Any], message: str) -> None
 def test_an_unknown_kind(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('kind = "exmples"\n')
-    with pytest.raises(RecipeError, match=r"kind is 'examples', 'katago', 'olf-archive' or 'training', .*; not 'exmples'"):
+    kinds = "kind is 'examples', 'katago', 'olf-archive' or 'training'"
+    with pytest.raises(RecipeError, match=kinds + ", .*; not 'exmples'"):
         find_recipe(str(path))
 
 

@@ -15,19 +15,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalogues import write_catalogue
+from example_sets import FORMATS, layout_for, random_batch
 from fuzz_olf import fuzz as fuzz_olf
 from fuzz_sgf import fuzz as fuzz_sgf
 from fuzz_tygem import fuzz as fuzz_tygem
+from kata_rows import as_arrays, random_rows
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.clean import clean_names, load_clean
 from kifu.corpus.rows import rows_of_batch
 from kifu.corpus.spell import catalogue_olf, catalogue_sgf
 from kifu.datasets.formats import open as open_data_set
+from kifu.datasets.formats import open_writer
+from kifu.datasets.katago_npz import KataWriter
 from kifu.errors import KifuError
+from kifu.parallel import Crew
 from kifu.records.survey import survey
 from test_catalogue import GAMES, table
 from test_containers import small_archives
@@ -79,6 +85,41 @@ def small_catalogues() -> list[bytes]:
     return made
 
 
+def small_data_sets() -> list[dict[str, bytes]]:
+    """Files by name, of each format of examples that is a file or a folder: the first are alone in their data set."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in FORMATS:
+            with open_writer(name, Path(folder, name), layout_for(name)) as writer:
+                writer.write(random_batch(writer.layout, 7))
+                writer.commit({})
+        with KataWriter(Path(folder, "kata"), rows_per_file=2, compression="fast", meta=True) as kata, Crew(1) as crew:
+            kata.write([random_rows(3)], crew)
+            kata.commit({})
+        np.savez(Path(folder, "theirs.npz"), **as_arrays(random_rows(2)))
+        return [
+            {each.name: each.read_bytes() for each in (sorted(made.iterdir()) if made.is_dir() else [made])}
+            for made in sorted(Path(folder).iterdir())
+        ]
+
+
+def fuzz_folders(seconds: float, seed: int, data_sets: list[dict[str, bytes]]) -> int:
+    """One file of a data set is a mutant, the others are as they were."""
+    others: dict[str, bytes] = {}
+
+    def read(path: Path) -> None:
+        for name, data in others.items():
+            if name != path.name:
+                path.with_name(name).write_bytes(data)
+        read_data_set(path if len(others) == 1 else path.parent)
+
+    draw, tried = random.Random(seed), 0
+    for _ in range(len(data_sets)):
+        others = draw.choice(data_sets)
+        victim = draw.choice(list(others))
+        tried += fuzz_files(seconds / len(data_sets), draw.randrange(2**32), [others[victim]], [victim], read)
+    return tried
+
+
 def read_data_set(path: Path) -> None:
     with open_data_set(path) as data:
         data.to_numpy()
@@ -122,6 +163,7 @@ def main() -> None:
     archives = [*small_archives().values(), *FILES_OF_LINES]
     catalogues = small_catalogues()
     data_sets = [some_file(name, n) for name in ("dat1@1", "dat2@1") for n in (0, 1, 3)]
+    examples = small_data_sets()
     names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a.olf", "a.index", "a"]
     harnesses: dict[str, Callable[[float, int], int]] = {
         "records": fuzz_sgf,
@@ -129,7 +171,8 @@ def main() -> None:
         "lines of TYGEM": fuzz_tygem,
         "containers": lambda seconds, seed: fuzz_files(seconds, seed, archives, names, read_container),
         "catalogues": lambda seconds, seed: fuzz_files(seconds, seed, catalogues, ["a.parquet"], read_catalogue),
-        "data sets": lambda seconds, seed: fuzz_files(seconds, seed, data_sets, ["a.dat"], read_data_set),
+        "data sets of 2015": lambda seconds, seed: fuzz_files(seconds, seed, data_sets, ["a.dat"], read_data_set),
+        "data sets": lambda seconds, seed: fuzz_folders(seconds, seed, examples),
     }
     counts = dict.fromkeys(harnesses, 0)
     end, seed = time.monotonic() + arguments.seconds, arguments.seed

@@ -14,8 +14,8 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
+from kifu.datasets.katago_npz import game_hashes
 from kifu.datasets.katago_rows import ARRAYS
-from kifu.datasets.katago_targets import key_of
 from kifu.datasets.manifest import read_examples_manifest
 from kifu.errors import RecipeError
 from kifu.point import WHITE_BIT, to_sgf
@@ -241,7 +241,7 @@ def test_games_are_divided_whole(kgs: Path, tmp_path: Path) -> None:
     assert isinstance(found, KataSets)
     train, val = build_katago(found, kgs, tmp_path)
     assert (train.path, val.path) == (tmp_path / "train", tmp_path / "val")
-    keys = [key_of(arrays(built.path)["globalTargetsNC"][:, 41:47]) for built in (train, val)]
+    keys = [game_hashes(arrays(built.path)["globalTargetsNC"])[:, 0] for built in (train, val)]
     (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "drop", "n_moves"))
     kept = [each["id"] for each in batch.to_pylist() if each["drop"] is None]
     assert not set(keys[0].tolist()) & set(keys[1].tolist())

@@ -13,8 +13,9 @@ import pytest
 from catalogues import rows as catalogue_rows
 from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import games_of, open_catalogue
-from kifu.datasets.katago_rows import ARRAYS
-from kifu.datasets.katago_targets import UNKNOWN_WINNER, Span, TargetDesk, Targets, fill_targets, key_columns, key_of
+from kifu.datasets.katago_npz import game_hashes
+from kifu.datasets.katago_rows import ARRAYS, TARGETS
+from kifu.datasets.katago_targets import UNKNOWN_WINNER, Span, TargetDesk, Targets, fill_targets, key_columns
 from kifu.planes.katago.rules import terms_of
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.recipes.katago import build_katago
@@ -64,7 +65,7 @@ def test_rows_are_those_of_katago(trained: Trained, tmp_path: Path) -> None:
     ids = dict(zip(batch["member"].to_pylist(), batch["id"].to_pylist()))
     with np.load(built.path / "all-00000.npz") as file:
         ours = {array.name: file[array.name] for array in ARRAYS}
-    key = key_of(ours["globalTargetsNC"][:, 41:47])
+    key = game_hashes(ours["globalTargetsNC"])[:, 0]
     at = 0
     for k, name in enumerate(trained.names):
         theirs, mine = trained.game == k, key == np.uint64(ids[name])
@@ -101,7 +102,7 @@ def test_rows_of_odd_games_are_those_of_katago(shared: Path, tmp_path: Path) -> 
     names = dict(zip(batch["member"].to_pylist(), batch["id"].to_pylist()))
     told = ours["globalTargetsNC"]
     at = {
-        place: k for k, place in enumerate(zip(key_of(told[:, 41:47]).tolist(), (told[:, 51] + told[:, 53]).tolist()))
+        place: k for k, place in enumerate(zip(game_hashes(told)[:, 0].tolist(), (told[:, 51] + told[:, 53]).tolist()))
     }
     met = set()
     for row, (game, turn) in enumerate(zip(theirs["game"].tolist(), theirs["turn"].tolist())):
@@ -326,7 +327,9 @@ def test_names_of_games_come_back() -> None:
     rng = np.random.default_rng(0)
     key = np.concatenate([rng.integers(0, 2**64, 1000, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
     columns = key_columns(key)
-    assert np.array_equal(key_of(columns), key)
+    targets = np.zeros((len(key), TARGETS), np.float32)
+    targets[:, 41:47] = columns
+    assert np.array_equal(game_hashes(targets)[:, 0], key)
     assert columns.max() < 2**22 and np.array_equal(columns, np.floor(columns))
     assert columns[:, [2, 5]].max() < 2**20
     assert len(np.unique(columns, axis=0)) == len(key)

@@ -168,13 +168,6 @@ def key_columns(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
     return columns
 
 
-def key_of(columns: npt.NDArray[np.float32]) -> npt.NDArray[np.uint64]:
-    """[N] uint64: the keys that `key_columns` wrote, or the first word of other hashes of games. columns: [N, 6]."""
-    low, middle, high = (columns[:, k].astype(np.uint64) for k in range(3))
-    words: npt.NDArray[np.uint64] = low | middle << np.uint64(22) | high << np.uint64(44)
-    return words
-
-
 def _fill_same(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> None:
     """Fills what does not depend on the game's course."""
     to = out.targets

@@ -20,6 +20,7 @@ from kifu.go.rules import hash_after, recalls, situation_of
 from kifu.go.state import EMPTY, KO_POINT, ONE, SUICIDE_REMOVED, WHITE, ZERO, bit, breathes, clear, has_friend
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.driver import finish
+from kifu.planes.features import copy_set
 from kifu.planes.katago.course import (
     BUTTON,
     KO,
@@ -97,12 +98,6 @@ def new_sheet(width: int, height: int, frame_width: int, frame_height: int, plie
         area=np.zeros((2, words), np.uint64),
         bits=np.zeros((PLANES, words), np.uint64),
     )
-
-
-@inline_kernel
-def _copy(words: Any, row: Any, out: Any) -> None:
-    for i in range(len(words)):
-        out[i] = row[i]
 
 
 @inline_kernel
@@ -191,8 +186,8 @@ def _draw_ladders(sheet: Sheet, t: Any, c: Any, turns: Any) -> None:
     s, bits = sheet.course.s, sheet.bits
     ladder_moves(s, sheet.ladders, c, sheet.moves[0], sheet.moves[1])
     for ago in range(3):
-        _copy(s.words, sheet.caught[(t - min(ago, turns)) % 3], bits[_CAUGHT + ago])
-    _copy(s.words, sheet.moves[0], bits[_WORKS])
+        copy_set(sheet.caught[(t - min(ago, turns)) % 3], bits[_CAUGHT + ago])
+    copy_set(sheet.moves[0], bits[_WORKS])
 
 
 @inline_kernel
@@ -205,8 +200,8 @@ def _draw_areas(sheet: Sheet, own: Any) -> None:
         course.s, sheet.areas, sheet.board, course.codes[SUICIDE_CODE] == SUICIDE_REMOVED,
         course.codes[TAX] != TAX_NONE, sheet.area,
     )  # fmt: skip
-    _copy(course.s.words, sheet.area[own], sheet.bits[_AREA])
-    _copy(course.s.words, sheet.area[1 - own], sheet.bits[_AREA + 1])
+    copy_set(sheet.area[own], sheet.bits[_AREA])
+    copy_set(sheet.area[1 - own], sheet.bits[_AREA + 1])
 
 
 @inline_kernel

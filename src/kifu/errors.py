@@ -7,6 +7,7 @@
     ├── FormatError      a data set file whose bytes are not what its format says
     ├── SourceError      an archive, folder or address that cannot be read
     ├── OutputError      a file that cannot be written
+    ├── ClusterError     a cluster that cannot be reached, or cannot do this work
     └── RecipeError      a recipe, plane set, format or option that does not exist or does not fit
 
 Each message names the bad value and what was allowed. The command line prints it as one line and exits with code 2.
@@ -40,6 +41,10 @@ class SourceError(KifuError):
 
 class OutputError(KifuError):
     """A file that cannot be written."""
+
+
+class ClusterError(KifuError):
+    """A cluster that cannot be reached, or cannot do this work."""
 
 
 class RecipeError(KifuError):

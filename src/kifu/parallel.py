@@ -1,18 +1,33 @@
-"""Threads over kernels, in order: the same results in the same order for any number of threads."""
+"""Who does the work, and how it is divided: threads here, or the processes of a cluster, with the same results.
+
+A `Job` is a map over units, an archive or a slice of a catalogue say. `Crew.run` does it and gives the results in the
+order of the units and their items; threads share the items of one unit after another, while a crew on a cluster (see
+`kifu.cluster`) gives each of its processes whole units. Nothing above knows which of them it is.
+"""
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 from kifu.errors import RecipeError
 
+if TYPE_CHECKING:
+    from kifu.parcels import Parcel
+
 T = TypeVar("T")
 R = TypeVar("R")
+Unit = TypeVar("Unit")
+Item = TypeVar("Item")
+
+THREADS = "threads"
 
 
 def _cores() -> int:
@@ -25,6 +40,42 @@ def count_jobs(jobs: int | None) -> int:
     if jobs is not None and jobs < 1:
         raise RecipeError(f"{jobs} jobs are too few; there has to be at least 1")
     return jobs or _cores()
+
+
+class Job(ABC, Generic[Unit, Item, R]):
+    """A map over units, each of which is drawn as items, one after another, that are made by themselves.
+
+    What is made of a unit follows from the job, the unit and the files that it names only. Jobs and units can be
+    pickled; items and results need not be, and are never sent: results travel as parcels.
+    """
+
+    @abstractmethod
+    def identity(self) -> Any:
+        """What results follow from beside the unit, as JSON values: an interrupted run is gone on with if all of it is
+        the same. The version of kifu is added to it."""
+
+    @abstractmethod
+    def unit_identity(self, unit: Unit) -> Any:
+        """What tells the unit, and the files that it names, from others, as JSON values."""
+
+    @abstractmethod
+    def items(self, unit: Unit) -> Iterator[Item]:
+        """Reads the unit; in one thread at a time."""
+
+    @abstractmethod
+    def make(self, item: Item) -> R:
+        """What becomes of an item; in any thread."""
+
+    @abstractmethod
+    def pack(self, result: R) -> Parcel:
+        """A result as it travels. The arrays may be those of the result: they are written before it is released."""
+
+    @abstractmethod
+    def unpack(self, parcel: Parcel) -> R:
+        """The reverse of `pack`."""
+
+    def release(self, result: R) -> None:
+        """Called when whoever asked for the result asks for the next one: its memory may be used again."""
 
 
 class Crew:
@@ -48,7 +99,16 @@ class Crew:
         while under_way:
             yield under_way.popleft().result()
 
-    def __enter__(self) -> Crew:
+    def run(self, job: Job[Unit, Item, R], units: Iterable[Unit], ahead: int | None = None) -> Generator[R]:
+        """Yields what the job makes of each item of each unit, in order; each result lasts until the next is asked for.
+
+        ahead: as in `map`, of items.
+        """
+        for result in self.map(job.make, chain.from_iterable(map(job.items, units)), ahead):
+            yield result
+            job.release(result)
+
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -56,6 +116,23 @@ class Crew:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+
+
+def open_crew(engine: str = THREADS, jobs: int | None = None, work: Path | None = None) -> Crew:
+    """Those who do the work: `jobs` threads, or with the engine "ray" or "ray=ADDRESS" the processes of a cluster.
+
+    work: a folder, seen by all of the cluster, where what was made waits until it is asked for, so that a run that was
+    interrupted is gone on with; it is there only while that is so. None: nothing is kept. Threads need none.
+    Raises RecipeError for another engine, ClusterError if there is no such cluster, or it cannot do this work.
+    """
+    if engine == THREADS:
+        return Crew(jobs)
+    name, _, address = engine.partition("=")
+    if name != "ray":
+        raise RecipeError(f"no engine {engine!r}; there are {THREADS}, ray and ray=ADDRESS")
+    from kifu.cluster.crew import RayCrew
+
+    return RayCrew(address or None, jobs, work)
 
 
 def ahead(items: Generator[T], count: int) -> Generator[T]:

@@ -204,6 +204,15 @@ def part_of(path: Path) -> Path:
     return path.with_name(f".{path.name}.part")
 
 
+def work_folder(path: Path) -> Path:
+    """Where what becomes a file or folder waits, beside it, while a cluster makes it (see `kifu.parallel.open_crew`).
+
+    Absolute, because others than this process look for it.
+    """
+    whole = path.absolute()
+    return whole.parent / f".{whole.name}.work"
+
+
 def cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
     """What to raise where a file cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)

@@ -25,6 +25,9 @@ app = typer.Typer(
 Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
 Catalogues = Annotated[list[Path], typer.Argument(metavar="CATALOGUE", help="Files that `kifu ingest` made.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
+Engine = Annotated[
+    str, typer.Option(metavar="ENGINE", help="Who does the work: threads, ray (on this machine), or ray=HOST:PORT.")
+]
 
 _EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn"}
 """What only some commands need, and the extra that brings it."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, cast
@@ -20,13 +21,16 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import Drop, FormatError, OutputError, first_line
-from kifu.output import Output
+from kifu.output import Output, hash_file
 from kifu.point import MAX_SIZE
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
 
 _GROUP = 32_768
 """Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
+
+_UNIT = 131_072
+"""Rows a unit of work: a few seconds of it."""
 
 _GROUP_BYTES = 4 << 30
 """A row group that says it takes more than this is not read."""
@@ -173,28 +177,44 @@ class CatalogueWriter(TableWriter):
 
 
 @dataclass(frozen=True, slots=True)
+class RowsUnit:
+    """Some rows of a catalogue as a unit of work, see `kifu.parallel`."""
+
+    path: str
+    """The Parquet file that they lie in."""
+
+    first: int
+    """The first of them, counted from 0 in that file."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A catalogue's file, opened; `kifu.corpus.catalogue.open_catalogue` makes it."""
+    """A catalogue, opened; `kifu.corpus.catalogue.open_catalogue` makes it."""
 
     path: Path
     rows: int
     about: Mapping[str, Any]
     """What the writer said of it; empty if something else than kifu wrote it."""
-    _file: pq.ParquetFile
+
+    parts: tuple[Path, ...]
+    """The Parquet files that the rows lie in, in order; a catalogue that is one file is its own part."""
 
     def batches(self, columns: Sequence[str] | None = None, *, size: int = 8192) -> Iterator[pa.RecordBatch]:
         """The rows, at most `size` at a time, in SCHEMA's types; columns: all of SCHEMA by default.
 
         Raises FormatError if the file's bytes are not what it says, or if a value does not fit its column.
         """
-        names = SCHEMA.names if columns is None else list(columns)
-        schema = pa.schema([SCHEMA.field(name) for name in names])
-        try:
-            for batch in self._file.iter_batches(size, columns=names, use_threads=False):
-                batch.validate(full=True)
-                yield fitted(batch, schema, self.path)
-        except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-            raise FormatError(f"{self.path}: {first_line(error)}") from None
+        for part in self.parts:
+            yield from _rows(part, _open(part), None, columns, size)
+
+    def units(self) -> list[RowsUnit]:
+        """All rows, in order, as units of at most 131,072 rows, or of one row group if that has more.
+
+        They are cut where row groups end, so that none is read twice. Raises FormatError.
+        """
+        return [unit for part in self.parts for unit in _units(part)]
 
     def games(self) -> Iterator[Game]:
         """Each row as a game, dropped ones too: their `drop` is set only where nothing could be read of them.
@@ -206,8 +226,26 @@ class Catalogue:
         for batch in self.batches():
             yield from games_of_rows(batch)
 
+    def digest(self) -> str:
+        """What tells these rows, in this order, from others: the BLAKE3 of the file, in hex. Raises FormatError."""
+        try:
+            return hash_file(self.path)
+        except OSError as error:
+            raise FormatError(f"{self.path}: {first_line(error)}") from None
+
     def __len__(self) -> int:
         return self.rows
+
+
+def rows_of_unit(unit: RowsUnit, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
+    """The unit's rows as `Catalogue.batches` gives them. Raises FormatError, also if the file has no such rows."""
+    path = Path(unit.path)
+    file = _open(path)
+    groups = _groups(file)
+    firsts = {first: k for k, (first, _) in enumerate(groups)} | {file.metadata.num_rows: len(groups)}
+    if not {unit.first, unit.first + unit.rows} <= firsts.keys():
+        raise FormatError(f"{path} is not the file that it was: no rows {unit.first:,} to {unit.first + unit.rows:,}")
+    yield from _rows(path, file, range(firsts[unit.first], firsts[unit.first + unit.rows]), columns, size)
 
 
 def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
@@ -216,6 +254,18 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     Raises FormatError if it is none, or one of a newer version.
     """
     path = Path(path)
+    file = _open(path)
+    try:
+        about = json.loads((file.metadata.metadata or {}).get(b"kifu.about", b"{}"))
+    except (ValueError, RecursionError):
+        about = None
+    if not isinstance(about, dict):
+        raise FormatError(f"{path}: what it says about itself (kifu.about) is no JSON object")
+    return Catalogue(path, file.metadata.num_rows, about, (path,))
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    """A file that can be read as a catalogue. Raises FormatError."""
     try:
         # pre_buffer would keep all bytes that were read until the file is closed.
         file = pq.ParquetFile(path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20)
@@ -232,13 +282,38 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
         raise FormatError(f"{path} is no catalogue: it lacks {len(missing)} columns, {', '.join(missing[:5])} ...")
     if max(groups, default=0) > _GROUP_BYTES:
         raise FormatError(f"{path}: a row group of {max(groups):,} bytes is too large")
+    return file
+
+
+def _groups(file: pq.ParquetFile) -> list[tuple[int, int]]:
+    """The row groups that have rows, each as (its first row, how many)."""
+    rows = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
+    return list(zip(accumulate(rows, initial=0), rows))
+
+
+def _units(path: Path) -> Iterator[RowsUnit]:
+    start = stop = 0
+    for first, rows in _groups(_open(path)):
+        if rows and start < first and first + rows - start > _UNIT:
+            yield RowsUnit(str(path), start, first - start)
+            start = first
+        stop = first + rows
+    if start < stop:
+        yield RowsUnit(str(path), start, stop - start)
+
+
+def _rows(
+    path: Path, file: pq.ParquetFile, groups: Iterable[int] | None, columns: Sequence[str] | None, size: int
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some row groups of a file, or of all."""
+    names = SCHEMA.names if columns is None else list(columns)
+    schema = pa.schema([SCHEMA.field(name) for name in names])
     try:
-        about = json.loads(said.get(b"kifu.about", b"{}"))
-    except (ValueError, RecursionError):
-        about = None
-    if not isinstance(about, dict):
-        raise FormatError(f"{path}: what it says about itself (kifu.about) is no JSON object")
-    return Catalogue(path, file.metadata.num_rows, about, file)
+        for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
+            batch.validate(full=True)
+            yield fitted(batch, schema, path)
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise FormatError(f"{path}: {first_line(error)}") from None
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import mmap
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -224,15 +226,23 @@ def _find_record_64(data: mmap.mmap, end_record: int) -> int:
     return -1
 
 
-def zip_blocks(source: str, file: FileIO, block_bytes: int, indexes: bool = False) -> Iterator[Block]:
-    """The records of a zip, or its indexes of TYGEM games, in the order of its central directory.
+@dataclass(frozen=True)
+class _Run:
+    """Members that are one block, as the directory lists them: `table` and, of `Block`, the fields of these names.
 
-    The file is mapped, not read.
-    Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
-    rows with `Drop.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
-    given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
+    ends: [K + 1] int64: where each starts and ends in the block, if all of them can be read.
     """
-    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    table: npt.NDArray[np.int64]
+    member: npt.NDArray[np.int32]
+    drop: npt.NDArray[np.uint8]
+    names: Bytes
+    name_offset: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+
+def _runs(source: str, mapped: mmap.mmap, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
+    """What the blocks hold; see `zip_blocks`, which raises what this does."""
     directory = _find_directory(source, mapped)
     data = np.frombuffer(mapped, np.uint8)
     state = np.array([directory.begin, 0, 0, 0], np.int64)
@@ -246,24 +256,48 @@ def zip_blocks(source: str, file: FileIO, block_bytes: int, indexes: bool = Fals
         )
         for some, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
             at = name_offset[some.start : some.stop + 1]
-            block = Block(
-                source=source,
-                data=np.empty(int(ends[-1]), np.uint8),
-                start=ends[:-1].copy(),
-                stop=ends[1:].copy(),
-                member=member[some],
-                names=names[at[0] : at[-1]].copy(),
-                name_offset=at - at[0],
-                drop=drop[some],
-            )
-            _read_members(block, memoryview(mapped), table[some])
-            yield block
-            if hasattr(mmap, "MADV_DONTNEED"):  # else what was read stays in memory as long as the mapping does
-                mapped.madvise(mmap.MADV_DONTNEED)
+            yield _Run(table[some], member[some], drop[some], names[at[0] : at[-1]].copy(), at - at[0], ends)
     if status == _DAMAGED:
         raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {state[_POSITION]}")
     if status == _OVERLAP:
         raise SourceError(f"{source}: the zip's members overlap: together they are larger than its {len(data)} bytes")
+
+
+def zip_blocks(
+    source: str, file: FileIO, block_bytes: int, *, indexes: bool = False, first: int = 0
+) -> Iterator[Block]:
+    """The records of a zip, or its indexes of TYGEM games, in the order of its central directory.
+
+    The file is mapped, not read. first: how many blocks to pass over; nothing of them is inflated.
+    Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
+    rows with `Drop.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
+    given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
+    """
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    for run in islice(_runs(source, mapped, block_bytes, indexes), first, None):
+        block = Block(
+            source=source,
+            data=np.empty(int(run.ends[-1]), np.uint8),
+            start=run.ends[:-1].copy(),
+            stop=run.ends[1:].copy(),
+            member=run.member,
+            names=run.names,
+            name_offset=run.name_offset,
+            drop=run.drop,
+        )
+        _read_members(block, memoryview(mapped), run.table)
+        yield block
+        if hasattr(mmap, "MADV_DONTNEED"):  # else what was read stays in memory as long as the mapping does
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def count_zip_blocks(file: FileIO, block_bytes: int) -> int:
+    """How many blocks `zip_blocks` gives, by the directory alone, whose damage it leaves for that to tell of."""
+    count = 0
+    with suppress(SourceError):
+        for _ in _runs("", mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), block_bytes):
+            count += 1
+    return count
 
 
 def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:

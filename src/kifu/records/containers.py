@@ -9,11 +9,13 @@ member, whatever an archive says of itself.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
 from io import FileIO
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +27,7 @@ from kifu.records._lines import line_blocks
 from kifu.records._members import make_block, name_says_index, name_says_record
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
-from kifu.records._zip import zip_blocks
+from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.games import Block, Bytes
 
 _RECORD_START = re.compile(rb"\(\s*;")
@@ -34,7 +36,7 @@ _JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a
 BLOCK_BYTES = 4 << 20
 
 
-def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, first: int = 0) -> Iterator[Block]:
     """The records of one container, several to a block, in its order and as they lie there.
 
     A container is
@@ -50,6 +52,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) ->
 
     block_bytes: how many bytes of members and archive headers a block holds at most, unless one member alone, or one
     line, is larger. What the blocks are depends on the container and this number only.
+    first: how many blocks to pass over: those of a .zip are not inflated, all others are read but for that.
 
     A member over 256 MiB becomes an empty row with `Drop.TOO_LARGE`; one that its archive or the file system cannot
     give, with `Drop.UNREADABLE`. Raises SourceError if the container does not exist, is of no known kind, is an empty
@@ -58,11 +61,11 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) ->
     """
     path = Path(source)
     if stat.S_ISDIR(_mode(path)):
-        yield from folder_blocks(path, block_bytes)
+        yield from islice(folder_blocks(path, block_bytes), first, None)
         return
     try:
         with FileIO(path) as file:
-            yield from _file_blocks(path, file, block_bytes)
+            yield from _file_blocks(path, file, block_bytes, first)
     except OSError as error:  # from opening or reading only: what the caller raises between blocks does not pass here
         raise SourceError(f"{path}: {error.strerror}") from None
 
@@ -99,12 +102,17 @@ def _mode(path: Path) -> int:
     return mode
 
 
-def _file_blocks(path: Path, file: FileIO, block_bytes: int) -> Iterator[Block]:
+def _file_blocks(path: Path, file: FileIO, block_bytes: int, first: int) -> Iterator[Block]:
     head = file.read(4)
     file.seek(0)
     if head in (b"PK\3\4", b"PK\5\6"):
-        yield from zip_blocks(str(path), file, block_bytes)
-        return
+        yield from zip_blocks(str(path), file, block_bytes, first=first)
+    else:
+        yield from islice(_stream_blocks(path, file, block_bytes), first, None)
+
+
+def _stream_blocks(path: Path, file: FileIO, block_bytes: int) -> Iterator[Block]:
+    """The blocks of a file that does not begin as a zip does."""
     if name_says_index(without_compression(os.fsencode(path.name))):
         return
     stream, compression = open_stream(file)
@@ -149,6 +157,31 @@ def _single(path: Path, name: bytes, stream: Stream, data: Bytes, filled: int) -
     if content is None:
         return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [Drop.TOO_LARGE])
     return make_block(str(path), content, [len(content)], [0], [name], [Drop.KEPT])
+
+
+def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) -> tuple[int, bool]:
+    """How many blocks a container has, and whether it is a .zip, any of whose blocks can be read without the others.
+
+    That is the number for a .zip, a guess for a tar and for a file of lines, by what its first block takes of the file,
+    and 1 for all else, also for what cannot be read: reading it tells why. It takes no longer than to read two blocks.
+    """
+    path = Path(source)
+    try:
+        if not stat.S_ISREG(_mode(path)):
+            return 1, False
+        with FileIO(path) as file:
+            if file.read(4) in (b"PK\3\4", b"PK\5\6"):
+                return count_zip_blocks(file, block_bytes), True
+            file.seek(0)
+            stream, compression = open_stream(file)
+            data = np.empty(max(block_bytes, HEADER), np.uint8)
+            filled = stream.fill(data.data)
+            name = without_compression(os.fsencode(path.name)) if compression else os.fsencode(path.name)
+            if filled < len(data) or not (_is_tar(name, data, filled) or _kind(name, data, filled) in (OLF, TYGEM)):
+                return 1, False
+            return math.ceil(path.stat().st_size / file.tell()), False
+    except (OSError, SourceError):
+        return 1, False
 
 
 def index_files(source: Path) -> Iterator[Bytes]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -49,20 +50,13 @@ class ParcelWriter:
 
     def write(self, parcel: Parcel) -> None:
         """Appends a parcel. Raises OutputError."""
-        head, buffers = [], []
-        for name, value in parcel.items():
-            told, buffer = _told(value)
-            head.append({"name": name, **told})
-            buffers += [] if buffer is None else [buffer]
-        text = json.dumps(head).encode()
-        self._output.write(len(text).to_bytes(8, "little") + text)
-        for buffer in buffers:
-            self._output.write(buffer)
+        for piece in _pieces(parcel):
+            self._output.write(piece)
         self._count += 1
 
     def commit(self) -> None:
         """Ends the file and gives it its name. Raises OutputError."""
-        self._output.write(bytes(8) + self._count.to_bytes(8, "little"))
+        self._output.write(_end(self._count))
         self._output.commit()
 
     def __enter__(self) -> ParcelWriter:
@@ -70,6 +64,21 @@ class ParcelWriter:
 
     def __exit__(self, *exception: Any) -> None:
         self._output.__exit__(*exception)
+
+
+def _pieces(parcel: Parcel) -> list[bytes | memoryview]:
+    """A parcel as bytes: its head, and its buffers."""
+    head, buffers = [], []
+    for name, value in parcel.items():
+        told, buffer = _told(value)
+        head.append({"name": name, **told})
+        buffers += [] if buffer is None else [buffer]
+    text = json.dumps(head).encode()
+    return [len(text).to_bytes(8, "little") + text, *buffers]
+
+
+def _end(count: int) -> bytes:
+    return bytes(8) + count.to_bytes(8, "little")
 
 
 def _told(value: Any) -> tuple[dict[str, Any], memoryview | None]:
@@ -95,6 +104,17 @@ def read_parcels(path: Path) -> Iterator[Parcel]:
             yield from _parcels(file)
     except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError, pa.ArrowException) as error:
         raise FormatError(f"{path}: damaged: {first_line(error)}") from None
+
+
+def pack_parcels(parcels: Iterable[Parcel]) -> bytes:
+    """What a file of these parcels holds."""
+    packed = [b"".join(_pieces(parcel)) for parcel in parcels]
+    return b"".join([_MAGIC, *packed, _end(len(packed))])
+
+
+def unpack_parcels(data: bytes) -> Iterator[Parcel]:
+    """The reverse of `pack_parcels`. Does not tell what is wrong with bytes that it did not make."""
+    return _parcels(BytesIO(data))
 
 
 def _parcels(file: BinaryIO) -> Iterator[Parcel]:

@@ -29,7 +29,7 @@ Engine = Annotated[
     str, typer.Option(metavar="ENGINE", help="Who does the work: threads, ray (on this machine), or ray=HOST:PORT.")
 ]
 
-_EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn"}
+_EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn", "ray": "cluster"}
 """What only some commands need, and the extra that brings it."""
 
 _INTERRUPTED = 130

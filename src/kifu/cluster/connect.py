@@ -1,0 +1,92 @@
+"""A cluster of Ray, begun on this machine or joined, that is able to do the work."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import cloudpickle
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from kifu import __version__
+from kifu.cluster import task
+from kifu.errors import ClusterError
+
+cloudpickle.register_pickle_by_value(task)
+
+_KNOCK = 5.0
+"""Seconds in which whoever listens at an address has to answer."""
+
+_PATIENCE = 120.0
+"""Seconds in which a node has to start a process and load kifu."""
+
+
+@contextmanager
+def connected(address: str | None, jobs: int) -> Iterator[None]:
+    """Ray, at the address; or on this machine with so many processes. Where there is Ray already, it is that.
+
+    Raises ClusterError.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is done here
+    try:
+        if address is None:
+            ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
+        else:
+            _knock(address)
+            ray.init(address, **quiet)
+    except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
+        where = "on this machine" if address is None else f"at {address}"
+        raise ClusterError(f"no cluster {where}: {' '.join(str(error).split())}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raises ClusterError at once if nobody is there, for which Ray takes minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ClusterError(f"{address!r} is no address of a cluster, which is HOST:PORT or ray://HOST:PORT")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _KNOCK).close()
+    except (OSError, UnicodeError) as error:
+        raise ClusterError(f"no cluster at {address}: {error}") from None
+
+
+def count_processors(mark: Path | None) -> int:
+    """How many units the cluster makes at a time, once each node that would has shown that it can.
+
+    mark: a file that each of them has to see. Raises ClusterError.
+    """
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    if not nodes:
+        raise ClusterError("no node of the cluster has a processor for its work")
+    ask = ray.remote(num_cpus=0, max_retries=0)(task.fault)
+    answers = [
+        ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
+            __version__, None if mark is None else str(mark)
+        )
+        for node in nodes
+    ]
+    for node, answer in zip(nodes, answers):
+        try:
+            reason = ray.get(answer, timeout=_PATIENCE)
+        except GetTimeoutError:
+            reason = f"has not answered for {_PATIENCE:.0f} seconds"
+        except RayError as error:
+            reason = f"cannot work: {' '.join(str(error).split())}"
+        if reason is not None:
+            raise ClusterError(f"node {node['NodeManagerAddress']} {reason}")
+    return max(1, sum(int(node["Resources"]["CPU"]) for node in nodes))

@@ -1,0 +1,150 @@
+"""A crew on a cluster: each unit is one task of Ray, made by one process from its files to the parcels.
+
+Results go through files in the work folder, which all nodes see, and not through the caller's memory; without one, they
+go through Ray's object store. Ray makes a unit again if its process or its node dies. What comes out does not depend on
+any of that: results are given out in the order of the units.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from textwrap import shorten
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import ray
+from blake3 import blake3
+from ray import cloudpickle
+from ray.exceptions import RayError, RayTaskError
+
+from kifu import __version__
+from kifu.cluster import task
+from kifu.cluster.connect import connected, count_processors
+from kifu.cluster.folder import WorkFolder
+from kifu.errors import ClusterError, FormatError, KifuError, first_line
+from kifu.output import remove_file
+from kifu.parallel import Crew, Job
+from kifu.parcels import Parcel, read_parcels, unpack_parcels
+
+Unit = TypeVar("Unit")
+Item = TypeVar("Item")
+R = TypeVar("R")
+
+_AHEAD = 4
+"""Units that are begun for each processor, beyond the one that is given out: some take several times as long as others,
+and nobody shall wait for them. They cost next to nothing, because what is made is kept in files anyway."""
+
+_TRIES = 3
+"""How often a unit is made again whose process or node has died."""
+
+
+@dataclass
+class _Task:
+    """A unit that is under way, or was there already. answer: None if it was. path: of its parcels, or None."""
+
+    name: str
+    answer: Any
+    path: Path | None
+
+
+class RayCrew(Crew):
+    """Processes of a Ray cluster for `run`; `map` has threads of the caller's own."""
+
+    def __init__(self, address: str | None, jobs: int | None, work: Path | None) -> None:
+        """address: "HOST:PORT" of a cluster that this machine is part of, "ray://HOST:PORT" of another, or None for one
+        that is begun here. jobs: units at a time, and threads of the caller's own; by default, as many as the cluster,
+        and this machine, have processors. work: as in `kifu.parallel.open_crew`.
+
+        Raises ClusterError, OutputError, RecipeError.
+        """
+        super().__init__(jobs)
+        self._local = address is None
+        self._runs = 0
+        with ExitStack() as held:
+            self._work = None if work is None else held.enter_context(WorkFolder(work))
+            held.enter_context(connected(address, self.jobs))
+            processors = count_processors(None if self._work is None else self._work.mark)
+            # Ray knows no bound for one caller of many: at most `jobs` units are begun then.
+            self._ahead = _AHEAD * processors if jobs is None or processors <= jobs else jobs - 1
+            self._held = held.pop_all()
+
+    def run(self, job: Job[Unit, Item, R], units: Iterable[Unit], ahead: int | None = None) -> Generator[R]:
+        """As with threads. `ahead` means nothing here: results do not wait in memory.
+
+        Raises what the job raises of kifu's errors; ClusterError, which names the unit, for every other error, and if
+        all tries to make it have ended with the death of the process.
+        """
+        begun = self._begin(job, units)
+        under_way = deque(islice(begun, self._ahead + 1))
+        try:
+            while under_way:
+                yield from map(job.unpack, self._parcels(under_way[0]))
+                under_way.popleft()
+                under_way.extend(islice(begun, 1))
+        finally:
+            # Nothing is to be cancelled after Ray has gone, and to ask for it would begin another.
+            for waiting in under_way if ray.is_initialized() else ():
+                if waiting.answer is not None:
+                    ray.cancel(waiting.answer, force=True)
+
+    def _begin(self, job: Job[Unit, Item, R], units: Iterable[Unit]) -> Iterator[_Task]:
+        """Has each unit made that is not there yet, when it is asked for."""
+        run, self._runs = self._runs, self._runs + 1
+        make = ray.remote(num_cpus=1, max_retries=_TRIES)(task.make_unit)
+        mark = None if self._work is None else str(self._work.mark)
+        pickled = ray.put(cloudpickle.dumps(job))
+        kind = f"{type(job).__module__}.{type(job).__qualname__}"
+        said = [__version__, kind, job.identity()]
+        for number, unit in enumerate(units):
+            path, there = None, False
+            if self._work is not None:
+                key = blake3(json.dumps([*said, job.unit_identity(unit)], sort_keys=True).encode()).hexdigest(16)
+                path, there = self._work.file(run, number, key)
+            call = cloudpickle.dumps((str(Path.cwd()), unit, path))
+            answer = None if there else make.remote(__version__, mark, pickled, call)
+            yield _Task(f"unit {number + 1}, {shorten(str(unit), 200)}", answer, path)
+
+    def _parcels(self, unit: _Task) -> Iterator[Parcel]:
+        """What has been made of a unit, once it has been."""
+        data, node = (None, "") if unit.answer is None else self._wait(unit)
+        if unit.path is None:
+            yield from unpack_parcels(data)
+            return
+        if not unit.path.exists():
+            raise ClusterError(f"{unit.path} is not there, though node {node} has written it: is the folder shared?")
+        try:
+            yield from read_parcels(unit.path)
+        except FormatError as error:
+            remove_file(unit.path)
+            raise FormatError(f"{error}; it is removed, and will be made again by another run") from None
+
+    def _wait(self, unit: _Task) -> tuple[Any, str]:
+        """What came of the unit, and the address of the node."""
+        try:
+            ended, value, node = ray.get(unit.answer)
+        except RayTaskError as error:
+            raise ClusterError(f"{unit.name}: {type(error.cause).__name__}: {first_line(error.cause)}") from error
+        except RayError as error:
+            raise ClusterError(f"{unit.name}: {first_line(error)}") from error
+        if ended == "unable":
+            raise ClusterError(f"node {node} {value}")
+        if ended == "failed":
+            kind, message = value
+            error: KifuError = kind.__new__(kind, message if self._local else f"{message} (on node {node})")
+            raise error
+        return value, node
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        self._held.__exit__(kind, error, trace)

@@ -1,0 +1,75 @@
+"""A crew that sends everything as bytes, as one on a cluster does, but within this process and without a cluster."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import tempfile
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kifu.parallel import Crew, Item, Job, R, Unit
+from kifu.parcels import read_parcels, write_parcels
+
+ENGINE = "ray"
+"""The engine that gives a `PostalCrew` after `post`."""
+
+
+class PostalCrew(Crew):
+    """Does every unit by itself: job and units come pickled, results go through a file of parcels.
+
+    A unit that has the identity of an earlier one is not done again: its parcels are taken, as a run that goes on with
+    an interrupted one takes them. An identity that tells too little so gives wrong results.
+    """
+
+    units = 0
+    """Done by all crews since `post`."""
+
+    def __init__(self, address: str | None = None, jobs: int | None = None, work: Path | None = None) -> None:
+        """As that of `kifu.cluster.crew.RayCrew`. work: parcels are never put there."""
+        super().__init__(jobs)
+        self.work = work
+        self._folder = tempfile.TemporaryDirectory(prefix="postal-")
+        self._posted: dict[str, Path] = {}
+
+    def run(self, job: Job[Unit, Item, R], units: Iterable[Unit], ahead: int | None = None) -> Generator[R]:
+        for unit in units:
+            identity = [type(job).__name__, job.identity(), job.unit_identity(unit)]
+            key = json.dumps(identity, sort_keys=True, allow_nan=False)
+            if key not in self._posted:
+                self._posted[key] = Path(self._folder.name, str(len(self._posted)))
+                _do(pickle.dumps((job, unit)), self._posted[key], identity)
+                PostalCrew.units += 1
+            for parcel in read_parcels(self._posted[key]):
+                yield job.unpack(parcel)
+
+    def __exit__(self, *exception: Any) -> None:
+        self._folder.cleanup()
+        super().__exit__(*exception)
+
+
+def _do(sent: bytes, path: Path, identity: list[Any]) -> None:
+    """What a worker does with a unit; its results are packed before the next ones are made, and then let go."""
+    job, unit = pickle.loads(sent)
+    assert [type(job).__name__, job.identity(), job.unit_identity(unit)] == identity
+
+    def parcels() -> Generator[dict[str, Any]]:
+        for item in job.items(unit):
+            result = job.make(item)
+            yield job.pack(result)
+            job.release(result)
+
+    write_parcels(path, parcels())
+
+
+def post(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on the engine `ENGINE` is a `PostalCrew`, for whoever calls `kifu.parallel.open_crew`."""
+    crew = ModuleType("kifu.cluster.crew")
+    crew.RayCrew = PostalCrew  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, crew.__name__, crew)
+    monkeypatch.setattr(PostalCrew, "units", 0)

@@ -1,7 +1,8 @@
 """Which games of a corpus are the same in all fields, the same game, or the beginning of another.
 
-Clusters take 21 bytes a game, some 150 more for each that shares its opening with another, and a batch: hashes tell
-what could belong together, and moves are looked at as they stream by.
+Games that belong together share their opening, so that a corpus is looked through by ranges of the hash of it. At a
+time a range takes 16 bytes for each of its games, some 200 for each that shares its opening with another, and a batch:
+hashes tell what could belong together, and moves are looked at as they stream by.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +20,20 @@ from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, n
 from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_walk
 from kifu.errors import Drop
 from kifu.go.replay import GamesLike
+from kifu.parallel import Crew, Job
+from kifu.parcels import Parcel
+
+Rows = npt.NDArray[np.int64]
 
 MIN_PLIES = 20
 """Games of fewer moves up to their last stone are never said to be the same. Among the 64,842 games of KGS that we
 measure on, 2,261 pairs of equal games have 4 moves or fewer, and 40 of them the same players and date; the other four
 pairs have 33 and more, and nothing lies between. But 11,699 pairs of different games share their first 20 moves, so
 that among millions some that end there are bound to be equal by chance."""
+
+RANGE = 1 << 22
+"""Games, on average, whose openings are in one range. More take more memory, fewer more passes over the corpus: each
+range reads all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +58,21 @@ class Clusters:
         return len(self.row)
 
 
-def find_clusters(paths: Sequence[str | os.PathLike[str]]) -> Clusters:
+def find_clusters(paths: Sequence[str | os.PathLike[str]], crew: Crew | None = None, *, games: int = RANGE) -> Clusters:
     """The clusters of all games of these catalogues together that are not set aside.
 
     `Clusters.source` counts the paths. Games are equal if their canonical hashes are, and one is the beginning of
     another if it has at least OPENING_PLIES moves up to its last stone and the hash of so many moves of the other is
-    its own; of shorter beginnings nothing is said. See MIN_PLIES. Raises FormatError as `Catalogue.batches` does.
+    its own; of shorter beginnings nothing is said. See MIN_PLIES.
+
+    crew: by default this thread; each of more takes a range of its own. games: see RANGE; it changes no result. Raises
+    FormatError as `Catalogue.batches` does.
     """
+    job = _ClusterJob(tuple(os.fspath(path) for path in paths))
     # Each is opened when its turn comes: one that was read keeps some of its bytes for as long as it is there.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
-    opening, canonical = np.empty(bounds[-1], np.uint64), np.empty(bounds[-1], np.uint64)
-    n_moves, kept = np.empty(bounds[-1], np.int32), np.empty(bounds[-1], np.bool_)
-    start = 0
-    for path in paths:
-        for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
-            stop = start + len(batch)
-            opening[start:stop], canonical[start:stop] = numbers(batch["opening"]), numbers(batch["canonical"])
-            n_moves[start:stop] = numbers(batch["n_moves"])
-            kept[start:stop] = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
-            start = stop
-    return _cluster(opening, canonical, n_moves, kept, _all_games(paths), bounds)
+    ranges = max(-(-int(bounds[-1]) // games), 1)
+    return _join((crew or Crew(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
 
 
 def clusters_of(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
@@ -76,65 +81,169 @@ def clusters_of(opening: Hashes, canonical: Hashes, games: GamesLike) -> Cluster
     opening, canonical: [G] uint64, as `kifu.corpus.hashes.hash_games` gives them for these games.
     """
     rows = len(opening)
-    n_moves = np.diff(games.move_offset)
-    return _cluster(opening, canonical, n_moves, np.ones(rows, np.bool_), [(0, games)], np.array([0, rows]))
+    keys = _Keys(np.arange(rows), opening, canonical, np.diff(games.move_offset))
+    return _join([_find(_InMemory(keys, games), _Range(0, 1))], np.array([0, rows]))
 
 
-def _all_games(paths: Sequence[str | os.PathLike[str]]) -> Iterator[tuple[int, GamesLike]]:
-    """All games, batch by batch, each with the number of games before it."""
-    start = 0
-    for path in paths:
-        for batch in open_catalogue(path).batches(GAME_COLUMNS):
-            yield start, games_of(batch)
-            start += len(batch)
+class _Range(NamedTuple):
+    """One of `ranges` equal ranges of all hashes, from 0."""
+
+    number: int
+    ranges: int
+
+    def has(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Which of these hashes are in it."""
+        low, after = ((k << 64) // self.ranges for k in (self.number, self.number + 1))
+        found: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(after - 1))
+        return found
 
 
-def _cluster(
-    opening: Hashes,
-    canonical: Hashes,
-    n_moves: npt.NDArray[np.integer],
-    kept: npt.NDArray[np.bool_],
-    batches: Iterable[tuple[int, GamesLike]],
-    bounds: npt.NDArray[np.int64],
-) -> Clusters:
-    """See `find_clusters`; bounds: [files + 1], the number of rows before each file."""
-    rows = np.flatnonzero(kept & _occurs_twice(opening, kept))
-    # Games with equal hashes are one class, and the one of them that stays speaks for it.
-    keys, class_of = np.unique(canonical[rows], return_inverse=True)
-    order = np.lexsort((-n_moves[rows].astype(np.int64), class_of))
-    speaker = rows[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
-    plies, longer, parent = _compare(keys, speaker, batches) if len(rows) else (np.empty(0, np.int64),) * 3
+class _Keys(NamedTuple):
+    """What is known of some games: row [G] int64, counted in the whole corpus; opening, canonical [G] uint64; n_moves
+    [G], of any integers."""
 
-    size = np.bincount(parent[class_of], minlength=len(keys))
-    together = (plies[class_of] >= MIN_PLIES) & (size[parent[class_of]] > 1)
-    rows, class_of = rows[together], class_of[together]
-    last = _follow(np.where(longer < 0, np.arange(len(longer)), longer))
-    stays = speaker[last[class_of]]
-    relation = np.where(longer[class_of] < 0, Drop.SAME_GAME, Drop.CUT_OFF)
-    source = np.searchsorted(bounds, rows, side="right") - 1
+    row: Rows
+    opening: Hashes
+    canonical: Hashes
+    n_moves: npt.NDArray[np.integer]
+
+    def pick(self, chosen: npt.NDArray[np.bool_]) -> _Keys:
+        return _Keys(*(column[chosen] for column in self))
+
+
+class _Corpus(Protocol):
+    """Games to be compared; rows are counted in the whole of it."""
+
+    def keys(self, within: _Range) -> Iterator[_Keys]:
+        """Some games at a time, in order: all that are kept and whose opening is within the range."""
+
+    def games(self, rows: Rows) -> Iterator[tuple[int, GamesLike]]:
+        """Batches that have some of these rows, which rise, each with the number of games before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _InMemory:
+    all_keys: _Keys
+    all_games: GamesLike
+
+    def keys(self, within: _Range) -> Iterator[_Keys]:
+        yield self.all_keys.pick(within.has(self.all_keys.opening))
+
+    def games(self, rows: Rows) -> Iterator[tuple[int, GamesLike]]:
+        yield 0, self.all_games
+
+
+@dataclass(frozen=True, slots=True)
+class _Catalogues:
+    paths: tuple[str, ...]
+
+    def keys(self, within: _Range) -> Iterator[_Keys]:
+        start = 0
+        for path in self.paths:
+            for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
+                row = np.arange(start, start + len(batch))
+                keys = _Keys(row, *(numbers(batch[name]) for name in ("opening", "canonical", "n_moves")))
+                kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+                yield keys.pick(kept & within.has(keys.opening))
+                start += len(batch)
+
+    def games(self, rows: Rows) -> Iterator[tuple[int, GamesLike]]:
+        start = 0
+        for path in self.paths:
+            for batch in open_catalogue(path).batches(GAME_COLUMNS):
+                lo, hi = np.searchsorted(rows, (start, start + len(batch)))
+                if lo < hi:
+                    yield start, games_of(batch)
+                start += len(batch)
+
+
+class _Found(NamedTuple):
+    """The games of a range that belong together with another one, in order; all rows are those of the whole corpus.
+
+    row: [K] int64. first: [K] int64, the first game of its cluster. relation: [K] uint8, as in `Clusters`. stays: [K]
+    int64, the game that stays in its stead.
+    """
+
+    row: Rows
+    first: Rows
+    relation: npt.NDArray[np.uint8]
+    stays: Rows
+
+
+@dataclass(frozen=True)
+class _ClusterJob(Job[_Range, _Range, _Found]):
+    """The clusters of some catalogues, range by range."""
+
+    paths: tuple[str, ...]
+
+    def identity(self) -> Any:
+        return [open_catalogue(path).digest() for path in self.paths]
+
+    def unit_identity(self, unit: _Range) -> Any:
+        return list(unit)
+
+    def items(self, unit: _Range) -> Iterator[_Range]:
+        yield unit
+
+    def make(self, item: _Range) -> _Found:
+        return _find(_Catalogues(self.paths), item)
+
+    def pack(self, result: _Found) -> Parcel:
+        return result._asdict()
+
+    def unpack(self, parcel: Parcel) -> _Found:
+        return _Found(**parcel)
+
+
+def _join(parts: Iterable[_Found], bounds: Rows) -> Clusters:
+    """What was found in all ranges; bounds: [files + 1], the number of rows before each file."""
+    row, first, relation, stays = map(np.concatenate, zip(*parts))
+    order = np.argsort(row)
+    row = row[order]
+    source = np.searchsorted(bounds, row, side="right") - 1
     return Clusters(
         source=source.astype(np.int32),
-        row=rows - bounds[source],
-        cluster=_number(parent[class_of]),
-        relation=np.where(stays == rows, Drop.KEPT, relation).astype(np.uint8),
-        stays=np.searchsorted(rows, stays),
+        row=row - bounds[source],
+        cluster=np.unique(first[order], return_inverse=True)[1],
+        relation=relation[order],
+        stays=np.searchsorted(row, stays[order]),
     )
 
 
-def _occurs_twice(keys: Hashes, counted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Whether each key is that of two games or more that are counted."""
-    ordered = np.sort(keys[counted])
-    twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-    if not len(twice):
-        return np.zeros(len(keys), np.bool_)
-    at = np.minimum(np.searchsorted(twice, keys), len(twice) - 1)
-    found: npt.NDArray[np.bool_] = twice[at] == keys
-    return found
+def _find(corpus: _Corpus, within: _Range) -> _Found:
+    """See `find_clusters`."""
+    found = _candidates(corpus, within)
+    # Games with equal hashes are one class, and the one of them that stays speaks for it.
+    keys, class_of = np.unique(found.canonical, return_inverse=True)
+    order = np.lexsort((-found.n_moves.astype(np.int64), class_of))
+    speaker = found.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
+    plies, longer, parent = _compare(keys, speaker, corpus)
+
+    size = np.bincount(parent[class_of], minlength=len(keys))
+    together = (plies[class_of] >= MIN_PLIES) & (size[parent[class_of]] > 1)
+    row, class_of = found.row[together], class_of[together]
+    last = _follow(np.where(longer < 0, np.arange(len(longer)), longer))
+    stays = speaker[last[class_of]]
+    relation = np.where(longer[class_of] < 0, Drop.SAME_GAME, Drop.CUT_OFF)
+    _, first, cluster = np.unique(parent[class_of], return_index=True, return_inverse=True)
+    return _Found(row, row[first][cluster], np.where(stays == row, Drop.KEPT, relation).astype(np.uint8), stays)
 
 
-def _compare(
-    keys: Hashes, speaker: npt.NDArray[np.int64], batches: Iterable[tuple[int, GamesLike]]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
+    """The games of the range that share their opening with another."""
+    opening = np.concatenate([np.empty(0, np.uint64), *(keys.opening for keys in corpus.keys(within))])
+    opening.sort()
+    shared = opening[1:][opening[1:] == opening[:-1]]
+    del opening
+    parts = [_Keys(*(np.empty(0, kind) for kind in (np.int64, np.uint64, np.uint64, np.int32)))]
+    if len(shared):
+        for keys in corpus.keys(within):
+            at = np.minimum(np.searchsorted(shared, keys.opening), len(shared) - 1)
+            parts.append(keys.pick(shared[at] == keys.opening))
+    return _Keys(*map(np.concatenate, zip(*parts)))
+
+
+def _compare(keys: Hashes, speaker: Rows, corpus: _Corpus) -> tuple[Rows, Rows, Rows]:
     """Looks for the beginnings among C games with the canonical hashes `keys`, rising, at the rows `speaker`.
 
     Returns plies, longer as `_hashes.find_beginnings` fills them; and parent, where all of one set have the same.
@@ -143,69 +252,19 @@ def _compare(
     plies, longer, parent = np.zeros(count, np.int64), np.full(count, -1, np.int64), np.arange(count)
     order = np.argsort(speaker)
     row = speaker[order]
-    for start, games in batches:
+    for start, games in corpus.games(row) if count else ():
         lo, hi = np.searchsorted(row, (start, start + len(games.width)))
-        if lo < hi:
-            walk = make_walk(games)
-            with np.errstate(over="ignore"):
-                _hashes.find_beginnings(
-                    walk, row[lo:hi] - start, order[lo:hi], OPENING_PLIES, keys, plies, longer, parent
-                )
+        with np.errstate(over="ignore"):
+            _hashes.find_beginnings(
+                make_walk(games), row[lo:hi] - start, order[lo:hi], OPENING_PLIES, keys, plies, longer, parent
+            )
     return plies, longer, _follow(parent)
 
 
-def _follow(link: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _follow(link: Rows) -> Rows:
     """Where each chain of links ends, which is at one that links to itself."""
     while True:
         further = link[link]
         if np.array_equal(further, link):
             return link
         link = further
-
-
-def _number(labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The labels as numbers from 0, in the order in which they come."""
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    numbered: npt.NDArray[np.int64] = np.argsort(np.argsort(first))[inverse]
-    return numbered
-
-
-class SeenIds:
-    """The ids met so far, in 11 to 22 bytes each once there are many."""
-
-    def __init__(self) -> None:
-        self._table = np.zeros(1 << 10, np.uint64)  # 0 is a free slot
-        self._salt = np.frombuffer(bytearray(os.urandom(8)), np.uint64)
-        self._used = 0
-        self._zero = False
-
-    def __len__(self) -> int:
-        return self._used + self._zero
-
-    def add(self, ids: Hashes) -> npt.NDArray[np.bool_]:
-        """Adds ids: [G] uint64; returns [G] bool: whether each was met for the first time, also among these."""
-        new = np.zeros(len(ids), np.bool_)
-        zeros = np.flatnonzero(ids == 0)
-        if len(zeros):
-            new[zeros[0]] = not self._zero
-            self._zero = True
-            new[ids != 0] = self._add(ids[ids != 0])
-            return new
-        return self._add(ids)
-
-    def _add(self, keys: Hashes) -> npt.NDArray[np.bool_]:
-        size = len(self._table)
-        while 4 * (self._used + len(keys)) > 3 * size:
-            size *= 2
-        if size > len(self._table):
-            before, self._table = self._table[self._table != 0], np.zeros(size, np.uint64)
-            self._put(before)
-        new = self._put(keys)
-        self._used += int(new.sum())
-        return new
-
-    def _put(self, keys: Hashes) -> npt.NDArray[np.bool_]:
-        new = np.empty(len(keys), np.bool_)
-        with np.errstate(over="ignore"):
-            _hashes.add_keys(self._table, self._salt, keys, new)
-        return new

@@ -18,9 +18,10 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from kifu.corpus.catalogue import drop_code
-from kifu.corpus.ingest import Item, find_sources, source_items
+from kifu.corpus.ingest import Item, source_items
 from kifu.corpus.rows import rows_as_recorded
 from kifu.corpus.spell import catalogue_olf, catalogue_sgf
+from kifu.corpus.units import find_sources
 from kifu.errors import Drop, RecipeError
 from kifu.output import Output
 from kifu.parallel import Crew
@@ -100,7 +101,7 @@ def convert(
         if isinstance(item.content, pa.RecordBatch):
             return _spell([item.content], spelling)
         read = readings(item.content, index)
-        return _spell([rows_as_recorded(each, item.source.name, programs) for each in read], spelling)
+        return _spell([rows_as_recorded(each, item.name, programs) for each in read], spelling)
 
     told = Converted()
     with Crew(jobs) as crew, progress("converting", None, "games") as bar, Output(path) as output:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Catalogues, Jobs, Sources, app, print_list, print_markdown
+from kifu.cli.app import Catalogues, Engine, Jobs, Sources, app, print_list, print_markdown
 
 
 @app.command()
@@ -57,6 +57,7 @@ def ingest(
         typer.Option("--set", metavar="KEY=VALUE", help="Override one of these rules, like min_rating=36. Repeatable."),
     ] = None,
     jobs: Jobs = None,
+    engine: Engine = "threads",
 ) -> None:
     """Read games of any kind, clean them, and catalogue them all: a Parquet file, one row a game."""
     from kifu.corpus.clean import load_clean
@@ -65,7 +66,7 @@ def ingest(
     from kifu.progress import progress
 
     announce_compilation()
-    told = ingest_games(sources, out, clean=load_clean(clean, set_ or ()), jobs=jobs, progress=progress)
+    told = ingest_games(sources, out, clean=load_clean(clean, set_ or ()), jobs=jobs, engine=engine, progress=progress)
     typer.echo(f"{out}: {told}")
 
 

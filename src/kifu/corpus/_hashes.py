@@ -188,8 +188,8 @@ def hash_all(w: Walk, opening_plies: Any, canonical: Any, opening: Any) -> None:
 
 
 @kernel
-def add_keys(table: Any, salt: Any, keys: Any, new: Any) -> None:
-    """Adds keys [G] uint64, none of them 0, and fills new: [G] bool, whether each was not there before.
+def look_up(table: Any, salt: Any, keys: Any, new: Any, adds: bool) -> None:
+    """Fills new: [G] bool, whether each of keys [G] uint64, none of them 0, is not there yet; and adds them, if told.
 
     table: [power of 2] uint64, where 0 is a free slot, with more of these than keys. salt: [1] uint64: where a key goes
     depends on it, so that nobody can make records that all go to the same place.
@@ -200,7 +200,7 @@ def add_keys(table: Any, salt: Any, keys: Any, new: Any) -> None:
         while table[slot] != ZERO and table[slot] != keys[i]:
             slot = (slot + 1) & mask
         new[i] = table[slot] == ZERO
-        if new[i]:
+        if new[i] and adds:
             table[slot] = keys[i]
 
 

@@ -1,41 +1,44 @@
-"""From any mix of sources to one catalogue: read, cleaned, hashed, in order, on any number of threads."""
+"""From any mix of sources to one catalogue: read, cleaned, hashed, in order, by any number of threads or machines."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+from blake3 import blake3
 
-from kifu.corpus.catalogue import (
-    Catalogue,
-    CatalogueWriter,
-    by_value,
-    drop_code,
-    is_catalogue,
-    numbers,
-    open_catalogue,
-)
+from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, numbers, open_catalogue
 from kifu.corpus.clean import Clean, load_clean
-from kifu.corpus.duplicates import SeenIds, find_clusters
+from kifu.corpus.copies import MOST, SeenIds, find_copies
+from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.meaning import Unclear
 from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading, with_drop
-from kifu.errors import Drop, KifuError, SourceError
-from kifu.output import hash_file, remove_file
-from kifu.parallel import Crew
+from kifu.corpus.units import (
+    Content,
+    Source,
+    SourceUnit,
+    UnitReader,
+    describe_sources,
+    find_sources,
+    source_units,
+)
+from kifu.errors import Drop, KifuError
+from kifu.output import remove_file, work_folder
+from kifu.parallel import THREADS, Crew, Job, open_crew
+from kifu.parcels import Parcel
 from kifu.progress import OpenBar, format_bytes, silent
-from kifu.records.containers import containers
-from kifu.records.games import Block
-from kifu.records.kinds import readings, units
+from kifu.records.kinds import readings
 from kifu.records.programs import known_programs
-from kifu.records.tygem import load_index
+from kifu.records.tygem import Index, load_index
 
 _UNCLEAR_KEPT = 1_000
 """Distinct texts of one column that are counted one by one."""
@@ -68,7 +71,7 @@ class Ingested:
             lines.append(f"  not understood, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
         return "\n".join(lines)
 
-    def _add(self, batch: pa.RecordBatch) -> None:
+    def add(self, batch: pa.RecordBatch) -> None:
         drop = by_value(batch.column("drop"), drop_code, np.uint8)
         kept = drop == Drop.KEPT
         self.read += len(drop)
@@ -76,7 +79,7 @@ class Ingested:
         self.moves += int(numbers(batch.column("n_legal"))[kept].sum())
         self.drops.update({Drop(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
 
-    def _add_unclear(self, unclear: Unclear) -> None:
+    def add_unclear(self, unclear: Unclear) -> None:
         for column, texts in unclear.items():
             known = self.unclear.setdefault(column, Counter())
             for text, count in texts.items():
@@ -84,29 +87,61 @@ class Ingested:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """One container or catalogue, and what the catalogue that is made calls it."""
-
-    path: Path
-    name: str
-    catalogue: Catalogue | None
-
-    def about(self) -> dict[str, Any]:
-        """What a catalogue says of it. A folder has no hash: its records are its members. Raises SourceError."""
-        try:
-            if self.path.is_dir():
-                return {"name": self.name}
-            return {"name": self.name, "bytes": self.path.stat().st_size, "blake3": hash_file(self.path)}
-        except OSError as error:
-            raise SourceError(f"{self.path}: {error.strerror}") from None
-
-
-@dataclass(frozen=True, slots=True)
 class Item:
-    """What a thread makes rows of at one go."""
+    """What a thread makes rows of at one go. name: what a catalogue calls the container."""
 
-    source: Source
-    content: Block | pa.RecordBatch
+    name: str
+    content: Content
+
+
+def source_items(sources: Iterable[Source]) -> Iterator[Item]:
+    """What threads share the work by, in order. Raises SourceError or FormatError as it is drawn from."""
+    reader = UnitReader()
+    for unit in source_units(sources):
+        for content in reader.read(unit.part):
+            yield Item(unit.name, content)
+
+
+class IngestJob(Job[SourceUnit, Item, list[Rows]]):
+    """From units to the rows of a catalogue, judged as far as one game alone can be."""
+
+    def __init__(self, clean: Clean, index: Index | None) -> None:
+        """index: see `kifu.records.tygem`. Raises RecipeError for a program's name that is none."""
+        self._clean = clean
+        self._index = index
+        self._programs = known_programs(*clean.program_names)
+        self._reader = UnitReader()
+
+    def identity(self) -> Any:
+        index = None if self._index is None else blake3(self._index.data).hexdigest()
+        return {"clean": self._clean.model_dump(mode="json"), "index": index}
+
+    def unit_identity(self, unit: SourceUnit) -> Any:
+        return unit.identity()
+
+    def items(self, unit: SourceUnit) -> Iterator[Item]:
+        for content in self._reader.read(unit.part):
+            yield Item(unit.name, content)
+
+    def make(self, item: Item) -> list[Rows]:
+        if isinstance(item.content, pa.RecordBatch):
+            return [rows_of_batch(item.content, self._clean)]
+        read = readings(item.content, self._index)
+        return [rows_of_reading(each, item.name, self._clean, self._programs) for each in read]
+
+    def pack(self, result: list[Rows]) -> Parcel:
+        told = [{"detail": list(rows.detail.items()), "unclear": rows.unclear} for rows in result]
+        columns = {f"columns {k}": pa.RecordBatch.from_pydict(rows.columns) for k, rows in enumerate(result)}
+        return {"told": told} | columns | {f"drop {k}": rows.drop for k, rows in enumerate(result)}
+
+    def unpack(self, parcel: Parcel) -> list[Rows]:
+        result = []
+        for k, told in enumerate(parcel["told"]):
+            columns = parcel[f"columns {k}"]
+            unclear = {column: Counter(texts) for column, texts in told["unclear"].items()}
+            rows = Rows(dict(zip(columns.schema.names, columns)), parcel[f"drop {k}"], dict(told["detail"]), unclear)
+            result.append(rows)
+        return result
 
 
 def ingest(
@@ -115,112 +150,121 @@ def ingest(
     *,
     clean: Clean | None = None,
     jobs: int | None = None,
+    engine: str = THREADS,
     progress: OpenBar = silent,
 ) -> Ingested:
     """Reads every game of the sources into a catalogue at `path`, in order; games set aside are rows as well.
 
     sources: archives, folders and records as `kifu.read` takes them, and catalogues, whose games are judged anew.
-    clean: the rules of cleaning, by default those named "legal". jobs: threads; the bytes are the same for any number.
-    Memory does not grow with the games, but for 11 to 22 bytes a game where duplicates are looked for, and some more
-    where also those are that are equal in moves only, see `kifu.corpus.duplicates`.
-    Raises SourceError, FormatError or OutputError, and then there is no new file.
+    clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.parallel.open_crew`; the bytes
+    are the same for any. Memory does not grow with the games, but for a list of those that are another one once more:
+    what only the whole corpus can tell waits in hidden files beside `path`, see `kifu.corpus.copies` and
+    `kifu.corpus.duplicates`.
+    Raises SourceError, FormatError, OutputError or ClusterError, and then there is no new file.
     """
     path = Path(path)
     clean = clean or load_clean("legal")
     found = find_sources(sources)
-    about = {"clean": clean.model_dump(mode="json"), "sources": [source.about() for source in found]}
-    programs = known_programs(*clean.program_names)
-    index = load_index([source.path for source in found if source.catalogue is None])
+    job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
     told = Ingested()
-
-    def make(item: Item) -> list[Rows]:
-        if isinstance(item.content, pa.RecordBatch):
-            return [rows_of_batch(item.content, clean)]
-        return [rows_of_reading(each, item.source.name, clean, programs) for each in readings(item.content, index)]
-
-    with Crew(jobs) as crew, progress("reading games", None, "games") as bar:
-        batches = _judged(crew.map(make, source_items(found)), clean, told)
-        if clean.duplicates == "games":
-            batches = _without_copies(batches, path)
-        # Whoever ends it early, the hidden file is gone before another process may write to `path`.
-        with CatalogueWriter(path) as writer, closing(batches):
+    with open_crew(engine, jobs, work_folder(path)) as crew, progress("reading games", None, "games") as bar:
+        about = {"clean": clean.model_dump(mode="json"), "sources": describe_sources(found, crew)}
+        made = _noted(crew.run(job, source_units(found, about["sources"])), told)
+        # Whoever ends it early, the hidden files are gone before another process may write to `path`.
+        with CatalogueWriter(path) as writer, closing(judged(made, clean, crew, path)) as batches:
             for batch in batches:
                 writer.write(batch)
-                told._add(batch)
+                told.add(batch)
                 bar.advance(len(batch))
             writer.commit(about | {"read": told.read, "kept": told.kept, "drops": dict(sorted(told.drops.items()))})
     told.bytes = path.stat().st_size
     return told
 
 
-def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Source]:
-    """Containers and catalogues, in the order of the sources. Raises SourceError or FormatError.
+def judged(made: Iterator[Rows], clean: Clean, crew: Crew, path: Path) -> Generator[pa.RecordBatch]:
+    """Rows of a catalogue with their final reasons, in order; with what only the whole corpus can tell.
 
-    An archive of a folder is called by its path in it, all else by its last name; by the path as given where two would
-    be called the same.
+    crew: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends.
     """
-    found = []
-    for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        source = Path(given)
-        if is_catalogue(source):
-            found.append(Source(source, source.name, open_catalogue(source)))
-            continue
-        for path in containers(source):
-            name = path.relative_to(source).as_posix() if path != source else path.resolve().name
-            found.append(Source(path, name, None))
-    names = Counter(source.name for source in found)
-    return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
+    if clean.duplicates == "keep":
+        return (rows.batch(rows.drop) for rows in made)
+    batches = _without_equals(made, path)
+    return _without_copies(batches, path, crew) if clean.duplicates == "games" else batches
 
 
-def source_items(sources: Iterable[Source]) -> Iterator[Item]:
-    """What threads share the work by, in order. Raises SourceError or FormatError as it is drawn from."""
-    for source in sources:
-        parts = units([source.path]) if source.catalogue is None else source.catalogue.batches()
-        for content in parts:
-            yield Item(source, content)
-
-
-def _judged(made: Iterable[list[Rows]], clean: Clean, told: Ingested) -> Generator[pa.RecordBatch]:
-    """The rows with their final reasons, but for what only the whole corpus can tell."""
-    seen = SeenIds()
+def _noted(made: Iterable[list[Rows]], told: Ingested) -> Generator[Rows]:
     for rows in chain.from_iterable(made):
-        drop = rows.drop
-        if clean.duplicates != "keep":
-            kept = np.flatnonzero(drop == Drop.KEPT)
-            new = seen.add(rows.columns["id"].to_numpy()[kept])
-            drop = drop.copy()
-            drop[kept[~new]] = Drop.DUPLICATE
-        told._add_unclear(rows.unclear)
-        yield rows.batch(drop)
+        told.add_unclear(rows.unclear)
+        yield rows
 
 
-def _write(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-    with CatalogueWriter(path) as writer:
-        for batch in batches:
-            writer.write(batch)
-        writer.commit({})
+def _without_equals(made: Iterator[Rows], path: Path) -> Generator[pa.RecordBatch]:
+    """The rows, games set aside that are equal to an earlier one in all fields.
 
-
-def _without_copies(batches: Iterable[pa.RecordBatch], path: Path) -> Generator[pa.RecordBatch]:
-    """The same rows, once all of them have been seen: games that are another one once more are set aside.
-
-    Meanwhile they lie in a file beside `path`.
+    Once there are too many ids to be kept, what follows has to lie in a file until its ids can be compared.
     """
-    first = path.with_name(f".{path.name}.first")
-    try:
-        _write(first, batches)
-        copies = find_clusters([first])
-        ids = np.concatenate([numbers(batch["id"]) for batch in open_catalogue(first).batches(("id",))])
-        at = 0
+    seen = SeenIds(MOST)
+    for rows in made:
+        batch = _without_seen(rows, seen)
+        if seen.full:
+            break
+        yield batch
+    else:
+        return
+    with _set_down(chain([batch], (_without_seen(rows, seen) for rows in made)), path, "rest") as rest:
+        del seen
+        copies, at = find_copies([rest], most=MOST), 0
+        for batch in open_catalogue(rest).batches():
+            drop = by_value(batch.column("drop"), drop_code, np.uint8)
+            drop[copies[slice(*np.searchsorted(copies, [at, at + len(batch)]))] - at] = Drop.DUPLICATE
+            yield with_drop(batch, drop, batch.column("drop_detail"))
+            at += len(batch)
+
+
+def _without_seen(rows: Rows, seen: SeenIds) -> pa.RecordBatch:
+    drop = rows.drop.copy()
+    kept = np.flatnonzero(drop == Drop.KEPT)
+    drop[kept[~seen.add(rows.columns["id"].to_numpy()[kept])]] = Drop.DUPLICATE
+    return rows.batch(drop)
+
+
+def _without_copies(batches: Generator[pa.RecordBatch], path: Path, crew: Crew) -> Generator[pa.RecordBatch]:
+    """The same rows, once all of them have been seen: games that are another one once more are set aside."""
+    with closing(batches), _set_down(batches, path, "first") as first:
+        copies, at = find_clusters([first], crew), 0
+        stays = copies.row[copies.stays]
+        ids = _ids_of(first, stays)
         for batch in open_catalogue(first).batches():
             drop = by_value(batch.column("drop"), drop_code, np.uint8)
             detail = batch.column("drop_detail").to_pylist()
             for k in range(*np.searchsorted(copies.row, [at, at + len(batch)])):
                 if copies.relation[k] != Drop.KEPT:
                     row = copies.row[k] - at
-                    drop[row], detail[row] = copies.relation[k], f"of game {ids[copies.row[copies.stays[k]]]:016x}"
+                    drop[row], detail[row] = copies.relation[k], f"of game {ids[k]:016x}"
             yield with_drop(batch, drop, pa.array(detail, pa.string()))
             at += len(batch)
+
+
+def _ids_of(path: Path, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """The ids of some rows of a catalogue."""
+    order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
+    for batch in open_catalogue(path).batches(("id",)):
+        some = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
+        ids[some] = numbers(batch.column("id"))[rows[some] - start]
+        start += len(batch)
+    return ids
+
+
+@contextmanager
+def _set_down(batches: Iterable[pa.RecordBatch], path: Path, name: str) -> Iterator[Path]:
+    """All of these rows in a hidden file beside `path`, for as long as it is needed."""
+    hidden = path.absolute().with_name(f".{path.name}.{name}")
+    try:
+        with CatalogueWriter(hidden) as writer:
+            for batch in batches:
+                writer.write(batch)
+            writer.commit({})
+        yield hidden
     finally:
         with suppress(KifuError):
-            remove_file(first)
+            remove_file(hidden)

@@ -25,8 +25,9 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.corpus.catalogue import by_value, numbers, open_catalogue
-from kifu.corpus.ingest import find_sources, ingest
+from kifu.corpus.ingest import ingest
 from kifu.corpus.spell import catalogue_olf
+from kifu.corpus.units import find_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.output import Output, hash_file, remove_file, write_file

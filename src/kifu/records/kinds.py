@@ -41,5 +41,10 @@ def units(containers: Iterable[Path], block_bytes: int = BLOCK_BYTES) -> Iterato
     Raises SourceError as `kifu.records.containers.blocks` does.
     """
     for container in containers:
-        for block in blocks(container, block_bytes=block_bytes):
-            yield from split_lines(block, block_bytes)
+        yield from shares(blocks(container, block_bytes=block_bytes), block_bytes)
+
+
+def shares(found: Iterable[Block], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """The same members, with large files of lines cut into several blocks."""
+    for block in found:
+        yield from split_lines(block, block_bytes)

@@ -45,6 +45,9 @@ class Programs:
         """Whether a player's name is one of theirs. Remembers the last 65,536 names."""
         return self._is(name)
 
+    def __reduce__(self) -> tuple[type[Programs], tuple[tuple[str, ...]]]:
+        return Programs, (self.patterns,)
+
     def __len__(self) -> int:
         return len(self.patterns)
 

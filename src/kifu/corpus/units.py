@@ -1,0 +1,218 @@
+"""What games come from, and how the reading of it is divided: sources, and units of work that they are read by.
+
+A unit is an archive, some blocks of a large one, or some rows of a catalogue, so that those of a cluster who take one
+each have about as much to do. The blocks and rows, and so what becomes of them, are the same however they are divided.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import islice, repeat
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from blake3 import blake3
+
+from kifu.corpus.catalogue import Catalogue, RowsUnit, is_catalogue, open_catalogue, rows_of_unit
+from kifu.errors import SourceError
+from kifu.output import hash_file
+from kifu.parallel import Crew, Job
+from kifu.parcels import Parcel
+from kifu.records.containers import blocks, containers, count_blocks
+from kifu.records.games import Block
+from kifu.records.kinds import shares
+
+_SMALL = 8 << 20
+"""Bytes of an archive that nobody looks into before it is read: it is one unit."""
+
+_BLOCKS = 16
+"""Of a unit of a large archive: 64 MB of records, some seconds of work."""
+
+_SLICES = 8
+"""At most so many units are made of an archive that can only be read from its beginning: each of them reads, though it
+need not understand, all that lies before it, which takes about a tenth of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One container or catalogue, and what the catalogue that is made calls it."""
+
+    path: Path
+    name: str
+    catalogue: Catalogue | None
+
+    def about(self) -> dict[str, Any]:
+        """What a catalogue says of it. A folder has no hash: its records are its members. Raises SourceError."""
+        return {"name": self.name} | _measured(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveUnit:
+    """Some blocks of a container (see `kifu.records.containers.blocks`)."""
+
+    path: Path
+    first: int
+    """The first of them, counted from 0."""
+
+    blocks: int | None
+    """How many; None: all that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUnit:
+    """A unit of one of several sources. name: what a catalogue calls it. blake3: of the source, if that is known."""
+
+    name: str
+    blake3: str | None
+    part: ArchiveUnit | RowsUnit
+
+    def identity(self) -> dict[str, Any]:
+        """What tells it from others, as JSON values. Raises SourceError."""
+        path = Path(self.part.path)
+        told = asdict(self) | {"part": asdict(self.part) | {"path": os.fspath(path)}}
+        return told if self.blake3 is not None else told | {"files": _hash_tree(path)}
+
+
+Content: TypeAlias = Block | pa.RecordBatch
+"""What rows of a catalogue are made of at one go: members of a container, or rows of another catalogue."""
+
+
+def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Source]:
+    """Containers and catalogues, in the order of the sources. Raises SourceError or FormatError.
+
+    An archive of a folder is called by its path in it, all else by its last name; by the path as given where two would
+    be called the same.
+    """
+    found = []
+    for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
+        source = Path(given)
+        if is_catalogue(source):
+            found.append(Source(source, source.name, open_catalogue(source)))
+            continue
+        for path in containers(source):
+            name = path.relative_to(source).as_posix() if path != source else path.resolve().name
+            found.append(Source(path, name, None))
+    names = Counter(source.name for source in found)
+    return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
+
+
+def source_units(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceUnit]:
+    """All units of the sources, in order, with absolute paths. Raises FormatError as it is drawn from.
+
+    about: what `describe_sources` says of them; units that are never asked for their identity can do without.
+    """
+    for source, told in zip(sources, repeat({}) if about is None else about):
+        parts: Iterable[ArchiveUnit | RowsUnit] = archive_units(source.path)
+        if source.catalogue is not None:
+            parts = [replace(rows, path=str(Path(rows.path).absolute())) for rows in source.catalogue.units()]
+        for part in parts:
+            yield SourceUnit(source.name, told.get("blake3"), part)
+
+
+def archive_units(path: Path) -> Iterator[ArchiveUnit]:
+    """A container in units, in order: one for a folder's loose records, for a small archive, or for a single record.
+
+    A .zip is cut every 16 blocks, by its directory. A tar, or a file of lines, is cut in at most eight of about the
+    same size, which is guessed from its first block if it is compressed: the last takes whatever is left.
+    Never fails: what is wrong with a container is told when it is read.
+    """
+    path = path.absolute()
+    try:
+        small = path.is_dir() or path.stat().st_size < _SMALL
+    except OSError:
+        small = True
+    count, by_place = (1, False) if small else count_blocks(path)
+    each = _BLOCKS if by_place else max(_BLOCKS, -(-count // _SLICES))
+    firsts = range(0, max(count, 1), each)
+    for first in firsts:
+        yield ArchiveUnit(path, first, None if first == firsts[-1] else each)
+
+
+class UnitReader:
+    """Reads units; one that goes on where the one before ended goes on in the same open archive.
+
+    It can be pickled, but takes nothing along.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._next = 0
+        self._blocks: Iterator[Block] = iter(())
+
+    def read(self, unit: ArchiveUnit | RowsUnit) -> Iterator[Content]:
+        """The unit's blocks, large files of lines in several, or batches of its rows; no other is to be begun before
+        the last of them is drawn.
+
+        Raises SourceError as `kifu.records.containers.blocks` does, or FormatError.
+        """
+        if isinstance(unit, RowsUnit):
+            yield from rows_of_unit(unit)
+            return
+        if (self._path, self._next) != (unit.path, unit.first):
+            self._path, self._blocks = unit.path, blocks(unit.path, first=unit.first)
+        self._next = -1 if unit.blocks is None else unit.first + unit.blocks
+        yield from shares(islice(self._blocks, unit.blocks))
+
+    def __reduce__(self) -> tuple[type[UnitReader], tuple[()]]:
+        return UnitReader, ()
+
+
+def describe_sources(sources: Iterable[Source], crew: Crew) -> list[dict[str, Any]]:
+    """What `Source.about` says of each; whoever does the work reads the files. Raises SourceError."""
+    found = list(sources)
+    measured = list(crew.run(_MeasureJob(), [source.path.absolute() for source in found]))
+    return [{"name": source.name} | told for source, told in zip(found, measured)]
+
+
+class _MeasureJob(Job[Path, Path, dict[str, Any]]):
+    """Sizes and hashes of files; of a folder nothing."""
+
+    def identity(self) -> Any:
+        return None
+
+    def unit_identity(self, unit: Path) -> Any:
+        """A file that was changed within a nanosecond, and kept its size, is taken for the same."""
+        try:
+            told = unit.stat()
+        except OSError as error:
+            raise SourceError(f"{unit}: {error.strerror}") from None
+        return [os.fspath(unit), told.st_size, told.st_mtime_ns]
+
+    def items(self, unit: Path) -> Iterator[Path]:
+        yield unit
+
+    def make(self, item: Path) -> dict[str, Any]:
+        return _measured(item)
+
+    def pack(self, result: dict[str, Any]) -> Parcel:
+        return result
+
+    def unpack(self, parcel: Parcel) -> dict[str, Any]:
+        return parcel
+
+
+def _measured(path: Path) -> dict[str, Any]:
+    try:
+        if path.is_dir():
+            return {"blake3": open_catalogue(path).digest()} if is_catalogue(path) else {}
+        return {"bytes": path.stat().st_size, "blake3": hash_file(path)}
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
+
+
+def _hash_tree(root: Path) -> str:
+    """Names, sizes and times of all files of a folder, as one hash in hex. Raises SourceError."""
+    digest = blake3()
+    try:
+        for folder, folders, names in os.walk(root):
+            folders.sort()
+            for name in sorted(names):
+                told = Path(folder, name).lstat()
+                digest.update(os.fsencode(f"{folder}/{name}\0{told.st_size}\0{told.st_mtime_ns}\0"))
+    except OSError as error:
+        raise SourceError(f"{root}: {error.strerror}") from None
+    return digest.hexdigest()

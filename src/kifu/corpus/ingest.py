@@ -258,7 +258,7 @@ def _ids_of(path: Path, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
 @contextmanager
 def _set_down(batches: Iterable[pa.RecordBatch], path: Path, name: str) -> Iterator[Path]:
     """All of these rows in a hidden file beside `path`, for as long as it is needed."""
-    hidden = path.absolute().with_name(f".{path.name}.{name}")
+    hidden = path.with_name(f".{path.name}.{name}")
     try:
         with CatalogueWriter(hidden) as writer:
             for batch in batches:

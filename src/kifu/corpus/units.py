@@ -101,14 +101,14 @@ def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[st
 
 
 def source_units(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceUnit]:
-    """All units of the sources, in order, with absolute paths. Raises FormatError as it is drawn from.
+    """All units of the sources, in order. Raises FormatError as it is drawn from.
 
     about: what `describe_sources` says of them; units that are never asked for their identity can do without.
     """
     for source, told in zip(sources, repeat({}) if about is None else about):
         parts: Iterable[ArchiveUnit | RowsUnit] = archive_units(source.path)
         if source.catalogue is not None:
-            parts = [replace(rows, path=str(Path(rows.path).absolute())) for rows in source.catalogue.units()]
+            parts = source.catalogue.units()
         for part in parts:
             yield SourceUnit(source.name, told.get("blake3"), part)
 
@@ -120,7 +120,6 @@ def archive_units(path: Path) -> Iterator[ArchiveUnit]:
     same size, which is guessed from its first block if it is compressed: the last takes whatever is left.
     Never fails: what is wrong with a container is told when it is read.
     """
-    path = path.absolute()
     try:
         small = path.is_dir() or path.stat().st_size < _SMALL
     except OSError:
@@ -154,8 +153,10 @@ class UnitReader:
             return
         if (self._path, self._next) != (unit.path, unit.first):
             self._path, self._blocks = unit.path, blocks(unit.path, first=unit.first)
-        self._next = -1 if unit.blocks is None else unit.first + unit.blocks
+        self._next = -1  # so that nobody goes on from where this one fails
         yield from shares(islice(self._blocks, unit.blocks))
+        if unit.blocks is not None:
+            self._next = unit.first + unit.blocks
 
     def __reduce__(self) -> tuple[type[UnitReader], tuple[()]]:
         return UnitReader, ()
@@ -164,7 +165,7 @@ class UnitReader:
 def describe_sources(sources: Iterable[Source], crew: Crew) -> list[dict[str, Any]]:
     """What `Source.about` says of each; whoever does the work reads the files. Raises SourceError."""
     found = list(sources)
-    measured = list(crew.run(_MeasureJob(), [source.path.absolute() for source in found]))
+    measured = list(crew.run(_MeasureJob(), [source.path for source in found]))
     return [{"name": source.name} | told for source, told in zip(found, measured)]
 
 
@@ -205,14 +206,15 @@ def _measured(path: Path) -> dict[str, Any]:
 
 
 def _hash_tree(root: Path) -> str:
-    """Names, sizes and times of all files of a folder, as one hash in hex. Raises SourceError."""
+    """Names, sizes and times of all loose records in a folder, as one hash in hex. Raises SourceError."""
     digest = blake3()
     try:
         for folder, folders, names in os.walk(root):
             folders.sort()
             for name in sorted(names):
-                told = Path(folder, name).lstat()
-                digest.update(os.fsencode(f"{folder}/{name}\0{told.st_size}\0{told.st_mtime_ns}\0"))
+                if ".sgf" in name.lower():  # what is written beside them meanwhile is none
+                    told = Path(folder, name).lstat()
+                    digest.update(os.fsencode(f"{folder}/{name}\0{told.st_size}\0{told.st_mtime_ns}\0"))
     except OSError as error:
         raise SourceError(f"{root}: {error.strerror}") from None
     return digest.hexdigest()

@@ -1,0 +1,335 @@
+"""Archives in units: whoever reads them, and however they are cut, the games are the same, in the same order."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import pickle
+import random
+import tarfile
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+import postal
+from catalogues import rows, write_catalogue
+from commands import run
+from kgs_archives import BROKEN, records
+from kifu.corpus import ingest as ingesting
+from kifu.corpus import units
+from kifu.corpus.clean import clean_names, load_clean
+from kifu.corpus.ingest import Ingested, IngestJob, ingest
+from kifu.corpus.units import ArchiveUnit, SourceUnit, UnitReader, archive_units, find_sources, source_units
+from kifu.errors import KifuError, SourceError
+from kifu.parcels import read_parcels, write_parcels
+from kifu.records.containers import blocks
+from kifu.records.games import Block
+from kifu.records.kinds import shares
+from kifu.records.kinds import units as shares_of
+from test_ingest import INDEX, saved, zipped
+from test_kinds import OLF_LINE, TYGEM_LINE
+
+BLOCK = 8 << 10
+
+
+@pytest.fixture(autouse=True)
+def small() -> Iterator[None]:
+    """Blocks of 8 KiB, two of them a unit, even of small archives."""
+    with (
+        mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
+        mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
+        mock.patch.object(shares, "__defaults__", (BLOCK,)),
+        mock.patch.object(units, "_SMALL", 1000),
+        mock.patch.object(units, "_BLOCKS", 2),
+    ):
+        yield
+
+
+def noisy(seed: int, count: int) -> list[bytes]:
+    """Records that hardly get smaller when they are compressed."""
+    rng = random.Random(seed)
+    words = (rng.randbytes(rng.randrange(2000)).hex() for _ in range(count))
+    return [b"(;GM[1]SZ[9]GC[%s];B[aa];W[bb])" % word.encode() for word in words]
+
+
+def tar_of(members: list[bytes]) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for k, data in enumerate(members):
+            entry = tarfile.TarInfo(f"{k}.sgf")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return file.getvalue()
+
+
+def lines(line: bytes, count: int) -> bytes:
+    return b"# one line a game\n" + b"".join(line if k % 7 else b"\n" + line for k in range(count))
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Of each kind of container one that has many blocks, or would if it could be cut."""
+    top = tmp_path_factory.mktemp("kinds")
+    tar = tar_of(noisy(1, 300))
+    folder = top / "folder"
+    for k, data in enumerate(noisy(3, 20)):
+        saved(folder / f"{k}.sgf", data)
+    return {
+        "tar": saved(top / "a.tar", tar),
+        "tar.gz": saved(top / "a.tar.gz", gzip.compress(tar)),
+        "tar.bz2": saved(top / "a.tbz", bz2.compress(tar)),
+        "tar.xz": saved(top / "a.txz", lzma.compress(tar)),
+        "zip": zipped(top / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 100))}),
+        "folder": folder,
+        "olf": saved(top / "a.olf", lines(OLF_LINE, 900)),
+        "olf.gz": saved(top / "b.olf.gz", gzip.compress(lines(OLF_LINE, 900))),
+        "tygem": zipped(top / "2016-07.zip", {"2016-07": lines(TYGEM_LINE, 900), "2016-08": TYGEM_LINE}),
+        "sgf": saved(top / "many.sgf", b"\n".join(noisy(4, 40))),
+    }
+
+
+KINDS = ("tar", "tar.gz", "tar.bz2", "tar.xz", "zip", "folder", "olf", "olf.gz", "tygem", "sgf")
+
+
+def told(found: Iterator[Any]) -> list[Any]:
+    """What blocks say."""
+    return [
+        (
+            block.source,
+            [(block.name(k), block.data[block.start[k] : block.stop[k]].tobytes()) for k in range(len(block))],
+            (block.member.tolist(), block.drop.tolist(), block.index, block.kind),
+        )
+        for block in found
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(3))
+def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: int) -> None:
+    """Wherever it is cut; each slice read by itself, or one after the other from one open archive."""
+    path, rng = kinds[kind], random.Random(seed)
+    whole = told(shares_of([path], BLOCK))
+    count = sum(1 for _ in blocks(path))
+    cuts = [0, *sorted(rng.sample(range(1, count + 3), min(count + 2, 4)))]
+    cut = [ArchiveUnit(path, first, stop - first) for first, stop in pairwise(cuts)]
+    cut.append(ArchiveUnit(path, cuts[-1], None))
+    one = UnitReader()
+    assert [block for unit in cut for block in told(one.read(unit))] == whole
+    assert [block for unit in reversed(cut) for block in reversed(told(UnitReader().read(unit)))] == whole[::-1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) -> None:
+    path = kinds[kind]
+    cut = list(archive_units(path))
+    assert cut[0].first == 0 and cut[-1].blocks is None
+    assert [(unit.path, unit.first + (unit.blocks or 0)) for unit in cut[:-1]] == [
+        (path, after.first) for after in cut[1:]
+    ]
+    count = sum(1 for _ in blocks(path))
+    if kind == "zip":
+        assert len(cut) == -(-count // 2) > 8
+    elif kind.startswith("tar") or kind == "olf":
+        assert 4 <= len(cut) <= 8
+        sizes = [sum(1 for _ in UnitReader().read(unit)) for unit in cut]
+        assert max(sizes) <= 2 * count / len(cut) + 2  # what the guess is for: none has much more to do
+    elif kind != "olf.gz":  # so small that its size says nothing
+        assert len(cut) == 1
+    assert [block for unit in cut for block in told(UnitReader().read(unit))] == told(shares_of([path], BLOCK))
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
+def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
+    kinds: dict[str, Path], tmp_path: Path, kind: str
+) -> None:
+    data = bytearray(kinds[kind].read_bytes())
+    if kind == "zip":
+        at = data.rfind(b"PK\1\2")
+        data[at : at + 4] = b"nope"  # the last entry of its directory
+    else:
+        del data[len(data) * 2 // 3 :]
+    path = saved(tmp_path / kinds[kind].name, bytes(data))
+
+    def read(reader: UnitReader | None) -> tuple[list[Any], str]:
+        given: list[Block] = []
+        for unit in archive_units(path):
+            try:
+                given += (reader or UnitReader()).read(unit)
+            except SourceError as error:
+                return told(iter(given)), str(error)
+        return told(iter(given)), ""
+
+    expected: list[Block] = []
+    with pytest.raises(SourceError) as raised:
+        expected += shares_of([path], BLOCK)
+    assert read(None) == read(UnitReader())
+    assert read(None)[1] == str(raised.value)
+    assert len(read(None)[0]) > 4
+
+
+def test_what_cannot_be_read_is_one_unit(tmp_path: Path) -> None:
+    for path in (tmp_path / "missing.zip", saved(tmp_path / "broken.zip", b"PK\3\4" + bytes(5000)), tmp_path):
+        assert list(archive_units(path)) == [ArchiveUnit(path, 0, None)]
+
+
+def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of a cluster has one reader, and other units to make after one that failed."""
+    path, reader = kinds["tar"], UnitReader()
+    first, second, *_ = archive_units(path)
+
+    def lost(found: Iterator[Block]) -> Iterator[Block]:
+        yield next(found)
+        raise SourceError("connection lost")
+
+    with monkeypatch.context() as patched, pytest.raises(SourceError):
+        patched.setattr(units, "shares", lost)
+        list(reader.read(first))
+    assert told(reader.read(second)) == told(UnitReader().read(second)) != []
+
+
+# Real archives, in blocks of the size that they are always read in
+
+
+def test_slices_of_real_archives(shared: Path) -> None:
+    for name in ("kgs/KGS-2016_01-19-756-.tar.gz", "tygem/2016-07.zip", "wild/fox-pro-680.tar.gz"):
+        path = shared / "data" / name
+        with mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=1 << 18):
+            whole = told(shares_of([path], 1 << 18))
+            cut = [ArchiveUnit(path, 0, 1), ArchiveUnit(path, 1, 3), ArchiveUnit(path, 4, None)]
+            with mock.patch.object(shares, "__defaults__", (1 << 18,)):
+                assert [block for unit in cut for block in told(UnitReader().read(unit))] == whole
+
+
+# Catalogues
+
+
+@pytest.fixture(scope="module")
+def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Games of all kinds, some of them several times, some broken, with an index and a catalogue."""
+    top = tmp_path_factory.mktemp("mix")
+    some = [*records(12, 1), *BROKEN.values(), *records(9, 2), *records(5, 1)]
+    members = {f"{k}.sgf": data for k, data in enumerate(some)}
+    unclear = [b"(;SZ[9]RE[nobody knows %d]BR[who %d];B[aa])" % (k, k % 3) for k in range(30)]
+    older = top / "older.parquet"
+    ingest(zipped(top / "older.zip", {f"{k}.sgf": data for k, data in enumerate(records(8, 3))}), older)
+    (top / "older.zip").unlink()
+    return [
+        saved(top / "in" / "a.tar", tar_of(some)),
+        zipped(top / "in" / "b.zip", members),
+        saved(top / "in" / "loose" / "c.sgf", b"\n".join(unclear)),
+        saved(top / "in" / "d.olf", lines(OLF_LINE, 100)),
+        zipped(top / "in" / "2016-07.zip", {"2016-07": TYGEM_LINE * 3}),
+        zipped(top / "in" / "Kifu2016.zip", {"Kifu2016.index": INDEX}),
+        older,
+    ]
+
+
+@pytest.mark.parametrize("rules", clean_names())
+def test_units_that_are_posted_make_the_same_catalogue(
+    mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str
+) -> None:
+    path, clean = tmp_path / "a.parquet", load_clean(rules)
+    made: list[tuple[Ingested, bytes]] = []
+    for jobs in (1, 2):
+        made.append((ingest(mix, path, clean=clean, jobs=jobs), path.read_bytes()))
+    postal.post(monkeypatch)
+    made.append((ingest(mix, path, clean=clean, engine=postal.ENGINE), path.read_bytes()))
+    assert postal.PostalCrew.units > 2 * len(mix)
+    assert made[0] == made[1] == made[2]
+    assert made[0][0].unclear.keys() == {"result_text", "black_rank"}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("rules", clean_names())
+@pytest.mark.parametrize("most", [0, 5, 20])
+def test_ids_that_are_looked_through_later_give_the_same_catalogue(
+    mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str, most: int
+) -> None:
+    """However few are kept in memory."""
+    rule = "games" if load_clean(rules).duplicates == "games" else "fields"
+    path, clean = tmp_path / "a.parquet", load_clean(rules, [f"duplicates={rule}"])
+    expected = ingest(mix, path, clean=clean), path.read_bytes()
+    assert expected[0].drops["DUPLICATE"] > 10
+    monkeypatch.setattr(ingesting, "MOST", most)
+    assert (ingest(mix, path, clean=clean, jobs=2), path.read_bytes()) == expected
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Path) -> None:
+    found = find_sources(mix)
+    job = pickle.loads(pickle.dumps(IngestJob(load_clean("training", ["illegal=drop"]), None)))
+    made = [job.make(item) for unit in source_units(found) for item in job.items(pickle.loads(pickle.dumps(unit)))]
+    write_parcels(tmp_path / "a", map(job.pack, made))
+    back = [job.unpack(parcel) for parcel in read_parcels(tmp_path / "a")]
+    assert len(back) == len(made) > len(mix)
+    details = 0
+    for was, now in zip(chain(*made), chain(*back), strict=True):
+        assert (now.detail, now.unclear) == (was.detail, was.unclear)
+        assert all(type(texts) is type(was.unclear[column]) for column, texts in now.unclear.items())
+        assert now.drop.tolist() == was.drop.tolist() and now.drop.dtype == was.drop.dtype
+        assert pa.RecordBatch.from_pydict(now.columns).equals(pa.RecordBatch.from_pydict(was.columns))
+        assert now.batch(now.drop).equals(was.batch(was.drop))
+        details += len(was.detail)
+    assert details > 0
+
+
+def identities(sources: Any, rules: str = "legal") -> list[Any]:
+    found, job = find_sources(sources), IngestJob(load_clean(rules), None)
+    about = [source.about() for source in found]
+    return [[job.identity(), job.unit_identity(unit)] for unit in source_units(found, about)]
+
+
+def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
+    """Else a run that goes on with an interrupted one would take what was made of others."""
+    path = zipped(tmp_path / "in" / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 40))})
+    loose = saved(tmp_path / "in" / "loose.sgf", b"(;SZ[9];B[aa])")
+    older = write_catalogue(tmp_path / "in" / "older.parquet", rows(id=range(3)))
+    given = [tmp_path / "in", older]
+    first = identities(given)
+    assert len(first) > 4 and all(first.count(each) == 1 for each in first)
+    assert identities(given) == first
+    assert all(new != old for new, old in zip(identities(given, "training"), first, strict=True))
+
+    os.utime(loose, ns=(1, 1))
+    write_catalogue(older, rows(id=range(3), moves=[[1], [], []]))
+    new = identities(given)
+    assert new[0] != first[0] and new[-1] != first[-1] and new[1:-1] == first[1:-1]
+
+    saved(tmp_path / "in" / ".a.parquet.work" / "0.parcels", b"what a run leaves beside its sources")
+    assert identities(given) == new
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert all(a[1] != b[1] for a, b in zip(identities(given)[1:-1], new[1:-1], strict=True))
+
+
+def test_a_cluster_measures_the_sources_itself(
+    mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = [source.about() for source in find_sources(mix)]
+    postal.post(monkeypatch)
+    monkeypatch.setattr(units.Source, "about", None)
+    ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
+    assert units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
+
+
+def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:
+    done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "horses")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == ["Error: no engine 'horses'; there are threads, ray and ray=ADDRESS"]
+    done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "threads")
+    assert (done.code, done.err) == (0, [])
+
+
+def test_a_unit_that_is_missing_is_told_of(tmp_path: Path) -> None:
+    unit = SourceUnit("a", None, ArchiveUnit(tmp_path / "missing", 0, None))
+    with pytest.raises(KifuError, match="missing: No such file"):
+        list(IngestJob(load_clean("legal"), None).items(unit))

@@ -299,6 +299,7 @@ def stats(
     out: Annotated[Path | None, typer.Option("-o", help="Draw the counts into this .svg or .png file.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write them into this file; - prints them as JSON.")] = None,
     jobs: Jobs = None,
+    engine: Engine = "threads",
 ) -> None:
     """Count the games of catalogues: by rank, year, result, length, handicap, komi, and what was dropped."""
     from kifu.charts import draw_stats
@@ -307,7 +308,7 @@ def stats(
     from kifu.output import write_file
     from kifu.terminal import print_stats
 
-    counted = count_games(catalogues, jobs=jobs)
+    counted = count_games(catalogues, jobs=jobs, engine=engine)
     if out is not None:
         save(draw_stats(counted), out)
     if json == Path("-"):

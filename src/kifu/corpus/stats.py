@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from kifu.corpus.database import Database, open_database
+from kifu.corpus.catalogue import RowsUnit, numbers, open_catalogue, rows_of_unit
 from kifu.corpus.meaning import MADE_OF, is_clear
+from kifu.parallel import THREADS, Job, open_crew
+from kifu.parcels import Parcel
 from kifu.records.words import FormatName
 
 Counts: TypeAlias = dict[str, int]
@@ -35,13 +39,18 @@ WINNERS = ("black", "white", "draw", "none")
 ENDINGS = ("score", "resign", "time", "forfeit", "void", "unknown")
 LENGTH_STEP = 50
 _LONGEST = 500  # moves; all games from here on are one class
+_LENGTHS = (*(f"{low}-{low + LENGTH_STEP - 1}" for low in range(0, _LONGEST, LENGTH_STEP)), f"{_LONGEST}+")
 
 _COMMON = 12
 """Of komi, boards and archives, as many are named; the rest is summed up."""
 
 _EXAMPLES = 5
 _DISTINCT = 20_000
-"""Of the distinct texts of a column so many, the most frequent, are looked at."""
+"""Of the distinct values of a column so many, the most frequent, are looked at."""
+
+_EXACT = 1 << 18
+"""Counts are exact as long as no column has more distinct values. Of one that has more, some of the rarest may be
+counted among the others: only twice as many are held at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,119 +92,211 @@ class Stats:
         return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
 
 
-def count_games(catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | None = None) -> Stats:
-    """Counts the games of all catalogues. Raises FormatError if a file is none, RecipeError if it is damaged.
+def count_games(
+    catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | None = None, engine: str = THREADS
+) -> Stats:
+    """Counts the games of all catalogues. Raises FormatError if a file is none, or damaged.
 
-    jobs: threads, by default one for each core. Memory does not grow with the games.
+    jobs, engine: see `kifu.parallel.open_crew`. Memory does not grow with the games.
     """
-    with open_database(catalogues, jobs) as database:
-        return _Counter(database).stats(tuple(os.fspath(path) for path in catalogues))
+    opened = [open_catalogue(path) for path in catalogues]
+    job = _CountJob(tuple(str(catalogue.path) for catalogue in opened))
+    tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
+    with open_crew(engine, jobs) as crew:
+        for counted in crew.run(job, [unit for catalogue in opened for unit in catalogue.units()]):
+            for name, counts in counted.items():
+                tallies[name].add(counts)
+    told = {name: tally.rows() for name, tally in tallies.items()}
+    return _stats(tuple(os.fspath(path) for path in catalogues), sum(catalogue.rows for catalogue in opened), told)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counter:
-    database: Database
+_WORDS = {column: made[-1] for column, (_, made) in MADE_OF.items()}
+"""Columns of words, and one that is null where they are not understood."""
 
-    def stats(self, catalogues: tuple[str, ...]) -> Stats:
-        ((read, kept),) = self._ask('SELECT count(*), count(*) FILTER (WHERE "drop" IS NULL) FROM games')
-        frequent = "2 DESC, 1 NULLS LAST"
-        return Stats(
-            catalogues=catalogues,
-            read=read,
-            kept=kept,
-            dropped=self._counts('"drop"', read - kept, rows='games WHERE "drop" IS NOT NULL', order=frequent),
-            ranks=self._ranks(),
-            years=self._counts("year", kept),
-            results=self._results(),
-            lengths=self._lengths(),
-            handicaps=self._counts("handicap", kept),
-            komi=self._counts("round(komi, 2)", kept, order=frequent, limit=_COMMON),
-            boards=self._counts("width || 'x' || height", kept, order=frequent, limit=_COMMON),
-            formats=self._counts("format", kept, order=frequent),
-            archives=self._counts("archive", kept, order=frequent, limit=_COMMON),
-            unclear=self._unclear(),
-        )
+_KEYS: Mapping[str, tuple[str, ...]] = {
+    "dropped": ("drop",),
+    "ranks": ("black_band", "white_band"),
+    "years": ("year",),
+    "results": ("winner", "ending"),
+    "lengths": ("length", "ending"),
+    "handicaps": ("handicap",),
+    "komi": ("komi",),
+    "boards": ("board",),
+    "formats": ("format",),
+    "archives": ("archive",),
+    **{column: (column, "format") for column in _WORDS},
+}
+"""What is counted: by name, the columns whose values are counted together."""
 
-    def _ask(self, sql: str) -> list[Any]:
-        return self.database.rows(self.database.select(sql))
-
-    def _counts(
-        self, what: str, total: int, *, rows: str = "kept", order: str = "1 NULLS LAST", limit: int = _DISTINCT
-    ) -> Counts:
-        """The first values in that order, and how many of the games have others."""
-        counts: Counts = {}
-        for value, count in self._ask(f"SELECT {what}, count(*) FROM {rows} GROUP BY 1 ORDER BY {order} LIMIT {limit}"):
-            name = UNTOLD if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-            counts[name] = counts.get(name, 0) + count
-        others = total - sum(counts.values())
-        return counts | ({OTHERS: others} if others else {})
-
-    def _ranks(self) -> list[list[int]]:
-        matrix = [[0] * len(BANDS) for _ in BANDS]
-        sql = f"SELECT {_band('black')}, {_band('white')}, count(*) FROM kept GROUP BY 1, 2"
-        for black, white, count in self._ask(sql):
-            matrix[black][white] = count
-        return matrix
-
-    def _results(self) -> dict[str, Counts]:
-        found: dict[str, Counts] = {}
-        for winner, ending, count in self._ask(
-            f"SELECT coalesce(winner, 'none') AS won, ending, count(*) FROM kept GROUP BY 1, 2 "
-            f"ORDER BY {_place('won', WINNERS)}, {_place('ending', ENDINGS)}"
-        ):
-            found.setdefault(winner, {})[ending] = count
-        return found
-
-    def _lengths(self) -> dict[str, Counts]:
-        steps = range(0, _LONGEST, LENGTH_STEP)
-        names = [*(f"{low}-{low + LENGTH_STEP - 1}" for low in steps), f"{_LONGEST}+"]
-        found: dict[str, Counts] = {name: {} for name in names}
-        which = f"greatest(least(n_legal, {_LONGEST}), 0) // {LENGTH_STEP}"
-        for k, ending, count in self._ask(
-            f"SELECT {which}, ending, count(*) FROM kept GROUP BY 1, 2 ORDER BY 1, {_place('ending', ENDINGS)}"
-        ):
-            found[names[k]][ending] = count
-        return found
-
-    def _unclear(self) -> dict[str, Unclear]:
-        found = {}
-        for column, (_, made) in MADE_OF.items():
-            # All but results are understood as a whole or not at all: then what they make is null.
-            where = "" if column == "result_text" else f"AND {made[-1]} IS NULL"
-            texts: Counts = {}
-            for form, text, count in self._ask(
-                f"SELECT format, {column}, count(*) FROM kept WHERE {column} IS NOT NULL {where} "
-                f"GROUP BY 1, 2 ORDER BY 3 DESC, 2, 1 LIMIT {_DISTINCT}"
-            ):
-                if form in get_args(FormatName) and not is_clear(form, column, text):
-                    texts[text] = texts.get(text, 0) + count
-            if texts:
-                found[column] = Unclear(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
-        return found
-
-
-def _place(column: str, known: tuple[str, ...]) -> str:
-    """SQL: the order of those known, then of others by name."""
-    return f"list_position({list(known)}, {column}) NULLS LAST, {column}"
-
-
-def find_bands(rating: npt.NDArray[np.float32], pro: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """[K] int64: places in BANDS of some players.
-
-    rating: [K] float32, NaN where it is not known.  pro: [K] float32, 1 for professionals, 0 for others, NaN where it
-    is not known.
-    """
-    lowest = [low for low in _FROM_RATING.values() if low]
-    band = np.searchsorted(lowest, rating, side="right")
-    band = np.where(pro == 1, len(BANDS) - 2, np.where(pro == 0, np.minimum(band, len(BANDS) - 3), band))
-    return np.where(np.isnan(rating), len(BANDS) - 1, band)
-
-
-def _band(side: str) -> str:
-    """SQL: a player's place in BANDS. 10 dan is no professional, but has the rating of one."""
-    rating, pro = f"{side}_rating", f"{side}_pro"
-    steps = [f"WHEN {rating} >= {low} THEN {k}" for k, low in enumerate(_FROM_RATING.values()) if low and low < 41]
-    return (
-        f"CASE WHEN {rating} IS NULL THEN {len(BANDS) - 1} "
-        f"WHEN coalesce({pro}, {rating} >= 41) THEN {len(BANDS) - 2} {' '.join(reversed(steps))} ELSE 0 END"
+_COLUMNS = tuple(
+    dict.fromkeys(
+        [
+            "drop", "black_rating", "black_pro", "white_rating", "white_pro", "year", "winner", "ending", "n_legal",
+            "handicap", "komi", "width", "height", "format", "archive", *_WORDS, *_WORDS.values(),
+        ]
     )
+)  # fmt: skip
+
+_COUNT = "count"
+
+_Counted: TypeAlias = dict[str, pa.RecordBatch]
+"""By name (see _KEYS) the keys that are there, and in column _COUNT how many games have them."""
+
+
+@dataclass(frozen=True)
+class _CountJob(Job[RowsUnit, RowsUnit, _Counted]):
+    """Counts the games of catalogues, unit by unit."""
+
+    catalogues: tuple[str, ...]
+
+    def identity(self) -> Any:
+        return [open_catalogue(path).digest() for path in self.catalogues]
+
+    def unit_identity(self, unit: RowsUnit) -> Any:
+        return [unit.path, unit.first, unit.rows]
+
+    def items(self, unit: RowsUnit) -> Iterator[RowsUnit]:
+        yield unit
+
+    def make(self, item: RowsUnit) -> _Counted:
+        rows = pa.Table.from_batches(rows_of_unit(item, _COLUMNS))
+        kept = _described(rows.filter(rows["drop"].is_null()))
+        of = dict.fromkeys(_KEYS, kept) | {"dropped": rows.filter(rows["drop"].is_valid())}
+        for words, made in _WORDS.items():
+            # All but results are understood as a whole or not at all: then what they make is null.
+            told = kept[words].is_valid()
+            of[words] = kept.select(_KEYS[words]).filter(
+                told if words == "result_text" else pc.and_(told, kept[made].is_null())
+            )
+        counted = {}
+        for name, keys in _KEYS.items():
+            table = _grouped(of[name], keys, ([], "count_all"))
+            if len(table):
+                (counted[name],) = table.combine_chunks().to_batches()
+        return counted
+
+    def pack(self, result: _Counted) -> Parcel:
+        return result
+
+    def unpack(self, parcel: Parcel) -> _Counted:
+        return parcel
+
+
+def _described(kept: pa.Table) -> pa.Table:
+    """With the columns of _KEYS that a catalogue has not, or not so."""
+    length = np.clip(numbers(kept["n_legal"]), 0, _LONGEST) // LENGTH_STEP
+    size = [kept[name].cast(pa.string()) for name in ("width", "height")]
+    made = {
+        "black_band": find_bands(kept["black_rating"], kept["black_pro"]),
+        "white_band": find_bands(kept["white_rating"], kept["white_pro"]),
+        "length": length,
+        "board": pc.binary_join_element_wise(*size, "x"),
+        "komi": pc.round(kept["komi"], 2, "half_towards_infinity"),
+        "winner": kept["winner"].fill_null("none"),
+    }
+    for name, column in made.items():
+        kept = kept.drop_columns(name) if name in kept.column_names else kept
+        kept = kept.append_column(name, column if isinstance(column, pa.ChunkedArray) else [column])
+    return kept
+
+
+def _grouped(table: pa.Table, keys: Sequence[str], count: tuple[list[str] | str, str]) -> pa.Table:
+    """How many games have each of the different keys, in a last column."""
+    found = table.group_by(list(keys), use_threads=False).aggregate([count])
+    return found.rename_columns([*keys, _COUNT])
+
+
+class _Tally:
+    """How many games have each key of some columns, summed up over units."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._keys = keys
+        self._parts: list[pa.Table] = []
+
+    def add(self, counts: pa.RecordBatch) -> None:
+        """Adds the counts of a unit."""
+        self._parts.append(pa.Table.from_batches([counts]))
+        if sum(map(len, self._parts)) > 2 * _EXACT:
+            self._parts = [self._sorted().slice(0, _EXACT)]
+
+    def _sorted(self) -> pa.Table:
+        """The most frequent keys first; of equally frequent ones the lowest first, and null last."""
+        found = _grouped(pa.concat_tables(self._parts), self._keys, (_COUNT, "sum"))
+        return found.sort_by([(_COUNT, "descending"), *((key, "ascending") for key in self._keys)])
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The most frequent keys in that order, each with its count."""
+        columns = self._sorted().slice(0, _DISTINCT).columns if self._parts else []
+        return list(zip(*(column.to_pylist() for column in columns)))
+
+
+def _stats(catalogues: tuple[str, ...], read: int, told: Mapping[str, Sequence[tuple[Any, ...]]]) -> Stats:
+    """told: by name, the rows of its tally."""
+    ranks = [[0] * len(BANDS) for _ in BANDS]
+    for black, white, count in told["ranks"]:
+        ranks[black][white] = count
+    kept = sum(map(sum, ranks))
+    lengths = [(_LENGTHS[k], ending, count) for k, ending, count in told["lengths"]]
+    return Stats(
+        catalogues=catalogues,
+        read=read,
+        kept=kept,
+        dropped=_counts(told["dropped"], read - kept),
+        ranks=ranks,
+        years=_counts(_by_value(told["years"]), kept),
+        results=_by_ending(told["results"], WINNERS, kept),
+        lengths={name: {} for name in _LENGTHS} | _by_ending(lengths, _LENGTHS, kept),
+        handicaps=_counts(_by_value(told["handicaps"]), kept),
+        komi=_counts(told["komi"][:_COMMON], kept),
+        boards=_counts(told["boards"][:_COMMON], kept),
+        formats=_counts(told["formats"], kept),
+        archives=_counts(told["archives"][:_COMMON], kept),
+        unclear={column: found for column in _WORDS if (found := _unclear(column, told[column])).games},
+    )
+
+
+def _by_value(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(rows, key=lambda row: (row[0] is None, row[0] or 0))
+
+
+def _counts(rows: Iterable[tuple[Any, ...]], total: int) -> Counts:
+    """The values of these rows, and how many of the games have others."""
+    counts: Counts = {}
+    for value, count in rows:
+        name = UNTOLD if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        counts[name] = counts.get(name, 0) + count
+    others = total - sum(counts.values())
+    return counts | ({OTHERS: others} if others else {})
+
+
+def _by_ending(rows: Iterable[tuple[Any, ...]], names: Sequence[str], total: int) -> dict[str, Counts]:
+    """Of rows (name, ending, games): name -> ending -> games, in the order of `names` and ENDINGS, then of letters."""
+    found: dict[str, Counts] = {}
+    for name, ending, count in sorted(rows, key=lambda row: (_place(row[0], names), _place(row[1], ENDINGS))):
+        found.setdefault(name, {})[ending] = count
+    others = total - sum(sum(counts.values()) for counts in found.values())
+    return found | ({OTHERS: {OTHERS: others}} if others else {})
+
+
+def _place(name: str, known: Sequence[str]) -> tuple[int, str]:
+    return known.index(name) if name in known else len(known), name
+
+
+def _unclear(column: str, rows: Iterable[tuple[Any, ...]]) -> Unclear:
+    texts: Counts = {}
+    for text, form, count in rows:
+        if form in get_args(FormatName) and not is_clear(form, column, text):
+            texts[text] = texts.get(text, 0) + count
+    return Unclear(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
+
+
+def find_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
+    """[K] int64: places in BANDS of some players, by a catalogue's columns of the rating and of who is professional.
+
+    10 dan is no professional, but has the rating of one.
+    """
+    strength, master = (numbers(pc.fill_null(each.cast(pa.float32()), float("nan"))) for each in (rating, pro))
+    lowest = [low for low in _FROM_RATING.values() if low]
+    band = np.searchsorted(lowest, strength, side="right")
+    band = np.where(master == 1, len(BANDS) - 2, np.where(master == 0, np.minimum(band, len(BANDS) - 3), band))
+    return np.where(np.isnan(strength), len(BANDS) - 1, band)

@@ -80,11 +80,8 @@ def _by_move_number(asked: Asked) -> Groups:
 
 
 def _by_rank(asked: Asked) -> Groups:
-    def column(name: str) -> npt.NDArray[np.float32]:
-        values = asked.rows[name]
-        return numbers(pc.fill_null(values.cast(pa.float32()), float("nan")))
-
-    bands = np.stack([find_bands(column(f"{side}_rating"), column(f"{side}_pro")) for side in ("black", "white")])
+    rows = asked.rows
+    bands = np.stack([find_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
     return Groups(BANDS, bands[((asked.words & WHITE_BIT) != 0).astype(np.int64), asked.row])
 
 

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from textwrap import shorten
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import ray
 from blake3 import blake3
@@ -29,12 +29,8 @@ from kifu.cluster.connect import connected, count_processors
 from kifu.cluster.folder import WorkFolder
 from kifu.errors import ClusterError, FormatError, KifuError, first_line
 from kifu.output import remove_file
-from kifu.parallel import Crew, Job
+from kifu.parallel import Crew, Item, Job, R, Unit
 from kifu.parcels import Parcel, read_parcels, unpack_parcels
-
-Unit = TypeVar("Unit")
-Item = TypeVar("Item")
-R = TypeVar("R")
 
 _AHEAD = 4
 """Units that are begun for each processor, beyond the one that is given out: some take several times as long as others,

@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import drop_code, games_of, is_catalogue, numbers, open_catalogue
+from kifu.corpus.catalogue import Catalogue, drop_code, games_of, is_catalogue, numbers, open_catalogue
+from kifu.corpus.index import INDEX
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.corpus.spell import games_of_rows
 from kifu.datasets.examples import Examples
@@ -27,7 +28,6 @@ from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_example
 from kifu.draw import draw_board, save
 from kifu.errors import Drop, FormatError, GameError, SourceError
 from kifu.go.board import Board
-from kifu.output import hash_file
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, read
@@ -109,7 +109,7 @@ def describe_catalogue(path: Path) -> str:
     for name in told.keys() & catalogue.about.keys():
         if told[name] != catalogue.about[name]:
             raise FormatError(f"{path}: {name} is {told[name]}, and {_short(catalogue.about[name])} by what it says")
-    size = path.stat().st_size
+    size = catalogue.file_bytes()
     lines = [
         f"{path}: catalogue@{VERSION}, {catalogue.rows:,} games = {archives.total():,} kept" + _sum(drops),
         f"  moves       {moves:,} in the kept games",
@@ -118,9 +118,20 @@ def describe_catalogue(path: Path) -> str:
         f"  archives    {_common(archives)}",
         f"  columns     {len(SCHEMA.names)}",
         f"  bytes       {size:,}" + (f", {size / catalogue.rows:.0f} a game" if catalogue.rows else ""),
-        f"  blake3      {hash_file(path)}",
+        *_part_lines(catalogue),
+        f"  blake3      {catalogue.digest()}",
     ]
     return "\n".join([*lines, *(f"  {line}" for line in _origin(catalogue.about))])
+
+
+def _part_lines(catalogue: Catalogue) -> list[str]:
+    """How many parts a folder has. Raises FormatError if one of them is not what the index says."""
+    if catalogue.index is None:
+        return []
+    for part in catalogue.index.parts:
+        if open_catalogue(catalogue.path / part.path).digest() != part.blake3:
+            raise FormatError(f"{catalogue.path / part.path} is not the file that {INDEX} tells of: its BLAKE3 differs")
+    return [f"  parts       {len(catalogue.parts):,}; their hashes are right"]
 
 
 def _counted(column: pa.Array) -> dict[str, int]:

@@ -1,11 +1,12 @@
-"""The catalogue's file: a Parquet of the columns of `kifu.corpus.schema`, written in order, read batch by batch."""
+"""The catalogue: a Parquet file of the columns of `kifu.corpus.schema`, or a folder of them, read batch by batch."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
@@ -19,6 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kifu.corpus.index import Index, has_index, read_index
+from kifu.corpus.parquet import KEY, group_rows, open_file, read_rows
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import Drop, FormatError, OutputError, first_line
 from kifu.output import Output, hash_file
@@ -32,25 +35,11 @@ _GROUP = 32_768
 _UNIT = 131_072
 """Rows a unit of work: a few seconds of it."""
 
-_GROUP_BYTES = 4 << 30
-"""A row group that says it takes more than this is not read."""
-
-_KEY = "kifu.catalogue"
-
 # Bytes of 16-bit words in 4 streams, two of them empty, pack better than a dictionary: 225 bytes of moves a game of
 # KGS instead of 246, and in half the time.
 _SPLIT = ("id", "canonical", "opening", "setup.list.element", "moves.list.element")
 # Rising numbers, mostly by 1.
 _DELTAS = ("entry", "index", "n_moves", "n_legal", "setup_ply.list.element", "territory.list.element")
-
-
-def is_catalogue(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as Parquet does."""
-    try:
-        with Path(path).open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except (OSError, ValueError):
-        return False
 
 
 class _Sink:
@@ -162,7 +151,7 @@ class CatalogueWriter(TableWriter):
         columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
         super().__init__(
             path,
-            SCHEMA.with_metadata({_KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")}),
+            SCHEMA.with_metadata({KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")}),
             use_dictionary=[name for name in columns if name not in plain],
             column_encoding=dict.fromkeys(_SPLIT, "BYTE_STREAM_SPLIT") | dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
             write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
@@ -194,27 +183,33 @@ class Catalogue:
     """A catalogue, opened; `kifu.corpus.catalogue.open_catalogue` makes it."""
 
     path: Path
+    """A file, or a folder of parts."""
+
     rows: int
     about: Mapping[str, Any]
     """What the writer said of it; empty if something else than kifu wrote it."""
 
-    parts: tuple[Path, ...]
-    """The Parquet files that the rows lie in, in order; a catalogue that is one file is its own part."""
+    parts: Mapping[Path, int]
+    """The Parquet files that the rows lie in, in order, and how many they have; a file is its own part."""
+
+    index: Index | None
+    """What a folder says of its parts."""
 
     def batches(self, columns: Sequence[str] | None = None, *, size: int = 8192) -> Iterator[pa.RecordBatch]:
         """The rows, at most `size` at a time, in SCHEMA's types; columns: all of SCHEMA by default.
 
-        Raises FormatError if the file's bytes are not what it says, or if a value does not fit its column.
+        Raises FormatError if a file's bytes are not what it says, or if a value does not fit its column.
         """
-        for part in self.parts:
-            yield from _rows(part, _open(part), None, columns, size)
+        for part, rows in self.parts.items():
+            file = _open_part(part, rows)
+            yield from read_rows(part, file, range(file.metadata.num_row_groups), columns, size)
 
     def units(self) -> list[RowsUnit]:
         """All rows, in order, as units of at most 131,072 rows, or of one row group if that has more.
 
         They are cut where row groups end, so that none is read twice. Raises FormatError.
         """
-        return [unit for part in self.parts for unit in _units(part)]
+        return [unit for part, rows in self.parts.items() for unit in _units(part, rows)]
 
     def games(self) -> Iterator[Game]:
         """Each row as a game, dropped ones too: their `drop` is set only where nothing could be read of them.
@@ -227,9 +222,20 @@ class Catalogue:
             yield from games_of_rows(batch)
 
     def digest(self) -> str:
-        """What tells these rows, in this order, from others: the BLAKE3 of the file, in hex. Raises FormatError."""
+        """What tells these rows, in this order, from others, in hex: the BLAKE3 of the file.
+
+        Of a folder it is made of those of its parts, as the index has them: whether they are right is not checked.
+        Raises FormatError.
+        """
         try:
-            return hash_file(self.path)
+            return hash_file(self.path) if self.index is None else self.index.digest()
+        except OSError as error:
+            raise FormatError(f"{self.path}: {first_line(error)}") from None
+
+    def file_bytes(self) -> int:
+        """How many bytes the parts have together. Raises FormatError."""
+        try:
+            return sum(part.stat().st_size for part in self.parts)
         except OSError as error:
             raise FormatError(f"{self.path}: {first_line(error)}") from None
 
@@ -237,100 +243,72 @@ class Catalogue:
         return self.rows
 
 
-def rows_of_unit(unit: RowsUnit, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
-    """The unit's rows as `Catalogue.batches` gives them. Raises FormatError, also if the file has no such rows."""
-    path = Path(unit.path)
-    file = _open(path)
-    groups = _groups(file)
-    firsts = {first: k for k, (first, _) in enumerate(groups)} | {file.metadata.num_rows: len(groups)}
-    if not {unit.first, unit.first + unit.rows} <= firsts.keys():
-        raise FormatError(f"{path} is not the file that it was: no rows {unit.first:,} to {unit.first + unit.rows:,}")
-    yield from _rows(path, file, range(firsts[unit.first], firsts[unit.first + unit.rows]), columns, size)
+def is_catalogue(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as Parquet does, or a folder has an index of parts."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except (OSError, ValueError):
+        return has_index(Path(path))
 
 
 def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
-    """Opens a catalogue, or any Parquet file that has its columns in types that fit.
+    """Opens a catalogue: a folder of parts, or any Parquet file that has its columns in types that fit.
 
-    Raises FormatError if it is none, or one of a newer version.
+    Raises FormatError if it is none, or one of a newer version, or if the parts are not those that its index lists.
     """
     path = Path(path)
-    file = _open(path)
+    if has_index(path):
+        index = read_index(path)
+        return Catalogue(path, index.read, index.about(), {path / part.path: part.rows for part in index.parts}, index)
+    file = open_file(path)
     try:
         about = json.loads((file.metadata.metadata or {}).get(b"kifu.about", b"{}"))
     except (ValueError, RecursionError):
         about = None
     if not isinstance(about, dict):
         raise FormatError(f"{path}: what it says about itself (kifu.about) is no JSON object")
-    return Catalogue(path, file.metadata.num_rows, about, (path,))
+    rows = file.metadata.num_rows
+    return Catalogue(path, rows, about, {path: rows}, None)
 
 
-def _open(path: Path) -> pq.ParquetFile:
-    """A file that can be read as a catalogue. Raises FormatError."""
-    try:
-        # pre_buffer would keep all bytes that were read until the file is closed.
-        file = pq.ParquetFile(path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20)
-        said = file.metadata.metadata or {}
-        columns = set(file.schema_arrow.names)
-        groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(f"{path} is no catalogue: {first_line(error)}") from None
-    version = said.get(_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
-    if version != str(VERSION):
-        raise FormatError(f"{path} is a catalogue of version {version!r}; this kifu reads version {VERSION}")
-    missing = [name for name in SCHEMA.names if name not in columns]
-    if missing:
-        raise FormatError(f"{path} is no catalogue: it lacks {len(missing)} columns, {', '.join(missing[:5])} ...")
-    if max(groups, default=0) > _GROUP_BYTES:
-        raise FormatError(f"{path}: a row group of {max(groups):,} bytes is too large")
+def rows_of_unit(unit: RowsUnit, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
+    """The unit's rows as `Catalogue.batches` gives them. Raises FormatError, also if the file has no such rows.
+
+    Any rows of a file will do; of a row group all that lie before them, or behind, are read in vain.
+    """
+    path = Path(unit.path)
+    file = open_file(path)
+    ends = list(accumulate(group_rows(file)))
+    stop = unit.first + unit.rows
+    if not 0 <= unit.first <= stop <= file.metadata.num_rows:
+        raise FormatError(f"{path} is not the file that it was: it has {file.metadata.num_rows:,} rows, not {stop:,}")
+    first = bisect_right(ends, unit.first)
+    groups = range(first, bisect_left(ends, stop) + 1 if unit.rows else first)
+    at = ends[first - 1] if first else 0
+    for batch in read_rows(path, file, groups, columns, size):
+        low, high = max(unit.first - at, 0), min(stop - at, len(batch))
+        if low < high:
+            yield batch if high - low == len(batch) else batch.slice(low, high - low)
+        at += len(batch)
+
+
+def _open_part(path: Path, rows: int) -> pq.ParquetFile:
+    file = open_file(path)
+    if file.metadata.num_rows != rows:
+        raise FormatError(f"{path} is not the file that it was: it has {file.metadata.num_rows:,} rows, not {rows:,}")
     return file
 
 
-def _groups(file: pq.ParquetFile) -> list[tuple[int, int]]:
-    """The row groups that have rows, each as (its first row, how many)."""
-    rows = [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
-    return list(zip(accumulate(rows, initial=0), rows))
-
-
-def _units(path: Path) -> Iterator[RowsUnit]:
+def _units(path: Path, rows: int) -> Iterator[RowsUnit]:
     start = stop = 0
-    for first, rows in _groups(_open(path)):
-        if rows and start < first and first + rows - start > _UNIT:
-            yield RowsUnit(str(path), start, first - start)
-            start = first
-        stop = first + rows
+    for group in group_rows(_open_part(path, rows)):
+        if start < stop and stop + group - start > _UNIT:
+            yield RowsUnit(str(path), start, stop - start)
+            start = stop
+        stop += group
     if start < stop:
         yield RowsUnit(str(path), start, stop - start)
-
-
-def _rows(
-    path: Path, file: pq.ParquetFile, groups: Iterable[int] | None, columns: Sequence[str] | None, size: int
-) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups of a file, or of all."""
-    names = SCHEMA.names if columns is None else list(columns)
-    schema = pa.schema([SCHEMA.field(name) for name in names])
-    try:
-        for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
-            batch.validate(full=True)
-            yield fitted(batch, schema, path)
-    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise FormatError(f"{path}: {first_line(error)}") from None
-
-
-def fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """The batch in the schema's columns and types. Raises FormatError, in which `path` stands for the batch."""
-    columns = []
-    for field in schema:
-        column = batch.column(field.name)
-        if column.type != field.type:
-            try:
-                column = column.cast(field.type)
-            except pa.ArrowException as error:
-                raise FormatError(f"{path}: column {field.name}: {first_line(error)}") from None
-        inner = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
-        if inner or (column.null_count and not field.nullable):
-            raise FormatError(f"{path}: column {field.name} has nulls, which it may not have")
-        columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 GAME_COLUMNS = (

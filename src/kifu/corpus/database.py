@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ from kifu.errors import RecipeError
 T = TypeVar("T")
 
 FILE_COLUMN = "catalogue"
-"""The column that the tables have beside SCHEMA's: the file that the row is from, as it was given."""
+"""The column that the tables have beside SCHEMA's: the catalogue that the row is from, as it was given."""
 
 _MEMORY = "1GB"
 """What DuckDB may use before it sorts and groups on disk. With 400 MB it gives up sorting 650,000 whole games; counting
@@ -38,14 +39,16 @@ _TYPES = {
 class Database:
     """What `open_database` makes. Its methods raise RecipeError for all that DuckDB does not like."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, thread: Executor, paths: Mapping[str, str]) -> None:
-        """paths: of the catalogues, by the names that DuckDB finds them under."""
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, thread: Executor, tables: Sequence[tuple[str, Mapping[str, str]]]
+    ) -> None:
+        """tables: each catalogue as given, with the paths of its parts by the names that DuckDB finds them under."""
         self._connection = connection
         self._thread = thread
-        self._paths = paths
-        rows = " UNION ALL ".join(map(_select, paths, paths.values()))
+        self._paths = {link: path for _, links in tables for link, path in links.items()}
+        rows = " UNION ALL ".join(_select(path, list(links)) for path, links in tables)
         with self._errors():
-            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, paths))}]")
+            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, self._paths))}]")
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
             connection.execute(f"CREATE VIEW games AS {rows}")
@@ -102,8 +105,7 @@ def open_database(catalogues: Sequence[str | os.PathLike[str]], jobs: int | None
     other file can be read, none written, and no extension loaded. Raises FormatError if a file is no catalogue.
     """
     paths = [os.fspath(path) for path in catalogues]
-    for path in paths:
-        open_catalogue(path)
+    parts = [_parts(path) for path in paths]
     with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder:
         config: dict[str, str | bool | int | float | list[str]] = {
             "memory_limit": _MEMORY,
@@ -112,9 +114,17 @@ def open_database(catalogues: Sequence[str | os.PathLike[str]], jobs: int | None
             "autoload_known_extensions": False,
         }
         config |= {} if jobs is None else {"threads": jobs}
-        links = {_link(path, f"{folder}/{k}.parquet"): path for k, path in enumerate(paths)}
+        names = (f"{folder}/{k}.parquet" for k in count())
+        tables = [(path, {_link(part, next(names)): part for part in each}) for path, each in zip(paths, parts)]
         with duckdb.connect(":memory:", config=config) as connection, ThreadPoolExecutor(1) as thread:
-            yield Database(connection, thread, links)
+            yield Database(connection, thread, tables)
+
+
+def _parts(path: str) -> list[str]:
+    """The files of a catalogue, each of which DuckDB may take for what it says it is. Raises FormatError."""
+    catalogue = open_catalogue(path)
+    catalogue.units()
+    return [os.fspath(part) for part in catalogue.parts]
 
 
 def _link(path: str, link: str) -> str:
@@ -123,12 +133,13 @@ def _link(path: str, link: str) -> str:
     return link
 
 
-def _select(link: str, path: str) -> str:
-    """The rows of one file, each column in SCHEMA's type, whatever the file has it in."""
+def _select(path: str, links: Sequence[str]) -> str:
+    """The rows of one catalogue, each column in SCHEMA's type, whatever the files have it in."""
     columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in SCHEMA]
     shown = os.fsencode(path).decode("utf-8", "backslashreplace")
     columns.append(f"{_quoted(shown)} AS {FILE_COLUMN}")
-    return f"SELECT {', '.join(columns)} FROM read_parquet({_quoted(link)}, hive_partitioning = false)"
+    files = ", ".join(map(_quoted, links))
+    return f"SELECT {', '.join(columns)} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
 
 
 def _quoted(text: str) -> str:

@@ -15,7 +15,6 @@ from pydantic import BaseModel
 from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, open_catalogue
 from kifu.corpus.splits import NO_SET, Split
 from kifu.errors import Drop, RecipeError
-from kifu.output import hash_file
 from kifu.progress import OpenBar, silent
 from kifu.tables import STRICT, Line, check_table, load_table, table_names
 
@@ -79,7 +78,7 @@ def divide(
             raise RecipeError(f"set {name!r} of split {table.name} would make no plain file name")
     files = [Path(into, f"{name}.parquet") for name in names]
     catalogues = [open_catalogue(path) for path in paths]
-    of = [{"name": c.path.name, "blake3": hash_file(c.path)} for c in catalogues]
+    of = [{"name": c.path.name, "blake3": c.digest()} for c in catalogues]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
     with ExitStack() as stack, progress("dividing games", sum(c.rows for c in catalogues), "games") as bar:
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from kifu.corpus.catalogue import CatalogueWriter, TableWriter, fitted
+from kifu.corpus.catalogue import CatalogueWriter, TableWriter, open_catalogue
 from kifu.corpus.database import FILE_COLUMN, Database, open_database
+from kifu.corpus.parquet import fitted
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
-from kifu.output import Output, hash_file
+from kifu.output import Output
 
 _NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
@@ -127,7 +128,8 @@ class Answer:
         return schema
 
     def _about(self) -> dict[str, Any]:
-        of = [{"name": c, "bytes": Path(c).stat().st_size, "blake3": hash_file(Path(c))} for c in self.catalogues]
+        opened = {name: open_catalogue(name) for name in self.catalogues}
+        of = [{"name": name, "bytes": c.file_bytes(), "blake3": c.digest()} for name, c in opened.items()]
         return {"query": self.sql, "of": of}
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from itertools import islice
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from isal import isal_zlib
 from kifu.errors import Drop, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._members import MEMBER_LIMIT, is_index, is_record
+from kifu.records._remote import RemoteFile, SparseCopy
 from kifu.records._streams import inflate_into
 from kifu.records.games import Block, Bytes
 
@@ -30,8 +31,10 @@ _END_RECORD = struct.Struct("<4s4H2LH")
 _END_RECORD_64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR_64 = struct.Struct("<4sLQL")
 _LONGEST_COMMENT = 0xFFFF
+_LONGEST_END = _LONGEST_COMMENT + _END_RECORD.size + _LOCATOR_64.size + _END_RECORD_64.size
 
 _CENTRAL_HEADER, _LOCAL_HEADER = 46, 30
+_LONGEST_HEADER = _LOCAL_HEADER + 2 * 0xFFFF
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED = 0x01 | 0x40
 _LARGE = 1 << 20  # bytes of a member; below, one call that inflates it at once is faster
@@ -87,19 +90,14 @@ def _zip64_fields(data: Bytes, begin: int, end: int, row: npt.NDArray[np.int64],
 
 
 @inline_kernel
-def _locate(data: Bytes, local: int, flags: int, row: npt.NDArray[np.int64]) -> int:
-    """Finds where a member's bytes begin, by its local header; returns the reason why they can't be read, or 0."""
-    if flags & _ENCRYPTED or local < 0 or local + _LOCAL_HEADER > len(data) or row[_SIZE] < 0 or row[_PACKED] < 0:
+def _refuse(flags: int, local: int, row: npt.NDArray[np.int64], length: int) -> int:
+    """The reason why a member of an archive of `length` bytes can't be read, by what the directory says, or 0."""
+    if flags & _ENCRYPTED or local < 0 or local + _LOCAL_HEADER > length or row[_SIZE] < 0 or row[_PACKED] < 0:
         return _UNREADABLE
     if row[_SIZE] > MEMBER_LIMIT or row[_PACKED] > MEMBER_LIMIT:
         return _TOO_LARGE
-    if data[local] != 0x50 or data[local + 1] != 0x4B or data[local + 2] != 3 or data[local + 3] != 4:
-        return _UNREADABLE
     method = row[_METHOD]
-    if method != _DEFLATED and (method != _STORED or row[_PACKED] != row[_SIZE]):
-        return _UNREADABLE
-    row[_BEGIN] = local + _LOCAL_HEADER + _integer(data, local + 26, 2) + _integer(data, local + 28, 2)
-    return _UNREADABLE if row[_BEGIN] + row[_PACKED] > len(data) else 0
+    return 0 if method == _DEFLATED or (method == _STORED and row[_PACKED] == row[_SIZE]) else _UNREADABLE
 
 
 @kernel
@@ -117,9 +115,10 @@ def _list_records(
 ) -> int:
     """Lists the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
 
-    base: what every offset in the archive is to be raised by. table: [rows, 5], see its columns above. indexes: list
-    the indexes of TYGEM games instead. Returns _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP:
-    the members take more room than the file has.
+    base: what every offset in the archive is to be raised by. table: [rows, 5], see its columns above; the first says
+    where the member's own header lies, which is not looked at. indexes: list the indexes of TYGEM games instead.
+    Returns _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP: the members take more room than the
+    file has.
     """
     rows = 0
     name_end = 0
@@ -150,13 +149,13 @@ def _list_records(
         wanted = is_index(names, name_end, name_stop) if indexes else is_record(names, name_end, name_stop)
         if wanted and not is_link:
             row = table[rows]
-            row[_BEGIN] = 0
             row[_METHOD] = _integer(data, at + 10, 2)
             row[_CRC] = _integer(data, at + 16, 4)
             row[_PACKED] = _integer(data, at + 20, 4)
             row[_SIZE] = _integer(data, at + 24, 4)
             offset = _zip64_fields(data, extra, comment, row, _integer(data, at + 42, 4))
-            reason = _locate(data, base + offset if offset >= 0 else -1, _integer(data, at + 8, 2), row)
+            row[_BEGIN] = base + offset if offset >= 0 else -1
+            reason = _refuse(_integer(data, at + 8, 2), row[_BEGIN], row, len(data))
             if reason == 0:
                 state[_TAKEN] += _LOCAL_HEADER + row[_PACKED]
                 if state[_TAKEN] > len(data):
@@ -175,6 +174,41 @@ def _list_records(
     return status
 
 
+@kernel
+def _find_contents(data: Bytes, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8]) -> None:
+    """Goes on from the header of each member, where the first column says it lies, to the content behind it.
+
+    drop: [rows], set where there is no header, or not enough behind it.
+    """
+    for k in range(len(table)):
+        if drop[k]:
+            continue
+        row = table[k]
+        local = row[_BEGIN]
+        drop[k] = _UNREADABLE
+        if data[local] == 0x50 and data[local + 1] == 0x4B and data[local + 2] == 3 and data[local + 3] == 4:
+            row[_BEGIN] = local + _LOCAL_HEADER + _integer(data, local + 26, 2) + _integer(data, local + 28, 2)
+            if row[_BEGIN] + row[_PACKED] <= len(data):
+                drop[k] = 0
+
+
+class _Whole:
+    """A file of this machine as a mapping, all of which is here."""
+
+    def __init__(self, file: FileIO) -> None:
+        self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def need(self, begin: int, stop: int) -> None:
+        """Nothing to do: see `SparseCopy`."""
+
+
+_Mapping: TypeAlias = _Whole | SparseCopy
+
+
+def _map(file: FileIO | RemoteFile) -> _Mapping:
+    return file.copy() if isinstance(file, RemoteFile) else _Whole(file)
+
+
 @dataclass(frozen=True)
 class _Directory:
     """Where a central directory lies in the file, and what the offsets in it are to be raised by."""
@@ -184,14 +218,16 @@ class _Directory:
     base: int
 
 
-def _find_directory(source: str, data: mmap.mmap) -> _Directory:
+def _find_directory(source: str, mapped: _Mapping) -> _Directory:
     """By the end record; bytes before the archive (a self-extracting program) and after it are allowed."""
+    data = mapped.data
+    mapped.need(len(data) - _LONGEST_END, len(data))
     at = _find_end_record(data)
     if at < 0:
         raise SourceError(f"{source}: the zip is cut off: it has no end record")
     _, disk, first_disk, _, _, size, offset, _ = _END_RECORD.unpack_from(data, at)
     end = at
-    if (record := _find_record_64(data, at)) >= 0:
+    if (record := _find_record_64(mapped, at)) >= 0:
         _, _, _, _, disk, first_disk, _, _, size, offset = _END_RECORD_64.unpack_from(data, record)
         end = record
     if disk not in (0, 0xFFFF) or first_disk not in (0, 0xFFFF):
@@ -199,6 +235,7 @@ def _find_directory(source: str, data: mmap.mmap) -> _Directory:
     begin = end - size
     if begin < offset:
         raise SourceError(f"{source}: the zip is damaged: its directory ({size} bytes from byte {offset}) does not fit")
+    mapped.need(begin, end)
     return _Directory(begin, end, begin - offset)
 
 
@@ -214,15 +251,18 @@ def _find_end_record(data: mmap.mmap) -> int:
     return -1
 
 
-def _find_record_64(data: mmap.mmap, end_record: int) -> int:
+def _find_record_64(mapped: _Mapping, end_record: int) -> int:
     """Where the zip64 end record lies, or -1: right before its locator, or else where the locator says."""
+    data = mapped.data
     locator = end_record - _LOCATOR_64.size
     if locator < 0 or data[locator : locator + 4] != b"PK\6\7":
         return -1
     _, _, told, _ = _LOCATOR_64.unpack_from(data, locator)
     for at in (locator - _END_RECORD_64.size, told):
-        if 0 <= at <= locator - _END_RECORD_64.size and data[at : at + 4] == b"PK\6\6":
-            return at
+        if 0 <= at <= locator - _END_RECORD_64.size:
+            mapped.need(at, at + _END_RECORD_64.size)
+            if data[at : at + 4] == b"PK\6\6":
+                return at
     return -1
 
 
@@ -233,6 +273,11 @@ class _Run:
     ends: [K + 1] int64: where each starts and ends in the block, if all of them can be read.
     """
 
+    def reach(self) -> tuple[int, int]:
+        """Which bytes of the archive they lie in, with their headers, whatever those say; (0, 0) if there are none."""
+        begin, packed = self.table[self.drop == 0][:, [_BEGIN, _PACKED]].T
+        return (int(begin.min()), int((begin + packed).max()) + _LONGEST_HEADER) if len(begin) else (0, 0)
+
     table: npt.NDArray[np.int64]
     member: npt.NDArray[np.int32]
     drop: npt.NDArray[np.uint8]
@@ -241,10 +286,10 @@ class _Run:
     ends: npt.NDArray[np.int64]
 
 
-def _runs(source: str, mapped: mmap.mmap, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
-    """What the blocks hold; see `zip_blocks`, which raises what this does."""
+def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
+    """What the blocks hold, by the directory alone; see `zip_blocks`, which raises what this does."""
     directory = _find_directory(source, mapped)
-    data = np.frombuffer(mapped, np.uint8)
+    data = np.frombuffer(mapped.data, np.uint8)
     state = np.array([directory.begin, 0, 0, 0], np.int64)
     status = _MORE
     while status == _MORE:
@@ -264,17 +309,21 @@ def _runs(source: str, mapped: mmap.mmap, block_bytes: int, indexes: bool = Fals
 
 
 def zip_blocks(
-    source: str, file: FileIO, block_bytes: int, *, indexes: bool = False, first: int = 0
+    source: str, file: FileIO | RemoteFile, block_bytes: int, *, indexes: bool = False, first: int = 0
 ) -> Iterator[Block]:
     """The records of a zip, or its indexes of TYGEM games, in the order of its central directory.
 
-    The file is mapped, not read. first: how many blocks to pass over; nothing of them is inflated.
+    A file of this machine is mapped, not read; one of another storage is copied to a file without a name, but for what
+    nobody asks for. first: how many blocks to pass over; nothing of them is inflated, or copied.
     Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
     rows with `Drop.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
     given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
     """
-    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    mapped = _map(file)
+    data = np.frombuffer(mapped.data, np.uint8)
     for run in islice(_runs(source, mapped, block_bytes, indexes), first, None):
+        mapped.need(*run.reach())
+        _find_contents(data, run.table, run.drop)
         block = Block(
             source=source,
             data=np.empty(int(run.ends[-1]), np.uint8),
@@ -285,17 +334,17 @@ def zip_blocks(
             name_offset=run.name_offset,
             drop=run.drop,
         )
-        _read_members(block, memoryview(mapped), run.table)
+        _read_members(block, memoryview(mapped.data), run.table)
         yield block
         if hasattr(mmap, "MADV_DONTNEED"):  # else what was read stays in memory as long as the mapping does
-            mapped.madvise(mmap.MADV_DONTNEED)
+            mapped.data.madvise(mmap.MADV_DONTNEED)
 
 
-def count_zip_blocks(file: FileIO, block_bytes: int) -> int:
+def count_zip_blocks(file: FileIO | RemoteFile, block_bytes: int) -> int:
     """How many blocks `zip_blocks` gives, by the directory alone, whose damage it leaves for that to tell of."""
     count = 0
     with suppress(SourceError):
-        for _ in _runs("", mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), block_bytes):
+        for _ in _runs("", _map(file), block_bytes):
             count += 1
     return count
 
@@ -316,6 +365,7 @@ def _read_members(block: Block, mapped: memoryview, table: npt.NDArray[np.int64]
     places = zip(block.start.tolist(), block.stop.tolist(), block.drop.tolist(), table.tolist())
     for k, (start, stop, drop, (begin, packed, size, crc, method)) in enumerate(places):
         if drop:
+            block.stop[k] = start
             continue
         stored = mapped[begin : begin + packed]
         content: bytes | memoryview = stored

@@ -1,5 +1,6 @@
 """Everything that records come in: directories, zip and tar archives, compressed files, single records.
 
+They lie on this machine or at a URL, see `kifu.records.places`.
 Containers are read in place, nothing is unpacked to disk, and no name found in an archive is ever used as a path.
 What a file is, is decided by its first bytes; its name only helps where they cannot tell. Archives in archives are not
 followed. Time is linear in the inflated size, and memory bounded by a few times the size of a block or of the largest
@@ -16,7 +17,6 @@ import stat
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
@@ -25,10 +25,12 @@ from kifu.records._folder import folder_blocks, read_tree, without_compression
 from kifu.records._kinds import OLF, SGF, TYGEM, kinds_in
 from kifu.records._lines import line_blocks
 from kifu.records._members import make_block, name_says_index, name_says_record
+from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.games import Block, Bytes
+from kifu.records.places import Place, Remote, open_file, place
 
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a record to be taken for one
@@ -59,28 +61,28 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     file or a directory without records; and, after all that is whole was given out, if it is damaged or cut off, or if
     the system cannot read on. An archive without records gives no block.
     """
-    path = Path(source)
-    if stat.S_ISDIR(_mode(path)):
+    path = place(source)
+    if _is_folder(path):
         yield from islice(folder_blocks(path, block_bytes), first, None)
         return
     try:
-        with FileIO(path) as file:
+        with open_file(path) as file:
             yield from _file_blocks(path, file, block_bytes, first)
     except OSError as error:  # from opening or reading only: what the caller raises between blocks does not pass here
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Path]:
+def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Place]:
     """What to call `blocks` with, one after the other, to read all of `sources`, each a file or a directory.
 
     A file stays as it is. A directory becomes itself, if there are loose records in its tree, and then each archive,
     .olf file and .index of TYGEM games in the tree, ordered by the bytes of their paths. Raises SourceError if a source
     does not exist, or is a directory without any of these.
     """
-    found = []
+    found: list[Place] = []
     for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        path = Path(source)
-        if not stat.S_ISDIR(_mode(path)):
+        path = place(source)
+        if not _is_folder(path):
             found.append(path)
             continue
         tree = read_tree(path)
@@ -90,8 +92,11 @@ def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
     return found
 
 
-def _mode(path: Path) -> int:
+def _is_folder(path: Place) -> bool:
+    """Whether it is a folder, or else a file. Raises SourceError if it is neither."""
     try:
+        if isinstance(path, Remote):
+            return path.is_dir()
         mode = path.stat().st_mode
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
@@ -99,10 +104,10 @@ def _mode(path: Path) -> int:
         raise SourceError(f"{str(path)!r}: no such file or directory") from None
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
         raise SourceError(f"{path}: neither a file nor a directory")
-    return mode
+    return stat.S_ISDIR(mode)
 
 
-def _file_blocks(path: Path, file: FileIO, block_bytes: int, first: int) -> Iterator[Block]:
+def _file_blocks(path: Place, file: FileIO | RemoteFile, block_bytes: int, first: int) -> Iterator[Block]:
     head = file.read(4)
     file.seek(0)
     if head in (b"PK\3\4", b"PK\5\6"):
@@ -111,7 +116,7 @@ def _file_blocks(path: Path, file: FileIO, block_bytes: int, first: int) -> Iter
         yield from islice(_stream_blocks(path, file, block_bytes), first, None)
 
 
-def _stream_blocks(path: Path, file: FileIO, block_bytes: int) -> Iterator[Block]:
+def _stream_blocks(path: Place, file: FileIO | RemoteFile, block_bytes: int) -> Iterator[Block]:
     """The blocks of a file that does not begin as a zip does."""
     if name_says_index(without_compression(os.fsencode(path.name))):
         return
@@ -143,7 +148,7 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
     return status == 1 or (status == 0 and name.lower().endswith((b".tar", b".tgz", b".tbz", b".tbz2", b".txz")))
 
 
-def _single(path: Path, name: bytes, stream: Stream, data: Bytes, filled: int) -> Block:
+def _single(path: Place, name: bytes, stream: Stream, data: Bytes, filled: int) -> Block:
     """A block of the one record that a file is."""
     content = read_whole(stream, data, filled)
     if stream.damage:
@@ -165,11 +170,11 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
     That is the number for a .zip, a guess for a tar and for a file of lines, by what its first block takes of the file,
     and 1 for all else, also for what cannot be read: reading it tells why. It takes no longer than to read two blocks.
     """
-    path = Path(source)
+    path = place(source)
     try:
-        if not stat.S_ISREG(_mode(path)):
+        if _is_folder(path):
             return 1, False
-        with FileIO(path) as file:
+        with open_file(path) as file:
             if file.read(4) in (b"PK\3\4", b"PK\5\6"):
                 return count_zip_blocks(file, block_bytes), True
             file.seek(0)
@@ -184,16 +189,16 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
         return 1, False
 
 
-def index_files(source: Path) -> Iterator[Bytes]:
+def index_files(source: Place) -> Iterator[Bytes]:
     """The content of each index of TYGEM games that a container is, or holds if it is a .zip: by the name .index.
 
     Raises SourceError if one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading
     its records does that.
     """
-    if not stat.S_ISREG(_mode(source)):
+    if _is_folder(source):
         return
     try:
-        with FileIO(source) as file:
+        with open_file(source) as file:
             if name_says_index(without_compression(os.fsencode(source.name))):
                 yield _whole(source, file)
             elif file.read(4) in (b"PK\3\4", b"PK\5\6"):
@@ -211,7 +216,7 @@ def _until_damage(found: Iterator[Block]) -> Iterator[Block]:
         yield from found
 
 
-def _whole(path: Path, file: FileIO) -> Bytes:
+def _whole(path: Place, file: FileIO | RemoteFile) -> Bytes:
     """All of a file, inflated if it is compressed. Raises SourceError if that is damaged or over 256 MiB."""
     stream, _ = open_stream(file)
     data = np.empty(BLOCK_BYTES, np.uint8)

@@ -77,8 +77,9 @@ class RayCrew(Crew):
         all tries to make it have ended with the death of the process.
         """
         begun = self._begin(job, units)
-        under_way = deque(islice(begun, self._ahead + 1))
+        under_way: deque[_Task] = deque()
         try:
+            under_way.extend(islice(begun, self._ahead + 1))
             while under_way:
                 yield from map(job.unpack, self._parcels(under_way[0]))
                 under_way.popleft()

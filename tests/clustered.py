@@ -1,0 +1,111 @@
+"""A job that counts, and goes wrong as it is told to; for tests of what divides the work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from kifu.errors import Drop, IllegalMove, KifuError, RecordError
+from kifu.parallel import Crew, Job
+from kifu.parcels import Parcel
+
+RELEASED = -1
+"""What becomes of a result that may no longer be looked at."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A unit: the numbers from first on. ill: what goes wrong with it, once or always."""
+
+    first: int
+    count: int = 3
+    ill: str = ""
+
+
+@dataclass(frozen=True)
+class Times(Job[Span, int, np.ndarray]):
+    """Each number, so many times itself as it is modulo 5, times a factor.
+
+    marks: a folder in which each try leaves a file, "begun-FIRST-..." and in the end "made-FIRST-...".
+    """
+
+    factor: int
+    marks: str
+    seconds: float = 0.0
+
+    def identity(self) -> Any:
+        return self.factor
+
+    def unit_identity(self, unit: Span) -> Any:
+        return [unit.first, unit.count]
+
+    def items(self, unit: Span) -> Iterator[int]:
+        mark = Path(self.marks) / f"begun-{unit.first}-{os.getpid()}-{uuid4().hex}"
+        mark.touch()
+        yield from range(unit.first, unit.first + unit.count)
+        time.sleep(self.seconds)
+        self._ail(unit)
+        mark.rename(mark.with_name(mark.name.replace("begun", "made")))
+
+    def _ail(self, unit: Span) -> None:
+        """At the end, when there are results already."""
+        match unit.ill:
+            case "record":
+                raise RecordError(f"nothing to read in {unit.first}")
+            case "move":
+                raise IllegalMove(3, 72, Drop.KO)
+            case "defect":
+                raise ZeroDivisionError("of my own\nmaking")
+            case "missing":
+                Path("not/there").read_bytes()
+            case "dies":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "dies once" if tries(self.marks, unit.first) == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def make(self, item: int) -> np.ndarray:
+        return np.full(item % 5, item * self.factor)
+
+    def pack(self, result: np.ndarray) -> Parcel:
+        return {"numbers": result, "count": len(result)}
+
+    def unpack(self, parcel: Parcel) -> np.ndarray:
+        numbers: np.ndarray = parcel["numbers"]
+        assert len(numbers) == parcel["count"]
+        return numbers
+
+    def release(self, result: np.ndarray) -> None:
+        result[:] = RELEASED
+
+
+def tries(marks: str | Path, first: int, how: str = "*") -> int:
+    """How often a unit was begun; or how often it was "made"."""
+    return len(list(Path(marks).glob(f"{how}-{first}-*")))
+
+
+def given(crew: Crew, job: Times, units: list[Span]) -> list[list[int]]:
+    """All results, each as it is when it is given."""
+    with closing(crew.run(job, iter(units))) as results:
+        return [result.tolist() for result in results]
+
+
+def expected(job: Times, units: list[Span]) -> list[list[int]]:
+    return [[n * job.factor] * (n % 5) for unit in units for n in range(unit.first, unit.first + unit.count)]
+
+
+def refused(crew: Crew, job: Times, units: list[Span]) -> KifuError:
+    """The error in which a run ends."""
+    try:
+        given(crew, job, units)
+    except KifuError as error:
+        return error
+    raise AssertionError("it went well")

@@ -1,0 +1,230 @@
+"""A crew on Ray does what threads do, in the same order, and says in one line why it cannot."""
+
+from __future__ import annotations
+
+import resource
+import threading
+from pathlib import Path
+
+import pytest
+import ray
+from ray import cloudpickle
+
+import clustered
+from clustered import Span, Times, expected, given, refused, tries
+from kifu.cluster.crew import RayCrew
+from kifu.cluster.unit import make
+from kifu.errors import ClusterError, FormatError, IllegalMove, OutputError, RecordError
+from kifu.output import work_folder
+from kifu.parallel import Crew
+
+cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
+
+SPANS = [Span(first, first % 4) for first in range(0, 60, 5)]
+
+
+@pytest.fixture(scope="module")
+def here():
+    """A Ray on this machine that all crews of these tests find there."""
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def job(tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    return Times(7, str(marks))
+
+
+@pytest.fixture
+def work(tmp_path):
+    return work_folder(tmp_path / "games.parquet")
+
+
+def parcels(work: Path) -> list[str]:
+    return sorted(found.name for found in work.iterdir()) if work.exists() else []
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 4])
+def test_threads_and_ray_give_the_same(here, job, work, jobs):
+    with Crew(jobs) as crew:
+        threads = given(crew, job, SPANS)
+    with RayCrew(None, jobs, work) as crew:
+        assert given(crew, job, SPANS) == threads == expected(job, SPANS)
+    assert not work.exists()
+    with RayCrew(None, jobs, None) as crew:
+        assert given(crew, job, SPANS) == threads
+
+
+def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
+    spans = [Span(first) for first in range(0, 90, 3)]
+    with RayCrew(None, None, work) as crew:
+        most = 0
+        for taken, _ in enumerate(crew.run(job, iter(spans))):
+            begun = sum(tries(job.marks, span.first) for span in spans)
+            most = max(most, begun - taken // 3)
+    assert most <= 4 * 2 + 1
+    assert [tries(job.marks, span.first, "made") for span in spans] == [1] * 30
+
+
+def test_jobs_bound_what_is_under_way(here, job, work):
+    spans = [Span(first) for first in range(0, 30, 3)]
+    with RayCrew(None, 1, work) as crew:
+        for taken, _ in enumerate(crew.run(job, iter(spans))):
+            assert sum(tries(job.marks, span.first) for span in spans) == taken // 3 + 1
+
+
+def test_several_runs_share_the_folder_and_nothing_else(here, job, work):
+    other = Times(11, job.marks)
+    with RayCrew(None, 2, work) as crew:
+        assert given(crew, job, SPANS) == expected(job, SPANS)
+        assert given(crew, other, SPANS) == expected(other, SPANS)
+        assert given(crew, other, []) == []
+        assert list(crew.map(lambda k: (k, threading.get_ident() > 0), range(3))) == [(0, True), (1, True), (2, True)]
+    assert not work.exists()
+
+
+def test_a_process_that_dies_is_no_matter(here, job, work):
+    spans = [Span(0), Span(10, ill="dies once"), Span(20)]
+    for folder in (work, None):
+        with RayCrew(None, None, folder) as crew:
+            assert given(crew, job, spans) == expected(job, spans)
+        assert [tries(job.marks, span.first) for span in spans] == [1, 2, 1]
+        assert [tries(job.marks, span.first, "made") for span in spans] == [1, 1, 1]
+        for mark in Path(job.marks).iterdir():
+            mark.unlink()
+
+
+def test_a_unit_that_kills_each_process_ends_the_run(here, job, work):
+    with RayCrew(None, None, work) as crew:
+        error = refused(crew, job, [Span(0), Span(10, ill="dies")])
+    assert type(error) is ClusterError and "\n" not in str(error)
+    assert str(error).startswith("unit 2, Span(first=10, count=3, ill='dies'): ")
+    assert tries(job.marks, 10) == 4
+
+
+def test_errors_of_kifu_come_back_as_they_are(here, job, work):
+    with RayCrew(None, None, work) as crew:
+        error = refused(crew, job, [Span(0), Span(10, ill="record"), Span(20)])
+        assert type(error) is RecordError and str(error) == "nothing to read in 10"
+        error = refused(crew, job, [Span(10, ill="move")])
+        assert type(error) is IllegalMove and str(error).startswith("move 4 (point 72) is illegal")
+    assert tries(job.marks, 10) == 2  # nothing is made again that would fail again
+
+
+def test_on_other_machines_they_name_the_node(here, job, work):
+    with RayCrew("10.0.0.1:6379", None, work) as crew:
+        error = refused(crew, job, [Span(10, ill="record")])
+    assert type(error) is RecordError
+    assert str(error) == f"nothing to read in 10 (on node {ray.nodes()[0]['NodeManagerAddress']})"
+
+
+@pytest.mark.parametrize(
+    ("ill", "told"), [("defect", "ZeroDivisionError: of my own"), ("missing", "FileNotFoundError: .*not/there")]
+)
+def test_other_errors_are_one_line_that_names_the_unit(here, job, ill, told):
+    with RayCrew(None, None, None) as crew:
+        error = refused(crew, job, [Span(0), Span(10, ill=ill)])
+    assert type(error) is ClusterError and "\n" not in str(error)
+    with pytest.raises(ClusterError, match=rf"^unit 2, Span\(.*\): {told}"):
+        raise error
+
+
+def test_relative_paths_start_where_the_caller_stands(here, job, work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    relative = Times(7, "marks")
+    with RayCrew(None, None, work) as crew:
+        assert given(crew, relative, SPANS) == expected(job, SPANS)
+    assert [tries(job.marks, span.first, "made") for span in SPANS] == [1] * len(SPANS)
+
+
+def interrupt(job: Times, work: Path, after: int) -> None:
+    """Stops a run after so many results."""
+    with pytest.raises(KeyboardInterrupt), RayCrew(None, None, work) as crew:
+        for taken, _ in enumerate(crew.run(job, SPANS)):
+            if taken == after:
+                raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_is_gone_on_with(here, job, work):
+    interrupt(job, work, 9)
+    waiting = parcels(work)
+    assert len(waiting) >= 5 and all(name.startswith("0-0000") and name.endswith(".parcels") for name in waiting)
+    with RayCrew(None, None, work) as crew:
+        assert given(crew, job, SPANS) == expected(job, SPANS)
+    made = [tries(job.marks, span.first, "made") for span in SPANS]
+    assert made[: len(waiting)] == [1] * len(waiting) and min(made) == 1
+    assert not work.exists()
+
+
+def test_what_another_command_left_is_not_used_and_goes(here, job, work):
+    interrupt(job, work, 9)
+    before = parcels(work)
+    other = Times(8, job.marks)
+    with RayCrew(None, None, work) as crew:
+        for taken, result in enumerate(crew.run(other, SPANS)):
+            assert result.tolist() == expected(other, SPANS)[taken]
+        assert not set(before) & set(parcels(work))
+    assert not work.exists()
+
+
+def test_a_run_that_has_made_nothing_leaves_nothing(here, job, work):
+    with RayCrew(None, None, work) as crew:
+        refused(crew, job, [Span(10, ill="record")])
+    assert not work.exists()
+    with pytest.raises(RecordError), RayCrew(None, None, work):
+        raise RecordError("before anything was made")
+    assert not work.exists()
+
+
+@pytest.mark.parametrize("spoil", [lambda data: data[:-3], lambda data: b"", lambda data: b"x" + data[1:]])
+def test_damaged_parcels_are_told_of_and_made_again(here, job, work, spoil):
+    interrupt(job, work, 9)
+    damaged = work / parcels(work)[2]
+    damaged.write_bytes(spoil(damaged.read_bytes()))
+    with pytest.raises(FormatError, match=r"damaged: .*; it is removed"), RayCrew(None, None, work) as crew:
+        given(crew, job, SPANS)
+    with RayCrew(None, None, work) as crew:
+        assert given(crew, job, SPANS) == expected(job, SPANS)
+
+
+def test_only_one_at_a_time(here, job, work):
+    with RayCrew(None, None, work) as crew:
+        with pytest.raises(OutputError, match="being written by another process"):
+            RayCrew(None, None, work)
+        assert given(crew, job, SPANS) == expected(job, SPANS)
+
+
+def test_no_folder_to_work_in(here, tmp_path):
+    tmp_path.joinpath("file").touch()
+    with pytest.raises(OutputError, match=r"cannot write .*Not a directory"):
+        RayCrew(None, None, tmp_path / "file" / "work")
+    with pytest.raises(OutputError, match="cannot write"):
+        RayCrew(None, None, Path("/proc/work"))
+
+
+def test_a_folder_that_goes_away_is_one_line(here, job, work):
+    spans = [Span(first, 1) for first in range(60)]
+    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayCrew(None, 1, work) as crew:
+        for _ in crew.run(job, spans):
+            for found in work.iterdir():
+                found.unlink()
+            work.rmdir()
+    assert not work.exists()
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(job, work):
+    """A bound on the size of files stands for it."""
+    work.mkdir()
+    call = cloudpickle.dumps((str(work), SPANS[3], work / "0.parcels"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
+    try:
+        ended, (kind, message) = make(cloudpickle.dumps(job), call)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (ended, kind) == ("failed", OutputError)
+    assert message.startswith(f"cannot write {work}/") and message.endswith("0.parcels: File too large")
+    assert parcels(work) == []

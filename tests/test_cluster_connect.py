@@ -1,0 +1,54 @@
+"""What `--engine` takes, and clusters that are not there."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import ray
+from ray import cloudpickle
+
+import clustered
+from clustered import Span, Times, expected, given
+from kifu.errors import ClusterError, RecipeError
+from kifu.output import work_folder
+from kifu.parallel import open_crew
+
+cloudpickle.register_pickle_by_value(clustered)
+
+
+def test_addresses_where_nobody_is(tmp_path):
+    work = work_folder(tmp_path / "games.parquet")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    for prefix in ("", "ray://"):
+        with pytest.raises(ClusterError, match=f"^no cluster at {prefix}{address}: .*refused"):
+            open_crew(f"ray={prefix}{address}", 1, work)
+    assert not work.exists()
+
+
+@pytest.mark.parametrize(
+    "address", ["nowhere", "host:", ":6379", "host:port", "host:0", "host:65536", "ray://host", "a:1:b"]
+)
+def test_what_is_no_address(address):
+    with pytest.raises(ClusterError, match="is no address of a cluster, which is HOST:PORT or ray://HOST:PORT"):
+        open_crew(f"ray={address}")
+
+
+def test_engines_there_are():
+    for engine in ("dask", "Ray", "", "threads=4", "rays"):
+        with pytest.raises(RecipeError, match=f"^no engine '{engine}'; there are threads, ray and ray=ADDRESS$"):
+            open_crew(engine)
+    with pytest.raises(RecipeError, match="-1 jobs are too few"):
+        open_crew("ray", -1)
+
+
+def test_a_ray_of_its_own_goes_when_the_crew_does(tmp_path):
+    job, work = Times(7, str(tmp_path)), work_folder(tmp_path / "games.parquet")
+    spans = [Span(0), Span(10)]
+    assert not ray.is_initialized()
+    with open_crew("ray", 1, work) as crew:
+        assert ray.is_initialized() and ray.cluster_resources()["CPU"] == 1
+        assert given(crew, job, spans) == expected(job, spans)
+    assert not ray.is_initialized() and not work.exists()

@@ -1,0 +1,179 @@
+"""A cluster of several nodes, on one machine: nodes that die, callers that die, nodes that cannot do the work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray import cloudpickle
+from ray.cluster_utils import Cluster
+
+import clustered
+from clustered import Span, Times, expected, tries
+from kifu import __version__
+from kifu.cluster.crew import RayCrew
+from kifu.errors import ClusterError
+from kifu.output import work_folder
+
+pytestmark = pytest.mark.slow
+
+cloudpickle.register_pickle_by_value(clustered)
+
+SPANS = [Span(first) for first in range(0, 48, 3)]
+
+
+@pytest.fixture
+def job(tmp_path):
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    return Times(7, str(marks), seconds=0.3)
+
+
+@pytest.fixture
+def work(tmp_path):
+    return work_folder(tmp_path / "games.parquet")
+
+
+@contextlib.contextmanager
+def nodes(count: int, head: int = 0) -> Iterator[Cluster]:
+    """A head with so many processors, and nodes with one each."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": head, "include_dashboard": False})
+    try:
+        for _ in range(count):
+            cluster.add_node(num_cpus=1)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_nodes_come_and_die(job, work):
+    """One is killed with a unit in its hands; one comes; one goes before what it has made is asked for."""
+    with nodes(2) as cluster, RayCrew(cluster.address, None, work) as crew:
+        results = crew.run(job, SPANS)
+        got = [next(results).tolist() for _ in range(4)]
+        cluster.add_node(num_cpus=1)
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        got += [next(results).tolist() for _ in range(15)]
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        got += [result.tolist() for result in results]
+    assert got == expected(job, SPANS) and not work.exists()
+    assert 1 <= sum(tries(job.marks, span.first) - 1 for span in SPANS) <= 2
+    assert [tries(job.marks, span.first, "made") for span in SPANS] == [1] * len(SPANS)
+
+
+def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
+    with nodes(1, head=1) as cluster, RayCrew(cluster.address, None, None) as crew:
+        results = crew.run(job, SPANS)
+        got = [next(results).tolist() for _ in range(10)]
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        got += [result.tolist() for result in results]
+    assert got == expected(job, SPANS)
+
+
+CALLER = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import clustered
+from ray import cloudpickle
+from kifu.parallel import open_crew
+cloudpickle.register_pickle_by_value(clustered)
+job = clustered.Times(7, {marks!r}, 0.3)
+with open_crew("ray", 2, Path({work!r})) as crew:
+    for result in crew.run(job, [clustered.Span(first) for first in range(0, 48, 3)]):
+        print(result.tolist(), flush=True)
+"""
+
+
+def call(job: Times, work: Path) -> subprocess.Popen[str]:
+    program = CALLER.format(tests=str(Path(__file__).parent), marks=job.marks, work=str(work))
+    command = [sys.executable, "-c", program]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda blow: blow.name)
+def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, blow):
+    with call(job, work) as first:
+        assert first.stdout is not None
+        lines = [first.stdout.readline() for _ in range(16)]
+        if blow is signal.SIGINT:  # as a terminal does
+            os.killpg(first.pid, blow)
+        else:
+            first.send_signal(blow)
+        first.communicate(timeout=60)
+    assert first.returncode != 0
+    time.sleep(2)  # its processes notice
+    there = [len(list(work.glob(f"0-{number:06}-*.parcels"))) for number in range(len(SPANS))]
+    assert there[:5] == [1] * 5 and sum(there) < len(SPANS)
+    begun = [tries(job.marks, span.first) for span in SPANS]
+    with call(job, work) as second:
+        out, _ = second.communicate(timeout=100)
+    assert second.returncode == 0
+    assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS)) and out.startswith("".join(lines))
+    assert [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)] == [1 - made for made in there]
+    assert not work.exists()
+
+
+def shadow(folder: Path, text: str) -> dict[str, str]:
+    """What makes a process find another kifu before ours."""
+    folder.joinpath("kifu", "cluster").mkdir(parents=True)
+    folder.joinpath("kifu", "__init__.py").write_text(text)
+    folder.joinpath("kifu", "cluster", "__init__.py").touch()
+    folder.joinpath("kifu", "cluster", "unit.py").touch()
+    return {"PYTHONPATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("__version__ = '0.1'", f"has kifu 0.1, and the caller {re.escape(__version__)}"),
+        ("raise ModuleNotFoundError(\"No module named 'kifu'\")", "cannot load kifu: ModuleNotFoundError: No module"),
+        ("1 / 0", "cannot load kifu: ZeroDivisionError: division by zero"),
+        ("(", "cannot load kifu: SyntaxError: "),
+    ],
+)
+def test_a_node_with_another_kifu(work, tmp_path, text, told):
+    with nodes(1) as cluster:
+        cluster.add_node(num_cpus=1, env_vars=shadow(tmp_path / "other", text))
+        with pytest.raises(ClusterError, match=rf"^node [\d.]+ {told}") as caught:
+            RayCrew(cluster.address, None, work)
+        assert "\n" not in str(caught.value)
+    assert not work.exists()
+
+
+def test_a_node_with_another_kifu_that_comes_later(job, work, tmp_path):
+    with (
+        nodes(1) as cluster,
+        pytest.raises(ClusterError, match=r"^node [\d.]+ has kifu 0.1"),
+        RayCrew(cluster.address, None, work) as crew,
+    ):
+        results = crew.run(job, SPANS)
+        next(results)
+        cluster.add_node(num_cpus=2, env_vars=shadow(tmp_path / "other", "__version__ = '0.1'"))
+        list(results)
+
+
+def test_a_cluster_without_processors(work):
+    with nodes(0) as cluster, pytest.raises(ClusterError, match=r"^no node of the cluster has a processor"):
+        RayCrew(cluster.address, None, work)
+    assert not work.exists()
+
+
+def test_another_service_at_the_address(work, tmp_path):
+    from http_server import site
+
+    with site() as here:
+        address = here.url.removeprefix("http://")
+        for prefix in ("", "ray://"):
+            with pytest.raises(ClusterError, match=f"^no cluster at {prefix}{address}: "):
+                RayCrew(prefix + address, 1, work)

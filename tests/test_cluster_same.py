@@ -1,0 +1,129 @@
+"""Whoever does the work, the bytes are the same: threads, Ray with few processes or many, and when some of them die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from commands import Done, run
+from kgs_archives import BROKEN, archive, records
+
+pytestmark = pytest.mark.slow
+
+KGSGO = ("--set", "sets.test.games=40", "--set", "sets.train10k.games=20", "--sets", "test,train10k")
+CATALOGUE = "games.parquet"
+
+COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
+    "ingest": lambda games, out: ["ingest", *sources(games), "-o", out / "new.parquet", "--clean", "training"],
+    "again": lambda games, out: ["ingest", games / CATALOGUE, "-o", out / "new.parquet", "--set", "min_moves=50"],
+    "kgsgo": lambda games, out: ["build", "kgsgo-v2", *sources(games), "--into", out / "new", *KGSGO],
+    "npy": lambda games, out: ["build", "agz17", games / CATALOGUE, "--into", out / "new", "--format", "npy"],
+    "parquet": lambda games, out: ["build", "agz17", games / CATALOGUE, "--into", out / "new", "--format", "parquet"],
+    "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
+    "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],
+}
+
+
+def sources(games: Path) -> list[Path]:
+    return sorted(games.glob("KGS*"))
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six archives with games twice, broken ones, and none; and the catalogues of all, and of one."""
+    folder = tmp_path_factory.mktemp("kgs")
+    for year in range(2001, 2006):
+        more = [*records(20, year), *records(5, 2001), *list(BROKEN.values())[: 2 * (year - 2001)]]
+        archive(folder, more, year=year, kind="zip" if year == 2003 else "tar.gz")
+    archive(folder, [], year=2006)
+    assert run("ingest", *sources(folder), "-o", folder / CATALOGUE).code == 0
+    assert run("ingest", sources(folder)[2], "-o", folder / "part.parquet").code == 0
+    return folder
+
+
+def made(out: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+
+
+def outcome(name: str, games: Path, out: Path, *engine: object) -> tuple[Done, dict[str, bytes]]:
+    """What a command says, without the folder's name, and all that it writes."""
+    out.mkdir()
+    done = run(*COMMANDS[name](games, out), *engine)
+    return Done(done.code, done.out.replace(str(out), "OUT"), done.err), made(out)
+
+
+@pytest.fixture(scope="module")
+def alone(games: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Done, dict[str, bytes]]]:
+    """What one thread makes."""
+    folder = tmp_path_factory.mktemp("alone")
+    found = {name: outcome(name, games, folder / name, "--jobs", 1) for name in COMMANDS}
+    assert {done.code for done, _ in found.values()} <= {0, 1} and all(files for _, files in found.values())
+    return found
+
+
+@pytest.fixture(scope="module", params=[1, 2, 4])
+def processes(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A Ray with so many processes, that commands find there."""
+    ray.init("local", num_cpus=request.param, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield request.param
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_two_threads(name, games, tmp_path, alone):
+    assert outcome(name, games, tmp_path / "out", "--jobs", 2) == alone[name]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ray(processes, name, games, tmp_path, alone):
+    assert outcome(name, games, tmp_path / "out", "--engine", "ray") == alone[name]
+
+
+def workers() -> list[int]:
+    """The processes of this machine that make a unit now, or wait for one."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                title = process.joinpath("cmdline").read_bytes()
+            except OSError:
+                continue
+            if title.startswith(b"ray::make_unit"):
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.parametrize("name", ["ingest", "kgsgo", "npy"])
+def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
+    """A process as soon as one is seen at work, then a node as soon as it has work."""
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    doomed = cluster.add_node(num_cpus=1)
+    killed: list[int] = []
+
+    def kill() -> None:
+        until = time.monotonic() + 100
+        while not killed and time.monotonic() < until:
+            for process in workers()[:1]:
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+            time.sleep(0.01)
+        cluster.remove_node(doomed, allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        told = outcome(name, games, tmp_path / "out", "--engine", f"ray={cluster.address}")
+    finally:
+        killer.join()
+        ray.shutdown()
+        cluster.shutdown()
+    assert killed and told == alone[name]

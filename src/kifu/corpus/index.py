@@ -30,13 +30,16 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _PLAIN = r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,150}"
 """A name that is no hidden one, nor leads anywhere else."""
 
+PART_NAME = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
+"""What a part may be called within the folder."""
+
 
 class Part(BaseModel):
     """A Parquet file of the folder, which is a catalogue itself."""
 
     model_config = STRICT
 
-    path: Annotated[str, Field(pattern=rf"^({_PLAIN}/){{1,2}}{_PLAIN}\.parquet$")]
+    path: Annotated[str, Field(pattern=f"^{PART_NAME}$")]
     """Within the folder, with / between names."""
     rows: Count
     kept: Count

@@ -1,0 +1,215 @@
+"""From files of rows to the parts of a folder: divided by year, set aside as judged, named, and listed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from blake3 import blake3
+
+from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
+from kifu.corpus.folder import PartsFolder
+from kifu.corpus.index import Index, Origin, Part
+from kifu.corpus.ingest import Ingested
+from kifu.corpus.verdict import Verdict, judge_copies
+from kifu.parallel import Crew, Job
+from kifu.parcels import Parcel
+
+FIRST, LAST = 1900, 2099
+"""Years that have parts of their own."""
+
+EARLIER, UNKNOWN = FIRST - 1, LAST + 1
+
+_HELD = 1 << 18
+"""Rows, at most, of the parts of several years that are written at a time."""
+
+_OPEN = 64
+"""Parts that are written at a time."""
+
+
+def year_name(year: int) -> str:
+    """What the parts of a year are called: "2016"; "before-1900", and "unknown", also for years to come."""
+    return {EARLIER: f"before-{FIRST}", UNKNOWN: "unknown"}.get(year, str(year))
+
+
+def years_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The year of each row's part: [G], FIRST to LAST, or EARLIER, or UNKNOWN. batch: with column `year`."""
+    years = numbers(pc.fill_null(batch.column("year"), UNKNOWN)).astype(np.int64)
+    known = np.clip(years, EARLIER, UNKNOWN)
+    return np.where(years < 0, UNKNOWN, known)
+
+
+class RowsFile(NamedTuple):
+    """A catalogue in the hidden folder, not judged yet. group: which folder its parts belong to. sources: places in
+    the index."""
+
+    path: str
+    group: str
+    sources: tuple[int, ...]
+
+
+class Made(NamedTuple):
+    """A part, not named yet. drops: by the name of the `Drop`."""
+
+    path: str
+    year: int
+    rows: int
+    kept: int
+    moves: int
+    drops: dict[str, int]
+    bytes: int
+    blake3: str
+
+
+class PartsUnit(NamedTuple):
+    """A file of rows, and what is said of them."""
+
+    file: RowsFile
+    verdict: Verdict
+
+
+class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
+    """From files of rows to their parts, one for each year, in the hidden folder."""
+
+    def __init__(self, staged: Path, clean: dict[str, Any], origins: Sequence[Origin]) -> None:
+        """clean, origins: as in the index."""
+        self._staged = staged
+        self._clean = clean
+        self._origins = [origin.model_dump(exclude_none=True) for origin in origins]
+
+    def identity(self) -> Any:
+        return [self._staged.name, self._clean, self._origins]
+
+    def unit_identity(self, unit: PartsUnit) -> Any:
+        return [*unit.file, blake3(b"".join(column.tobytes() for column in unit.verdict)).hexdigest()]
+
+    def items(self, unit: PartsUnit) -> Iterator[PartsUnit]:
+        yield unit
+
+    def make(self, item: PartsUnit) -> list[Made]:
+        file, verdict = item
+        rows = open_catalogue(file.path)
+        counts: Counter[int] = Counter()
+        for batch in rows.batches(("year",)):
+            counts.update(years_of(batch).tolist())
+        made = []
+        for years in _at_a_time(counts) or [[UNKNOWN]]:
+            with ExitStack() as stack:
+                parts = {year: stack.enter_context(_Part(self._staged, year)) for year in years}
+                first = 0
+                for batch in rows.batches():
+                    judged, of = verdict.applied(batch, first), years_of(batch)
+                    for year in np.intersect1d(of, years).tolist():
+                        parts[year].write(judged.filter(pa.array(of == year)))
+                    first += len(batch)
+                about = {"clean": self._clean, "sources": [self._origins[source] for source in file.sources]}
+                made += [part.end(about) for part in parts.values()]
+        return made
+
+    def pack(self, result: list[Made]) -> Parcel:
+        return {"parts": result}
+
+    def unpack(self, parcel: Parcel) -> list[Made]:
+        return [Made(*part) for part in parcel["parts"]]
+
+
+class _Part:
+    """A part while it is written. A context manager."""
+
+    def __init__(self, staged: Path, year: int) -> None:
+        self._path = staged / f"{uuid4().hex}.part"  # of its own: a unit may be made twice at the same time
+        self._year = year
+        self._told = Ingested()
+        self._writer = CatalogueWriter(self._path)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._told.add(rows)
+        self._writer.write(rows)
+
+    def end(self, about: dict[str, Any]) -> Made:
+        told, drops = self._told, dict(sorted(self._told.drops.items()))
+        digest = self._writer.commit(about | {"read": told.read, "kept": told.kept, "drops": drops})
+        return Made(str(self._path), self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest)
+
+    def __enter__(self) -> _Part:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._writer.__exit__(*exception)
+
+
+def _at_a_time(counts: Counter[int]) -> list[list[int]]:
+    """The years, rising, whose parts are written together."""
+    groups: list[list[int]] = []
+    held = 0
+    for year in sorted(counts):
+        if not groups or held + counts[year] > _HELD or len(groups[-1]) == _OPEN:
+            groups.append([])
+            held = 0
+        groups[-1].append(year)
+        held += counts[year]
+    return groups
+
+
+def make_parts(
+    folder: PartsFolder, staged: Path, files: Sequence[RowsFile], before: Index, crew: Crew, *, anew: bool
+) -> Ingested:
+    """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
+    in the place of all otherwise. Returns what became of the rows; `bytes` are those of the parts.
+
+    before: with all sources, those of the files too. Raises FormatError, OutputError.
+    """
+    old = [] if anew or not before.parts else [str(folder.path)]
+    starts = np.cumsum([0, *(open_catalogue(file.path).rows for file in files)]).tolist()
+    first = before.read if old else 0
+    verdict = judge_copies([*old, *(file.path for file in files)], first, before.clean["duplicates"], crew)
+    units = [PartsUnit(file, verdict.within(*bounds)) for file, *bounds in zip(files, starts, starts[1:])]
+    made = list(crew.run(PartsJob(staged, before.clean, before.sources), units))
+    told = Ingested()
+    named = list(_named(files, made))
+    for _, part in named:
+        told.read, told.kept, told.moves = told.read + part.rows, told.kept + part.kept, told.moves + part.moves
+        told.drops.update(part.drops)
+        told.bytes += part.bytes
+    listed, drops = [part for part, _ in named], Counter(told.drops)
+    if old:
+        listed, drops = [*before.parts, *listed], drops + Counter(before.drops)
+    index = Index(
+        kifu=importlib.metadata.version("kifu"),
+        clean=before.clean,
+        compacted=before.compacted + anew,
+        sources=before.sources,
+        read=sum(part.rows for part in listed),
+        kept=sum(part.kept for part in listed),
+        drops=dict(sorted(drops.items())),
+        parts=tuple(listed),
+    )
+    folder.commit(staged, {part.path: Path(each.path) for part, each in named}, index)
+    return told
+
+
+def _named(files: Sequence[RowsFile], made: Iterable[list[Made]]) -> Iterator[tuple[Part, Made]]:
+    """The parts with their names and in their order: by folder, year, and file. An empty one is listed only if its
+    folder has no other, so that each source has a part."""
+    groups: dict[str, list[tuple[Made, RowsFile]]] = {}
+    for file, parts in zip(files, made):
+        groups.setdefault(file.group, []).extend((part, file) for part in parts)
+    for group, parts in groups.items():
+        parts = [each for each in parts if each[0].rows] or parts[:1]
+        number: Counter[int] = Counter()
+        of_year = Counter(part.year for part, _ in parts)
+        for part, file in sorted(parts, key=lambda each: each[0].year):
+            number[part.year] += 1
+            suffix = f"-{number[part.year]:04}" if of_year[part.year] > 1 else ""
+            year = year_name(part.year)
+            told = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
+            yield Part(path=f"{group}/{year}{suffix}.parquet", sources=file.sources, year=year, **told), part

@@ -1,0 +1,178 @@
+"""Sources added to a catalogue that is a folder of parts, one for each source and year: no old part is touched.
+
+Three rounds of work, by units that are shared by whoever does it: sources become files of rows, in a hidden folder; ids
+and moves tell which of the games are there already; files of rows become parts. Only then have these their names.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from kifu.corpus.catalogue import CatalogueWriter
+from kifu.corpus.clean import Clean, load_clean
+from kifu.corpus.folder import PartsFolder
+from kifu.corpus.index import Index, Origin
+from kifu.corpus.ingest import Ingested, IngestJob, Item
+from kifu.corpus.layout import RowsFile, make_parts
+from kifu.corpus.meaning import Unclear
+from kifu.corpus.units import Source, SourceUnit, UnitReader, describe_sources, find_sources, source_units
+from kifu.errors import RecipeError
+from kifu.output import work_folder
+from kifu.parallel import THREADS, Crew, Job, open_crew
+from kifu.parcels import Parcel
+from kifu.progress import OpenBar, silent
+from kifu.records.tygem import load_index
+
+
+@dataclass(slots=True)
+class Added(Ingested):
+    """What became of the games that were added to a folder; `bytes` are those of the new parts."""
+
+    passed_over: list[str] = field(default_factory=list)
+    """The sources whose bytes the folder has already."""
+
+    def __str__(self) -> str:
+        """What there is to say on a terminal, some lines."""
+        return "\n".join([Ingested.__str__(self), *(f"  {name} is there already" for name in self.passed_over)])
+
+
+def add_sources(
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    path: str | os.PathLike[str],
+    *,
+    clean: Clean | None = None,
+    jobs: int | None = None,
+    engine: str = THREADS,
+    progress: OpenBar = silent,
+) -> Added:
+    """Adds the games of sources to the catalogue in the folder `path`, which is made if there is none.
+
+    sources, clean, jobs, engine: as for `kifu.corpus.ingest.ingest`. A file whose bytes the folder has is passed over;
+    loose records of a folder are read again. Where the rules look for duplicates, games that are there already stay
+    what they are: a new one that is equal to one of them, or the beginning of one, is set aside; a longer one stays
+    beside it until `kifu.corpus.compact.compact`. Those of a new folder are judged as in one file.
+    Raises SourceError, FormatError, OutputError, ClusterError, and RecipeError for other rules than those of the
+    folder; then the folder is what it was.
+    """
+    path = Path(path)
+    clean = clean or load_clean("legal")
+    found = find_sources(sources)
+    rows_job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
+    with PartsFolder(path, keep=engine != THREADS) as folder, open_crew(engine, jobs, work_folder(path)) as crew:
+        before = _index_for(folder, clean.model_dump(mode="json"))
+        told = Added()
+        new = list(_new(found, crew, before, told))
+        if not new:
+            return told
+        origins = (*before.sources, *(origin for _, origin in new))
+        identity = [origin.model_dump() for origin in origins]
+        staged = folder.stage([importlib.metadata.version("kifu"), before.clean, identity, len(before.sources)])
+        with progress("reading games", None, "games") as bar:
+            units = list(_units(folder, new, len(before.sources)))
+            files = []
+            for unit, made in zip(units, crew.run(RowsJob(rows_job, staged), [unit.part for unit in units])):
+                files.append(RowsFile(made.path, unit.group, (unit.source,)))
+                told.add_unclear(made.unclear)
+                bar.advance(made.rows)
+            counted = make_parts(
+                folder, staged, files, before.model_copy(update={"sources": origins}), crew, anew=False
+            )
+        for name in ("read", "kept", "moves", "drops", "bytes"):
+            setattr(told, name, getattr(counted, name))
+    return told
+
+
+def _index_for(folder: PartsFolder, rules: dict[str, Any]) -> Index:
+    """The folder's index, or one without parts. Raises RecipeError if its rules are others."""
+    if folder.index is None:
+        return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
+    theirs = folder.index.clean
+    if theirs != rules:
+        differ = [name for name in {**theirs, **rules} if theirs.get(name) != rules.get(name)]
+        name = "name" if "name" in differ else differ[0]
+        raise RecipeError(
+            f"{folder.path} was cleaned by rules whose {name} is {str(theirs.get(name))[:80]!r}, not "
+            f"{str(rules.get(name))[:80]!r}: one folder has one set of rules"
+        )
+    return folder.index
+
+
+def _new(found: Iterable[Source], crew: Crew, before: Index, told: Added) -> Iterator[tuple[Source, Origin]]:
+    """The sources that are not there, with what the index says of them; the others are noted."""
+    there = {origin.blake3 for origin in before.sources if origin.blake3 is not None}
+    sources = list(found)
+    for source, about in zip(sources, describe_sources(sources, crew)):
+        origin = Origin(**about)
+        if origin.blake3 in there:
+            told.passed_over.append(source.name)
+        else:
+            there |= {origin.blake3} - {None}
+            yield source, origin
+
+
+class _Unit(NamedTuple):
+    """A unit of a source. source: its place in the index. group: the folder of its parts."""
+
+    source: int
+    group: str
+    part: SourceUnit
+
+
+def _units(folder: PartsFolder, new: Iterable[tuple[Source, Origin]], first: int) -> Iterator[_Unit]:
+    groups: list[str] = []
+    for number, (source, origin) in enumerate(new, first):
+        groups.append(folder.new_name(source.name, groups))
+        for unit in source_units([source], [origin.model_dump(exclude_none=True)]):
+            yield _Unit(number, groups[-1], unit)
+
+
+class RowsMade(NamedTuple):
+    """A file of rows in the hidden folder."""
+
+    path: str
+    rows: int
+    unclear: Unclear
+
+
+class RowsJob(Job[SourceUnit, SourceUnit, RowsMade]):
+    """From units of sources to files of rows, judged as far as one game alone can be."""
+
+    def __init__(self, rows: IngestJob, staged: Path) -> None:
+        """rows: makes them. staged: the hidden folder."""
+        self._rows = rows
+        self._staged = staged
+
+    def identity(self) -> Any:
+        return [self._rows.identity(), self._staged.name]
+
+    def unit_identity(self, unit: SourceUnit) -> Any:
+        return unit.identity()
+
+    def items(self, unit: SourceUnit) -> Iterator[SourceUnit]:
+        yield unit
+
+    def make(self, item: SourceUnit) -> RowsMade:
+        path = self._staged / f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
+        told = Ingested()
+        with CatalogueWriter(path) as writer:
+            for content in UnitReader().read(item.part):  # one of its own: threads make several units at a time
+                for rows in self._rows.make(Item(item.name, content)):
+                    writer.write(rows.batch(rows.drop))
+                    told.add_unclear(rows.unclear)
+                    told.read += len(rows.drop)
+            writer.commit({})
+        return RowsMade(str(path), told.read, told.unclear)
+
+    def pack(self, result: RowsMade) -> Parcel:
+        return result._asdict()
+
+    def unpack(self, parcel: Parcel) -> RowsMade:
+        unclear = {column: Counter(texts) for column, texts in parcel["unclear"].items()}
+        return RowsMade(parcel["path"], parcel["rows"], unclear)

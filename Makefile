@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check real counts fuzz bench sample clean
+.PHONY: help install demo test check real counts fuzz bench scale sample clean
 
 help: ## Show this
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -43,6 +43,9 @@ fuzz: $(READY) ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
 
 bench: $(READY) ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py
+
+scale: $(READY) ## Measure with five million games made of real ones (hours; 12 GB in build/scale)
+	$(BIN)/python benchmarks/scale.py --into build/scale
 
 sample: $(READY) ## Have GNU Go play the bundled sample again (hours; needs gnugo)
 	$(BIN)/python tools/make_sample.py --work build/sample --out build

@@ -2,7 +2,7 @@
 
 # They bring their commands, in the order in which the help lists them.
 # isort: off
-from kifu.cli import data  # noqa: F401
+from kifu.cli import data, plan  # noqa: F401
 from kifu.cli import nets, train  # noqa: F401
 from kifu.cli import evaluate, predict  # noqa: F401
 from kifu.cli import play, match  # noqa: F401

@@ -1,0 +1,122 @@
+"""Millions of games, made of real ones: time and memory of each step against the number of games, and copies found.
+
+    python benchmarks/scale.py --into DIR [--games N,...] [--jobs N] [--shared DIR] [--only STEP,...]
+
+Each step runs in a process of its own, and only if DIR/scale.json does not tell of it yet; so a run that was
+interrupted goes on. Five million games take 1.2 GB as files, 1.5 GB as a catalogue, and three times that meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch")
+_TITLES = {
+    "make": "make the files", "read": "ingest", "clean": "ingest, copies set aside", "duplicates": "find copies",
+    "split": "split", "stats": "stats", "epoch": "an epoch of the loader",
+}  # fmt: skip
+_STEP = Path(__file__).with_name("scale_step.py")
+_A_FILE, _COPIES = 20_000, 1_000
+"""Games in a file of `made_games`, and how many of them are copies; here too, so that this process stays small."""
+
+Runs = dict[str, Any]
+"""By "STEP GAMES JOBS": what `scale_step` printed."""
+
+
+def main() -> None:
+    """Runs the steps that are missing, and prints the table."""
+    arguments = _arguments()
+    archives = sorted(arguments.shared.glob("data/kgs/*.tar.gz")) + sorted(arguments.shared.glob("data/tygem/*.zip"))
+    if not archives:
+        sys.exit(f"scale: no archives in {arguments.shared}/data/kgs and {arguments.shared}/data/tygem")
+    arguments.into.mkdir(parents=True, exist_ok=True)
+    report = arguments.into / "scale.json"
+    runs: Runs = json.loads(report.read_text("utf-8")) if report.exists() else {}
+    for games in arguments.games:
+        for step in STEPS:
+            if step in arguments.only and _key(step, games, arguments.jobs) not in runs:
+                runs[_key(step, games, arguments.jobs)] = _run(step, games, arguments.into, arguments.jobs, archives)
+                part = report.with_suffix(".part")
+                part.write_text(json.dumps(runs, indent=1) + "\n", "utf-8")
+                part.rename(report)
+    print(table(runs, arguments.games, arguments.jobs))
+
+
+def _key(step: str, games: int, jobs: int) -> str:
+    return f"{step} {games} {jobs}"
+
+
+def _run(step: str, games: int, into: Path, jobs: int, archives: Iterable[Path]) -> Any:
+    print(f"{games:,} games: {_TITLES[step]}", file=sys.stderr)
+    command = [sys.executable, str(_STEP), step, str(games), str(into), str(jobs), *map(str, archives)]
+    environment = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ  # as the command line has it
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return json.loads(done.stdout)
+
+
+def table(runs: Runs, sizes: list[int], jobs: int) -> str:
+    """Markdown: of each step and size the seconds, games a second, the peak of memory; and what was found of copies."""
+    lines = ["| step | games | seconds | games/s | peak memory |  |", "|---|---:|---:|---:|---:|---|"]
+    for step in STEPS:
+        for games in sizes:
+            run = runs.get(_key(step, games, jobs))
+            if run is not None:
+                lines.append(
+                    f"| {_TITLES[step]} | {games:,} | {run['seconds']:,.1f} | {games / run['seconds']:,.0f} "
+                    f"| {run['peak'] / 1e6:,.0f} MB | {_found(step, games, run['told'])} |"
+                )
+    return "\n".join(lines)
+
+
+def _found(step: str, games: int, told: dict[str, int]) -> str:
+    if "copies" in told:
+        planted = games // _A_FILE * _COPIES
+        return f"{told['copies']:,} of {planted:,} copies found" + ("" if told["copies"] == planted else ": WRONG")
+    if step == "epoch":
+        return f"{told['positions']:,} positions, {told['positions'] / told['milliseconds'] / 1e3:.2f} M/s once loaded"
+    if step == "read":
+        return f"{told['bytes'] / games:.0f} bytes a game" + ("" if told["kept"] == games else ": WRONG, not all kept")
+    return f"{told['bytes'] / games:.0f} bytes a game" if step == "make" else ""
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures kifu with millions of games, and prints a Markdown table.")
+    parser.add_argument("--into", type=Path, required=True, help="folder for games, catalogues and scale.json")
+    sizes = "300000,1000000,2500000,5000000"
+    parser.add_argument("--games", type=_sizes, default=_sizes(sizes), metavar="N,...", help=f"default: {sizes}")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads (default: one for each core)")
+    parser.add_argument("--only", type=_steps, default=list(STEPS), metavar="STEP,...", help=f"of {','.join(STEPS)}")
+    parser.add_argument(
+        "--shared",
+        type=Path,
+        default=Path(__file__).resolve().parents[2] / "shared",
+        help="folder with data/kgs and data/tygem (default: ../shared beside the checkout)",
+    )
+    return parser.parse_args()
+
+
+def _sizes(text: str) -> list[int]:
+    sizes = [int(each) if each.isdecimal() else 0 for each in text.split(",")]
+    for each in sizes:
+        if each < _A_FILE or each % _A_FILE:
+            raise argparse.ArgumentTypeError(f"{text!r}: numbers of games are multiples of {_A_FILE:,}")
+    return sizes
+
+
+def _steps(text: str) -> list[str]:
+    steps = text.split(",")
+    for step in steps:
+        if step not in STEPS:
+            raise argparse.ArgumentTypeError(f"no step {step!r}; there are {', '.join(STEPS)}")
+    return steps
+
+
+if __name__ == "__main__":
+    main()

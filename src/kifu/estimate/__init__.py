@@ -1,0 +1,1 @@
+"""What a run will take, told from a sample of its inputs."""

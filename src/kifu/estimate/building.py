@@ -1,0 +1,159 @@
+"""How fast data sets are made of a catalogue's games, and how large they are: the recipe builds some of the sample."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.corpus.catalogue import CatalogueWriter, games_of, numbers, open_catalogue
+from kifu.corpus.ingest import ingest
+from kifu.corpus.splits import NO_SET
+from kifu.datasets.manifest import manifest_path
+from kifu.estimate.reading import Speed
+from kifu.go.replay import replay_all
+from kifu.recipes.examples import build_examples
+from kifu.recipes.kata_sets import KataSets
+from kifu.recipes.katago import build_katago
+from kifu.recipes.olf_archive import build_archive
+from kifu.recipes.schema import ExampleSets, OlfArchive
+
+BuildRecipe = ExampleSets | KataSets | OlfArchive
+"""Those that start from a catalogue."""
+
+_FIRST = 32
+"""Games of the build that goes before: it loads the kernels, and tells how many games can be afforded."""
+
+_SECONDS = 1.0
+_BYTES = 256 << 20
+"""What the build that is measured takes at most, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSample:
+    """What came of building some rows of the sample.
+
+    rows: how many.  moves: of the kept games among them that are of the sets.  examples, bytes: of all sets.
+    speed: of these rows.  replay: of playing their moves once, as a shuffled data set does for each of its windows.
+    begin: seconds that the first build took longer than the next: kernels were loaded, or compiled.
+    """
+
+    rows: int
+    moves: float
+    examples: int
+    bytes: int
+    speed: Speed
+    replay: Speed
+    begin: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    examples: int
+    bytes: int
+    seconds: float
+
+
+def build_sample(recipe: BuildRecipe, catalogue: Path, folder: Path, several: int) -> BuiltSample:
+    """Builds some rows of a catalogue, as many as a second or two is enough for, on one thread and on several.
+
+    several: how many threads. Raises as the builds do.
+    """
+    opened = open_catalogue(catalogue)
+    rows = pa.Table.from_batches(opened.batches()).combine_chunks()
+    about = dict(opened.about)
+    few, path = folder / "few.parquet", folder / "some.parquet"
+    _write(rows, min(_FIRST, len(rows)), few, about)
+    first, second = (_build(recipe, few, folder / "built", 1) for _ in range(2))
+    per_row = max(second.seconds, 1e-6) / _FIRST
+    room = _BYTES * _FIRST // max(second.bytes, 1)
+    count = min(len(rows), max(_FIRST, min(int(_SECONDS / per_row), room)))
+    some = _write(rows, count, path, about)
+    one = _build(recipe, path, folder / "built", 1)
+    more = one if several == 1 else _build(recipe, path, folder / "built", several)
+    fixed = _beginning(second.seconds, one.seconds, min(_FIRST, len(rows)), count)
+    replay = _replay(some)
+    moves = sum(moves for _, moves in moves_by_set(recipe, path, np.ones(count)).values())
+    return BuiltSample(
+        rows=count,
+        moves=moves,
+        examples=one.examples,
+        bytes=one.bytes,
+        speed=Speed(one.seconds - fixed, max(more.seconds - fixed, 0.1 * more.seconds), 0.0),
+        replay=Speed(replay, replay * more.seconds / one.seconds, 0.0),
+        begin=max(first.seconds - second.seconds, 0.0) + fixed,
+    )
+
+
+def _beginning(less: float, more: float, few: int, many: int) -> float:
+    """What of two times does not depend on the number of games: at most three quarters of the shorter one."""
+    if many <= few:
+        return 0.0
+    return min(max(less - (more - less) * few / (many - few), 0.0), 0.75 * less)
+
+
+def _write(rows: pa.Table, count: int, path: Path, about: Mapping[str, object]) -> pa.RecordBatch:
+    """Writes so many of the rows, drawn evenly, as a catalogue; and returns them."""
+    at = np.arange(count, dtype=np.int64) * len(rows) // max(count, 1)
+    batches = rows.take(pa.array(at)).combine_chunks().to_batches()
+    some = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+    with CatalogueWriter(path) as writer:
+        writer.write(some)
+        writer.commit(about)
+    return some
+
+
+def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
+    """Makes the recipe's sets, or its archive, of a catalogue, and removes them again."""
+    began = perf_counter()
+    less = 0.0
+    if isinstance(recipe, OlfArchive):
+        made = build_archive(recipe, [source], into, jobs=jobs).manifest
+        took = perf_counter() - began
+        ingest([source], into / "again.parquet", clean=recipe.clean, jobs=jobs)
+        less = perf_counter() - began - took  # what is read is told apart from what is made of it
+        examples, size = made.kept, sum(file.bytes for file in made.files)
+    else:
+        make = build_katago if isinstance(recipe, KataSets) else build_examples
+        sets = make(recipe, [source], into, jobs=jobs)  # type: ignore[operator]
+        took = perf_counter() - began
+        examples = sum(each.manifest.examples for each in sets)
+        size = sum(file.bytes for each in sets for file in each.manifest.files)
+        size += sum(manifest_path(each.path).stat().st_size for each in sets)
+    shutil.rmtree(into)
+    return _Once(examples, size, max(took - less, 0.0))
+
+
+def _replay(rows: pa.RecordBatch) -> float:
+    began = perf_counter()
+    replay_all(games_of(rows))
+    return perf_counter() - began
+
+
+def moves_by_set(
+    recipe: BuildRecipe, catalogue: Path, weight: npt.NDArray[np.float64]
+) -> dict[str, tuple[float, float]]:
+    """Of each set that the recipe builds, the kept games and their moves that those of a sample's catalogue stand for.
+
+    weight: [G], of each row of it.
+    """
+    split = None if isinstance(recipe, OlfArchive) else recipe.split
+    names = ["archive"] if isinstance(recipe, OlfArchive) else recipe.all_sets()
+    found = np.zeros((len(names), 2))
+    at = 0
+    for batch in open_catalogue(catalogue).batches():
+        codes = np.zeros(len(batch), np.int64) if split is None else split.codes(batch)
+        codes[batch["drop"].is_valid().to_numpy(zero_copy_only=False)] = NO_SET
+        mine = weight[at : at + len(batch)]
+        for k in range(len(names)):
+            ours = codes == k
+            found[k] += mine[ours].sum(), (mine * numbers(batch["n_legal"]))[ours].sum()
+        at += len(batch)
+    built = names if isinstance(recipe, OlfArchive) else recipe.default_sets()
+    return {name: (float(games), float(moves)) for name, (games, moves) in zip(names, found) if name in built}

@@ -1,0 +1,238 @@
+"""What a run will take before it is begun: games, positions, time, memory and disk, from a sample of its inputs.
+
+What there is and how fast it goes is measured on the sample, by the code that will do the work; memory is reckoned, see
+`kifu.estimate.memory`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.corpus.clean import Clean, load_clean
+from kifu.corpus.units import Source, find_sources
+from kifu.errors import RecipeError
+from kifu.estimate.building import BuildRecipe, build_sample, moves_by_set
+from kifu.estimate.kgs import build_drawn, reads_of
+from kifu.estimate.memory import memory_of_build, memory_of_drawing, memory_of_ingest
+from kifu.estimate.reading import Counted, SampleReader, Speed, copy_rows
+from kifu.estimate.sample import draw, standard_error
+from kifu.estimate.told import Estimate, Range, SetSize, Step
+from kifu.parallel import count_jobs
+from kifu.recipes.archives import find_archives, read_index
+from kifu.recipes.sampling import Sampler
+from kifu.recipes.schema import ExampleSets, OlfArchive, Recipe
+from kifu.recipes.training import Training
+from kifu.records.glimpse import extent
+from kifu.records.tygem import load_index
+
+ROOM = 6 << 20
+"""Bytes of the sources that are looked at: some 15,000 games."""
+
+_SPEED_ERROR = 0.125
+"""The standard error of a speed that was measured for a second, as a share: other work, and what was in caches."""
+
+_WINDOW_BYTES = 128 << 20
+"""Packed planes in a window of a shuffled data set, see `kifu.recipes.examples`."""
+
+
+def estimate(
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    recipe: BuildRecipe | Recipe | Training | None = None,
+    *,
+    clean: Clean | None = None,
+    jobs: int | None = None,
+    room: int = ROOM,
+) -> Estimate:
+    """Foresees what `ingest` of the sources, or a build of a recipe from them, takes with so many threads.
+
+    sources: as `ingest`, or the build, takes them. clean: of `ingest`, by default the rules "legal"; a recipe has its
+    own. jobs: by default one for each core. room: how many bytes of the sources are looked at, about.
+    What cannot be foreseen: how many games are copies of others, and a disk that is slower than the memory before it.
+    Raises RecipeError, SourceError, FormatError or OutputError.
+    """
+    began = perf_counter()
+    if isinstance(recipe, Training):
+        raise RecipeError(f"recipe {recipe.name} makes no data sets, but a net: there is no plan of that")
+    if recipe is not None and clean is not None:
+        raise RecipeError(f"recipe {recipe.name} says itself which games are set aside: it takes no other rules")
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    crew = _Threads(count_jobs(jobs), min(count_jobs(jobs), count_jobs(None)))
+    with tempfile.TemporaryDirectory(prefix="kifu-plan-") as folder:
+        if isinstance(recipe, Recipe):
+            told = _drawn(recipe, given, crew, room, Path(folder))
+        else:
+            told = _Plan(recipe, clean, find_sources(given), crew, room, Path(folder)).told()
+    return replace(told, seconds=perf_counter() - began)
+
+
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """jobs: how many there will be. several: as many of them as this machine has cores for."""
+
+    jobs: int
+    several: int
+
+    def seconds(self, speed: Speed, error: float) -> Range:
+        """What some work takes them. error: the standard error of how much work it is, as a share."""
+        error = math.hypot(error, _SPEED_ERROR)
+        value = max(speed.several * self.several / self.jobs, speed.alone)
+        # Cores that are not here may do as much as one thread does alone, or less, as those that are here.
+        low = value if self.jobs == self.several else max(speed.one / self.jobs, speed.alone)
+        return Range(value, min(low, value) * max(1 - 2 * error, 0.0), value * (1 + 2 * error))
+
+
+class _Plan:
+    """Of `ingest`, and of recipes that start from a catalogue."""
+
+    def __init__(
+        self,
+        recipe: BuildRecipe | None,
+        clean: Clean | None,
+        found: list[Source],
+        crew: _Threads,
+        room: int,
+        folder: Path,
+    ) -> None:
+        self._recipe, self._crew, self._folder = recipe, crew, folder
+        self._clean = clean or (recipe and recipe.clean) or load_clean("legal")
+        self._found = found
+        self._parts = draw(found, room)
+        self._catalogue = folder / "sample.parquet"
+        self._begin = 0.0
+
+    def told(self) -> Estimate:
+        if self._takes_catalogues():
+            rules = self._clean.model_dump(mode="json")
+            counted, steps = copy_rows(self._parts, self._catalogue, {"clean": rules}), []
+        else:
+            counted, step = self._ingest()
+            steps = [step]
+        games, kept, moves = (self._total(each) for each in (counted.games, counted.kept, counted.moves))
+        sets: list[SetSize] = []
+        if self._recipe is not None:
+            step, sets = self._build(self._recipe, counted, games.value)
+            steps.append(step)
+        return Estimate(
+            sources=len(self._found),
+            bytes=sum(map(_size, self._found)),
+            jobs=self._crew.jobs,
+            cores=count_jobs(None),
+            games=games,
+            kept=kept,
+            positions=moves,
+            steps=tuple(steps),
+            sets=tuple(sets),
+            begin=self._begin,
+            looked_at=int(counted.games.sum()),
+            seconds=0.0,
+        )
+
+    def _takes_catalogues(self) -> bool:
+        """Whether the recipe takes the games as the catalogues have them."""
+        recipe = self._recipe
+        if recipe is None or isinstance(recipe, OlfArchive) or not all(source.catalogue for source in self._found):
+            return False
+        rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
+        return all(rules in (None, source.catalogue.about.get("clean")) for source in self._found if source.catalogue)
+
+    def _total(self, counts: npt.NDArray[np.float64]) -> Range:
+        """What the counts of the parts stand for."""
+        total = float(sum(part.weight * count for part, count in zip(self._parts, counts)))
+        return Range.of(total, standard_error(self._parts, counts))
+
+    def _ingest(self) -> tuple[Counted, Step]:
+        began = perf_counter()
+        index = load_index([source.path for source in self._found if source.catalogue is None])
+        reading = sum(part.seconds for part in self._parts) + perf_counter() - began
+        reader = SampleReader(self._parts, self._clean, index)
+        first, second = (reader.write(self._catalogue, 1, most=1)[1] for _ in range(2))
+        self._begin += max(first - second, 0.0)
+        counted, one, making = reader.write(self._catalogue, 1)
+        more = one if self._crew.several == 1 else reader.write(self._catalogue, self._crew.several)[1]
+        games = self._total(counted.games)
+        factor = games.value / max(float(counted.games.sum()), 1.0)
+        speed = Speed(one, more, one - making).times(factor).plus(Speed(reading, reading * more / one, reading))
+        size = self._catalogue.stat().st_size * factor
+        meanwhile = round(size) if self._clean.duplicates == "games" else 0
+        error = standard_error(self._parts, counted.games)
+        memory = memory_of_ingest(self._crew.jobs, games.value, self._clean)
+        seconds = self._crew.seconds(speed, error)
+        return counted, Step("ingest", seconds, memory, Range.of(size, error), meanwhile)
+
+    def _build(self, recipe: BuildRecipe, counted: Counted, games: float) -> tuple[Step, list[SetSize]]:
+        built = build_sample(recipe, self._catalogue, self._folder, self._crew.several)
+        self._begin += built.begin
+        error = standard_error(self._parts, counted.moves)
+        weight = np.array([part.weight for part in self._parts])[counted.part]
+        found = moves_by_set(recipe, self._catalogue, weight)
+        sizes = []
+        for name, (_, moves) in found.items():
+            examples = moves * built.examples / max(built.moves, 1)
+            size = examples * built.bytes / max(built.examples, 1)
+            sizes.append(SetSize(name, Range.of(examples, error), Range.of(size, error)))
+        shuffled = isinstance(recipe, ExampleSets) and recipe.order == "shuffled"
+        again = sum(_windows(recipe, size.examples.value) - 1 for size in sizes) if shuffled else 0
+        speed = built.speed.plus(built.replay.times(again)).times(games / max(built.rows, 1))
+        most = max((size.examples.value for size in sizes), default=0.0)
+        memory = memory_of_build(self._crew.jobs, max(number for number, _ in found.values()), most, shuffled)
+        disk = Range.of(sum(size.bytes.value for size in sizes), error)
+        return Step(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, 0), sizes
+
+
+def _size(source: Source) -> int:
+    """In bytes."""
+    if source.catalogue is not None:
+        return sum(part.stat().st_size for part in source.catalogue.parts)
+    return extent(source.path)
+
+
+def _windows(recipe: BuildRecipe, examples: float) -> int:
+    """How many windows a shuffled data set is made in, for each of which all games are replayed."""
+    assert isinstance(recipe, ExampleSets)
+    return max(math.ceil(examples * recipe.layout().stored_bytes / _WINDOW_BYTES), 1)
+
+
+def _drawn(recipe: Recipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path) -> Estimate:
+    """Of recipes that draw games from archives of KGS, whose names tell how many there are."""
+    paths = find_archives(given)
+    sampler = Sampler(recipe, read_index(None, paths))
+    chosen = {name: sampler.select(name) for name in recipe.default_sets()}
+    wanted = {selection.archive for selections in chosen.values() for selection in selections}
+    parts = draw([Source(paths[archive], archive.name, None) for archive in paths if archive in wanted], room)
+    built = build_drawn(recipe, parts, folder, crew.several)
+    sizes, speed, most = [], Speed(0.0, 0.0, 0.0), 0
+    for name, selections in chosen.items():
+        games = sum(len(selection.games) for selection in selections)
+        loaded = sum(selection.archive.games for selection in selections)
+        share = games / max(built.games, 1)
+        sizes.append(SetSize(name, *(Range.of(share * each, built.error) for each in (built.examples, built.bytes))))
+        reading = built.load.times(reads_of(recipe) * loaded / max(built.games, 1))
+        speed = speed.plus(reading).plus(built.make.times(share))
+        most = max(most, games)
+    games = sum(archive.games for archive in wanted)
+    largest = max((archive.games for archive in wanted), default=0) * built.examples / max(built.games, 1)
+    disk = Range.of(sum(size.bytes.value for size in sizes), built.error)
+    memory = memory_of_drawing(crew.jobs, largest, most)
+    return Estimate(
+        sources=len(paths),
+        bytes=sum(map(extent, paths.values())),
+        jobs=crew.jobs,
+        cores=count_jobs(None),
+        games=Range.of(games, 0.0),
+        kept=Range.of(games * built.kept / max(built.games, 1), built.error),
+        positions=Range.of(games * built.examples / max(built.games, 1), built.error),
+        steps=(Step(f"build {recipe.name}", crew.seconds(speed, built.error), memory, disk, 0),),
+        sets=tuple(sizes),
+        begin=built.begin,
+        looked_at=built.games,
+        seconds=0.0,
+    )

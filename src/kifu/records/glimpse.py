@@ -1,0 +1,158 @@
+"""A look into a container: some of its records, which share of all they are, and how long all of it takes to read.
+
+What is compressed as one stream can only be read from its beginning; there it is what the first bytes hold. Of a .zip
+some of all places are read.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from kifu.errors import SourceError
+from kifu.records._folder import read_tree, without_compression
+from kifu.records._lines import split_lines
+from kifu.records._members import name_says_index
+from kifu.records.containers import blocks, count_blocks
+from kifu.records.games import Block
+from kifu.records.places import Place
+
+_BLOCK = 1 << 20
+"""Bytes of records in one block of a look."""
+
+_RUNS = 8
+"""How many places of a .zip are looked at; to come to one, its directory is gone through once more."""
+
+_INFLATED = 3
+"""Bytes of records in a byte of a .gz of them, about."""
+
+_MOST_INFLATED = 64
+"""Times. What inflates to more than this is no archive of games, but may be made to fill the memory."""
+
+_RECORD = 1024
+"""Bytes of a loose record, about."""
+
+_BZIP2_LEAST = 2 << 20
+"""Of a .bz2, whose blocks of about 200 kB can be read whole only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Glimpse:
+    """What was looked at. share: of the container's records, above 0 to 1. seconds: what reading all of it takes."""
+
+    blocks: list[Block]
+    share: float
+    seconds: float
+
+
+def extent(path: Place) -> int:
+    """The size of a container, in bytes: of a folder's loose records about. Raises SourceError."""
+    try:
+        return len(read_tree(path).records) * _RECORD if path.is_dir() else path.stat().st_size
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
+
+
+def glimpse(path: Place, room: int) -> Glimpse:
+    """Reads about `room` bytes of a container, or all of a smaller one; more where one record alone is larger.
+
+    Raises SourceError as `kifu.records.containers.blocks` does for what is read.
+    """
+    began = perf_counter()
+    if path.is_dir():
+        records = len(read_tree(path).records)
+        found = list(_until(blocks(path, block_bytes=_BLOCK), room))
+        share = sum(map(len, found)) / max(records, 1)
+        return Glimpse(found, share, (perf_counter() - began) / share)
+    if name_says_index(without_compression(os.fsencode(path.name))):
+        return Glimpse([], 1.0, 0.0)
+    if extent(path) <= room:
+        found = list(blocks(path, block_bytes=_BLOCK))
+        parts, share = _parts(found, room * _INFLATED)
+        return Glimpse(parts, share, perf_counter() - began)
+    count, by_place = count_blocks(path, block_bytes=_BLOCK)
+    return _places(path, room, count) if by_place else _beginning(path, room)
+
+
+def _until(drawn: Iterator[Block], room: int) -> Iterator[Block]:
+    """Blocks, until there is no room left."""
+    for block in drawn:
+        yield block
+        room -= int((block.stop - block.start).sum())
+        if room <= 0:
+            return
+
+
+def _places(path: Place, room: int, count: int) -> Glimpse:
+    """Of a .zip of so many blocks."""
+    began = perf_counter()
+    wanted = max(room * _INFLATED // _BLOCK, 1)
+    runs, each = (1, count) if wanted >= count else (min(_RUNS, wanted), wanted // min(_RUNS, wanted))
+    found = [
+        block
+        for first in np.linspace(0, count - each, runs).astype(int).tolist()
+        for block in islice(blocks(path, block_bytes=_BLOCK, first=first), each)
+    ]
+    seen = len(found) / count if count else 1.0
+    seconds = (perf_counter() - began) / seen
+    parts, share = _parts(found, room * _INFLATED)
+    return Glimpse(parts, share * seen, seconds)
+
+
+def _parts(found: list[Block], room: int) -> tuple[list[Block], float]:
+    """Of blocks that are large, since they hold a file of many lines, some parts; and the share that is left."""
+    size = sum(len(block.data) for block in found)
+    parts = [part for block in found for part in split_lines(block, _BLOCK)]
+    if size <= 2 * room or len(parts) == len(found):
+        return found, 1.0
+    step = -(-size // room)
+    chosen = parts[step // 2 :: step]
+    held = sum(int((part.stop - part.start).sum()) for part in parts)
+    taken = sum(int((part.stop - part.start).sum()) for part in chosen)
+    return [_copied(part) for part in chosen], taken / held
+
+
+def _copied(block: Block) -> Block:
+    """A block that holds no more than its members."""
+    begin, end = int(block.start.min()), int(block.stop.max())
+    return replace(block, data=block.data[begin:end].copy(), start=block.start - begin, stop=block.stop - begin)
+
+
+def _beginning(path: Place, room: int) -> Glimpse:
+    """Of any other file, which is cut off there."""
+    size = extent(path)
+    try:
+        with path.open("rb") as file:
+            room = max(room, _BZIP2_LEAST) if file.read(3) == b"BZh" else room
+            while True:
+                file.seek(0)
+                head = file.read(room)
+                began = perf_counter()
+                found = _blocks_of(head, path.name, len(head) < size)
+                share = len(head) / size
+                if found or share >= 1:
+                    return Glimpse(found, share, (perf_counter() - began) / share)
+                room *= 4
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
+
+
+def _blocks_of(head: bytes, name: str, cut: bool) -> list[Block]:
+    """What is whole in the first bytes of a file of that name."""
+    found: list[Block] = []
+    with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
+        copy = Path(folder, name)
+        copy.write_bytes(head)
+        try:
+            found.extend(_until(blocks(copy, block_bytes=_BLOCK), _MOST_INFLATED * len(head)))
+        except SourceError:
+            if not cut:
+                raise
+    return found

@@ -1,0 +1,276 @@
+"""What a run will take, from a sample: counts and sizes that real runs confirm, whatever the sources are."""
+
+from __future__ import annotations
+
+import json
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commands import run
+from kgs_archives import archive, record
+from kifu.convert import convert
+from kifu.corpus.clean import load_clean
+from kifu.corpus.ingest import Ingested, ingest
+from kifu.corpus.units import find_sources
+from kifu.errors import RecipeError, SourceError
+from kifu.estimate.estimate import estimate
+from kifu.estimate.sample import Part, draw, standard_error
+from kifu.estimate.told import Estimate, Range
+from kifu.recipes.build import build
+from kifu.recipes.examples import build_examples
+from kifu.recipes.schema import find_recipe
+from kifu.records.containers import blocks
+from kifu.records.glimpse import glimpse
+from kifu.records.kinds import readings
+
+ROOM = 24 << 10
+"""Bytes that are looked at: a fraction of what the tests have."""
+
+THIRD = 1 / 3
+
+
+def games(count: int, seed: int = 0) -> list[bytes]:
+    """Records of 40 to 160 moves; one of 20 cannot be played to its end."""
+    draw = random.Random(seed)
+    found = [record(f"{seed}-{k}", draw.randint(40, 160)) for k in range(count)]
+    return [each[:-1] + b";B[aa];W[aa])" if k % 20 == 0 else each for k, each in enumerate(found)]
+
+
+def tar(folder: Path, count: int = 900) -> Path:
+    return archive(folder, games(count))
+
+
+def zipped(folder: Path, count: int = 900) -> Path:
+    return archive(folder, games(count), kind="zip")
+
+
+def bzip(folder: Path) -> Path:
+    return archive(folder, games(900), kind="tar.bz2")
+
+
+def lines(folder: Path) -> Path:
+    path = folder / "games.olf.gz"
+    convert(tar(folder), path)
+    return path
+
+
+def one_file_in_zip(folder: Path) -> Path:
+    convert(tar(folder), folder / "games.olf")
+    with zipfile.ZipFile(folder / "lines.zip", "w", zipfile.ZIP_DEFLATED) as file:
+        file.write(folder / "games.olf", "games.olf")
+    return folder / "lines.zip"
+
+
+def collection(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "all.sgf"
+    path.write_bytes(b"\n".join(games(900)))
+    return path
+
+
+def loose(folder: Path) -> Path:
+    path = folder / "loose"
+    path.mkdir(parents=True)
+    for k, game in enumerate(games(900)):
+        path.joinpath(f"{k}.sgf").write_bytes(game)
+    return path
+
+
+def catalogue(folder: Path) -> Path:
+    ingest(tar(folder), folder / "games.parquet")
+    return folder / "games.parquet"
+
+
+def several(folder: Path) -> Path:
+    """30 archives of two kinds and of different sizes, in one folder."""
+    for k in range(30):
+        archive(folder / "many", games(20 + 5 * k, seed=k), year=2000 + k, kind=("tar.gz", "zip")[k % 2])
+    return folder / "many"
+
+
+KINDS: list[Callable[[Path], Path]] = [
+    tar, zipped, bzip, lines, one_file_in_zip, collection, loose, catalogue, several,
+]  # fmt: skip
+
+
+def near(value: float, truth: float) -> bool:
+    return abs(value - truth) <= THIRD * truth
+
+
+def confirmed(told: Estimate, truth: Ingested) -> None:
+    """Whether counts and the size of the catalogue are within a third of what came out."""
+    assert near(told.games.value, truth.read), (told.games, truth.read)
+    assert near(told.kept.value, truth.kept), (told.kept, truth.kept)
+    assert near(told.positions.value, truth.moves), (told.positions, truth.moves)
+    assert near(told.steps[0].disk.value, truth.bytes), (told.steps[0].disk, truth.bytes)
+    for each in (told.games, told.kept, told.positions, told.steps[0].seconds, told.steps[0].disk):
+        assert 0 < each.low <= each.value <= each.high
+    assert told.steps[0].memory > 100_000_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sample_tells_what_ingest_will_make(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+    source = kind(tmp_path)
+    told = estimate(source, jobs=1, room=ROOM)
+    truth = ingest(source, tmp_path / "new.parquet")
+    assert told.looked_at < truth.read or kind in (bzip, one_file_in_zip)  # of which less cannot be read
+    confirmed(told, truth)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_looked_at_whole_is_known(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+    source = kind(tmp_path)
+    told = estimate(source, jobs=1)
+    truth = ingest(source, tmp_path / "new.parquet")
+    for found, count in ((told.games, truth.read), (told.kept, truth.kept), (told.positions, truth.moves)):
+        assert found == Range(count, count, count)
+    assert abs(told.steps[0].disk.value - truth.bytes) < 0.1 * truth.bytes
+
+
+def test_rules_of_cleaning_count(tmp_path: Path) -> None:
+    source, rules = several(tmp_path), load_clean("legal", ["min_moves=100", 'duplicates="games"'])
+    told = estimate(source, clean=rules, jobs=1, room=ROOM)
+    truth = ingest(source, tmp_path / "new.parquet", clean=rules)
+    assert 0.2 < truth.kept / truth.read < 0.8
+    confirmed(told, truth)
+    step = told.steps[0]
+    assert step.meanwhile == round(step.disk.value)  # the games wait in a file until all have been seen
+
+
+@pytest.mark.parametrize("order", ["corpus", "shuffled"])
+@pytest.mark.parametrize("kind", [several, catalogue])
+def test_a_sample_tells_what_a_build_will_make(kind: Callable[[Path], Path], order: str, tmp_path: Path) -> None:
+    source = kind(tmp_path)
+    recipe = find_recipe("book-seven", ['format="npy"', f'order="{order}"'])
+    told = estimate(source, recipe, jobs=1, room=ROOM)
+    built = build_examples(recipe, [source], tmp_path / "built")
+    assert [each.name for each in told.sets] == [each.path.name for each in built]
+    for each, truth in zip(told.sets, built):
+        assert near(each.examples.value, truth.manifest.examples) or each.name != "train"
+        assert near(each.bytes.value, sum(file.bytes for file in truth.manifest.files)) or each.name != "train"
+    total = sum(each.examples.value for each in told.sets)
+    assert near(total, sum(each.manifest.examples for each in built))
+    assert len(told.steps) == 1 + (kind is several)  # a catalogue is taken as it is
+
+
+def test_a_sample_tells_what_a_draw_will_make(tmp_path: Path) -> None:
+    folder = tmp_path / "kgs"
+    for year in (2001, 2002, 2003):
+        archive(folder, games(300, seed=year), year=year)
+    recipe = find_recipe("kgsgo-v2", ["sets.train10k.games=200", "sets.test.games=20"])
+    told = estimate(folder, recipe, jobs=1, room=ROOM)
+    built = build(recipe, [folder], tmp_path / "built")
+    assert told.looked_at < 900
+    assert told.games == Range(900, 900, 900)  # as the archives' names say
+    for each, truth in zip(told.sets, built, strict=True):
+        assert near(each.examples.value, truth.manifest.examples)
+        assert near(each.bytes.value, truth.manifest.bytes)
+
+
+def test_an_archive_of_olf_files_can_be_planned(tmp_path: Path) -> None:
+    source, recipe = tar(tmp_path, 300), find_recipe("olf-archive")
+    told = estimate(source, recipe, jobs=1)
+    assert told.sets[0].examples.value == told.kept.value
+    assert [step.name for step in told.steps] == ["ingest", "build olf-archive"]
+
+
+def test_the_real_archives(shared: Path, tmp_path: Path) -> None:
+    months = sorted((shared / "data" / "kgs").glob("KGS-2016_*.tar.gz"))
+    told = estimate(months, jobs=1, room=600_000)
+    truth = ingest(months, tmp_path / "new.parquet")
+    assert told.looked_at < truth.read / 3
+    confirmed(told, truth)
+
+
+def test_what_cannot_be_planned(tmp_path: Path) -> None:
+    source = tar(tmp_path, 20)
+    with pytest.raises(RecipeError, match="makes no data sets, but a net"):
+        estimate(source, find_recipe("quick-cpu"))
+    with pytest.raises(RecipeError, match="says itself which games are set aside"):
+        estimate(source, find_recipe("agz17"), clean=load_clean("legal"))
+    with pytest.raises(SourceError):
+        estimate(tmp_path / "nothing.zip")
+    with pytest.raises(SourceError, match="named as KGS does"):
+        estimate(collection(tmp_path), find_recipe("kgsgo-v2"))
+
+
+def test_damage_is_told_of_as_ingest_does(tmp_path: Path) -> None:
+    whole = tar(tmp_path, 20)
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(whole.read_bytes()[:-100])
+    with pytest.raises(SourceError, match=r"cut\.tar\.gz"):
+        estimate(cut)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    source = tar(tmp_path, 100)
+    done = run("plan", source, "--jobs", 1)
+    assert done.code == 0
+    assert done.out.startswith("1 sources") or done.out.startswith("1 source")
+    assert "100 games" in done.out
+    told = json.loads(run("plan", source, "--recipe", "book-seven", "--json", "-").out)
+    assert [step["name"] for step in told["steps"]] == ["ingest", "build book-seven"]
+    assert run("plan", source, "--json", tmp_path / "plan.json", "--set", "min_moves=1000").code == 0
+    written = json.loads(tmp_path.joinpath("plan.json").read_text())
+    assert written["games"]["value"] == 100
+    assert written["kept"]["value"] == 0
+    failed = run("plan", source, "--recipe", "agz17", "--clean", "training")
+    assert failed.code == 2
+    assert len(failed.err) == 1
+
+
+# The sample.
+
+
+@pytest.mark.parametrize("kind", [tar, zipped, lines, one_file_in_zip, collection, loose])
+def test_a_glimpse_knows_its_share(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+    path = kind(tmp_path)
+
+    def count(found) -> int:
+        return sum(len(reading.games) for block in found for reading in readings(block, None))
+
+    whole = count(blocks(path))
+    for room in (8 << 10, 40 << 10, 1 << 30):
+        seen = glimpse(path, room)
+        assert 0 < seen.share <= 1
+        assert near(count(seen.blocks) / seen.share, whole)
+    assert seen.share == 1
+    assert count(seen.blocks) == whole
+
+
+def test_all_sources_are_stood_for(tmp_path: Path) -> None:
+    found = find_sources(several(tmp_path))
+    parts = draw(found, ROOM)
+    size = sum(source.path.stat().st_size for source in found)
+    assert 16 <= len(parts) <= 24  # 12 of each kind, at most
+    assert sum(part.weight * part.size for part in parts) == pytest.approx(size)
+    assert all(part.weight >= 1 for part in parts)
+    assert {part.kind for part in parts} == {".gz", ".zip"}
+
+
+def part(kind: str, size: float, weight: float) -> Part:
+    return Part(None, kind, [], size, weight, 0.0)  # type: ignore[arg-type]
+
+
+def test_standard_error() -> None:
+    draws = np.random.default_rng(0)
+    assert standard_error([part("a", 10, 1), part("a", 20, 1)], np.array([1.0, 9.0])) == 0
+    assert standard_error([part("a", 10, 5)], np.array([4.0])) == pytest.approx(0.125 * (4 / 5) ** 0.5)
+    counts = draws.normal(100, 20, 400)
+    few = standard_error([part("a", 1, 10)] * 25, counts[:25])
+    many = standard_error([part("a", 1, 10)] * 400, counts)
+    assert many == pytest.approx(few / 4, rel=0.3)
+    assert many == pytest.approx(0.2 / 20 * 0.9**0.5, rel=0.2)
+    mixed = standard_error([part("a", 1, 10)] * 4 + [part("b", 1, 10)] * 4, np.repeat([1.0, 9.0], 4))
+    assert mixed == 0  # kinds may differ from each other
+
+
+def test_ranges_for_people() -> None:
+    assert str(Range.of(1_234_567, 0)) == "1,234,567"
+    assert str(Range.of(1_234_567, 0.05)) == "about 1,230,000 (1,110,000 to 1,360,000)"
+    assert str(Range.of(87, 0.05)) == "about 87 (78 to 96)"

@@ -1,0 +1,70 @@
+"""Games made of real ones: as many copies as are planted, and nothing else is found."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.clean import load_clean
+from kifu.corpus.ingest import ingest
+from kifu.demo import sample_path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
+import made_games
+import scale
+import scale_step
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("made")
+    maker = made_games.Maker([sample_path()], folder / "real.parquet")
+    assert maker.most > 2 * made_games.GAMES
+    for number in range(2):
+        maker.write(number, folder / f"{number}.olf.gz")
+    return sorted(folder.glob("*.olf.gz"))
+
+
+def test_copies_are_found_and_nothing_else(files: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games.parquet"
+    told = ingest(files, path, clean=load_clean("legal", ['duplicates="games"']))
+    word, turned, half = made_games.COPIES.values()
+    assert told.read == 2 * made_games.GAMES
+    assert told.drops == {"DUPLICATE": 2 * word, "SAME_GAME": 2 * turned, "CUT_OFF": 2 * half}
+    dropped = [batch["drop"].is_valid().to_numpy(zero_copy_only=False) for batch in open_catalogue(path).batches()]
+    new = made_games.GAMES - sum(made_games.COPIES.values())
+    place = np.arange(told.read) % made_games.GAMES
+    # Of a game and a longer or earlier one that it equals, it is the copy that goes: those at the end of each file.
+    assert np.array_equal(np.concatenate(dropped), place >= new)
+
+
+def test_a_file_is_always_the_same(files: list[Path], tmp_path: Path) -> None:
+    again = tmp_path / "again.olf.gz"
+    made_games.Maker([], files[0].parent / "real.parquet").write(1, again)
+    assert gzip.decompress(again.read_bytes()) == gzip.decompress(files[1].read_bytes())
+
+
+def test_the_script_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    kgs = tmp_path / "shared" / "data" / "kgs"
+    kgs.mkdir(parents=True)
+    kgs.joinpath("some.tar.gz").symlink_to(sample_path())
+    command = ["scale.py", "--into", tmp_path / "into", "--shared", tmp_path / "shared", "--jobs", 2]
+    monkeypatch.setattr(sys, "argv", [*map(str, command), "--games", "20000", "--only", "make,read,duplicates"])
+    scale.main()
+    first = capsys.readouterr()
+    assert "1,000 of 1,000 copies found" in first.out
+    assert "WRONG" not in first.out
+    assert first.err.count("20,000 games:") == 3
+    scale.main()
+    assert capsys.readouterr() == (first.out, "")
+
+
+def test_both_know_the_same_numbers() -> None:
+    assert (made_games.GAMES, sum(made_games.COPIES.values())) == (scale._A_FILE, scale._COPIES)
+    assert tuple(scale_step.STEPS) == scale.STEPS

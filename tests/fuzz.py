@@ -33,7 +33,6 @@ from kifu.datasets.formats import open as open_data_set
 from kifu.datasets.formats import open_writer
 from kifu.datasets.katago_npz import KataWriter
 from kifu.errors import KifuError
-from kifu.parallel import Crew
 from kifu.records.survey import survey
 from test_catalogue import GAMES, table
 from test_containers import small_archives
@@ -92,8 +91,8 @@ def small_data_sets() -> list[dict[str, bytes]]:
             with open_writer(name, Path(folder, name), layout_for(name)) as writer:
                 writer.write(random_batch(writer.layout, 7))
                 writer.commit({})
-        with KataWriter(Path(folder, "kata"), rows_per_file=2, compression="fast", meta=True) as kata, Crew(1) as crew:
-            kata.write([random_rows(3)], crew)
+        with KataWriter(Path(folder, "kata"), rows_per_file=2, compression="fast", meta=True) as kata:
+            kata.write(random_rows(3))
             kata.commit({})
         np.savez(Path(folder, "theirs.npz"), **as_arrays(random_rows(2)))
         return [

@@ -10,7 +10,8 @@ import time
 from contextlib import contextmanager
 
 from kifu.errors import KifuError
-from kifu.recipes import build as build_module
+from kifu.recipes import dat_jobs
+from kifu.recipes.build import build
 from kifu.recipes.schema import load_recipe
 
 SETTINGS = ("sets.test.games=40", "sets.train10k.games=20")
@@ -32,10 +33,10 @@ def main(into, pause, jobs, sets, *sources):
         yield Slow(float(pause))
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us with it ignored
-    build_module._CHUNK_BYTES = CHUNK
+    dat_jobs._CHUNK_BYTES = CHUNK
     recipe = load_recipe("kgsgo-v2", SETTINGS)
     try:
-        build_module.build(recipe, sources, into, sets=sets.split(","), jobs=int(jobs), progress=slowly)
+        build(recipe, sources, into, sets=sets.split(","), jobs=int(jobs), progress=slowly)
     except KifuError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(2)

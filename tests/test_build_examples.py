@@ -21,6 +21,7 @@ from kifu.datasets.labels import LABELS, MOST_NEXT, find_label
 from kifu.datasets.manifest import read_examples_manifest
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.recipes import example_jobs
 from kifu.recipes import examples as building
 from kifu.recipes.examples import BuiltExamples, build_examples
 from kifu.recipes.schema import ExampleSets, find_recipe, load_recipe, recipe_names
@@ -99,7 +100,7 @@ def test_bytes_do_not_depend_on_threads_or_sizes(
         return
     chosen = recipe(format=name, order=order, seed=5)
     (first,) = build(chosen, games, tmp_path / "a", jobs=1)
-    monkeypatch.setattr(building, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(example_jobs, "_CHUNK_BYTES", 1)
     monkeypatch.setattr(building, "_WINDOW_BYTES", 50_000)
     monkeypatch.setattr(building, "_PIECE", 7)
     (second,) = build(chosen, games, tmp_path / "b", jobs=3)

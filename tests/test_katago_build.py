@@ -19,6 +19,7 @@ from kifu.datasets.katago_rows import ARRAYS
 from kifu.datasets.manifest import read_examples_manifest
 from kifu.errors import RecipeError
 from kifu.point import WHITE_BIT, to_sgf
+from kifu.recipes import kata_counts, kata_draws
 from kifu.recipes import katago as building
 from kifu.recipes.kata_sets import KataSets
 from kifu.recipes.katago import build_katago
@@ -230,7 +231,9 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build(kgs, tmp_path / "a", *LOOSE, "rows_per_file=700", jobs=1)
-    monkeypatch.setattr(building, "_GAMES", 3)
+    monkeypatch.setattr(kata_counts, "_GAMES", 7)
+    monkeypatch.setattr(kata_draws, "_GAMES", 3)
+    monkeypatch.setattr(kata_draws, "_TOGETHER", 1)
     second = build(kgs, tmp_path / "b", *LOOSE, "rows_per_file=700", jobs=2)
     assert contents(first.path) == contents(second.path)
     assert first.manifest == second.manifest

@@ -23,10 +23,9 @@ from kata_rows import as_arrays, random_rows, same_rows
 from kifu.audit.audit import audit
 from kifu.datasets.formats import KATAGO, recognise
 from kifu.datasets.inspect import inspect_examples
-from kifu.datasets.katago_npz import KataNpz, KataWriter
+from kifu.datasets.katago_npz import KataNpz, KataWriter, pack_rows
 from kifu.datasets.katago_rows import ARRAYS, KataRows, Pieces, join_rows
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
-from kifu.parallel import Crew
 from kifu.show import describe_data_set, describe_row
 
 ROWS = random_rows(57)
@@ -48,9 +47,10 @@ def cuts(rows: KataRows, *at: int) -> Iterator[KataRows]:
         yield rows.part(start, stop)
 
 
-def write(path: Path, rows: KataRows, *at: int, jobs: int = 1, **told) -> Path:
-    with Crew(jobs) as crew, KataWriter(path, q=rows.q is not None, meta=rows.meta is not None, **told) as writer:
-        writer.write(cuts(rows, *at), crew)
+def write(path: Path, rows: KataRows, *at: int, **told) -> Path:
+    with KataWriter(path, q=rows.q is not None, meta=rows.meta is not None, **told) as writer:
+        for part in cuts(rows, *at):
+            writer.write(part)
         writer.commit({"recipe": "none"})
     return path
 
@@ -103,20 +103,41 @@ def test_what_is_written_is_what_the_scripts_take_and_what_is_read(tmp_path, com
 
 
 def test_the_bytes_depend_on_the_rows_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("kifu.datasets.katago_npz._PIECE", 8)
+    monkeypatch.setattr("kifu.datasets.katago_rows._PIECE", 8)
     monkeypatch.setattr("kifu.datasets._zip_write._IN_MEMORY", 1000)  # so that some of it goes to the disk
     one = bytes_of(write(tmp_path / "a" / "set", ROWS, rows_per_file=30))
     assert len(one) == 5
-    assert one == bytes_of(write(tmp_path / "b" / "set", ROWS, *range(1, 57), jobs=3, rows_per_file=30))
-    assert one == bytes_of(write(tmp_path / "c" / "set", ROWS, 29, 29, 31, jobs=2, rows_per_file=30))
+    assert one == bytes_of(write(tmp_path / "b" / "set", ROWS, *range(1, 57), rows_per_file=30))
+    assert one == bytes_of(write(tmp_path / "c" / "set", ROWS, 29, 29, 31, rows_per_file=30))
     other = ROWS._replace(targets=ROWS.targets + np.float32(1))
     assert one != bytes_of(write(tmp_path / "d" / "set", other, rows_per_file=30))
 
 
+def test_whole_pieces_may_come_compressed(tmp_path, monkeypatch):
+    monkeypatch.setattr("kifu.datasets.katago_rows._PIECE", 8)
+    one = bytes_of(write(tmp_path / "a" / "set", ROWS, rows_per_file=30))
+    with KataWriter(tmp_path / "b" / "set", rows_per_file=30, meta=True) as writer:
+        for start, stop in itertools.pairwise([0, 8, 16, 24, 30, 38, 46, 54, 57]):
+            some = ROWS.part(start, stop)
+            if stop in (16, 38, 57):
+                writer.write(some.part(0, 3))
+                writer.write(some.part(3, some.size))
+            else:
+                writer.append(pack_rows(some, "deflate"))
+        writer.commit({"recipe": "none"})
+    assert bytes_of(tmp_path / "b" / "set") == one
+
+
+def test_a_compressed_piece_has_the_arrays_that_files_have(tmp_path):
+    with KataWriter(tmp_path / "set", rows_per_file=57) as writer, pytest.raises(ValueError, match=r"8 arrays, .* 7"):
+        writer.append(pack_rows(ROWS, "fast"))
+
+
 @pytest.mark.parametrize(("size", "rows_per_file"), [(1, 1), (3, 7), (7, 7), (8, 5), (4, 8), (100, 100)])
-def test_pieces_end_where_files_do(size, rows_per_file):
+def test_pieces_end_where_files_do(monkeypatch, size, rows_per_file):
+    monkeypatch.setattr("kifu.datasets.katago_rows._PIECE", size)
     for at in ((), (1, 2, 3, 9), (7, 14, 50)):
-        pieces = Pieces(size, rows_per_file)
+        pieces = Pieces(rows_per_file)
         found = [piece for part in cuts(ROWS, *at) for piece in pieces.add(part)]
         found += pieces.rest()
         bounds = np.cumsum([piece.size for piece in found])
@@ -165,8 +186,8 @@ def test_a_file_has_a_sensible_number_of_rows(tmp_path, rows_per_file):
 
 
 def test_what_is_not_finished_is_not_there(tmp_path):
-    with pytest.raises(KeyboardInterrupt), Crew(1) as crew, KataWriter(tmp_path / "set", rows_per_file=9) as writer:
-        writer.write([random_rows(30, meta=False)], crew)
+    with pytest.raises(KeyboardInterrupt), KataWriter(tmp_path / "set", rows_per_file=9) as writer:
+        writer.write(random_rows(30, meta=False))
         assert [path.name for path in tmp_path.iterdir()] == [".set.part"]
         raise KeyboardInterrupt
     assert not [*tmp_path.iterdir()]
@@ -467,8 +488,9 @@ def test_bytes_that_changed_are_noticed_when_all_rows_are_read(tmp_path, method)
 def test_no_more_is_unpacked_than_is_asked_for(tmp_path):
     """A file may well be what it says, and a hundred times its size."""
     some = KataRows(*(None if values is None else np.zeros_like(values) for values in random_rows(1024, meta=False)))
-    with Crew(1) as crew, KataWriter(tmp_path / "set", rows_per_file=32_768, compression="fast") as writer:
-        writer.write([some] * 32, crew)
+    with KataWriter(tmp_path / "set", rows_per_file=32_768, compression="fast") as writer:
+        for _ in range(32):
+            writer.write(some)
         writer.commit({})
     path = tmp_path / "set" / "set-00000.npz"
     assert path.stat().st_size < 3_000_000

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from blake3 import blake3
 from pydantic import BaseModel, Field, field_validator
 
 from kifu.corpus._hashes import mix_words
@@ -74,6 +75,10 @@ class _Split(BaseModel):
     @abstractmethod
     def codes(self, batch: pa.RecordBatch) -> Codes:
         """The set of each row; batch: with `columns` at least."""
+
+    def told(self) -> Any:
+        """All that the sets follow from, as JSON values."""
+        return self.model_dump(mode="json")
 
 
 class HashSplit(_Split):
@@ -191,6 +196,12 @@ class ListSplit(_Split):
         keys = numbers(batch["id"])
         at = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
         return np.where(ids[at] == keys, id_codes[at], codes) if len(ids) else codes
+
+    def told(self) -> Any:
+        """With what the lists have in them. Raises as `codes` does."""
+        ids, id_codes, names, name_codes = self._lists
+        told = blake3(ids.tobytes() + id_codes.tobytes() + name_codes.tobytes())
+        return [super().told(), told.update("\n".join(names.to_pylist()).encode()).hexdigest()]
 
     @cached_property
     def _lists(self) -> tuple[Hashes, Codes, pa.StringArray, Codes]:

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from kifu.datasets.examples import Layout, Writer, Written, WrittenFile
+from kifu.datasets.examples import Layout
 from kifu.datasets.formats import INDEX
+from kifu.datasets.writer import Writer, Written, WrittenFile
 from kifu.errors import FormatError, SourceError
 from kifu.output import Output, OutputFolder
 

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets._folder import HEADER_BYTES, FolderWriter, check_array, read_index
-from kifu.datasets.examples import Batch, Examples, Layout, Written, join, store
+from kifu.datasets.examples import Batch, Examples, Layout, join, store
+from kifu.datasets.writer import Written
 from kifu.errors import FormatError, RecipeError, SourceError
 
 CHUNK = 1024

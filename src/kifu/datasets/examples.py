@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from pathlib import Path
-from types import TracebackType
-from typing import Annotated, Any, Literal, NamedTuple, Self, overload
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,9 @@ from kifu.errors import FormatError
 from kifu.planes.unpack import unpack
 from kifu.point import MAX_SIZE
 from kifu.tables import one_line
+
+if TYPE_CHECKING:
+    from kifu.parcels import Parcel
 
 _BLOCK_BYTES = 1 << 20
 """Planes unpacked at a time where examples are drawn one by one, or with gaps between them."""
@@ -200,6 +202,21 @@ class Batch:
         """The same rows, with their games told."""
         return replace(self, runs=runs)
 
+    def pack(self) -> Parcel:
+        """The same as it travels between processes; `unpack` is the reverse."""
+        parcel: Parcel = {"planes": self.planes, "game": self.game, "ply": self.ply}
+        parcel |= {f"label {name}": values for name, values in self.labels.items()}
+        if self.runs is not None:
+            parcel |= {"archives": list(self.runs.archive), "members": list(self.runs.member), "rows": self.runs.rows}
+        return parcel
+
+    @classmethod
+    def unpack(cls, parcel: Parcel) -> Batch:
+        """What `pack` gave."""
+        labels = {key.removeprefix("label "): values for key, values in parcel.items() if key.startswith("label ")}
+        runs = Runs(parcel["archives"], parcel["members"], parcel["rows"]) if "rows" in parcel else None
+        return cls(parcel["planes"], labels, parcel["game"], parcel["ply"], runs)
+
 
 def store(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
     """Planes [B, C, H, W] as `Batch.planes` has them. Any value but 0 counts as 1 unless the layout says real."""
@@ -222,87 +239,6 @@ def join(batches: Sequence[Batch], layout: Layout) -> Batch:
         np.concatenate([part.game for part in parts]),
         np.concatenate([part.ply for part in parts]),
     )
-
-
-class Regrouped:
-    """Batches cut anew into groups of one size, so that a file does not depend on how they came."""
-
-    def __init__(self, layout: Layout, size: int) -> None:
-        self._layout = layout
-        self._size = size
-        self._held: list[Batch] = []
-        self._rows = 0
-
-    def add(self, batch: Batch) -> Iterator[Batch]:
-        """Takes rows; yields each group that is full."""
-        at = 0
-        while self._rows + len(batch) - at >= self._size:
-            until = at + self._size - self._rows
-            yield self._taken([*self._held, batch.part(at, until)])
-            at = until
-        if at < len(batch):
-            self._held.append(batch.part(at, len(batch)))
-            self._rows += len(batch) - at
-
-    def rest(self) -> Batch:
-        """The rows that no full group has."""
-        return self._taken(self._held)
-
-    def _taken(self, parts: list[Batch]) -> Batch:
-        self._held, self._rows = [], 0
-        return join(parts, self._layout)
-
-
-class Writer(ABC):
-    """Writes one data set, which has its name only once `commit` has returned. A context manager.
-
-    The bytes depend on the examples and their order only, not on how batches divide them.
-    """
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-        self.examples = 0
-
-    def prepare(self, batch: Batch) -> Any:
-        """What `append` writes; may be made in any thread."""
-        return batch
-
-    @abstractmethod
-    def append(self, prepared: Any) -> None:
-        """Appends what `prepare` made. Raises OutputError."""
-
-    def write(self, batch: Batch) -> None:
-        """Appends examples. Raises OutputError."""
-        self.append(self.prepare(batch))
-
-    @abstractmethod
-    def commit(self, about: Mapping[str, Any]) -> Written:
-        """Ends the data set and gives it its name. about: what it says about how it came to be, as JSON values."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    @abstractmethod
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """One file of a data set; file: its name, within the folder if there is one."""
-
-    file: str
-    bytes: int
-    blake3: str
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A data set as it was written."""
-
-    examples: int
-    files: tuple[WrittenFile, ...]
 
 
 class Examples(ABC):

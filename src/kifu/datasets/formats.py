@@ -15,7 +15,8 @@ from kifu.errors import RecipeError, SourceError
 from kifu.versions import find_version
 
 if TYPE_CHECKING:
-    from kifu.datasets.examples import Examples, Layout, Writer
+    from kifu.datasets.examples import Examples, Layout
+    from kifu.datasets.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +160,21 @@ def _part_of(format: ExampleFormat, part: int) -> Any:
         raise RecipeError(f"{format.name} needs {needed}, which pip install 'kifu[{home[0]}]' brings") from None
 
 
+def find_writer(name: str) -> type[Writer]:
+    """The writer of a format of examples, by its full name or without the version. Raises RecipeError."""
+    writer: type[Writer] = _part_of(find_example_format(name), 1)
+    return writer
+
+
 def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, examples: int = 0) -> Writer:
     """A writer of a data set at `path`: its file, or its folder, by the format's suffix.
 
     examples: how many are foreseen, 0 if that is not known; some formats are then read once more for their hash.
     Raises RecipeError for a name that is no format of examples, or a layout that it cannot hold; OutputError.
     """
-    writer: Writer = _part_of(find_example_format(name), 1)(Path(path), layout, examples)
+    # Those that there are take the same, which the class of all writers does not say.
+    make: Any = find_writer(name)
+    writer: Writer = make(Path(path), layout, examples)
     return writer
 
 

@@ -14,18 +14,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import (
-    Batch,
-    Examples,
-    LabelSpec,
-    Layout,
-    Regrouped,
-    Writer,
-    Written,
-    WrittenFile,
-    layout_of,
-    store,
-)
+from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, layout_of, store
+from kifu.datasets.writer import Regrouped, Writer, Written, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, first_line
 from kifu.output import Output, part_of
 

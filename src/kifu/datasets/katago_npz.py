@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,13 @@ import numpy.typing as npt
 from kifu.datasets._folder import read_index
 from kifu.datasets._zip_read import ArrayZip, StoredArray
 from kifu.datasets._zip_write import Compression, Member, Packed, pack, write_zip
-from kifu.datasets.examples import Batch, Examples, Layout, Written, WrittenFile
+from kifu.datasets.examples import Batch, Examples, Layout
 from kifu.datasets.formats import INDEX
 from kifu.datasets.katago_rows import ARRAYS, OLD_TARGETS, SIDE, TARGETS, KataArray, KataRows, Pieces, join_rows
 from kifu.datasets.labels import UNKNOWN, find_label
+from kifu.datasets.writer import Written, WrittenFile
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.output import OutputFolder, cannot_write
-from kifu.parallel import Crew
 from kifu.planes.registry import KATAGO22
 
 ROWS_PER_FILE = 20_000
@@ -34,9 +34,6 @@ ROWS_PER_FILE = 20_000
 MOST_ROWS_PER_FILE = 200_000
 """Of 8.4 kB each, so that a file that is not compressed stays below the 4 GiB of a plain zip."""
 
-_PIECE = 1024
-"""Rows compressed at one go; without such bounds files would be 1 % smaller."""
-
 LAYOUT = Layout(
     KATAGO22.name, KATAGO22.plane_names, KATAGO22.real, SIDE, SIDE, KATAGO22.rim, KATAGO22.first_row,
     tuple(find_label(name, SIDE, SIDE) for name in ("move", "globals", "result")),
@@ -44,11 +41,30 @@ LAYOUT = Layout(
 """What a `KataNpz` gives as examples."""
 
 
+class PackedRows(NamedTuple):
+    """Rows, compressed array by array, in the order of `ARRAYS`."""
+
+    rows: int
+    parts: list[Packed]
+
+
+def pack_rows(rows: KataRows, compression: Compression) -> PackedRows:
+    """Compresses rows, in any thread. Raises ValueError for other types or shapes than those of `KataRows`."""
+    parts = []
+    for array in ARRAYS:
+        values: npt.NDArray[Any] | None = getattr(rows, array.field)
+        if values is not None:
+            if values.dtype != array.kind or values.shape != (rows.size, *array.shape):
+                raise ValueError(f"{array.name} is {values.dtype} {values.shape}, of {rows.size} rows")
+            parts.append(pack(np.ascontiguousarray(values), compression))
+    return PackedRows(rows.size, parts)
+
+
 class KataWriter:
     """Writes a katago-npz@1 folder, which has its name only once `commit` has returned. A context manager.
 
-    The bytes depend on the rows and their order only, neither on how batches divide them nor on the number of threads.
-    Memory is that of a few pieces of 1,024 rows (9 MB) for each thread.
+    The bytes depend on the rows and their order only, not on how they are divided. Memory is that of a few pieces of
+    1,024 rows (9 MB).
     """
 
     def __init__(
@@ -70,7 +86,7 @@ class KataWriter:
         self.rows = 0
         self.arrays = tuple(each for each in ARRAYS if each.needed or {"q": q, "meta": meta}[each.field])
         self._rows_per_file, self._compression = rows_per_file, compression
-        self._pieces = Pieces(_PIECE, rows_per_file)
+        self._pieces = Pieces(rows_per_file)
         # shuffle.py takes a file with _ in its name for one that is not finished, and leaves it out.
         self._stem = re.sub(r"[^A-Za-z0-9+-]+", "-", path.name)
         self._members: list[Member] = []
@@ -79,13 +95,16 @@ class KataWriter:
         self._folder = OutputFolder(path, INDEX)
         self._path = path
 
-    def write(self, batches: Iterable[KataRows], crew: Crew) -> None:
-        """Appends rows, compressed by the threads of the crew; may be called again and again.
+    def write(self, rows: KataRows) -> None:
+        """Appends rows. Raises OutputError; ValueError as `pack_rows` does, or if other arrays are asked for."""
+        for piece in self._pieces.add(rows):
+            self._append(pack_rows(piece, self._compression))
 
-        Raises OutputError; ValueError for arrays of other types or shapes than `KataRows` tells of.
-        """
-        for piece in crew.map(self._pack, self._cut(batches)):
-            self._append(*piece)
+    def append(self, piece: PackedRows) -> None:
+        """Appends a piece that `pack_rows` made, of the rows from the last one written to where its piece ends (see
+        `kifu.datasets.katago_rows.piece_end`). Raises OutputError."""
+        self._pieces.pass_over(piece.rows)
+        self._append(piece)
 
     def commit(self, about: Mapping[str, Any]) -> Written:
         """Ends the files and gives the folder its name. Raises OutputError.
@@ -93,37 +112,26 @@ class KataWriter:
         about: what the folder's index says about how it came to be, as JSON values.
         """
         for rest in self._pieces.rest():
-            self._append(*self._pack(rest))
+            self._append(pack_rows(rest, self._compression))
         self._end_file()
         self._folder.commit(
             {"format": "katago-npz@1", "examples": self.rows, "layout": asdict(LAYOUT), "about": dict(about)}
         )
         return Written(self.rows, tuple(self._written))
 
-    def _cut(self, batches: Iterable[KataRows]) -> Iterator[KataRows]:
-        for batch in batches:
-            yield from self._pieces.add(batch)
-
-    def _pack(self, rows: KataRows) -> tuple[int, list[Packed]]:
-        parts = []
-        for array in self.arrays:
-            values: npt.NDArray[Any] = getattr(rows, array.field)
-            if values.dtype != array.kind or values.shape != (rows.size, *array.shape):
-                raise ValueError(f"{array.name} is {values.dtype} {values.shape}, of {rows.size} rows")
-            parts.append(pack(np.ascontiguousarray(values), self._compression))
-        return rows.size, parts
-
-    def _append(self, rows: int, parts: list[Packed]) -> None:
+    def _append(self, piece: PackedRows) -> None:
+        if len(piece.parts) != len(self.arrays):
+            raise ValueError(f"rows of {len(piece.parts)} arrays, and files of {len(self.arrays)}")
         try:
             if not self._members:
                 folder = self._path.parent
                 self._members = [Member(f"{a.name}.npy", a.kind, a.shape, folder) for a in self.arrays]
-            for member, part in zip(self._members, parts):
+            for member, part in zip(self._members, piece.parts):
                 member.append(part)
         except OSError as error:
             raise cannot_write(self._path, error) from None
-        self._in_file += rows
-        self.rows += rows
+        self._in_file += piece.rows
+        self.rows += piece.rows
         if self._in_file == self._rows_per_file:
             self._end_file()
 

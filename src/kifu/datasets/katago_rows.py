@@ -82,23 +82,29 @@ def join_rows(parts: Sequence[KataRows]) -> KataRows:
     return KataRows._make(None if arrays[0] is None else np.concatenate(arrays) for arrays in zip(*parts))
 
 
+_PIECE = 1024
+"""Rows compressed at one go; without such bounds files would be 1 % smaller."""
+
+
+def piece_end(row: int, rows_per_file: int) -> int:
+    """The row after the piece that a row is in: one ends where a file does, and after every 1,024 rows of a file."""
+    within = row % rows_per_file
+    return row - within + min(within - within % _PIECE + _PIECE, rows_per_file)
+
+
 class Pieces:
-    """Rows cut anew into pieces whose bounds depend on nothing but the number of the row.
+    """Rows cut anew into pieces whose bounds depend on nothing but the number of the row, see `piece_end`."""
 
-    A piece ends where a file does, and after every `size` rows of a file.
-    """
-
-    def __init__(self, size: int, rows_per_file: int) -> None:
-        self._size = size
+    def __init__(self, rows_per_file: int) -> None:
         self._rows_per_file = rows_per_file
         self._held: list[KataRows] = []
         self._rows = 0
-        self._in_file = 0
+        self._first = 0
 
     def add(self, rows: KataRows) -> Iterator[KataRows]:
         """Takes rows; yields each piece that is full."""
         at = 0
-        while self._rows + rows.size - at >= (wanted := min(self._size, self._rows_per_file - self._in_file)):
+        while self._rows + rows.size - at >= (wanted := piece_end(self._first, self._rows_per_file) - self._first):
             until = at + wanted - self._rows
             self._held.append(rows.part(at, until))
             at = until
@@ -107,10 +113,15 @@ class Pieces:
             self._held.append(rows.part(at, rows.size))
             self._rows += rows.size - at
 
+    def pass_over(self, rows: int) -> None:
+        """Notes a piece that was cut elsewhere. No rows are held."""
+        assert piece_end(self._first, self._rows_per_file) == self._first + rows and not self._held
+        self._first += rows
+
     def rest(self) -> Iterator[KataRows]:
         """Yields the rows that are in no piece yet, as one, unless there are none."""
         if self._held:
             piece = join_rows(self._held)
             self._held, self._rows = [], 0
-            self._in_file = (self._in_file + piece.size) % self._rows_per_file
+            self._first += piece.size
             yield piece

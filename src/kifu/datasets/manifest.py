@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
-from kifu.datasets.examples import WrittenFile
+from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError
 from kifu.output import write_file
 

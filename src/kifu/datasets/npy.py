@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import numpy.typing as npt
 from kifu.datasets._folder import HEADER_BYTES, FolderWriter, check_array, read_index
 from kifu.datasets.examples import Batch, Examples, Layout, store
 from kifu.errors import FormatError
+
+if TYPE_CHECKING:
+    from kifu.parcels import Parcel
 
 
 def _columns(layout: Layout) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -44,9 +47,18 @@ class NpyWriter(FolderWriter):
             self.__exit__(None, None, None)
             raise
 
-    def prepare(self, batch: Batch) -> list[npt.NDArray[Any]]:
-        labels = [batch.labels[label.name] for label in self.layout.labels]
-        return [batch.ready(self.layout), *labels, batch.game, batch.ply]
+    @staticmethod
+    def prepare(batch: Batch, layout: Layout) -> list[npt.NDArray[Any]]:
+        labels = [batch.labels[label.name] for label in layout.labels]
+        return [batch.ready(layout), *labels, batch.game, batch.ply]
+
+    @staticmethod
+    def pack(prepared: list[npt.NDArray[Any]]) -> Parcel:
+        return {str(k): values for k, values in enumerate(prepared)}
+
+    @staticmethod
+    def unpack(parcel: Parcel) -> list[npt.NDArray[Any]]:
+        return list(parcel.values())
 
     def append(self, prepared: list[npt.NDArray[Any]]) -> None:
         for file, values in zip(self._open, prepared):

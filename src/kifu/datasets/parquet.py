@@ -10,7 +10,7 @@ from itertools import accumulate
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kifu.corpus.catalogue import TableWriter, numbers
-from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, Writer, Written, WrittenFile, join, layout_of
+from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, join, layout_of
+from kifu.datasets.writer import Writer, Written, WrittenFile
 from kifu.errors import FormatError, first_line
+
+if TYPE_CHECKING:
+    from kifu.parcels import Parcel
 
 _KEY = b"kifu.examples"
 _VERSION = b"1"
@@ -78,14 +82,24 @@ class ParquetWriter(Writer):
             write_statistics=["game", "ply"],
         )
 
-    def prepare(self, batch: Batch) -> pa.RecordBatch:
-        columns = [_binary(batch.planes, self.layout)]
-        for label in self.layout.labels:
+    @staticmethod
+    def prepare(batch: Batch, layout: Layout) -> pa.RecordBatch:
+        columns = [_binary(batch.planes, layout)]
+        for label in layout.labels:
             values = pa.array(np.ascontiguousarray(batch.labels[label.name], label.kind).reshape(-1))
             columns.append(
                 pa.FixedSizeListArray.from_arrays(values, type=_column_type(label)) if label.shape else values
             )
-        return pa.RecordBatch.from_arrays([*columns, pa.array(batch.game), pa.array(batch.ply)], schema=self._schema)
+        columns += [pa.array(batch.game), pa.array(batch.ply)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
+
+    @staticmethod
+    def pack(prepared: pa.RecordBatch) -> Parcel:
+        return {"rows": prepared}
+
+    @staticmethod
+    def unpack(parcel: Parcel) -> pa.RecordBatch:
+        return parcel["rows"]
 
     def append(self, prepared: pa.RecordBatch) -> None:
         self._table.write(prepared)

@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import Drop, SourceError
-from kifu.output import hash_file
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.point import POINT_MASK
 from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, order_as_page, parse_archive_name, parse_index
 from kifu.records.containers import blocks, containers
 from kifu.records.games import Bytes, Games, Note, concat
+from kifu.records.places import Place
 from kifu.records.sgf import scan
 
 
@@ -29,7 +29,6 @@ class LoadedArchive:
     """
 
     archive: Archive
-    blake3: str
     games: Games
     drop: npt.NDArray[np.uint8]
     handicap: npt.NDArray[np.bool_]
@@ -67,9 +66,9 @@ class LoadedArchive:
         return int(np.maximum(stones, 0)[self.drop[rows] == Drop.KEPT].sum())
 
 
-def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, Path]:
+def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, Place]:
     """The KGS archives among the sources, and in folders among them; of several files of one archive the first."""
-    found: dict[Archive, Path] = {}
+    found: dict[Archive, Place] = {}
     for path in containers(sources):
         archive = parse_archive_name(path.name)
         if archive is not None:
@@ -90,7 +89,7 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
         raise SourceError(f"cannot read the index page {index}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def load_archive(path: Path, archive: Archive) -> LoadedArchive:
+def load_archive(path: Place, archive: Archive) -> LoadedArchive:
     """Reads an archive whole; what stays is a few bytes a move. Raises SourceError."""
     parts: list[Games] = []
     names: list[Bytes] = []
@@ -109,7 +108,6 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
     games = concat(parts)
     return LoadedArchive(
         archive=archive,
-        blake3=hash_archive(path),
         games=games,
         drop=refuse(games.width, games.height, games.handicap, games.notes, games.drop),
         handicap=has_handicap(games.handicap),
@@ -117,11 +115,3 @@ def load_archive(path: Path, archive: Archive) -> LoadedArchive:
         name_start=np.concatenate(starts),
         name_stop=np.concatenate(stops),
     )
-
-
-def hash_archive(path: Path) -> str:
-    """The BLAKE3 of an archive. Raises SourceError."""
-    try:
-        return hash_file(path)
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from None

@@ -24,15 +24,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
-from kifu.corpus.catalogue import by_value, numbers, open_catalogue
+from kifu.corpus.catalogue import RowsUnit, by_value, numbers, open_catalogue, rows_of_unit
 from kifu.corpus.ingest import ingest
 from kifu.corpus.spell import catalogue_olf
-from kifu.corpus.units import find_sources
+from kifu.corpus.units import describe_sources, find_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
-from kifu.output import Output, hash_file, remove_file, write_file
-from kifu.parallel import Crew
-from kifu.progress import OpenBar, format_bytes, silent
+from kifu.output import Output, remove_file, work_folder, write_file
+from kifu.parallel import THREADS, Job, open_crew
+from kifu.parcels import Parcel
+from kifu.progress import Bar, OpenBar, format_bytes, silent
 from kifu.recipes.schema import OlfArchive
 from kifu.records.olf import Unsayable
 
@@ -125,37 +126,36 @@ def build_archive(
     into: str | os.PathLike[str],
     *,
     jobs: int | None = None,
+    engine: str = THREADS,
     progress: OpenBar = silent,
 ) -> BuiltArchive:
     """Makes the tree in the folder `into`, with its catalogue and manifest.
 
-    sources: as `kifu.corpus.ingest.ingest` takes them. jobs: threads; the bytes are the same for any number. An archive
-    that is there already, made by this version from the same recipe and sources, stays as it is; another one is
-    replaced. Files are complete or not there at all, whatever interrupts, and the manifest comes last. Memory is that
-    of `ingest`, and at most 64 KiB for each file.
-    Raises RecipeError, SourceError, FormatError or OutputError.
+    sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.parallel.open_crew`; the bytes are the
+    same for any. An archive that is there already, made by this version from the same recipe and sources, stays as it
+    is; another one is replaced. Files are complete or not there at all, whatever interrupts, and the manifest comes
+    last. Memory is that of `ingest`, and at most 64 KiB for each file.
+    Raises RecipeError, SourceError, FormatError, OutputError or ClusterError.
     """
     into, sources = Path(into), list(sources)
-    found = [source.about() for source in find_sources(sources)]
-    earlier = _read_manifest(into)
-    if earlier is not None:
-        if _is_current(earlier, recipe, found, into):
-            return BuiltArchive(into, earlier, False)
-        for file in earlier.files:
-            remove_file(into / file.file)
-    remove_file(into / MANIFEST)
-    path = into / CATALOGUE
-    told = ingest(sources, path, clean=recipe.clean, jobs=jobs, progress=progress)
-    unsayable: Counter[str] = Counter()
-    with _Spool(into) as spool:
-        with Crew(jobs) as crew, progress("sorting lines", told.kept, "games") as bar:
-            for lines in crew.map(_lines, open_catalogue(path).batches()):
-                for place, games, data in lines.placed:
-                    spool.write(place, games, data)
-                unsayable += lines.unsayable
-                bar.advance(lines.games)
-        _require_no_others(into, spool)
-        files = [_write(into, place, spool) for place in spool.places()]
+    with open_crew(engine, jobs, work_folder(into / MANIFEST)) as crew:
+        found = describe_sources(find_sources(sources), crew)
+        earlier = _read_manifest(into)
+        if earlier is not None:
+            if _is_current(earlier, recipe, found, into):
+                return BuiltArchive(into, earlier, False)
+            for file in earlier.files:
+                remove_file(into / file.file)
+        remove_file(into / MANIFEST)
+        path = into / CATALOGUE
+        told = ingest(sources, path, clean=recipe.clean, jobs=jobs, engine=engine, progress=progress)
+        catalogue = open_catalogue(path)
+        job = _LinesJob(catalogue.digest())
+        with _Spool(into) as spool:
+            with progress("sorting lines", told.kept, "games") as bar:
+                unsayable = _sort(crew.run(job, catalogue.units()), spool, bar)
+            _require_no_others(into, spool)
+            files = [_write(into, place, spool) for place in spool.places()]
     manifest = ArchiveManifest(
         kifu=importlib.metadata.version("kifu"),
         recipe=recipe.model_dump(mode="json"),
@@ -165,7 +165,7 @@ def build_archive(
         drops=dict(sorted(told.drops.items())),
         unsayable=dict(sorted(unsayable.items())),
         files=files,
-        catalogue=ArchiveFile(CATALOGUE, told.read, told.bytes, hash_file(path)),
+        catalogue=ArchiveFile(CATALOGUE, told.read, told.bytes, job.digest),
     )
     write_file(into / MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode() + b"\n")
     return BuiltArchive(into, manifest, True)
@@ -196,6 +196,49 @@ def _is_current(manifest: ArchiveManifest, recipe: OlfArchive, sources: list[dic
 
 def _has_size(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
+
+
+def _sort(found: Iterable[_Lines], spool: _Spool, bar: Bar) -> Counter[str]:
+    """Puts lines by their files. Returns how many games OLF cannot say, by reason."""
+    unsayable: Counter[str] = Counter()
+    for lines in found:
+        for place, games, data in lines.placed:
+            spool.write(place, games, data)
+        unsayable += lines.unsayable
+        bar.advance(lines.games)
+    return unsayable
+
+
+@dataclass(frozen=True)
+class _LinesJob(Job[RowsUnit, pa.RecordBatch, _Lines]):
+    """Lines of a catalogue's games. digest: of the catalogue."""
+
+    digest: str
+
+    def identity(self) -> Any:
+        return self.digest
+
+    def unit_identity(self, unit: RowsUnit) -> Any:
+        return [unit.path, unit.first, unit.rows]
+
+    def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
+        return rows_of_unit(unit)
+
+    def make(self, item: pa.RecordBatch) -> _Lines:
+        return _lines(item)
+
+    def pack(self, result: _Lines) -> Parcel:
+        data = b"".join([data for _, _, data in result.placed])
+        placed = [(place, games, len(data)) for place, games, data in result.placed]
+        told = {"placed": placed, "unsayable": result.unsayable, "games": result.games}
+        return told | {"data": np.frombuffer(data, np.uint8)}
+
+    def unpack(self, parcel: Parcel) -> _Lines:
+        data, placed, at = parcel["data"].tobytes(), [], 0
+        for place, games, size in parcel["placed"]:
+            placed.append((place, games, data[at : at + size]))
+            at += size
+        return _Lines(placed, Counter(parcel["unsayable"]), parcel["games"])
 
 
 def _lines(batch: pa.RecordBatch) -> _Lines:

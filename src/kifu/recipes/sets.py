@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +15,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import Catalogue, open_catalogue
-from kifu.corpus.ingest import Source, find_sources, ingest
+from kifu.corpus.catalogue import Catalogue, RowsUnit, open_catalogue, rows_of_unit
+from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import ListSplit
-from kifu.datasets.examples import Written
+from kifu.corpus.units import Source, describe_sources, find_sources
 from kifu.datasets.manifest import ArchiveRows, ExamplesManifest, manifest_path, read_examples_manifest
+from kifu.datasets.writer import Written
 from kifu.errors import FormatError, RecipeError
-from kifu.output import hash_file, remove_file
-from kifu.parallel import Crew
+from kifu.output import remove_file, work_folder
+from kifu.parallel import Crew, Item, Job, R, Unit, open_crew
 from kifu.progress import OpenBar, format_bytes
 from kifu.recipes.divided import Divided
 
@@ -73,31 +75,61 @@ class Tally:
         self._rows.append(rows)
         self._plies.append(plies)
 
-    def end(self, catalogue: Catalogue) -> None:
+    def end(self, of: Given) -> None:
         """Ends a catalogue."""
         told = np.concatenate(self._member), np.concatenate(self._rows), np.concatenate(self._plies)
-        self._origins.append(ArchiveRows.of(catalogue.path.name, hash_file(catalogue.path), *told))
+        self._origins.append(ArchiveRows.of(of.catalogue.path.name, of.digest, *told))
         self._begin()
 
-    def manifest(self, job: SetJob, written: Written, recipe: Divided, format: str, plane_set: str) -> ExamplesManifest:
+    def manifest(
+        self, plan: SetPlan, written: Written, recipe: Divided, format: str, plane_set: str
+    ) -> ExamplesManifest:
         """The manifest of the set, all of whose catalogues have ended."""
-        read = sum(len(catalogue) for catalogue in job.catalogues)
         return ExamplesManifest(
             kifu=importlib.metadata.version("kifu"),
-            file=job.path.name,
+            file=plan.path.name,
             format=format,
             plane_set=plane_set,
             recipe=recipe.model_dump(mode="json"),
-            set=job.set,
+            set=plan.set,
             examples=written.examples,
             files=list(written.files),
-            read=read,
-            kept=read - self._elsewhere - self._why.total(),
+            read=plan.games,
+            kept=plan.games - self._elsewhere - self._why.total(),
             elsewhere=self._elsewhere,
             drops=dict(sorted(self._why.items())),
-            sources=job.sources,
+            sources=plan.sources,
             catalogues=self._origins,
         )
+
+
+class SetUnit(NamedTuple):
+    """Some rows of a catalogue as a unit of work. digest: of the catalogue. first: the number of the first of them."""
+
+    digest: str
+    first: int
+    rows: RowsUnit
+
+    def identity(self) -> list[Any]:
+        """What tells it from others, as JSON values."""
+        return [self.digest, self.first, self.rows.rows]
+
+
+class Given(NamedTuple):
+    """A catalogue that sets are made from. digest: see `Catalogue.digest`."""
+
+    catalogue: Catalogue
+    digest: str
+    units: list[SetUnit]
+
+    @classmethod
+    def of(cls, catalogue: Catalogue) -> Given:
+        """Raises FormatError."""
+        digest, units, first = catalogue.digest(), [], 0
+        for rows in catalogue.units():
+            units.append(SetUnit(digest, first, rows))
+            first += rows.rows
+        return cls(catalogue, digest, units)
 
 
 class Some(NamedTuple):
@@ -107,33 +139,89 @@ class Some(NamedTuple):
     batch: pa.RecordBatch
 
 
-def some_rows(catalogue: Catalogue, columns: Iterable[str], rows: int) -> Iterator[Some]:
-    """All rows of a catalogue, `rows` at a time, with these columns, of which some may be named twice."""
-    first = 0
-    for batch in catalogue.batches(list(dict.fromkeys(columns)), size=rows):
+def some_rows(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[Some]:
+    """All rows of a unit, `rows` at a time, with these columns, of which some may be named twice."""
+    first = unit.first
+    for batch in rows_of_unit(unit.rows, list(dict.fromkeys(columns)), rows):
         yield Some(first, batch)
         first += len(batch)
 
 
-class SetJob(NamedTuple):
+@dataclass(frozen=True)
+class SetJob(Job[Unit, Item, R]):
+    """Work for one set of a recipe."""
+
+    recipe: Divided
+    set: str
+
+    def identity(self) -> Any:
+        split = None if self.recipe.split is None else self.recipe.split.told()
+        return [self.recipe.model_dump(mode="json"), split, self.set]
+
+    def ours(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """[G] which of these rows are of the set; they have the columns of its split."""
+        split = self.recipe.split
+        if split is None:
+            return np.ones(len(batch), bool)
+        of_set: npt.NDArray[np.bool_] = split.codes(batch) == list(split.sets).index(self.set)
+        return of_set
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What was made on the way, like desks and encoders, does not travel."""
+        return type(self), tuple(getattr(self, each.name) for each in fields(self))
+
+
+@dataclass(frozen=True)
+class RowsJob(SetJob[SetUnit, Some, R]):
+    """Work on the rows of catalogues, some at a time."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> Iterable[str]:
+        """Of the catalogue; some may be named twice."""
+
+    @property
+    @abstractmethod
+    def games(self) -> int:
+        """How many rows are looked at at one go."""
+
+    def unit_identity(self, unit: SetUnit) -> Any:
+        return unit.identity()
+
+    def items(self, unit: SetUnit) -> Iterator[Some]:
+        return some_rows(unit, self.columns, self.games)
+
+
+class SetPlan(NamedTuple):
     """One data set to be made. sources: as a manifest tells of them."""
 
     set: str
     path: Path
-    catalogues: list[Catalogue]
+    catalogues: list[Given]
     sources: list[dict[str, Any]]
     crew: Crew
     progress: OpenBar
+
+    @property
+    def games(self) -> int:
+        """How many there are, of whatever set."""
+        return sum(len(given.catalogue) for given in self.catalogues)
+
+    @property
+    def units(self) -> list[SetUnit]:
+        """Of all catalogues."""
+        return [unit for given in self.catalogues for unit in given.units]
 
 
 def build_sets(
     recipe: Divided,
     suffix: str,
-    make: Callable[[SetJob], ExamplesManifest],
+    make: Callable[[SetPlan], ExamplesManifest],
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     into: Path,
     sets: Sequence[str] | None,
     jobs: int | None,
+    engine: str,
     progress: OpenBar,
 ) -> list[BuiltExamples]:
     """Makes the data sets that are not there yet, into/SET + suffix, each by `make`, and writes their manifests.
@@ -146,18 +234,19 @@ def build_sets(
             recipe.require_set(name)
         except ValueError as error:
             raise RecipeError(f"recipe {recipe.name}: {error}") from None
+    if not names:
+        return []
     found = find_sources(sources)
-    told = [source.about() for source in found]
     paths = {name: into / f"{name}{suffix}" for name in names}
-    built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
-    if all(built.values()):
-        return [each for each in built.values() if each]
-    catalogues = _catalogues(recipe, found, into, jobs, progress)
-    with Crew(jobs) as crew:
+    with open_crew(engine, jobs, work_folder(paths[names[0]])) as crew:
+        told = describe_sources(found, crew)
+        built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
+        if not all(built.values()):
+            catalogues = [Given.of(each) for each in _catalogues(recipe, found, into, jobs, engine, progress)]
         for name, path in paths.items():
             if built[name] is None:
                 remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
-                manifest = make(SetJob(name, path, catalogues, told, crew, progress))
+                manifest = make(SetPlan(name, path, catalogues, told, crew, progress))
                 manifest.write(manifest_path(path))
                 built[name] = BuiltExamples(path, manifest, True)
     return [each for each in built.values() if each]
@@ -185,14 +274,14 @@ def _earlier(recipe: Divided, name: str, path: Path, sources: list[dict[str, Any
 
 
 def _catalogues(
-    recipe: Divided, found: list[Source], into: Path, jobs: int | None, progress: OpenBar
+    recipe: Divided, found: list[Source], into: Path, jobs: int | None, engine: str, progress: OpenBar
 ) -> list[Catalogue]:
     rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
     catalogues = [source.catalogue for source in found if source.catalogue is not None]
     if len(catalogues) == len(found) and all(rules in (None, each.about.get("clean")) for each in catalogues):
         return catalogues
     path = into / CATALOGUE
-    if any(source.path.resolve() == path.resolve() for source in found):
+    if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in found):
         raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
-    ingest([source.path for source in found], path, clean=recipe.clean, jobs=jobs, progress=progress)
+    ingest([source.path for source in found], path, clean=recipe.clean, jobs=jobs, engine=engine, progress=progress)
     return [open_catalogue(path)]

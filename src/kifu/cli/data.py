@@ -130,6 +130,7 @@ def build(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe. Repeatable.")
     ] = None,
     jobs: Jobs = None,
+    engine: Engine = "threads",
 ) -> None:
     """Make a recipe's data sets, or its archive of OLF files, with manifests; what is there already stays."""
     from kifu.errors import RecipeError
@@ -151,20 +152,22 @@ def build(
     if isinstance(found, OlfArchive):
         if sets is not None or index is not None:
             raise RecipeError(f"recipe {found.name} makes one archive, whole: it takes neither --sets nor --index")
-        typer.echo(build_archive(found, sources, into, jobs=jobs, progress=progress))
+        typer.echo(build_archive(found, sources, into, jobs=jobs, engine=engine, progress=progress))
         return
     chosen = None if sets is None else [name.strip() for name in sets.split(",")]
     if isinstance(found, ExampleSets | KataSets):
         if index is not None:
             raise RecipeError(f"recipe {found.name} draws from no index: it does not take --index")
         if isinstance(found, KataSets):
-            made = build_katago(found, sources, into, sets=chosen, jobs=jobs, progress=progress)
+            made = build_katago(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress)
         else:
-            made = build_examples(found, sources, into, sets=chosen, jobs=jobs, progress=progress)
+            made = build_examples(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress)
         for each in made:
             typer.echo(each)
         return
-    for built in build_sets(found, sources, into, sets=chosen, index=index, jobs=jobs, progress=progress):
+    for built in build_sets(
+        found, sources, into, sets=chosen, index=index, jobs=jobs, engine=engine, progress=progress
+    ):
         m = built.manifest
         drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
         state = "" if built.fresh else " (was there already)"

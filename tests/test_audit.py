@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,18 +22,23 @@ from compiled import random_games
 from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
 from kifu.audit.audit import audit
+from kifu.audit.jobs import Ending
 from kifu.audit.overlap import BANDS
 from kifu.audit.positions import hash_games, hash_records
+from kifu.audit.sets import open_set
 from kifu.corpus.catalogue import games_of
 from kifu.corpus.hashes import hash_games as hash_whole_games
 from kifu.datasets.dat import Dat
+from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import Drop, FormatError, KifuError, RecipeError
+from kifu.parallel import Crew
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.build import build
 from kifu.recipes.schema import load_recipe
 from naive import NaiveBoard
 from naive_hashes import symmetric, turned
+from postal import ENGINE, PostalCrew, post
 
 # the hash of a position
 
@@ -282,6 +288,39 @@ def test_what_is_held_at_a_time_changes_nothing(built) -> None:
     assert [pair.leaks for pair in whole.pairs] == [True] * 6
     for rows_held, jobs in ((700, 1), (60, 2)):
         assert audit(paths, jobs=jobs, rows=rows_held) == whole
+
+
+def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypatch) -> None:
+    """Also in a file that several were joined into, and in a folder of arrays; dat1 and dat2 alike."""
+    joined, arrays = tmp_path / "joined.dat", tmp_path / "arrays"
+    joined.write_bytes(data_set(built, "2", 2001).read_bytes() + data_set(built, "2", 2002).read_bytes())
+    with Dat(joined) as data, open_writer("npy", arrays, data.layout) as writer:
+        for part in data.batches(500):
+            writer.write(part)
+        writer.commit({})
+    catalogue = shutil.copy(data_set(built, "c", 2002), tmp_path)
+    paths = [data_set(built, "1", 2001), catalogue, data_set(built, "c", 2001), joined, arrays]
+    whole = audit(paths, jobs=1)
+    assert sum(whole.pairs[-1].first_rows) == whole.sets[-1].positions > 1800
+    pq.write_table(pq.read_table(catalogue), catalogue, row_group_size=2)
+    monkeypatch.setattr("kifu.corpus.catalogue._UNIT", 5)
+    monkeypatch.setattr("kifu.audit.sets.SPAN", 400)
+    monkeypatch.setattr("kifu.audit.jobs._RECORDS", 70)
+    monkeypatch.setattr("kifu.audit.jobs._EXAMPLES", 90)
+    assert audit(paths, jobs=2) == whole
+    post(monkeypatch)
+    assert audit(paths, engine=ENGINE) == whole
+    assert PostalCrew.units == 1 + sum(-(-each.positions // 400) for each in whole.sets if each.kind != "catalogue") + 4
+    assert audit(paths, engine=ENGINE, rows=3000) == whole
+
+
+def test_a_file_that_was_cut_off_meanwhile(built, tmp_path, monkeypatch) -> None:
+    path = tmp_path / "set.dat"
+    shutil.copy(data_set(built, "1", 2001), path)
+    opened = open_set(path)
+    path.write_bytes(path.read_bytes()[:-500])
+    with pytest.raises(FormatError, match=r"set\.dat is not the file that it was"):
+        list(opened.positions(Crew(1), Ending(0, 0)))
 
 
 # a corpus of 2,000 games

@@ -19,7 +19,7 @@ from kifu.audit.overlap import BANDS, LATE, ROWS, Numbers, Overlap, compare, pai
 from kifu.audit.sets import AuditSet, CatalogueSet, Place, open_set
 from kifu.corpus.duplicates import find_clusters
 from kifu.errors import RecipeError
-from kifu.parallel import Crew
+from kifu.parallel import THREADS, Crew, open_crew
 from kifu.progress import OpenBar, silent
 
 _LISTED = 10
@@ -142,19 +142,25 @@ def _counts(bands: Sequence[int]) -> list[str]:
 
 
 def audit(
-    paths: Sequence[str | os.PathLike[str]], *, jobs: int | None = None, progress: OpenBar = silent, rows: int = ROWS
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    jobs: int | None = None,
+    engine: str = THREADS,
+    progress: OpenBar = silent,
+    rows: int = ROWS,
 ) -> Audit:
     """Compares each two of these files, catalogues and data sets in any mix.
 
-    jobs: threads. rows: see `kifu.audit.overlap.compare`. Raises RecipeError for fewer than two files; SourceError,
-    FormatError for one that cannot be read, or is not what it says.
+    jobs, engine: see `kifu.parallel.open_crew`. rows: see `kifu.audit.overlap.compare`. Raises RecipeError for fewer
+    than two files; SourceError, FormatError for one that cannot be read, or is not what it says.
     """
     if len(paths) < 2:
         raise RecipeError(f"an audit compares two files or more, not {len(paths)}")
     sets = [open_set(path) for path in paths]
-    with Crew(jobs) as crew, progress("comparing positions", None, "positions") as bar:
-        positions, overlaps = compare(sets, crew, bar, rows)
-    clusters = _cluster_pairs(sets)
+    with open_crew(engine, jobs) as crew:
+        with progress("comparing positions", None, "positions") as bar:
+            positions, overlaps = compare(sets, crew, bar, rows)
+        clusters = _cluster_pairs(sets, crew)
     return Audit(
         tuple(Audited(str(each.path), each.kind, each.games, n) for each, n in zip(sets, positions)),
         tuple(
@@ -191,12 +197,12 @@ def _pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Numbers
     )
 
 
-def _cluster_pairs(sets: Sequence[AuditSet]) -> dict[tuple[int, int], Numbers]:
+def _cluster_pairs(sets: Sequence[AuditSet], crew: Crew) -> dict[tuple[int, int], Numbers]:
     """Games of two catalogues that are of one cluster: each with the first such game of the other."""
     numbers = [number for number, each in enumerate(sets) if isinstance(each, CatalogueSet)]
     if len(numbers) < 2:
         return {}
-    found = find_clusters([sets[number].path for number in numbers])
+    found = find_clusters([sets[number].path for number in numbers], crew)
     of = [np.flatnonzero(found.source == k) for k in range(len(numbers))]
     pairs = {}
     for b in range(len(numbers)):

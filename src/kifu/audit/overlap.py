@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
+from kifu.audit.jobs import Ending
 from kifu.audit.positions import Positions
 from kifu.audit.sets import AuditSet
 from kifu.corpus.hashes import Hashes
@@ -75,26 +76,28 @@ def compare(
     rows: how many positions to hold at a time. More than that are compared in several passes, each over the hashes
     that end in other bits. A single position that occurs more often than `rows` still takes its memory.
     """
-    totals = [0] * len(sets)
+    totals: list[int] = []
     overlaps = {pair: Overlap() for pair in combinations(range(len(sets)), 2)}
-    passes = [(0, 0)]  # how many low bits of the hash count, and what they are
+    bits = (sum(each.foreseen for each in sets) // rows).bit_length()
+    passes = [Ending(bits, value) for value in range(1 << bits)]  # those of more than that are halved on the way
     while passes:
-        bits, value = passes.pop()
-        first_pass = bits == 0
+        asked = within = passes.pop()
         parts = [[_NO_ROWS] for _ in sets]
+        counts = [0] * len(sets)
         held = 0
         for number, each in enumerate(sets):
-            for found in each.positions(crew):
-                if first_pass:
-                    totals[number] += len(found)
-                    bar.advance(len(found))
-                parts[number].append(_rows(found)[_ending(found.hashes, bits, value)])
+            for found, total in each.positions(crew, asked):
+                counts[number] += total
+                if not totals:
+                    bar.advance(total)
+                parts[number].append(_rows(found)[within.has(found.hashes)])
                 held += len(parts[number][-1].hashes)
-                while held > rows and bits < _MAX_BITS:
-                    passes.append((bits + 1, value | 1 << bits))
-                    bits += 1
-                    parts = [[part[_ending(part.hashes, bits, value)] for part in some] for some in parts]
+                while held > rows and within.bits < _MAX_BITS:
+                    within, later = within.halves()
+                    passes.append(later)
+                    parts = [[part[within.has(part.hashes)] for part in some] for some in parts]
                     held = sum(len(part.hashes) for some in parts for part in some)
+        totals = totals or counts
         _compare_pass(parts, overlaps)
     return totals, overlaps
 
@@ -102,12 +105,6 @@ def compare(
 def _rows(found: Positions) -> _Rows:
     band = np.searchsorted(BANDS[1:], found.stones, side="right").astype(np.uint8)
     return _Rows(found.hashes, band, found.game)
-
-
-def _ending(hashes: Hashes, bits: int, value: int) -> npt.NDArray[np.bool_]:
-    """Which hashes have these low bits."""
-    chosen: npt.NDArray[np.bool_] = hashes & np.uint64((1 << bits) - 1) == np.uint64(value)
-    return chosen
 
 
 def _compare_pass(parts: list[list[_Rows]], overlaps: dict[tuple[int, int], Overlap]) -> None:

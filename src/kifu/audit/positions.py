@@ -222,6 +222,10 @@ class Positions:
     def __len__(self) -> int:
         return len(self.hashes)
 
+    def pick(self, chosen: npt.NDArray[np.bool_]) -> Positions:
+        """Some of them."""
+        return Positions(self.hashes[chosen], self.stones[chosen], self.game[chosen])
+
 
 def hash_games(games: Games) -> Positions:
     """The positions before each move of the games that are not set aside, as far as the moves are possible.
@@ -246,7 +250,7 @@ def hash_games(games: Games) -> Positions:
     game = np.repeat(np.arange(len(games), dtype=np.int32), moves)
     ply = np.arange(len(game)) - np.repeat(games.move_offset[:-1], moves)
     told = ply < played[game]
-    return Positions(hashes[told], stones[told], game[told])
+    return Positions(hashes, stones, game).pick(told)
 
 
 def hash_records(records: Records) -> tuple[Hashes, npt.NDArray[np.uint16]]:

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.audit.positions import Positions, hash_games, hash_records
-from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers, open_catalogue
+from kifu.audit.jobs import SPAN, Ending, HashCatalogue, HashDat, HashExamples, Part, Slice, Span
+from kifu.corpus.catalogue import by_value, drop_code, is_catalogue, numbers, open_catalogue
 from kifu.datasets.dat import Dat
-from kifu.datasets.examples import Batch
 from kifu.datasets.formats import KATAGO, recognise
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import Drop, FormatError, SourceError
 from kifu.parallel import Crew
-from kifu.planes.packed import DAT1, Records
 
-_BLOCK = 1 << 16
-"""Records hashed at a time."""
+_LONGEST = 1000
+"""Moves of a game; those of longer ones are not foreseen: what a file says of its games is not believed."""
+
+_BLOCK = 1 << 13
+"""Rows read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,7 @@ class AuditSet(Protocol):
     """A set of positions. Games have numbers from 0, in the order of the set.
 
     kind: what to call it. games: how many there are; None if the file does not tell which game a position is of.
+    foreseen: about how many positions there are; it may be wrong.
     records: for each archive (by its BLAKE3), entries and numbers of the games drawn from it, [K] each; empty if not
         told that way.
     """
@@ -55,10 +58,12 @@ class AuditSet(Protocol):
     @property
     def games(self) -> int | None: ...
     @property
+    def foreseen(self) -> int: ...
+    @property
     def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]: ...
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
-        """All positions, some at a time, in order; always the same ones. Raises FormatError."""
+    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
+        """All positions whose hashes end so, some at a time, in order; always the same ones. Raises FormatError."""
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         """Where these games are: [K] int64, rising numbers. Raises FormatError."""
@@ -72,17 +77,17 @@ class CatalogueSet:
     def __init__(self, path: Path) -> None:
         """Raises FormatError."""
         self.path = path
-        batches = open_catalogue(path).batches(("drop",))
-        kept = (by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT for batch in batches)
-        self.games = sum(int(np.count_nonzero(each)) for each in kept)
+        self.games = self.foreseen = 0
+        for batch in open_catalogue(path).batches(("drop", "n_moves")):
+            kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+            self.games += int(np.count_nonzero(kept))
+            self.foreseen += int(np.clip(numbers(batch["n_moves"])[kept], 0, _LONGEST).sum())
         self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
-        first = 0
-        batches = open_catalogue(self.path).batches(GAME_COLUMNS, size=2048)
-        for rows, found in crew.map(lambda batch: (len(batch), hash_games(games_of(batch))), batches):
-            yield Positions(found.hashes, found.stones, found.game + np.int32(first))
-            first += rows
+    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
+        units = open_catalogue(self.path).units()
+        before = accumulate((unit.rows for unit in units), initial=0)
+        return crew.run(HashCatalogue(self.path, ending), map(Slice, units, before))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         found: list[Place] = []
@@ -105,7 +110,7 @@ class DatSet:
         """Raises SourceError, and FormatError, also for a manifest that is damaged or of another file."""
         self.path = path
         self._dat = Dat(path)
-        self.kind = self._dat.format.name
+        self.kind, self.foreseen = self._dat.format.name, len(self._dat)
         manifest = read_manifest(path)
         self._archives: list[ArchiveRows] | None = None
         if manifest is not None:
@@ -133,23 +138,10 @@ class DatSet:
             for key, some in parts.items()
         }
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
-        def hashed(task: tuple[int, Records]) -> Positions:
-            first, records = task
-            game = np.full(len(records), -1, np.int32)
-            if self._archives is not None:
-                game[:] = np.searchsorted(self._stop, np.arange(first, first + len(records)), side="right")
-            return Positions(*hash_records(records), game)
-
-        yield from crew.map(hashed, self._blocks())
-
-    def _blocks(self) -> Iterator[tuple[int, Records]]:
-        """Some records at a time, with the number of the first of them."""
-        first = 0
-        for records in self._dat.records():
-            for start in range(0, len(records), _BLOCK):
-                yield first + start, records[start : start + _BLOCK]
-            first += len(records)
+    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
+        stops = None if self._archives is None else self._stop
+        job = HashDat(self.path, ending, self.kind, tuple(self._dat.spans), stops)
+        return crew.run(job, Span(0, len(self._dat)).blocks(SPAN))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         archives = self._archives or []
@@ -173,27 +165,19 @@ class ExamplesSet:
         self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
         self._examples = open_examples(path)
         layout = self._examples.layout
+        self.foreseen = len(self._examples)
         sides = {side: [k for k, whose in layout.stone_planes() if whose == side] for side in ("own", "opp")}
-        self._own, self._opp = sides["own"], sides["opp"]
+        self._own, self._opp = tuple(sides["own"]), tuple(sides["opp"])
         if not (self._own and self._opp) or (layout.width, layout.height) != (19, 19):
             raise FormatError(
                 f"{path}: planes of {layout.plane_set} do not tell the mover's and other stones on 19 x 19"
             )
+        self._ids, self._number = np.empty(0, np.uint64), np.empty(0, np.int32)
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
-        yield from crew.map(self._hashed, self._examples.batches(_BLOCK // 8))
-
-    def _hashed(self, batch: Batch) -> Positions:
-        """Of some rows, by way of records of dat1, to whose hash it makes no difference how the board lies."""
+    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
         layout = self._examples.layout
-        rim = layout.rim
-        planes = batch.ready(layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
-        records = np.zeros(len(planes), DAT1)
-        records["planes"] = planes[:, self._own].any(1) | planes[:, self._opp].any(1).astype(np.uint8) << 3
-        return Positions(*hash_records(records), self._game_of(batch))
-
-    def _game_of(self, batch: Batch) -> npt.NDArray[np.int32]:
-        return np.full(len(batch), -1, np.int32)
+        job = HashExamples(self.path, ending, layout, self._own, self._opp, self._ids, self._number)
+        return crew.run(job, Span(0, len(self._examples)).blocks(SPAN))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         return []
@@ -206,7 +190,7 @@ class KataSet(ExamplesSet):
         """Reads all rows once for their games. Raises SourceError, FormatError."""
         super().__init__(path, kind)
         ids, first, row = np.empty(0, np.uint64), np.empty(0, np.int64), 0
-        for batch in self._examples.batches(_BLOCK // 8):
+        for batch in self._examples.batches(_BLOCK):
             some, at = np.unique(batch.game, return_index=True)
             ids, kept = np.unique(np.concatenate([ids, some]), return_index=True)
             first = np.concatenate([first, row + at])[kept]
@@ -222,23 +206,12 @@ class KataSet(ExamplesSet):
         if len(order):
             self.records = {"game hash": (self._ids.view(np.int64), self._number.astype(np.int64))}
 
-    def _game_of(self, batch: Batch) -> npt.NDArray[np.int32]:
-        if not len(self._ids):
-            return super()._game_of(batch)
-        at = np.searchsorted(self._ids, batch.game)
-        return np.where(batch.game == 0, np.int32(-1), self._number[np.minimum(at, len(self._ids) - 1)])
-
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         return [Place(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
-_KINDS: tuple[tuple[bytes, Callable[[Path], AuditSet]], ...] = (
-    (b"PAR1", CatalogueSet),
-    (b"GO", DatSet),
-    (b"END", DatSet),
-    (b"mlv2", DatSet),
-)
-"""What a file begins with, and what it is then."""
+_DAT = (b"GO", b"END", b"mlv2")
+"""What a file of dat1 or dat2 begins with."""
 
 
 def open_set(path: str | os.PathLike[str]) -> AuditSet:
@@ -247,13 +220,14 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     written = recognise(path)
     if written is not None:
         return (KataSet if written == KATAGO else ExamplesSet)(path, written.name)
+    if is_catalogue(path):
+        return CatalogueSet(path)
     try:
         with path.open("rb") as file:
             head = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    for mark, opened in _KINDS:
-        if head.startswith(mark):
-            return opened(path)
-    marks = ", ".join(map(repr, dict.fromkeys(mark for mark, _ in _KINDS)))
+    if head.startswith(_DAT):
+        return DatSet(path)
+    marks = ", ".join(map(repr, (b"PAR1", *_DAT)))
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {marks}")

@@ -46,9 +46,9 @@ def fetch(
 @app.command()
 def ingest(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
+        list[str], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
     ],
-    out: Annotated[Path, typer.Option("-o", help="The catalogue to write, like games.parquet.")],
+    out: Annotated[Path, typer.Option("-o", help="What to write: games.parquet, say, or a folder to add to.")],
     clean: Annotated[
         str, typer.Option(help="Which games are set aside: legal, schraudolph, training, or a file that ends in .toml.")
     ] = "legal",
@@ -59,15 +59,32 @@ def ingest(
     jobs: Jobs = None,
     engine: Engine = "threads",
 ) -> None:
-    """Read games of any kind, clean them, and catalogue them all: a Parquet file, one row a game."""
+    """Read games of any kind, clean them, and catalogue them all: Parquet, one row a game, in a file or a folder."""
     from kifu.corpus.clean import load_clean
     from kifu.corpus.ingest import ingest as ingest_games
+    from kifu.corpus.parts import add_sources
     from kifu.kernel import announce_compilation
     from kifu.progress import progress
 
     announce_compilation()
-    told = ingest_games(sources, out, clean=load_clean(clean, set_ or ()), jobs=jobs, engine=engine, progress=progress)
+    write = ingest_games if out.suffix == ".parquet" else add_sources
+    told = write(sources, out, clean=load_clean(clean, set_ or ()), jobs=jobs, engine=engine, progress=progress)
     typer.echo(f"{out}: {told}")
+
+
+@app.command()
+def compact(
+    folder: Annotated[Path, typer.Argument(help="A folder of parts that `kifu ingest` made.")],
+    jobs: Jobs = None,
+    engine: Engine = "threads",
+) -> None:
+    """Put the many parts of a folder together into few, and judge anew which games are copies of others."""
+    from kifu.corpus.compact import compact as compact_parts
+    from kifu.kernel import announce_compilation
+    from kifu.progress import progress
+
+    announce_compilation()
+    typer.echo(f"{folder}: {compact_parts(folder, jobs=jobs, engine=engine, progress=progress)}")
 
 
 @app.command()
@@ -94,7 +111,7 @@ def split(
 @app.command()
 def convert(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
+        list[str], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
     ],
     out: Annotated[
         Path,
@@ -231,7 +248,7 @@ def _print_card(kind: str, name: str) -> None:
 @app.command()
 def inspect(
     file: Annotated[
-        Path, typer.Argument(help="A data set, a catalogue, an archive, a folder, a record; a net, or a run.")
+        str, typer.Argument(help="A data set, a catalogue, an archive, a folder, a record; a net, or a run.")
     ],
     row: Annotated[int | None, typer.Option(help="Show this example (from 0) of a data set as a board.")] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Draw that example into this .svg or .png file.")] = None,
@@ -241,6 +258,7 @@ def inspect(
     from kifu.errors import FormatError, RecipeError
     from kifu.kernel import announce_compilation
     from kifu.learn import BEST, SUFFIX
+    from kifu.records.places import Remote, place
     from kifu.show import (
         describe_catalogue,
         describe_data_set,
@@ -250,27 +268,31 @@ def inspect(
         is_data_set,
     )
 
+    where = place(file)
     if out is not None and row is None:
         raise RecipeError(f"-o {out} takes the drawing of one example, and no --row says which")
-    if file.suffix == SUFFIX or (file / BEST).exists():
+    if isinstance(where, Path) and (where.suffix == SUFFIX or (where / BEST).exists()):
         from kifu.learn.net import describe_net
 
         if row is not None:
-            raise FormatError(f"{file} is a net, so it has no row {row}")
-        typer.echo(describe_net(file))
+            raise FormatError(f"{where} is a net, so it has no row {row}")
+        typer.echo(describe_net(where))
         return
     announce_compilation()
-    if not is_data_set(file):
+    if isinstance(where, Remote) or not is_data_set(where):
         if row is not None:
-            raise FormatError(f"{file} is no data set, so it has no row {row}")
-        typer.echo(describe_catalogue(file) if is_catalogue(file) else describe_records(file))
+            raise FormatError(f"{where} is no data set, so it has no row {row}")
+        if isinstance(where, Path) and is_catalogue(where):
+            typer.echo(describe_catalogue(where))
+        else:
+            typer.echo(describe_records(where))
     elif row is None:
-        typer.echo(describe_data_set(file))
+        typer.echo(describe_data_set(where))
     else:
-        typer.echo(describe_row(file, row))
-    if row is not None and out is not None:
-        draw_row(file, row, out)
-        typer.echo(f"drawn into {out}")
+        typer.echo(describe_row(where, row))
+        if out is not None:
+            draw_row(where, row, out)
+            typer.echo(f"drawn into {out}")
 
 
 @app.command()
@@ -280,6 +302,7 @@ def audit(
         Path | None, typer.Option(help="Write all that is found into this file; - prints it as JSON.")
     ] = None,
     jobs: Jobs = None,
+    engine: Engine = "threads",
 ) -> None:
     """Look for games that stand in two sets, also turned or mirrored; the exit code is 1 if there are any."""
     from kifu.audit.audit import audit as audit_sets
@@ -288,7 +311,7 @@ def audit(
     from kifu.progress import progress
 
     announce_compilation()
-    found = audit_sets(files, jobs=jobs, progress=progress)
+    found = audit_sets(files, jobs=jobs, engine=engine, progress=progress)
     if json is not None and json != Path("-"):
         write_file(json, found.to_json().encode())
     typer.echo(found.to_json() if json == Path("-") else f"{found}\n", nl=False)
@@ -351,17 +374,18 @@ def query(
 
 @app.command()
 def show(
-    game: Annotated[Path, typer.Argument(help="A record, an archive or folder of records, or a catalogue.")],
+    game: Annotated[str, typer.Argument(help="A record, an archive or folder of records, or a catalogue.")],
     number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive, folder or catalogue.")] = 1,
     move: Annotated[int | None, typer.Option(min=0, help="After so many moves.", show_default="all")] = None,
     out: Annotated[Path | None, typer.Option("-o", help="Draw the position into this .svg or .png file.")] = None,
 ) -> None:
     """Show a position of a game as text or as a picture."""
     from kifu.kernel import announce_compilation
+    from kifu.records.places import place
     from kifu.show import describe_position, draw_position, find_game
 
     announce_compilation()
-    found = find_game(game, number)
+    found = find_game(place(game), number)
     if out is None:
         typer.echo(describe_position(found, move))
     else:

@@ -80,6 +80,8 @@ class Dat(Examples):
         self.layout = Layout(plane_set.name, plane_set.plane_names, False, 19, 19, 0, plane_set.first_row, (_MOVE,))
         self.examples = sum(segment.examples for segment in segments)
         self._record = _RECORDS[self.format.name]
+        self.spans = [(segment.offset, segment.examples) for segment in segments]
+        """Of each file joined into this one: the byte at which its records begin, and how many they are."""
         self._segments = [
             np.frombuffer(data, self._record.record, segment.examples, segment.offset) for segment in segments
         ]
@@ -128,3 +130,18 @@ class Dat(Examples):
     def __repr__(self) -> str:
         joined = f", {self.segments} files joined" if self.segments > 1 else ""
         return f"<Dat {str(self.path)!r}: {self.format.name}, {self.examples:,} examples{joined}>"
+
+
+def read_records(path: Path, format: str, offset: int, start: int, stop: int) -> Records:
+    """Records start to stop - 1 of those that begin at a byte of a dat1@1 or dat2@1 file; they are not checked.
+
+    offset: see `Dat.spans`. Raises SourceError if the file cannot be read, FormatError if it ends before.
+    """
+    kind, count = _RECORDS[format].record, stop - start
+    try:
+        records = np.fromfile(path, kind, count, offset=offset + start * kind.itemsize)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(records) != count:
+        raise FormatError(f"{path} is not the file that it was: it ends too early")
+    return records

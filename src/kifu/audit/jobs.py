@@ -1,0 +1,199 @@
+"""Positions of sets as work in units: slices of their files, which whoever takes one opens for itself."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.audit.positions import Positions, hash_games, hash_records
+from kifu.corpus.catalogue import GAME_COLUMNS, RowsUnit, games_of, open_catalogue, rows_of_unit
+from kifu.corpus.hashes import Hashes
+from kifu.datasets.dat import read_records
+from kifu.datasets.examples import Batch, Layout
+from kifu.datasets.formats import open as open_examples
+from kifu.datasets.manifest import manifest_path
+from kifu.errors import SourceError
+from kifu.parallel import Job
+from kifu.parcels import Parcel
+from kifu.planes.packed import DAT1, Records
+
+Unit = TypeVar("Unit")
+Item = TypeVar("Item")
+
+_GAMES = 2048
+_RECORDS = 1 << 16
+_EXAMPLES = 1 << 13
+"""Hashed at a time."""
+
+SPAN = 1 << 19
+"""Rows of a data set that are one unit."""
+
+
+class Ending(NamedTuple):
+    """The hashes whose low `bits` are `value`: those that are compared in one pass."""
+
+    bits: int
+    value: int
+
+    def has(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Which of these hashes are among them."""
+        chosen: npt.NDArray[np.bool_] = hashes & np.uint64((1 << self.bits) - 1) == np.uint64(self.value)
+        return chosen
+
+    def halves(self) -> tuple[Ending, Ending]:
+        """Those of one more bit."""
+        return Ending(self.bits + 1, self.value), Ending(self.bits + 1, self.value | 1 << self.bits)
+
+
+class Part(NamedTuple):
+    """Those of some positions that the pass compares, and how many there were before the others were left out."""
+
+    found: Positions
+    total: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Hashing(Job[Unit, Item, Part]):
+    """Hashes the positions of a file or folder, and keeps those of one pass."""
+
+    path: Path
+    ending: Ending
+
+    @abstractmethod
+    def hashed(self, item: Item) -> Positions:
+        """All positions of an item."""
+
+    def make(self, item: Item) -> Part:
+        found = self.hashed(item)
+        return Part(found.pick(self.ending.has(found.hashes)), len(found))
+
+    def pack(self, result: Part) -> Parcel:
+        found = result.found
+        return {"hashes": found.hashes, "stones": found.stones, "game": found.game, "total": result.total}
+
+    def unpack(self, parcel: Parcel) -> Part:
+        return Part(Positions(parcel["hashes"], parcel["stones"], parcel["game"]), parcel["total"])
+
+
+class Slice(NamedTuple):
+    """Rows of a catalogue; first: how many come before them in all of it."""
+
+    rows: RowsUnit
+    first: int
+
+
+class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
+    """Game numbers count rows."""
+
+    def identity(self) -> Any:
+        return [open_catalogue(self.path).digest(), list(self.ending)]
+
+    def unit_identity(self, unit: Slice) -> Any:
+        return [unit.rows.path, unit.rows.first, unit.rows.rows, unit.first]
+
+    def items(self, unit: Slice) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = unit.first
+        for batch in rows_of_unit(unit.rows, GAME_COLUMNS, _GAMES):
+            yield first, batch
+            first += len(batch)
+
+    def hashed(self, item: tuple[int, pa.RecordBatch]) -> Positions:
+        first, batch = item
+        found = hash_games(games_of(batch))
+        return Positions(found.hashes, found.stones, found.game + np.int32(first))
+
+
+class Span(NamedTuple):
+    """Rows `first` to `stop` - 1 of a data set."""
+
+    first: int
+    stop: int
+
+    def blocks(self, size: int) -> Iterator[Span]:
+        """The same rows, `size` at a time."""
+        for first in range(self.first, self.stop, size):
+            yield Span(first, min(first + size, self.stop))
+
+
+@dataclass(frozen=True, eq=False)
+class _HashRows(_Hashing[Span, Item]):
+    """Of a data set, whose files are told from others by their sizes and the times when they were written."""
+
+    def identity(self) -> Any:
+        try:
+            files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path, manifest_path(self.path)]
+            told = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.is_file()]
+        except OSError as error:
+            raise SourceError(f"{self.path} cannot be read: {error.strerror or error}") from None
+        return [told, list(self.ending)]
+
+    def unit_identity(self, unit: Span) -> Any:
+        return list(unit)
+
+
+@dataclass(frozen=True, eq=False)
+class HashDat(_HashRows[tuple[Span, Records]]):
+    """Of a dat1 or dat2 file.
+
+    kind: its format. spans: see `Dat.spans`. stops: of each game [G] int64, the row after its last one; None if they
+    are not known.
+    """
+
+    kind: str
+    spans: tuple[tuple[int, int], ...]
+    stops: npt.NDArray[np.int64] | None
+
+    def items(self, unit: Span) -> Iterator[tuple[Span, Records]]:
+        first = 0
+        for offset, rows in self.spans:
+            here = Span(max(unit.first, first), min(unit.stop, first + rows))
+            for some in here.blocks(_RECORDS):
+                yield some, read_records(self.path, self.kind, offset, some.first - first, some.stop - first)
+            first += rows
+
+    def hashed(self, item: tuple[Span, Records]) -> Positions:
+        span, records = item
+        game = np.full(len(records), -1, np.int32)
+        if self.stops is not None:
+            game[:] = np.searchsorted(self.stops, np.arange(span.first, span.stop), side="right")
+        return Positions(*hash_records(records), game)
+
+
+@dataclass(frozen=True, eq=False)
+class HashExamples(_HashRows[Batch]):
+    """Of any other data set, by way of records of dat1, to whose hash it makes no difference how the board lies.
+
+    own, opp: which planes mark the stones of the side to move, and the others. ids, numbers: [G] uint64, rising, and
+    int32, of the games that rows tell; none of others.
+    """
+
+    layout: Layout
+    own: tuple[int, ...]
+    opp: tuple[int, ...]
+    ids: Hashes
+    numbers: npt.NDArray[np.int32]
+
+    def items(self, unit: Span) -> Iterator[Batch]:
+        with open_examples(self.path) as examples:
+            for some in unit.blocks(_EXAMPLES):
+                yield examples.read(some.first, some.stop)
+
+    def hashed(self, item: Batch) -> Positions:
+        rim = self.layout.rim
+        planes = item.ready(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
+        records = np.zeros(len(planes), DAT1)
+        records["planes"] = planes[:, self.own].any(1) | planes[:, self.opp].any(1).astype(np.uint8) << 3
+        return Positions(*hash_records(records), self._game_of(item))
+
+    def _game_of(self, batch: Batch) -> npt.NDArray[np.int32]:
+        if not len(self.ids):
+            return np.full(len(batch), -1, np.int32)
+        at = np.minimum(np.searchsorted(self.ids, batch.game), len(self.ids) - 1)
+        return np.where(self.ids[at] == batch.game, self.numbers[at], np.int32(-1))

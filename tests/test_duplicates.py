@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import fields
 from itertools import pairwise
 
 import numpy as np
@@ -14,14 +15,16 @@ import naive_hashes as naive
 from catalogues import rows, write_catalogue
 from compiled import random_games
 from flat import OneGame, flat
-from kifu.corpus.duplicates import MIN_PLIES, Clusters, SeenIds, clusters_of, find_clusters
+from kifu.corpus.duplicates import MIN_PLIES, Clusters, clusters_of, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
 from kifu.corpus.splits import split_of
 from kifu.errors import Drop, FormatError
+from kifu.parallel import Crew
 from kifu.point import ERASE_BIT, WHITE_BIT
 from kifu.records.containers import blocks, containers
 from kifu.records.games import concat
 from kifu.records.sgf import scan
+from postal import PostalCrew
 
 KINDS = {Drop.KEPT: "kept", Drop.SAME_GAME: "same", Drop.CUT_OFF: "cut"}
 
@@ -132,6 +135,43 @@ def test_no_cluster_is_in_two_sets():
     assert len(set(zip(found.cluster.tolist(), codes.tolist()))) == found.cluster.max() + 1 > 100
 
 
+def assert_same(one: Clusters, other: Clusters) -> None:
+    for field in fields(Clusters):
+        mine, theirs = getattr(one, field.name), getattr(other, field.name)
+        assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist()), field.name
+
+
+def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
+    monkeypatch.setattr(PostalCrew, "units", 0)
+    games, made = planted(random.Random(6), 400)
+    games += games[::7]
+    path = write_catalogue(tmp_path / "games.parquet", rows(**columns(games)))
+    whole = find_clusters([path])
+    assert len(whole) > len(made)
+    for share, jobs in ((1000, 2), (150, 1), (40, 2)):
+        with Crew(jobs) as crew:
+            assert_same(find_clusters([path], crew, games=share), whole)
+    with PostalCrew() as crew:
+        assert_same(find_clusters([path], crew, games=150), whole)
+        assert PostalCrew.units == 4
+        assert_same(find_clusters([path], crew), whole)
+        assert PostalCrew.units == 5
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10])
+def test_every_opening_is_in_one_range(tmp_path, count):
+    """Games whose openings lie at the ends of ranges, each twice: none is lost, and none found in two of them."""
+    ends = {k * 2**64 // count + beside for k in range(count + 1) for beside in (-1, 0, 1)}
+    openings = [opening for opening in sorted(ends) if 0 <= opening < 2**64] * 2
+    games = [OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(40)])] * len(openings)
+    named = columns(games) | {"opening": openings, "canonical": openings}
+    path = write_catalogue(tmp_path / "games.parquet", rows(**named))
+    found = find_clusters([path], games=-(-len(games) // count))
+    assert found.row.tolist() == [*range(len(openings))]
+    assert found.cluster.tolist() == [*range(len(openings) // 2)] * 2
+    assert found.relation.tolist() == [Drop.KEPT] * (len(openings) // 2) + [Drop.SAME_GAME] * (len(openings) // 2)
+
+
 def test_clusters_of_several_catalogues(tmp_path):
     games, made = planted(random.Random(5), 600)
     cuts = [0, 150, 150, 600]
@@ -147,6 +187,7 @@ def test_clusters_of_several_catalogues(tmp_path):
     for name in ("cluster", "relation", "stays"):
         assert getattr(found, name).tolist() == getattr(at_once, name).tolist()
     assert told(at_once) == expected(made)
+    assert_same(find_clusters(paths, games=100), found)
     types = [getattr(found, name).dtype for name in ("source", "row", "cluster", "relation", "stays")]
     assert types == [np.int32, np.int64, np.int64, np.uint8, np.int64]
 
@@ -214,34 +255,6 @@ def test_nothing_to_find(tmp_path):
 
 
 @pytest.mark.nojit
-@random_games
-@given(st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8))
-def test_seen_ids(parts):
-    ids, seen = SeenIds(), set()
-    for part in parts:
-        new = ids.add(np.array(part, np.uint64))
-        assert new.tolist() == [key not in seen and key not in part[:k] for k, key in enumerate(part)]
-        seen |= set(part)
-        assert len(ids) == len(seen)
-
-
-def test_seen_ids_grow():
-    rng = np.random.default_rng(1)
-    keys = rng.integers(0, 2**64, 300_000, np.uint64)
-    ids = SeenIds()
-    for part in np.array_split(keys, 7):
-        assert ids.add(part).all()
-    assert len(ids._table) * 8 <= 22 * len(keys)
-    assert not ids.add(keys[::-3]).any()
-    assert len(ids) == len(keys)
-
-
-def test_ids_made_to_collide_take_no_longer():
-    """Were the table's slots the ids' own low bits, this would take hours."""
-    keys = np.arange(1, 300_001, dtype=np.uint64) << np.uint64(40)
-    assert SeenIds().add(keys).all()
-
-
 @pytest.mark.slow
 def test_the_games_of_kgs(shared):
     """The figures by which OPENING_PLIES and MIN_PLIES are chosen."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from catalogues import rows, write_catalogue
@@ -21,6 +22,7 @@ from kifu.corpus.stats import BANDS, OTHERS, UNTOLD, Stats, Unclear, count_games
 from kifu.draw import to_svg
 from kifu.errors import FormatError
 from kifu.terminal import print_stats
+from postal import ENGINE, PostalCrew, post
 from test_cli import on_terminal
 
 
@@ -122,6 +124,49 @@ def test_several_catalogues_are_one_corpus(tmp_path: Path) -> None:
 def test_threads_make_no_difference(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(**drawn_at_random(2000, 9)))
     assert count_games([path], jobs=1) == count_games([path], jobs=2)
+
+
+def test_units_and_who_counts_them_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = drawn_at_random(1500, 5) | {"black_rank": [f"strong {k % 70}" for k in range(1500)]}
+    columns |= {"black_pro": [None] * 1500, "komi": [k % 13 / 2 for k in range(1500)]}
+    path = write_catalogue(tmp_path / "games.parquet", rows(**columns))
+    whole = count_games([path])
+    assert OTHERS in whole.komi and OTHERS in whole.archives and len(whole.unclear["black_rank"].texts) == 5
+    pq.write_table(pq.read_table(path), path, row_group_size=40)
+    monkeypatch.setattr("kifu.corpus.catalogue._UNIT", 100)
+    for jobs in (1, 2):
+        assert count_games([path], jobs=jobs).to_json() == whole.to_json()
+    post(monkeypatch)
+    assert count_games([path], engine=ENGINE).to_json() == whole.to_json()
+    assert PostalCrew.units == 19
+
+
+def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 archives have 30 games each, and 600 have one: up to the bound all are told apart, then the common ones."""
+    archives = [f"{k % 20}.zip" for k in range(600)] + [f"single {k}.zip" for k in range(600)]
+    random.Random(2).shuffle(archives)
+    path = write_catalogue(tmp_path / "games.parquet", rows(archive=archives, date_text=archives))
+    whole = count_games([path])
+    assert list(whole.archives.values()) == [*[30] * 12, 840]
+    assert whole.unclear["date_text"].games == 1200
+    pq.write_table(pq.read_table(path), path, row_group_size=40)
+    monkeypatch.setattr("kifu.corpus.catalogue._UNIT", 40)
+    monkeypatch.setattr("kifu.corpus.stats._EXACT", 620)
+    assert count_games([path]) == whole
+    monkeypatch.setattr("kifu.corpus.stats._EXACT", 100)
+    bounded = count_games([path])
+    assert (bounded.kept, sum(bounded.archives.values())) == (1200, 1200)
+    assert sum(count for name, count in bounded.archives.items() if name != OTHERS) > 200
+    assert bounded.unclear["date_text"].games < 1200
+
+
+def test_words_of_results_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.corpus.stats._EXACT", 10)
+    stats = counted(tmp_path, ending=["score"] * 50 + [f"odd {k}" for k in range(50)], winner=["black"] * 100)
+    assert stats.results["black"]["score"] == stats.lengths["0-49"]["score"] == 50
+    for table in (stats.results, stats.lengths):
+        assert table[OTHERS] == {OTHERS: 40 + 1}
+        assert sum(sum(counts.values()) for counts in table.values()) == 100
 
 
 def test_a_file_that_is_no_catalogue(tmp_path: Path) -> None:

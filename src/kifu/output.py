@@ -8,9 +8,11 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
+from typing import Literal, Protocol
 
 from blake3 import blake3
 
@@ -78,7 +80,7 @@ class Output:
         """Takes what another library has written into `part_of(path)` for this file's content."""
         try:
             self.size = os.fstat(self._file).st_size
-            self._hash = _hash_bytes(self._file)
+            self._hash = self._hash_all()
         except OSError as error:
             raise self._error(error) from None
 
@@ -93,7 +95,7 @@ class Output:
             if final:
                 os.pwrite(self._file, final, 0)
             if final != self._header:
-                self._hash = _hash_bytes(self._file)
+                self._hash = self._hash_all()
             if os.fstat(self._file).st_size != self.size:
                 raise OutputError(f"{self._part} changed while it was written")
             self._part.replace(self.path)
@@ -101,6 +103,10 @@ class Output:
             raise self._error(error) from None
         self._close()
         return self._hash.hexdigest()
+
+    def _hash_all(self) -> blake3:
+        os.lseek(self._file, 0, os.SEEK_SET)
+        return _hash_bytes(lambda buffer: os.readv(self._file, [buffer]))
 
     def _error(self, error: OSError | ValueError) -> OutputError:
         return cannot_write(self.path, error)
@@ -236,20 +242,28 @@ def remove_file(path: Path) -> None:
         raise OutputError(f"cannot remove {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def hash_file(path: Path) -> str:
+class File(Protocol):
+    """What is needed of a path, or of what stands for one, to hash the file there."""
+
+    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[_Bytes]: ...
+
+
+class _Bytes(Protocol):
+    def readinto(self, buffer: memoryview, /) -> int: ...
+
+
+def hash_file(path: File) -> str:
     """The BLAKE3 of a file, in hex. Raises OSError."""
     with path.open("rb") as file:
-        return _hash_bytes(file.fileno()).hexdigest()
+        return _hash_bytes(file.readinto).hexdigest()
 
 
-def _hash_bytes(file: int) -> blake3:
-    """Reads an open file from its beginning. Not by a memory map, whose pages would all count as this process's."""
+def _hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
+    """Reads all that comes. Not by a memory map, whose pages would all count as this process's."""
     digest = blake3()
     buffer = memoryview(bytearray(1 << 20))
-    at = 0
-    while count := os.preadv(file, [buffer], at):
+    while count := read_into(buffer):
         digest.update(buffer[:count])
-        at += count
     return digest
 
 

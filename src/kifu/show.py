@@ -31,6 +31,7 @@ from kifu.go.board import Board
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, read
+from kifu.records.places import Place
 from kifu.records.survey import survey
 
 _DAT_MARKS = (b"GO", b"END", b"mlv2-")
@@ -159,7 +160,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else text[:196] + " ..."
 
 
-def describe_records(path: Path) -> str:
+def describe_records(path: Place) -> str:
     """What is in an archive, folder or record, as lines of text."""
     found = survey(path)
     lines = [f"{path}: {found.read:,} games = {found.kept:,} kept" + _sum(found.drops)]
@@ -297,12 +298,12 @@ class Shown:
     remarks: tuple[str, ...]
 
 
-def find_game(path: Path, number: int) -> Shown:
+def find_game(path: Place, number: int) -> Shown:
     """Game `number` (from 1) of a container, or if it was set aside, GameError; or any row of a catalogue.
 
     Raises GameError if there are fewer.
     """
-    if is_catalogue(path):
+    if isinstance(path, Path) and is_catalogue(path):
         return _find_row(path, number)
     seen = 0
     for game in read(path):

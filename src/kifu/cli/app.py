@@ -22,7 +22,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Sources = Annotated[list[Path], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
+Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
+"""Paths or URLs: a `Path` would make s3:/x of s3://x."""
+
 Catalogues = Annotated[list[Path], typer.Argument(metavar="CATALOGUE", help="Files that `kifu ingest` made.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
 Engine = Annotated[

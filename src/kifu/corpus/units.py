@@ -6,6 +6,7 @@ each have about as much to do. The blocks and rows, and so what becomes of them,
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +23,11 @@ from kifu.errors import SourceError
 from kifu.output import hash_file
 from kifu.parallel import Crew, Job
 from kifu.parcels import Parcel
+from kifu.records._folder import read_tree
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.games import Block
 from kifu.records.kinds import shares
+from kifu.records.places import Place, marks_of, name_below, place
 
 _SMALL = 8 << 20
 """Bytes of an archive that nobody looks into before it is read: it is one unit."""
@@ -41,7 +44,7 @@ need not understand, all that lies before it, which takes about a tenth of the t
 class Source:
     """One container or catalogue, and what the catalogue that is made calls it."""
 
-    path: Path
+    path: Place
     name: str
     catalogue: Catalogue | None
 
@@ -54,7 +57,7 @@ class Source:
 class ArchiveUnit:
     """Some blocks of a container (see `kifu.records.containers.blocks`)."""
 
-    path: Path
+    path: Place
     first: int
     """The first of them, counted from 0."""
 
@@ -72,8 +75,8 @@ class SourceUnit:
 
     def identity(self) -> dict[str, Any]:
         """What tells it from others, as JSON values. Raises SourceError."""
-        path = Path(self.part.path)
-        told = asdict(self) | {"part": asdict(self.part) | {"path": os.fspath(path)}}
+        path = place(self.part.path)
+        told = asdict(self) | {"part": asdict(self.part) | {"path": str(path)}}
         return told if self.blake3 is not None else told | {"files": _hash_tree(path)}
 
 
@@ -87,15 +90,13 @@ def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[st
     An archive of a folder is called by its path in it, all else by its last name; by the path as given where two would
     be called the same.
     """
-    found = []
+    found: list[Source] = []
     for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        source = Path(given)
-        if is_catalogue(source):
+        source = place(given)
+        if isinstance(source, Path) and is_catalogue(source):
             found.append(Source(source, source.name, open_catalogue(source)))
             continue
-        for path in containers(source):
-            name = path.relative_to(source).as_posix() if path != source else path.resolve().name
-            found.append(Source(path, name, None))
+        found += [Source(path, name_below(source, path), None) for path in containers(source)]
     names = Counter(source.name for source in found)
     return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
 
@@ -113,7 +114,7 @@ def source_units(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] |
             yield SourceUnit(source.name, told.get("blake3"), part)
 
 
-def archive_units(path: Path) -> Iterator[ArchiveUnit]:
+def archive_units(path: Place) -> Iterator[ArchiveUnit]:
     """A container in units, in order: one for a folder's loose records, for a small archive, or for a single record.
 
     A .zip is cut every 16 blocks, by its directory. A tar, or a file of lines, is cut in at most eight of about the
@@ -138,7 +139,7 @@ class UnitReader:
     """
 
     def __init__(self) -> None:
-        self._path: Path | None = None
+        self._path: Place | None = None
         self._next = 0
         self._blocks: Iterator[Block] = iter(())
 
@@ -169,24 +170,23 @@ def describe_sources(sources: Iterable[Source], crew: Crew) -> list[dict[str, An
     return [{"name": source.name} | told for source, told in zip(found, measured)]
 
 
-class _MeasureJob(Job[Path, Path, dict[str, Any]]):
+class _MeasureJob(Job[Place, Place, dict[str, Any]]):
     """Sizes and hashes of files; of a folder nothing."""
 
     def identity(self) -> Any:
         return None
 
-    def unit_identity(self, unit: Path) -> Any:
+    def unit_identity(self, unit: Place) -> Any:
         """A file that was changed within a nanosecond, and kept its size, is taken for the same."""
         try:
-            told = unit.stat()
+            return [str(unit), marks_of(unit)]
         except OSError as error:
             raise SourceError(f"{unit}: {error.strerror}") from None
-        return [os.fspath(unit), told.st_size, told.st_mtime_ns]
 
-    def items(self, unit: Path) -> Iterator[Path]:
+    def items(self, unit: Place) -> Iterator[Place]:
         yield unit
 
-    def make(self, item: Path) -> dict[str, Any]:
+    def make(self, item: Place) -> dict[str, Any]:
         return _measured(item)
 
     def pack(self, result: dict[str, Any]) -> Parcel:
@@ -196,25 +196,22 @@ class _MeasureJob(Job[Path, Path, dict[str, Any]]):
         return parcel
 
 
-def _measured(path: Path) -> dict[str, Any]:
+def _measured(path: Place) -> dict[str, Any]:
     try:
         if path.is_dir():
-            return {"blake3": open_catalogue(path).digest()} if is_catalogue(path) else {}
+            return {"blake3": open_catalogue(path).digest()} if isinstance(path, Path) and is_catalogue(path) else {}
         return {"bytes": path.stat().st_size, "blake3": hash_file(path)}
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _hash_tree(root: Path) -> str:
+def _hash_tree(root: Place) -> str:
     """Names, sizes and times of all loose records in a folder, as one hash in hex. Raises SourceError."""
     digest = blake3()
     try:
-        for folder, folders, names in os.walk(root):
-            folders.sort()
-            for name in sorted(names):
-                if ".sgf" in name.lower():  # what is written beside them meanwhile is none
-                    told = Path(folder, name).lstat()
-                    digest.update(os.fsencode(f"{folder}/{name}\0{told.st_size}\0{told.st_mtime_ns}\0"))
+        tree = read_tree(root)
+        for name in tree.records:
+            digest.update(b"%s\0%s\0" % (name, json.dumps(marks_of(tree.at(name))).encode()))
     except OSError as error:
         raise SourceError(f"{root}: {error.strerror}") from None
     return digest.hexdigest()

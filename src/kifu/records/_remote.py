@@ -84,11 +84,11 @@ class Store:
         if isinstance(status, int):
             return f"the server answered {status}{_PHRASES.get(status, '')}"
         if isinstance(error, ImportError):
-            return f"{first_line(error)}; pip install 'kifu[cluster]' brings what s3://, gs:// and http:// take"
+            return f"{first_line(error)}; pip install 'kifu[cluster]' brings fsspec, with what s3:// and http:// take"
         for kind, reason in _REASONS:
             if isinstance(error, kind):
                 return reason
-        if isinstance(error, OSError) and error.errno in errno.errorcode and error.errno != errno.EIO:
+        if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode and error.errno != errno.EIO:
             return os.strerror(error.errno)
         # What aiohttp says may hold the URL, and so may what others say of it.
         if type(error).__module__.startswith("aiohttp") or self._names_secrets:
@@ -161,9 +161,9 @@ def _is_final(error: Exception) -> bool:
     return isinstance(error, FileNotFoundError | PermissionError | ImportError | ValueError | NotImplementedError)
 
 
-def is_another(before: Info, after: Info) -> bool:
-    """Whether a file is not what it was, as far as its store tells."""
-    return any(before[mark] != after[mark] for mark in _MARKS if mark in before and mark in after)
+def marks_in(info: Info) -> dict[str, str]:
+    """What tells a file from a later one of the same name."""
+    return {name: str(info[name]) for name in _MARKS if name in info}
 
 
 class RemoteFile:

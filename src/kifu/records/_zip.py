@@ -97,7 +97,9 @@ def _refuse(flags: int, local: int, row: npt.NDArray[np.int64], length: int) -> 
     if row[_SIZE] > MEMBER_LIMIT or row[_PACKED] > MEMBER_LIMIT:
         return _TOO_LARGE
     method = row[_METHOD]
-    return 0 if method == _DEFLATED or (method == _STORED and row[_PACKED] == row[_SIZE]) else _UNREADABLE
+    if method != _DEFLATED and (method != _STORED or row[_PACKED] != row[_SIZE]):
+        return _UNREADABLE
+    return _UNREADABLE if local + _LOCAL_HEADER + row[_PACKED] > length else 0
 
 
 @kernel

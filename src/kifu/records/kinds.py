@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from kifu.records._lines import split_lines
 from kifu.records.containers import BLOCK_BYTES, blocks
 from kifu.records.games import Block
 from kifu.records.olf import read_olf
+from kifu.records.places import Place
 from kifu.records.tygem import Index, read_tygem
 from kifu.records.words import Reading
 
@@ -35,7 +35,7 @@ def readings(block: Block, index: Index | None) -> Iterator[Reading]:
             yield sgf.read_block(part)
 
 
-def units(containers: Iterable[Path], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def units(containers: Iterable[Place], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """All blocks of the containers, with large files of lines cut into several: what threads share the work by.
 
     Raises SourceError as `kifu.records.containers.blocks` does.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from kifu.records._remote import Info, RemoteFile, Store, StoreError, is_another
+from kifu.records._remote import Info, RemoteFile, Store, StoreError, marks_in
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"(://)[^/]*@")
@@ -93,12 +93,17 @@ class Remote:
             raise StoreError("the server does not say how long it is")
         return Stat(int(size))
 
+    def marks(self) -> dict[str, str]:
+        """What tells it from a later file of this name, as far as the store says. Raises OSError."""
+        return marks_in(self._info)
+
     def open(self, mode: Literal["rb"] = "rb") -> RemoteFile:
         """Raises OSError."""
         return RemoteFile(self._store, self.stat().st_size, self._is_same)
 
     def _is_same(self) -> bool:
-        return not is_another(self._info, self._store.info())
+        before, now = marks_in(self._info), marks_in(self._store.info())
+        return all(before[name] == now[name] for name in before.keys() & now.keys())
 
     def read_bytes(self) -> bytes:
         """A small file, by one request. Raises OSError, also if it is not as long as it was said to be."""
@@ -129,6 +134,14 @@ def name_below(root: Place, found: Place) -> str:
     if isinstance(found, Path):
         return found.relative_to(root).as_posix()
     return str(found)[len(str(root).rstrip("/")) + 1 :]
+
+
+def marks_of(found: Place) -> Any:
+    """What tells a file from a later one of this name, as JSON values. Raises OSError."""
+    if isinstance(found, Remote):
+        return found.marks()
+    told = found.stat()
+    return [told.st_size, told.st_mtime_ns]
 
 
 def open_file(found: Place) -> FileIO | RemoteFile:

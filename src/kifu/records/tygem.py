@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from kifu.records._scan import BYTES_A_GAME
 from kifu.records.containers import index_files
 from kifu.records.games import Block, Bytes
 from kifu.records.meta import Result
+from kifu.records.places import Place
 from kifu.records.sgf import games_in
 from kifu.records.words import FIELDS, Reading, Words
 
@@ -69,7 +69,7 @@ def read_index(data: Bytes) -> Index:
     return Index(data, ids, start[first], stop[first], int(bad))
 
 
-def load_index(containers: Sequence[Path]) -> Index | None:
+def load_index(containers: Sequence[Place]) -> Index | None:
     """All index files among the containers, as one; None if there are none.
 
     Taken by name, .index in any case: files, also in .gz, .bz2 or .xz, and members of .zip archives. Tar archives are

@@ -75,11 +75,11 @@ def compact(
         with progress("compacting", before.read, "games") as bar:
             units = list(_units(folder, before))
             files = []
-            for unit, made in zip(units, crew.run(MergeJob(staged), units)):
+            for made, unit in zip(crew.run(MergeJob(staged), units), units):
                 files.append(RowsFile(made, unit.group, unit.sources))
                 bar.advance(sum(rows.rows for rows in unit.rows))
-            games = make_parts(folder, staged, files, before, crew, anew=True)
-        return Compacted(len(before.parts), len(folder.index.parts), games)
+            parts, games = make_parts(folder, staged, files, before, crew, anew=True)
+        return Compacted(len(before.parts), parts, games)
 
 
 class MergeUnit(NamedTuple):

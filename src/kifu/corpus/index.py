@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from blake3 import blake3
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
-from kifu.corpus.schema import VERSION
 from kifu.errors import FormatError, first_line
 from kifu.output import write_file
 from kifu.tables import STRICT
@@ -66,7 +65,8 @@ class Index(BaseModel):
 
     model_config = STRICT
 
-    catalogue: Literal[1] = VERSION
+    catalogue: Literal[1] = 1
+    """`kifu.corpus.schema.VERSION`."""
     kifu: str
     """The version that wrote it."""
     clean: dict[str, Any]

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
 from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, numbers, open_catalogue
 from kifu.corpus.clean import Clean, load_clean
 from kifu.corpus.copies import MOST, SeenIds, find_copies
-from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.meaning import Unclear
 from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading, with_drop
 from kifu.corpus.units import (
@@ -31,6 +29,7 @@ from kifu.corpus.units import (
     find_sources,
     source_units,
 )
+from kifu.corpus.verdict import judge_copies
 from kifu.errors import Drop, KifuError
 from kifu.output import remove_file, work_folder
 from kifu.parallel import THREADS, Crew, Job, open_crew
@@ -231,28 +230,10 @@ def _without_seen(rows: Rows, seen: SeenIds) -> pa.RecordBatch:
 def _without_copies(batches: Generator[pa.RecordBatch], path: Path, crew: Crew) -> Generator[pa.RecordBatch]:
     """The same rows, once all of them have been seen: games that are another one once more are set aside."""
     with closing(batches), _set_down(batches, path, "first") as first:
-        copies, at = find_clusters([first], crew), 0
-        stays = copies.row[copies.stays]
-        ids = _ids_of(first, stays)
+        verdict, at = judge_copies([first], 0, "games", crew), 0
         for batch in open_catalogue(first).batches():
-            drop = by_value(batch.column("drop"), drop_code, np.uint8)
-            detail = batch.column("drop_detail").to_pylist()
-            for k in range(*np.searchsorted(copies.row, [at, at + len(batch)])):
-                if copies.relation[k] != Drop.KEPT:
-                    row = copies.row[k] - at
-                    drop[row], detail[row] = copies.relation[k], f"of game {ids[k]:016x}"
-            yield with_drop(batch, drop, pa.array(detail, pa.string()))
+            yield verdict.applied(batch, at)
             at += len(batch)
-
-
-def _ids_of(path: Path, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The ids of some rows of a catalogue."""
-    order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
-    for batch in open_catalogue(path).batches(("id",)):
-        some = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
-        ids[some] = numbers(batch.column("id"))[rows[some] - start]
-        start += len(batch)
-    return ids
 
 
 @contextmanager

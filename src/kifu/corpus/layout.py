@@ -162,9 +162,9 @@ def _at_a_time(counts: Counter[int]) -> list[list[int]]:
 
 def make_parts(
     folder: PartsFolder, staged: Path, files: Sequence[RowsFile], before: Index, crew: Crew, *, anew: bool
-) -> Ingested:
+) -> tuple[int, Ingested]:
     """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
-    in the place of all otherwise. Returns what became of the rows; `bytes` are those of the parts.
+    in the place of all otherwise. Returns how many parts it made and what became of the rows, `bytes` of the parts.
 
     before: with all sources, those of the files too. Raises FormatError, OutputError.
     """
@@ -194,17 +194,17 @@ def make_parts(
         parts=tuple(listed),
     )
     folder.commit(staged, {part.path: Path(each.path) for part, each in named}, index)
-    return told
+    return len(named), told
 
 
 def _named(files: Sequence[RowsFile], made: Iterable[list[Made]]) -> Iterator[tuple[Part, Made]]:
     """The parts with their names and in their order: by folder, year, and file. An empty one is listed only if its
     folder has no other, so that each source has a part."""
     groups: dict[str, list[tuple[Made, RowsFile]]] = {}
-    for file, parts in zip(files, made):
-        groups.setdefault(file.group, []).extend((part, file) for part in parts)
-    for group, parts in groups.items():
-        parts = [each for each in parts if each[0].rows] or parts[:1]
+    for file, of_file in zip(files, made):
+        groups.setdefault(file.group, []).extend((part, file) for part in of_file)
+    for group, all_parts in groups.items():
+        parts = [each for each in all_parts if each[0].rows] or all_parts[:1]
         number: Counter[int] = Counter()
         of_year = Counter(part.year for part, _ in parts)
         for part, file in sorted(parts, key=lambda each: each[0].year):

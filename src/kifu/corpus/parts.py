@@ -77,11 +77,11 @@ def add_sources(
         with progress("reading games", None, "games") as bar:
             units = list(_units(folder, new, len(before.sources)))
             files = []
-            for unit, made in zip(units, crew.run(RowsJob(rows_job, staged), [unit.part for unit in units])):
+            for made, unit in zip(crew.run(RowsJob(rows_job, staged), [unit.part for unit in units]), units):
                 files.append(RowsFile(made.path, unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
                 bar.advance(made.rows)
-            counted = make_parts(
+            _, counted = make_parts(
                 folder, staged, files, before.model_copy(update={"sources": origins}), crew, anew=False
             )
         for name in ("read", "kept", "moves", "drops", "bytes"):
@@ -113,7 +113,8 @@ def _new(found: Iterable[Source], crew: Crew, before: Index, told: Added) -> Ite
         if origin.blake3 in there:
             told.passed_over.append(source.name)
         else:
-            there |= {origin.blake3} - {None}
+            if origin.blake3 is not None:
+                there.add(origin.blake3)
             yield source, origin
 
 

@@ -108,7 +108,7 @@ class _Keys(NamedTuple):
     n_moves: npt.NDArray[np.integer]
 
     def pick(self, chosen: npt.NDArray[np.bool_]) -> _Keys:
-        return _Keys(*(column[chosen] for column in self))
+        return _Keys(self.row[chosen], self.opening[chosen], self.canonical[chosen], self.n_moves[chosen])
 
 
 class _Corpus(Protocol):
@@ -231,16 +231,18 @@ def _find(corpus: _Corpus, within: _Range) -> _Found:
 
 def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
     """The games of the range that share their opening with another."""
-    opening = np.concatenate([np.empty(0, np.uint64), *(keys.opening for keys in corpus.keys(within))])
+    none = np.empty(0, np.uint64)
+    opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
     opening.sort()
     shared = opening[1:][opening[1:] == opening[:-1]]
     del opening
-    parts = [_Keys(*(np.empty(0, kind) for kind in (np.int64, np.uint64, np.uint64, np.int32)))]
+    parts = [_Keys(np.empty(0, np.int64), none, none, np.empty(0, np.int32))]
     if len(shared):
         for keys in corpus.keys(within):
             at = np.minimum(np.searchsorted(shared, keys.opening), len(shared) - 1)
             parts.append(keys.pick(shared[at] == keys.opening))
-    return _Keys(*map(np.concatenate, zip(*parts)))
+    columns: list[Any] = [np.concatenate(column) for column in zip(*parts)]
+    return _Keys(*columns)
 
 
 def _compare(keys: Hashes, speaker: Rows, corpus: _Corpus) -> tuple[Rows, Rows, Rows]:

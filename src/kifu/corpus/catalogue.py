@@ -29,7 +29,7 @@ from kifu.point import MAX_SIZE
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
 
-_GROUP = 32_768
+GROUP = 32_768
 """Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
 
 _UNIT = 131_072
@@ -80,7 +80,7 @@ class TableWriter:
     The bytes depend on the rows, their order and the metadata only, not on how batches divide the rows.
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, group: int = _GROUP, **options: Any) -> None:
+    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP, **options: Any) -> None:
         """group: rows a row group.  options: of pyarrow's ParquetWriter. Raises OutputError."""
         self._output = Output(Path(path))
         self._group = group

@@ -23,7 +23,7 @@ from kifu.errors import RecipeError
 from kifu.estimate.building import BuildRecipe, build_sample, moves_by_set
 from kifu.estimate.kgs import build_drawn, reads_of
 from kifu.estimate.memory import memory_of_build, memory_of_drawing, memory_of_ingest
-from kifu.estimate.reading import Counted, SampleReader, Speed, copy_rows
+from kifu.estimate.reading import Counted, SampleReader, Speed, copy_rows, size_of
 from kifu.estimate.sample import draw, standard_error
 from kifu.estimate.told import Estimate, Range, SetSize, Step
 from kifu.parallel import count_jobs
@@ -161,7 +161,7 @@ class _Plan:
         games = self._total(counted.games)
         factor = games.value / max(float(counted.games.sum()), 1.0)
         speed = Speed(one, more, one - making).times(factor).plus(Speed(reading, reading * more / one, reading))
-        size = self._catalogue.stat().st_size * factor
+        size = size_of(self._catalogue, games.value)
         meanwhile = round(size) if self._clean.duplicates == "games" else 0
         error = standard_error(self._parts, counted.games)
         memory = memory_of_ingest(self._crew.jobs, games.value, self._clean)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
@@ -12,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
+from kifu.corpus.catalogue import GROUP, CatalogueWriter, numbers, open_catalogue
 from kifu.corpus.clean import Clean
 from kifu.corpus.ingest import IngestJob, Item, judged
 from kifu.corpus.rows import Rows
@@ -106,6 +108,25 @@ def copy_rows(parts: Sequence[Part], path: Path, about: Mapping[str, object]) ->
                 of.append(np.full(len(batch), k))
         writer.commit(about)
     return _count(path, np.concatenate(of), len(parts))
+
+
+def size_of(path: Path, rows: float) -> float:
+    """Bytes that a catalogue has if it has so many rows, like those of a sample's: beside these it has an end, and in
+    it a description of each of its row groups."""
+    sample = open_catalogue(path)
+    sizes = []
+    for some in (0, 1):
+        with CatalogueWriter(path.with_name("end.parquet")) as writer:
+            for batch in islice(sample.batches(), some):
+                writer.write(batch.slice(0, some))
+            writer.commit(sample.about)
+            sizes.append(writer.size)
+    none, one = sizes
+    if not sample.rows:
+        return none
+    groups = max(math.ceil(rows / GROUP), 1)
+    own = max(path.stat().st_size - none - math.ceil(sample.rows / GROUP) * (one - none), 0)
+    return none + groups * (one - none) + own * rows / sample.rows
 
 
 def _count(path: Path, part: npt.NDArray[np.int64], parts: int) -> Counted:

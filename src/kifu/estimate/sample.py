@@ -65,7 +65,10 @@ class _Candidate:
 
 
 def draw(sources: Iterable[Source], room: int) -> list[Part]:
-    """Looks at about `room` bytes of the sources in all. Raises SourceError, FormatError."""
+    """Looks at about `room` bytes of the sources in all, or at all of them if they are smaller.
+
+    Raises SourceError, FormatError.
+    """
     kinds: defaultdict[str, list[_Candidate]] = defaultdict(list)
     for source in sources:
         for candidate in _candidates(source):
@@ -73,7 +76,7 @@ def draw(sources: Iterable[Source], room: int) -> list[Part]:
     total = sum(candidate.size for candidates in kinds.values() for candidate in candidates)
     parts = []
     for candidates in kinds.values():
-        groups = list(_groups(candidates))
+        groups = list(_groups(candidates, len(candidates) if total <= room else _GROUPS))
         for chosen, size in groups:
             some = max(room * size // total, _LEAST)
             if chosen.unit is None:
@@ -92,12 +95,12 @@ def _candidates(source: Source) -> list[_Candidate]:
     return [_Candidate(source, None, kind, max(extent(source.path), 1))]
 
 
-def _groups(candidates: Sequence[_Candidate]) -> Iterator[tuple[_Candidate, int]]:
-    """The candidate in the middle of each group, and the size of the group."""
+def _groups(candidates: Sequence[_Candidate], most: int) -> Iterator[tuple[_Candidate, int]]:
+    """The candidate in the middle of each of at most so many groups, and the size of the group."""
     ends = np.cumsum([candidate.size for candidate in candidates])
     bounds: Sequence[int] = range(len(candidates) + 1)
-    if len(candidates) > _GROUPS:
-        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, _GROUPS) / _GROUPS) + 1
+    if len(candidates) > most:
+        cuts = np.searchsorted(ends, ends[-1] * np.arange(1, most) / most) + 1
         bounds = np.unique([0, *cuts, len(candidates)]).tolist()
     starts = np.append(0, ends)
     for first, last in pairwise(bounds):

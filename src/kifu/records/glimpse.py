@@ -25,7 +25,7 @@ from kifu.records.games import Block
 from kifu.records.places import Place
 
 _BLOCK = 1 << 20
-"""Bytes of records in one block of a look."""
+"""Bytes of records in one block of a look, or fewer, where there is less room."""
 
 _RUNS = 8
 """How many places of a .zip are looked at; to come to one, its directory is gone through once more."""
@@ -66,19 +66,18 @@ def glimpse(path: Place, room: int) -> Glimpse:
     Raises SourceError as `kifu.records.containers.blocks` does for what is read.
     """
     began = perf_counter()
+    block = min(_BLOCK, room)
     if path.is_dir():
         records = len(read_tree(path).records)
-        found = list(_until(blocks(path, block_bytes=_BLOCK), room))
+        found = list(_until(blocks(path, block_bytes=block), room))
         share = sum(map(len, found)) / max(records, 1)
         return Glimpse(found, share, (perf_counter() - began) / share)
     if name_says_index(without_compression(os.fsencode(path.name))):
         return Glimpse([], 1.0, 0.0)
     if extent(path) <= room:
-        found = list(blocks(path, block_bytes=_BLOCK))
-        parts, share = _parts(found, room * _INFLATED)
-        return Glimpse(parts, share, perf_counter() - began)
-    count, by_place = count_blocks(path, block_bytes=_BLOCK)
-    return _places(path, room, count) if by_place else _beginning(path, room)
+        return Glimpse(list(blocks(path, block_bytes=_BLOCK)), 1.0, perf_counter() - began)
+    count, by_place = count_blocks(path, block_bytes=block)
+    return _places(path, room, block, count) if by_place else _beginning(path, room)
 
 
 def _until(drawn: Iterator[Block], room: int) -> Iterator[Block]:
@@ -90,26 +89,26 @@ def _until(drawn: Iterator[Block], room: int) -> Iterator[Block]:
             return
 
 
-def _places(path: Place, room: int, count: int) -> Glimpse:
-    """Of a .zip of so many blocks."""
+def _places(path: Place, room: int, block: int, count: int) -> Glimpse:
+    """Of a .zip of so many blocks of this size."""
     began = perf_counter()
-    wanted = max(room * _INFLATED // _BLOCK, 1)
+    wanted = room * _INFLATED // block
     runs, each = (1, count) if wanted >= count else (min(_RUNS, wanted), wanted // min(_RUNS, wanted))
     found = [
-        block
+        each_block
         for first in np.linspace(0, count - each, runs).astype(int).tolist()
-        for block in islice(blocks(path, block_bytes=_BLOCK, first=first), each)
+        for each_block in islice(blocks(path, block_bytes=block, first=first), each)
     ]
     seen = len(found) / count if count else 1.0
     seconds = (perf_counter() - began) / seen
-    parts, share = _parts(found, room * _INFLATED)
+    parts, share = _parts(found, room * _INFLATED, block)
     return Glimpse(parts, share * seen, seconds)
 
 
-def _parts(found: list[Block], room: int) -> tuple[list[Block], float]:
+def _parts(found: list[Block], room: int, block: int) -> tuple[list[Block], float]:
     """Of blocks that are large, since they hold a file of many lines, some parts; and the share that is left."""
-    size = sum(len(block.data) for block in found)
-    parts = [part for block in found for part in split_lines(block, _BLOCK)]
+    size = sum(len(whole.data) for whole in found)
+    parts = [part for whole in found for part in split_lines(whole, block)]
     if size <= 2 * room or len(parts) == len(found):
         return found, 1.0
     step = -(-size // room)
@@ -151,7 +150,7 @@ def _blocks_of(head: bytes, name: str, cut: bool) -> list[Block]:
         copy = Path(folder, name)
         copy.write_bytes(head)
         try:
-            found.extend(_until(blocks(copy, block_bytes=_BLOCK), _MOST_INFLATED * len(head)))
+            found.extend(_until(blocks(copy, block_bytes=min(_BLOCK, len(head))), _MOST_INFLATED * len(head)))
         except SourceError:
             if not cut:
                 raise

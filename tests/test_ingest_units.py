@@ -30,6 +30,7 @@ from kifu.corpus.ingest import Ingested, IngestJob, ingest
 from kifu.corpus.units import ArchiveUnit, SourceUnit, UnitReader, archive_units, find_sources, source_units
 from kifu.errors import KifuError, SourceError
 from kifu.parcels import read_parcels, write_parcels
+from kifu.records import _streams
 from kifu.records.containers import blocks
 from kifu.records.games import Block
 from kifu.records.kinds import shares
@@ -47,6 +48,7 @@ def small() -> Iterator[None]:
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
         mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
         mock.patch.object(shares, "__defaults__", (BLOCK,)),
+        mock.patch.object(_streams, "_CHUNK", 1000),
         mock.patch.object(units, "_SMALL", 1000),
         mock.patch.object(units, "_BLOCKS", 2),
     ):
@@ -89,8 +91,8 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "tar.xz": saved(top / "a.txz", lzma.compress(tar)),
         "zip": zipped(top / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 100))}),
         "folder": folder,
-        "olf": saved(top / "a.olf", lines(OLF_LINE, 900)),
-        "olf.gz": saved(top / "b.olf.gz", gzip.compress(lines(OLF_LINE, 900))),
+        "olf": saved(top / "a.olf", lines(OLF_LINE, 2_000)),
+        "olf.gz": saved(top / "b.olf.gz", gzip.compress(lines(OLF_LINE, 2_000))),
         "tygem": zipped(top / "2016-07.zip", {"2016-07": lines(TYGEM_LINE, 900), "2016-08": TYGEM_LINE}),
         "sgf": saved(top / "many.sgf", b"\n".join(noisy(4, 40))),
     }
@@ -112,7 +114,7 @@ def told(found: Iterator[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: int) -> None:
     """Wherever it is cut; each slice read by itself, or one after the other from one open archive."""
     path, rng = kinds[kind], random.Random(seed)
@@ -137,11 +139,11 @@ def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) 
     count = sum(1 for _ in blocks(path))
     if kind == "zip":
         assert len(cut) == -(-count // 2) > 8
-    elif kind.startswith("tar") or kind == "olf":
+    elif kind in ("tar", "tar.gz", "olf"):
         assert 4 <= len(cut) <= 8
         sizes = [sum(1 for _ in UnitReader().read(unit)) for unit in cut]
         assert max(sizes) <= 2 * count / len(cut) + 2  # what the guess is for: none has much more to do
-    elif kind != "olf.gz":  # so small that its size says nothing
+    elif kind in ("folder", "tygem", "sgf"):  # of the others, which are small, the size says little
         assert len(cut) == 1
     assert [block for unit in cut for block in told(UnitReader().read(unit))] == told(shares_of([path], BLOCK))
 
@@ -215,7 +217,8 @@ def test_slices_of_real_archives(shared: Path) -> None:
 def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Games of all kinds, some of them several times, some broken, with an index and a catalogue."""
     top = tmp_path_factory.mktemp("mix")
-    some = [*records(12, 1), *BROKEN.values(), *records(9, 2), *records(5, 1)]
+    renamed = [data.replace(b"Black", b"Somebody else") for data in records(5, 2)]
+    some = [*records(12, 1), *BROKEN.values(), *records(9, 2), *records(5, 1), *renamed]
     members = {f"{k}.sgf": data for k, data in enumerate(some)}
     unclear = [b"(;SZ[9]RE[nobody knows %d]BR[who %d];B[aa])" % (k, k % 3) for k in range(30)]
     older = top / "older.parquet"
@@ -248,16 +251,16 @@ def test_units_that_are_posted_make_the_same_catalogue(
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("rules", clean_names())
-@pytest.mark.parametrize("most", [0, 5, 20])
+@pytest.mark.parametrize("rule", ["fields", "games"])
+@pytest.mark.parametrize("most", [1, 5, 20])
 def test_ids_that_are_looked_through_later_give_the_same_catalogue(
-    mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str, most: int
+    mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, most: int
 ) -> None:
     """However few are kept in memory."""
-    rule = "games" if load_clean(rules).duplicates == "games" else "fields"
-    path, clean = tmp_path / "a.parquet", load_clean(rules, [f"duplicates={rule}"])
+    path, clean = tmp_path / "a.parquet", load_clean("legal", [f"duplicates={rule}"])
     expected = ingest(mix, path, clean=clean), path.read_bytes()
     assert expected[0].drops["DUPLICATE"] > 10
+    assert (expected[0].drops["SAME_GAME"] > 3) == (rule == "games")
     monkeypatch.setattr(ingesting, "MOST", most)
     assert (ingest(mix, path, clean=clean, jobs=2), path.read_bytes()) == expected
     assert list(tmp_path.iterdir()) == [path]
@@ -324,9 +327,9 @@ def test_a_cluster_measures_the_sources_itself(
 def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:
     done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "horses")
     assert (done.code, done.out) == (2, "")
-    assert done.err == ["Error: no engine 'horses'; there are threads, ray and ray=ADDRESS"]
+    assert done.err == ["kifu: no engine 'horses'; there are threads, ray and ray=ADDRESS"]
     done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "threads")
-    assert (done.code, done.err) == (0, [])
+    assert done.code == 0
 
 
 def test_a_unit_that_is_missing_is_told_of(tmp_path: Path) -> None:

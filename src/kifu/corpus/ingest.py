@@ -112,7 +112,7 @@ class IngestJob(Job[SourceUnit, Item, list[Rows]]):
         self._reader = UnitReader()
 
     def identity(self) -> Any:
-        index = None if self._index is None else blake3(self._index.data).hexdigest()
+        index = None if self._index is None else blake3(self._index.data.data).hexdigest()
         return {"clean": self._clean.model_dump(mode="json"), "index": index}
 
     def unit_identity(self, unit: SourceUnit) -> Any:
@@ -167,15 +167,16 @@ def ingest(
     job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
     told = Ingested()
     with open_crew(engine, jobs, work_folder(path)) as crew, progress("reading games", None, "games") as bar:
-        about = {"clean": clean.model_dump(mode="json"), "sources": describe_sources(found, crew)}
-        made = _noted(crew.run(job, source_units(found, about["sources"])), told)
+        measured = describe_sources(found, crew)
+        made = _noted(crew.run(job, source_units(found, measured)), told)
         # Whoever ends it early, the hidden files are gone before another process may write to `path`.
         with CatalogueWriter(path) as writer, closing(judged(made, clean, crew, path)) as batches:
             for batch in batches:
                 writer.write(batch)
                 told.add(batch)
                 bar.advance(len(batch))
-            writer.commit(about | {"read": told.read, "kept": told.kept, "drops": dict(sorted(told.drops.items()))})
+            counts = {"read": told.read, "kept": told.kept, "drops": dict(sorted(told.drops.items()))}
+            writer.commit({"clean": clean.model_dump(mode="json"), "sources": measured} | counts)
     told.bytes = path.stat().st_size
     return told
 

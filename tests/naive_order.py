@@ -61,24 +61,46 @@ def cut(low, high, count):
     return list(pairwise(low + (high - low) * k // count for k in range(count + 1)))
 
 
+def full(total, world_size, batch_size):
+    """How many each rank gives if all batches are full."""
+    return total // (world_size * batch_size) * batch_size
+
+
+def shuffled_shares(sequence, stage, key_of_block, shuffle, window, drop_last):
+    """What each rank would give in an epoch from its beginning to its end, in order."""
+    total = len(sequence)
+    if shuffle == "global":
+        order = shuffled(key_of_block(0), total)
+        return [[sequence[q] for q in order[low:high]] for low, high in cut(0, total, stage[0])]
+    shares = []
+    for low, high in cut(0, total, stage[0]):
+        end = low + full(total, *stage[:2]) if drop_last else high
+        share = []
+        for first, last in [*cut(low, end, max((end - low) // window, 1)), (end, high)]:
+            order = range(last - first) if shuffle is None else shuffled(key_of_block(first), last - first)
+            share += [sequence[first + q] for q in order]
+        shares.append(share)
+    return shares
+
+
 def epoch_order(
     games, *, seed=0, epoch=0, shuffle="window", window=131_072, augment=True, rank=0, world_size=1, drop_last=False,
-    batch_size=1, **choice,
+    batch_size=1, before=(), **choice,
 ):  # fmt: skip
-    """[(game, ply, symmetry)] that one rank is given."""
+    """[(game, ply, symmetry)] that one rank is given. before: (ranks, batch size, batches) of those who began."""
     plies = chosen(games, seed, epoch, **choice)
     turns = key(seed, epoch, SYMMETRY)
     symmetry = [(mix(g ^ turns) >> (61 if game.square else 62)) if augment else 0 for g, game in enumerate(games)]
     units = range(len(games)) if shuffle is None else shuffled(key(seed, epoch, UNITS), len(games))
     sequence = [(g, t, symmetry[g]) for g in units for t in plies[g]]
-    total = len(sequence)
-    low, high = total * rank // world_size, total * (rank + 1) // world_size
+    now = (world_size, batch_size, 0)
+    first, *later = [*before, now]
+    shares = shuffled_shares(
+        sequence, first, lambda place: key(seed, epoch, BLOCK, place), shuffle, window, drop_last
+    )  # fmt: skip
+    for was, stage in pairwise([first, *later]):
+        left = [example for share in shares for example in share[was[1] * was[2] :]]
+        shares = [left[low:high] for low, high in cut(0, len(left), stage[0])]
     if drop_last:
-        high = low + total // world_size // batch_size * batch_size
-    if shuffle == "global":
-        return [sequence[q] for q in shuffled(key(seed, epoch, BLOCK, 0), total)[low:high]]
-    given = []
-    for first, last in cut(low, high, max((high - low) // window, 1)):
-        order = range(last - first) if shuffle is None else shuffled(key(seed, epoch, BLOCK, first), last - first)
-        given += [sequence[first + q] for q in order]
-    return given
+        return shares[rank][: full(sum(map(len, shares)), world_size, batch_size)]
+    return shares[rank]

@@ -505,9 +505,9 @@ def test_a_catalogue_that_tells_of_too_many_moves_is_named(games, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 2}, "version 2"),
+        ({"version": 1}, "version 1; this kifu resumes version 2"),
         ({"order": None}, "is no state"),
-        ({"given": -5}, "example -5"),
+        ({"stages": [[1, 256, -5]]}, "batch -5"),
         ({"epoch": "1"}, "epoch '1'"),
     ],
 )
@@ -520,7 +520,7 @@ def test_what_is_no_state_is_refused(games, change, says):
 @pytest.mark.parametrize(
     "options",
     [{"seed": 1}, {"batch_size": 9}, {"shuffle": "global"}, {"augment": False}, {"passes": True}, {"window": 5},
-     {"ply_weights": {3: 1}}, {"world_size": 2}, {"drop_last": True}],
+     {"ply_weights": {3: 1}}, {"drop_last": True}],
     ids=str,
 )  # fmt: skip
 def test_a_state_of_other_options_is_refused(games, options):

@@ -34,6 +34,7 @@ def train(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value, like optimiser.lr=0.01. Repeatable."),
     ] = None,
     devices: Annotated[int, typer.Option(min=1, help="GPUs, or processes on the CPU.")] = 1,
+    nodes: Annotated[int, typer.Option(min=1, help="Machines that train together, each started with this.")] = 1,
     strategy: Annotated[str, typer.Option(help="How several work together, as Lightning names it: ddp, ...")] = "auto",
     accelerator: Annotated[str, typer.Option(help="What it computes on, as Lightning names it: cpu, gpu.")] = "auto",
     jobs: Jobs = None,
@@ -49,7 +50,7 @@ def train(
     overrides = [*(set_ or ()), *([] if max_time is None else [f"max_minutes={max_time}"])]
     run = train_net(
         load_training(recipe, overrides), sources, into, validate=validate or (), resume=resume, devices=devices,
-        strategy=strategy, accelerator=accelerator, jobs=jobs, progress=progress,
+        nodes=nodes, strategy=strategy, accelerator=accelerator, jobs=jobs, progress=progress,
     )  # fmt: skip
     if not is_first():
         return

@@ -5,10 +5,11 @@ How the order comes about: `kifu.datasets.plan`; how well it mixes: docs/loader.
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +21,7 @@ import numpy.typing as npt
 from kifu.datasets import _order
 from kifu.datasets.choice import Choice
 from kifu.datasets.examples import Batch, Layout, join
-from kifu.datasets.plan import Block, Order, Plan, Shuffle, check_word, make_plan
+from kifu.datasets.plan import Block, Order, Place, Plan, Shuffle, Stage, check_word, make_plan
 from kifu.datasets.sources import Drawn, GamesSource, Source, open_written, parse_board, read_games
 from kifu.errors import RecipeError
 from kifu.parallel import ahead, count_jobs, give_up
@@ -43,8 +44,11 @@ _CHUNK = 16_384
 
 _BFLOAT16_ONE = 0x3F80
 
-_STATE = 1
+_STATE = 2
 """Version of what `Loader.state` tells."""
+
+_MOST_STAGES = 1000
+"""No epoch has so many."""
 
 
 class Loader:
@@ -61,7 +65,7 @@ class Loader:
         """`kifu.load` says what these are."""
         self._source, self._order, self._output = source, order, output
         self._jobs, self._memory = jobs, memory
-        self._begin = self._place = epoch, 0
+        self._begin = self._place = Place(epoch)
         self._kept: Plan | None = None
 
     @property
@@ -76,11 +80,12 @@ class Loader:
 
     @property
     def positions(self) -> int:
-        """How many examples this rank is given in the epoch that the next loop is of."""
+        """How many examples this rank is given in the epoch that the next loop is of, or in what is left of it if other
+        processes have begun it."""
         return self._plan().positions
 
     def __len__(self) -> int:
-        """How many batches this rank is given in the epoch that the next loop is of."""
+        """How many batches this rank is given of these."""
         return -(-self.positions // self.batch_size)
 
     @property
@@ -91,28 +96,33 @@ class Loader:
     @property
     def number(self) -> int:
         """Which epoch the next loop is of."""
-        return self._begin[0]
+        return self._begin.epoch
+
+    @property
+    def place(self) -> Place:
+        """Where the next loop begins."""
+        return self._begin
 
     def __iter__(self) -> Generator[Batch]:
-        number, given = self._place = self._begin
-        batches = ahead(self._batches(self._plan(), given), _AHEAD)
+        begin = self._place = self._begin
+        batches = ahead(self._batches(self._plan(), begin.batch * self.batch_size), _AHEAD)
         try:
-            for batch in batches:
-                given += len(batch)
-                self._place = number, given
+            for number, batch in enumerate(batches, begin.batch + 1):
+                self._place = begin._replace(batch=number)
                 yield batch
         finally:
             batches.close()
-        self._begin = self._place = number + 1, 0
+        self._begin = self._place = Place(begin.epoch + 1)
 
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """The same loader at the beginning of an epoch, or before a later batch of it; games they share in memory.
 
-        Raises RecipeError below 0.
+        An epoch that other processes have begun begins with what they left. Raises RecipeError below 0.
         """
         _check_place(number, batch)
         other = self._with(self._order)
-        other._begin = other._place = number, batch * self.batch_size
+        before = self._begin.before if number == self.number else ()
+        other._begin = other._place = Place(number, batch, before)
         if self._kept is not None and self._kept.number == number:
             other._kept = self._kept
         return other
@@ -126,44 +136,61 @@ class Loader:
 
         Raises RecipeError in the middle of an epoch, of which the parts would be others.
         """
-        if self._begin[1]:
+        if self._begin.batch:
             raise RecipeError("a loader that resumes in the middle of an epoch cannot be shared out among workers")
         order = self._order
         return self._with(replace(order, rank=order.rank * workers + worker, world_size=order.world_size * workers))
 
     def _with(self, order: Order) -> Loader:
-        return Loader(self._source, order, self._output, self._jobs, self._memory, self._begin[0])
+        other = Loader(self._source, order, self._output, self._jobs, self._memory, self.number)
+        other._begin = other._place = self._begin._replace(batch=0)
+        return other
 
     def state(self) -> dict[str, Any]:
         """Where the last loop stands, as JSON values: what is loaded with `resume=` this goes on with what comes then.
 
-        What was given counts, not what is ready ahead.
+        What was given counts, not what is ready ahead. All ranks that were given as many batches say the same.
         """
-        epoch, given = self._place
-        return {"version": _STATE, "epoch": epoch, "given": given, "order": self._told}
+        epoch, batch, before = self._place
+        stages = [*before, Stage(self._order.world_size, self.batch_size, batch)]
+        return {"version": _STATE, "epoch": epoch, "stages": list(map(list, stages)), "order": self._told}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Goes to where a loader of the same source and options stood. Raises RecipeError if it was of others."""
+        """Goes to where a loader of the same source and options stood, each rank with the state of any of them.
+
+        If there were more or fewer ranks, with batches of any size, what they left of the epoch is divided among those
+        there are now. Raises RecipeError if it was of another source or other options.
+        """
         try:
-            version, epoch, given, told = (state[key] for key in ("version", "epoch", "given", "order"))
+            version, epoch, stages, told = (state[key] for key in ("version", "epoch", "stages", "order"))
             if version != _STATE:
                 raise RecipeError(f"the state is of version {version!r}; this kifu resumes version {_STATE}")
+            if len(stages) > _MOST_STAGES:
+                raise ValueError
+            *before, last = [Stage(*map(operator.index, stage)) for stage in stages]
             for key, value in self._told.items():
-                if told[key] != value:
-                    raise RecipeError(f"the state is of another loader: {key} was {told[key]!r}, and is {value!r}")
-        except (KeyError, TypeError):
+                _require_same(key, told[key], value)
+        except (KeyError, TypeError, ValueError):
             raise RecipeError(f"{str(state)[:80]} is no state of a loader") from None
-        _check_place(epoch, given)
-        self._begin = self._place = epoch, given
+        for stage in (*before, last):
+            _check_place(epoch, stage.batches)
+            self._order.of(stage)
+        batch = last.batches
+        if last.world_size == self._order.world_size:
+            _require_same("batch_size", last.batch_size, self.batch_size)
+        else:
+            before, batch = [*before, last] if batch else before, 0
+        self._begin = self._place = Place(epoch, batch, tuple(before))
+        self._kept = None
 
     @cached_property
     def _told(self) -> dict[str, Any]:
-        return asdict(self._order) | self._source.told()
+        return self._order.told() | self._source.told()
 
     def _plan(self) -> Plan:
         """Of the epoch that the next loop is of."""
-        if self._kept is None or self._kept.number != self._begin[0]:
-            self._kept = make_plan(self._source, self._order, self._begin[0])
+        if self._kept is None or self._kept.number != self.number:
+            self._kept = make_plan(self._source, self._order, self.number, self._begin.before)
         return self._kept
 
     def _batches(self, plan: Plan, given: int) -> Generator[Batch]:
@@ -240,8 +267,13 @@ def _wait(tasks: list[Future[None]]) -> None:
         task.result()
 
 
-def _check_place(epoch: Any, given: Any) -> None:
-    for name, value in (("epoch", epoch), ("example", given)):
+def _require_same(name: str, was: Any, now: Any) -> None:
+    if was != now:
+        raise RecipeError(f"the state is of another loader: {name} was {was!r}, and is {now!r}")
+
+
+def _check_place(epoch: Any, batch: Any) -> None:
+    for name, value in (("epoch", epoch), ("batch", batch)):
         if not isinstance(value, int) or value < 0:
             raise RecipeError(f"{name} {value!r}: it has to be a whole number from 0")
 
@@ -287,8 +319,10 @@ def load(
     augment: each game comes under one of the 8 symmetries of the board (4 if it is not square), planes and labels.
     passes, ply_weights, rank_weights, per_game: which positions, see `kifu.datasets.choice.Choice`; games only.
     rank, world_size: this process takes one of `world_size` equal shares, which together are the whole.
-    drop_last: every rank gives as many batches, all of them full; what is left over is not given.
-    resume: what `Loader.state` said, to go on from there; the other options have to be the same, but for `epoch`.
+    drop_last: every rank gives as many batches, all of them full; what is left over, less than a batch for each, is not
+        given.
+    resume: what `Loader.state` said, to go on from there; the other options have to be the same, but for `epoch`,
+        and `rank`, `world_size` and with it `batch_size`: what is left of the epoch is then shared out anew.
     jobs: threads, by default one a core; the batches are the same for any number.  memory: bytes of drawn examples
         that are held; games lie in memory besides.
 

@@ -3,14 +3,18 @@
 An epoch is a sequence of positions: units (games, or runs of rows) in an order of their own, each unit's positions one
 after another. It is cut into blocks, and each block is shuffled as a whole. All of it follows from the source, the
 options, the seed and the epoch.
+
+Ranks take equal parts of that sequence. Where an epoch is gone on with by another number of them, what each of the old
+ones was not given any more is a sequence again, in the order of ranks, and divided among the new ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Literal, NamedTuple, get_args
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +27,9 @@ from kifu.versions import nearest
 Shuffle = Literal["window", "global"]
 
 _MOST = 2**31 - 1
+
+_MOST_RANKS = 1 << 16
+"""So many processes may share an epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class Order:
         for name in ("batch_size", "window", "world_size"):
             if getattr(self, name) < 1:
                 raise RecipeError(f"{name} is {getattr(self, name)}; it has to be 1 or more")
+        if self.world_size > _MOST_RANKS:
+            raise RecipeError(f"world_size is {self.world_size:,}; it has to be {_MOST_RANKS:,} or less")
         if not 0 <= self.seed < 2**63:
             raise RecipeError(f"seed {self.seed} is not within 0 to 2**63 - 1")
         if self.shuffle is not None:
@@ -50,11 +59,41 @@ class Order:
         if not 0 <= self.rank < self.world_size:
             raise RecipeError(f"rank {self.rank} is not within 0 to world_size - 1, which is {self.world_size - 1}")
 
+    def told(self) -> dict[str, Any]:
+        """What holds for a whole epoch, however many processes share it, as JSON values."""
+        return {name: value for name, value in asdict(self).items() if name not in ("rank", "world_size", "batch_size")}
+
+    def of(self, stage: Stage) -> Order:
+        """That of the first process of a stage. Raises RecipeError for a stage that there cannot be."""
+        return replace(self, rank=0, world_size=stage.world_size, batch_size=stage.batch_size)
+
 
 def check_word(name: str, word: str, known: tuple[str, ...]) -> None:
     """Raises RecipeError, with the nearest right word, if an option has a value that there is not."""
     if word not in known:
         raise RecipeError(f"no {name} {word!r}; did you mean {nearest(str(word), known)!r}?")
+
+
+class Stage(NamedTuple):
+    """Part of an epoch that one number of processes gives.
+
+    batch_size: of each of them.  batches: so many each of them gave, or all that it had if those were fewer.
+    """
+
+    world_size: int
+    batch_size: int
+    batches: int
+
+
+class Place(NamedTuple):
+    """Where a loader stands: before a batch of an epoch.
+
+    before: what other numbers of processes have given of that epoch; batches are counted from there.
+    """
+
+    epoch: int
+    batch: int = 0
+    before: tuple[Stage, ...] = ()
 
 
 class Block(NamedTuple):
@@ -115,24 +154,66 @@ class Plan:
         return self.units[u:v], self.ends[u:v] - block.first
 
 
-def make_plan(source: Source, order: Order, number: int) -> Plan:
-    """Raises RecipeError if there are too many positions to be shuffled as one."""
+def make_plan(source: Source, order: Order, number: int, before: Sequence[Stage] = ()) -> Plan:
+    """One rank's share of an epoch, or of what is left of it. before: what was given by other numbers of ranks.
+
+    Raises RecipeError if there are too many positions to be shuffled as one.
+    """
     epoch = source.epoch(order.seed, number, order.augment)
     units = np.arange(len(epoch.counts), dtype=np.int64)
     if order.shuffle is not None:
         units = _order.shuffled(_order.key_of(order.seed, number, _order.UNITS), len(units)).astype(np.int64)
     ends = np.zeros(len(units) + 1, np.int64)
     np.cumsum(epoch.counts[units], out=ends[1:])
-    total = int(ends[-1])
-    low, high = (total * rank // order.world_size for rank in (order.rank, order.rank + 1))
+    return Plan(order, number, epoch, units, ends, _blocks_of(order, int(ends[-1]), before))
+
+
+def _blocks_of(order: Order, total: int, before: Sequence[Stage]) -> list[Block]:
+    """Those of a rank, of an epoch of so many positions."""
+    blocks = _whole(order, total, (*before, Stage(order.world_size, order.batch_size, 0))[0])
+    for stage in before:
+        given = stage.batches * stage.batch_size
+        blocks = _taken(blocks, ((low + given, high) for low, high in _shares(total, stage.world_size)))
+        total = sum(block.stop - block.start for block in blocks)
+    low, high = _shares(total, order.world_size)[order.rank]
     if order.drop_last:
-        high = low + total // order.world_size // order.batch_size * order.batch_size
+        high = low + _full(total, order.world_size, order.batch_size)
+    return _taken(blocks, [(low, high)])
+
+
+def _shares(total: int, world_size: int) -> list[tuple[int, int]]:
+    """Where the part of each rank begins and ends."""
+    return list(pairwise(total * rank // world_size for rank in range(world_size + 1)))
+
+
+def _full(total: int, world_size: int, batch_size: int) -> int:
+    """How many positions each rank can give in full batches, if all give as many."""
+    return total // world_size // batch_size * batch_size
+
+
+def _whole(order: Order, total: int, first: Stage) -> list[Block]:
+    """The blocks of a whole epoch, which are cut within the shares of those who begin it."""
     if order.shuffle == "global":
         if total > _MOST:
             raise RecipeError(f"{total:,} positions are too many for shuffle 'global'; 'window' takes them")
-        blocks = [Block(0, total, low, high)]
-    else:
-        count = max((high - low) // order.window, 1)
-        bounds = [low + (high - low) * k // count for k in range(count + 1)]
-        blocks = [Block(first, last, 0, last - first) for first, last in pairwise(bounds)]
-    return Plan(order, number, epoch, units, ends, [block for block in blocks if block.stop > block.start])
+        return [Block(0, total, 0, total)] if total else []
+    blocks = []
+    for low, high in _shares(total, first.world_size):
+        end = low + _full(total, first.world_size, first.batch_size) if order.drop_last else high
+        count = max((end - low) // order.window, 1)
+        bounds = [*(low + (end - low) * k // count for k in range(count + 1)), high]
+        blocks += [Block(start, stop, 0, stop - start) for start, stop in pairwise(bounds) if start < stop]
+    return blocks
+
+
+def _taken(blocks: Sequence[Block], spans: Iterable[tuple[int, int]]) -> list[Block]:
+    """Entries low to high - 1 of a sequence of blocks, none of which is empty, for each span in turn."""
+    ends = [0, *accumulate(block.stop - block.start for block in blocks)]
+    found = []
+    for low, high in spans:
+        k = bisect_right(ends, low) - 1
+        while low < high:
+            block, first, stop = blocks[k], ends[k], min(high, ends[k + 1])
+            found.append(block._replace(start=block.start + low - first, stop=block.start + stop - first))
+            low, k = stop, k + 1
+    return found

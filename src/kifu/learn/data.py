@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
 from kifu.corpus._hashes import mix_words
-from kifu.corpus.catalogue import numbers
+from kifu.corpus.catalogue import is_catalogue, numbers, open_catalogue
 from kifu.corpus.splits import split_of
 from kifu.datasets.loader import MEMORY, Loader, Output
 from kifu.datasets.plan import Order
@@ -39,7 +39,7 @@ class Examples(NamedTuple):
     """A batch, as a net learns from it.
 
     planes: as the loader's output says.  move: [B] int64.  result: [B] int8 and ownership: [B, N] int8, if there are
-    such heads.  place: epoch and number of the batch after it.
+    such heads.  place: epoch and batch that come after it, as in `Feed`.
     """
 
     planes: Tensor
@@ -130,7 +130,11 @@ def _hashes(paths: Paths) -> list[dict[str, str]]:
     for path in map(Path, paths):
         told = {"name": path.name}
         try:
-            found.append(told | ({"blake3": hash_file(path)} if path.is_file() else {}))
+            if is_catalogue(path):
+                told["blake3"] = open_catalogue(path).digest()
+            elif path.is_file():
+                told["blake3"] = hash_file(path)
+            found.append(told)
         except OSError as error:
             raise SourceError(f"cannot read {path}: {error.strerror}") from None
     return found
@@ -139,13 +143,30 @@ def _hashes(paths: Paths) -> list[dict[str, str]]:
 class Feed(LightningDataModule):  # type: ignore[misc]
     """Batches for the processes of a run, from where it stands.
 
-    place: epoch and batch that come next.
+    place: epoch and batch that come next; of an epoch that another number of processes has begun, batches are counted
+    from there.
     """
 
     def __init__(self, recipe: Training, games: Games) -> None:
         super().__init__()
         self.recipe, self.games = recipe, games
         self.place = (0, 0)
+
+    def state(self) -> dict[str, Any]:
+        """Where the run stands, for `resume`: the same in all processes."""
+        return self._begun.epoch(*self.place).state()
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Goes to where a run of the same recipe and games stood, of any number of processes. Raises RecipeError."""
+        self._begun.resume(state)
+        self.place = self._begun.place[:2]
+
+    @property
+    def epochs(self) -> float:
+        """How many epochs are done."""
+        epoch, batch = self.place
+        earlier = self._begun.place.before if epoch == self._begun.number else ()
+        return epoch + (batch + sum(stage.batches for stage in earlier)) / self.batches
 
     @cached_property
     def _on_gpu(self) -> bool:
@@ -158,23 +179,29 @@ class Feed(LightningDataModule):  # type: ignore[misc]
             return "float32"
         return "packed" if self._on_gpu else self.recipe.precision
 
-    def _loader(self, source: GamesSource, batch_size: int, augment: bool, whole: bool) -> Loader:
-        """This process' share. whole: whether all batches are full, and each process gets as many."""
-        recipe, trainer = self.recipe, self.trainer
-        order = Order(
-            batch_size, recipe.seed, "window", recipe.window, augment, trainer.global_rank, trainer.world_size, whole
-        )
+    def _loader(self, source: GamesSource, order: Order) -> Loader:
         # Where the cores compute, more threads of ours would only take turns with them.
-        jobs = max((os.cpu_count() or 1) // trainer.world_size, 1) if self._on_gpu else 1
+        jobs = max((os.cpu_count() or 1) // self.trainer.world_size, 1) if self._on_gpu else 1
         return Loader(source, order, self.output, jobs, MEMORY, 0)
 
     def _train(self) -> Loader:
-        share = self.recipe.batch_size // self.trainer.world_size
-        return self._loader(self.games.train, share, self.recipe.augment, True)
+        """This process' share, all batches of which are full, at the beginning of the run."""
+        recipe, rank, world_size = self.recipe, self.trainer.global_rank, self.trainer.world_size
+        size = recipe.batch_size // world_size
+        order = Order(size, recipe.seed, "window", recipe.window, recipe.augment, rank, world_size, True)
+        return self._loader(self.games.train, order)
 
-    @property
+    @cached_property
+    def _begun(self) -> Loader:
+        """The same, where these processes began or go on."""
+        return self._train()
+
+    @cached_property
     def batches(self) -> int:
-        """How many batches the first epoch has; later ones differ where positions are drawn by chance."""
+        """How many batches the first epoch has, however many processes share them.
+
+        Later ones differ where positions are drawn by chance.
+        """
         return len(self._train())
 
     def train_dataloader(self) -> Iterable[Examples]:
@@ -183,31 +210,32 @@ class Feed(LightningDataModule):  # type: ignore[misc]
 
     def endless(self) -> Generator[Examples]:
         """What `train_dataloader` gives."""
-        loader = self._train()
-        epoch, first = self.place
+        loader = self._begun.epoch(*self.place)
         while True:
-            batches = loader.epoch(epoch, first)
-            count = len(batches)
+            epoch, first, _ = loader.place
+            count = len(loader)
             if not count:
                 raise RecipeError(
                     f"there are {self.games.train.work(np.arange(len(self.games.train.ids))).sum():,} moves to learn"
                     f" from, and epoch {epoch} has fewer positions than the {self.recipe.batch_size} of a batch"
                 )
-            for k, batch in enumerate(batches, first + 1):
+            for k, batch in enumerate(loader, first + 1):
                 yield self._ready(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
-            loader, epoch, first = batches, epoch + 1, 0
 
     def validation(self) -> Generator[Examples]:
-        """This process' share of the positions to validate with, each time the same."""
+        """This process' part of the positions to validate with, which are the same for any number of processes."""
         assert self.games.validation is not None
-        size = min(max(self.recipe.batch_size, 256), self.recipe.validation_positions)
-        loader = self._loader(self.games.validation, size, False, False)
-        left = -(-self.recipe.validation_positions // self.trainer.world_size)
-        for batch in loader:
-            told = tensors(batch)
-            yield self._ready({name: value[:left] for name, value in told.items()}, (0, 0))
-            left -= len(batch)
-            if left <= 0:
+        rank, world_size = self.trainer.global_rank, self.trainer.world_size
+        left = self.recipe.validation_positions
+        size = min(max(self.recipe.batch_size, 256), left)
+        order = Order(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
+        for batch in self._loader(self.games.validation, order):
+            count = min(len(batch), left)
+            part = batch.part(count * rank // world_size, count * (rank + 1) // world_size)
+            if len(part):
+                yield self._ready(tensors(part), (0, 0))
+            left -= count
+            if not left:
                 break
 
     def _ready(self, told: dict[str, Tensor], place: tuple[int, int]) -> Examples:

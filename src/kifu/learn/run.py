@@ -25,7 +25,7 @@ from kifu.learn.average import Average
 from kifu.learn.checkpoint import STATE
 from kifu.learn.curves import draw_curves
 from kifu.learn.data import Examples
-from kifu.learn.folder import CURVES, FINAL, LAST, METRICS, Run, State
+from kifu.learn.folder import CURVES, FINAL, LAST, METRICS, Run, State, difference
 from kifu.learn.metrics import Metrics, Row, figures
 from kifu.learn.module import COUNTED, Learner
 from kifu.learn.net import About, save_net
@@ -84,23 +84,38 @@ class Conductor(Callback):  # type: ignore[misc]
         saved = self._saved = checkpoint[STATE]
         self.steps, self.positions, self.seconds = saved["steps"], saved["positions"], saved["seconds"]
         self._best, self._worse = saved["best"], saved["worse"]
-        trainer.datamodule.place = tuple(saved["place"])
+        trainer.datamodule.resume(saved["place"])
 
     def on_train_start(self, trainer: Trainer, module: Learner) -> None:
         self.trainer, self.module, self.feed = trainer, module, trainer.datamodule
         self.recipe = module.recipe
         self.first = trainer.is_global_zero
+        self._require_same()
         self._average = Average(module.network, self.recipe.average) if self.recipe.average else None
         if self._saved is not None:
-            module.sums.copy_(self._saved["sums"])
+            if self.first:  # they are of all processes
+                module.sums.copy_(self._saved["sums"])
             if self._average is not None:
                 self._average.load(self._saved["average"])
-        self._batches = self.feed.batches
         self._resources = contextlib.ExitStack()
         self._open()
         self._began = time.monotonic() - self.seconds
         self._marked = self._validated = self._checkpointed = self._drawn = self.seconds
         self._counted = self.positions
+
+    def _require_same(self) -> None:
+        """Raises RecipeError, in all processes, if one is about to learn something else than the first one."""
+        told = [(self.steps, self._run.inputs)] * self.trainer.world_size
+        if len(told) > 1:
+            torch.distributed.all_gather_object(told, told[0])
+        for steps, inputs in told:
+            if steps != told[0][0]:
+                raise RecipeError(
+                    f"processes stand at steps {told[0][0]:,} and {steps:,}; all machines have to see the same"
+                    f" {self._folder}"
+                )
+            if other := difference("inputs", told[0][1], inputs):
+                raise RecipeError(f"processes have different games: {other}")
 
     def _open(self) -> None:
         """What only the first process has: figures, the bar; and how all of them are stopped."""
@@ -157,8 +172,8 @@ class Conductor(Callback):  # type: ignore[misc]
             "seconds": self.seconds,
             "best": self._best,
             "worse": self._worse,
-            "place": list(self.feed.place),
-            "sums": module.sums,
+            "place": self.feed.state(),
+            "sums": trainer.strategy.reduce(module.sums.clone(), reduce_op="sum"),
             "average": None if self._average is None else self._average.state(),
             "finished": self._ended is not None and self._ended[0] == "finished",
         }
@@ -193,7 +208,7 @@ class Conductor(Callback):  # type: ignore[misc]
         self._asked = name
 
     def _total_steps(self) -> int | None:
-        return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self._batches)
+        return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self.feed.batches)
 
     def _done(self) -> float:
         """What share of the run is over, by steps or by the clock, whichever is further."""
@@ -231,9 +246,9 @@ class Conductor(Callback):  # type: ignore[misc]
     # Figures.
 
     def _row(self) -> Row:
-        epoch = self.feed.place[0] + self.feed.place[1] / self._batches
         return {
-            "step": self.steps, "epoch": epoch, "positions": self.positions, "seconds": self.seconds, "lr": self._rate()
+            "step": self.steps, "epoch": self.feed.epochs, "positions": self.positions, "seconds": self.seconds,
+            "lr": self._rate(),
         }  # fmt: skip
 
     def _sums(self, sums: torch.Tensor) -> list[float]:
@@ -397,7 +412,7 @@ class Conductor(Callback):  # type: ignore[misc]
 
     def _counts(self) -> dict[str, int]:
         parameters = sum(value.numel() for value in self.module.network.parameters())
-        return {**self.feed.games.counts(), "epoch_batches": self._batches, "parameters": parameters}
+        return {**self.feed.games.counts(), "epoch_batches": self.feed.batches, "parameters": parameters}
 
     def _machine(self) -> dict[str, Any]:
         device = self.module.device

@@ -13,10 +13,11 @@ import torch
 from lightning.pytorch import Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.multiprocessing import ProcessRaisedException
 
 from kifu import errors
-from kifu.errors import KifuError, RecipeError
+from kifu.errors import KifuError, RecipeError, first_line
 from kifu.learn.checkpoint import SafeCheckpoints, read_checkpoint
 from kifu.learn.data import Feed, Games, read_all
 from kifu.learn.folder import BOARD, LAST, MANIFEST, Run, difference, read_run
@@ -42,6 +43,7 @@ def train(
     resume: bool = False,
     max_minutes: float | None = None,
     devices: int = 1,
+    nodes: int = 1,
     strategy: str = "auto",
     accelerator: str = "auto",
     jobs: int | None = None,
@@ -52,9 +54,11 @@ def train(
     recipe: of the kind "training", by its name, or a TOML file that ends in .toml, or itself.
     sources: catalogues, whose kept games are taken as they are; archives, folders and records, cleaned by "legal".
     validate: the same, to validate with; by default a share of the games is held out, as the recipe says.
-    resume: goes on with the run in that folder, which has to be of the same recipe and games, from its last checkpoint.
-    max_minutes: instead of the recipe's.  devices, strategy, accelerator: as Lightning's trainer takes them.
-    jobs: threads that read games.
+    resume: goes on with the run in that folder, which has to be of the same recipe and games, from its last checkpoint;
+        the number of processes may be another.
+    max_minutes: instead of the recipe's.
+    devices: on this machine.  nodes: how many machines train together, each of which calls this.
+    strategy, accelerator: as Lightning's trainer takes them.  jobs: threads that read games.
 
     Ctrl-C and SIGTERM end the run after the step under way; it can be resumed then. Raises RecipeError for a recipe
     that does not fit, or a run that has gone astray; SourceError, FormatError, OutputError.
@@ -62,8 +66,9 @@ def train(
     told = load_training(recipe) if isinstance(recipe, str) else recipe
     if max_minutes is not None:
         told = check_table(Training, {**told.told(), "max_minutes": max_minutes}, "recipe", told.name)
-    if told.batch_size % devices:
-        raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices} devices")
+    if told.batch_size % (devices * nodes):
+        raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices * nodes} devices")
+    _require_started(devices, nodes)
     folder = Path(into)
     with contextlib.ExitStack() as held:
         was_there = folder.is_dir()
@@ -72,7 +77,7 @@ def train(
         before = _require_place(folder, resume) if is_first() else None
         module = _make(told)
         games = read_all(told, list(sources), list(validate), jobs)
-        inputs = {**games.inputs, "games": games.told(), "devices": devices}
+        inputs = {**games.inputs, "games": games.told()}
         run = Run(recipe=told.told(), inputs=inputs, counts=games.counts())
         checkpoint = folder / LAST if resume and (folder / LAST).exists() else None
         if checkpoint is not None:
@@ -82,15 +87,22 @@ def train(
                 return before
         if is_first() and not was_there:
             held.enter_context(locked_folder(folder))
-        _fit(module, told, games, run, folder, checkpoint, progress, devices, strategy, accelerator)
-    found = read_run(folder)
-    assert found is not None
-    return found
+        placing = {"devices": devices, "num_nodes": nodes, "strategy": strategy, "accelerator": accelerator}
+        _fit(module, told, games, run, folder, checkpoint, progress, placing)
+    return read_run(folder) or run
+
+
+def _require_started(devices: int, nodes: int) -> None:
+    """Raises RecipeError if torchrun has started another number of processes."""
+    if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():
+        started = int(os.environ["WORLD_SIZE"])
+        if started != devices * nodes:
+            raise RecipeError(f"torchrun has started {started} processes; {nodes} nodes x {devices} devices are others")
 
 
 def is_first() -> bool:
-    """Whether this is no process that Lightning has started beside the first one."""
-    return bool(rank_zero_only.rank == 0)
+    """Whether this is no process that stands beside the first one, on this machine or on another."""
+    return bool(rank_zero_only.rank == 0) and os.environ.get("NODE_RANK", "0") == "0"
 
 
 def _require_place(folder: Path, resume: bool) -> Run | None:
@@ -126,16 +138,15 @@ def _make(recipe: Training) -> Learner:
 
 def _fit(
     module: Learner, recipe: Training, games: Games, run: Run, folder: Path, checkpoint: Path | None,
-    progress: OpenBar, devices: int, strategy: str, accelerator: str,
+    progress: OpenBar, placing: dict[str, Any],
 ) -> None:  # fmt: skip
     with _quiet(), torch.random.fork_rng(devices=[]):
         try:
-            trainer = Trainer(
-                accelerator=accelerator, devices=devices, strategy=strategy, precision=_PRECISION[recipe.precision],
-                max_epochs=-1, plugins=[SafeCheckpoints()], benchmark=True,
+            trainer = _trainer(
+                precision=_PRECISION[recipe.precision], max_epochs=-1, plugins=[SafeCheckpoints()], benchmark=True,
                 callbacks=[Conductor(folder, run, progress)], default_root_dir=folder, use_distributed_sampler=False,
                 logger=TensorBoardLogger(folder, BOARD, version=""), enable_checkpointing=False,
-                enable_model_summary=False, enable_progress_bar=False, log_every_n_steps=10**9,
+                enable_model_summary=False, enable_progress_bar=False, log_every_n_steps=10**9, **placing,
             )  # fmt: skip
             path = None if checkpoint is None else str(checkpoint)
             trainer.fit(module, datamodule=Feed(recipe, games), ckpt_path=path, weights_only=True)
@@ -143,6 +154,14 @@ def _fit(
             raise _ours(error) from None
         except SystemExit:  # Lightning's way out of a second Ctrl-C
             raise KeyboardInterrupt from None
+
+
+def _trainer(**options: Any) -> Trainer:
+    """Raises RecipeError if there are no such devices, or not as many processes as they need were started."""
+    try:
+        return Trainer(**options)
+    except (ValueError, MisconfigurationException) as error:
+        raise RecipeError(first_line(error)) from None
 
 
 def _ours(error: ProcessRaisedException) -> Exception:

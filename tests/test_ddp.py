@@ -1,0 +1,261 @@
+"""Training in several processes: they learn from each position of an epoch once, also if their number changes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+import ddp_run
+from kifu.datasets.loader import Loader
+from kifu.datasets.plan import Order
+from kifu.errors import RecipeError
+from kifu.learn.data import Feed, read_all
+from kifu.learn.folder import read_run
+from kifu.learn.metrics import figures, read_metrics
+from kifu.learn.module import COUNTED, Learner
+from kifu.learn.net import open_net
+from kifu.learn.train import train
+from loader_games import given, make
+from runs import checkpoint, interrupted, tiny
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """30 games of random moves, about 1,100 positions."""
+    return make(tmp_path_factory.mktemp("games"))
+
+
+def attached(feed: Feed, rank: int = 0, world: int = 1) -> Feed:
+    """As if a trainer had taken it."""
+    device = SimpleNamespace(root_device=torch.device("cpu"))
+    feed.trainer = SimpleNamespace(global_rank=rank, world_size=world, strategy=device)
+    return feed
+
+
+def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
+    """What there is to learn from, as (id, ply)."""
+    source = read_all(recipe, [games], [], 1).train
+    return set(given(Loader(source, Order(64, 0, None, 1000, False, 0, 1, False), "packed", 1, 10**8, 0)))
+
+
+def batches(feed: Feed) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
+    """Of the epoch that a feed stands in: what each batch is of, and the place after it."""
+
+    def noted(self: Feed, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Any:
+        return set(zip(told["game"].view(torch.uint64).tolist(), told["ply"].tolist())), place
+
+    epoch = feed.place[0]
+    with mock.patch.object(Feed, "_ready", noted):
+        for rows, place in feed.endless():
+            yield rows, place
+            if place[0] > epoch:
+                return
+
+
+def test_feeds_of_another_number_go_on_with_what_is_left(games: Path) -> None:
+    """As many batches as one process would have, each position in one of them."""
+    recipe = tiny(batch_size=12, window=150)
+    found = read_all(recipe, [games], [], 1)
+    whole = attached(Feed(recipe, found)).batches
+    seen: Counter[tuple[int, int]] = Counter()
+    state, done = None, 0
+    for world, count in ((2, 7), (4, 0), (3, 11), (1, 5), (6, None)):
+        states, lengths = [], set()
+        for rank in range(world):
+            feed = attached(Feed(recipe, found), rank, world)
+            if state is not None:
+                feed.resume(state)
+            assert feed.batches == whole
+            assert feed.epochs == pytest.approx(done / whole)
+            length = 0
+            for rows, place in batches(feed) if count != 0 else ():
+                assert len(rows) == 12 // world
+                seen.update(rows)
+                feed.place, length = place, length + 1
+                if length == count:
+                    break
+            lengths.add(length)
+            states.append(feed.state())
+        assert all(each == states[0] for each in states)
+        assert len(lengths) == 1
+        state, done = states[0], done + lengths.pop()
+    assert done == whole
+    assert state["epoch"] == 1
+    assert state["stages"] == [[6, 2, 0]]
+    assert set(seen.values()) == {1}
+    assert seen.total() == whole * 12
+    assert set(seen) <= positions(recipe, games)
+
+
+@pytest.mark.parametrize("world", [2, 3, 7])
+def test_processes_validate_with_the_positions_that_one_would(world: int, games: Path) -> None:
+    recipe = tiny(validation_positions=150, validation=0.5, batch_size=16)
+    found = read_all(recipe, [games], [], 1)
+
+    def held(rank: int, world: int) -> list[bytes]:
+        feed = attached(Feed(recipe, found), rank, world)
+        return [row.numpy().tobytes() for each in feed.validation() for row in each.planes]
+
+    alone = held(0, 1)
+    shares = [held(rank, world) for rank in range(world)]
+    assert len(alone) == 150
+    assert Counter(row for share in shares for row in share) == Counter(alone)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+# Runs of several processes
+
+
+def begin(*arguments: object, launcher: tuple[object, ...] = (), **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *map(str, launcher), Path(ddp_run.__file__), *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | environment,
+    )
+
+
+def end(*processes: subprocess.Popen[str]) -> None:
+    try:
+        for process in processes:
+            _, err = process.communicate(timeout=150)
+            assert process.returncode == 0, err
+    finally:
+        for process in processes:
+            process.kill()
+
+
+def free_port() -> str:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def rows(notes: Path) -> list[tuple[int, int, int, int]]:
+    """(epoch, step, game, ply), of all processes."""
+    files = [path for path in notes.iterdir() if path.name.isdigit()]
+    return [tuple(map(int, line.split())) for path in files for line in path.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_a_run_of_changing_processes_learns_from_all_and_nothing_twice(games: Path, tmp_path: Path) -> None:
+    """Two that Lightning starts, one alone, two machines, and two that torchrun starts."""
+    recipe = tiny(**ddp_run.RECIPE)
+    into, notes = tmp_path / "run", tmp_path / "notes"
+    notes.mkdir()
+
+    end(begin(games, into, notes, 2, 1, 15))
+    told = read_run(into)
+    assert told is not None
+    assert (told.state, told.steps, told.machine["processes"]) == ("stopped", 20, 2)
+    assert sorted(path.name for path in notes.iterdir()) == ["0", "1", "files"]
+    files = (notes / "files").read_text().split()
+    assert files.count("last.ckpt") == files.count("best.safetensors") == 1
+    assert_validated_by_all(recipe, games, into)
+
+    end(begin(games, into, notes, 1, 1, 33))
+    assert checkpoint(into)["kifu"]["place"]["stages"] == [[2, 8, 20], [1, 16, 13]]
+
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    end(*(begin(games, into, notes, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
+    told = read_run(into)
+    assert told is not None
+    assert (told.steps, told.machine["processes"]) == (60, 2)
+
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    end(begin(games, into, notes, 2, 1, 0, launcher=torchrun))
+    told = read_run(into)
+    assert told is not None
+    assert (told.state, told.why) == ("finished", "2 epochs are done")
+
+    every = positions(recipe, games)
+    learned = rows(notes)
+    per_epoch = len(every) // 16
+    assert told.counts["epoch_batches"] == per_epoch
+    assert told.steps == 2 * per_epoch
+    for epoch in range(2):
+        seen = Counter((game % 2**64, ply) for k, _, game, ply in learned if k == epoch)
+        assert set(seen.values()) == {1}
+        assert set(seen) <= every
+        assert seen.total() == per_epoch * 16
+    assert sorted(Counter(step for _, step, _, _ in learned).items()) == [(k, 16) for k in range(2 * per_epoch)]
+    figure = [row for row in read_metrics(into / "metrics.csv") if "loss" in row]
+    assert [row["step"] for row in figure] == sorted({row["step"] for row in figure})
+    assert figure[-1]["epoch"] == 2
+
+
+def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
+    """The figure of two processes is that of one."""
+    (row,) = [row for row in read_metrics(into / "metrics.csv") if "validation_loss" in row]
+    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
+    module = Learner(open_net(into / "best.safetensors").module, recipe)
+    sums = torch.zeros(len(COUNTED))
+    with torch.no_grad():
+        for examples in feed.validation():
+            sums += module.measure(examples).sums
+    alone = figures(sums.tolist(), "validation_")
+    assert {name: row[name] for name in alone} == pytest.approx(alone, rel=1e-4)
+
+
+# What goes wrong
+
+
+def test_a_number_of_processes_that_torchrun_has_not_started(games: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.raises(RecipeError, match="torchrun has started 4 processes; 1 nodes x 2 devices are others"):
+        train(tiny(), [games], tmp_path / "run", devices=2)
+
+
+def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
+        train(tiny(), [games], tmp_path / "run", devices=2, nodes=3)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_devices_that_are_not_there_are_told_in_one_line(games: Path, tmp_path: Path) -> None:
+    for options in ({"accelerator": "gpu"}, {"accelerator": "abacus"}, {"strategy": "together"}):
+        with pytest.raises(RecipeError) as caught:
+            train(tiny(), [games], tmp_path / "run", **options)
+        assert "\n" not in str(caught.value)
+        assert next(iter(options.values())).upper() in str(caught.value).upper()
+
+
+@pytest.mark.parametrize(
+    ("steps", "inputs", "says"),
+    [(7, {}, "processes stand at steps 0 and 7"), (0, {"train": "x"}, r"different games: inputs.train was .*is \"x\"")],
+)
+def test_processes_that_see_other_folders_or_games_learn_nothing(
+    steps: int, inputs: dict[str, Any], says: str, games: Path, tmp_path: Path
+) -> None:
+    """What the second process says is told in the first one."""
+
+    def gathered(told: list[Any], mine: tuple[int, dict[str, Any]]) -> None:
+        told[:] = [mine, (mine[0] + steps, mine[1] | inputs)]
+
+    with (
+        mock.patch("torch.distributed.all_gather_object", gathered),
+        mock.patch("lightning.pytorch.Trainer.world_size", 2),
+        pytest.raises(RecipeError, match=says),
+    ):
+        train(tiny(), [games], tmp_path)
+    assert not (tmp_path / "run.json").exists()
+
+
+def test_figures_between_two_rows_are_kept_when_a_run_stops(games: Path, tmp_path: Path) -> None:
+    with interrupted(7):
+        train(tiny(steps=20), [games], tmp_path)
+    saved = checkpoint(tmp_path)["kifu"]
+    assert saved["sums"][0] == 7 * 64
+    assert saved["place"]["stages"] == [[1, 64, 7]]

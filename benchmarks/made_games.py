@@ -8,6 +8,7 @@ another name, and 1 is the first half of an earlier one, under another name.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from isal import igzip
 
 from kifu.corpus.catalogue import games_of, open_catalogue
 from kifu.corpus.clean import check_clean
@@ -63,7 +63,8 @@ class Chosen:
 
     def part(self, first: int, last: int) -> Chosen:
         """Games first to last - 1."""
-        return Chosen(*(values[first:last] for values in (self.game, self.turn, self.half, self.name)))
+        some = slice(first, last)
+        return Chosen(self.game[some], self.turn[some], self.half[some], self.name[some])
 
 
 class Maker:
@@ -89,9 +90,11 @@ class Maker:
         """Writes the file of this number, from 0, as OLF."""
         part = path.with_name(f".{path.name}.part")
         chosen = choose(number)
-        with igzip.open(part, "wb", compresslevel=1) as file:
+        packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
+        with part.open("wb") as file:
             for first in range(0, GAMES, _CHUNK):
-                file.write(self._lines(chosen.part(first, first + _CHUNK)))
+                file.write(packer.compress(self._lines(chosen.part(first, first + _CHUNK))))
+            file.write(packer.flush())
         part.rename(path)
 
     def _lines(self, chosen: Chosen) -> memoryview:
@@ -120,7 +123,9 @@ class Maker:
         at = np.arange(offset[-1]) - each(offset[:-1])
         first, second = at - each(places[:, 0]), at - each(places[:, 1]) - 2
         before = np.clip(first, 0, 2) + np.clip(second, 0, 2)
-        point = self._moves[each(self._offset[row]) + np.minimum(at - before, each(real) - 1)] & POINT_MASK
+        point: npt.NDArray[np.uint16] = (
+            self._moves[each(self._offset[row]) + np.minimum(at - before, each(real) - 1)] & POINT_MASK
+        )
         passed = (first >> 1 == 0) | (second >> 1 == 0)
         point = np.where(passed, np.uint16(_PASS), self._turned[each(chosen.turn), point])
         white = (each(self._white_first[row]) + at) % 2 == 1

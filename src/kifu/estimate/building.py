@@ -120,8 +120,10 @@ def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
         less = perf_counter() - began - took  # what is read is told apart from what is made of it
         examples, size = made.kept, sum(file.bytes for file in made.files)
     else:
-        make = build_katago if isinstance(recipe, KataSets) else build_examples
-        sets = make(recipe, [source], into, jobs=jobs)  # type: ignore[operator]
+        if isinstance(recipe, KataSets):
+            sets = build_katago(recipe, [source], into, jobs=jobs)
+        else:
+            sets = build_examples(recipe, [source], into, jobs=jobs)
         took = perf_counter() - began
         examples = sum(each.manifest.examples for each in sets)
         size = sum(file.bytes for each in sets for file in each.manifest.files)

@@ -21,6 +21,7 @@ from kifu.recipes.build import build
 from kifu.recipes.kgs_index import Archive, parse_archive_name
 from kifu.recipes.schema import GameSet, Recipe
 from kifu.records.games import Block
+from kifu.records.places import Place
 
 _SET = "sample"
 
@@ -109,7 +110,7 @@ def _write(part: Part, folder: Path) -> Path:
     return folder / name
 
 
-def _archive(path: Path) -> Archive:
+def _archive(path: Place) -> Archive:
     """What the name of an archive says that `find_archives` has found."""
     archive = parse_archive_name(path.name)
     assert archive is not None

@@ -137,5 +137,5 @@ def _count(path: Path, part: npt.NDArray[np.int64], parts: int) -> Counted:
         kept.append(stays.astype(np.float64))
         moves.append(stays * numbers(batch["n_legal"]).astype(np.float64))
     games = np.bincount(part, minlength=parts).astype(np.float64)
-    weights = (np.concatenate(kept), np.concatenate(moves))
-    return Counted(games, *(np.bincount(part, each, minlength=parts) for each in weights), part)
+    sums = [np.bincount(part, np.concatenate(each), minlength=parts).astype(np.float64) for each in (kept, moves)]
+    return Counted(games, sums[0], sums[1], part)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import CatalogueWriter, RowsUnit, by_value, drop_code, is_catalogue, rows_of_unit
-from kifu.corpus.folder import PartsFolder
+from kifu.corpus.folder import PartsFolder, free_name
 from kifu.corpus.index import Index, Part, has_index
 from kifu.corpus.ingest import Ingested
 from kifu.corpus.layout import RowsFile, make_parts
@@ -33,6 +33,10 @@ PART_ROWS = 1 << 20
 
 LARGE = 1 << 18
 """A source of so many rows keeps a folder of its own; smaller ones share one, year by year."""
+
+
+_SHARED = -1
+"""What stands for all smaller sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +102,17 @@ def _units(folder: PartsFolder, index: Index) -> Iterator[MergeUnit]:
             total[part.sources[0]] += part.rows
     together: dict[tuple[int, str], list[Part]] = {}
     for part in index.parts:
-        source = part.sources[0] if len(part.sources) == 1 and total[part.sources[0]] >= LARGE else -1
+        source = part.sources[0] if len(part.sources) == 1 and total[part.sources[0]] >= LARGE else _SHARED
         together.setdefault((source, part.year), []).append(part)
-    names: dict[int, str] = {-1: top}
-    for source in sorted({source for source, _ in together} - {-1}):
-        names[source] = (
-            f"{top}/{folder.new_name(index.sources[source].name, (n.split('/')[-1] for n in names.values()))}"
-        )
+    names: dict[int, str] = {}
+    for source in sorted({source for source, _ in together} - {_SHARED}):
+        names[source] = free_name(index.sources[source].name, names.values())
+    groups = {_SHARED: top} | {source: f"{top}/{name}" for source, name in names.items()}
     for source, year in sorted(together):
         for piece in _pieces(together[source, year]):
             sources = sorted({source for part, _ in piece for source in part.sources})
             rows = tuple(RowsUnit(str(folder.path / part.path), some.start, len(some)) for part, some in piece)
-            yield MergeUnit(names[source], tuple(sources), rows)
+            yield MergeUnit(groups[source], tuple(sources), rows)
 
 
 def _pieces(parts: Iterable[Part]) -> Iterator[list[tuple[Part, range]]]:

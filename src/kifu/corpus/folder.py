@@ -84,11 +84,8 @@ class PartsFolder:
         return staged
 
     def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
-        """The name of a new folder within this one, made of any name. taken: names that others have, or will have."""
-        plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _ARCHIVE.sub("", name))[:100].strip(".") or "source"
-        used = {entry.name.casefold() for entry in self.path.iterdir()} | {each.casefold() for each in taken}
-        names = chain([plain], (f"{plain}-{k}" for k in count(2)))
-        return next(each for each in names if each.casefold() not in used)
+        """The name of a new folder within this one, see `free_name`. taken: more that others will have."""
+        return free_name(name, [*taken, *(entry.name for entry in self.path.iterdir())])
 
     def commit(self, staged: Path, parts: Mapping[str, Path], index: Index) -> None:
         """Gives files in the hidden folder their names, and then the index its place; removes what is not listed in it.
@@ -138,6 +135,13 @@ class PartsFolder:
                 with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill
                     self._clear(hidden)
         self._leave()
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """A plain name, made of any name, that none of those taken is, on systems that mix up upper and lower case too."""
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _ARCHIVE.sub("", name))[:100].strip(".") or "source"
+    used = {each.casefold() for each in taken}
+    return next(each for each in chain([plain], (f"{plain}-{k}" for k in count(2))) if each.casefold() not in used)
 
 
 def _named(hidden: Path) -> list[str]:

@@ -10,7 +10,7 @@ import importlib.metadata
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -59,11 +59,13 @@ def add_sources(
     what they are: a new one that is equal to one of them, or the beginning of one, is set aside; a longer one stays
     beside it until `kifu.corpus.compact.compact`. Those of a new folder are judged as in one file.
     Raises SourceError, FormatError, OutputError, ClusterError, and RecipeError for other rules than those of the
-    folder; then the folder is what it was.
+    folder, and if it is a source itself; then the folder is what it was.
     """
     path = Path(path)
     clean = clean or load_clean("legal")
     found = find_sources(sources)
+    if any(source.catalogue is not None and source.catalogue.path.resolve() == path.resolve() for source in found):
+        raise RecipeError(f"{path} is a source, and is where its games would be added; choose another folder")
     rows_job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
     with PartsFolder(path, keep=engine != THREADS) as folder, open_crew(engine, jobs, work_folder(path)) as crew:
         before = _index_for(folder, clean.model_dump(mode="json"))
@@ -107,6 +109,7 @@ def _index_for(folder: PartsFolder, rules: dict[str, Any]) -> Index:
 def _new(found: Iterable[Source], crew: Crew, before: Index, told: Added) -> Iterator[tuple[Source, Origin]]:
     """The sources that are not there, with what the index says of them; the others are noted."""
     there = {origin.blake3 for origin in before.sources if origin.blake3 is not None}
+    names = {origin.name for origin in before.sources}
     sources = list(found)
     for source, about in zip(sources, describe_sources(sources, crew)):
         origin = Origin(**about)
@@ -115,7 +118,8 @@ def _new(found: Iterable[Source], crew: Crew, before: Index, told: Added) -> Ite
         else:
             if origin.blake3 is not None:
                 there.add(origin.blake3)
-            yield source, origin
+            name = str(source.path) if source.name in names else source.name
+            yield replace(source, name=name), origin.model_copy(update={"name": name})
 
 
 class _Unit(NamedTuple):

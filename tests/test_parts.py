@@ -1,0 +1,294 @@
+"""A catalogue that is a folder of parts: the same games as in one file, whoever reads it, and however it has grown."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from unittest import mock
+
+import duckdb
+import polars
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalogues import rows
+from commands import run
+from kgs_archives import archive
+from kifu.audit.sets import open_set
+from kifu.convert import convert
+from kifu.corpus import layout, units
+from kifu.corpus.catalogue import is_catalogue, open_catalogue, rows_of_unit
+from kifu.corpus.clean import load_clean
+from kifu.corpus.divide import divide, load_split
+from kifu.corpus.folder import PartsFolder
+from kifu.corpus.index import INDEX, PART_NAME
+from kifu.corpus.ingest import ingest
+from kifu.corpus.parts import add_sources
+from kifu.corpus.query import open_query
+from kifu.corpus.stats import count_games
+from kifu.datasets.sources import read_games
+from kifu.errors import RecipeError, SourceError
+from kifu.go.rules import Rules
+from kifu.play.openings import catalogue_openings
+from kifu.records.containers import blocks
+from kifu.show import describe_catalogue, find_game
+from part_sources import bag, dated, make_sources, rules, table, tree
+from postal import PostalCrew
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return make_sources(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def folder(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("folder") / "games"
+    add_sources(sources, path, clean=rules("games"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def file(folder: Path) -> Path:
+    """One file with the same rows in the same order."""
+    path = folder.with_name("same.parquet")
+    ingest(folder, path, clean=rules("keep"))
+    with open_query("SELECT * FROM games", [folder]) as answer:
+        answer.write(path)
+    return path
+
+
+@pytest.mark.parametrize("duplicates", ["keep", "fields", "games"])
+def test_a_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: Path, duplicates: str) -> None:
+    one = ingest(sources, tmp_path / "games.parquet", clean=rules(duplicates))
+    many = add_sources(sources, tmp_path / "games", clean=rules(duplicates))
+    assert bag(tmp_path / "games") == bag(tmp_path / "games.parquet")
+    assert (many.read, many.kept, many.moves, many.drops) == (one.read, one.kept, one.moves, one.drops)
+    assert many.unclear == one.unclear
+    assert open_catalogue(tmp_path / "games").about == open_catalogue(tmp_path / "games.parquet").about
+    copies = {"keep": {}, "fields": {"DUPLICATE": 2}, "games": {"DUPLICATE": 2, "SAME_GAME": 1, "CUT_OFF": 2}}
+    assert {name: n for name, n in many.drops.items() if name in copies["games"]} == copies[duplicates]
+
+
+def test_parts_are_laid_out_by_source_and_year(folder: Path) -> None:
+    names = [path.relative_to(folder).as_posix() for path in open_catalogue(folder).parts]
+    assert names == [
+        *(f"KGS-2003-19-17-/{year}.parquet" for year in ("before-1900", 2003, 2004, 2005, "unknown")),
+        *(f"KGS-2004-19-14-/{year}.parquet" for year in (2003, 2004, 2005)),
+        *(f"KGS-2016-19-12-/{year}.parquet" for year in (2005, 2016, 2017, "unknown")),
+    ]
+    assert set(tree(folder)) == {*names, INDEX}
+    for path in open_catalogue(folder).parts:
+        found = {
+            "unknown" if year is None or year > 2099 else max(year, 1899) for year in table(path)["year"].to_pylist()
+        }
+        assert {str(year).replace("1899", "before-1900") for year in found} == {path.stem}
+
+
+def test_each_part_is_a_catalogue(folder: Path) -> None:
+    whole = open_catalogue(folder)
+    assert [open_catalogue(path).rows for path in whole.parts] == list(whole.parts.values())
+    for path in whole.parts:
+        assert describe_catalogue(path).startswith(f"{path}: catalogue@1")
+        (source,) = open_catalogue(path).about["sources"]
+        assert source in whole.about["sources"] and source["name"].startswith(path.parent.name)
+
+
+def test_batches_units_and_games_are_those_of_the_parts_in_order(folder: Path, file: Path) -> None:
+    whole = open_catalogue(folder)
+    expected = pa.concat_tables([table(path) for path in whole.parts]).combine_chunks()
+    assert table(folder).equals(expected) and table(file).equals(expected) and len(whole) == len(expected)
+    assert [len(batch) for batch in whole.batches(("id",), size=3)].count(3) > 5
+    rows_of_units = [batch for unit in whole.units() for batch in rows_of_unit(unit)]
+    assert pa.Table.from_batches(rows_of_units).combine_chunks().equals(expected)
+    assert [str(game) for game in whole.games()] == [str(game) for game in open_catalogue(file).games()]
+
+
+def test_the_digest_follows_from_the_rows_and_their_order(folder: Path, sources: list[Path], tmp_path: Path) -> None:
+    add_sources(sources, tmp_path / "again", clean=rules("games"))
+    assert open_catalogue(tmp_path / "again").digest() == open_catalogue(folder).digest()
+    add_sources(sources[::-1], tmp_path / "other", clean=rules("games"))
+    assert open_catalogue(tmp_path / "other").digest() != open_catalogue(folder).digest()
+
+
+def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
+    expected = polars.read_parquet(file).sort("archive", "entry", "index")
+    assert polars.scan_parquet(folder / "**/*.parquet").collect().sort("archive", "entry", "index").equals(expected)
+    query = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') ORDER BY archive, entry, \"index\""
+    assert duckdb.sql(query).pl().equals(expected)
+
+
+def test_every_reader_takes_it_as_one(folder: Path, file: Path, tmp_path: Path) -> None:
+    split = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
+    for name, path in (("folder", folder), ("file", file)):
+        divide([path], split, tmp_path / name)
+        convert(path, tmp_path / name / "games.olf")
+        with open_query("SELECT * EXCLUDE catalogue FROM kept ORDER BY id", [path]) as answer:
+            answer.write(tmp_path / name / "kept.csv")
+    for name in ("train.parquet", "test.parquet"):
+        assert table(tmp_path / "folder" / name).equals(table(tmp_path / "file" / name))
+    for name in ("games.olf", "kept.csv"):
+        assert (tmp_path / "folder" / name).read_bytes() == (tmp_path / "file" / name).read_bytes()
+    counted = [count_games([path]).to_json().replace(str(path), "") for path in (folder, file)]
+    assert counted[0] == counted[1]
+    assert read_games([folder], (19, 19), False, None).equals(read_games([file], (19, 19), False, None))
+    assert catalogue_openings(folder, 19, 4, Rules.named("records"), 1, 9) == catalogue_openings(
+        file, 19, 4, Rules.named("records"), 1, 9
+    )
+    assert [str(find_game(folder, n).game) for n in (1, 20, 43)] == [str(find_game(file, n).game) for n in (1, 20, 43)]
+    assert open_set(folder).games == open_set(file).games
+    again = ingest(folder, tmp_path / "again.parquet", clean=rules("games"))
+    assert again.read == len(open_catalogue(file))
+
+
+def test_the_query_tells_the_folder_as_it_was_given(folder: Path, file: Path) -> None:
+    with open_query("SELECT catalogue, count(*) FROM games GROUP BY ALL ORDER BY ALL", [folder, file]) as answer:
+        assert answer.head(5).rows == [(str(path), "43") for path in (folder, file)]
+
+
+def test_a_source_is_added_and_no_old_part_is_touched(sources: list[Path], folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    before: dict[str, tuple[bytes, int]] = {}
+    for source in sources:
+        add_sources(source, path, clean=rules("games"))
+        for name, told in before.items():
+            assert (path.joinpath(name).read_bytes(), path.joinpath(name).stat().st_mtime_ns) == told
+        before = {
+            part.relative_to(path).as_posix(): (part.read_bytes(), part.stat().st_mtime_ns)
+            for part in open_catalogue(path).parts
+        }
+    assert [part.relative_to(path) for part in open_catalogue(path).parts] == [
+        part.relative_to(folder) for part in open_catalogue(folder).parts
+    ]
+    # What came first stays: the beginning of a game that was added later is kept until the folder is compacted.
+    only_here = bag(path) - bag(folder)
+    assert [dict(row)["drop"] for row in only_here] == ["None"]
+    assert [dict(row)["drop"] for row in bag(folder) - bag(path)] == ["cut_off"]
+    told = open_catalogue(path).about
+    assert told["read"] == told["kept"] + sum(told["drops"].values()) and told["drops"]["DUPLICATE"] == 2
+
+
+def test_a_source_that_is_there_is_passed_over(sources: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    add_sources(sources[:2], path)
+    before = tree(path)
+    (copy := tmp_path / "another name.zip").write_bytes(sources[0].read_bytes())
+    told = add_sources([copy, sources[1]], path)
+    assert (told.read, told.passed_over) == (0, [copy.name, sources[1].name]) and tree(path) == before
+    copy.write_bytes(sources[2].read_bytes())
+    done = run("ingest", *sources, copy, "-o", path)
+    assert done.code == 0 and [line for line in done.out.splitlines() if line.endswith("is there already")] == [
+        f"  {name} is there already" for name in (sources[0].name, sources[1].name, copy.name)
+    ]
+    assert bag(path) == bag_of_file(sources, tmp_path)
+
+
+def test_sources_of_one_name_are_kept_apart(sources: list[Path], tmp_path: Path) -> None:
+    path, other = tmp_path / "games", tmp_path / "other" / sources[0].name
+    other.parent.mkdir()
+    other.write_bytes(sources[1].read_bytes())
+    add_sources(sources[0], path)
+    add_sources(other, path)
+    names = [sources[0].name, str(other)]
+    assert [source["name"] for source in open_catalogue(path).about["sources"]] == names
+    assert list(dict.fromkeys(table(path)["archive"].to_pylist())) == names
+    assert len({part.parent for part in open_catalogue(path).parts}) == 2
+
+
+def bag_of_file(sources: list[Path], folder: Path) -> object:
+    ingest(sources, folder / "one.parquet")
+    return bag(folder / "one.parquet")
+
+
+def test_other_rules_are_refused(sources: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    add_sources(sources[0], path)
+    before = tree(path)
+    with pytest.raises(RecipeError, match=r"rules whose name is 'legal', not 'schraudolph'"):
+        add_sources(sources[1], path, clean=load_clean("schraudolph"))
+    with pytest.raises(RecipeError, match=r"rules whose min_moves is '0', not '3'"):
+        add_sources(sources[1], path, clean=load_clean("legal", ["min_moves=3"]))
+    assert tree(path) == before
+
+
+def test_the_bytes_do_not_depend_on_who_does_the_work(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for jobs in (1, 2):
+        add_sources(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
+    monkeypatch.setattr("kifu.corpus.parts.open_crew", lambda *_: PostalCrew())
+    add_sources(sources, tmp_path / "sent", clean=rules("games"))
+    assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
+
+
+def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None:
+    games = [dated(str(k), f"{2010 + k // 60}-01-01") for k in range(120)]
+    large = archive(tmp_path, games, kind="zip")
+    ingest(large, tmp_path / "games.parquet", clean=rules("games"))
+    with (
+        mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
+        mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
+        mock.patch.multiple(units, _SMALL=1000, _BLOCKS=2),
+    ):
+        add_sources(large, tmp_path / "games", clean=rules("games"))
+    names = [path.name for path in open_catalogue(tmp_path / "games").parts]
+    assert names == sorted(names) and {"2010-0001.parquet", "2010-0002.parquet", "2011-0001.parquet"} <= {*names}
+    assert table(tmp_path / "games").equals(table(tmp_path / "games.parquet"))
+
+
+@given(st.dictionaries(st.integers(1899, 2100), st.integers(1, 1 << 19), max_size=300))
+def test_parts_that_are_written_at_a_time_are_few_and_small(counts: dict[int, int]) -> None:
+    groups = layout._at_a_time(layout.Counter(counts))
+    assert [year for group in groups for year in group] == sorted(counts)
+    for group in groups:
+        assert 1 <= len(group) <= 64 and (len(group) == 1 or sum(counts[year] for year in group) <= 1 << 18)
+
+
+def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "_OPEN", 3)
+    monkeypatch.setattr(layout, "_HELD", 5)
+    years = [None, -3, 0, 1899, 1900, *range(1990, 2004), 2099, 2100, 32767, None, 1990]
+    found = layout.years_of(rows(year=years))
+    expected = [2100, 2100, 1899, 1899, 1900, *range(1990, 2004), 2099, 2100, 2100, 2100, 1990]
+    assert found.tolist() == expected
+    names = {layout.year_name(year) for year in expected}
+    assert {"before-1900", "unknown", "1900", "2099"} < names and all(re.fullmatch("[a-z0-9-]{1,20}", n) for n in names)
+
+
+@given(st.lists(st.text() | st.sampled_from(["a.zip", "A.tar.gz", "a", "..", "../a", "/a", "a/b.zip", ".a", "con"])))
+def test_any_name_makes_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+    with PartsFolder(tmp_path_factory.mktemp("names") / "games") as folder:
+        made: list[str] = []
+        for name in names:
+            made.append(folder.new_name(name, made))
+    assert len({name.casefold() for name in made}) == len(names)
+    assert all(re.fullmatch(PART_NAME, f"{name}/2016.parquet") and not name.startswith(".") for name in made)
+
+
+def test_nothing_is_left_of_sources_that_cannot_be_read(sources: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 and no more")
+    for path in (tmp_path / "new", tmp_path / "old"):
+        before = {}
+        if path.name == "old":
+            add_sources(sources[0], path)
+            before = tree(path)
+        with pytest.raises(SourceError):
+            add_sources([sources[1], tmp_path / "bad.zip"], path)
+        assert (tree(path) if path.exists() else {}) == before and is_catalogue(path) == bool(before)
+
+
+def test_a_folder_of_something_else_is_left_alone(sources: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    done = run("ingest", sources[0], "-o", tmp_path)
+    assert (done.code, len(done.err)) == (2, 1) and "has notes.txt in it, and is no catalogue" in done.err[0]
+    assert tree(tmp_path) == {"notes.txt": b"mine"}
+
+
+def test_an_archive_without_games_is_a_part_without_rows(sources: list[Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    add_sources([archive(tmp_path, [], year=1999), sources[0]], path)
+    empty, *others = open_catalogue(path).parts.items()
+    assert empty == (path / "KGS-1999-19-0-" / "unknown.parquet", 0) and all(rows for _, rows in others)
+    assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))

@@ -1,0 +1,236 @@
+"""Folders of parts that are damaged, hostile, or half written: one clear line, or the catalogue as it was."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import run
+from kifu.corpus.catalogue import RowsUnit, is_catalogue, open_catalogue, rows_of_unit
+from kifu.corpus.compact import compact
+from kifu.corpus.database import open_database
+from kifu.corpus.folder import PartsFolder
+from kifu.corpus.index import INDEX, Index
+from kifu.corpus.parts import add_sources
+from kifu.errors import FormatError, OutputError, RecipeError
+from kifu.show import describe_catalogue
+from part_sources import bag, make_sources, rules, tree
+
+
+class Killed(BaseException):
+    """Nothing of ours catches it."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return make_sources(tmp_path_factory.mktemp("sources"))
+
+
+@pytest.fixture(scope="module")
+def folders(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of one source, and the same after two more were added."""
+    top = tmp_path_factory.mktemp("folders")
+    for name, some in (("one", [sources[:1]]), ("all", [sources[:1], sources[1:]])):
+        for each in some:
+            add_sources(each, top / name, clean=rules("games"))
+    return top / "one", top / "all"
+
+
+def kill(monkeypatch: pytest.MonkeyPatch, where: object, name: str, after: int = 0) -> None:
+    """From now on the process ends, as it were, when it comes to this for the first time, or some times later."""
+    calls = iter(range(1 << 30))
+    whole = getattr(where, name)
+
+    def killed(*arguments: Any, **named: Any) -> Any:
+        if next(calls) < after:
+            return whole(*arguments, **named)
+        raise Killed
+
+    monkeypatch.setattr(where, name, killed)
+    monkeypatch.setattr(PartsFolder, "__exit__", lambda folder, *_: folder._lock.close())
+
+
+MOMENTS: dict[str, tuple[object, str, int]] = {
+    "before names are given": (PartsFolder, "commit", 0),
+    "between names": (Path, "mkdir", 6),
+    "between parts and index": (Index, "write", 0),
+    "before what is left is removed": (PartsFolder, "_clear", 0),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("new", [True, False])
+def test_a_run_that_is_killed_leaves_the_catalogue_as_it_was_or_as_it_is_to_be(
+    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, moment: str, new: bool
+) -> None:
+    path = tmp_path / "games"
+    if not new:
+        shutil.copytree(folders[0], path)
+    before = tree(path)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+        kill(patched, *MOMENTS[moment])
+        add_sources(sources[0] if new else sources[1:], path, clean=rules("games"))
+    written = moment == "before what is left is removed"
+    assert is_catalogue(path) == (not new or written)
+    if not new:
+        assert bag(path) == bag(folders[written])
+        assert {name: data for name, data in tree(path).items() if name in before and name != INDEX} == {
+            name: data for name, data in before.items() if name != INDEX
+        }
+    add_sources(sources[0] if new else sources[1:], path, clean=rules("games"))
+    assert tree(path) == tree(folders[not new])
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_folder_that_was_being_compacted_is_whole(folders: tuple[Path, Path], tmp_path: Path, moment: str) -> None:
+    path, done = tmp_path / "games", tmp_path / "done"
+    shutil.copytree(folders[1], path)
+    shutil.copytree(folders[1], done)
+    compact(done)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+        kill(patched, *MOMENTS[moment])
+        compact(path)
+    written = moment == "before what is left is removed"
+    assert bag(path) == bag(done if written else folders[1])
+    if written:  # whoever writes next removes the old parts, though there is nothing to write
+        with PartsFolder(path):
+            pass
+    else:
+        compact(path)
+    assert tree(path) == tree(done)
+
+
+def test_only_one_process_at_a_time_may_write(sources: list[Path], tmp_path: Path) -> None:
+    with PartsFolder(tmp_path / "games"), pytest.raises(OutputError, match="is being written by another process"):
+        add_sources(sources[0], tmp_path / "games")
+
+
+def test_a_folder_is_no_source_of_itself(folders: tuple[Path, Path]) -> None:
+    before = tree(folders[0])
+    done = run("ingest", folders[0], "-o", folders[0])
+    assert (done.code, len(done.err)) == (2, 1) and "is a source" in done.err[0] and tree(folders[0]) == before
+
+
+def test_what_is_no_folder_of_parts_cannot_be_compacted(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="is one file"):
+        compact(next(iter(open_catalogue(folders[0]).parts)))
+    with pytest.raises(FormatError, match="is no folder of parts"):
+        compact(tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def first_part(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], object]:
+    return lambda index: change(index["parts"][0])
+
+
+OUTSIDE = ["../one/x.parquet", "/etc/x.parquet", "a/../../x.parquet", "a/./b.parquet", "a\\..\\b.parquet", "x.parquet"]
+CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
+    **{name: first_part(lambda part, name=name: part.update(path=name)) for name in OUTSIDE},
+    "a hidden one": first_part(lambda part: part.update(path=".new-1/x.parquet")),
+    "no text": first_part(lambda part: part.update(path=7)),
+    "a part that is not there": first_part(lambda part: part.update(path="a/2016.parquet")),
+    "another size": first_part(lambda part: part.update(bytes=part["bytes"] + 1)),
+    "no hash": first_part(lambda part: part.update(blake3="x")),
+    "negative": first_part(lambda part: part.update(rows=-1)),
+    "more rows than all": first_part(lambda part: part.update(rows=part["rows"] + 1)),
+    "many rows": first_part(lambda part: part.update(rows=1 << 70)),
+    "a source that is not listed": first_part(lambda part: part.update(sources=[9])),
+    "of no source": first_part(lambda part: part.update(sources=[])),
+    "a key too many": first_part(lambda part: part.update(more=1)),
+    "a part twice": lambda index: index["parts"].append(index["parts"][0]),
+    "no parts": lambda index: index.update(parts=[]),
+    "another version": lambda index: index.update(catalogue=2),
+    "counts that differ": lambda index: index.update(kept=index["kept"] - 1),
+    "drops that differ": lambda index: index["drops"].update(KO=1),
+    "no sources": lambda index: index.pop("sources"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_hostile_index_is_refused_in_one_line(folders: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    index = json.loads((path / INDEX).read_text())
+    CHANGES[name](index)
+    (path / INDEX).write_text(json.dumps(index))
+    before = tree(path)
+    with pytest.raises(FormatError) as error:
+        open_catalogue(path)
+    assert str(path) in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 500
+    for command in (["inspect", path], ["query", "SELECT 1", path], ["compact", path], ["stats", path]):
+        done = run(*command)
+        assert (done.code, len(done.err)) == (2, 1)
+    assert tree(path) == before
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"parts": ' * 10_000, "\ud800", "\0"])
+def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / INDEX).write_bytes(text.encode("utf-8", "surrogatepass"))
+    with pytest.raises(FormatError):
+        open_catalogue(tmp_path)
+
+
+def test_an_index_too_large_is_not_read(tmp_path: Path) -> None:
+    with (tmp_path / INDEX).open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with pytest.raises(FormatError, match="has more than 67,108,864 bytes"):
+        open_catalogue(tmp_path)
+
+
+def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    part = next(iter(open_catalogue(path).parts))
+    part.rename(tmp_path / "elsewhere.parquet")
+    part.symlink_to(tmp_path / "elsewhere.parquet")
+    with pytest.raises(FormatError, match="lies outside the folder"):
+        open_catalogue(path)
+
+
+def test_a_part_with_other_rows_than_listed_is_told(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    index = json.loads((path / INDEX).read_text())
+    one, other = index["parts"][:2]
+    for name in ("rows", "kept"):
+        one[name], other[name] = one[name] + 1, other[name] - 1
+    (path / INDEX).write_text(json.dumps(index))
+    catalogue = open_catalogue(path)
+    for read in (lambda: list(catalogue.batches()), catalogue.units, lambda: open_database([path]).__enter__()):
+        with pytest.raises(FormatError, match="is not the file that it was"):
+            read()
+
+
+def test_inspect_finds_a_part_with_other_bytes(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    assert "parts       5; their hashes are right" in describe_catalogue(path)
+    index = json.loads((path / INDEX).read_text())
+    index["parts"][0]["blake3"] = 64 * "0"
+    (path / INDEX).write_text(json.dumps(index))
+    with pytest.raises(FormatError, match="its BLAKE3 differs"):
+        describe_catalogue(path)
+
+
+def test_a_unit_of_another_file_is_refused(folders: tuple[Path, Path]) -> None:
+    (unit, *_) = open_catalogue(folders[0]).units()
+    assert sum(len(batch) for batch in rows_of_unit(RowsUnit(unit.path, 1, unit.rows - 1))) == unit.rows - 1
+    for first, rows in ((0, unit.rows + 1), (-1, unit.rows), (unit.rows + 1, 0)):
+        with pytest.raises(FormatError, match="is not the file that it was"):
+            list(rows_of_unit(RowsUnit(unit.path, first, rows)))
+
+
+def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    (tmp_path / "mine.parquet").write_bytes(b"mine")
+    (path / ".new-x").mkdir()
+    (path / ".new-x" / "names.json").write_text(json.dumps(["../mine.parquet", f"{path}/{INDEX}", INDEX, 7, None]))
+    with PartsFolder(path):
+        pass
+    assert tree(path) == tree(folders[0]) and (tmp_path / "mine.parquet").exists()

@@ -74,8 +74,8 @@ def build(
     paths = find_archives(sources)
     archives = read_index(index, paths)
     sampler = Sampler(recipe, archives)
-    drawn = {name: sampler.select(name) for name in names}
-    wanted = {selection.archive: None for selections in drawn.values() for selection in selections}
+    drawn = [(name, sampler.select(name)) for name in names]
+    wanted = {selection.archive: None for _, selections in drawn for selection in selections}
     _require_archives(wanted, paths)
     if not wanted:
         return []
@@ -83,9 +83,7 @@ def build(
     with open_crew(engine, jobs, work_folder(Path(into, first))) as crew:
         told = describe_sources([Source(paths[archive], archive.name, None) for archive in wanted], crew)
         found = {archive: (paths[archive], about["blake3"]) for archive, about in zip(wanted, told)}
-        plans = [
-            plan for name, selections in drawn.items() for plan in _plans(recipe, name, selections, found, Path(into))
-        ]
+        plans = [plan for name, selections in drawn for plan in _plans(recipe, name, selections, found, Path(into))]
         return [_build_file(recipe, plan, crew, progress) for plan in plans]
 
 

@@ -96,6 +96,23 @@ def test_every_rank_has_its_band(tmp_path: Path, rating: float | None, pro: bool
     assert found == [(band, "30-21k")]
 
 
+def test_the_order_of_what_is_counted(tmp_path: Path) -> None:
+    stats = counted(
+        tmp_path,
+        komi=[7.5, None, 3.125, 7.5, None, 6.5, 6.5, -2.125], year=[2002, None, 1999, 2002, 1999, None, 1846, 2002],
+        width=[9, 9, 19, 19, 13, 9, 19, 9], height=[9, 9, 19, 19, 13, 9, 19, 9], handicap=[2, 0, None, 9, 0, 0, 0, 0],
+        winner=[None, "odd", "draw", "white", "black", "white", None, None],
+        ending=["void", "odd", "score", "even", "time", "resign", "unknown", "score"],
+    )  # fmt: skip
+    assert [*stats.komi.items()] == [("6.5", 2), ("7.5", 2), (UNTOLD, 2), ("-2.13", 1), ("3.13", 1)]
+    assert [*stats.years.items()] == [("1846", 1), ("1999", 2), ("2002", 3), (UNTOLD, 2)]
+    assert [*stats.handicaps.items()] == [("0", 5), ("2", 1), ("9", 1), (UNTOLD, 1)]
+    assert [*stats.boards] == ["9x9", "19x19", "13x13"]
+    assert [*stats.results] == ["black", "white", "draw", "none", "odd"]
+    assert [*stats.results["white"], *stats.results["none"]] == ["resign", "even", "score", "void", "unknown"]
+    assert [*stats.lengths["0-49"]] == ["score", "resign", "time", "void", "unknown", "even", "odd"]
+
+
 def test_words_that_are_not_understood_are_counted(tmp_path: Path) -> None:
     stats = counted(
         tmp_path,

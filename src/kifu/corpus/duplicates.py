@@ -1,8 +1,8 @@
 """Which games of a corpus are the same in all fields, the same game, or the beginning of another.
 
 Games that belong together share their opening, so that a corpus is looked through by ranges of the hash of it. At a
-time a range takes 16 bytes for each of its games, some 200 for each that shares its opening with another, and a batch:
-hashes tell what could belong together, and moves are looked at as they stream by.
+time a range takes 16 bytes for each of its games, or 110 for each that shares its opening with another if that is more,
+and a batch: hashes tell what could belong together, and moves are looked at as they stream by.
 """
 
 from __future__ import annotations

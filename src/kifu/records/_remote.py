@@ -43,6 +43,8 @@ _CONNECT, _SILENCE, _REQUEST = 15.0, 60.0, 600.0
 _MARKS = ("size", "ETag", "etag", "generation", "LastModified", "Last-Modified", "last_modified", "mtime")
 """What tells a file from a later one of the same name; no store gives all of them."""
 
+_CHANGED = "it changed while it was read"
+
 _TRANSIENT = (408, 425, 429)
 """Answers that may be others later, as all from 500 on may."""
 
@@ -81,13 +83,15 @@ class Store:
         if isinstance(error, FileNotFoundError) and cause is not None:
             return self._reason(cause)  # by http nothing is found, whatever the matter is
         status = getattr(error, "status", None)
-        if isinstance(status, int):
+        if isinstance(status, int) and status != HTTPStatus.NOT_FOUND:
             return f"the server answered {status}{_PHRASES.get(status, '')}"
         if isinstance(error, ImportError):
             return f"{first_line(error)}; pip install 'kifu[cluster]' brings fsspec, with what s3:// and http:// take"
         for kind, reason in _REASONS:
-            if isinstance(error, kind):
+            if isinstance(error, kind) or status == HTTPStatus.NOT_FOUND:
                 return reason
+        if isinstance(error, OSError) and error.errno == errno.EBUSY:  # so says s3fs
+            return _CHANGED
         if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode and error.errno != errno.EIO:
             return os.strerror(error.errno)
         # What aiohttp says may hold the URL, and so may what others say of it.
@@ -117,9 +121,12 @@ class Store:
 
     def open(self, size: int, streamed: bool) -> Any:
         """fsspec's own file, which fetches no more than it is asked for. streamed: all of it at once, by http."""
-        if not streamed:
+        if streamed:
+            return self._files.open(self._path, "rb", size=size, block_size=0, timeout=_patience(None))
+        if self.is_web:
             return self._files.open(self._path, "rb", size=size, block_size=PIECE, cache_type="none")
-        return self._files.open(self._path, "rb", size=size, block_size=0, timeout=_patience(None))
+        # Of S3 it looks at the size by itself, and then gives bytes of the file that it saw only.
+        return self._files.open(self._path, "rb", block_size=PIECE, cache_type="none")
 
 
 def _open_store(url: str, protocol: str) -> tuple[Any, str]:
@@ -303,7 +310,7 @@ class RemoteFile:
         for copy in self._copies:
             copy.close()
         if error is None and self._requests > 1 and not self._look_again():
-            raise StoreError("it changed while it was read")
+            raise StoreError(_CHANGED)
 
 
 class SparseCopy:

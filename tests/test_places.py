@@ -1,0 +1,358 @@
+"""Sources at URLs are read as those of this machine are, in few requests; what a store fails at is said in one line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import pickle
+import random
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from commands import run
+from kgs_archives import archive, records
+from kifu.corpus.ingest import ingest
+from kifu.corpus.units import archive_units, find_sources
+from kifu.errors import Drop, SourceError
+from kifu.output import hash_file
+from kifu.records import _remote
+from kifu.records.containers import blocks, containers, count_blocks
+from kifu.records.places import Remote, marks_of, name_below, place
+from kifu.records.tygem import load_index
+from test_kinds import OLF_LINE
+from web_store import Web, web_store
+
+SGF = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
+SECRETS = ("user", "password", "signature", "s3cr3t")
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that small files take several requests."""
+    monkeypatch.setattr(_remote, "PIECE", 4096)
+    monkeypatch.setattr(_remote, "_GRAIN", 1024)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_remote, "_WAIT", 0.01)
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with web_store() as store:
+        yield store
+
+
+def noise(seed: int, size: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def zipped(members: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as made:
+        for name, data in members.items():
+            made.writestr(name, data)
+    return file.getvalue()
+
+
+def tarred(members: dict[str, bytes], mode: str) -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode=mode) as made:  # type: ignore[call-overload]
+        for name, data in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            made.addfile(entry, io.BytesIO(data))
+    return file.getvalue()
+
+
+MANY = {f"{k}.sgf": noise(k, 700) for k in range(60)} | {"big.sgf": noise(99, 20_000), "README.txt": noise(98, 9000)}
+
+TREE = {
+    "a.zip": zipped(MANY),
+    "packed.ZIP": zipped(MANY, zipfile.ZIP_DEFLATED),
+    "b/games.tar": tarred(MANY, "w"),
+    "b/games.tar.gz": tarred(MANY, "w:gz"),
+    "b/no name.gz": gzip.compress(tarred(MANY, "w")),
+    "b/text.gz": gzip.compress(noise(5, 3000)),
+    "lines.olf": OLF_LINE * 300,
+    "Z.sgf": SGF,
+    "a.sgf": SGF * 2,
+    "é/名人戦.sgf": noise(1, 5000),
+    "b/packed.sgf.gz": gzip.compress(SGF * 300),
+    "b/broken.sgf.gz": gzip.compress(noise(6, 3000))[:-20],
+    "b/._a.sgf": noise(2, 100),
+    "notes.txt": b"nothing",
+}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same files here and at memory://games."""
+    top = tmp_path_factory.mktemp("places") / "games"
+    store = fsspec.filesystem("memory")
+    for name, data in TREE.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(data)
+        store.pipe(f"/games/{name}", data)
+    return top
+
+
+def rows(source: str | os.PathLike[str], block_bytes: int = 8192) -> list[tuple[int, str, bytes, int]]:
+    """What a container holds: ordinal, name, content, drop."""
+    return [
+        (int(b.member[k]), b.name(k), b.data[b.start[k] : b.stop[k]].tobytes(), int(b.drop[k]))
+        for b in blocks(source, block_bytes=block_bytes)
+        for k in range(len(b))
+    ]
+
+
+def fault(source: str) -> str:
+    """The message with which reading all of a source ends."""
+    with pytest.raises(SourceError) as raised:
+        for container in containers(source):
+            rows(container)
+    message = str(raised.value)
+    assert "\n" not in message
+    assert not any(secret in message for secret in SECRETS)
+    return message
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_folder_at_a_url_is_read_as_one_of_this_machine_is(tree: Path) -> None:
+    here, there = containers(tree), containers("memory://games")
+    assert [name_below(tree, path) for path in here] == [name_below(place("memory://games"), path) for path in there]
+    assert len(here) == 7
+    for one, other in zip(here, there):
+        assert rows(one) == rows(other)
+    assert [row[3] for row in rows(there[0])].count(Drop.UNREADABLE) == 1
+
+
+def test_what_a_catalogue_says_of_a_file_at_a_url_is_what_it_says_of_one_here(tree: Path) -> None:
+    here, there = find_sources([tree]), find_sources(["memory://games"])
+    assert [source.about() for source in here] == [source.about() for source in there]
+    assert all(hash_file(one.path) == hash_file(other.path) for one, other in zip(here[1:], there[1:]))
+
+
+def test_two_files_of_one_name_are_called_by_all_of_their_urls() -> None:
+    store = fsspec.filesystem("memory")
+    for folder in ("one", "two"):
+        store.pipe(f"/{folder}/same.sgf", SGF)
+    named = [source.name for source in find_sources(["memory://one/same.sgf", "memory://two/same.sgf"])]
+    assert named == ["memory://one/same.sgf", "memory://two/same.sgf"]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 5120, 5121, 30_000])
+def test_reading_in_pieces_gives_the_bytes_of_the_file(size: int) -> None:
+    data = noise(size, size)
+    fsspec.filesystem("memory").pipe("/bytes", data)
+    rng, twin = random.Random(size), io.BytesIO(data)
+    with Remote("memory://bytes").open() as file:
+        for _ in range(300):
+            if rng.random() < 0.2:
+                where = rng.randrange(size + 100)
+                assert file.seek(where) == twin.seek(where)
+            elif rng.random() < 0.1:
+                assert file.seek(50, os.SEEK_CUR) == twin.seek(50, os.SEEK_CUR)
+            wanted = rng.choice([1, 10, 700, 6000])
+            got = file.read(wanted)
+            assert got == twin.read(len(got))
+            assert got or twin.tell() >= size
+            assert file.tell() == twin.tell()
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_what_is_read_in_order_is_asked_for_once_in_large_pieces(web: Web) -> None:
+    web.files["/games.tar"] = data = tarred(MANY, "w")
+    assert len(rows(f"{web.url}/games.tar")) == 61
+    parts = [part for part in web.parts() if part != (len(data) - 1, len(data))]  # which asks if parts can be had
+    assert parts == [(0, 1024), *((k, min(k + 4096, len(data))) for k in range(1024, len(data), 4096))][: len(parts)]
+    assert len(web.requests) <= len(parts) + 3
+    web.requests.clear()
+    assert hash_file(place(f"{web.url}/games.tar"))
+    assert sum(stop - first for first, stop in web.parts()) == len(data) + 1
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("name", ["a.zip", "packed.ZIP"])
+def test_of_a_zip_no_byte_is_asked_for_twice_and_the_directory_tells_the_blocks(
+    web: Web, tree: Path, name: str
+) -> None:
+    web.files["/games.zip"] = TREE[name]
+    url, size = f"{web.url}/games.zip", len(TREE[name])
+    assert rows(url) == rows(tree / name)
+    fetched = [k for first, stop in web.parts() for k in range(first, stop)]
+    assert len(fetched) <= len(set(fetched)) + 1 + 1024  # what was looked at to tell that it is a zip
+    assert len(web.parts()) < size // 4096 + 12
+    web.requests.clear()
+    count, by_place = count_blocks(url, block_bytes=8192)
+    assert by_place
+    assert count == len(list(blocks(tree / name, block_bytes=8192)))
+    directory = 62 * 70 + 66_000
+    assert sum(stop - first for first, stop in web.parts()) < min(size, directory)
+    web.requests.clear()
+    (last,) = blocks(url, block_bytes=8192, first=count - 1)
+    names = [row[1] for row in rows(tree / name)]
+    assert [last.name(k) for k in range(len(last))] == names[-len(last) :]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("name", ["a.zip", "b/games.tar", "b/games.tar.gz", "lines.olf", "é/名人戦.sgf"])
+def test_a_server_that_gives_no_parts_gives_the_same_in_one_go(web: Web, tree: Path, name: str) -> None:
+    web.files["/" + name.rpartition("/")[2].replace("名人戦", "m")] = TREE[name]
+    (path,) = web.files
+    here = rows(tree / name)
+    assert [row[2:] for row in rows(web.url + path)] == [row[2:] for row in here]
+    web.ranges, web.sent = False, 0
+    assert [row[2:] for row in rows(web.url + path)] == [row[2:] for row in here]
+    assert web.sent < 2 * len(TREE[name]) + 100_000
+
+
+def test_a_name_is_the_last_part_of_a_url_without_what_is_secret(web: Web) -> None:
+    full = "https://user:password@host/kgs/KGS%202001.zip?X-Signature=signature&s3cr3t#part"
+    for found in (place(full), pickle.loads(pickle.dumps(place(full)))):
+        assert os.fspath(found) == full
+        assert str(found) == "https://host/kgs/KGS%202001.zip"
+        assert found.name == "KGS 2001.zip"
+        assert not any(secret in repr(found) for secret in SECRETS)
+    assert str(place("s3://user:password@bucket/a@b?c#d")) == "s3://bucket/a@b?c#d"
+    assert place("s3://bucket").name == place("s3://bucket/").name == "bucket"
+    assert place(place(full)) == place(full) != place("https://host/kgs/KGS%202001.zip")
+
+
+@pytest.mark.parametrize("text", ["a.zip", "/a/b.zip", "C:/games", "s3:/bucket/x", "://x", "a b://c"])
+def test_what_does_not_begin_as_a_url_is_a_path(text: str) -> None:
+    assert place(text) == place(Path(text)) == Path(text)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_no_secret_of_a_url_gets_into_a_catalogue_or_a_message(web: Web, tmp_path: Path) -> None:
+    host = web.url.removeprefix("http://")
+    url = f"http://user:password@{host}/games.zip?X-Signature=signature&t=s3cr3t"
+    web.files["/games.zip"] = zipped({f"{k}.sgf": data for k, data in enumerate(records(5, 1))})
+    out = tmp_path / "games.parquet"
+    assert ingest([url, f"{web.url}/games.zip"], out).read == 10
+    assert not any(secret.encode() in out.read_bytes() for secret in SECRETS)
+    assert ("GET", "/games.zip?X-Signature=signature&t=s3cr3t") in [request[:2] for request in web.requests]
+    for status, reason in ((403, "Forbidden"), (404, "no such file or folder"), (503, "Service Unavailable")):
+        web.status = status
+        message = fault(url)
+        assert message.startswith(f"http://{host}/games.zip: ")
+        assert reason in message
+
+
+@pytest.mark.usefixtures("impatient", "small_pieces")
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_body_that_breaks_off_is_asked_for_again_but_not_for_ever(web: Web, tree: Path, ranges: bool) -> None:
+    web.files["/games.tar"], web.ranges = TREE["b/games.tar"], ranges
+    web.cuts = 2
+    assert rows(f"{web.url}/games.tar") == rows(tree / "b/games.tar")
+    assert web.cuts == 0
+    web.cuts = 1000
+    assert fault(f"{web.url}/games.tar").startswith(f"{web.url}/games.tar: ")
+    assert web.cuts > 900
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_falls_silent_is_not_waited_for_without_end(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_remote, "_SILENCE", 0.2)
+    web.files["/games.zip"], web.silent = zipped(MANY), True
+    since = time.monotonic()
+    assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
+    assert time.monotonic() - since < 20
+
+
+@pytest.mark.usefixtures("impatient")
+def test_what_cannot_be_had_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    web.files["/game.sgf"], web.lengths = SGF, False
+    assert fault(f"{web.url}/game.sgf").endswith("/game.sgf: the server does not say how long it is")
+    assert fault(f"{web.url}/") == f"{web.url}/: http has no folders: name the files one by one"
+    assert fault("http://127.0.0.1:9/a.zip") == "http://127.0.0.1:9/a.zip: Connection refused"
+    assert fault("memory://nothing/here") == "memory://nothing/here: no such file or folder"
+    assert fault("nosuch://host/a") == "nosuch://host/a: Protocol not known: nosuch"
+    fsspec.filesystem("memory").pipe("/few/notes.txt", b"nothing")
+    assert "memory://few: no .sgf files and no archives" in fault("memory://few")
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    assert "pip install 'kifu[cluster]'" in fault("s3://bucket/a.zip")
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_file_that_is_another_by_the_end_is_none(web: Web) -> None:
+    web.files["/games.tar"] = TREE["b/games.tar"]
+    found = blocks(f"{web.url}/games.tar", block_bytes=8192)
+    next(found)
+    web.files["/games.tar"] = tarred(MANY | {"0.sgf": noise(0, 701)}, "w")
+    with pytest.raises(SourceError, match="it changed while it was read"):
+        list(found)
+
+
+def test_marks_tell_a_file_from_a_later_one(web: Web) -> None:
+    web.files["/a.sgf"] = SGF
+    before = marks_of(place(f"{web.url}/a.sgf"))
+    assert marks_of(place(f"{web.url}/a.sgf")) == before
+    web.files["/a.sgf"] = SGF.replace(b"pd", b"dd")
+    assert marks_of(place(f"{web.url}/a.sgf")) != before
+
+
+def test_a_record_that_does_not_come_is_no_unreadable_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Remote) -> bytes:
+        raise OSError(5, "the store is gone")
+
+    (folder, *_) = containers("memory://games")
+    monkeypatch.setattr(Remote, "read_bytes", fail)
+    with pytest.raises(SourceError, match=r"memory://games/Z\.sgf: the store is gone"):
+        rows(folder)
+
+
+def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    web.files["/games.zip"] = TREE["a.zip"]
+    monkeypatch.setattr(_remote.os, "pwrite", full)
+    assert "no room for a copy in " in fault(f"{web.url}/games.zip")
+
+
+def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) -> None:
+    web.files["/games.zip"] = TREE["a.zip"]
+    (unit,) = archive_units(place(f"{web.url}/games.zip"))
+    arrived = pickle.loads(pickle.dumps(unit))
+    assert arrived == unit
+    assert rows(arrived.path) == rows(unit.path)
+
+
+def test_indexes_of_tygem_are_found_at_urls(tree: Path) -> None:
+    assert load_index(containers("memory://games")) is None
+    fsspec.filesystem("memory").pipe("/tygem/kifu.index", b"842008471\t" * 3 + b"\n")
+    assert load_index(containers("memory://tygem")) is not None
+
+
+def test_paths_of_this_machine_need_no_fsspec(tree: Path) -> None:
+    code = "import sys; from kifu.records.containers import *; list(blocks(containers(sys.argv[1])[0]));"
+    code += "assert not {'fsspec', 'aiohttp', 'asyncio'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code, tree], check=True)
+
+
+def test_commands_take_urls(web: Web, tmp_path: Path) -> None:
+    (path,) = [archive(tmp_path / "kgs", records(6, 4), year=2003)]
+    web.files["/" + path.name] = path.read_bytes()
+    url = f"{web.url}/{path.name}"
+    here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
+    assert run("ingest", url, "-o", there).code == run("ingest", path, "-o", here).code == 0
+    assert there.read_bytes() == here.read_bytes()
+    assert run("inspect", url).out.partition(": ")[2] == run("inspect", path).out.partition(": ")[2] != ""
+    assert run("show", url, "--game", "2").out == run("show", path, "--game", "2").out
+    assert run("convert", url, tmp_path / "there.olf").code == run("convert", path, tmp_path / "here.olf").code == 0
+    assert (tmp_path / "there.olf").read_bytes() == (tmp_path / "here.olf").read_bytes()
+    told = run("inspect", url, "--row", "1")
+    assert (told.code, told.err) == (2, [f"kifu: {url} is no data set, so it has no row 1"])

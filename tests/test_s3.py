@@ -1,0 +1,149 @@
+"""Archives in an S3-compatible store, moto's: the same catalogues and data sets as from the same folder here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+
+from commands import run
+from kgs_archives import archive, record, records
+from kifu.corpus.ingest import ingest
+from kifu.errors import SourceError
+from kifu.output import hash_file
+from kifu.recipes.build import build
+from kifu.recipes.schema import load_recipe
+from kifu.records import _remote
+from kifu.records.containers import blocks, containers
+from kifu.records.game import read
+from kifu.records.places import open_file, place
+from web_store import web_store
+
+moto_server = pytest.importorskip("moto.server")
+s3fs = pytest.importorskip("s3fs")
+
+_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "anybody",
+    "AWS_SECRET_ACCESS_KEY": "s3cr3t",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield f"http://{host}:{port}"
+    finally:
+        server.stop()
+
+
+def lead_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """s3:// leads there from now on -> the store, as fsspec has it."""
+    for name, value in (_ENVIRONMENT | {"AWS_ENDPOINT_URL": endpoint}).items():
+        monkeypatch.setenv(name, value)
+    s3fs.S3FileSystem.clear_instance_cache()
+    return fsspec.filesystem("s3", use_listings_cache=False)
+
+
+@pytest.fixture
+def store(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    found = lead_to(endpoint, monkeypatch)
+    found.makedirs("games", exist_ok=True)
+    return found
+
+
+@pytest.fixture
+def kgs(tmp_path: Path, store: Any) -> Path:
+    """A folder of archives and records, which is also at s3://games/kgs."""
+    top = tmp_path / "kgs"
+    archive(top, records(12, 1), year=2001)
+    archive(top / "b", records(9, 2), year=2002, kind="zip")
+    (top / "loose.sgf").write_bytes(record("loose"))
+    (top / "Later.sgf").write_bytes(record("later"))
+    for path in top.rglob("*.*"):
+        store.put_file(str(path), f"games/kgs/{path.relative_to(top).as_posix()}")
+    return top
+
+
+def fault(source: str) -> str:
+    with pytest.raises(SourceError) as raised:
+        list(read(source))
+    message = str(raised.value)
+    assert message.startswith(f"{source}: ")
+    assert "\n" not in message
+    return message
+
+
+def test_a_catalogue_of_a_folder_in_a_bucket_is_that_of_the_folder(kgs: Path, tmp_path: Path) -> None:
+    here = ingest(kgs, tmp_path / "here.parquet", jobs=1)
+    there = ingest("s3://games/kgs/", tmp_path / "there.parquet", jobs=2)
+    assert here.read == there.read == 23
+    assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
+
+
+def test_a_data_set_of_archives_in_a_bucket_is_that_of_the_archives(kgs: Path, tmp_path: Path) -> None:
+    recipe = load_recipe("kgsgo-v2", ["sets.test.games=5"])
+    for source, into in ((str(kgs), tmp_path / "here"), ("s3://games/kgs", tmp_path / "there")):
+        build(recipe, [source], into, sets=["test"])
+    made = sorted(path.name for path in (tmp_path / "here").iterdir())
+    assert made
+    for name in made:
+        assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes()
+
+
+def test_kifu_ingest_takes_a_bucket(kgs: Path, tmp_path: Path) -> None:
+    told = run("ingest", "s3://games/kgs/b/KGS-2002-19-9-.zip", kgs / "loose.sgf", "-o", tmp_path / "games.parquet")
+    assert told.code == 0
+    assert "10 games = 10 kept" in told.out
+
+
+def test_what_is_not_there_is_one_line(store: Any) -> None:
+    assert fault("s3://games/none.zip").endswith("no such file or folder")
+    assert fault("s3://nobucket/none.zip").endswith("The specified bucket does not exist")
+
+
+def test_a_store_that_denies_fails_or_is_not_there_is_one_line_in_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    since = time.monotonic()
+    with web_store() as web:
+        lead_to(web.url, monkeypatch)
+        web.status = 403
+        assert fault("s3://games/a.zip").endswith("access is denied")
+        web.status = 503
+        assert "s3cr3t" not in fault("s3://games/a.zip")
+        assert len(web.requests) < 40
+    lead_to("http://127.0.0.1:9", monkeypatch)
+    assert "Could not connect" in fault("s3://games/a.zip")
+    assert time.monotonic() - since < 60
+
+
+def test_an_object_that_is_put_anew_in_the_middle_is_none(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_remote, "PIECE", 4096)
+    monkeypatch.setattr(_remote, "_GRAIN", 1024)
+    text = record("a", 300) * 10
+    store.pipe("games/many.sgf", text)
+    digest = hash_file(place("s3://games/many.sgf"))
+    with pytest.raises(OSError, match="changed while it was read"), open_file(place("s3://games/many.sgf")) as file:
+        file.read(1)
+        store.pipe("games/many.sgf", text + b" ")
+        while file.read(1 << 20):
+            pass
+    assert hash_file(place("s3://games/many.sgf")) != digest
+
+
+def test_real_archives_in_a_bucket(shared: Path, store: Any) -> None:
+    path = shared / "data" / "kgs" / "KGS-2017_02-19-525-.tar.gz"
+    store.put_file(str(path), f"games/real/{path.name}")
+    (found,) = containers("s3://games/real")
+    assert hash_file(found) == hash_file(path)
+    here, there = list(blocks(path)), list(blocks(found))
+    assert [block.data.tobytes() for block in there] == [block.data.tobytes() for block in here]

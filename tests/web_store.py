@@ -1,0 +1,110 @@
+"""A real HTTP server on this machine that gives out files as object stores do, whole or by parts, or fails at it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import md5
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+
+@dataclass
+class Web:
+    """files: body by path. The rest says how it fails.
+
+    ranges: whether parts can be asked for. lengths: whether it says how long a file is. status: of all answers.
+    cuts: to how many of its next bodies only the first half is given. silent: whether nothing comes after the headers.
+    """
+
+    url: str
+    files: dict[str, bytes] = field(default_factory=dict)
+    ranges: bool = True
+    lengths: bool = True
+    status: int | None = None
+    cuts: int = 0
+    silent: bool = False
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    """Method, path with its query, and Range header of each."""
+    sent: int = 0
+    """Bytes of bodies."""
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    def parts(self) -> list[tuple[int, int]]:
+        """The ranges asked for so far: first byte, and the one after the last."""
+        found = [re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", range_ or "") for _, _, range_ in self.requests]
+        return [(int(match[1]), int(match[2]) + 1) for match in found if match]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        web = self.server.web
+        web.requests.append((self.command, self.path, self.headers["Range"]))
+        body = web.files.get(urlsplit(self.path).path)
+        code = web.status or (404 if body is None else 200)
+        headers: dict[str, object] = {}
+        part = b"no" if code != 200 or body is None else body
+        match = re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", self.headers["Range"] or "")
+        if code == 200 and body is not None:
+            headers["ETag"] = f'"{md5(body).hexdigest()}"'
+            if match and web.ranges:
+                code, first, stop = 206, int(match[1]), min(int(match[2]) + 1, len(body))
+                headers["Content-Range"] = f"bytes {first}-{stop - 1}/{len(body)}"
+                part = body[first:stop]
+        self.send_response(code)
+        if web.lengths:
+            headers["Content-Length"] = len(part)
+        else:
+            headers["Connection"] = "close"
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.close_connection = not web.lengths
+        if self.command == "GET":
+            self._give(part)
+
+    def _give(self, part: bytes) -> None:
+        web = self.server.web
+        if web.silent:
+            web.closing.wait(30)
+        if web.cuts:
+            web.cuts -= 1
+            part, self.close_connection = part[: len(part) // 2], True
+        self.wfile.write(part)
+        self.wfile.flush()
+        web.sent += len(part)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    web: Web
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # a client that goes away in the middle is part of the tests
+
+
+@contextmanager
+def web_store() -> Iterator[Web]:
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.web = Web(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        try:
+            yield server.web
+        finally:
+            server.web.closing.set()
+            server.shutdown()
+            thread.join()

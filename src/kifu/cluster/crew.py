@@ -97,7 +97,7 @@ class RayCrew(Crew):
         mark = None if self._work is None else str(self._work.mark)
         pickled = ray.put(cloudpickle.dumps(job))
         kind = f"{type(job).__module__}.{type(job).__qualname__}"
-        said = [__version__, kind, job.identity()]
+        said = [] if self._work is None else [__version__, kind, job.identity()]  # which may take reading all sources
         for number, unit in enumerate(units):
             path, there = None, False
             if self._work is not None:

@@ -137,6 +137,9 @@ _COLUMNS = tuple(
     )
 )  # fmt: skip
 
+_ROWS = 1 << 17
+"""Looked at together; all of a unit, but of one that is a row group of more rows."""
+
 _COUNT = "count"
 
 _Counted: TypeAlias = dict[str, pa.RecordBatch]
@@ -144,7 +147,7 @@ _Counted: TypeAlias = dict[str, pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class _CountJob(Job[RowsUnit, RowsUnit, _Counted]):
+class _CountJob(Job[RowsUnit, pa.RecordBatch, _Counted]):
     """Counts the games of catalogues, unit by unit."""
 
     catalogues: tuple[str, ...]
@@ -155,11 +158,11 @@ class _CountJob(Job[RowsUnit, RowsUnit, _Counted]):
     def unit_identity(self, unit: RowsUnit) -> Any:
         return [unit.path, unit.first, unit.rows]
 
-    def items(self, unit: RowsUnit) -> Iterator[RowsUnit]:
-        yield unit
+    def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
+        yield from rows_of_unit(unit, _COLUMNS, _ROWS)
 
-    def make(self, item: RowsUnit) -> _Counted:
-        rows = pa.Table.from_batches(rows_of_unit(item, _COLUMNS))
+    def make(self, item: pa.RecordBatch) -> _Counted:
+        rows = pa.Table.from_batches([item])
         kept = _described(rows.filter(rows["drop"].is_null()))
         of = dict.fromkeys(_KEYS, kept) | {"dropped": rows.filter(rows["drop"].is_valid())}
         for words, made in _WORDS.items():

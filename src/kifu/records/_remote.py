@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cached_property
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
@@ -65,6 +64,7 @@ class Store:
         self.is_web = protocol in ("http", "https")
         self._names_secrets = "@" in url or "?" in url
         self._files, self._path = self.ask(lambda: _open_store(url, protocol))
+        self._has_ranges: bool | None = None
 
     def ask(self, question: Callable[[], T]) -> T:
         """What a call of fsspec returns, which is made again if that may help."""
@@ -127,6 +127,22 @@ class Store:
             return self._files.open(self._path, "rb", size=size, block_size=PIECE, cache_type="none")
         # Of S3 it looks at the size by itself, and then gives bytes of the file that it saw only.
         return self._files.open(self._path, "rb", block_size=PIECE, cache_type="none")
+
+    def has_ranges(self, size: int) -> bool:
+        """Whether any part of a file can be asked for. A server of http that cannot gives all of it, or an error."""
+        if not self.is_web or size <= _GRAIN:
+            return True
+        if self._has_ranges is None:
+            self._has_ranges = self.ask(lambda: self._gives_last_byte(size))
+        return self._has_ranges
+
+    def _gives_last_byte(self, size: int) -> bool:
+        with self.open(size, streamed=False) as source:
+            source.seek(size - 1)
+            try:
+                return len(source.read(1)) == 1
+            except ValueError:
+                return False
 
 
 def _open_store(url: str, protocol: str) -> tuple[Any, str]:
@@ -278,21 +294,10 @@ class RemoteFile:
             kept += chunk if keep else b""
         return bytes(kept)
 
-    @cached_property
+    @property
     def has_ranges(self) -> bool:
-        """Whether any part of it can be asked for. A server of http that cannot gives all of a file, or an error."""
-        if not self._store.is_web or self.size <= _GRAIN:
-            return True
-
-        def last_byte() -> bool:
-            with self._store.open(self.size, streamed=False) as source:
-                source.seek(self.size - 1)
-                try:
-                    return len(source.read(1)) == 1
-                except ValueError:
-                    return False
-
-        return self._store.ask(last_byte)
+        """Whether any part of it can be asked for."""
+        return self._store.has_ranges(self.size)
 
     def _close_source(self) -> None:
         if self._source is not None:

@@ -21,7 +21,7 @@ from itertools import islice
 import numpy as np
 
 from kifu.errors import Drop, SourceError
-from kifu.records._folder import folder_blocks, read_tree, without_compression
+from kifu.records._folder import COMPRESSIONS, folder_blocks, read_tree, without_compression
 from kifu.records._kinds import OLF, SGF, TYGEM, kinds_in
 from kifu.records._lines import line_blocks
 from kifu.records._members import make_block, name_says_index, name_says_record
@@ -34,6 +34,8 @@ from kifu.records.places import Place, Remote, open_file, place
 
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a record to be taken for one
+
+_NO_ZIPS = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".sgf", b".olf")
 
 BLOCK_BYTES = 4 << 20
 
@@ -192,14 +194,16 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
 def index_files(source: Place) -> Iterator[Bytes]:
     """The content of each index of TYGEM games that a container is, or holds if it is a .zip: by the name .index.
 
-    Raises SourceError if one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading
-    its records does that.
+    What is named as a record or another archive is not opened, as that takes a while at a URL. Raises SourceError if
+    one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading its records does that.
     """
-    if _is_folder(source):
+    name = os.fsencode(source.name)
+    is_index = name_says_index(without_compression(name))
+    if _is_folder(source) or (name.lower().endswith(_NO_ZIPS) and not is_index):
         return
     try:
         with open_file(source) as file:
-            if name_says_index(without_compression(os.fsencode(source.name))):
+            if is_index:
                 yield _whole(source, file)
             elif file.read(4) in (b"PK\3\4", b"PK\5\6"):
                 for block in _until_damage(zip_blocks(str(source), file, BLOCK_BYTES, indexes=True)):

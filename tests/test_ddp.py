@@ -129,7 +129,7 @@ def begin(*arguments: object, launcher: tuple[object, ...] = (), **environment: 
 def end(*processes: subprocess.Popen[str]) -> None:
     try:
         for process in processes:
-            _, err = process.communicate(timeout=150)
+            _, err = process.communicate(timeout=300)
             assert process.returncode == 0, err
     finally:
         for process in processes:

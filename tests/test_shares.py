@@ -126,6 +126,8 @@ def test_states_are_resumed_by_any_number_of_processes(games, shuffle, drop_last
     options: dict[str, Any] = {"shuffle": shuffle, "window": 50, "seed": 5, "epoch": 2, "passes": True, "jobs": 1}
     options |= {"drop_last": drop_last, "per_game": 20}
     whole = given(kifu.load(games, "own", **options | {"drop_last": False}))
+    found = kept(games)
+    twins, ids = naive(found), list(found)
     seen: list[tuple[int, int]] = []
     state, before = None, ()
     for world_size, batch_size, batches in ((2, 10, 4), (3, 6, 2), (1, 25, 2)):
@@ -135,10 +137,10 @@ def test_states_are_resumed_by_any_number_of_processes(games, shuffle, drop_last
                 games, "own", rank=rank, world_size=world_size, batch_size=batch_size, resume=state, **options
             )
             twin = naive_order.epoch_order(
-                naive(kept(games)), rank=rank, world_size=world_size, batch_size=batch_size, before=before,
+                twins, rank=rank, world_size=world_size, batch_size=batch_size, before=before,
                 **{name: value for name, value in options.items() if name != "jobs"},
             )  # fmt: skip
-            assert given(loader.epoch(2)) == [([*kept(games)][g], t) for g, t, _ in twin]
+            assert given(loader.epoch(2)) == [(ids[g], t) for g, t, _ in twin]
             running = iter(loader)
             seen += rows(islice(running, batches))
             states.append(loader.state())

@@ -1,0 +1,139 @@
+"""A loader's examples as a data set of Ray, and the script that trains with Ray Train."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kifu
+from kifu.datasets.examples import Batch
+from kifu.errors import RecipeError
+from loader_games import assert_same, make, whole
+
+pytest.importorskip("ray")
+
+SCRIPT = Path(__file__).parents[1] / "examples/ray_train.py"
+
+# What Ray and those that it starts warn of is none of our doing.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::Warning:ray"), pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture(scope="module")
+def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("games"), smalls=100)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    """Ray on this machine, with two processes; rows in the order of shares."""
+    import ray
+
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.execution_options.preserve_order = True
+    yield
+    ray.shutdown()
+
+
+def taken(data) -> Batch:
+    """All rows of a data set of Ray."""
+    batches = list(data.iter_batches(batch_size=100, batch_format="numpy"))
+    columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+    planes, game, ply = (columns.pop(name) for name in ("planes", "game", "ply"))
+    return Batch(planes, columns, game, ply)
+
+
+def rows(batch: Batch) -> Counter[tuple[int, int]]:
+    return Counter(zip(batch.game.tolist(), batch.ply.tolist()))
+
+
+@pytest.mark.parametrize("output", ["packed", "float32", "bfloat16"])
+def test_its_rows_are_those_of_the_shares(cluster, games, output):
+    from kifu.datasets.ray_data import dataset
+
+    labels = ("move", "next2", "result", "ownership")
+    loader = kifu.load(games, "seven", labels=labels, batch_size=64, output=output, window=150, epoch=1, jobs=1)
+    told = taken(dataset(loader, shares=3))
+    shares = [whole(loader.share(k, 3)) for k in range(3)]
+    kinds = {name: values.dtype for name, values in shares[0].labels.items()}
+    assert {name: values.dtype for name, values in told.labels.items()} == kinds
+    joined = Batch(
+        np.concatenate([share.planes for share in shares]),
+        {name: np.concatenate([share.labels[name] for share in shares]) for name in labels},
+        np.concatenate([share.game for share in shares]),
+        np.concatenate([share.ply for share in shares]),
+    )
+    assert_same(told, joined)
+    assert rows(told) == rows(whole(loader))
+
+
+def test_blocks_are_no_larger_than_ray_wants_and_another_epoch_is_another_set(cluster, games):
+    import ray
+
+    from kifu.datasets.ray_data import dataset
+
+    context = ray.data.DataContext.get_current()
+    before = context.target_max_block_size
+    context.target_max_block_size = 200_000
+    try:
+        loader = kifu.load(games, "seven", batch_size=50, jobs=1)
+        data = dataset(loader, shares=2).materialize()
+    finally:
+        context.target_max_block_size = before
+    sizes = [bundle.size_bytes() for bundle in data.iter_internal_ref_bundles()]
+    assert len(sizes) > 2
+    assert max(sizes) < 400_000
+    assert data.count() == loader.positions
+    first, second = (taken(dataset(loader.epoch(k))) for k in range(2))
+    assert first.game.tolist() != second.game.tolist()
+    assert Counter(zip(first.game.tolist(), first.ply.tolist())) == Counter(
+        zip(second.game.tolist(), second.ply.tolist())
+    )
+
+
+def test_what_cannot_be_divided(cluster, games):
+    from kifu.datasets.ray_data import dataset
+
+    loader = kifu.load(games, "seven", batch_size=50, jobs=1)
+    with pytest.raises(RecipeError, match="0 shares; there has to be at least 1"):
+        dataset(loader, shares=0)
+    with pytest.raises(RecipeError, match="in the middle of an epoch"):
+        dataset(loader.epoch(0, 2))
+
+
+def test_without_ray_one_line_says_what_is_missing():
+    code = "import sys; sys.modules['ray'] = None; import kifu.datasets.ray_data"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("kifu.errors.ClusterError: a data set of Ray needs Ray: pip install 'kifu[cluster]'")
+
+
+def trained(*arguments: object) -> tuple[int, int]:
+    """Steps and positions, as the script tells."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=200,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"([0-9,]+) steps, ([0-9,]+) positions, loss \d", done.stdout)
+    assert told is not None, done.stdout
+    steps, seen = (int(text.replace(",", "")) for text in told.groups())
+    return steps, seen
+
+
+def test_the_script_goes_on_with_another_number_of_workers(games, tmp_path):
+    """In the middle of an epoch, which has as many steps as if nothing had happened."""
+    batches = kifu.load(games, "seven", board="9x9", batch_size=240, drop_last=True)
+    assert len(batches) > 1
+    words = (games, "--into", tmp_path / "run", "--board", "9x9", "--every", 1)
+    assert trained(*words, "--workers", 2, "--steps", 1) == (1, 240)
+    assert trained(*words, "--workers", 1, "--epochs", 2) == (2 * len(batches), 2 * len(batches) * 240)

@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import random
+import re
 import subprocess
 import sys
 import tarfile
@@ -329,6 +330,14 @@ def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) 
     arrived = pickle.loads(pickle.dumps(unit))
     assert arrived == unit
     assert rows(arrived.path) == rows(unit.path)
+
+
+def test_catalogues_are_read_from_this_machine_only() -> None:
+    line = "s3://bucket/games.parquet: catalogues are read from this machine only; archives of games also from URLs"
+    with pytest.raises(SourceError, match=re.escape(line)):
+        find_sources("s3://bucket/games.parquet")
+    told = run("stats", "s3://bucket/games.parquet")
+    assert (told.code, told.err) == (2, [f"kifu: {line}"])
 
 
 def test_indexes_of_tygem_are_found_at_urls(tree: Path) -> None:

@@ -23,11 +23,12 @@ import pyarrow.parquet as pq
 from kifu.corpus.index import Index, has_index, read_index
 from kifu.corpus.parquet import KEY, group_rows, open_file, read_rows
 from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.errors import Drop, FormatError, OutputError, first_line
+from kifu.errors import Drop, FormatError, OutputError, SourceError, first_line
 from kifu.output import Output, hash_file
 from kifu.point import MAX_SIZE
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
+from kifu.records.places import Remote, place
 
 GROUP = 32_768
 """Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
@@ -255,9 +256,12 @@ def is_catalogue(path: str | os.PathLike[str]) -> bool:
 def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     """Opens a catalogue: a folder of parts, or any Parquet file that has its columns in types that fit.
 
-    Raises FormatError if it is none, or one of a newer version, or if the parts are not those that its index lists.
+    Raises FormatError if it is none, or one of a newer version, or if the parts are not those that its index lists;
+    SourceError for a URL.
     """
-    path = Path(path)
+    path = place(path)
+    if isinstance(path, Remote):
+        raise SourceError(f"{path}: catalogues are read from this machine only; archives of games also from URLs")
     if has_index(path):
         index = read_index(path)
         return Catalogue(path, index.read, index.about(), {path / part.path: part.rows for part in index.parts}, index)

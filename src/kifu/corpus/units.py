@@ -27,7 +27,7 @@ from kifu.records._folder import read_tree
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.games import Block
 from kifu.records.kinds import shares
-from kifu.records.places import Place, marks_of, name_below, place
+from kifu.records.places import Place, Remote, marks_of, name_below, place
 
 _SMALL = 8 << 20
 """Bytes of an archive that nobody looks into before it is read: it is one unit."""
@@ -93,7 +93,7 @@ def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[st
     found: list[Source] = []
     for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
         source = place(given)
-        if isinstance(source, Path) and is_catalogue(source):
+        if source.name.lower().endswith(".parquet") if isinstance(source, Remote) else is_catalogue(source):
             found.append(Source(source, source.name, open_catalogue(source)))
             continue
         found += [Source(path, name_below(source, path), None) for path in containers(source)]

@@ -195,7 +195,7 @@ def index_files(source: Place) -> Iterator[Bytes]:
     """The content of each index of TYGEM games that a container is, or holds if it is a .zip: by the name .index.
 
     What is named as a record or another archive is not opened, as that takes a while at a URL. Raises SourceError if
-    one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading its records does that.
+    one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading its records does it.
     """
     name = os.fsencode(source.name)
     is_index = name_says_index(without_compression(name))

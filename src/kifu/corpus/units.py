@@ -33,11 +33,11 @@ _SMALL = 8 << 20
 """Bytes of an archive that nobody looks into before it is read: it is one unit."""
 
 _BLOCKS = 16
-"""Of a unit of a large archive: 64 MB of records, some seconds of work."""
+"""Of a unit of a large archive: 64 MB of records, about a second of work."""
 
 _SLICES = 8
 """At most so many units are made of an archive that can only be read from its beginning: each of them reads, though it
-need not understand, all that lies before it, which takes about a tenth of the time."""
+need not understand, all that lies before it, which takes about an eighth of the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,226 @@
+"""Builds in units that are sent as bytes, as on a cluster: the files are those that threads make."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from example_sets import FORMATS, bytes_of, cut, layout_for, random_batch
+from kgs_archives import BROKEN, archive, record
+from kifu.corpus import catalogue
+from kifu.corpus.ingest import ingest
+from kifu.corpus.splits import ListSplit
+from kifu.datasets import katago_rows
+from kifu.datasets.formats import find_writer, open_writer
+from kifu.parallel import THREADS
+from kifu.parcels import read_parcels, write_parcels
+from kifu.recipes import dat_jobs, example_jobs, examples, kata_counts, kata_draws
+from kifu.recipes.build import build
+from kifu.recipes.example_jobs import WriteExamples
+from kifu.recipes.examples import build_examples
+from kifu.recipes.kata_draws import _spans
+from kifu.recipes.katago import build_katago
+from kifu.recipes.kgs_index import parse_archive_name
+from kifu.recipes.olf_archive import build_archive
+from kifu.recipes.sampling import Selection
+from kifu.recipes.schema import ExampleSets, find_recipe, load_recipe
+from kifu.recipes.sets import Given
+from kifu.tables import check_table
+from postal import ENGINE, PostalCrew, post
+
+SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two archives; some of their games cannot be used."""
+    folder = tmp_path_factory.mktemp("kgs")
+    told = b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-01]"
+    for year in (2001, 2002):
+        games = [record(f"{year}-{k}", 34, 2 + k % 4 if k % 4 == 3 else 0) for k in range(14)]
+        archive(folder, [*(each.replace(b"SZ[19]", told) for each in games), *BROKEN.values()], year=year)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def catalogues(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Their catalogues, in row groups of five games."""
+    folder = tmp_path_factory.mktemp("catalogues")
+    paths = []
+    for number, source in enumerate(sorted(kgs.iterdir())):
+        ingest(source, folder / "whole.parquet")
+        paths.append(folder / f"{number}.parquet")
+        pq.write_table(pq.read_table(folder / "whole.parquet"), paths[-1], row_group_size=5)
+    return paths
+
+
+@pytest.fixture
+def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of ten games, and small chunks of them."""
+    post(monkeypatch)
+    for module, name, value in (
+        (catalogue, "_UNIT", 10), (example_jobs, "_CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
+        (examples, "_WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
+        (kata_draws, "_GAMES", 3), (katago_rows, "_PIECE", 64), (dat_jobs, "_CHUNK_BYTES", 30_000),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+
+
+def same_for_all(make: Any, folder: Path) -> list[Any]:
+    """What `make` gives for one and two threads and for units that are sent; all have made the same files."""
+    made = [
+        make(folder / name, jobs=jobs, engine=engine)
+        for name, jobs, engine in (("one", 1, THREADS), ("two", 2, THREADS), ("sent", 1, ENGINE))
+    ]
+    one, two, sent = ({file.relative_to(folder / name): file.read_bytes() for file in (folder / name).rglob("*")
+                       if file.is_file()} for name in ("one", "two", "sent"))  # fmt: skip
+    assert one.keys() == two.keys() == sent.keys()
+    assert [name for name in one if one[name] != two[name] or one[name] != sent[name]] == []
+    return made
+
+
+def recipe(**changes: Any) -> ExampleSets:
+    plain = {"kind": "examples", "name": "mine", "title": "mine", "planes": "seven", "format": "npy", "split": SPLIT}
+    return check_table(ExampleSets, plain | changes, "recipe", "mine")
+
+
+ANY = {"labels": ["move", "next3", "ranks"], "positions": {"passes": True}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"format": "npy", **ANY},
+        {"format": "npy", "order": "shuffled", "planes": "katago22", "positions": {"per_game": 9}},
+        {"format": "parquet", **ANY},
+        {"format": "parquet", "order": "shuffled"},
+        {"format": "hdf5"},
+        {"format": "hdf5", "order": "shuffled"},
+        {"format": "book-npy"},
+    ],
+    ids=lambda changes: "-".join(changes[key] for key in ("format", "order") if key in changes),
+)
+@pytest.mark.usefixtures("cut_small")
+def test_examples(catalogues: list[Path], tmp_path: Path, changes: dict[str, Any]) -> None:
+    def make(into: Path, **engine: Any) -> Any:
+        return build_examples(recipe(**changes), catalogues, into, **engine)
+
+    one, _, sent = same_for_all(make, tmp_path)
+    assert all(built.fresh and built.manifest.examples > 60 for built in sent)
+    assert [built.manifest for built in one] == [built.manifest for built in sent]
+    assert PostalCrew.units > 2 * 2 * 6  # two sets, that are counted and made, of six units
+
+
+@pytest.mark.usefixtures("cut_small")
+def test_examples_of_archives(kgs: Path, tmp_path: Path) -> None:
+    """What is read first is read by the same engine."""
+    same_for_all(lambda into, **engine: build_examples(recipe(), kgs, into, sets=["test"], **engine), tmp_path)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.usefixtures("cut_small")
+def test_dat(kgs: Path, tmp_path: Path, version: int) -> None:
+    chosen = load_recipe(f"kgsgo-v{version}", ["sets.test.games=13", "sets.train10k.games=15"])
+    sets = ["test", "train10k", "archives"]
+    one, _, sent = same_for_all(lambda into, **engine: build(chosen, [kgs], into, sets=sets, **engine), tmp_path)
+    assert [built.manifest for built in one] == [built.manifest for built in sent]
+    assert sum(len(built.manifest.dropped) for built in sent) > 10
+
+
+@pytest.mark.parametrize("metadata", [["metadata=kgs"], []])
+@pytest.mark.usefixtures("cut_small")
+def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> None:
+    asked = ['split={kind="hash", sets={train=3.0, test=1.0}}', "compression=fast", "rows_per_file=150"]
+    chosen: Any = find_recipe("katago", [*asked, "min_moves=0", "early_passes=false", "illegal=cut", *metadata])
+    one, _, sent = same_for_all(lambda into, **engine: build_katago(chosen, catalogues, into, **engine), tmp_path)
+    assert sum(built.manifest.examples for built in one) > 600
+    assert [built.manifest for built in one] == [built.manifest for built in sent]
+
+
+@pytest.mark.usefixtures("cut_small")
+def test_olf_archive(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
+    chosen: Any = find_recipe("olf-archive")
+    one, _, sent = same_for_all(lambda into, **engine: build_archive(chosen, [kgs], into, **engine), tmp_path)
+    assert one.manifest == sent.manifest and sent.manifest.kept > 20 and sum(sent.manifest.drops.values()) > 5
+
+
+def test_units_do_not_change_katago_s_files(
+    catalogues: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces that begin in one unit and end in another are those of one unit of all."""
+    monkeypatch.setattr(katago_rows, "_PIECE", 200)
+    chosen: Any = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", "min_moves=0"])
+    (one,) = build_katago(chosen, catalogues, tmp_path / "one", jobs=1)
+    monkeypatch.setattr(catalogue, "_UNIT", 5)
+    (other,) = build_katago(chosen, catalogues, tmp_path / "other", jobs=1)
+    assert bytes_of(one.path) == bytes_of(other.path)
+    assert sum(len(Given.of(catalogue.open_catalogue(path)).units) for path in catalogues) > 6
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 5000), st.integers(1, 6000), st.integers(1, 4000))
+def test_spans(start: int, rows: int, rows_per_file: int) -> None:
+    """They are all rows, in order; those that are whole are pieces, and all pieces that lie within."""
+    spans = list(_spans(start, rows, rows_per_file))
+    assert [bounds[0] for bounds, _ in spans] == [0, *(bounds[-1] for bounds, _ in spans)][:-1]
+    assert spans[-1][0][-1] == rows
+    ends = [0]
+    while ends[-1] < start + rows:
+        ends.append(katago_rows.piece_end(ends[-1], rows_per_file))
+    wanted = [(a - start, b - start) for a, b in pairwise(ends) if start <= a and b <= start + rows]
+    assert [piece for bounds, whole in spans if whole for piece in pairwise(bounds)] == wanted
+    assert all(len(bounds) == 2 for bounds, whole in spans if not whole)
+
+
+@pytest.mark.parametrize(("name", "runs"), [*((name, True) for name in FORMATS), ("npy@1", False), ("hdf5@1", False)])
+def test_what_is_made_ready_travels(tmp_path: Path, name: str, runs: bool) -> None:
+    layout, writer = layout_for(name), find_writer(name)
+    batches = cut(random_batch(layout, 40, runs=runs), 3, 20)
+    write_parcels(tmp_path / "parcels", (writer.pack(writer.prepare(each, layout)) for each in batches))
+    for into, prepared in (
+        ("here", (writer.prepare(each, layout) for each in batches)),
+        ("sent", map(writer.unpack, read_parcels(tmp_path / "parcels"))),
+    ):
+        with open_writer(name, tmp_path / into / "set", layout) as made:
+            for each in prepared:
+                made.append(each)
+            made.commit({})
+    assert bytes_of(tmp_path / "here" / "set") == bytes_of(tmp_path / "sent" / "set")
+
+
+def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
+    job = WriteExamples(recipe(), "train")
+    before = pickle.dumps(job)
+    (unit,) = Given.of(catalogue.open_catalogue(catalogues[0])).units
+    assert sum(len(job.make(item).plies) for item in job.items(unit)) > 100
+    assert pickle.dumps(job) == before and pickle.loads(before) == job
+
+
+def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
+    told = []
+    for text in ("1\na/b\n", "1\n", "a/b\n1\n"):
+        (tmp_path / "list").write_text(text)
+        told.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).told())
+    assert told[0] != told[1] and told[0] == told[2]
+
+
+def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
+    """Units of other games, or of another file, are others."""
+    job = dat_jobs.WriteRecords("dat2@1", iter(()))
+    assert pickle.loads(pickle.dumps(job)).loaded is None
+    path = sorted(kgs.iterdir())[0]
+    found = parse_archive_name(path.name)
+    assert found is not None
+    units = [
+        dat_jobs.ArchiveGames(Selection(found, np.array(games)), path, digest)
+        for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
+    ]
+    assert len({str(job.unit_identity(unit)) for unit in units}) == 3

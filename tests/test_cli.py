@@ -27,8 +27,8 @@ from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
 
 COMMANDS = [
-    "audit", "build", "convert", "demo", "evaluate", "export", "fetch", "formats", "gtp", "ingest", "inspect", "match",
-    "nets", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
+    "audit", "build", "compact", "convert", "demo", "evaluate", "export", "fetch", "formats", "gtp", "ingest",
+    "inspect", "match", "nets", "plan", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
 ]  # fmt: skip
 REPOSITORY = Path(__file__).parents[1]
 

@@ -78,7 +78,7 @@ class Index(BaseModel):
     kept: Count
     drops: dict[str, Count]
     parts: Annotated[tuple[Part, ...], Field(min_length=1, strict=False)]
-    """In the order of the rows; each source has at least one, which may be empty."""
+    """In the order of the rows; never none, but one may be empty."""
 
     @field_validator("parts")
     @classmethod

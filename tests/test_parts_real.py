@@ -1,0 +1,46 @@
+"""Real games of two servers as parts of one folder: one query over both, and one split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars
+
+from commands import run
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.parts import add_sources
+from kifu.show import describe_catalogue
+from part_sources import bag, rules
+
+
+def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
+    kgs = sorted((shared / "data" / "kgs").glob("KGS-2016_0[12]*"))
+    games, tygem = tmp_path / "games", shared / "data" / "tygem"
+    for sources in (kgs, tygem):
+        add_sources(sources, games, clean=rules("games"))
+    parts = {path.relative_to(games).as_posix(): rows for path, rows in open_catalogue(games).parts.items()}
+    assert parts == {
+        "KGS-2016_01-19-756-/2016.parquet": 756,
+        "KGS-2016_02-19-577-/2016.parquet": 577,
+        "2016-07/2016.parquet": 11_365,
+        "Kifu2016/unknown.parquet": 0,  # the index, which has no games
+    }
+    assert describe_catalogue(games).splitlines()[0].startswith(f"{games}: catalogue@1, 12,698 games = ")
+
+    files = [tmp_path / "kgs.parquet", tmp_path / "tygem.parquet"]
+    assert run("ingest", *kgs, "-o", files[0], "--set", 'duplicates="games"').code == 0
+    assert run("ingest", tygem, "-o", files[1], "--set", 'duplicates="games"').code == 0
+    assert bag(games) == bag(files[0]) + bag(files[1])  # no game was played on both servers
+
+    sql = "SELECT format, count(*), sum(n_moves)::BIGINT, min(date) FROM kept GROUP BY 1 ORDER BY 1"
+    answers = [run("query", sql, *given).out for given in ([games], files)]
+    assert answers[0] == answers[1] and {"1333", "11362"} < {*answers[0].split()}
+    for name, given in (("folder", [games]), ("files", files)):
+        assert run("split", *given, "--into", tmp_path / name).code == 0
+    for made in sorted((tmp_path / "folder").iterdir()):
+        found, expected = (polars.read_parquet(tmp_path / name / made.name) for name in ("folder", "files"))
+        assert found.equals(expected) and {"sgf", "tygem"} == {*found["format"]}
+
+    assert run("compact", games).code == 0
+    assert [path.name for path in open_catalogue(games).parts] == ["2016.parquet"]
+    assert bag(games) == bag(files[0]) + bag(files[1])

@@ -29,6 +29,7 @@ from kifu.records import _remote
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.places import Remote, marks_of, name_below, place
 from kifu.records.tygem import load_index
+from postal import ENGINE, PostalCrew, post
 from test_kinds import OLF_LINE
 from web_store import Web, web_store
 
@@ -338,6 +339,20 @@ def test_catalogues_are_read_from_this_machine_only() -> None:
         find_sources("s3://bucket/games.parquet")
     told = run("stats", "s3://bucket/games.parquet")
     assert (told.code, told.err) == (2, [f"kifu: {line}"])
+
+
+def test_a_cluster_makes_the_same_of_a_folder_at_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [
+        archive(tmp_path / "kgs", records(9, k), year=2000 + k, kind=kind) for k, kind in ((1, "zip"), (2, "tar.gz"))
+    ]
+    (tmp_path / "kgs" / "loose.sgf").write_bytes(SGF)
+    for path in (*paths, tmp_path / "kgs" / "loose.sgf"):
+        fsspec.filesystem("memory").pipe(f"/kgs/{path.name}", path.read_bytes())
+    ingest(tmp_path / "kgs", tmp_path / "here.parquet")
+    post(monkeypatch)
+    ingest("memory://kgs", tmp_path / "there.parquet", engine=ENGINE)
+    assert PostalCrew.units > 3
+    assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 
 def test_indexes_of_tygem_are_found_at_urls(tree: Path) -> None:

@@ -254,7 +254,6 @@ def test_nothing_to_find(tmp_path):
         find_clusters([__file__])
 
 
-@pytest.mark.nojit
 @pytest.mark.slow
 def test_the_games_of_kgs(shared):
     """The figures by which OPENING_PLIES and MIN_PLIES are chosen."""

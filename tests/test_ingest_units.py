@@ -116,7 +116,7 @@ def told(found: Iterator[Any]) -> list[Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2))
 def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: int) -> None:
-    """Wherever it is cut; each slice read by itself, or one after the other from one open archive."""
+    """Wherever it is cut; the slices read one after the other from one open archive, or in any order."""
     path, rng = kinds[kind], random.Random(seed)
     whole = told(shares_of([path], BLOCK))
     count = sum(1 for _ in blocks(path))
@@ -125,7 +125,8 @@ def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: 
     cut.append(ArchiveUnit(path, cuts[-1], None))
     one = UnitReader()
     assert [block for unit in cut for block in told(one.read(unit))] == whole
-    assert [block for unit in reversed(cut) for block in reversed(told(UnitReader().read(unit)))] == whole[::-1]
+    parts = {k: told(one.read(cut[k])) for k in rng.sample(range(len(cut)), len(cut))}
+    assert [block for k in range(len(cut)) for block in parts[k]] == whole
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -227,7 +228,7 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [
         saved(top / "in" / "a.tar", tar_of(some)),
         zipped(top / "in" / "b.zip", members),
-        saved(top / "in" / "loose" / "c.sgf", b"\n".join(unclear)),
+        saved(top / "in" / "loose" / "c.sgf", b"\n".join(unclear)).parent,
         saved(top / "in" / "d.olf", lines(OLF_LINE, 100)),
         zipped(top / "in" / "2016-07.zip", {"2016-07": TYGEM_LINE * 3}),
         zipped(top / "in" / "Kifu2016.zip", {"Kifu2016.index": INDEX}),

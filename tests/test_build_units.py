@@ -22,7 +22,7 @@ from kifu.datasets import katago_rows
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.parallel import THREADS
 from kifu.parcels import read_parcels, write_parcels
-from kifu.recipes import dat_jobs, example_jobs, examples, kata_counts, kata_draws
+from kifu.recipes import dat_jobs, example_jobs, examples, kata_counts, kata_draws, sets
 from kifu.recipes.build import build
 from kifu.recipes.example_jobs import WriteExamples
 from kifu.recipes.examples import build_examples
@@ -125,12 +125,36 @@ def test_examples_of_archives(kgs: Path, tmp_path: Path) -> None:
     same_for_all(lambda into, **engine: build_examples(recipe(), kgs, into, sets=["test"], **engine), tmp_path)
 
 
+def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The catalogue of a run that was interrupted is taken, unless it is of other archives or rules."""
+    read: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        read.append(1)
+        return ingest(*arguments, **options)
+
+    def make(*sources: Path, **changes: Any) -> int:
+        read.clear()
+        build_examples(recipe(**changes), sources, tmp_path, sets=["test"])
+        return len(read)
+
+    monkeypatch.setattr(sets, "ingest", counted)
+    one, other = sorted(kgs.iterdir())
+    assert make(one) == 1
+    (tmp_path / "test.manifest.json").unlink()
+    assert make(one) == 0 and make(one, seed=5) == 0
+    assert make(one, other) == 1 and make(one) == 1
+    assert make(one, clean="training") == 1
+    monkeypatch.setattr(sets.importlib.metadata, "version", lambda _: "0.0.1")
+    assert make(one, clean="training") == 1
+
+
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.usefixtures("cut_small")
 def test_dat(kgs: Path, tmp_path: Path, version: int) -> None:
     chosen = load_recipe(f"kgsgo-v{version}", ["sets.test.games=13", "sets.train10k.games=15"])
-    sets = ["test", "train10k", "archives"]
-    one, _, sent = same_for_all(lambda into, **engine: build(chosen, [kgs], into, sets=sets, **engine), tmp_path)
+    names = ["test", "train10k", "archives"]
+    one, _, sent = same_for_all(lambda into, **engine: build(chosen, [kgs], into, sets=names, **engine), tmp_path)
     assert [built.manifest for built in one] == [built.manifest for built in sent]
     assert sum(len(built.manifest.dropped) for built in sent) > 10
 

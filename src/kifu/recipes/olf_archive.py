@@ -35,6 +35,7 @@ from kifu.parallel import THREADS, Job, open_crew
 from kifu.parcels import Parcel
 from kifu.progress import Bar, OpenBar, format_bytes, silent
 from kifu.recipes.schema import OlfArchive
+from kifu.recipes.sets import was_ingested
 from kifu.records.olf import Unsayable
 
 MANIFEST = "olf-archive" + SUFFIX
@@ -148,11 +149,12 @@ def build_archive(
                 remove_file(into / file.file)
         remove_file(into / MANIFEST)
         path = into / CATALOGUE
-        told = ingest(sources, path, clean=recipe.clean, jobs=jobs, engine=engine, progress=progress)
+        if not was_ingested(path, found, recipe.clean):
+            ingest(sources, path, clean=recipe.clean, jobs=jobs, engine=engine, progress=progress)
         catalogue = open_catalogue(path)
         job = _LinesJob(catalogue.digest())
         with _Spool(into) as spool:
-            with progress("sorting lines", told.kept, "games") as bar:
+            with progress("sorting lines", catalogue.about["kept"], "games") as bar:
                 unsayable = _sort(crew.run(job, catalogue.units()), spool, bar)
             _require_no_others(into, spool)
             files = [_write(into, place, spool) for place in spool.places()]
@@ -160,12 +162,12 @@ def build_archive(
         kifu=importlib.metadata.version("kifu"),
         recipe=recipe.model_dump(mode="json"),
         sources=found,
-        read=told.read,
+        read=catalogue.rows,
         kept=sum(file.games for file in files),
-        drops=dict(sorted(told.drops.items())),
+        drops=catalogue.about["drops"],
         unsayable=dict(sorted(unsayable.items())),
         files=files,
-        catalogue=ArchiveFile(CATALOGUE, told.read, told.bytes, job.digest),
+        catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),
     )
     write_file(into / MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode() + b"\n")
     return BuiltArchive(into, manifest, True)

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from kifu.corpus.catalogue import Catalogue, RowsUnit, open_catalogue, rows_of_unit
+from kifu.corpus.clean import Clean, load_clean
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import ListSplit
 from kifu.corpus.units import Source, describe_sources, find_sources
@@ -242,7 +244,7 @@ def build_sets(
         told = describe_sources(found, crew)
         built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
         if not all(built.values()):
-            catalogues = [Given.of(each) for each in _catalogues(recipe, found, into, jobs, engine, progress)]
+            catalogues = [Given.of(each) for each in _catalogues(recipe, found, told, into, jobs, engine, progress)]
         for name, path in paths.items():
             if built[name] is None:
                 remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
@@ -274,7 +276,13 @@ def _earlier(recipe: Divided, name: str, path: Path, sources: list[dict[str, Any
 
 
 def _catalogues(
-    recipe: Divided, found: list[Source], into: Path, jobs: int | None, engine: str, progress: OpenBar
+    recipe: Divided,
+    found: list[Source],
+    told: list[dict[str, Any]],
+    into: Path,
+    jobs: int | None,
+    engine: str,
+    progress: OpenBar,
 ) -> list[Catalogue]:
     rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
     catalogues = [source.catalogue for source in found if source.catalogue is not None]
@@ -283,5 +291,24 @@ def _catalogues(
     path = into / CATALOGUE
     if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in found):
         raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
-    ingest([source.path for source in found], path, clean=recipe.clean, jobs=jobs, engine=engine, progress=progress)
+    clean = recipe.clean or load_clean("legal")
+    if not was_ingested(path, told, clean):
+        ingest([source.path for source in found], path, clean=clean, jobs=jobs, engine=engine, progress=progress)
     return [open_catalogue(path)]
+
+
+def was_ingested(path: Path, sources: list[dict[str, Any]], clean: Clean) -> bool:
+    """Whether a run that was interrupted later has left the catalogue that `ingest` would make again.
+
+    sources: what `describe_sources` says. A folder of loose records has no hash that tells.
+    """
+    try:
+        about = open_catalogue(path).about
+        version = (pq.read_metadata(path).metadata or {}).get(b"kifu.version", b"").decode("ascii", "replace")
+    except (FormatError, OSError, pa.ArrowException):
+        return False
+    return (
+        version == importlib.metadata.version("kifu")
+        and (about.get("clean"), about.get("sources")) == (clean.model_dump(mode="json"), sources)
+        and all("blake3" in source for source in sources)
+    )

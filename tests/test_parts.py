@@ -243,7 +243,7 @@ def test_parts_that_are_written_at_a_time_are_few_and_small(counts: dict[int, in
     groups = layout._at_a_time(layout.Counter(counts))
     assert [year for group in groups for year in group] == sorted(counts)
     for group in groups:
-        assert 1 <= len(group) <= 64 and (len(group) == 1 or sum(counts[year] for year in group) <= 1 << 18)
+        assert 1 <= len(group) <= 64 and (len(group) == 1 or sum(counts[year] for year in group) <= 1 << 17)
 
 
 def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

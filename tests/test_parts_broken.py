@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -182,13 +183,20 @@ def test_an_index_too_large_is_not_read(tmp_path: Path) -> None:
         open_catalogue(tmp_path)
 
 
-def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["a link", "a folder that is a link", "a pipe", "a folder"])
+def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     part = next(iter(open_catalogue(path).parts))
-    part.rename(tmp_path / "elsewhere.parquet")
-    part.symlink_to(tmp_path / "elsewhere.parquet")
-    with pytest.raises(FormatError, match="lies outside the folder"):
+    place = part.parent if kind == "a folder that is a link" else part
+    place.rename(tmp_path / "elsewhere")
+    if kind == "a pipe":
+        os.mkfifo(part)
+    elif kind == "a folder":
+        part.mkdir()
+    else:
+        place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FormatError, match=f"{place} (is no plain file|lies outside the folder)"):
         open_catalogue(path)
 
 
@@ -234,3 +242,26 @@ def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Pat
     with PartsFolder(path):
         pass
     assert tree(path) == tree(folders[0]) and (tmp_path / "mine.parquet").exists()
+
+
+def test_what_was_made_is_kept_for_the_same_work_only(tmp_path: Path) -> None:
+    """As a run on a cluster needs it, whose results tell of files in the hidden folder."""
+    path = tmp_path / "games"
+    with pytest.raises(Killed), PartsFolder(path, keep=True) as folder:
+        first = folder.stage({"a": 1})
+        (first / "made.rows").write_bytes(b"made")
+        raise Killed
+    with pytest.raises(Killed), PartsFolder(path, keep=True) as folder:
+        assert folder.stage({"a": 1}) == first and (first / "made.rows").exists()
+        raise Killed
+    with pytest.raises(Killed), PartsFolder(path, keep=True) as folder:
+        second = folder.stage({"a": 2})
+        assert second != first and not first.exists()
+        raise Killed
+    with pytest.raises(Killed), PartsFolder(path) as folder:
+        assert folder.stage({"a": 2}) == second
+        raise Killed
+    assert not path.exists()  # who does not go on leaves nothing
+    with PartsFolder(path) as folder:
+        assert folder.stage({"a": 2}) != second
+    assert not path.exists()

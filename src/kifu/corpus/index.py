@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from stat import S_ISREG
 from typing import Annotated, Any, Literal
 
 from blake3 import blake3
@@ -118,25 +119,33 @@ def read_index(folder: Path) -> Index:
         if len(text) > _MOST_BYTES:
             raise FormatError(f"{where} has more than {_MOST_BYTES:,} bytes")
         index = Index.model_validate_json(text)
-        top = folder.resolve()
-        for part in index.parts:
-            path = folder / part.path
-            if not path.resolve().is_relative_to(top):
-                raise FormatError(f"{where}: {part.path} lies outside the folder")
-            size = path.stat().st_size
-            if size != part.bytes:
-                raise FormatError(f"{path} has {size:,} bytes, and {part.bytes:,} by {INDEX}")
+        _require_parts(folder, index)
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))[:80]} {first_line(ValueError(first['msg']))[:200]}"
         raise FormatError(f"{where} is no index of a catalogue: {reason.strip()}") from None
     except (OSError, ValueError) as error:
         raise FormatError(f"{folder} is no whole catalogue: {first_line(error)}") from None
-    require_sums(index, where)
+    _require_sums(index, where)
     return index
 
 
-def require_sums(index: Index, where: Path) -> None:
+def _require_parts(folder: Path, index: Index) -> None:
+    """Raises FormatError or OSError unless the parts are plain files of the folder that have the sizes told."""
+    top = folder.resolve()
+    for within in {Path(part.path).parent for part in index.parts}:
+        if not (folder / within).resolve().is_relative_to(top):
+            raise FormatError(f"{folder / within} lies outside the folder")
+    for part in index.parts:
+        path = folder / part.path
+        found = path.lstat()
+        if not S_ISREG(found.st_mode):
+            raise FormatError(f"{path} is no plain file")
+        if found.st_size != part.bytes:
+            raise FormatError(f"{path} has {found.st_size:,} bytes, and {part.bytes:,} by {INDEX}")
+
+
+def _require_sums(index: Index, where: Path) -> None:
     """Raises FormatError if the counts of an index contradict each other."""
     rows, kept = (sum(getattr(part, name) for part in index.parts) for name in ("rows", "kept"))
     if (index.read, index.kept, index.read - index.kept) != (rows, kept, sum(index.drops.values())):

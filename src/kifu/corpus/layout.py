@@ -29,7 +29,7 @@ FIRST, LAST = 1900, 2099
 
 EARLIER, UNKNOWN = FIRST - 1, LAST + 1
 
-_HELD = 1 << 18
+_HELD = 1 << 17
 """Rows, at most, of the parts of several years that are written at a time."""
 
 _OPEN = 64

@@ -30,9 +30,13 @@ BuildRecipe = ExampleSets | KataSets | OlfArchive
 _FIRST = 32
 """Games of the build that goes before: it loads the kernels, and tells how many games can be afforded."""
 
-_SECONDS = 1.0
-_BYTES = 256 << 20
-"""What the build that is measured takes at most, about."""
+_SECONDS = 1.5
+_BYTES = 1 << 30
+"""What the build that is measured takes at most, about. It has to be much: the first some hundred megabytes may go to
+memory that files have just left, which is several times as quick as what comes after them."""
+
+_DISK = 4
+"""What it takes of the room on the disk at most: one part of so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,7 @@ def build_sample(recipe: BuildRecipe, catalogue: Path, folder: Path, several: in
     _write(rows, min(_FIRST, len(rows)), few, about)
     first, second = (_build(recipe, few, folder / "built", 1) for _ in range(2))
     per_row = max(second.seconds, 1e-6) / _FIRST
-    room = _BYTES * _FIRST // max(second.bytes, 1)
+    room = min(_BYTES, shutil.disk_usage(folder).free // _DISK) * _FIRST // max(second.bytes, 1)
     count = min(len(rows), max(_FIRST, min(int(_SECONDS / per_row), room)))
     some = _write(rows, count, path, about)
     one = _build(recipe, path, folder / "built", 1)

@@ -40,6 +40,9 @@ ROOM = 6 << 20
 _SPEED_ERROR = 0.125
 """The standard error of a speed that was measured for a second, as a share: other work, and what was in caches."""
 
+_OTHER_BYTES = 1024
+"""Of a row of KataGo's, or a line of OLF, about, on the way to the file."""
+
 _WINDOW_BYTES = 128 << 20
 """Packed planes in a window of a shuffled data set, see `kifu.recipes.examples`."""
 
@@ -183,7 +186,9 @@ class _Plan:
         again = sum(_windows(recipe, size.examples.value) - 1 for size in sizes) if shuffled else 0
         speed = built.speed.plus(built.replay.times(again)).times(games / max(built.rows, 1))
         most = max((size.examples.value for size in sizes), default=0.0)
-        memory = memory_of_build(self._crew.jobs, max(number for number, _ in found.values()), most, shuffled)
+        expansion = built.bytes / max(built.examples, 1) / _packed(recipe)
+        largest = max(number for number, _ in found.values())
+        memory = memory_of_build(self._crew.jobs, largest, most, expansion, shuffled)
         disk = Range.of(sum(size.bytes.value for size in sizes), error)
         return Step(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, 0), sizes
 
@@ -195,21 +200,27 @@ def _size(source: Source) -> int:
     return extent(source.path)
 
 
+def _packed(recipe: BuildRecipe) -> int:
+    """Bytes that an example's planes take before they are written."""
+    return recipe.layout().stored_bytes if isinstance(recipe, ExampleSets) else _OTHER_BYTES
+
+
 def _windows(recipe: BuildRecipe, examples: float) -> int:
     """How many windows a shuffled data set is made in, for each of which all games are replayed."""
-    assert isinstance(recipe, ExampleSets)
-    return max(math.ceil(examples * recipe.layout().stored_bytes / _WINDOW_BYTES), 1)
+    return max(math.ceil(examples * _packed(recipe) / _WINDOW_BYTES), 1)
 
 
 def _drawn(recipe: Recipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path) -> Estimate:
     """Of recipes that draw games from archives of KGS, whose names tell how many there are."""
     paths = find_archives(given)
     sampler = Sampler(recipe, read_index(None, paths))
+    began = perf_counter()
     chosen = {name: sampler.select(name) for name in recipe.default_sets()}
+    drawing = perf_counter() - began
     wanted = {selection.archive for selections in chosen.values() for selection in selections}
-    parts = draw([Source(paths[archive], archive.name, None) for archive in paths if archive in wanted], room)
+    parts = draw([Source(paths[archive], archive.name, None) for archive in paths if archive in wanted], room // 3)
     built = build_drawn(recipe, parts, folder, crew.several)
-    sizes, speed, most = [], Speed(0.0, 0.0, 0.0), 0
+    sizes, speed, most = [], Speed(drawing, drawing, drawing), 0
     for name, selections in chosen.items():
         games = sum(len(selection.games) for selection in selections)
         loaded = sum(selection.archive.games for selection in selections)

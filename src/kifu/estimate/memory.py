@@ -6,20 +6,23 @@ from kifu.corpus.clean import Clean
 from kifu.corpus.copies import MOST
 from kifu.corpus.duplicates import RANGE
 
-_BASE = 260_000_000
-"""Python with numpy, numba and Arrow, the kernels, and a writer with its row group."""
+_BASE = 285_000_000
+"""Python with numpy, numba, Arrow and DuckDB, and the kernels."""
 
-_READING = 75_000_000
-"""A thread that makes rows, with the blocks that wait before it and the rows that wait after."""
+_THREAD = 30_000_000
+"""What a thread has of its own, and the items that wait for it."""
 
-_DRAWING = 60_000_000
-"""A thread that draws planes, with what it has drawn and what waits to be written."""
+_WRITER = 60_000_000
+"""A catalogue's row group, as it comes and as it is compressed."""
 
 _SEEN = 22
 """The id of a game, while exact copies are looked for: of `MOST` games at a time."""
 
 _COMPARED = 40
 """The hashes of a game, while the same games are looked for: of `RANGE` games at a time."""
+
+_CHUNK = 4 << 20
+"""Packed planes that a thread draws at one go, see `kifu.recipes.examples`."""
 
 _WINDOW = 3 * (128 << 20)
 """What is shuffled at one go: as it comes, in order, and on its way to the file."""
@@ -34,16 +37,19 @@ _MOVE = 6
 
 def memory_of_ingest(jobs: int, games: float, clean: Clean) -> int:
     """In bytes."""
+    writers = 2 if clean.duplicates == "games" else 1  # what waits until all games are known is written, too
     seen = 0 if clean.duplicates == "keep" else _SEEN * min(games, MOST)
     compared = _COMPARED * min(games, RANGE) if clean.duplicates == "games" else 0
-    return round(_BASE + jobs * _READING + seen + compared)
+    return round(_BASE + jobs * _THREAD + writers * _WRITER + seen + compared)
 
 
-def memory_of_build(jobs: int, games: float, examples: float, shuffled: bool) -> int:
-    """In bytes. games, examples: of the largest set."""
-    return round(_BASE + jobs * _DRAWING + (_WINDOW if shuffled else _PLY * examples + _GAME * games))
+def memory_of_build(jobs: int, games: float, examples: float, expansion: float, shuffled: bool) -> int:
+    """In bytes. games, examples: of the largest set. expansion: how many times as large they are written as packed."""
+    waiting = 1 if jobs == 1 else 2 * jobs + 1
+    sets = _WINDOW if shuffled else waiting * _CHUNK * max(expansion, 1) + _PLY * examples + _GAME * games
+    return round(_BASE + jobs * _THREAD + sets)
 
 
 def memory_of_drawing(jobs: int, largest: float, games: float) -> int:
     """Of a recipe that draws from archives of KGS, in bytes. largest: moves of the largest archive; games: of a set."""
-    return round(_BASE + jobs * _DRAWING + _MOVE * largest + _GAME * games)
+    return round(_BASE + jobs * _THREAD + _MOVE * largest + _GAME * games)

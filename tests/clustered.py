@@ -35,7 +35,8 @@ class Span:
 class Times(Job[Span, int, np.ndarray]):
     """Each number, so many times itself as it is modulo 5, times a factor.
 
-    marks: a folder in which each try leaves a file, "begun-FIRST-..." and in the end "made-FIRST-...".
+    marks: a folder in which each try leaves a file, "begun-FIRST-PARENT-..." and in the end "made-FIRST-PARENT-...";
+    the parent of a process of Ray stands for its node.
     """
 
     factor: int
@@ -49,7 +50,7 @@ class Times(Job[Span, int, np.ndarray]):
         return [unit.first, unit.count]
 
     def items(self, unit: Span) -> Iterator[int]:
-        mark = Path(self.marks) / f"begun-{unit.first}-{os.getpid()}-{uuid4().hex}"
+        mark = Path(self.marks) / f"begun-{unit.first}-{os.getppid()}-{uuid4().hex}"
         mark.touch()
         yield from range(unit.first, unit.first + unit.count)
         time.sleep(self.seconds)

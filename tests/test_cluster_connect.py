@@ -10,6 +10,7 @@ from ray import cloudpickle
 
 import clustered
 from clustered import Span, Times, expected, given
+from http_server import site
 from kifu.errors import ClusterError, RecipeError
 from kifu.output import work_folder
 from kifu.parallel import open_crew
@@ -26,6 +27,13 @@ def test_addresses_where_nobody_is(tmp_path):
         with pytest.raises(ClusterError, match=f"^no cluster at {prefix}{address}: .*refused"):
             open_crew(f"ray={prefix}{address}", 1, work)
     assert not work.exists()
+
+
+def test_another_service_at_the_address(tmp_path):
+    with site() as here:
+        address = here.url.removeprefix("http://")
+        with pytest.raises(ClusterError, match=f"^no cluster at {address}: who answers there is not Ray"):
+            open_crew(f"ray={address}", 1, work_folder(tmp_path / "games.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import ray
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayError
@@ -48,14 +49,18 @@ def connected(address: str | None, jobs: int) -> Iterator[None]:
     except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise ClusterError(f"no cluster {where}: {' '.join(str(error).split())}") from error
+    # Of nodes that died Ray tells at length, and on standard output, however quiet it is asked to be (2.60).
+    aloud = ray._private.worker.print_to_stdstream
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
     try:
         yield
     finally:
         ray.shutdown()
+        ray._private.worker.print_to_stdstream = aloud
 
 
 def _knock(address: str) -> None:
-    """Raises ClusterError at once if nobody is there, for which Ray takes minutes."""
+    """Raises ClusterError soon if there is nobody, or nobody who speaks as Ray does, for which Ray takes minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ClusterError(f"{address!r} is no address of a cluster, which is HOST:PORT or ray://HOST:PORT")
@@ -63,6 +68,13 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), _KNOCK).close()
     except (OSError, UnicodeError) as error:
         raise ClusterError(f"no cluster at {address}: {error}") from None
+    if os.environ.get("RAY_USE_TLS", "0") != "0":
+        return  # as Ray reads it; the certificates are its matter
+    with grpc.insecure_channel(f"{host}:{port}") as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_KNOCK)
+        except grpc.FutureTimeoutError:
+            raise ClusterError(f"no cluster at {address}: who answers there is not Ray") from None
 
 
 def count_processors(mark: Path | None) -> int:

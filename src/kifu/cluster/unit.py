@@ -25,6 +25,8 @@ def make(job: bytes, call: bytes) -> tuple[str, Any]:
     job: a pickled `Job`. call: pickled, the folder that relative paths start from, the unit, and the file or None.
     """
     folder, unit, path = cloudpickle.loads(call)
+    if path is not None and path.exists():  # by a node that died before it could say so
+        return "made", None
     with suppress(OSError):  # where there is no such folder, relative paths mean nothing, and are not found
         os.chdir(folder)
     try:

@@ -254,8 +254,11 @@ class RemoteFile:
 
     def copy(self) -> SparseCopy:
         """A mapping of it, which gets no more bytes once the file is left."""
-        self._copies.append(SparseCopy(self))
-        return self._copies[-1]
+        copy = SparseCopy(self)
+        self._copies.append(copy)
+        if self._begin == 0 and self._piece:  # it was looked at to tell what the file is
+            copy.keep(self._piece, 0)
+        return copy
 
     def _fetch(self, begin: int, stop: int) -> bytes:
         self._requests += 1
@@ -339,12 +342,16 @@ class SparseCopy:
         while (grain := self._here.find(0, grain, max(last, 0))) >= 0:
             end = self._here.find(1, grain, last)
             end = min(grain + PIECE // _GRAIN, last if end < 0 else end)
-            data = self._file.fetch(grain * _GRAIN, min(end * _GRAIN, self._file.size))
-            try:
-                os.pwrite(self._copy.fileno(), data, grain * _GRAIN)
-            except OSError as error:
-                raise StoreError(f"no room for a copy in {tempfile.gettempdir()}: {error.strerror}") from None
-            self._here[grain:end] = b"\1" * (end - grain)
+            self.keep(self._file.fetch(grain * _GRAIN, min(end * _GRAIN, self._file.size)), grain)
+
+    def keep(self, data: bytes, grain: int) -> None:
+        """Puts whole grains, or the last of all, where they belong. grain: the first of them. Raises OSError."""
+        try:
+            os.pwrite(self._copy.fileno(), data, grain * _GRAIN)
+        except OSError as error:
+            raise StoreError(f"no room for a copy in {tempfile.gettempdir()}: {error.strerror}") from None
+        count = -(-len(data) // _GRAIN)
+        self._here[grain : grain + count] = b"\1" * count
 
     def close(self) -> None:
         """What is here stays, as long as the mapping is used."""

@@ -87,7 +87,7 @@ class Estimate:
     def __str__(self) -> str:
         """What there is to say on a terminal, some lines."""
         lines = [
-            f"{self.sources:,} sources, {format_bytes(self.bytes)}: {self.games} games",
+            f"{self.sources:,} source{'s' * (self.sources != 1)}, {format_bytes(self.bytes)}: {self.games} games",
             f"kept: {self.kept} games, {self.positions} positions",
         ]
         for step in self.steps:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from commands import run
 from kifu.corpus.catalogue import RowsUnit, is_catalogue, open_catalogue, rows_of_unit
@@ -265,3 +267,20 @@ def test_what_was_made_is_kept_for_the_same_work_only(tmp_path: Path) -> None:
     with PartsFolder(path) as folder:
         assert folder.stage({"a": 2}) != second
     assert not path.exists()
+
+
+@given(st.integers(0, 1 << 20), st.integers(0, 255), st.integers(0, 3))
+def test_changed_bytes_of_an_index_are_a_format_error_or_a_catalogue(
+    folders: tuple[Path, Path], place: int, value: int, cut: int
+) -> None:
+    path = folders[1]
+    text = (path / INDEX).read_bytes()
+    at = place % len(text)
+    try:
+        (path / INDEX).write_bytes(text[:at] + bytes([value]) + text[at + cut :])
+        catalogue = open_catalogue(path)
+        assert sum(len(batch) for batch in catalogue.batches(("id",))) == len(catalogue)
+    except FormatError as error:
+        assert "\n" not in str(error)
+    finally:
+        (path / INDEX).write_bytes(text)

@@ -24,7 +24,7 @@ app = typer.Typer(
 Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
 """Paths or URLs: a `Path` would make s3:/x of s3://x."""
 
-Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Files that `kifu ingest` made.")]
+Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="What `kifu ingest` made.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
 Engine = Annotated[
     str, typer.Option(metavar="ENGINE", help="Who does the work: threads, ray (on this machine), or ray=HOST:PORT.")

@@ -49,7 +49,7 @@ class Compacted:
 
     def __str__(self) -> str:
         """What there is to say on a terminal."""
-        return f"{self.before:,} parts are {self.parts:,} now: {self.games}"
+        return f"parts: {self.before:,} before, {self.parts:,} now; {self.games}"
 
 
 def compact(

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import ddp_run
+from commands import run
 from kifu.datasets.loader import Loader
 from kifu.datasets.plan import Order
 from kifu.errors import RecipeError
@@ -214,13 +215,15 @@ def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
 def test_a_number_of_processes_that_torchrun_has_not_started(games: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(RecipeError, match="torchrun has started 4 processes; 1 nodes x 2 devices are others"):
+    with pytest.raises(RecipeError, match="torchrun has started 4 processes; nodes=1 x devices=2 needs others"):
         train(tiny(), [games], tmp_path / "run", devices=2)
 
 
 def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
         train(tiny(), [games], tmp_path / "run", devices=2, nodes=3)
+    done = run("train", "small", games, "--into", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
+    assert (done.code, done.err) == (2, ["kifu: a batch of 64 cannot be divided among 3 devices"])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -97,7 +97,9 @@ def _require_started(devices: int, nodes: int) -> None:
     if torch.distributed.is_available() and torch.distributed.is_torchelastic_launched():
         started = int(os.environ["WORLD_SIZE"])
         if started != devices * nodes:
-            raise RecipeError(f"torchrun has started {started} processes; {nodes} nodes x {devices} devices are others")
+            raise RecipeError(
+                f"torchrun has started {started} processes; nodes={nodes} x devices={devices} needs others"
+            )
 
 
 def is_first() -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from kifu.corpus import catalogue
+from kifu.corpus import catalogue, parquet
 from kifu.corpus.clean import load_clean
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError
@@ -26,7 +26,7 @@ STEP = 16
 def small_steps() -> Iterator[None]:
     """Catalogues are read and written in steps of a few rows."""
     with (
-        mock.patch.object(catalogue.TableWriter.__init__, "__defaults__", (STEP,)),
+        mock.patch.object(parquet.TableWriter.__init__, "__defaults__", (STEP,)),
         mock.patch.dict(catalogue.Catalogue.batches.__kwdefaults__, size=STEP),
     ):
         yield

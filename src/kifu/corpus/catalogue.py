@@ -7,12 +7,10 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kifu.corpus.index import Index, has_index, read_index
-from kifu.corpus.parquet import KEY, group_rows, open_file, read_rows
+from kifu.corpus.parquet import KEY, TableWriter, group_rows, open_file, read_rows
 from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.errors import Drop, FormatError, OutputError, SourceError, first_line
-from kifu.output import Output, hash_file
+from kifu.errors import Drop, FormatError, SourceError, first_line
+from kifu.output import hash_file
 from kifu.point import MAX_SIZE
 from kifu.records.game import Game
 from kifu.records.games import NO_HANDICAP, Games, Note
 from kifu.records.places import Remote, place
-
-GROUP = 32_768
-"""Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
 
 _UNIT = 131_072
 """Rows a unit of work: a few seconds of it."""
@@ -41,106 +36,6 @@ _UNIT = 131_072
 _SPLIT = ("id", "canonical", "opening", "setup.list.element", "moves.list.element")
 # Rising numbers, mostly by 1.
 _DELTAS = ("entry", "index", "n_moves", "n_legal", "setup_ply.list.element", "territory.list.element")
-
-
-class _Sink:
-    """An `Output` as the file that pyarrow writes to."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        self.closed = False
-        self.given_up = False
-        """Whether nothing that is written now matters: pyarrow cannot be told to leave a file unfinished."""
-
-    def write(self, data: bytes | memoryview) -> int:
-        if not self.given_up:
-            self._output.write(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self._output.size
-
-    def flush(self) -> None: ...
-
-    def close(self) -> None:
-        self.closed = True
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-
-class TableWriter:
-    """Writes a Parquet of any columns; the file has its name only once `commit` has returned. A context manager.
-
-    The bytes depend on the rows, their order and the metadata only, not on how batches divide the rows.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP, **options: Any) -> None:
-        """group: rows a row group.  options: of pyarrow's ParquetWriter. Raises OutputError."""
-        self._output = Output(Path(path))
-        self._group = group
-        self._kept_back: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._sink = _Sink(self._output)
-        try:
-            self._writer = pq.ParquetWriter(
-                cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3, **options
-            )
-        except BaseException as error:  # it writes the file's first bytes
-            self._output.__exit__(type(error), error, error.__traceback__)
-            raise
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of the schema, in its order of columns."""
-        self._kept_back.append(batch)
-        self._rows += len(batch)
-        if self._rows >= self._group:
-            table = pa.Table.from_batches(self._kept_back)
-            whole = self._rows // self._group * self._group
-            self._write(table.slice(0, whole))
-            self._kept_back = table.slice(whole).to_batches()
-            self._rows -= whole
-
-    def _write(self, table: pa.Table) -> None:
-        try:
-            self._writer.write_table(table.combine_chunks(), row_group_size=self._group)  # pages end where chunks do
-        except OSError as error:
-            raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
-
-    def commit(self, metadata: Mapping[str, Any]) -> str:
-        """Ends the file and gives it its name; returns its BLAKE3 in hex.
-
-        metadata: what the file says about how it came to be, each value written as JSON.
-        """
-        if self._rows:
-            self._write(pa.Table.from_batches(self._kept_back))
-            self._kept_back = []
-        told = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
-        self._writer.add_key_value_metadata(told)
-        self._writer.close()
-        return self._output.commit()
-
-    @property
-    def size(self) -> int:
-        """How many bytes have been written."""
-        return self._output.size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._sink.given_up = True
-        with suppress(pa.ArrowException, OSError):
-            self._writer.close()
-        self._output.__exit__(kind, error, trace)
 
 
 class CatalogueWriter(TableWriter):

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from kifu.corpus.catalogue import CatalogueWriter, TableWriter, open_catalogue
+from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.database import FILE_COLUMN, Database, open_database
-from kifu.corpus.parquet import fitted
+from kifu.corpus.parquet import TableWriter, fitted
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
 from kifu.output import Output

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.catalogue import TableWriter, numbers
+from kifu.corpus.catalogue import numbers
+from kifu.corpus.parquet import TableWriter
 from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, join, layout_of
 from kifu.datasets.writer import Writer, Written, WrittenFile
 from kifu.errors import FormatError, first_line

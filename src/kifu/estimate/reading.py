@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import GROUP, CatalogueWriter, numbers, open_catalogue
+from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
 from kifu.corpus.clean import Clean
 from kifu.corpus.ingest import IngestJob, Item, judged
+from kifu.corpus.parquet import GROUP
 from kifu.corpus.rows import Rows
 from kifu.corpus.units import Content
 from kifu.estimate.sample import Part

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.slow
 
 KGSGO = ("--set", "sets.test.games=40", "--set", "sets.train10k.games=20", "--sets", "test,train10k")
 RULES = ("--set", "clean=legal")
-STONES = ("--set", "clean.min_stones=9")
 ONCE = ("--set", "duplicates=games")
 CATALOGUE = "games.parquet"
 
@@ -30,7 +29,7 @@ COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
     "kgsgo": lambda games, out: ["build", "kgsgo-v2", *sources(games), "--into", out / "new", *KGSGO],
     "npy": lambda games, out: ["build", "agz17", games / CATALOGUE, "--into", out / "new", *RULES, "--format", "npy"],
     "parquet": lambda games, out: ["build", "agz17", games / CATALOGUE, "--into", out / "new", *RULES],
-    "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--into", out / "new", *STONES],
+    "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--into", out / "new"],
     "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
     "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],
 }
@@ -62,6 +61,7 @@ def outcome(name: str, games: Path, out: Path, *engine: object) -> tuple[int, st
     """How a command ends, what it says, without the folder's name, and all that it writes."""
     out.mkdir()
     done = run(*COMMANDS[name](games, out), *engine)
+    print(*done.err, sep="\n")  # seen if a test fails
     return done.code, done.out.replace(str(out), "OUT"), made(out)
 
 

@@ -84,7 +84,7 @@ def _end(count: int) -> bytes:
 def _told(value: Any) -> tuple[dict[str, Any], memoryview | None]:
     """What the head says of a value, and its buffer if it has one."""
     if isinstance(value, np.ndarray):
-        data = memoryview(np.ascontiguousarray(value).reshape(-1).view(np.uint8))
+        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
         packed = memoryview(_LZ4.compress(data, asbytes=True)) if len(data) > _SMALL else data
         told = {"kind": "array", "dtype": value.dtype.str, "shape": value.shape, "bytes": len(packed)}
         return told, packed

@@ -13,12 +13,12 @@ from typing import Any
 import grpc
 import ray
 from ray import cloudpickle
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from kifu import __version__
 from kifu.cluster import task
-from kifu.errors import ClusterError
+from kifu.errors import ClusterError, first_line
 
 cloudpickle.register_pickle_by_value(task)
 
@@ -83,8 +83,6 @@ def count_processors(mark: Path | None) -> int:
     mark: a file that each of them has to see. Raises ClusterError.
     """
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-    if not nodes:
-        raise ClusterError("no node of the cluster has a processor for its work")
     ask = ray.remote(num_cpus=0, max_retries=0)(task.fault)
     answers = [
         ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
@@ -92,13 +90,19 @@ def count_processors(mark: Path | None) -> int:
         )
         for node in nodes
     ]
+    processors = 0
     for node, answer in zip(nodes, answers):
         try:
             reason = ray.get(answer, timeout=_PATIENCE)
         except GetTimeoutError:
             reason = f"has not answered for {_PATIENCE:.0f} seconds"
-        except RayError as error:
-            reason = f"cannot work: {' '.join(str(error).split())}"
+        except RayTaskError as error:
+            reason = f"cannot work: {first_line(error.cause)}"
+        except RayError:  # it has died since, and Ray gives it nothing to do, either
+            continue
         if reason is not None:
             raise ClusterError(f"node {node['NodeManagerAddress']} {reason}")
-    return max(1, sum(int(node["Resources"]["CPU"]) for node in nodes))
+        processors += int(node["Resources"]["CPU"])
+    if not processors:
+        raise ClusterError("no node of the cluster has a processor for its work")
+    return processors

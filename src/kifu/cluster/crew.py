@@ -109,33 +109,36 @@ class RayCrew(Crew):
 
     def _parcels(self, unit: _Task) -> Iterator[Parcel]:
         """What has been made of a unit, once it has been."""
-        data, node = (None, "") if unit.answer is None else self._wait(unit)
+        data = b"" if unit.answer is None else self._wait(unit)
         if unit.path is None:
             yield from unpack_parcels(data)
             return
         if not unit.path.exists():
-            raise ClusterError(f"{unit.path} is not there, though node {node} has written it: is the folder shared?")
+            raise ClusterError(f"{unit.path} is not there, though it has been written: do all nodes share the folder?")
         try:
             yield from read_parcels(unit.path)
         except FormatError as error:
             remove_file(unit.path)
             raise FormatError(f"{error}; it is removed, and will be made again by another run") from None
 
-    def _wait(self, unit: _Task) -> tuple[Any, str]:
-        """What came of the unit, and the address of the node."""
+    def _wait(self, unit: _Task) -> bytes:
+        """What came of the unit; nothing, if it is in a file."""
+        answer: tuple[str, Any, str]
         try:
-            ended, value, node = ray.get(unit.answer)
+            answer = ray.get(unit.answer)
         except RayTaskError as error:
             raise ClusterError(f"{unit.name}: {type(error.cause).__name__}: {first_line(error.cause)}") from error
         except RayError as error:
             raise ClusterError(f"{unit.name}: {first_line(error)}") from error
+        ended, value, node = answer
         if ended == "unable":
             raise ClusterError(f"node {node} {value}")
         if ended == "failed":
             kind, message = value
-            error: KifuError = kind.__new__(kind, message if self._local else f"{message} (on node {node})")
-            raise error
-        return value, node
+            failure: KifuError = kind.__new__(kind, message if self._local else f"{message} (on node {node})")
+            raise failure
+        made: bytes = value
+        return made
 
     def __enter__(self) -> Self:
         return self

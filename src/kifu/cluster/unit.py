@@ -19,14 +19,14 @@ from kifu.parcels import Parcel, pack_parcels, write_parcels
 
 
 def make(job: bytes, call: bytes) -> tuple[str, Any]:
-    """Makes a unit. Returns ("made", parcels as bytes, or None if they are in a file), or ("failed", (type, message))
+    """Makes a unit. Returns ("made", parcels as bytes, or none if they are in a file), or ("failed", (type, message))
     for an error of kifu's; every other one is raised.
 
     job: a pickled `Job`. call: pickled, the folder that relative paths start from, the unit, and the file or None.
     """
     folder, unit, path = cloudpickle.loads(call)
     if path is not None and path.exists():  # by a node that died before it could say so
-        return "made", None
+        return "made", b""
     with suppress(OSError):  # where there is no such folder, relative paths mean nothing, and are not found
         os.chdir(folder)
     try:
@@ -36,7 +36,7 @@ def make(job: bytes, call: bytes) -> tuple[str, Any]:
         _write(path, parcels)
     except KifuError as error:
         return "failed", (type(error), str(error))
-    return "made", None
+    return "made", b""
 
 
 @lru_cache(1)

@@ -25,7 +25,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.units import archive_units, find_sources
 from kifu.errors import Drop, SourceError
 from kifu.output import hash_file
-from kifu.records import _remote
+from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.places import Remote, marks_of, name_below, place
 from kifu.records.tygem import load_index
@@ -46,7 +46,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "_WAIT", 0.01)
+    monkeypatch.setattr(_store, "_WAIT", 0.01)
 
 
 @pytest.fixture
@@ -177,12 +177,12 @@ def test_reading_in_pieces_gives_the_bytes_of_the_file(size: int) -> None:
 def test_what_is_read_in_order_is_asked_for_once_in_large_pieces(web: Web) -> None:
     web.files["/games.tar"] = data = tarred(MANY, "w")
     assert len(rows(f"{web.url}/games.tar")) == 61
-    parts = [part for part in web.parts() if part != (len(data) - 1, len(data))]  # which asks if parts can be had
+    parts = web.parts()
     assert parts == [(0, 1024), *((k, min(k + 4096, len(data))) for k in range(1024, len(data), 4096))][: len(parts)]
-    assert len(web.requests) <= len(parts) + 3
+    assert len(web.requests) == len(parts) + 2
     web.requests.clear()
     assert hash_file(place(f"{web.url}/games.tar"))
-    assert sum(stop - first for first, stop in web.parts()) == len(data) + 1
+    assert sum(stop - first for first, stop in web.parts()) == len(data)
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -194,7 +194,7 @@ def test_of_a_zip_no_byte_is_asked_for_twice_and_the_directory_tells_the_blocks(
     url, size = f"{web.url}/games.zip", len(TREE[name])
     assert rows(url) == rows(tree / name)
     fetched = [k for first, stop in web.parts() for k in range(first, stop)]
-    assert len(fetched) <= len(set(fetched)) + 1  # the last, to tell whether parts can be had
+    assert len(fetched) == len(set(fetched))
     assert len(web.parts()) < size // 4096 + 12
     web.requests.clear()
     count, by_place = count_blocks(url, block_bytes=8192)
@@ -217,7 +217,7 @@ def test_a_server_that_gives_no_parts_gives_the_same_in_one_go(web: Web, tree: P
     assert [row[2:] for row in rows(web.url + path)] == [row[2:] for row in here]
     web.ranges, web.sent = False, 0
     assert [row[2:] for row in rows(web.url + path)] == [row[2:] for row in here]
-    assert web.sent < 2 * len(TREE[name]) + 100_000
+    assert web.sent == len(TREE[name])
 
 
 def test_a_name_is_the_last_part_of_a_url_without_what_is_secret(web: Web) -> None:
@@ -267,7 +267,7 @@ def test_a_body_that_breaks_off_is_asked_for_again_but_not_for_ever(web: Web, tr
 
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_falls_silent_is_not_waited_for_without_end(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "_SILENCE", 0.2)
+    monkeypatch.setattr(_store, "_SILENCE", 0.2)
     web.files["/games.zip"], web.silent = zipped(MANY), True
     since = time.monotonic()
     assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
@@ -286,6 +286,17 @@ def test_what_cannot_be_had_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatc
     assert "memory://few: no .sgf files and no archives" in fault("memory://few")
     monkeypatch.setitem(sys.modules, "fsspec", None)
     assert "pip install 'kifu[cluster]'" in fault("s3://bucket/a.zip")
+
+
+@pytest.mark.usefixtures("small_pieces", "impatient")
+def test_a_server_that_sends_what_nobody_asked_for_is_not_believed(web: Web) -> None:
+    web.files["/games.tar"] = TREE["b/games.tar"]
+    web.more = 1
+    assert fault(f"{web.url}/games.tar").endswith("the server sends more than it was asked for")
+    web.more, web.shift = 0, 1
+    assert fault(f"{web.url}/games.tar").endswith("the server sends another part than it was asked for")
+    with pytest.raises(OSError, match="it is said to have 1,152,921,504,606,846,976 bytes"):
+        Remote("memory://a.zip", {"type": "file", "size": 1 << 60}).open()
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -19,6 +19,7 @@ class Web:
 
     ranges: whether parts can be asked for. lengths: whether it says how long a file is. status: of all answers.
     cuts: to how many of its next bodies only the first half is given. silent: whether nothing comes after the headers.
+    more, shift: by how many bytes a part is longer, or begins later, than the one asked for.
     """
 
     url: str
@@ -28,6 +29,8 @@ class Web:
     status: int | None = None
     cuts: int = 0
     silent: bool = False
+    more: int = 0
+    shift: int = 0
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
     """Method, path with its query, and Range header of each."""
     sent: int = 0
@@ -58,7 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         if code == 200 and body is not None:
             headers["ETag"] = f'"{md5(body).hexdigest()}"'
             if match and web.ranges:
-                code, first, stop = 206, int(match[1]), min(int(match[2]) + 1, len(body))
+                code, first = 206, int(match[1]) + web.shift
+                stop = min(int(match[2]) + 1 + web.more, len(body))
                 headers["Content-Range"] = f"bytes {first}-{stop - 1}/{len(body)}"
                 part = body[first:stop]
         self.send_response(code)

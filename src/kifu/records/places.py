@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from kifu.records._remote import Info, RemoteFile, Store, StoreError, marks_in
+from kifu.records._remote import RemoteFile
+from kifu.records._store import Info, Store, StoreError, marks_in
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"(://)[^/]*@")
 _WEB = re.compile(r"https?://", re.IGNORECASE)
+_LONGEST = 1 << 43  # bytes: more than any store takes for one file
 
 
 class Stat(NamedTuple):
@@ -91,6 +93,8 @@ class Remote:
         size = self._info.get("size")
         if size is None:
             raise StoreError("the server does not say how long it is")
+        if not 0 <= size <= _LONGEST:
+            raise StoreError(f"it is said to have {size:,} bytes")
         return Stat(int(size))
 
     def marks(self) -> dict[str, str]:

@@ -328,12 +328,18 @@ def test_a_record_that_does_not_come_is_no_unreadable_one(tree: Path, monkeypatc
 
 
 def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*args: object) -> int:
-        raise OSError(28, "No space left on device")
+    write, room = os.pwrite, 10_000
+
+    def few(file: int, data: memoryview, at: int) -> int:
+        if at >= room:
+            raise OSError(28, "No space left on device")
+        return write(file, data[: room - at], at)
 
     web.files["/games.zip"] = TREE["a.zip"]
-    monkeypatch.setattr(_remote.os, "pwrite", full)
+    monkeypatch.setattr(_remote.os, "pwrite", few)
     assert "no room for a copy in " in fault(f"{web.url}/games.zip")
+    room = 1 << 20
+    assert len(rows(f"{web.url}/games.zip")) == 61
 
 
 def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) -> None:

@@ -154,8 +154,10 @@ class SparseCopy:
 
     def keep(self, data: bytes, grain: int) -> None:
         """Puts whole grains, or the last of all, where they belong. grain: the first of them. Raises OSError."""
+        rest = memoryview(data)
         try:
-            os.pwrite(self._copy.fileno(), data, grain * _GRAIN)
+            while len(rest):
+                rest = rest[os.pwrite(self._copy.fileno(), rest, grain * _GRAIN + len(data) - len(rest)) :]
         except OSError as error:
             raise StoreError(f"no room for a copy in {tempfile.gettempdir()}: {error.strerror}") from None
         count = -(-len(data) // _GRAIN)

@@ -22,16 +22,18 @@ from kifu.cli import app
 
 REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "src" / "kifu"
-HEAVY = {"torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb"}
+HEAVY = {
+    "torch", "lightning", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb", "ray", "fsspec",
+}  # fmt: skip
 
 # A room imports only rooms above it.
 ROOMS = [
-    "errors", "versions", "point", "kernel", "parallel", "progress", "cards", "output", "tables", "go", "records",
-    "corpus", "planes", "datasets", "recipes", "convert", "audit", "draw", "charts", "fetch", "show", "terminal",
-    "learn", "play", "demo", "cli",
+    "errors", "versions", "point", "kernel", "progress", "cards", "output", "parcels", "parallel", "tables", "go",
+    "records", "corpus", "planes", "datasets", "recipes", "convert", "audit", "estimate", "cluster", "draw", "charts",
+    "fetch", "show", "terminal", "learn", "play", "demo", "cli",
 ]  # fmt: skip
-# A game draws itself in a notebook, and asks for the painter only then.
-LAZY = {("records/game.py", "draw")}
+# A game draws itself in a notebook, and asks for the painter only then; so does who asks for a cluster.
+LAZY = {("records/game.py", "draw"), ("parallel.py", "cluster")}
 
 
 def modules() -> list[str]:
@@ -171,14 +173,16 @@ def test_a_room_imports_only_rooms_above_it(path: Path) -> None:
     room = where.partition("/")[0].removesuffix(".py")
     assert room in ROOMS, f"{where} is in no room of the list"
     for name in imports(path):
-        if name.startswith("kifu."):
+        if name.startswith("kifu.") and name != "kifu.__version__":
             other = name.split(".")[1]
             assert other in ROOMS, f"{where} imports {name}, which is in no room"
             assert ROOMS.index(other) <= ROOMS.index(room) or (where, other) in LAZY, f"{where} imports {name}"
 
 
-def test_only_fetch_uses_the_network() -> None:
-    network = {"urllib", "urllib3", "http", "socket", "ssl", "requests"}
+def test_who_uses_the_network() -> None:
+    """Downloads; archives at addresses, whose parts are taken to pieces where they are named; the way to a cluster."""
+    network = {"urllib", "urllib3", "http", "socket", "ssl", "requests", "fsspec", "aiohttp"}
     users = {path for path in FILES if {name.partition(".")[0] for name in imports(path)} & network}
-    assert users
-    assert {path.relative_to(PACKAGE).parts[0] for path in users} == {"fetch"}
+    assert {path.relative_to(PACKAGE).parent.name for path in users} == {"fetch", "records", "cluster"}
+    others = {path.name for path in users if path.parent.name != "fetch"}
+    assert others <= {"places.py", "_remote.py", "_store.py", "connect.py"}

@@ -2,6 +2,7 @@
 
     for game in kifu.read("KGS-2006-19-10388-.tar.gz"): ...     every game of any mix of archives, folders, records
     kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
+    kifu.add_sources("fox", "games")                            or as a folder of tables, to which more can be added
     planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
     for batch in kifu.load("games.parquet", "seven"): ...       all of them as batches, shuffled and turned
     with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
@@ -19,11 +20,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kifu.corpus.catalogue import Catalogue, open_catalogue
     from kifu.corpus.clean import Clean, load_clean
+    from kifu.corpus.compact import compact
     from kifu.corpus.ingest import ingest
+    from kifu.corpus.parts import add_sources
     from kifu.datasets.dat import Dat
     from kifu.datasets.formats import open
     from kifu.datasets.loader import Loader, load
     from kifu.errors import (
+        ClusterError,
         Drop,
         FormatError,
         GameError,
@@ -47,6 +51,7 @@ _HOMES = {
     "Board": "kifu.go.board",
     "Catalogue": "kifu.corpus.catalogue",
     "Clean": "kifu.corpus.clean",
+    "ClusterError": "kifu.errors",
     "Dat": "kifu.datasets.dat",
     "Drop": "kifu.errors",
     "FormatError": "kifu.errors",
@@ -62,7 +67,9 @@ _HOMES = {
     "Result": "kifu.records.meta",
     "Rules": "kifu.go.rules",
     "SourceError": "kifu.errors",
+    "add_sources": "kifu.corpus.parts",
     "build": "kifu.recipes.build",
+    "compact": "kifu.corpus.compact",
     "encode": "kifu.planes.encode",
     "ingest": "kifu.corpus.ingest",
     "load": "kifu.datasets.loader",
@@ -80,6 +87,7 @@ __all__ = [
     "Board",
     "Catalogue",
     "Clean",
+    "ClusterError",
     "Dat",
     "Drop",
     "FormatError",
@@ -95,7 +103,9 @@ __all__ = [
     "Result",
     "Rules",
     "SourceError",
+    "add_sources",
     "build",
+    "compact",
     "encode",
     "ingest",
     "load",

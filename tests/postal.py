@@ -31,9 +31,8 @@ class PostalCrew(Crew):
     """Done by all crews since `post`."""
 
     def __init__(self, address: str | None = None, jobs: int | None = None, work: Path | None = None) -> None:
-        """As that of `kifu.cluster.crew.RayCrew`. work: parcels are never put there."""
+        """As that of `kifu.cluster.crew.RayCrew`; but parcels are never put in the folder `work`."""
         super().__init__(jobs)
-        self.work = work
         self._folder = tempfile.TemporaryDirectory(prefix="postal-")
         self._posted: dict[str, Path] = {}
 

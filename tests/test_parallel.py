@@ -61,6 +61,19 @@ def test_an_error_comes_in_its_turn_and_ends_all(jobs):
     assert got == [1, 1] and threading.active_count() == before
 
 
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_an_error_of_the_items_comes_in_its_turn(jobs):
+    def items():
+        yield from [1, 2, 3]
+        raise RecipeError("no fourth")
+
+    got = []
+    with pytest.raises(RecipeError, match="no fourth"), Crew(jobs) as crew:
+        for result in crew.map(abs, items()):
+            got.append(result)
+    assert got == [1, 2, 3]
+
+
 def test_how_many_jobs():
     with Crew() as crew:
         assert crew.jobs >= 1

@@ -87,17 +87,30 @@ class Crew:
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None) -> Iterator[R]:
-        """Yields function(item) in the order of the items, at most `ahead` of them (default: 2 x jobs) in advance."""
+        """Yields function(item) in the order of the items, at most `ahead` of them (default: 2 x jobs) in advance.
+
+        An error, of the function or of the items themselves, is raised once all results before it are given out.
+        """
         if self._pool is None:
             yield from map(function, items)
             return
         under_way: deque[Future[R]] = deque()
-        for item in items:
+        drawn, failure = iter(items), None
+        while True:
+            try:
+                item = next(drawn)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
+                break
             under_way.append(self._pool.submit(function, item))
             if len(under_way) > (2 * self.jobs if ahead is None else ahead):
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
+        if failure is not None:
+            raise failure
 
     def run(self, job: Job[Unit, Item, R], units: Iterable[Unit], ahead: int | None = None) -> Generator[R]:
         """Yields what the job makes of each item of each unit, in order; each result lasts until the next is asked for.

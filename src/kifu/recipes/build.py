@@ -7,8 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
+from itertools import islice, repeat
 from pathlib import Path
 
 import numpy as np
@@ -83,8 +82,10 @@ def build(
     with open_crew(engine, jobs, work_folder(Path(into, first))) as crew:
         told = describe_sources([Source(paths[archive], archive.name, None) for archive in wanted], crew)
         found = {archive: (paths[archive], about["blake3"]) for archive, about in zip(wanted, told)}
-        plans = [plan for name, selections in drawn for plan in _plans(recipe, name, selections, found, Path(into))]
-        return [_build_file(recipe, plan, crew, progress) for plan in plans]
+        built = []
+        for name, selections in drawn:
+            built += _build_set(recipe, _plans(recipe, name, selections, found, Path(into)), crew, progress)
+        return built
 
 
 def _plans(
@@ -105,23 +106,38 @@ def _require_archives(wanted: Collection[Archive], paths: dict[Archive, Place]) 
         raise SourceError(f"{len(missing)} of the {len(wanted)} archives that the sets draw from are missing: {listed}")
 
 
-def _build_file(recipe: Recipe, plan: _Plan, crew: Crew, progress: OpenBar) -> Built:
+def _build_set(recipe: Recipe, plans: list[_Plan], crew: Crew, progress: OpenBar) -> list[Built]:
+    """The files of one set. Their archives are one run, so that all are at work where each file has one of its own."""
     layout = find_format(recipe.format)
-    earlier = _earlier(recipe, plan)
-    if earlier is not None:
-        return Built(plan.path, earlier, False)
+    earlier = [_earlier(recipe, plan) for plan in plans]
+    units = [unit for plan, there in zip(plans, earlier) if there is None for unit in plan.units]
+    foreseen = crew.run(ForeseeExamples(), units, ahead=1) if layout.header_bytes else repeat(0)
+    job = WriteRecords(layout.name, crew.map(ArchiveGames.load, units, ahead=1))
+    made = crew.run(job, units, crew.jobs + 1)
+    built = []
+    for plan, there in zip(plans, earlier):
+        if there is None:
+            examples = sum(islice(foreseen, len(plan.units)))
+            built.append(Built(plan.path, _build_file(recipe, plan, examples, made, progress), True))
+        else:
+            built.append(Built(plan.path, there, False))
+    return built
+
+
+def _build_file(recipe: Recipe, plan: _Plan, foreseen: int, made: Iterator[Chunk], progress: OpenBar) -> Manifest:
+    """foreseen: how many examples there will be, unless a move cannot be played. Known before any is written, the
+    number can be hashed with the rest: to read archives twice takes a tenth of the time that reading the file would."""
+    layout = find_format(recipe.format)
     remove_file(manifest_path(plan.path))  # so that a manifest never stands beside another's file
     games = sum(len(unit.selection.games) for unit in plan.units)
     origins: list[ArchiveRows] = []
     dropped: list[Dropped] = []
     with (
-        Output(plan.path, layout.header(_foreseen(plan, crew) if layout.header_bytes else 0)) as output,
+        Output(plan.path, layout.header(foreseen)) as output,
         progress(f"building {plan.path.name}", games, "games") as bar,
     ):
-        job = WriteRecords(layout.name, crew.map(ArchiveGames.load, plan.units, ahead=1))
-        made = groupby(crew.run(job, plan.units, crew.jobs + 1), attrgetter("archive"))
-        for unit, (_, chunks) in zip(plan.units, made):
-            origin, aside = _write_archive(unit, chunks, output, bar)
+        for unit in plan.units:
+            origin, aside = _write_archive(unit, _chunks_of(unit, made), output, bar)
             origins.append(origin)
             dropped += aside
         examples = sum(sum(o.rows) for o in origins)
@@ -144,13 +160,17 @@ def _build_file(recipe: Recipe, plan: _Plan, crew: Crew, progress: OpenBar) -> B
         archives=origins,
     )
     manifest.write(manifest_path(plan.path))
-    return Built(plan.path, manifest, True)
+    return manifest
 
 
-def _foreseen(plan: _Plan, crew: Crew) -> int:
-    """How many examples there will be, unless a move cannot be played: known before any is written, the number can be
-    hashed with the rest. To read the archives twice takes a tenth of the time that reading the result again would."""
-    return sum(crew.run(ForeseeExamples(), plan.units, ahead=1))
+def _chunks_of(unit: ArchiveGames, made: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Those of the archive that is next, of which there is at least one. No other is asked for: that may be damaged."""
+    left = len(unit.selection.games)
+    for chunk in made:
+        yield chunk
+        left -= len(chunk.drop)
+        if not left:
+            return
 
 
 def _write_archive(

@@ -91,12 +91,10 @@ class _Desk:
 class Chunk(NamedTuple):
     """The records of some games, on the desk where they were made, if that is here.
 
-    archive: the stem of its name.
     member, drop, examples: [K], where in the archive each game is, what became of it, and how many records it has;
     names: of those that were dropped; plies: [N] uint16 and records: [N x record bytes], game after game.
     """
 
-    archive: str
     member: npt.NDArray[np.int32]
     drop: npt.NDArray[np.uint8]
     examples: npt.NDArray[np.int32]
@@ -154,7 +152,6 @@ class WriteRecords(_ArchiveJob[Task, Chunk]):
         examples = np.zeros(len(rows), np.int32)
         examples[usable] = made
         return Chunk(
-            archive=archive.archive.stem,
             member=games.member[rows],
             drop=drop,
             examples=examples,

@@ -6,7 +6,7 @@
 
 Begun again with the same folder, and any number of workers, it goes on from its last checkpoint, which may stand in the
 middle of an epoch: what is left of that is divided among the workers there are now, and no position comes twice. On
-a cluster games and folder have to be where all machines see them; RAY_ADDRESS=HOST:PORT names its head.
+a cluster (--address) games and folder have to be where all machines see them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ray
 import ray.train
 import torch
 from ray.train.torch import TorchTrainer, prepare_model
@@ -70,11 +71,11 @@ def train_share(told: dict[str, Any]) -> None:
             optimiser.step()
             steps, seen = steps + 1, seen + len(batch) * workers
             if steps == told["steps"]:
-                report(float(loss))
+                report(float(loss.detach()))
                 return
             if steps % told["every"] == 0:
-                report(float(loss))
-        report(float(loss))
+                report(float(loss.detach()))
+        report(float(loss.detach()))
 
 
 def load(checkpoint: ray.train.Checkpoint | None) -> dict[str, Any]:
@@ -90,12 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("games", type=Path, help="a catalogue, or archives, to learn from")
     parser.add_argument("--into", type=Path, default=Path("run"), help="folder for the checkpoints")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--address", help="HOST:PORT of a cluster's head; without it Ray begins on this machine")
     parser.add_argument("--board", default="19x19")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--steps", type=int, help="stop after so many")
     parser.add_argument("--every", type=int, default=100, help="steps from one checkpoint to the next")
     told = vars(parser.parse_args(arguments))
-    into, workers = told.pop("into").resolve(), told.pop("workers")
+    into, workers, address = told.pop("into").resolve(), told.pop("workers"), told.pop("address")
+    if address is None:
+        ray.init("local", num_cpus=workers, include_dashboard=False)
+    else:
+        ray.init(address)
     trainer = TorchTrainer(
         train_share,
         train_loop_config=told | {"games": str(told["games"].resolve())},

@@ -78,8 +78,8 @@ def dataset(loader: Loader, shares: int | None = None) -> Dataset:
         for each million positions. All of them together are the epoch, and their order follows from this number; Ray
         keeps it only if its context says preserve_order.
 
-    Whoever goes through the data set twice has the same epoch twice; `dataset(loader.epoch(k))` is another. Ray is used
-    where it has been begun, else begun on this machine. Raises ClusterError if Ray is not installed, RecipeError if
+    Whoever goes through the data set twice has the same epoch twice; `dataset(loader.epoch(k))` is another. If Ray
+    has not been begun, it is, as `ray.init()` does. Raises ClusterError if Ray is not installed, RecipeError if
     shares is below 1, or the loader resumes in the middle of an epoch.
     """
     count = max(loader.positions // _SHARE, 1) if shares is None else shares

@@ -13,7 +13,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from commands import run
+from commands import run, start
 from kgs_archives import BROKEN, archive, records
 
 pytestmark = pytest.mark.slow
@@ -132,3 +132,18 @@ def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
         ray.shutdown()
         cluster.shutdown()
     assert killed and told == alone[name]
+
+
+def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):
+    out = tmp_path / "out"
+    out.mkdir()
+    work = out / ".new.parquet.work"
+    with start(*COMMANDS["ingest"](games, out), "--engine", "ray", "--jobs", 1) as first:
+        while not list(work.glob("[0-9]*.parcels")) and first.poll() is None:
+            time.sleep(0.005)
+        first.kill()
+        first.communicate(timeout=60)
+    assert list(work.glob("[0-9]*.parcels")) and not list(out.glob("*.parquet"))
+    with start(*COMMANDS["ingest"](games, out), "--engine", "ray", "--jobs", 2) as second:
+        said, _ = second.communicate(timeout=100)
+    assert (second.returncode, said.replace(str(out), "OUT"), made(out)) == alone["ingest"]

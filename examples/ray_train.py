@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     told = vars(parser.parse_args(arguments))
     into, workers, address = told.pop("into").resolve(), told.pop("workers"), told.pop("address")
     if address is None:
-        ray.init("local", num_cpus=workers, include_dashboard=False)
+        ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
     else:
         ray.init(address)
     trainer = TorchTrainer(

@@ -62,16 +62,18 @@ def _run(step: str, games: int, into: Path, jobs: int, archives: Iterable[Path])
 
 
 def table(runs: Runs, sizes: list[int], jobs: int) -> str:
-    """Markdown: of each step and size the seconds, games a second, the peak of memory; and what was found of copies."""
-    lines = ["| step | games | seconds | games/s | peak memory |  |", "|---|---:|---:|---:|---:|---|"]
+    """Markdown: of each step and size the seconds, those of processors among them, the peak of memory, and more."""
+    lines = [
+        "| step | games | seconds | of processors | games/s | peak memory |  |",
+        "|---|---:|---:|---:|---:|---:|---|",
+    ]
     for step in STEPS:
         for games in sizes:
             run = runs.get(_key(step, games, jobs))
             if run is not None:
-                lines.append(
-                    f"| {_TITLES[step]} | {games:,} | {run['seconds']:,.1f} | {games / run['seconds']:,.0f} "
-                    f"| {run['peak'] / 1e6:,.0f} MB | {_found(step, games, run['told'])} |"
-                )
+                times = f"{run['seconds']:,.1f} | {run['processor']:,.1f} | {games / run['seconds']:,.0f}"
+                rest = f"{run['peak'] / 1e6:,.0f} MB | {_found(step, games, run['told'])}"
+                lines.append(f"| {_TITLES[step]} | {games:,} | {times} | {rest} |")
     return "\n".join(lines)
 
 

@@ -25,7 +25,6 @@ from kifu.records.places import Place
 _CHUNK_BYTES = 1 << 21
 """What a thread makes at one go: small enough to be written while it is in the processor's cache."""
 
-
 _SPARE = 512
 """Moves that a chunk may well have beyond that: the last game of it ends there."""
 

@@ -1,8 +1,8 @@
 """From games to data sets of examples: any plane set and labels, any format, as the corpus has them or shuffled.
 
-Each set is one pass over the catalogue, some games at a time on each thread, in order. Shuffled examples are sorted by
-a hash of seed, game and ply: a window of that order at a time, for which all games are replayed once more, since to
-play moves takes a tenth of the time that planes take, and nothing has to be put by.
+Each set is one pass over the catalogue, some games at a time, in order. Shuffled examples are sorted by a hash of seed,
+game and ply: a window of that order at a time, for which all games are replayed once more, since to play moves takes a
+tenth of the time that planes take, and nothing has to be put by.
 """
 
 from __future__ import annotations

@@ -86,6 +86,11 @@ def catalogue(folder: Path) -> Path:
     return folder / "games.parquet"
 
 
+def parts(folder: Path) -> Path:
+    assert run("ingest", several(folder), "-o", folder / "games").code == 0
+    return folder / "games"
+
+
 def several(folder: Path) -> Path:
     """30 archives of two kinds and of different sizes, in one folder."""
     for k in range(30):
@@ -185,6 +190,22 @@ def test_the_real_archives(shared: Path, tmp_path: Path) -> None:
     truth = ingest(months, tmp_path / "new.parquet")
     assert told.looked_at < truth.read / 3
     confirmed(told, truth)
+
+
+def test_parts_are_as_one_catalogue(tmp_path: Path) -> None:
+    told = estimate(parts(tmp_path), find_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, room=ROOM)
+    whole = sum(20 + 2 * k for k in range(30))
+    assert told.games == Range(whole, whole, whole)
+    assert told.looked_at <= whole
+    assert [step.name for step in told.steps] == ["build book-seven"]
+
+
+def test_archives_at_urls(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    path = tar(tmp_path)
+    fsspec.filesystem("memory").pipe(f"/plan/{path.name}", path.read_bytes())
+    here, there = (estimate(source, jobs=1, room=ROOM) for source in (path, "memory://plan"))
+    assert (there.games, there.kept, there.positions) == (here.games, here.kept, here.positions)
 
 
 def test_what_cannot_be_planned(tmp_path: Path) -> None:

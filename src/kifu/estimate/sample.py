@@ -38,6 +38,10 @@ UNSURE = 0.125
 """The standard error of what a single part tells of its kind, as a share: nothing beside it says how much varies."""
 
 
+_NOTHING = 1e-9
+"""A standard error that comes of rounding: what is known, like a catalogue's rows, is the same in all parts."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """What was looked at of one source.
@@ -142,4 +146,5 @@ def standard_error(parts: Sequence[Part], counts: npt.NDArray[np.float64]) -> fl
         stands = np.array([parts[k].weight * parts[k].size for k in mine])
         left = np.array([1 - 1 / parts[k].weight for k in mine])
         variance += float((stands**2 * left).sum()) * spread**2
-    return math.sqrt(variance) / total
+    error = math.sqrt(variance) / total
+    return error if error > _NOTHING else 0.0

@@ -123,7 +123,7 @@ def test_without_ray_one_line_says_what_is_missing():
 def trained(*arguments: object) -> tuple[int, int]:
     """Steps and positions, as the script tells."""
     done = subprocess.run(
-        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=300,
+        [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -46,9 +47,9 @@ def work(tmp_path):
 
 
 @contextlib.contextmanager
-def nodes(count: int, head: int = 0) -> Iterator[Cluster]:
+def nodes(count: int, head: int = 0, **options: Any) -> Iterator[Cluster]:
     """A head with so many processors, and nodes with one each."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": head, "include_dashboard": False})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": head, "include_dashboard": False} | options)
     try:
         for _ in range(count):
             cluster.add_node(num_cpus=1)
@@ -103,14 +104,14 @@ from ray import cloudpickle
 from kifu.parallel import open_crew
 cloudpickle.register_pickle_by_value(clustered)
 job = clustered.Times(7, {marks!r}, 0.3)
-with open_crew("ray", 2, Path({work!r})) as crew:
+with open_crew({engine!r}, 2, Path({work!r})) as crew:
     for result in crew.run(job, [clustered.Span(first) for first in range(0, 48, 3)]):
         print(result.tolist(), flush=True)
 """
 
 
-def call(job: Times, work: Path) -> subprocess.Popen[str]:
-    program = CALLER.format(tests=str(Path(__file__).parent), marks=job.marks, work=str(work))
+def call(job: Times, work: Path, engine: str = "ray") -> subprocess.Popen[str]:
+    program = CALLER.format(tests=str(Path(__file__).parent), marks=job.marks, work=str(work), engine=engine)
     command = [sys.executable, "-c", program]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
@@ -136,6 +137,17 @@ def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, b
     assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS)) and out.startswith("".join(lines))
     assert [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)] == [1 - made for made in there]
     assert not work.exists()
+
+
+# The head leaves its logs open.
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*/ray_client_server:pytest.PytestUnraisableExceptionWarning")
+def test_a_cluster_through_its_client_port(job, work):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with nodes(1, ray_client_server_port=port), call(job, work, f"ray=ray://127.0.0.1:{port}") as caller:
+        out, _ = caller.communicate(timeout=100)
+    assert (caller.returncode, out) == (0, "".join(f"{numbers}\n" for numbers in expected(job, SPANS)))
 
 
 def shadow(folder: Path, text: str) -> dict[str, str]:

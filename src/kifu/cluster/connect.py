@@ -30,13 +30,13 @@ _PATIENCE = 120.0
 
 
 @contextmanager
-def connected(address: str | None, jobs: int) -> Iterator[None]:
+def connected(address: str | None, jobs: int) -> Iterator[bool]:
     """Ray, at the address; or on this machine with so many processes. Where there is Ray already, it is that.
 
-    Raises ClusterError.
+    Yields whether it is begun, or joined, here; then it is left at the end. Raises ClusterError.
     """
     if ray.is_initialized():
-        yield
+        yield False
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is done here
@@ -53,7 +53,7 @@ def connected(address: str | None, jobs: int) -> Iterator[None]:
     aloud = ray._private.worker.print_to_stdstream
     ray._private.worker.print_to_stdstream = lambda *_, **__: None
     try:
-        yield
+        yield True
     finally:
         ray.shutdown()
         ray._private.worker.print_to_stdstream = aloud

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,9 @@ from kifu.parcels import Parcel, read_parcels, unpack_parcels
 _AHEAD = 4
 """Units that are begun for each processor, beyond the one that is given out: some take several times as long as others,
 and nobody shall wait for them. They cost next to nothing, because what is made is kept in files anyway."""
+
+_GRACE = 60.0
+"""Seconds in which units that nobody asks for any more may end, in a Ray that goes on."""
 
 _TRIES = 3
 """How often a unit is made again whose process or node has died."""
@@ -62,9 +65,11 @@ class RayCrew(Crew):
         super().__init__(jobs)
         self._local = address is None
         self._runs = 0
+        self._open: set[Any] = set()
+        """Answers that nobody has asked for yet."""
         with ExitStack() as held:
             self._work = None if work is None else held.enter_context(WorkFolder(work))
-            held.enter_context(connected(address, self.jobs))
+            self._ours = held.enter_context(connected(address, self.jobs))
             processors = count_processors(None if self._work is None else self._work.mark)
             # Ray knows no bound for one caller of many: at most `jobs` units are begun then.
             self._ahead = _AHEAD * processors if jobs is None or processors <= jobs else jobs - 1
@@ -77,18 +82,11 @@ class RayCrew(Crew):
         all tries to make it have ended with the death of the process.
         """
         begun = self._begin(job, units)
-        under_way: deque[_Task] = deque()
-        try:
-            under_way.extend(islice(begun, self._ahead + 1))
-            while under_way:
-                yield from map(job.unpack, self._parcels(under_way[0]))
-                under_way.popleft()
-                under_way.extend(islice(begun, 1))
-        finally:
-            # Nothing is to be cancelled after Ray has gone, and to ask for it would begin another.
-            for waiting in under_way if ray.is_initialized() else ():
-                if waiting.answer is not None:
-                    ray.cancel(waiting.answer, force=True)
+        under_way: deque[_Task] = deque(islice(begun, self._ahead + 1))
+        while under_way:
+            yield from map(job.unpack, self._parcels(under_way[0]))
+            self._open.discard(under_way.popleft().answer)
+            under_way.extend(islice(begun, 1))
 
     def _begin(self, job: Job[Unit, Item, R], units: Iterable[Unit]) -> Iterator[_Task]:
         """Has each unit made that is not there yet, when it is asked for."""
@@ -105,6 +103,7 @@ class RayCrew(Crew):
                 path, there = self._work.file(run, number, key)
             call = cloudpickle.dumps((str(Path.cwd()), unit, path))
             answer = None if there else make.remote(__version__, mark, pickled, call)
+            self._open |= set() if answer is None else {answer}
             yield _Task(f"unit {number + 1}, {shorten(str(unit), 200)}", answer, path)
 
     def _parcels(self, unit: _Task) -> Iterator[Parcel]:
@@ -147,4 +146,17 @@ class RayCrew(Crew):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
+        self._give_up()
         self._held.__exit__(kind, error, trace)
+
+    def _give_up(self) -> None:
+        """Ends what nobody asks for any more. Ray's own way, `ray.cancel`, aborts this process if the task happens to
+        end at that moment (2.60.0): units that are not begun see that the mark is gone, and those that are end with
+        the Ray that we began, or are waited for."""
+        if not self._open:
+            return
+        if self._work is not None:
+            with suppress(OSError):
+                self._work.mark.unlink()
+        if not self._ours:
+            ray.wait(list(self._open), num_returns=len(self._open), timeout=_GRACE)

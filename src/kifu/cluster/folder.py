@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from kifu.output import cannot_write, locked_folder, remove_file
 
-_WHOLE = re.compile(r"(\d+-\d+)-[0-9a-f]{32}\.parcels")
+_WHOLE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.parcels")
 _OURS = re.compile(r".*\.parcels(\.part)?|caller-[0-9a-f]{32}")
 
 
@@ -24,7 +24,8 @@ class WorkFolder:
         self.path = path
         self.mark = path / f"caller-{uuid4().hex}"
         """A file that is there as long as the folder is held, by which others can tell that they see this folder."""
-        self._left: dict[str, list[Path]] = {}
+        self._left: dict[str, Path] = {}
+        """By key, see `file`: whole files that an earlier run has left."""
         with ExitStack() as lock:
             lock.enter_context(locked_folder(path))
             try:
@@ -38,7 +39,7 @@ class WorkFolder:
         """Notes the whole files that an earlier run has left, and removes the others."""
         for found in self._files():
             if match := _WHOLE.fullmatch(found.name):
-                self._left.setdefault(match[1], []).append(found)
+                self._left[match[1]] = found
             else:
                 remove_file(found)
 
@@ -48,17 +49,18 @@ class WorkFolder:
     def file(self, run: int, number: int, key: str) -> tuple[Path, bool]:
         """The file for the results of a unit, and whether it is there already. Raises OutputError.
 
-        run, number: which run of this caller it is, and which unit of the run. key: 32 hexadecimal digits that follow
-        from all that the results follow from. What has another key under these numbers is removed: it was left by
-        another command, or made of sources that have changed.
+        run, number: which run of this caller it is, and which unit of the run: only for people who look. key: 32
+        hexadecimal digits that follow from all that the results follow from. An earlier caller may have had other runs
+        before: a data set that it finished is not made again. What has a key that nobody asks for goes at the end.
         """
-        place = f"{run}-{number:06}"
-        path = self.path / f"{place}-{key}.parcels"
-        left = self._left.pop(place, [])
-        for other in left:
-            if other != path:
-                remove_file(other)
-        return path, path in left
+        path = self.path / f"{run}-{number:06}-{key}.parcels"
+        left = self._left.pop(key, None)
+        if left is not None:
+            try:
+                left.replace(path)
+            except OSError as error:
+                raise cannot_write(path, error) from None
+        return path, left is not None
 
     def __enter__(self) -> WorkFolder:
         return self
@@ -69,7 +71,7 @@ class WorkFolder:
         with self._lock, suppress(OSError):  # the folder may be what went wrong; what stays is for the next run
             whole = [found for found in self._files() if _WHOLE.fullmatch(found.name)]
             if kind is not None and whole:
-                self.mark.unlink()
+                self.mark.unlink(missing_ok=True)
                 return
             for found in self._files():
                 found.unlink()

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from ray import cloudpickle
 
-from kifu.errors import KifuError
+from kifu.errors import KifuError, OutputError
 from kifu.output import cannot_write
 from kifu.parallel import Job
 from kifu.parcels import Parcel, pack_parcels, write_parcels
@@ -56,6 +56,8 @@ def _parcels(job: Job[Any, Any, Any], unit: Any) -> Iterator[Parcel]:
 def _write(path: Path, parcels: Iterator[Parcel]) -> None:
     """Under a name of its own first: where a network fails, a unit may be made again while this try of it goes on."""
     own = path.with_name(f"{uuid4().hex}.{path.name}")
+    if not path.parent.is_dir():  # whoever has asked for it has gone; nobody would remove a folder that is made anew
+        raise OutputError(f"cannot write {path}: its folder is gone")
     write_parcels(own, parcels)
     try:
         own.replace(path)

@@ -28,7 +28,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.parts import add_sources
 from kifu.corpus.query import open_query
 from kifu.corpus.stats import count_games
-from kifu.datasets.sources import read_games
+from kifu.datasets.held import read_games
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
 from kifu.play.openings import catalogue_openings

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from kifu.datasets import _order
 from kifu.datasets.choice import Choice
 from kifu.datasets.examples import Batch, Layout, join
+from kifu.datasets.held import read_games
 from kifu.datasets.plan import Block, Order, Place, Plan, Shuffle, Stage, check_word, make_plan
-from kifu.datasets.sources import Drawn, GamesSource, Source, open_written, parse_board, read_games
+from kifu.datasets.sources import Drawn, GamesSource, Source, open_written, parse_board
 from kifu.errors import RecipeError
 from kifu.parallel import ahead, count_jobs, give_up
 from kifu.planes.registry import find_plane_set

@@ -6,12 +6,10 @@ which order the units come, and where each position shall go.
 
 from __future__ import annotations
 
-import os
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -22,26 +20,22 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, is_catalogue, numbers, open_catalogue
-from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.catalogue import games_of, numbers
 from kifu.datasets import _order
 from kifu.datasets.choice import Choice
-from kifu.datasets.drawing import TOLD_COLUMNS, Drawing, find_drawing, ratings_of
+from kifu.datasets.drawing import Drawing, find_drawing, ratings_of
 from kifu.datasets.examples import Batch, Examples, Layout
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.formats import recognise
 from kifu.datasets.katago_npz import KataNpz
-from kifu.datasets.labels import DRAWN, LABEL_COLUMNS, Positions, find_label, label_values
+from kifu.datasets.labels import DRAWN, Positions, find_label, label_values
 from kifu.datasets.parquet import Parquet, group_rows
 from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
-from kifu.errors import Drop, FormatError, RecipeError, SourceError
+from kifu.errors import Drop, FormatError, RecipeError
 
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
 Ranks = npt.NDArray[np.int32]
-
-_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "n_legal")))
 
 _RUN = 1024
 """Rows of a written data set that stay together until a window is shuffled."""
@@ -134,7 +128,8 @@ class GamesSource(Source):
         labels: Sequence[str] | None,
         choice: Choice,
     ) -> None:
-        """rows: of the catalogue, with _COLUMNS, kept games that fit the board.  labels: None for what is drawn anyway.
+        """rows: kept games that fit the board, with COLUMNS of `kifu.datasets.held`.  labels: None for those that are
+        drawn anyway.
 
         Raises RecipeError, FormatError.
         """
@@ -327,55 +322,3 @@ def parse_board(text: str) -> tuple[int, int]:
     if not (x and all(each.isascii() and each.isdigit() and len(each) <= 2 for each in (width, height))):
         raise RecipeError(f"{text!r} is no board; 19x19 is one")
     return int(width), int(height)
-
-
-def read_games(
-    paths: Iterable[str | os.PathLike[str]],
-    board: tuple[int, int],
-    pad: bool,
-    jobs: int | None,
-    columns: Sequence[str] = (),
-) -> Any:
-    """The kept games of catalogues that fit the board, as one batch of rows; of archives and records after them.
-
-    columns: of the catalogue, which the rows have besides those that a `GamesSource` needs.
-    Archives are first ingested, by the rules "legal", into a catalogue that lasts only for that.
-    Raises SourceError, FormatError.
-    """
-    paths = list(paths)
-    columns = tuple(dict.fromkeys((*_COLUMNS, *columns)))
-    batches: list[pa.RecordBatch] = []
-    archives = []
-    for path in map(Path, paths):
-        if is_catalogue(path):
-            batches += _fitting(path, board, pad, columns)
-        else:
-            archives.append(path)
-    if archives:
-        with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
-            catalogue = Path(folder, "games.parquet")
-            ingest(archives, catalogue, jobs=jobs)
-            batches += _fitting(catalogue, board, pad, columns)
-    schema = pa.schema([SCHEMA.field(name) for name in columns])
-    rows = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
-    batches.clear()
-    pa.default_memory_pool().release_unused()
-    if not rows:
-        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {', '.join(map(str, paths))[:200]}")
-    if len(rows) > 1:
-        raise SourceError(f"there are more than {_MOST:,} moves in {', '.join(map(str, paths))[:200]}")
-    return rows[0]
-
-
-def _fitting(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> list[pa.RecordBatch]:
-    batches = []
-    for batch in open_catalogue(path).batches(columns):
-        width, height = numbers(batch["width"]), numbers(batch["height"])
-        kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
-        kept &= numbers(batch["n_legal"]) > 0
-        if pad:
-            kept &= (width <= board[0]) & (height <= board[1])
-        else:
-            kept &= (width == board[0]) & (height == board[1])
-        batches.append(batch.filter(pa.array(kept)))
-    return batches

@@ -18,9 +18,10 @@ from torch import Tensor
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, numbers, open_catalogue
 from kifu.corpus.splits import split_of
+from kifu.datasets.held import read_games
 from kifu.datasets.loader import MEMORY, Loader, Output
 from kifu.datasets.plan import Order
-from kifu.datasets.sources import GamesSource, open_written, read_games
+from kifu.datasets.sources import GamesSource, open_written
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.output import hash_file

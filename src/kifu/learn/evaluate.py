@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import games_of, numbers
 from kifu.datasets.choice import Choice
+from kifu.datasets.held import read_games
 from kifu.datasets.plan import check_word
-from kifu.datasets.sources import GamesSource, open_written, parse_board, read_games
+from kifu.datasets.sources import GamesSource, open_written, parse_board
 from kifu.errors import RecipeError, SourceError
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, Asked
 from kifu.learn.gallery import NAME_COLUMNS, Example, pick_examples

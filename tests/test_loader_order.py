@@ -87,7 +87,7 @@ def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights,
     playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
     offset = np.cumsum([0, *map(len, words)])
     weights = Choice(ply_weights=ply_weights).by_ply()
-    found, counts = np.empty(offset[-1], np.bool_), np.empty(len(words), np.int64)
+    found, counts = np.zeros((offset[-1] + 7) // 8, np.uint8), np.empty(len(words), np.int64)
     with np.errstate(over="ignore"):
         _order.choose(
             np.array([word for game in words for word in game], np.uint16), offset, playable,
@@ -100,7 +100,8 @@ def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights,
 
     twins = [naive_order.Game(w, n, 4, weights=players) for w, n in zip(words, playable.tolist())]
     wanted = naive_order.chosen(twins, seed, epoch, passes, None if ply_weights is None else by_ply, per_game)
-    assert [np.flatnonzero(found[a:b]).tolist() for a, b in pairwise(offset)] == wanted
+    marks = np.unpackbits(found, bitorder="little")
+    assert [np.flatnonzero(marks[a:b]).tolist() for a, b in pairwise(offset)] == wanted
     assert counts.tolist() == [len(plies) for plies in wanted]
 
 
@@ -118,7 +119,7 @@ def test_what_the_encoder_shall_draw(marks, data):
     rank, _ = part_of(order, 0, stop)
     rows, take = np.empty(len(units), np.int64), np.empty(offset[-1], np.int64)
     game, ply = np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
-    chosen = np.array([mark for each in marks for mark in each], np.bool_)
+    chosen = np.packbits(np.array([mark for each in marks for mark in each], np.bool_), bitorder="little")
     ids = np.arange(100, 100 + len(marks), dtype=np.uint64)
     n, entries = _order.take_of(units, first, rank, offset, chosen, ids, rows, take, game, ply)
     slots = {p: int(rank[first + k]) for k, p in enumerate(positions) if 0 <= first + k < size}

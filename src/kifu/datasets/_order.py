@@ -88,11 +88,12 @@ def choose(
     moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
     chance: Any, draw: Any, chosen: Any, counts: Any,
 ) -> None:  # fmt: skip
-    """Marks the positions of an epoch in chosen [M] bool, and counts them by game in counts [G] int64.
+    """Marks the positions of an epoch in chosen, and counts them by game in counts [G] int64.
 
-    playable: [G] int32, how many moves are.  points: [G] int64, of its board.  passes: whether positions before a pass
-    count.  by_ply: [T] float64, weights, the last one for all plies from there on.  by_player: [G, 2] float64, weights
-    of Black's and White's moves.  per_game: how many are drawn of a game, or -1 for all.  chance, draw: uint64, keys.
+    chosen: [ceil(M / 8)] uint8, 0 before; a bit for each move of all games, the lowest first.  playable: [G] int32,
+    how many moves are.  points: [G] int64, of its board.  passes: whether positions before a pass count.
+    by_ply: [T] float64, weights, the last one for all plies from there on.  by_player: [G, 2] float64, weights of
+    Black's and White's moves.  per_game: how many are drawn of a game, or -1 for all.  chance, draw: uint64, keys.
     A position stays with a chance of its weight, the product of the two.
     """
     for g in range(counts.shape[0]):
@@ -106,16 +107,17 @@ def choose(
                 weight = by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
                 if weight < 1:
                     stays = np.float64(mix(np.uint64(k) ^ chance) >> _11) * _SHARE < weight
-            chosen[k] = stays
             if stays:
+                chosen[k >> 3] |= np.uint8(1 << (k & 7))
                 found += 1
         if 0 <= per_game < found:
             left, wanted = found, per_game
             for k in range(first, move_offset[g + 1]):
-                if chosen[k]:
-                    chosen[k] = np.int64(mix(np.uint64(k) ^ draw) % np.uint64(left)) < wanted
-                    if chosen[k]:
+                if chosen[k >> 3] >> (k & 7) & 1:
+                    if np.int64(mix(np.uint64(k) ^ draw) % np.uint64(left)) < wanted:
                         wanted -= 1
+                    else:
+                        chosen[k >> 3] &= np.uint8(255 ^ 1 << (k & 7))
                     left -= 1
             found = per_game
         counts[g] = found
@@ -129,7 +131,7 @@ def take_of(
     """What the encoder shall draw of some games for part of a block.
 
     units: [U] int64, games, one after another in the block.  first: place in the block of the first one's first chosen
-    position; may be below 0.  rank: see `part_of`.
+    position; may be below 0.  rank: see `part_of`.  chosen: see `choose`.
     Fills rows with those games that have a wanted position, take with the slot of each of their moves, or -1; and for
     each slot game [slots] uint64, the game's id, and ply [slots] int32. Returns how many rows and entries of take there
     are.
@@ -140,7 +142,7 @@ def take_of(
         at, wanted = entries, False
         for k in range(move_offset[g], move_offset[g + 1]):
             slot = -1
-            if chosen[k]:
+            if chosen[k >> 3] >> (k & 7) & 1:
                 if 0 <= q < rank.shape[0]:
                     slot = rank[q]
                 q += 1

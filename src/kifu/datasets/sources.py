@@ -62,12 +62,13 @@ class Drawn:
 class Epoch:
     """What a source gives in one epoch.
 
-    counts: [U] int64, how many positions of each unit. chosen: [M] bool, which moves of all games these are before;
-    empty where all rows are. turns: [1] uint64, the key of symmetries; None if there are none.
+    counts: [U] int64, how many positions of each unit. chosen: [ceil(M / 8)] uint8, which of the M moves of all games
+    these are before, a bit each, the lowest first; empty where all rows are.
+    turns: [1] uint64, the key of symmetries; None if there are none.
     """
 
     counts: npt.NDArray[np.int64]
-    chosen: npt.NDArray[np.bool_]
+    chosen: npt.NDArray[np.uint8]
     turns: _order.Words | None
 
     def symmetry(self, which: npt.NDArray[np.int64], layout: Layout) -> Symmetry:
@@ -154,7 +155,7 @@ class GamesSource(Source):
 
     def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
         games = self.games
-        chosen, counts = np.empty(len(games.moves), np.bool_), np.empty(len(games), np.int64)
+        chosen, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(games), np.int64)
         points = games.width.astype(np.int64) * games.height
         with np.errstate(over="ignore"):
             _order.choose(
@@ -244,7 +245,7 @@ class WrittenSource(Source):
         if augment:
             check_turnable(self.layout)
         turns = _order.key_of(seed, epoch, _order.SYMMETRY) if augment else None
-        return Epoch(np.diff(self._start), np.empty(0, np.bool_), turns)
+        return Epoch(np.diff(self._start), np.empty(0, np.uint8), turns)
 
     def work(self, units: Units) -> npt.NDArray[np.int64]:
         rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]

@@ -324,7 +324,10 @@ def _without_learned(
 def _ask_for(source: GamesSource, rows: pa.RecordBatch, terms: Terms) -> Asked:
     """The positions that are asked for. Raises SourceError if there are none."""
     epoch = source.epoch(terms.seed, 0, False)
-    at, row = np.flatnonzero(epoch.chosen), np.repeat(np.arange(len(epoch.counts)), epoch.counts)
+    at, row = (
+        np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little")),
+        np.repeat(np.arange(len(epoch.counts)), epoch.counts),
+    )
     if terms.positions is not None and terms.positions < len(at):
         chance = np.random.default_rng(terms.seed)
         drawn = np.sort(chance.choice(len(at), terms.positions, replace=False, shuffle=False))

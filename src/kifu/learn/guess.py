@@ -39,8 +39,9 @@ class _Listed(GamesSource):
 
     def __init__(self, asked: Asked, planes: str) -> None:
         super().__init__(asked.rows, planes, (asked.width, asked.height), False, ("move",), Choice(passes=True))
-        self._chosen = np.zeros(len(asked.games.moves), np.bool_)
-        self._chosen[asked.at] = True
+        chosen = np.zeros(len(asked.games.moves), np.bool_)
+        chosen[asked.at] = True
+        self._chosen = np.packbits(chosen, bitorder="little")
         self._counts = np.bincount(asked.row, minlength=len(asked.games))
 
     def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:

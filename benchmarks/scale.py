@@ -82,7 +82,10 @@ def _found(step: str, games: int, told: dict[str, int]) -> str:
         planted = games // _A_FILE * _COPIES
         return f"{told['copies']:,} of {planted:,} copies found" + ("" if told["copies"] == planted else ": WRONG")
     if step == "epoch":
-        return f"{told['positions']:,} positions, {told['positions'] / told['milliseconds'] / 1e3:.2f} M/s once loaded"
+        rate = told["positions"] / told["milliseconds"] / 1e3
+        return (
+            f"{told['mapped'] / 1e6:,.0f} MB of it mapped; {told['positions']:,} positions, {rate:.2f} M/s once loaded"
+        )
     if step == "read":
         return f"{told['bytes'] / games:.0f} bytes a game" + ("" if told["kept"] == games else ": WRONG, not all kept")
     return f"{told['bytes'] / games:.0f} bytes a game" if step == "make" else ""

@@ -85,7 +85,8 @@ def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     loaded = time.perf_counter()
     positions = sum(len(batch) for batch in loader)
     assert positions == loader.positions
-    return {"positions": positions, "milliseconds": round((time.perf_counter() - loaded) * 1000)}
+    took = round((time.perf_counter() - loaded) * 1000)
+    return {"positions": positions, "milliseconds": took, "mapped": _memory("RssFile")}
 
 
 STEPS: dict[str, Callable[[int, Path, int, list[Path]], Told]] = {
@@ -93,12 +94,12 @@ STEPS: dict[str, Callable[[int, Path, int, list[Path]], Told]] = {
 }
 
 
-def _peak() -> int:
-    """The peak of this process's memory, in bytes."""
+def _memory(which: str) -> int:
+    """What the system says of this process's memory, in bytes: VmHWM is the peak, RssFile what is mapped of files."""
     for line in Path("/proc/self/status").read_text("ascii").splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{which}:"):
             return int(line.split()[1]) * 1024
-    raise OSError("/proc/self/status does not tell the peak of memory")
+    raise OSError(f"/proc/self/status does not tell {which}")
 
 
 def main() -> None:
@@ -107,7 +108,7 @@ def main() -> None:
     began, before = time.perf_counter(), time.process_time()
     told = STEPS[name](int(games), Path(into), int(jobs), [Path(archive) for archive in archives])
     seconds, processor = time.perf_counter() - began, time.process_time() - before
-    done: dict[str, Any] = {"seconds": seconds, "processor": processor, "peak": _peak(), "told": told}
+    done: dict[str, Any] = {"seconds": seconds, "processor": processor, "peak": _memory("VmHWM"), "told": told}
     print(json.dumps(done))
 
 

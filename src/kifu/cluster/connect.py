@@ -38,8 +38,30 @@ def connected(address: str | None, jobs: int) -> Iterator[bool]:
     if ray.is_initialized():
         yield False
         return
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is done here
+    with _silenced():
+        _begin(address, jobs)
+        try:
+            yield True
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _silenced() -> Iterator[None]:
+    """Of processes and nodes that died Ray tells at length, and on standard output, however quiet it is asked to be
+    (2.60). Its thread for that looks for the function at each message, from when Ray is begun to when it has ended."""
+    aloud = ray._private.worker.print_to_stdstream
+    ray._private.worker.print_to_stdstream = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        ray._private.worker.print_to_stdstream = aloud
+
+
+def _begin(address: str | None, jobs: int) -> None:
+    """Raises ClusterError."""
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
         if address is None:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
@@ -49,14 +71,6 @@ def connected(address: str | None, jobs: int) -> Iterator[bool]:
     except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise ClusterError(f"no cluster {where}: {' '.join(str(error).split())}") from error
-    # Of nodes that died Ray tells at length, and on standard output, however quiet it is asked to be (2.60).
-    aloud = ray._private.worker.print_to_stdstream
-    ray._private.worker.print_to_stdstream = lambda *_, **__: None
-    try:
-        yield True
-    finally:
-        ray.shutdown()
-        ray._private.worker.print_to_stdstream = aloud
 
 
 def _knock(address: str) -> None:

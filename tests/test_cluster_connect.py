@@ -29,7 +29,8 @@ def test_addresses_where_nobody_is(tmp_path):
     assert not work.exists()
 
 
-def test_another_service_at_the_address(tmp_path):
+def test_another_service_at_the_address(tmp_path, monkeypatch):
+    monkeypatch.setattr("kifu.cluster.connect._GREETING", 1.0)
     with site() as here:
         address = here.url.removeprefix("http://")
         with pytest.raises(ClusterError, match=f"^no cluster at {address}: who answers there is not Ray"):

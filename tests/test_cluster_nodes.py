@@ -146,8 +146,9 @@ def test_a_cluster_through_its_client_port(job, work):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with nodes(1, ray_client_server_port=port), call(job, work, f"ray=ray://127.0.0.1:{port}") as caller:
-        out, _ = caller.communicate(timeout=100)
-    assert (caller.returncode, out) == (0, "".join(f"{numbers}\n" for numbers in expected(job, SPANS)))
+        out, told = caller.communicate(timeout=100)
+    assert caller.returncode == 0, told
+    assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS))
 
 
 def shadow(folder: Path, text: str) -> dict[str, str]:

@@ -25,6 +25,9 @@ cloudpickle.register_pickle_by_value(task)
 _KNOCK = 5.0
 """Seconds in which whoever listens at an address has to answer."""
 
+_GREETING = 20.0
+"""Seconds in which it has to answer as Ray does, which it may put off while its machine is busy."""
+
 _PATIENCE = 120.0
 """Seconds in which a node has to start a process and load kifu."""
 
@@ -86,7 +89,7 @@ def _knock(address: str) -> None:
         return  # as Ray reads it; the certificates are its matter
     with grpc.insecure_channel(f"{host}:{port}") as channel:
         try:
-            grpc.channel_ready_future(channel).result(timeout=_KNOCK)
+            grpc.channel_ready_future(channel).result(timeout=_GREETING)
         except grpc.FutureTimeoutError:
             raise ClusterError(f"no cluster at {address}: who answers there is not Ray") from None
 

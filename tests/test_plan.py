@@ -27,6 +27,8 @@ from kifu.recipes.schema import find_recipe
 from kifu.records.containers import blocks
 from kifu.records.glimpse import glimpse
 from kifu.records.kinds import readings
+from kifu.records.places import place
+from web_store import web_store
 
 ROOM = 24 << 10
 """Bytes that are looked at: a fraction of what the tests have."""
@@ -262,6 +264,20 @@ def test_a_glimpse_knows_its_share(kind: Callable[[Path], Path], tmp_path: Path)
         assert near(count(seen.blocks) / seen.share, whole)
     assert seen.share == 1
     assert count(seen.blocks) == whole
+
+
+@pytest.mark.parametrize("name", ["..%2F..%2Fgames", "g%2F..%2F..%2F..%2Fgames", "%00games", "g" * 300])
+def test_no_name_of_a_url_becomes_a_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("aiohttp")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    path = tar(tmp_path)
+    with web_store() as web:
+        web.files[f"/{name}.tar.gz"] = path.read_bytes()
+        seen = glimpse(place(f"{web.url}/{name}.tar.gz"), 8 << 10)
+    assert 0 < seen.share < 1 and sum(map(len, seen.blocks)) > 0
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted([path.name, "temporary"])
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 def test_all_sources_are_stood_for(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ some of all places are read.
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -41,6 +42,9 @@ _RECORD = 1024
 
 _BZIP2_LEAST = 2 << 20
 """Of a .bz2, whose blocks of about 200 kB can be read whole only."""
+
+_ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,16}){0,2}\Z")
+"""All of a name that can say what a file is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,7 @@ def _blocks_of(head: bytes, name: str, cut: bool) -> list[Block]:
     """What is whole in the first bytes of a file of that name."""
     found: list[Block] = []
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
-        copy = Path(folder, name)
+        copy = Path(folder, "head" + "".join(_ENDINGS.findall(name)))  # a URL's name may hold anything
         copy.write_bytes(head)
         try:
             found.extend(_until(blocks(copy, block_bytes=min(_BLOCK, len(head))), _MOST_INFLATED * len(head)))

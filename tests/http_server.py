@@ -94,14 +94,21 @@ class Site:
 def site() -> Iterator[Site]:
     with _HTTPServer(("127.0.0.1", 0), _Handler) as server:
         server.site = Site(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with serving(server, server.site.closing):
             yield server.site
-        finally:
-            server.site.closing.set()
-            server.shutdown()
-            thread.join()
+
+
+@contextmanager
+def serving(server: ThreadingHTTPServer, closing: threading.Event) -> Iterator[None]:
+    """closing: is set once nobody waits for an answer any more."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        server.shutdown()
+        thread.join()
 
 
 def serve(handler: _Handler, body: bytes) -> None:

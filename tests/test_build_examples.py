@@ -100,8 +100,8 @@ def test_bytes_do_not_depend_on_threads_or_sizes(
         return
     chosen = recipe(format=name, order=order, seed=5)
     (first,) = build(chosen, games, tmp_path / "a", jobs=1)
-    monkeypatch.setattr(example_jobs, "_CHUNK_BYTES", 1)
-    monkeypatch.setattr(building, "_WINDOW_BYTES", 50_000)
+    monkeypatch.setattr(example_jobs, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(building, "WINDOW_BYTES", 50_000)
     monkeypatch.setattr(building, "_PIECE", 7)
     (second,) = build(chosen, games, tmp_path / "b", jobs=3)
     assert bytes_of(first.path) == bytes_of(second.path)

@@ -67,8 +67,8 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Units of ten games, and small chunks of them."""
     post(monkeypatch)
     for module, name, value in (
-        (catalogue, "_UNIT", 10), (example_jobs, "_CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
-        (examples, "_WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
+        (catalogue, "_UNIT", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
+        (examples, "WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
         (kata_draws, "_GAMES", 3), (katago_rows, "_PIECE", 64), (dat_jobs, "_CHUNK_BYTES", 30_000),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)

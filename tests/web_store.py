@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
+from http_server import serving
+
 
 @dataclass
 class Web:
@@ -104,11 +106,5 @@ class _Server(ThreadingHTTPServer):
 def web_store() -> Iterator[Web]:
     with _Server(("127.0.0.1", 0), _Handler) as server:
         server.web = Web(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
+        with serving(server, server.web.closing):
             yield server.web
-        finally:
-            server.web.closing.set()
-            server.shutdown()
-            thread.join()

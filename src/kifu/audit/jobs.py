@@ -96,7 +96,7 @@ class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
         return [open_catalogue(self.path).digest(), list(self.ending)]
 
     def unit_identity(self, unit: Slice) -> Any:
-        return [unit.rows.path, unit.rows.first, unit.rows.rows, unit.first]
+        return [unit.rows.identity(), unit.first]
 
     def items(self, unit: Slice) -> Iterator[tuple[int, pa.RecordBatch]]:
         first = unit.first

@@ -63,7 +63,7 @@ def _silenced() -> Iterator[None]:
 
 
 def _begin(address: str | None, jobs: int) -> None:
-    """Raises ClusterError."""
+    """Begins Ray with so many processes, or joins that at the address. Raises ClusterError."""
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     try:
         if address is None:

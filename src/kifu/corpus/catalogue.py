@@ -73,6 +73,10 @@ class RowsUnit:
 
     rows: int
 
+    def identity(self) -> list[Any]:
+        """What tells them from other rows of the same files, as JSON values."""
+        return [self.path, self.first, self.rows]
+
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:

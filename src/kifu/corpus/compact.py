@@ -82,7 +82,8 @@ def compact(
             for made, unit in zip(crew.run(MergeJob(staged), units), units):
                 files.append(RowsFile(made, unit.group, unit.sources))
                 bar.advance(sum(rows.rows for rows in unit.rows))
-            parts, games = make_parts(folder, staged, files, before, crew, anew=True)
+            games = Ingested()
+            parts = make_parts(folder, staged, files, before, crew, games, anew=True)
         return Compacted(len(before.parts), parts, games)
 
 
@@ -139,7 +140,7 @@ class MergeJob(Job[MergeUnit, MergeUnit, str]):
         return self._staged.name
 
     def unit_identity(self, unit: MergeUnit) -> Any:
-        return [unit.group, unit.sources, [[rows.path, rows.first, rows.rows] for rows in unit.rows]]
+        return [unit.group, unit.sources, [rows.identity() for rows in unit.rows]]
 
     def items(self, unit: MergeUnit) -> Iterator[MergeUnit]:
         yield unit

@@ -98,9 +98,9 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
     def make(self, item: PartsUnit) -> list[Made]:
         file, verdict = item
         rows = open_catalogue(file.path)
-        counts: Counter[int] = Counter()
+        counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
         for batch in rows.batches(("year",)):
-            counts.update(years_of(batch).tolist())
+            counts += np.bincount(years_of(batch) - EARLIER, minlength=len(counts))
         made = []
         for years in _at_a_time(counts) or [[UNKNOWN]]:
             with ExitStack() as stack:
@@ -147,26 +147,28 @@ class _Part:
         self._writer.__exit__(*exception)
 
 
-def _at_a_time(counts: Counter[int]) -> list[list[int]]:
-    """The years, rising, whose parts are written together."""
+def _at_a_time(counts: npt.NDArray[np.int64]) -> list[list[int]]:
+    """The years, rising, whose parts are written together. counts: rows by year, from EARLIER on."""
     groups: list[list[int]] = []
     held = 0
-    for year in sorted(counts):
-        if not groups or held + counts[year] > _HELD or len(groups[-1]) == _OPEN:
+    for k in np.flatnonzero(counts).tolist():
+        if not groups or held + counts[k] > _HELD or len(groups[-1]) == _OPEN:
             groups.append([])
             held = 0
-        groups[-1].append(year)
-        held += counts[year]
+        groups[-1].append(EARLIER + k)
+        held += counts[k]
     return groups
 
 
 def make_parts(
-    folder: PartsFolder, staged: Path, files: Sequence[RowsFile], before: Index, crew: Crew, *, anew: bool
-) -> tuple[int, Ingested]:
+    folder: PartsFolder, staged: Path, files: Sequence[RowsFile], before: Index, crew: Crew, told: Ingested, *,
+    anew: bool,
+) -> int:  # fmt: skip
     """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
-    in the place of all otherwise. Returns how many parts it made and what became of the rows, `bytes` of the parts.
+    in the place of all otherwise. Returns how many parts it made.
 
-    before: with all sources, those of the files too. Raises FormatError, OutputError.
+    before: with all sources, those of the files too. told: gets what became of the rows, and the bytes of the parts.
+    Raises FormatError, OutputError.
     """
     old = [] if anew or not before.parts else [str(folder.path)]
     starts = np.cumsum([0, *(open_catalogue(file.path).rows for file in files)]).tolist()
@@ -174,7 +176,6 @@ def make_parts(
     verdict = judge_copies([*old, *(file.path for file in files)], first, before.clean["duplicates"], crew)
     units = [PartsUnit(file, verdict.within(*bounds)) for file, *bounds in zip(files, starts, starts[1:])]
     made = list(crew.run(PartsJob(staged, before.clean, before.sources), units))
-    told = Ingested()
     named = list(_named(files, made))
     for _, part in named:
         told.read, told.kept, told.moves = told.read + part.rows, told.kept + part.kept, told.moves + part.moves
@@ -194,7 +195,7 @@ def make_parts(
         parts=tuple(listed),
     )
     folder.commit(staged, {part.path: Path(each.path) for part, each in named}, index)
-    return len(named), told
+    return len(named)
 
 
 def _named(files: Sequence[RowsFile], made: Iterable[list[Made]]) -> Iterator[tuple[Part, Made]]:

@@ -83,11 +83,7 @@ def add_sources(
                 files.append(RowsFile(made.path, unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
                 bar.advance(made.rows)
-            _, counted = make_parts(
-                folder, staged, files, before.model_copy(update={"sources": origins}), crew, anew=False
-            )
-        for name in ("read", "kept", "moves", "drops", "bytes"):
-            setattr(told, name, getattr(counted, name))
+            make_parts(folder, staged, files, before.model_copy(update={"sources": origins}), crew, told, anew=False)
     return told
 
 

@@ -156,7 +156,7 @@ class _CountJob(Job[RowsUnit, pa.RecordBatch, _Counted]):
         return [open_catalogue(path).digest() for path in self.catalogues]
 
     def unit_identity(self, unit: RowsUnit) -> Any:
-        return [unit.path, unit.first, unit.rows]
+        return unit.identity()
 
     def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
         yield from rows_of_unit(unit, _COLUMNS, _ROWS)

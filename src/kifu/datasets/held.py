@@ -65,6 +65,7 @@ def read_games(
 
 
 def _fitting(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a catalogue's kept games that have moves and fit the board."""
     for batch in open_catalogue(path).batches(columns):
         width, height = numbers(batch["width"]), numbers(batch["height"])
         kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT

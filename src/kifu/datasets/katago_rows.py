@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,11 +27,6 @@ class KataArray:
     kind: np.dtype[Any]
     shape: tuple[int, ...]
     needed: bool = True
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of a row's part."""
-        return prod(self.shape) * self.kind.itemsize
 
 
 ARRAYS = (

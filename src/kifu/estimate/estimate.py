@@ -28,6 +28,7 @@ from kifu.estimate.sample import draw, standard_error
 from kifu.estimate.told import Estimate, Range, SetSize, Step
 from kifu.parallel import count_jobs
 from kifu.recipes.archives import find_archives, read_index
+from kifu.recipes.examples import WINDOW_BYTES
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import ExampleSets, OlfArchive, Recipe
 from kifu.recipes.training import Training
@@ -42,9 +43,6 @@ _SPEED_ERROR = 0.125
 
 _OTHER_BYTES = 1024
 """Of a row of KataGo's, or a line of OLF, about, on the way to the file."""
-
-_WINDOW_BYTES = 128 << 20
-"""Packed planes in a window of a shuffled data set, see `kifu.recipes.examples`."""
 
 
 def estimate(
@@ -207,7 +205,7 @@ def _packed(recipe: BuildRecipe) -> int:
 
 def _windows(recipe: BuildRecipe, examples: float) -> int:
     """How many windows a shuffled data set is made in, for each of which all games are replayed."""
-    return max(math.ceil(examples * _packed(recipe) / _WINDOW_BYTES), 1)
+    return max(math.ceil(examples * _packed(recipe) / WINDOW_BYTES), 1)
 
 
 def _drawn(recipe: Recipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path) -> Estimate:

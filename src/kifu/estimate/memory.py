@@ -5,6 +5,8 @@ from __future__ import annotations
 from kifu.corpus.clean import Clean
 from kifu.corpus.copies import MOST
 from kifu.corpus.duplicates import RANGE
+from kifu.recipes.example_jobs import CHUNK_BYTES
+from kifu.recipes.examples import WINDOW_BYTES
 
 _BASE = 285_000_000
 """Python with numpy, numba, Arrow and DuckDB, and the kernels."""
@@ -21,10 +23,7 @@ _SEEN = 22
 _COMPARED = 40
 """The hashes of a game, while the same games are looked for: of `RANGE` games at a time."""
 
-_CHUNK = 4 << 20
-"""Packed planes that a thread draws at one go, see `kifu.recipes.examples`."""
-
-_WINDOW = 3 * (128 << 20)
+_WINDOW = 3 * WINDOW_BYTES
 """What is shuffled at one go: as it comes, in order, and on its way to the file."""
 
 _PLY = 7
@@ -46,7 +45,7 @@ def memory_of_ingest(jobs: int, games: float, clean: Clean) -> int:
 def memory_of_build(jobs: int, games: float, examples: float, expansion: float, shuffled: bool) -> int:
     """In bytes. games, examples: of the largest set. expansion: how many times as large they are written as packed."""
     waiting = 1 if jobs == 1 else 2 * jobs + 1
-    sets = _WINDOW if shuffled else waiting * _CHUNK * max(expansion, 1) + _PLY * examples + _GAME * games
+    sets = _WINDOW if shuffled else waiting * CHUNK_BYTES * max(expansion, 1) + _PLY * examples + _GAME * games
     return round(_BASE + jobs * _THREAD + sets)
 
 

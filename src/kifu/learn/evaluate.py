@@ -324,10 +324,8 @@ def _without_learned(
 def _ask_for(source: GamesSource, rows: pa.RecordBatch, terms: Terms) -> Asked:
     """The positions that are asked for. Raises SourceError if there are none."""
     epoch = source.epoch(terms.seed, 0, False)
-    at, row = (
-        np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little")),
-        np.repeat(np.arange(len(epoch.counts)), epoch.counts),
-    )
+    at = np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little"))
+    row = np.repeat(np.arange(len(epoch.counts)), epoch.counts)
     if terms.positions is not None and terms.positions < len(at):
         chance = np.random.default_rng(terms.seed)
         drawn = np.sort(chance.choice(len(at), terms.positions, replace=False, shuffle=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from kifu.recipes.schema import ExampleSets
 from kifu.recipes.sets import RowsJob, Some
 from kifu.records.games import Games
 
-_CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 4 << 20
 """Packed planes that a thread makes at one go, about."""
 
 _MOVES = 220
@@ -89,6 +88,8 @@ class Made(NamedTuple):
 class _ExampleJob(RowsJob[R]):
     """Positions of games are looked at."""
 
+    columns = _COLUMNS
+
     recipe: ExampleSets
 
     @cached_property
@@ -98,10 +99,6 @@ class _ExampleJob(RowsJob[R]):
     @cached_property
     def layout(self) -> Layout:
         return self.recipe.layout()
-
-    @property
-    def columns(self) -> Iterable[str]:
-        return (*_COLUMNS, *(self.recipe.split.columns if self.recipe.split else ()))
 
     @property
     def games(self) -> int:
@@ -217,7 +214,7 @@ class WriteExamples(_DrawExamples):
 
     @property
     def games(self) -> int:
-        return min(max(_CHUNK_BYTES // (_MOVES * self.layout.stored_bytes), 4), 2048)
+        return min(max(CHUNK_BYTES // (_MOVES * self.layout.stored_bytes), 4), 2048)
 
     def make(self, item: Some) -> Made:
         made = self._encode(item, self._select(item))

@@ -27,7 +27,7 @@ from kifu.recipes.example_jobs import CountExamples, PickExamples, WriteExamples
 from kifu.recipes.schema import ExampleSets
 from kifu.recipes.sets import BuiltExamples, SetPlan, Tally, build_sets
 
-_WINDOW_BYTES = 128 << 20
+WINDOW_BYTES = 128 << 20
 """Packed planes that are sorted at one go."""
 
 _PIECE = 4096
@@ -100,7 +100,7 @@ class _Build:
             self.tally.end(given)
 
     def _write_shuffled(self, writer: Writer, expected: int, bar: Bar) -> None:
-        windows = -(-expected * self.layout.stored_bytes // _WINDOW_BYTES) or 1
+        windows = -(-expected * self.layout.stored_bytes // WINDOW_BYTES) or 1
         for k in range(windows):
             whole, order = self._window(2**64 * k // windows, 2**64 * (k + 1) // windows)
             pieces = (order[at : at + _PIECE] for at in range(0, len(order), _PIECE))

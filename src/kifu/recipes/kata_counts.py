@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -85,6 +85,8 @@ class Counted(NamedTuple):
 class CountRows(RowsJob[Counted]):
     """How many rows games give."""
 
+    columns = COLUMNS
+
     recipe: KataSets
 
     @cached_property
@@ -100,10 +102,6 @@ class CountRows(RowsJob[Counted]):
     def _boards(self) -> list[int] | None:
         boards = self.recipe.boards
         return None if boards is None else [w << 8 | h for w, h in map(parse_board, boards)]
-
-    @property
-    def columns(self) -> Iterable[str]:
-        return (*COLUMNS, *(self.recipe.split.columns if self.recipe.split is not None else ()))
 
     @property
     def games(self) -> int:

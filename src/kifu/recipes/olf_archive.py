@@ -221,7 +221,7 @@ class _LinesJob(Job[RowsUnit, pa.RecordBatch, _Lines]):
         return self.digest
 
     def unit_identity(self, unit: RowsUnit) -> Any:
-        return [unit.path, unit.first, unit.rows]
+        return unit.identity()
 
     def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
         return rows_of_unit(unit)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -177,10 +177,8 @@ class SetJob(Job[Unit, Item, R]):
 class RowsJob(SetJob[SetUnit, Some, R]):
     """Work on the rows of catalogues, some at a time."""
 
-    @property
-    @abstractmethod
-    def columns(self) -> Iterable[str]:
-        """Of the catalogue; some may be named twice."""
+    columns: ClassVar[Iterable[str]]
+    """Of the catalogue, besides those of the split; some may be named twice."""
 
     @property
     @abstractmethod
@@ -191,7 +189,8 @@ class RowsJob(SetJob[SetUnit, Some, R]):
         return unit.identity()
 
     def items(self, unit: SetUnit) -> Iterator[Some]:
-        return some_rows(unit, self.columns, self.games)
+        split = self.recipe.split
+        return some_rows(unit, (*self.columns, *(split.columns if split else ())), self.games)
 
 
 class SetPlan(NamedTuple):

@@ -194,7 +194,7 @@ class _Plan:
 def _size(source: Source) -> int:
     """In bytes."""
     if source.catalogue is not None:
-        return sum(part.stat().st_size for part in source.catalogue.parts)
+        return source.catalogue.file_bytes()
     return extent(source.path)
 
 

@@ -22,7 +22,6 @@ from compiled import random_games
 from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
 from kifu.audit.audit import audit
-from kifu.audit.jobs import Ending
 from kifu.audit.overlap import BANDS
 from kifu.audit.positions import hash_games, hash_records
 from kifu.audit.sets import open_set
@@ -320,7 +319,7 @@ def test_a_file_that_was_cut_off_meanwhile(built, tmp_path, monkeypatch) -> None
     opened = open_set(path)
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(FormatError, match=r"set\.dat is not the file that it was"):
-        list(opened.positions(Crew(1), Ending(0, 0)))
+        list(opened.positions(Crew(1)))
 
 
 # a corpus of 2,000 games

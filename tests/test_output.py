@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu import output
-from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, Origin, manifest_path, read_manifest
+from kifu.datasets.manifest import Dropped, Manifest, Origin, RowsNoted, manifest_path, read_manifest
 from kifu.errors import FormatError, OutputError
 from kifu.output import Output, hash_file, remove_file, write_file
 
@@ -251,18 +251,21 @@ GAMES = st.lists(
 """[(member, plies of its rows)]"""
 
 
-def rows_of(archive, games):
-    plies = [ply for _, game in games for ply in game]
-    members, counts = [member for member, _ in games], [len(game) for _, game in games]
-    return ArchiveRows.of(
-        archive, "hash", np.array(members, np.int32), np.array(counts, np.int32), np.array(plies, np.uint16)
-    )
+def rows_of(archive, games, at_a_time=100):
+    noted = RowsNoted()
+    for first in range(0, len(games), at_a_time):
+        some = games[first : first + at_a_time]
+        plies = [ply for _, game in some for ply in game]
+        members, counts = [member for member, _ in some], [len(game) for _, game in some]
+        noted.add(np.array(members, np.int32), np.array(counts, np.int32), np.array(plies, np.uint16))
+    return noted.end(archive, "hash")
 
 
-@given(GAMES)
-def test_origins_of_one_archive(games):
-    """Every row, expanded one by one."""
-    rows = rows_of("A", games)
+@given(GAMES, st.integers(1, 12))
+def test_origins_of_one_archive(games, at_a_time):
+    """Every row, expanded one by one; and the same, however many games are noted at a time."""
+    rows = rows_of("A", games, at_a_time)
+    assert rows == rows_of("A", games)
     expected = [Origin("A", member, ply) for member, game in games for ply in game]
     assert [rows.origin(row) for row in range(len(expected))] == expected
     assert rows.rows == [len(game) for _, game in games]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +13,18 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, record
+from kifu import ranges
 from kifu.convert import convert
 from kifu.corpus.clean import load_clean
 from kifu.corpus.ingest import Ingested, ingest
 from kifu.corpus.units import find_sources
 from kifu.errors import RecipeError, SourceError
+from kifu.estimate import estimate as estimating
 from kifu.estimate.estimate import estimate
 from kifu.estimate.sample import Part, draw, standard_error
 from kifu.estimate.told import Estimate, Range
+from kifu.parcels import Parcel, ParcelSpool
+from kifu.recipes import examples
 from kifu.recipes.build import build
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import find_recipe
@@ -163,6 +167,30 @@ def test_a_sample_tells_what_a_build_will_make(kind: Callable[[Path], Path], ord
     total = sum(each.examples.value for each in told.sets)
     assert near(total, sum(each.manifest.examples for each in built))
     assert len(told.steps) == 1 + (kind is several)  # a catalogue is taken as it is
+
+
+def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples that are more than are sorted at one go wait on the disk meanwhile."""
+    waited: list[int] = []
+
+    class Watched(ParcelSpool):
+        def parcels(self) -> Iterator[Parcel]:
+            waited.append(self._file.tell())
+            return super().parcels()
+
+    monkeypatch.setattr(ranges, "ParcelSpool", Watched)
+    monkeypatch.setattr(ranges, "_BUFFER", 30_000)
+    for module in (examples, estimating):
+        monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)
+    source = several(tmp_path)
+    recipe = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=10}"])
+    told = estimate(source, recipe, jobs=1, room=ROOM)
+    waited.clear()
+    build_examples(recipe, [source], tmp_path / "built", sets=["train"])
+    assert len(waited) >= 4
+    assert near(told.steps[1].meanwhile, sum(waited))
+    few = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=1}"])
+    assert estimate(source, few, jobs=1, room=ROOM).steps[1].meanwhile == 0
 
 
 def test_a_sample_tells_what_a_draw_will_make(tmp_path: Path) -> None:

@@ -28,9 +28,9 @@ HEAVY = {
 
 # A room imports only rooms above it.
 ROOMS = [
-    "errors", "versions", "point", "kernel", "progress", "cards", "output", "parcels", "parallel", "tables", "go",
-    "records", "corpus", "planes", "datasets", "recipes", "convert", "audit", "estimate", "cluster", "draw", "charts",
-    "fetch", "show", "terminal", "learn", "play", "demo", "cli",
+    "errors", "versions", "point", "kernel", "progress", "cards", "output", "parcels", "parallel", "ranges", "tables",
+    "go", "records", "corpus", "planes", "datasets", "recipes", "convert", "audit", "estimate", "cluster", "draw",
+    "charts", "fetch", "show", "terminal", "learn", "play", "demo", "cli",
 ]  # fmt: skip
 # A game draws itself in a notebook, and asks for the painter only then; so does who asks for a cluster.
 LAZY = {("records/game.py", "draw"), ("parallel.py", "cluster")}

@@ -15,16 +15,18 @@ are checked before memory is taken, and nothing in it is executed.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from kifu.errors import FormatError, first_line
+from kifu.errors import FormatError, OutputError, first_line
 from kifu.output import Output
 
 Parcel: TypeAlias = dict[str, Any]
@@ -64,6 +66,48 @@ class ParcelWriter:
 
     def __exit__(self, *exception: Any) -> None:
         self._output.__exit__(*exception)
+
+
+class ParcelSpool:
+    """Parcels set aside on the disk, in a file without a name, which nobody has to remove. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OutputError."""
+        self._folder = folder
+        self._count = 0
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
+            self._file.write(_MAGIC)
+        except OSError as error:
+            raise self._error(error) from None
+
+    def write(self, parcel: Parcel) -> None:
+        """Appends a parcel. Raises OutputError."""
+        try:
+            for piece in _pieces(parcel):
+                self._file.write(piece)
+        except OSError as error:
+            raise self._error(error) from None
+        self._count += 1
+
+    def parcels(self) -> Iterator[Parcel]:
+        """All of them, in order; none can be written afterwards. Raises OutputError if the disk is full."""
+        try:
+            self._file.write(_end(self._count))
+            self._file.seek(0)
+        except OSError as error:
+            raise self._error(error) from None
+        yield from _parcels(self._file)
+
+    def _error(self, error: OSError) -> OutputError:
+        return OutputError(f"cannot set anything aside in {self._folder}: {error.strerror}")
+
+    def __enter__(self) -> ParcelSpool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(OSError):  # what is still to be written has no place on a full disk
+            self._file.close()
 
 
 def _pieces(parcel: Parcel) -> list[bytes | memoryview]:
@@ -117,7 +161,7 @@ def unpack_parcels(data: bytes) -> Iterator[Parcel]:
     return _parcels(BytesIO(data))
 
 
-def _parcels(file: BinaryIO) -> Iterator[Parcel]:
+def _parcels(file: IO[bytes]) -> Iterator[Parcel]:
     if file.read(len(_MAGIC)) != _MAGIC:
         raise ValueError("no file of parcels")
     count = 0
@@ -129,7 +173,7 @@ def _parcels(file: BinaryIO) -> Iterator[Parcel]:
         raise ValueError("parcels are missing")
 
 
-def _value(told: dict[str, Any], file: BinaryIO) -> Any:
+def _value(told: dict[str, Any], file: IO[bytes]) -> Any:
     if told["kind"] == "json":
         return told["value"]
     data = _exactly(file, told["bytes"])
@@ -146,7 +190,7 @@ def _value(told: dict[str, Any], file: BinaryIO) -> Any:
     return np.frombuffer(bytearray(plain), kind).reshape(told["shape"])
 
 
-def _exactly(file: BinaryIO, count: int) -> bytes:
+def _exactly(file: IO[bytes], count: int) -> bytes:
     if not 0 <= count <= _MOST:
         raise ValueError(f"{count:,} bytes")
     data = file.read(count)

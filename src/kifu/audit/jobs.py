@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,50 +35,17 @@ SPAN = 1 << 19
 """Rows of a data set that are one unit."""
 
 
-class Ending(NamedTuple):
-    """The hashes whose low `bits` are `value`: those that are compared in one pass."""
-
-    bits: int
-    value: int
-
-    def has(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Which of these hashes are among them."""
-        chosen: npt.NDArray[np.bool_] = hashes & np.uint64((1 << self.bits) - 1) == np.uint64(self.value)
-        return chosen
-
-    def halves(self) -> tuple[Ending, Ending]:
-        """Those of one more bit."""
-        return Ending(self.bits + 1, self.value), Ending(self.bits + 1, self.value | 1 << self.bits)
-
-
-class Part(NamedTuple):
-    """Those of some positions that the pass compares, and how many there were before the others were left out."""
-
-    found: Positions
-    total: int
-
-
 @dataclass(frozen=True, eq=False)
-class _Hashing(Job[Unit, Item, Part]):
-    """Hashes the positions of a file or folder, and keeps those of one pass."""
+class _Hashing(Job[Unit, Item, Positions]):
+    """Hashes the positions of a file or folder."""
 
     path: Path
-    ending: Ending
 
-    @abstractmethod
-    def hashed(self, item: Item) -> Positions:
-        """All positions of an item."""
+    def pack(self, result: Positions) -> Parcel:
+        return {"hashes": result.hashes, "stones": result.stones, "game": result.game}
 
-    def make(self, item: Item) -> Part:
-        found = self.hashed(item)
-        return Part(found.pick(self.ending.has(found.hashes)), len(found))
-
-    def pack(self, result: Part) -> Parcel:
-        found = result.found
-        return {"hashes": found.hashes, "stones": found.stones, "game": found.game, "total": result.total}
-
-    def unpack(self, parcel: Parcel) -> Part:
-        return Part(Positions(parcel["hashes"], parcel["stones"], parcel["game"]), parcel["total"])
+    def unpack(self, parcel: Parcel) -> Positions:
+        return Positions(**parcel)
 
 
 class Slice(NamedTuple):
@@ -93,7 +59,7 @@ class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
     """Game numbers count rows."""
 
     def identity(self) -> Any:
-        return [open_catalogue(self.path).digest(), list(self.ending)]
+        return open_catalogue(self.path).digest()
 
     def unit_identity(self, unit: Slice) -> Any:
         return [unit.rows.identity(), unit.first]
@@ -104,7 +70,7 @@ class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
             yield first, batch
             first += len(batch)
 
-    def hashed(self, item: tuple[int, pa.RecordBatch]) -> Positions:
+    def make(self, item: tuple[int, pa.RecordBatch]) -> Positions:
         first, batch = item
         found = hash_games(games_of(batch))
         return Positions(found.hashes, found.stones, found.game + np.int32(first))
@@ -132,7 +98,7 @@ class _HashRows(_Hashing[Span, Item]):
             told = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.is_file()]
         except OSError as error:
             raise SourceError(f"{self.path} cannot be read: {error.strerror or error}") from None
-        return [told, list(self.ending)]
+        return told
 
     def unit_identity(self, unit: Span) -> Any:
         return list(unit)
@@ -158,7 +124,7 @@ class HashDat(_HashRows[tuple[Span, Records]]):
                 yield some, read_records(self.path, self.kind, offset, some.first - first, some.stop - first)
             first += rows
 
-    def hashed(self, item: tuple[Span, Records]) -> Positions:
+    def make(self, item: tuple[Span, Records]) -> Positions:
         span, records = item
         game = np.full(len(records), -1, np.int32)
         if self.stops is not None:
@@ -185,7 +151,7 @@ class HashExamples(_HashRows[Batch]):
             for some in unit.blocks(_EXAMPLES):
                 yield examples.read(some.first, some.stop)
 
-    def hashed(self, item: Batch) -> Positions:
+    def make(self, item: Batch) -> Positions:
         rim = self.layout.rim
         planes = item.ready(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
         records = np.zeros(len(planes), DAT1)

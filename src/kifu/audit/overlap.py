@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.audit.jobs import Ending
 from kifu.audit.positions import Positions
 from kifu.audit.sets import AuditSet
+from kifu.corpus._hashes import mix_words
 from kifu.corpus.hashes import Hashes
 from kifu.parallel import Crew
 from kifu.progress import Bar
+from kifu.ranges import Columns, Ranges
 
 Numbers = npt.NDArray[np.int64]
 
@@ -25,9 +28,9 @@ LATE = BANDS.index(50)
 """From this band on, a position in two sets tells of a game: early ones are common to many, and that is no leak."""
 
 ROWS = 1 << 23
-"""Positions compared at a time, 30 bytes each: the others wait for another pass over the files."""
+"""Positions compared at a time, 30 bytes each: the others wait on the disk, 15 bytes each."""
 
-_MAX_BITS = 32
+_HASHES = "hashes"
 
 
 @dataclass(slots=True)
@@ -58,7 +61,7 @@ def split_key(key: Numbers) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Positions of one set in the pass at hand: hashes [N] uint64, band [N] uint8, game [N] int32."""
+    """Positions of one set, of those compared at a time: hashes [N] uint64, band [N] uint8, game [N] int32."""
 
     hashes: Hashes
     band: npt.NDArray[np.uint8]
@@ -73,47 +76,43 @@ def compare(
 ) -> tuple[list[int], dict[tuple[int, int], Overlap]]:
     """How many positions each set has, and the overlap of each pair of sets, by their numbers.
 
-    rows: how many positions to hold at a time. More than that are compared in several passes, each over the hashes
-    that end in other bits. A single position that occurs more often than `rows` still takes its memory.
+    rows: how many positions to hold at a time. More than that are compared by range of their hashes, and wait in the
+    system's folder for temporary files. A single position that occurs more often than `rows` still takes its memory.
+    Raises OutputError if there is no room for them.
     """
-    totals: list[int] = []
+    totals = [0] * len(sets)
     overlaps = {pair: Overlap() for pair in combinations(range(len(sets)), 2)}
-    bits = (sum(each.foreseen for each in sets) // rows).bit_length()
-    passes = [Ending(bits, value) for value in range(1 << bits)]  # those of more than that are halved on the way
-    while passes:
-        asked = within = passes.pop()
-        parts = [[_NO_ROWS] for _ in sets]
-        counts = [0] * len(sets)
-        held = 0
+    with Ranges(_HASHES, rows, Path(tempfile.gettempdir()), sum(each.foreseen for each in sets)) as ranges:
         for number, each in enumerate(sets):
-            for found, total in each.positions(crew, asked):
-                counts[number] += total
-                if not totals:
-                    bar.advance(total)
-                parts[number].append(_rows(found)[within.has(found.hashes)])
-                held += len(parts[number][-1].hashes)
-                while held > rows and within.bits < _MAX_BITS:
-                    within, later = within.halves()
-                    passes.append(later)
-                    parts = [[part[within.has(part.hashes)] for part in some] for some in parts]
-                    held = sum(len(part.hashes) for some in parts for part in some)
-        totals = totals or counts
-        _compare_pass(parts, overlaps)
+            for found in each.positions(crew):
+                ranges.add(_columns(found, number))
+                totals[number] += len(found)
+                bar.advance(len(found))
+        for columns in ranges:
+            _compare(_by_set(columns, len(sets)), overlaps)
     return totals, overlaps
 
 
-def _rows(found: Positions) -> _Rows:
+def _columns(found: Positions, number: int) -> Columns:
+    """The lowest of eight hashes, as `position@1` is, is mostly a low one. Mixed they are spread evenly, and the same
+    where they were the same."""
     band = np.searchsorted(BANDS[1:], found.stones, side="right").astype(np.uint8)
-    return _Rows(found.hashes, band, found.game)
+    of = np.full(len(found), number, np.int16)
+    return {_HASHES: mix_words(found.hashes), "band": band, "game": found.game, "set": of}
 
 
-def _compare_pass(parts: list[list[_Rows]], overlaps: dict[tuple[int, int], Overlap]) -> None:
-    """Adds what the rows of one pass have in common to the overlaps."""
-    own = np.concatenate([_distinct(np.concatenate([part.hashes for part in some])) for some in parts])
+def _by_set(columns: Columns, sets: int) -> list[_Rows]:
+    of = columns.pop("set")
+    return [_Rows(*(columns[name][of == number] for name in (_HASHES, "band", "game"))) for number in range(sets)]
+
+
+def _compare(parts: list[_Rows], overlaps: dict[tuple[int, int], Overlap]) -> None:
+    """Adds what these rows, one entry a set, have in common to the overlaps."""
+    own = np.concatenate([_distinct(part.hashes.copy()) for part in parts])
     own.sort()
     common = _distinct(own[1:][own[1:] == own[:-1]])
     del own
-    found = [_Common.of(some, common) for some in parts]
+    found = [_Common.of(part, common) for part in parts]
     for (a, b), overlap in overlaps.items():
         both = found[a].there & found[b].there
         overlap.distinct += _by_band(found[a].band_of[both])
@@ -140,11 +139,10 @@ class _Common:
     first: npt.NDArray[np.int32]
 
     @classmethod
-    def of(cls, parts: list[_Rows], common: Hashes) -> _Common:
-        hits = [_find(part.hashes, common) for part in parts]
-        at = np.concatenate([place[hit] for place, hit in hits])
-        kept = [part[hit] for part, (_, hit) in zip(parts, hits)]
-        rows = _Rows(*(np.concatenate([getattr(part, name) for part in kept]) for name in ("hashes", "band", "game")))
+    def of(cls, part: _Rows, common: Hashes) -> _Common:
+        place, hit = _find(part.hashes, common)
+        at = place[hit]
+        rows = part[hit]
         there = np.zeros(len(common), np.bool_)
         band_of = np.zeros(len(common), np.uint8)
         first = np.full(len(common), -1, np.int32)
@@ -168,9 +166,6 @@ def _distinct(hashes: Hashes) -> Hashes:
     hashes.sort()
     distinct: Hashes = hashes[np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]]
     return distinct
-
-
-_NO_ROWS = _Rows(np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.int32))
 
 
 def _by_band(band: npt.NDArray[np.uint8]) -> Numbers:

@@ -12,7 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kifu.audit.jobs import SPAN, Ending, HashCatalogue, HashDat, HashExamples, Part, Slice, Span
+from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, Slice, Span
+from kifu.audit.positions import Positions
 from kifu.corpus.catalogue import by_value, drop_code, is_catalogue, numbers, open_catalogue
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import KATAGO, recognise
@@ -62,8 +63,8 @@ class AuditSet(Protocol):
     @property
     def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]: ...
 
-    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
-        """All positions whose hashes end so, some at a time, in order; always the same ones. Raises FormatError."""
+    def positions(self, crew: Crew) -> Iterator[Positions]:
+        """All positions, some at a time, in order. Raises FormatError."""
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         """Where these games are: [K] int64, rising numbers. Raises FormatError."""
@@ -84,10 +85,10 @@ class CatalogueSet:
             self.foreseen += int(np.clip(numbers(batch["n_moves"])[kept], 0, _LONGEST).sum())
         self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
 
-    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
+    def positions(self, crew: Crew) -> Iterator[Positions]:
         units = open_catalogue(self.path).units()
         before = accumulate((unit.rows for unit in units), initial=0)
-        return crew.run(HashCatalogue(self.path, ending), map(Slice, units, before))
+        return crew.run(HashCatalogue(self.path), map(Slice, units, before))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         found: list[Place] = []
@@ -138,9 +139,9 @@ class DatSet:
             for key, some in parts.items()
         }
 
-    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
+    def positions(self, crew: Crew) -> Iterator[Positions]:
         stops = None if self._archives is None else self._stop
-        job = HashDat(self.path, ending, self.kind, tuple(self._dat.spans), stops)
+        job = HashDat(self.path, self.kind, tuple(self._dat.spans), stops)
         return crew.run(job, Span(0, len(self._dat)).blocks(SPAN))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
@@ -174,9 +175,9 @@ class ExamplesSet:
             )
         self._ids, self._number = np.empty(0, np.uint64), np.empty(0, np.int32)
 
-    def positions(self, crew: Crew, ending: Ending) -> Iterator[Part]:
+    def positions(self, crew: Crew) -> Iterator[Positions]:
         layout = self._examples.layout
-        job = HashExamples(self.path, ending, layout, self._own, self._opp, self._ids, self._number)
+        job = HashExamples(self.path, layout, self._own, self._opp, self._ids, self._number)
         return crew.run(job, Span(0, len(self._examples)).blocks(SPAN))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:

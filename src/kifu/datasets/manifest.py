@@ -47,27 +47,6 @@ class ArchiveRows:
     ply: list[int]
     skips: list[list[int]]
 
-    @classmethod
-    def of(
-        cls,
-        archive: str,
-        blake3: str,
-        member: npt.NDArray[np.int32],
-        rows: npt.NDArray[np.int32],
-        plies: npt.NDArray[np.uint16],
-    ) -> ArchiveRows:
-        """member, rows: [K] of the games; plies: [sum of rows], of all their rows. Games without rows have ply 0."""
-        start = np.cumsum(rows) - rows
-        first = np.zeros(len(rows), np.int64)
-        first[rows > 0] = plies[start[rows > 0]]
-        jumps = np.empty(len(plies), bool)
-        np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # the first row is a game's first
-        jumps[start[rows > 0]] = False
-        at = np.flatnonzero(jumps)
-        game = np.searchsorted(start, at, "right") - 1
-        skips = np.stack([game, at - start[game], plies[at]], 1)
-        return cls(archive, blake3, member.tolist(), rows.tolist(), first.tolist(), skips.tolist())
-
     def origin(self, row: int) -> Origin:
         """Where row `row` of this archive's rows comes from."""
         stop = np.cumsum(self.rows)
@@ -78,6 +57,39 @@ class ArchiveRows:
             if skipped == game and row_there <= within:
                 at, ply = row_there, ply_there
         return Origin(self.archive, self.member[game], ply + within - at)
+
+
+class RowsNoted:
+    """What `ArchiveRows` tells, noted some games at a time: of the plies only those that do not follow from others."""
+
+    def __init__(self) -> None:
+        self._games = 0
+        self._member = [np.empty(0, np.int32)]
+        self._rows = [np.empty(0, np.int32)]
+        self._ply = [np.empty(0, np.uint16)]
+        self._skips = [np.empty((0, 3), np.int64)]
+
+    def add(self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]) -> None:
+        """member, rows: [K] of the games; plies: [sum of rows], of all their rows. Games without rows have ply 0."""
+        start = np.cumsum(rows) - rows
+        given = rows > 0
+        first = np.zeros(len(rows), np.uint16)
+        first[given] = plies[start[given]]
+        jumps = np.empty(len(plies), bool)
+        np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # the first row is a game's first
+        jumps[start[given]] = False
+        at = np.flatnonzero(jumps)
+        game = np.searchsorted(start, at, "right") - 1
+        self._skips.append(np.stack([self._games + game, at - start[game], plies[at]], 1))
+        self._member.append(member)
+        self._rows.append(rows)
+        self._ply.append(first)
+        self._games += len(rows)
+
+    def end(self, archive: str, blake3: str) -> ArchiveRows:
+        """All of it, as of this archive."""
+        told = (np.concatenate(each).tolist() for each in (self._member, self._rows, self._ply, self._skips))
+        return ArchiveRows(archive, blake3, *told)
 
 
 @dataclass(frozen=True)
@@ -168,7 +180,11 @@ class ExamplesManifest:
 
     def write(self, path: Path) -> None:
         """Writes it as JSON, whole or not at all."""
-        write_file(path, json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        table = vars(self) | {
+            "files": [asdict(file) for file in self.files],
+            "catalogues": [vars(each) for each in self.catalogues],
+        }
+        write_file(path, json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
 
 
 def _origin(archives: list[ArchiveRows], row: int, examples: int) -> Origin:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -12,17 +12,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import CatalogueWriter, games_of, numbers, open_catalogue
+from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import NO_SET
+from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path
 from kifu.estimate.reading import Speed
-from kifu.go.replay import replay_all
+from kifu.parcels import pack_parcels
 from kifu.recipes.examples import build_examples
 from kifu.recipes.kata_sets import KataSets
 from kifu.recipes.katago import build_katago
 from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.schema import ExampleSets, OlfArchive
+from kifu.recipes.sets import BuiltExamples
 
 BuildRecipe = ExampleSets | KataSets | OlfArchive
 """Those that start from a catalogue."""
@@ -35,6 +37,9 @@ _BYTES = 1 << 30
 """What the build that is measured takes at most, about. It has to be much: the first some hundred megabytes may go to
 memory that files have just left, which is several times as quick as what comes after them."""
 
+_SPREAD = 4096
+"""Games of which a position each tells how large those of a shuffled set are."""
+
 _DISK = 4
 """What it takes of the room on the disk at most: one part of so many."""
 
@@ -44,7 +49,7 @@ class BuiltSample:
     """What came of building some rows of the sample.
 
     rows: how many.  moves: of the kept games among them that are of the sets.  examples, bytes: of all sets.
-    speed: of these rows.  replay: of playing their moves once, as a shuffled data set does for each of its windows.
+    speed: of these rows.  aside: bytes that an example of a shuffled set takes while it waits to be sorted.
     begin: seconds that the first build took longer than the next: kernels were loaded, or compiled.
     """
 
@@ -53,7 +58,7 @@ class BuiltSample:
     examples: int
     bytes: int
     speed: Speed
-    replay: Speed
+    aside: float
     begin: float
 
 
@@ -78,19 +83,22 @@ def build_sample(recipe: BuildRecipe, catalogue: Path, folder: Path, several: in
     per_row = max(second.seconds, 1e-6) / _FIRST
     room = min(_BYTES, shutil.disk_usage(folder).free // _DISK) * _FIRST // max(second.bytes, 1)
     count = min(len(rows), max(_FIRST, min(int(_SECONDS / per_row), room)))
-    some = _write(rows, count, path, about)
+    _write(rows, count, path, about)
     one = _build(recipe, path, folder / "built", 1)
     more = one if several == 1 else _build(recipe, path, folder / "built", several)
     fixed = _beginning(second.seconds, one.seconds, min(_FIRST, len(rows)), count)
-    replay = _replay(some)
+    size, aside = one.bytes / max(one.examples, 1), 0.0
+    if isinstance(recipe, ExampleSets) and recipe.order == "shuffled":
+        _write(rows, min(len(rows), _SPREAD), few, about)
+        size, aside = _spread(recipe, few, folder / "built")
     moves = sum(moves for _, moves in moves_by_set(recipe, path, np.ones(count)).values())
     return BuiltSample(
         rows=count,
         moves=moves,
         examples=one.examples,
-        bytes=one.bytes,
+        bytes=round(one.examples * size),
         speed=Speed(one.seconds - fixed, max(more.seconds - fixed, 0.1 * more.seconds), 0.0),
-        replay=Speed(replay, replay * more.seconds / one.seconds, 0.0),
+        aside=aside,
         begin=max(first.seconds - second.seconds, 0.0) + fixed,
     )
 
@@ -102,15 +110,14 @@ def _beginning(less: float, more: float, few: int, many: int) -> float:
     return min(max(less - (more - less) * few / (many - few), 0.0), 0.75 * less)
 
 
-def _write(rows: pa.Table, count: int, path: Path, about: Mapping[str, object]) -> pa.RecordBatch:
-    """Writes so many of the rows, drawn evenly, as a catalogue; and returns them."""
+def _write(rows: pa.Table, count: int, path: Path, about: Mapping[str, object]) -> None:
+    """Writes so many of the rows, drawn evenly, as a catalogue."""
     at = np.arange(count, dtype=np.int64) * len(rows) // max(count, 1)
     batches = rows.take(pa.array(at)).combine_chunks().to_batches()
     some = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
     with CatalogueWriter(path) as writer:
         writer.write(some)
         writer.commit(about)
-    return some
 
 
 def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
@@ -129,17 +136,33 @@ def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
         else:
             sets = build_examples(recipe, [source], into, jobs=jobs)
         took = perf_counter() - began
-        examples = sum(each.manifest.examples for each in sets)
-        size = sum(file.bytes for each in sets for file in each.manifest.files)
-        size += sum(manifest_path(each.path).stat().st_size for each in sets)
+        examples, size = _sizes(sets)
     shutil.rmtree(into)
     return _Once(examples, size, max(took - less, 0.0))
 
 
-def _replay(rows: pa.RecordBatch) -> float:
-    began = perf_counter()
-    replay_all(games_of(rows))
-    return perf_counter() - began
+def _sizes(sets: Sequence[BuiltExamples]) -> tuple[int, int]:
+    """How many examples these sets have, and how many bytes with their manifests."""
+    size = sum(file.bytes for each in sets for file in each.manifest.files)
+    size += sum(manifest_path(each.path).stat().st_size for each in sets)
+    return sum(each.manifest.examples for each in sets), size
+
+
+def _spread(recipe: ExampleSets, source: Path, into: Path) -> tuple[float, float]:
+    """Bytes of an example of a shuffled set: in its file, and while it waits to be sorted, with its key.
+
+    One position a game is drawn: where there are many games, few of one lie near each other, and there is less to
+    compress than the games of a sample would make believe.
+    """
+    one = recipe.positions.model_copy(update={"per_game": 1})
+    sets = build_examples(recipe.model_copy(update={"positions": one}), [source], into)
+    examples, size = _sizes(sets)
+    aside = 0
+    for each in sets:
+        with open_examples(each.path) as opened:
+            aside += len(pack_parcels([opened.read(0, len(opened)).pack()])) + 8 * len(opened)
+    shutil.rmtree(into)
+    return size / max(examples, 1), aside / max(examples, 1)
 
 
 def moves_by_set(

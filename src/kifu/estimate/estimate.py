@@ -181,14 +181,14 @@ class _Plan:
             size = examples * built.bytes / max(built.examples, 1)
             sizes.append(SetSize(name, Range.of(examples, error), Range.of(size, error)))
         shuffled = isinstance(recipe, ExampleSets) and recipe.order == "shuffled"
-        again = sum(_windows(recipe, size.examples.value) - 1 for size in sizes) if shuffled else 0
-        speed = built.speed.plus(built.replay.times(again)).times(games / max(built.rows, 1))
+        speed = built.speed.times(games / max(built.rows, 1))
         most = max((size.examples.value for size in sizes), default=0.0)
         expansion = built.bytes / max(built.examples, 1) / _packed(recipe)
         largest = max(number for number, _ in found.values())
-        memory = memory_of_build(self._crew.jobs, largest, most, expansion, shuffled)
+        memory = memory_of_build(self._crew.jobs, largest, expansion, shuffled)
         disk = Range.of(sum(size.bytes.value for size in sizes), error)
-        return Step(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, 0), sizes
+        meanwhile = round(most * built.aside) if most * _packed(recipe) > WINDOW_BYTES else 0
+        return Step(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, meanwhile), sizes
 
 
 def _size(source: Source) -> int:
@@ -201,11 +201,6 @@ def _size(source: Source) -> int:
 def _packed(recipe: BuildRecipe) -> int:
     """Bytes that an example's planes take before they are written."""
     return recipe.layout().stored_bytes if isinstance(recipe, ExampleSets) else _OTHER_BYTES
-
-
-def _windows(recipe: BuildRecipe, examples: float) -> int:
-    """How many windows a shuffled data set is made in, for each of which all games are replayed."""
-    return max(math.ceil(examples * _packed(recipe) / WINDOW_BYTES), 1)
 
 
 def _drawn(recipe: Recipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path) -> Estimate:

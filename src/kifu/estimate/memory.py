@@ -24,11 +24,10 @@ _COMPARED = 40
 """The hashes of a game, while the same games are looked for: of `RANGE` games at a time."""
 
 _WINDOW = 3 * WINDOW_BYTES
-"""What is shuffled at one go: as it comes, in order, and on its way to the file."""
+"""What is sorted at one go: as it comes, in order, and on its way to the file."""
 
-_PLY = 7
 _GAME = 120
-"""Where each example, and each game, of a set comes from, until the manifest is written; of shuffled ones nothing."""
+"""Where the examples of a game come from, until the manifest is written; of shuffled ones nothing."""
 
 _MOVE = 6
 """A move of an archive of KGS, which is read whole, while the next one is."""
@@ -42,10 +41,10 @@ def memory_of_ingest(jobs: int, games: float, clean: Clean) -> int:
     return round(_BASE + jobs * _THREAD + writers * _WRITER + seen + compared)
 
 
-def memory_of_build(jobs: int, games: float, examples: float, expansion: float, shuffled: bool) -> int:
-    """In bytes. games, examples: of the largest set. expansion: how many times as large they are written as packed."""
+def memory_of_build(jobs: int, games: float, expansion: float, shuffled: bool) -> int:
+    """In bytes. games: of the largest set. expansion: how many times as large they are written as packed."""
     waiting = 1 if jobs == 1 else 2 * jobs + 1
-    sets = _WINDOW if shuffled else waiting * CHUNK_BYTES * max(expansion, 1) + _PLY * examples + _GAME * games
+    sets = _WINDOW if shuffled else waiting * CHUNK_BYTES * max(expansion, 1) + _GAME * games
     return round(_BASE + jobs * _THREAD + sets)
 
 

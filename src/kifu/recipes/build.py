@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
 
-import numpy as np
-
 from kifu.corpus.units import Source, describe_sources
 from kifu.datasets.formats import find_format
-from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, manifest_path, read_manifest
+from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, RowsNoted, manifest_path, read_manifest
 from kifu.errors import Drop, FormatError, RecipeError, SourceError
 from kifu.output import Output, remove_file, work_folder
 from kifu.parallel import THREADS, Crew, open_crew
@@ -178,19 +176,16 @@ def _write_archive(
 ) -> tuple[ArchiveRows, list[Dropped]]:
     """Writes the records of an archive's games, and says which gave them and which were set aside."""
     stem = unit.selection.archive.stem
-    member, made, plies = [], [], []
+    noted = RowsNoted()
     aside: list[Dropped] = []
     for chunk in chunks:
         output.write(chunk.records.data)
         kept = chunk.drop == Drop.KEPT
-        member.append(chunk.member[kept])
-        made.append(chunk.examples[kept])
-        plies.append(chunk.plies.copy())
+        noted.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
         left = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
         aside += [Dropped(stem, m, name, Drop(why).name) for m, name, why in left]
         bar.advance(len(kept))
-    told = np.concatenate(member), np.concatenate(made), np.concatenate(plies)
-    return ArchiveRows.of(stem, unit.blake3, *told), aside
+    return noted.end(stem, unit.blake3), aside
 
 
 def _earlier(recipe: Recipe, plan: _Plan) -> Manifest | None:

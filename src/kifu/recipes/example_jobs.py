@@ -100,10 +100,6 @@ class _ExampleJob(RowsJob[R]):
     def layout(self) -> Layout:
         return self.recipe.layout()
 
-    @property
-    def games(self) -> int:
-        return _GAMES
-
     def _select(self, some: Some) -> _Selected:
         """Which positions of these rows become examples."""
         recipe, batch = self.recipe, some.batch
@@ -145,6 +141,8 @@ class _ExampleJob(RowsJob[R]):
 class CountExamples(_ExampleJob[int]):
     """How many examples there are."""
 
+    games = _GAMES
+
     def make(self, item: Some) -> int:
         return len(self._select(item).game)
 
@@ -159,6 +157,14 @@ class CountExamples(_ExampleJob[int]):
 @dataclass(frozen=True)
 class _DrawExamples(_ExampleJob[Made]):
     """Positions become examples."""
+
+    @property
+    def games(self) -> int:
+        drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
+        return min(max(CHUNK_BYTES // (drawn * self.layout.stored_bytes), 4), 2048)
+
+    def make(self, item: Some) -> Made:
+        return self._encode(item, self._select(item))
 
     @abstractmethod
     def pack_content(self, content: Any) -> Parcel:
@@ -212,12 +218,8 @@ class WriteExamples(_DrawExamples):
     def writer(self) -> type[Writer]:
         return find_writer(self.recipe.format)
 
-    @property
-    def games(self) -> int:
-        return min(max(CHUNK_BYTES // (_MOVES * self.layout.stored_bytes), 4), 2048)
-
     def make(self, item: Some) -> Made:
-        made = self._encode(item, self._select(item))
+        made = super().make(item)
         return made._replace(content=self.writer.prepare(made.content, self.layout))
 
     def pack_content(self, content: Any) -> Parcel:
@@ -228,19 +230,8 @@ class WriteExamples(_DrawExamples):
 
 
 @dataclass(frozen=True)
-class PickExamples(_DrawExamples):
-    """The examples of a set whose keys are from `low` to `high` - 1, to be sorted by these."""
-
-    low: int
-    high: int
-
-    def identity(self) -> Any:
-        return [super().identity(), self.low, self.high]
-
-    def make(self, item: Some) -> Made:
-        chosen = self._select(item)
-        inside = (chosen.keys >= np.uint64(self.low)) & (chosen.keys <= np.uint64(self.high - 1))
-        return self._encode(item, chosen.only(inside))
+class SortExamples(_DrawExamples):
+    """All examples of a set, with the keys by which they are to be sorted."""
 
     def pack_content(self, content: Batch) -> Parcel:
         return content.pack()

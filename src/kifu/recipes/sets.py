@@ -21,7 +21,13 @@ from kifu.corpus.clean import Clean, load_clean
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import ListSplit
 from kifu.corpus.units import Source, describe_sources, find_sources
-from kifu.datasets.manifest import ArchiveRows, ExamplesManifest, manifest_path, read_examples_manifest
+from kifu.datasets.manifest import (
+    ArchiveRows,
+    ExamplesManifest,
+    RowsNoted,
+    manifest_path,
+    read_examples_manifest,
+)
 from kifu.datasets.writer import Written
 from kifu.errors import FormatError, RecipeError
 from kifu.output import remove_file, work_folder
@@ -57,14 +63,7 @@ class Tally:
         self._why: Counter[str] = Counter()
         self._elsewhere = 0
         self._origins: list[ArchiveRows] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        self._member, self._rows, self._plies = (
-            [np.empty(0, np.int32)],
-            [np.empty(0, np.int32)],
-            [np.empty(0, np.uint16)],
-        )
+        self._noted = RowsNoted()
 
     def set_aside(self, why: Counter[str], elsewhere: int) -> None:
         """Counts games that gave no examples: by reason; and those of other sets, or of none."""
@@ -73,15 +72,12 @@ class Tally:
 
     def add(self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]) -> None:
         """Notes which rows [K] of the catalogue gave examples, how many each, and the plies of all of them."""
-        self._member.append(member)
-        self._rows.append(rows)
-        self._plies.append(plies)
+        self._noted.add(member, rows, plies)
 
     def end(self, of: Given) -> None:
         """Ends a catalogue."""
-        told = np.concatenate(self._member), np.concatenate(self._rows), np.concatenate(self._plies)
-        self._origins.append(ArchiveRows.of(of.catalogue.path.name, of.digest, *told))
-        self._begin()
+        self._origins.append(self._noted.end(of.catalogue.path.name, of.digest))
+        self._noted = RowsNoted()
 
     def manifest(
         self, plan: SetPlan, written: Written, recipe: Divided, format: str, plane_set: str

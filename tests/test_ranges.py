@@ -1,0 +1,104 @@
+"""Rows brought together by range of a key: none is lost or changed, whatever fits into memory."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kifu import parcels, ranges
+from kifu.errors import OutputError
+from kifu.ranges import Columns, Ranges
+
+KEYS = st.one_of(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**33),  # equal in almost all of the bits that are looked at
+    st.sampled_from([0, 1, 2**63, 2**64 - 1]),
+)
+
+
+def rows_of(keys: list[int], cuts: list[int]) -> list[Columns]:
+    """Rows with these keys, numbered, cut there."""
+    key = np.array(keys, np.uint64)
+    number = np.arange(len(keys), dtype=np.int32)
+    pairs = np.stack([number, -number], 1)
+    bounds = sorted({0, len(keys), *(cut for cut in cuts if cut < len(keys))})
+    return [{"hash": key[a:b], "number": number[a:b], "pair": pairs[a:b]} for a, b in pairwise(bounds)]
+
+
+def brought_together(rows: list[Columns], most: int, folder: Path, expected: int) -> list[Columns]:
+    with Ranges("hash", most, folder, expected) as found:
+        for some in rows:
+            found.add(some)
+        return list(found)
+
+
+def flat(parts: list[Columns], name: str) -> npt.NDArray[Any]:
+    return np.concatenate([part[name] for part in parts])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(KEYS, max_size=120), st.lists(st.integers(1, 119), max_size=6), st.integers(1, 130), st.integers(0, 300),
+    st.sampled_from([1, 40, 1 << 18]), st.integers(1, 7),
+)  # fmt: skip
+def test_all_rows_come_once_by_range(
+    tmp_path_factory: pytest.TempPathFactory,
+    keys: list[int],
+    cuts: list[int],
+    most: int,
+    expected: int,
+    buffer: int,
+    fan: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("aside")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "_BUFFER", buffer)
+        patch.setattr(ranges, "_FAN_BITS", fan)
+        found = brought_together(rows_of(keys, cuts), most, folder, expected)
+    assert not list(folder.iterdir())
+    for part in found:
+        assert len(part["hash"]) <= most or len(np.unique(part["hash"] >> np.uint64(32))) == 1
+        assert np.all(np.diff(part["number"]) > 0)  # as they were added
+    for before, after in pairwise(found):
+        assert before["hash"].max() < after["hash"].min()
+    if found:
+        order = flat(found, "number")
+        assert sorted(order.tolist()) == list(range(len(keys)))
+        assert flat(found, "hash").tolist() == [keys[k] for k in order]
+        assert np.array_equal(flat(found, "pair"), np.stack([order, -order], 1))
+    assert len(keys) == 0 or found
+
+
+def test_what_fits_goes_not_to_the_disk(tmp_path: Path) -> None:
+    rows = rows_of(list(range(100)), [30])
+    (whole,) = brought_together(rows, 100, tmp_path / "nowhere", 10_000)
+    assert whole["number"].tolist() == list(range(100))
+    with pytest.raises(OutputError, match=r"cannot set anything aside in .*nowhere: No such file"):
+        brought_together(rows, 99, tmp_path / "nowhere", 0)
+
+
+def test_memory_is_that_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many rows are held as `most`, besides what is on its way to the files."""
+    monkeypatch.setattr(ranges, "_BUFFER", 1 << 10)
+    rng = np.random.default_rng(1)
+    with Ranges("hash", 1000, tmp_path, 50_000) as found:
+        for _ in range(500):
+            found.add({"hash": rng.integers(0, 2**64, 100, np.uint64)})
+        held = sum(len(each["hash"]) for part in found._parts for each in part._held)
+        assert not found._held and held <= 64 * 128 + 100
+        sizes = [len(part["hash"]) for part in found]
+    assert sum(sizes) == 50_000 and max(sizes) <= 1000 and len(sizes) >= 64
+
+
+def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parcels.tempfile, "TemporaryFile", lambda dir: Path("/dev/full").open("w+b"))  # noqa: SIM115
+    rows = rows_of(list(range(0, 2**64, 2**50)), [5000, 10_000])
+    with pytest.raises(OutputError, match=f"cannot set anything aside in {tmp_path}: No space left on device"):
+        brought_together(rows, 100, tmp_path, 0)

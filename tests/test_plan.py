@@ -179,7 +179,7 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
             return super().parcels()
 
     monkeypatch.setattr(ranges, "ParcelSpool", Watched)
-    monkeypatch.setattr(ranges, "_BUFFER", 30_000)
+    monkeypatch.setattr(ranges, "_TOGETHER", 500_000)
     for module in (examples, estimating):
         monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)
     source = several(tmp_path)

@@ -7,8 +7,9 @@ row is written and read once, or twice where there are more ranges than files ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,8 +27,8 @@ _FAN_BITS = 7
 _MOST_BITS = 32
 """Rows that are equal in so many bits stay together, however many they are."""
 
-_BUFFER = 256 << 10
-"""Bytes of a range that are written at one go."""
+_TOGETHER = 32 << 20
+"""Bytes of rows that are divided at one go: a file is written some hundred kilobytes at a time."""
 
 
 class Ranges:
@@ -45,49 +46,62 @@ class Ranges:
         self._key, self._most, self._folder, self._above = key, most, folder, above
         self._expected = expected
         self._held: list[Columns] = []
-        self._rows = self._bits = 0
+        self._bytes = self._rows = self._bits = 0
         self._stack = ExitStack()
         self._parts: list[_Part] = []
 
     def add(self, rows: Columns) -> None:
         """Takes rows; the arrays are kept. Raises OutputError."""
-        self._rows += len(rows[self._key])
-        if self._parts:
-            self._divide(rows)
-            return
         self._held.append(rows)
-        if self._rows > self._most and self._above < _MOST_BITS:
+        self._rows += len(rows[self._key])
+        self._bytes += sum(values.nbytes for values in rows.values())
+        if self._parts:
+            if self._bytes >= _TOGETHER:
+                self._divide()
+        elif self._rows > self._most and self._above < _MOST_BITS:
             self._begin()
-            while self._held:
-                self._divide(self._held.pop(0))
+            self._divide()
 
     def __iter__(self) -> Iterator[Columns]:
-        """Raises OutputError where a range is divided once more."""
-        if self._held:
-            whole = _joined(self._held)
-            self._held.clear()
-            yield whole
+        """Raises OutputError."""
+        if not self._parts:
+            if self._held:
+                yield self._taken()
+            return
+        self._divide()
         while self._parts:
             part, above = self._parts.pop(0), self._above + self._bits
             with part.spool, Ranges(self._key, self._most, self._folder, part.rows, above=above) as within:
-                for rows in part.all():
+                for rows in part.spool.parcels():
                     within.add(rows)
                 yield from within
+
+    def _taken(self) -> Columns:
+        """The rows that are held, as one."""
+        whole = self._held[0]
+        if len(self._held) > 1:
+            whole = {name: np.concatenate([rows[name] for rows in self._held]) for name in whole}
+        self._held, self._bytes = [], 0
+        return whole
 
     def _begin(self) -> None:
         """From now on rows go to the disk."""
         wanted = max(self._expected, self._rows) // self._most
         self._bits = min(max(wanted.bit_length(), 1), _FAN_BITS)
-        spools = [self._stack.enter_context(ParcelSpool(self._folder)) for _ in range(1 << self._bits)]
-        self._parts = [_Part(spool) for spool in spools]
+        self._parts = [_Part(self._stack.enter_context(ParcelSpool(self._folder))) for _ in range(1 << self._bits)]
 
-    def _divide(self, rows: Columns) -> None:
+    def _divide(self) -> None:
+        """Writes the rows that are held to the files of their ranges."""
+        if not self._held:
+            return
+        rows = self._taken()
         which = (rows[self._key] << np.uint64(self._above) >> np.uint64(64 - self._bits)).astype(np.uint8)
         order = np.argsort(which, kind="stable")
         ends = np.searchsorted(which[order], np.arange(len(self._parts) + 1))
         for k in np.flatnonzero(np.diff(ends)).tolist():
             chosen = order[ends[k] : ends[k + 1]]
-            self._parts[k].add({name: values[chosen] for name, values in rows.items()}, len(chosen))
+            self._parts[k].spool.write({name: values[chosen] for name, values in rows.items()})
+            self._parts[k].rows += len(chosen)
 
     def __enter__(self) -> Ranges:
         return self
@@ -97,30 +111,9 @@ class Ranges:
         self._stack.__exit__(*exception)
 
 
+@dataclass(slots=True)
 class _Part:
-    """Rows of one range, most of them on the disk."""
+    """Those of one range, on the disk."""
 
-    def __init__(self, spool: ParcelSpool) -> None:
-        self.spool = spool
-        self.rows = 0
-        self._held: list[Columns] = []
-        self._bytes = 0
-
-    def add(self, rows: Columns, count: int) -> None:
-        self._held.append(rows)
-        self.rows += count
-        self._bytes += sum(values.nbytes for values in rows.values())
-        if self._bytes >= _BUFFER:
-            self.spool.write(_joined(self._held))
-            self._held, self._bytes = [], 0
-
-    def all(self) -> Iterator[Columns]:
-        """Its rows, once."""
-        yield from self.spool.parcels()
-        yield from self._held
-
-
-def _joined(parts: Sequence[Columns]) -> Columns:
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    spool: ParcelSpool
+    rows: int = 0

@@ -1,18 +1,29 @@
-"""The games that a loader holds: rows of catalogues, whose moves lie in a file that is mapped."""
+"""The games that a loader holds: rows of catalogues, which lie in files that are mapped."""
 
 from __future__ import annotations
 
 import errno
 import mmap
 import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from kifu.corpus.catalogue import games_of
+from kifu.corpus.catalogue import games_of, played_of
+from kifu.corpus.schema import SCHEMA
 from kifu.datasets import held
-from kifu.datasets.held import COLUMNS, read_games
+from kifu.datasets.choice import Choice
+from kifu.datasets.held import COLUMNS, hold, pick, read_games
+from kifu.datasets.sources import needed_columns
 from kifu.errors import OutputError, SourceError
 
 GAMES = [[1, 2, 3], [], [361], [7] * 300, [5, 6], [8, 9]]
@@ -27,15 +38,79 @@ def write(path):
 
 def test_rows_are_those_of_the_catalogues(tmp_path):
     paths = [write(tmp_path / name) for name in ("one.parquet", "two.parquet")]
-    found = read_games(paths, (19, 19), False, None, ("black",))
+    found = read_games(paths, (19, 19), False, None, (*COLUMNS, "black"))
     assert found.schema.names == [*COLUMNS, "black"]
     assert found["moves"].to_pylist() == 2 * [GAMES[0], GAMES[2], GAMES[3]]
     assert found["black"].to_pylist() == 2 * ["a", "c", "d"]
     games = games_of(found)
     assert games.move_offset.tolist() == [0, 3, 4, 304, 307, 308, 608]
     assert games.moves[304:308].tolist() == [1, 2, 3, 361]
-    padded = read_games(paths[:1], (19, 19), True, None)
-    assert padded["moves"].to_pylist() == [GAMES[0], GAMES[2], GAMES[3], GAMES[5]]
+    padded = read_games(paths[:1], (19, 19), True, None, ("moves", "black"))
+    assert padded.to_pylist() == [{"moves": GAMES[k], "black": "abcdef"[k]} for k in (0, 2, 3, 5)]
+
+
+# Of each type that the catalogue has, with nulls and without.
+TYPED = {
+    "id": st.integers(0, 2**64 - 1),
+    "width": st.integers(0, 255),
+    "handicap": st.none() | st.integers(-(2**15), 2**15 - 1),
+    "komi": st.none() | st.floats(width=32, allow_nan=False),
+    "black_pro": st.none() | st.booleans(),
+    "white_program": st.booleans(),
+    "ending": st.text(max_size=3),
+    "black": st.none() | st.text(max_size=3),
+    "moves": st.lists(st.integers(0, 2**16 - 1), max_size=3),
+    "territory": st.none() | st.lists(st.integers(0, 2**16 - 1), max_size=3),
+}
+
+
+@given(st.lists(st.fixed_dictionaries(TYPED), max_size=20), st.lists(st.integers(0, 20), max_size=4), st.data())
+def test_rows_that_are_held_are_those_that_were_given(told, cuts, data):
+    schema = pa.schema([SCHEMA.field(name) for name in TYPED])
+    batch = pa.RecordBatch.from_pylist(told, schema)
+    bounds = sorted({0, len(batch), *(min(cut, len(batch)) for cut in cuts)})
+    found = hold((batch.slice(a, b - a) for a, b in pairwise(bounds)), tuple(TYPED))
+    found.validate(full=True)
+    assert found.to_pylist() == told
+    which = data.draw(st.lists(st.booleans(), min_size=len(told), max_size=len(told)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held, "_ROWS", 3)
+        some = pick(found, np.array(which, np.bool_))
+    some.validate(full=True)
+    assert some.to_pylist() == [row for row, stays in zip(told, which) if stays]
+
+
+def test_kernels_take_what_is_held_without_a_copy(tmp_path):
+    found = read_games([write(tmp_path / "games.parquet")], (19, 19), False, None)
+    games = played_of(found)
+    arrow = [found[name].buffers()[1] for name in ("width", "height", "root_setup")]
+    arrow += [buffer for name in ("moves", "setup") for buffer in (found[name].buffers()[1], found[name].buffers()[3])]
+    arrays = games.width, games.height, games.root_setup, games.move_offset, games.moves, games.setup_offset
+    assert [array.ctypes.data for array in arrays] == [buffer.address for buffer in arrow[:6]]
+    assert all(array.flags.writeable and array.flags.c_contiguous for array in games)  # of one type to the compiler
+
+
+RATINGS = {"black_rating", "white_rating"}
+
+
+@pytest.mark.parametrize(
+    ("planes", "labels", "choice", "more"),
+    [
+        ("seven", None, Choice(), set()),
+        ("seven", ("move", "next3", "ply"), Choice(per_game=3), set()),
+        ("seven", ("move", "result"), Choice(), {"winner"}),
+        ("seven", ("ownership", "komi"), Choice(), {"territory", "komi"}),
+        ("seven", ("ranks",), Choice(), RATINGS),
+        ("seven", None, Choice(rank_weights={"1d": 1}), RATINGS),
+        ("own+own_dan", None, Choice(), RATINGS),
+        ("katago22", None, Choice(), {"rules", "komi", "komi_text", "handicap"}),
+    ],
+)
+def test_only_those_columns_are_read_that_are_needed(planes, labels, choice, more):
+    games = {"id", "n_legal", "width", "height", "setup", "setup_ply", "root_setup", "moves"}
+    found = needed_columns(planes, (19, 19), False, labels, choice)
+    assert len(found) == len({*found})
+    assert {*found} == games | more <= {*COLUMNS}
 
 
 def test_games_without_moves_are_none(tmp_path):
@@ -44,15 +119,20 @@ def test_games_without_moves_are_none(tmp_path):
         read_games([path], (19, 19), False, None)
 
 
-def test_more_moves_than_32_bits_count():
-    """A hole of the file stands for a game of 2**31 passes at A1."""
-    with held._MovesFile() as moves:
-        moves._file.seek(2**32)
-        moves._offsets.append(np.array([2**31], np.int64))
-        moves._end = 2**31
-        moves.without(rows(moves=[[1, 2], [3]]))
-        column = moves.column()
-    assert len(column) == 3 and column.slice(1).to_pylist() == [[1, 2], [3]]
+@pytest.mark.parametrize("name", ["moves", "black"])
+def test_more_than_32_bits_count(name):
+    """A hole of the file stands for a game of 2**31 passes at A1, or a name of as many zero bytes."""
+    values = {"moves": [[1, 2], [3]], "black": ["one", "two"]}[name]
+    with ExitStack() as files:
+        column = held._Column(SCHEMA.field(name), files)
+        column._rows, column._end = 1, 2**31
+        column._ends.append(np.array([2**31]))
+        column._values._file.seek(2**31 * column._values._kind.itemsize)
+        if column._valid is not None:
+            column._valid.append(np.ones(1, np.bool_))
+        column.append(rows(**{name: values})[name])
+        found = column.array()
+    assert len(found) == 3 and found.slice(1).to_pylist() == values
 
 
 def test_a_disk_that_is_full_is_told(tmp_path, monkeypatch):
@@ -62,5 +142,49 @@ def test_a_disk_that_is_full_is_told(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(mmap, "mmap", full)
-    with pytest.raises(OutputError, match=r"^cannot set down moves in .*: No space left on device$"):
+    with pytest.raises(OutputError, match=r"^cannot set down games in .*: No space left on device$"):
         read_games([path], (19, 19), False, None)
+
+
+# Prints the most memory, in kB, that is not mapped of files, while a loader is made and the first batch is drawn.
+OWN = """
+import sys, threading
+import kifu
+
+def own():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("RssAnon:"))
+
+def watch():
+    while not done.wait(0.001):
+        seen.append(own())
+
+seen, done = [], threading.Event()
+watcher = threading.Thread(target=watch)
+watcher.start()
+loader = kifu.load(
+    sys.argv[1], "seven", labels=("move", "result"), rank_weights={"?": 1}, jobs=1, window=16_384, memory=1 << 20
+)
+running = iter(loader)
+next(running)
+done.set()
+watcher.join()
+print(max(*seen, own()))
+running.close()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_memory_hardly_grows_with_the_games(tmp_path):
+    """What is left is the order of an epoch, 20 bytes a game and as much while it is made, and a bit a move."""
+    group = 32_768
+    moves = [[(7 * k % 361) | (k % 2) << 15 for k in range(first, first + 8)] for first in range(16)]
+    batch = rows(moves=moves * (group // 16), setup=[[3]] * group, setup_ply=[[0]] * group, winner=["black"] * group)
+    environment = {"ARROW_DEFAULT_MEMORY_POOL": "system"} | os.environ  # as the command line has it
+    own = []
+    for times in (2, 12):
+        path = write_catalogue(tmp_path / f"{times}.parquet", *[batch] * times)
+        command = [sys.executable, "-c", OWN, str(path)]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+        own.append(int(done.stdout) * 1024)
+    assert (own[1] - own[0]) / (10 * group) < 64

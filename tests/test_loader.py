@@ -63,7 +63,7 @@ def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
 # Examples
 
 
-@pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "one-plane"])
+@pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "own_dan+own+opp_dan", "one-plane"])
 def test_planes_and_moves_are_those_of_the_turned_game(games, moves_of, planes):
     output = "float32" if planes == "one-plane" else "packed"
     loader = kifu.load(games, planes, seed=5, epoch=2, batch_size=100, output=output)

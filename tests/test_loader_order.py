@@ -87,7 +87,7 @@ def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights,
     playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
     offset = np.cumsum([0, *map(len, words)])
     weights = Choice(ply_weights=ply_weights).by_ply()
-    found, counts = np.zeros((offset[-1] + 7) // 8, np.uint8), np.empty(len(words), np.int64)
+    found, counts = np.zeros((offset[-1] + 7) // 8, np.uint8), np.empty(len(words), np.int32)
     with np.errstate(over="ignore"):
         _order.choose(
             np.array([word for game in words for word in game], np.uint16), offset, playable,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -214,19 +214,33 @@ def _units(path: Path, rows: int) -> Iterator[RowsUnit]:
         yield RowsUnit(str(path), start, stop - start)
 
 
-GAME_COLUMNS = (
-    "entry", "width", "height", "handicap", "to_play", "setup", "setup_ply", "root_setup", "moves", "repairs", "drop",
-)  # fmt: skip
+PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves")
+"""What `played_of` needs."""
+
+GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
 """What `games_of` needs."""
 
 
-def games_of(batch: pa.RecordBatch) -> Games:
-    """The games of some rows as kernels take them; moves are Arrow's own buffer, not a copy.
+class Played(NamedTuple):
+    """What a replay needs of G games: those of the arrays of `kifu.records.games.Games`."""
 
-    batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
+    width: npt.NDArray[np.uint8]
+    height: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    root_setup: npt.NDArray[np.uint16]
+
+
+def played_of(batch: pa.RecordBatch) -> Played:
+    """What is played in the games of some rows. Numbers, those within lists and the offsets of large lists are Arrow's
+    own buffers, not copies.
+
+    batch: with PLAYED_COLUMNS at least, as `Catalogue.batches` gives it.
     Raises FormatError if a row contradicts itself.
     """
-    rows = len(batch)
     moves, move_offset = list_parts(batch.column("moves"))
     setup, setup_offset = list_parts(batch.column("setup"))
     setup_ply, ply_offset = list_parts(batch.column("setup_ply"))
@@ -234,20 +248,24 @@ def games_of(batch: pa.RecordBatch) -> Games:
     width, height = numbers(batch.column("width")), numbers(batch.column("height"))
     if not np.array_equal(setup_offset, ply_offset) or np.any(root_setup > np.diff(setup_offset)):
         raise FormatError("setup, setup_ply and root_setup of a row do not fit together")
-    falls = np.flatnonzero(setup_ply[1:] < setup_ply[:-1]) + 1
-    if not np.isin(falls, setup_offset).all():
+    begins = np.zeros(len(setup_ply) + 1, np.bool_)
+    begins[setup_offset] = True
+    if np.any((setup_ply[1:] < setup_ply[:-1]) & ~begins[1:-1]):
         raise FormatError("setup_ply of a row does not rise")
     if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
         raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
+    return Played(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
+
+
+def games_of(batch: pa.RecordBatch) -> Games:
+    """The games of some rows as kernels take them; moves and numbers are Arrow's own buffers, not copies.
+
+    batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
+    Raises FormatError if a row contradicts itself.
+    """
+    rows = len(batch)
     return Games(
-        width=width,
-        height=height,
-        moves=moves,
-        move_offset=move_offset,
-        setup=setup,
-        setup_ply=setup_ply,
-        setup_offset=setup_offset,
-        root_setup=root_setup,
+        **played_of(batch)._asdict(),
         to_play=numbers(batch.column("to_play")),
         handicap=numbers(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
         notes=by_value(batch.column("repairs"), note_bits, np.uint32),
@@ -259,11 +277,13 @@ def games_of(batch: pa.RecordBatch) -> Games:
     )
 
 
-def list_parts(column: pa.ListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def list_parts(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """A list column without nulls as (values, offsets [G + 1] int64 into them)."""
-    offsets = column.offsets.to_numpy().astype(np.int64)
-    values = column.values.to_numpy()[offsets[0] : offsets[-1]] if len(column) else column.values.to_numpy()[:0]
-    return _writable(values), (offsets - offsets[0] if len(column) else np.zeros(1, np.int64))
+    if not len(column):
+        return _writable(column.values.to_numpy()[:0]), np.zeros(1, np.int64)
+    offsets = column.offsets.to_numpy().astype(np.int64, copy=False)
+    values = column.values.to_numpy()[offsets[0] : offsets[-1]]
+    return _writable(values), _writable(offsets - offsets[0] if offsets[0] else offsets)
 
 
 def numbers(column: pa.Array) -> npt.NDArray[Any]:

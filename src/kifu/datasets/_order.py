@@ -88,10 +88,11 @@ def choose(
     moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
     chance: Any, draw: Any, chosen: Any, counts: Any,
 ) -> None:  # fmt: skip
-    """Marks the positions of an epoch in chosen, and counts them by game in counts [G] int64.
+    """Marks the positions of an epoch of G games in chosen, and counts them by game in counts [G] int32.
 
-    chosen: [ceil(M / 8)] uint8, 0 before; a bit for each move of all games, the lowest first.  playable: [G] int32,
-    how many moves are.  points: [G] int64, of its board.  passes: whether positions before a pass count.
+    moves: [M], of all games there are.  move_offset: [G + 1] int64, where those of each of the G begin.
+    chosen: [ceil(M / 8)] uint8, 0 before; a bit for each move, the lowest first.  playable: [G] int32, how many moves
+    are.  points: [G] int64, of its board.  passes: whether positions before a pass count.
     by_ply: [T] float64, weights, the last one for all plies from there on.  by_player: [G, 2] float64, weights of
     Black's and White's moves.  per_game: how many are drawn of a game, or -1 for all.  chance, draw: uint64, keys.
     A position stays with a chance of its weight, the product of the two.

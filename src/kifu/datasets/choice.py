@@ -53,9 +53,11 @@ class Choice:
         return weights[np.searchsorted(starts, np.arange(max(starts, default=0) + 1), side="right")]
 
     def by_player(self, rating: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """[G, 2] the weights of Black's and of White's moves. rating: [G, 2], NaN where it is not known."""
-        if self.rank_weights is None:
-            return np.ones(rating.shape)
+        """[G, 2] what `rank_weights`, which there are, say of Black's and of White's moves.
+
+        rating: [G, 2], NaN where it is not known.
+        """
+        assert self.rank_weights is not None
         ratings, steps = self._by_rating()
         weights = np.array([0.0, *steps])[np.searchsorted(ratings, rating, side="right")]
         return np.where(np.isnan(rating), self.rank_weights.get(UNKNOWN_RANK, 0.0), weights)

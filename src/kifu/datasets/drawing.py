@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import numbers
-from kifu.datasets.labels import DRAWN
+from kifu.corpus.catalogue import numbers, played_of
+from kifu.datasets.labels import DRAWN, RATING_COLUMNS
 from kifu.errors import Drop
 from kifu.parallel import Crew
 from kifu.planes.encoder import Encoder, find_encoder
@@ -25,7 +25,9 @@ from kifu.planes.registry import find_plane_set
 
 Rows = npt.NDArray[np.int64]
 
-TOLD_COLUMNS = ("rules", "komi", "komi_text", "handicap", "black_rating", "white_rating")
+_TERMS_COLUMNS = ("rules", "komi", "komi_text", "handicap")
+
+TOLD_COLUMNS = (*_TERMS_COLUMNS, *RATING_COLUMNS)
 """What encoders ask for of the catalogue, beside the games themselves."""
 
 _GAMES = 1024
@@ -52,14 +54,22 @@ class Drawing:
         """What it tells beside the planes: those of `DRAWN` that mean something."""
         return DRAWN if self.encoder.plane_set.inputs else DRAWN[:1]
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of TOLD_COLUMNS that it needs."""
+        if isinstance(self.encoder, KataEncoder):
+            return _TERMS_COLUMNS
+        return RATING_COLUMNS if self.encoder.plane_set.ranked else ()
+
     def told(self, batch: pa.RecordBatch) -> Told:
-        """What it asks for of these rows of the catalogue, which have TOLD_COLUMNS at least.
+        """What it asks for of these rows of the catalogue, which have its `columns` at least.
 
         Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are the usual
         ones (`usual_terms`); what it says and KataGo does not understand, sets the game aside.
         """
         if isinstance(self.encoder, Encoder):
-            return Told(ratings_of(batch), np.zeros(len(batch), np.uint8))
+            ratings = ratings_of(batch) if self.columns else np.zeros((len(batch), 2), np.float32)
+            return Told(ratings, np.zeros(len(batch), np.uint8))
         return Told(*usual_terms(batch["rules"], komi_told(batch), batch["handicap"]))
 
     def draw(
@@ -90,19 +100,21 @@ class Drawing:
         unknown = told.drop[rows] != Drop.KEPT
         return np.where(unknown, told.drop[rows], drop), np.where(unknown, 0, ply).astype(np.int32)
 
-    def playable(self, games: RootedGames, told: Told, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    def playable(self, batch: pa.RecordBatch, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """[G] of how many moves of each game the position before can be drawn.
 
-        legal: [G], how many moves can be played under `kifu.go.rules.RECORDS`, by which most sets go.
+        batch: rows of the catalogue with PLAYED_COLUMNS and its `columns` at least.  legal: [G], how many moves can be
+        played under `kifu.go.rules.RECORDS`, by which most sets go.
         """
         if isinstance(self.encoder, Encoder):
             return legal
         nothing = self.encoder.new_out(0), self.new_labels(0)
 
         def follow(first: int) -> npt.NDArray[np.int32]:
-            rows = np.arange(first, min(first + _GAMES, len(legal)))
-            take = np.full(games.move_offset[rows[-1] + 1] - games.move_offset[first], -1)
-            return self.draw(games, told, rows, np.zeros(len(rows), np.uint8), take, *nothing)[1]
+            some = batch.slice(first, _GAMES)
+            games = played_of(some)
+            rows, take = np.arange(len(some)), np.full(len(games.moves), -1)
+            return self.draw(games, self.told(some), rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
 
         with Crew() as crew:
             found = [np.empty(0, np.int32), *crew.map(follow, range(0, len(legal), _GAMES))]

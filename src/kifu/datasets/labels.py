@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +14,12 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import by_value, numbers
 from kifu.datasets.examples import LabelSpec
 from kifu.errors import RecipeError
-from kifu.go.replay import follow
+from kifu.go.replay import GamesLike, follow
 from kifu.go.rules import RECORDS, History, new_history
 from kifu.go.state import State, clear, new_state
 from kifu.kernel import kernel
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.records.games import Games
 from kifu.versions import nearest
 
 UNKNOWN = -128
@@ -33,20 +33,29 @@ MOST_NEXT = 50
 DRAWN = ("move", "globals")
 """Labels that the encoder tells as it draws the planes."""
 
-LABEL_COLUMNS = ("winner", "komi", "black_rating", "white_rating", "territory")
+RATING_COLUMNS = ("black_rating", "white_rating")
+
+_COLUMNS = {"result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",)}
+
+LABEL_COLUMNS = tuple(chain.from_iterable(_COLUMNS.values()))
 """What labels need of the catalogue, beside the games themselves."""
+
+
+def label_columns(labels: Iterable[LabelSpec]) -> tuple[str, ...]:
+    """Those of LABEL_COLUMNS that these labels need."""
+    return tuple(chain.from_iterable(_COLUMNS.get(label.name, ()) for label in labels))
 
 
 class Positions(NamedTuple):
     """Positions of some games, and where their labels are looked up.
 
-    batch: rows of the catalogue with LABEL_COLUMNS at least; games: the same rows. game: [B] int64, the row that each
-    position is of; ply: [B] int32. width, height: of the board that labels are points of; a smaller one lies in its
-    upper left corner.
+    batch: rows of the catalogue with the `label_columns` at least; games: the same rows. game: [B] int64, the row that
+    each position is of; ply: [B] int32. width, height: of the board that labels are points of; a smaller one lies in
+    its upper left corner.
     """
 
     batch: pa.RecordBatch
-    games: Games
+    games: GamesLike
     game: npt.NDArray[np.int64]
     ply: npt.NDArray[np.int32]
     width: int

@@ -23,7 +23,7 @@ from kifu.datasets.choice import Choice
 from kifu.datasets.examples import Batch, Layout, join
 from kifu.datasets.held import read_games
 from kifu.datasets.plan import Block, Order, Place, Plan, Shuffle, Stage, check_word, make_plan
-from kifu.datasets.sources import Drawn, GamesSource, Source, open_written, parse_board
+from kifu.datasets.sources import Drawn, GamesSource, Source, needed_columns, open_written, parse_board
 from kifu.errors import RecipeError
 from kifu.parallel import ahead, count_jobs, give_up
 from kifu.planes.registry import find_plane_set
@@ -191,6 +191,7 @@ class Loader:
     def _plan(self) -> Plan:
         """Of the epoch that the next loop is of."""
         if self._kept is None or self._kept.number != self.number:
+            self._kept = None  # before the next one is made
             self._kept = make_plan(self._source, self._order, self.number, self._begin.before)
         return self._kept
 
@@ -325,9 +326,10 @@ def load(
     resume: what `Loader.state` said, to go on from there; the other options have to be the same, but for `epoch`,
         and `rank`, `world_size` and with it `batch_size`: what is left of the epoch is then shared out anew.
     jobs: threads, by default one a core; the batches are the same for any number.  memory: bytes of drawn examples
-        that are held; games lie in memory besides.
+        that are held; games lie in files without names in the folder for temporary ones, see docs/loader.md.
 
-    Raises RecipeError for options that are not known or do not fit, SourceError, FormatError or GameError.
+    Raises RecipeError for options that are not known or do not fit, SourceError, FormatError or GameError; OutputError
+    if there is no room for the games.
     """
     paths = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(each) for each in source]
     check_word("output", output, get_args(Output))
@@ -339,7 +341,8 @@ def load(
         if planes is None:
             raise RecipeError("planes have to be named for games; kifu planes lists them")
         size = parse_board(board or "19x19")
-        found = GamesSource(read_games(paths, size, pad, jobs), planes, size, pad, labels, choice)
+        asked = planes, size, pad, labels, choice
+        found = GamesSource(read_games(paths, size, pad, jobs, needed_columns(*asked)), *asked)
     elif choice != Choice() or pad or board is not None or labels is not None:
         raise RecipeError(f"{paths[0]} is a data set, whose positions, board and labels were chosen when it was made")
     elif planes is not None and find_plane_set(planes).name != found.layout.plane_set:

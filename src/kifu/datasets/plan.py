@@ -116,12 +116,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One epoch for one rank. units: in their order. ends: [U + 1] int64, where the positions of each begin."""
+    """One epoch for one rank.
+
+    units: [U] int32, in their order. ends: [U + 1] int64, where the positions of each begin.
+    """
 
     order: Order
     number: int
     epoch: Epoch
-    units: Units
+    units: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int64]
     blocks: list[Block]
 
@@ -151,7 +154,7 @@ class Plan:
         """The units that a block has positions of, and the place in it of the first position of each."""
         u = int(np.searchsorted(self.ends, block.first, side="right")) - 1
         v = int(np.searchsorted(self.ends, block.last, side="left"))
-        return self.units[u:v], self.ends[u:v] - block.first
+        return self.units[u:v].astype(np.int64), self.ends[u:v] - block.first
 
 
 def make_plan(source: Source, order: Order, number: int, before: Sequence[Stage] = ()) -> Plan:
@@ -160,10 +163,12 @@ def make_plan(source: Source, order: Order, number: int, before: Sequence[Stage]
     Raises RecipeError if there are too many positions to be shuffled as one.
     """
     epoch = source.epoch(order.seed, number, order.augment)
-    units = np.arange(len(epoch.counts), dtype=np.int64)
-    if order.shuffle is not None:
-        units = _order.shuffled(_order.key_of(order.seed, number, _order.UNITS), len(units)).astype(np.int64)
-    ends = np.zeros(len(units) + 1, np.int64)
+    count = len(epoch.counts)
+    if order.shuffle is None:
+        units = np.arange(count, dtype=np.int32)
+    else:
+        units = _order.shuffled(_order.key_of(order.seed, number, _order.UNITS), count)
+    ends = np.zeros(count + 1, np.int64)
     np.cumsum(epoch.counts[units], out=ends[1:])
     return Plan(order, number, epoch, units, ends, _blocks_of(order, int(ends[-1]), before))
 

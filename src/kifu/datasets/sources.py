@@ -1,4 +1,4 @@
-"""What a loader draws examples from: games of catalogues in memory, or data sets that are written already.
+"""What a loader draws examples from: games of catalogues, or data sets that are written already.
 
 Either is a list of units, a game or a run of rows each, whose positions come one after another; the loader says in
 which order the units come, and where each position shall go.
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus.catalogue import games_of, numbers
+from kifu.corpus.catalogue import PLAYED_COLUMNS, Played, numbers, played_of
 from kifu.datasets import _order
 from kifu.datasets.choice import Choice
 from kifu.datasets.drawing import Drawing, find_drawing, ratings_of
@@ -28,7 +28,7 @@ from kifu.datasets.examples import Batch, Examples, Layout
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.formats import recognise
 from kifu.datasets.katago_npz import KataNpz
-from kifu.datasets.labels import DRAWN, Positions, find_label, label_values
+from kifu.datasets.labels import DRAWN, RATING_COLUMNS, Positions, find_label, label_columns, label_values
 from kifu.datasets.parquet import Parquet, group_rows
 from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
 from kifu.errors import Drop, FormatError, RecipeError
@@ -40,7 +40,8 @@ Ranks = npt.NDArray[np.int32]
 _RUN = 1024
 """Rows of a written data set that stay together until a window is shuffled."""
 
-_MOST = 2**31 - 1
+_GAMES = 65_536
+"""Whose positions are chosen at one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,12 @@ class Drawn:
 class Epoch:
     """What a source gives in one epoch.
 
-    counts: [U] int64, how many positions of each unit. chosen: [ceil(M / 8)] uint8, which of the M moves of all games
-    these are before, a bit each, the lowest first; empty where all rows are.
+    counts: [U] int32 or int64, how many positions of each unit. chosen: [ceil(M / 8)] uint8, which of the M moves of
+    all games these are before, a bit each, the lowest first; empty where all rows are.
     turns: [1] uint64, the key of symmetries; None if there are none.
     """
 
-    counts: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.integer[Any]]
     chosen: npt.NDArray[np.uint8]
     turns: _order.Words | None
 
@@ -118,7 +119,10 @@ class Source(ABC):
 
 
 class GamesSource(Source):
-    """The games of catalogues, in memory; planes are drawn as the games are replayed."""
+    """The games of catalogues; planes are drawn as the games are replayed.
+
+    What it keeps in memory is 4 bytes a game: rows are read where they lie, some games at a time.
+    """
 
     def __init__(
         self,
@@ -129,59 +133,67 @@ class GamesSource(Source):
         labels: Sequence[str] | None,
         choice: Choice,
     ) -> None:
-        """rows: kept games that fit the board, with COLUMNS of `kifu.datasets.held`.  labels: None for those that are
-        drawn anyway.
+        """rows: kept games that fit the board, with `needed_columns` at least.  labels: None for those that are drawn
+        anyway.
 
-        Raises RecipeError, FormatError.
+        Raises RecipeError, GameError, FormatError.
         """
-        self._given = rows, planes, board, pad, labels, choice
-        self._rows = rows
-        self.games = games_of(rows)
-        self.ids: npt.NDArray[np.uint64] = numbers(rows["id"])
-        plies = np.diff(self.games.move_offset)
+        self._rows = rows.select(needed_columns(planes, board, pad, labels, choice))
+        self._given = self._rows, planes, board, pad, labels, choice
         self.drawing = find_drawing(planes, *board, pad)
-        self.layout = make_layout(self.drawing, self.drawing.labels if labels is None else labels)
-        self._told = self.drawing.told(rows)
-        legal = np.minimum(numbers(rows["n_legal"]), plies).astype(np.int32)
-        self.playable = self.drawing.playable(self.games, self._told, legal)
-        self._choice = choice
-        self._by_ply, self._by_player = choice.by_ply(), choice.by_player(ratings_of(rows))
+        self.layout = make_layout(self.drawing, labels)
+        self.games = played_of(rows)
+        self.ids: npt.NDArray[np.uint64] = numbers(rows["id"])
+        legal = np.minimum(numbers(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
+        self.playable = self.drawing.playable(self._rows, legal)
+        self._choice, self._by_ply = choice, choice.by_ply()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return GamesSource, self._given
 
     def told(self) -> dict[str, Any]:
-        return {"source": blake3(self.ids.tobytes() + self.playable.tobytes()).hexdigest(16)} | self._choice.told()
+        source = blake3(self.ids.view(np.uint8).data).update(self.playable.view(np.uint8).data)
+        return {"source": source.hexdigest(16)} | self._choice.told()
 
     def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
-        games = self.games
-        chosen, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(games), np.int64)
-        points = games.width.astype(np.int64) * games.height
-        with np.errstate(over="ignore"):
-            _order.choose(
-                games.moves, games.move_offset, self.playable, points, self._choice.passes, self._by_ply,
-                self._by_player, -1 if self._choice.per_game is None else self._choice.per_game,
-                _order.key_of(seed, epoch, _order.CHANCE)[0], _order.key_of(seed, epoch, _order.DRAW)[0], chosen,
-                counts,
-            )  # fmt: skip
+        games, choice = self.games, self._choice
+        chance, draw = (_order.key_of(seed, epoch, purpose)[0] for purpose in (_order.CHANCE, _order.DRAW))
+        chosen, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(self.ids), np.int32)
+        for first in range(0, len(counts), _GAMES):
+            some = slice(first, min(first + _GAMES, len(counts)))
+            points = games.width[some].astype(np.int64) * games.height[some]
+            with np.errstate(over="ignore"):
+                _order.choose(
+                    games.moves, games.move_offset[first : some.stop + 1], self.playable[some], points, choice.passes,
+                    self._by_ply, self._by_player(some), -1 if choice.per_game is None else choice.per_game, chance,
+                    draw, chosen, counts[some],
+                )  # fmt: skip
         return Epoch(counts, chosen, _order.key_of(seed, epoch, _order.SYMMETRY) if augment else None)
+
+    def _by_player(self, some: slice) -> npt.NDArray[np.float64]:
+        """[K, 2] the weights of Black's and of White's moves in these games."""
+        games = some.stop - some.start
+        if self._choice.rank_weights is None:
+            return np.ones((games, 2))
+        return self._choice.by_player(ratings_of(self._rows.slice(some.start, games)))
 
     def work(self, units: Units) -> npt.NDArray[np.int64]:
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
     def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
-        games = self.games
         rows, take = np.empty(len(units), np.int64), np.empty(self.work(units).sum(), np.int64)
         n, entries = _order.take_of(
-            units, first, rank, games.move_offset, epoch.chosen, self.ids, rows, take, out.game, out.ply
+            units, first, rank, self.games.move_offset, epoch.chosen, self.ids, rows, take, out.game, out.ply
         )
         rows, take = rows[:n], take[:entries]
         symmetry = epoch.symmetry(rows, self.layout)
-        drop, ply = self.drawing.draw(games, self._told, rows, symmetry, take, out.planes, out.labels)
+        batch = self._rows.take(pa.array(rows))
+        games, told = played_of(batch), self.drawing.told(batch)
+        drop, ply = self.drawing.draw(games, told, np.arange(n), symmetry, take, out.planes, out.labels)
         self._check(rows, take, drop, ply)
         if not {label.name for label in self.layout.labels} <= {*DRAWN}:
-            self._label(rows, take, symmetry, out)
+            self._label(batch, games, take, symmetry, out)
 
     def new_room(self, slots: int) -> Drawn:
         room = super().new_room(slots)
@@ -196,14 +208,13 @@ class GamesSource(Source):
                 reason = Drop(drop[r]).reason
                 raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
 
-    def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: Drawn) -> None:
+    def _label(self, batch: pa.RecordBatch, games: Played, take: Units, symmetry: Symmetry, out: Drawn) -> None:
+        """Labels what was drawn of these rows."""
         slots = take[take >= 0]
-        game = np.repeat(np.arange(len(rows)), self.work(rows))[take >= 0]
-        batch = self._rows.take(pa.array(rows))
-        at = Positions(batch, games_of(batch), game, out.ply[slots], self.layout.width, self.layout.height)
+        game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[take >= 0]
+        at = Positions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
         values = label_values(self.layout.labels, at)
-        of = rows[game]
-        width, height = self.games.width[of].astype(np.int64), self.games.height[of].astype(np.int64)
+        width, height = games.width[game].astype(np.int64), games.height[game].astype(np.int64)
         for name, turned in turn_labels(self.layout, values, symmetry[game], width, height).items():
             out.labels[name][slots] = turned
 
@@ -280,12 +291,25 @@ def _reopened(paths: Sequence[Path]) -> WrittenSource:
     return WrittenSource([open_examples(path) for path in paths])
 
 
-def make_layout(drawing: Drawing, labels: Sequence[str]) -> Layout:
-    """The layout of what is drawn and these labels (`kifu.datasets.labels`). `ply` each batch has anyway.
+def needed_columns(
+    planes: str, board: tuple[int, int], pad: bool, labels: Sequence[str] | None, choice: Choice
+) -> tuple[str, ...]:
+    """Of the catalogue, what a `GamesSource` with these options needs. Raises RecipeError, GameError."""
+    drawing = find_drawing(planes, *board, pad)
+    layout = make_layout(drawing, labels)
+    ratings = () if choice.rank_weights is None else RATING_COLUMNS
+    names = ("id", "n_legal", *PLAYED_COLUMNS, *drawing.columns, *label_columns(layout.labels), *ratings)
+    return tuple(dict.fromkeys(names))
+
+
+def make_layout(drawing: Drawing, labels: Sequence[str] | None) -> Layout:
+    """The layout of what is drawn and these labels (`kifu.datasets.labels`), None being those that are drawn anyway.
+    `ply` each batch has anyway.
 
     Raises RecipeError for a label that there is not, or not with these planes, or that is named twice.
     """
     encoder, plane_set = drawing.encoder, drawing.encoder.plane_set
+    labels = drawing.labels if labels is None else labels
     for name in labels:
         if list(labels).count(name) > 1:
             raise RecipeError(f"label {name!r} is listed twice")

@@ -18,10 +18,11 @@ from torch import Tensor
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, numbers, open_catalogue
 from kifu.corpus.splits import split_of
-from kifu.datasets.held import read_games
+from kifu.datasets.choice import Choice
+from kifu.datasets.held import pick, read_games
 from kifu.datasets.loader import MEMORY, Loader, Output
 from kifu.datasets.plan import Order
-from kifu.datasets.sources import GamesSource, open_written
+from kifu.datasets.sources import GamesSource, needed_columns, open_written
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.output import hash_file
@@ -88,10 +89,10 @@ def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
         learned = split_of(opening, shares, recipe.seed) == 0
-        held = rows.filter(pa.array(~learned))
+        held = pick(rows, ~learned)
     else:
         learned, held = np.ones(len(rows), np.bool_), None
-    train = _draw(rows.filter(pa.array(learned)), recipe)
+    train = _draw(pick(rows, learned), recipe)
     if not len(train) or (held is not None and not len(held)):
         which = "learn from" if not len(train) else "validate with"
         raise SourceError(f"none of {len(rows):,} games is left to {which}; validation is {recipe.validation}")
@@ -109,7 +110,7 @@ def _read(recipe: Training, paths: Paths, jobs: int | None) -> pa.RecordBatch:
         raise RecipeError(
             f"{found[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
         )
-    return read_games(found, recipe.size, False, jobs, _COLUMNS)
+    return read_games(found, recipe.size, False, jobs, (*needed_columns(*_asked(recipe)), *_COLUMNS))
 
 
 def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
@@ -117,12 +118,18 @@ def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
     if recipe.games is None or recipe.games >= len(rows):
         return rows
     seed = mix_words(np.array([recipe.seed], np.uint64))
-    drawn = np.argsort(mix_words(numbers(rows["id"]) ^ seed), kind="stable")[: recipe.games]
-    return rows.take(pa.array(np.sort(drawn)))
+    drawn = np.zeros(len(rows), np.bool_)
+    drawn[np.argsort(mix_words(numbers(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
+    return pick(rows, drawn)
+
+
+def _asked(recipe: Training) -> tuple[str, tuple[int, int], bool, tuple[str, ...], Choice]:
+    """What a source takes beside rows."""
+    return recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice()
 
 
 def _source(recipe: Training, rows: pa.RecordBatch) -> GamesSource:
-    return GamesSource(rows, recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice())
+    return GamesSource(rows, *_asked(recipe))
 
 
 def _hashes(paths: Paths) -> list[dict[str, str]]:

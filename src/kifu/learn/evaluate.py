@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import games_of, numbers
 from kifu.datasets.choice import Choice
-from kifu.datasets.held import read_games
+from kifu.datasets.held import COLUMNS, read_games
 from kifu.datasets.plan import check_word
 from kifu.datasets.sources import GamesSource, open_written, parse_board
 from kifu.errors import RecipeError, SourceError
@@ -235,7 +235,7 @@ def evaluate(
     _check(nets, terms)
     if open_written([Path(path) for path in paths]) is not None:
         raise RecipeError(f"{paths[0]} is a data set; nets are tested on games: catalogues, archives, records")
-    rows = read_games(paths, size, False, jobs, _COLUMNS)
+    rows = read_games(paths, size, False, jobs, (*COLUMNS, *_COLUMNS))
     learned = [np.isin(numbers(rows["canonical"]), net.games) for net in nets]
     rows = _without_learned(rows, nets, learned, overlap)
     source = GamesSource(rows, about.planes, size, False, ("move",), Choice(passes=passes, per_game=per_game))

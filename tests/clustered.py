@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -110,3 +112,27 @@ def refused(crew: Crew, job: Times, units: list[Span]) -> KifuError:
     except KifuError as error:
         return error
     raise AssertionError("it went well")
+
+
+SPANS = [Span(first) for first in range(0, 48, 3)]
+
+CALLER = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+import clustered
+from ray import cloudpickle
+from kifu.parallel import open_crew
+cloudpickle.register_pickle_by_value(clustered)
+job = clustered.{job!r}
+with open_crew({engine!r}, 2, Path({work!r})) as crew:
+    for result in crew.run(job, clustered.SPANS):
+        print(result.tolist(), flush=True)
+"""
+
+
+def call(job: Times, work: Path, engine: str = "ray") -> subprocess.Popen[str]:
+    """Starts a process that has the SPANS made, and prints each result."""
+    program = CALLER.format(tests=str(Path(__file__).parent), job=job, work=str(work), engine=engine)
+    command = [sys.executable, "-c", program]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +19,7 @@ from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
 import clustered
-from clustered import Span, Times, expected, tries
+from clustered import SPANS, Times, call, expected, tries
 from kifu import __version__
 from kifu.cluster.crew import RayCrew
 from kifu.errors import ClusterError
@@ -30,8 +28,6 @@ from kifu.output import work_folder
 pytestmark = pytest.mark.slow
 
 cloudpickle.register_pickle_by_value(clustered)
-
-SPANS = [Span(first) for first in range(0, 48, 3)]
 
 
 @pytest.fixture
@@ -93,27 +89,6 @@ def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         got += [result.tolist() for result in results]
     assert got == expected(job, SPANS)
-
-
-CALLER = """
-import sys
-sys.path.insert(0, {tests!r})
-from pathlib import Path
-import clustered
-from ray import cloudpickle
-from kifu.parallel import open_crew
-cloudpickle.register_pickle_by_value(clustered)
-job = clustered.Times(7, {marks!r}, 0.3)
-with open_crew({engine!r}, 2, Path({work!r})) as crew:
-    for result in crew.run(job, [clustered.Span(first) for first in range(0, 48, 3)]):
-        print(result.tolist(), flush=True)
-"""
-
-
-def call(job: Times, work: Path, engine: str = "ray") -> subprocess.Popen[str]:
-    program = CALLER.format(tests=str(Path(__file__).parent), marks=job.marks, work=str(work), engine=engine)
-    command = [sys.executable, "-c", program]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda blow: blow.name)

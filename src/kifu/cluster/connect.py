@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import ray
 from ray import cloudpickle
 from ray.exceptions import GetTimeoutError, RayError, RayTaskError
@@ -18,15 +16,13 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from kifu import __version__
 from kifu.cluster import task
+from kifu.cluster.head import silence
 from kifu.errors import ClusterError, first_line
 
 cloudpickle.register_pickle_by_value(task)
 
-_KNOCK = 5.0
-"""Seconds in which whoever listens at an address has to answer."""
-
 _GREETING = 20.0
-"""Seconds in which it has to answer as Ray does, which it may put off while its machine is busy."""
+"""Seconds in which whoever listens at an address has to answer as Ray does, which may put it off while it is busy."""
 
 _PATIENCE = 120.0
 """Seconds in which a node has to start a process and load kifu."""
@@ -42,6 +38,8 @@ def connected(address: str | None, jobs: int) -> Iterator[bool]:
         yield False
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody is told what is done here
+    # The seconds after which Ray ends a process that does not reach the head, which is for us to do (see `Head`).
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "3600")
     with _silenced():
         _begin(address, jobs)
         try:
@@ -70,6 +68,7 @@ def _begin(address: str | None, jobs: int) -> None:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
         else:
             _knock(address)
+            logging.getLogger("ray.util.client").setLevel(logging.ERROR)  # which that does not reach
             ray.init(address, **quiet)
     except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
         where = "on this machine" if address is None else f"at {address}"
@@ -78,20 +77,13 @@ def _begin(address: str | None, jobs: int) -> None:
 
 def _knock(address: str) -> None:
     """Raises ClusterError soon if there is nobody, or nobody who speaks as Ray does, for which Ray takes minutes."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    place = address.removeprefix("ray://")
+    host, _, port = place.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise ClusterError(f"{address!r} is no address of a cluster, which is HOST:PORT or ray://HOST:PORT")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), _KNOCK).close()
-    except (OSError, UnicodeError) as error:
-        raise ClusterError(f"no cluster at {address}: {error}") from None
-    if os.environ.get("RAY_USE_TLS", "0") != "0":
-        return  # as Ray reads it; the certificates are its matter
-    with grpc.insecure_channel(f"{host}:{port}") as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=_GREETING)
-        except grpc.FutureTimeoutError:
-            raise ClusterError(f"no cluster at {address}: who answers there is not Ray") from None
+    reason = silence(place, _GREETING)
+    if reason is not None:
+        raise ClusterError(f"no cluster at {address}: {reason}")
 
 
 def count_processors(mark: Path | None) -> int:

@@ -21,12 +21,13 @@ from typing import Any, Self
 import ray
 from blake3 import blake3
 from ray import cloudpickle
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from kifu import __version__
 from kifu.cluster import task
 from kifu.cluster.connect import connected, count_processors
 from kifu.cluster.folder import WorkFolder
+from kifu.cluster.head import Head
 from kifu.errors import ClusterError, FormatError, KifuError, first_line
 from kifu.output import remove_file
 from kifu.parallel import Crew, Item, Job, R, Unit
@@ -38,6 +39,9 @@ and nobody shall wait for them. They cost next to nothing, because what is made 
 
 _GRACE = 60.0
 """Seconds in which units that nobody asks for any more may end, in a Ray that goes on."""
+
+_PULSE = 5.0
+"""Seconds of waiting for a unit after which the head of the cluster is asked whether it is still there."""
 
 _TRIES = 3
 """How often a unit is made again whose process or node has died."""
@@ -70,6 +74,7 @@ class RayCrew(Crew):
         with ExitStack() as held:
             self._work = None if work is None else held.enter_context(WorkFolder(work))
             self._ours = held.enter_context(connected(address, self.jobs))
+            self._head = Head(address)
             processors = count_processors(None if self._work is None else self._work.mark)
             # Ray knows no bound for one caller of many: at most `jobs` units are begun then.
             self._ahead = _AHEAD * processors if jobs is None or processors <= jobs else jobs - 1
@@ -93,16 +98,19 @@ class RayCrew(Crew):
         run, self._runs = self._runs, self._runs + 1
         make = ray.remote(num_cpus=1, max_retries=_TRIES)(task.make_unit)
         mark = None if self._work is None else str(self._work.mark)
-        pickled = ray.put(cloudpickle.dumps(job))
         kind = f"{type(job).__module__}.{type(job).__qualname__}"
         said = [] if self._work is None else [__version__, kind, job.identity()]  # which may take reading all sources
+        self._head.require()  # Ray needs it for the first unit, and would wait for it
+        with self._head.watched():
+            pickled = ray.put(cloudpickle.dumps(job))
         for number, unit in enumerate(units):
             path, there = None, False
             if self._work is not None:
                 key = blake3(json.dumps([*said, job.unit_identity(unit)], sort_keys=True).encode()).hexdigest(16)
                 path, there = self._work.file(run, number, key)
             call = cloudpickle.dumps((str(Path.cwd()), unit, path))
-            answer = None if there else make.remote(__version__, mark, pickled, call)
+            with self._head.watched():
+                answer = None if there else make.remote(__version__, mark, pickled, call)
             self._open |= set() if answer is None else {answer}
             yield _Task(f"unit {number + 1}, {shorten(str(unit), 200)}", answer, path)
 
@@ -122,14 +130,12 @@ class RayCrew(Crew):
 
     def _wait(self, unit: _Task) -> bytes:
         """What came of the unit; nothing, if it is in a file."""
-        answer: tuple[str, Any, str]
         try:
-            answer = ray.get(unit.answer)
+            ended, value, node = self._answer(unit.answer)
         except RayTaskError as error:
             raise ClusterError(f"{unit.name}: {type(error.cause).__name__}: {first_line(error.cause)}") from error
         except RayError as error:
             raise ClusterError(f"{unit.name}: {first_line(error)}") from error
-        ended, value, node = answer
         if ended == "unable":
             raise ClusterError(f"node {node} {value}")
         if ended == "failed":
@@ -138,6 +144,14 @@ class RayCrew(Crew):
             raise failure
         made: bytes = value
         return made
+
+    def _answer(self, answer: Any) -> tuple[str, Any, str]:
+        """What a unit's process says, once it does. Raises RayError; ClusterError if the cluster has gone."""
+        while True:
+            with suppress(GetTimeoutError), self._head.watched():
+                said: tuple[str, Any, str] = ray.get(answer, timeout=_PULSE)
+                return said
+            self._head.require()
 
     def __enter__(self) -> Self:
         return self
@@ -158,5 +172,5 @@ class RayCrew(Crew):
         if self._work is not None:
             with suppress(OSError):
                 self._work.mark.unlink()
-        if not self._ours:
+        if not self._ours and self._head.answers():
             ray.wait(list(self._open), num_returns=len(self._open), timeout=_GRACE)

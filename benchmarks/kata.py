@@ -52,7 +52,7 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     batch = next(open_catalogue(path).batches(size=_GAMES))
     games = games_of(batch)
     drawing = find_drawing("katago22", pad=True)
-    told = drawing.told(batch)
+    told = drawing.told(batch, np.arange(len(batch)))
     rows = np.flatnonzero((games.drop == 0) & (told.drop == 0))
     plies = np.diff(games.move_offset)[rows]
     chunks = np.array_split(rows, max(plies.sum() // 16_384, 1))
@@ -63,7 +63,7 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
         for some in chunks:
             moves = int(np.diff(games.move_offset)[some].sum())
             take = np.arange(moves) if wanted else np.full(moves, -1)
-            drawing.draw(games, told, some, np.zeros(len(some), np.uint8), take, planes, labels)
+            drawing.draw(batch, games, some, np.zeros(len(some), np.uint8), take, planes, labels)
 
     return lambda: run(False), lambda: run(True), int(plies.sum())
 

@@ -35,7 +35,7 @@ _GAMES = 1024
 
 
 class Told(NamedTuple):
-    """What an encoder asks for of G games: values [G, ...], and drop [G] uint8, why some cannot be drawn."""
+    """What an encoder asks for of R games: values [R, ...], and drop [R] uint8, why some cannot be drawn."""
 
     values: npt.NDArray[Any]
     drop: npt.NDArray[np.uint8]
@@ -56,26 +56,28 @@ class Drawing:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of TOLD_COLUMNS that it needs."""
+        """Those of TOLD_COLUMNS that `draw` needs."""
         if isinstance(self.encoder, KataEncoder):
             return _TERMS_COLUMNS
         return RATING_COLUMNS if self.encoder.plane_set.ranked else ()
 
-    def told(self, batch: pa.RecordBatch) -> Told:
-        """What it asks for of these rows of the catalogue, which have its `columns` at least.
+    def told(self, batch: pa.RecordBatch, rows: Rows) -> Told:
+        """What it asks for of some rows of a batch, which has its `columns` at least.
 
         Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are the usual
         ones (`usual_terms`); what it says and KataGo does not understand, sets the game aside.
         """
+        if not self.columns:
+            return Told(np.zeros((len(rows), 2), np.float32), np.zeros(len(rows), np.uint8))
+        some = batch.select(self.columns).take(pa.array(rows))
         if isinstance(self.encoder, Encoder):
-            ratings = ratings_of(batch) if self.columns else np.zeros((len(batch), 2), np.float32)
-            return Told(ratings, np.zeros(len(batch), np.uint8))
-        return Told(*usual_terms(batch["rules"], komi_told(batch), batch["handicap"]))
+            return Told(ratings_of(some), np.zeros(len(rows), np.uint8))
+        return Told(*usual_terms(some["rules"], komi_told(some), some["handicap"]))
 
     def draw(
         self,
+        batch: pa.RecordBatch,
         games: RootedGames,
-        told: Told,
         rows: Rows,
         symmetry: npt.NDArray[np.uint8],
         take: Rows,
@@ -84,21 +86,22 @@ class Drawing:
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Draws positions of these games as `Encoder.encode` does: planes, and the labels that are `DRAWN`.
 
-        told: of all `games`. Returns drop and ply of each row; nothing that is wanted of a game whose terms are not
-        known is of any meaning, and its ply is 0.
+        batch: rows of the catalogue with its `columns` at least; games: the same rows. Returns drop and ply of each of
+        `rows`; nothing that is wanted of a game whose terms are not known is of any meaning, and its ply is 0.
         """
         try:
             desk = self._desks.pop()
         except IndexError:
             desk = self.encoder.new_desk()
-        given = games, rows, symmetry, take, planes, labels["move"], told.values[rows]
+        told = self.told(batch, rows)
+        given = games, rows, symmetry, take, planes, labels["move"], told.values
         if isinstance(self.encoder, Encoder):
             drop, ply = self.encoder.encode(desk, *given)
         else:
             drop, ply = self.encoder.encode(desk, *given, labels["globals"])
         self._desks.append(desk)
-        unknown = told.drop[rows] != Drop.KEPT
-        return np.where(unknown, told.drop[rows], drop), np.where(unknown, 0, ply).astype(np.int32)
+        unknown = told.drop != Drop.KEPT
+        return np.where(unknown, told.drop, drop), np.where(unknown, 0, ply).astype(np.int32)
 
     def playable(self, batch: pa.RecordBatch, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         """[G] of how many moves of each game the position before can be drawn.
@@ -114,7 +117,7 @@ class Drawing:
             some = batch.slice(first, _GAMES)
             games = played_of(some)
             rows, take = np.arange(len(some)), np.full(len(games.moves), -1)
-            return self.draw(games, self.told(some), rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
+            return self.draw(some, games, rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
 
         with Crew() as crew:
             found = [np.empty(0, np.int32), *crew.map(follow, range(0, len(legal), _GAMES))]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus.catalogue import PLAYED_COLUMNS, Played, numbers, played_of
+from kifu.corpus.catalogue import PLAYED_COLUMNS, numbers, played_of
 from kifu.datasets import _order
 from kifu.datasets.choice import Choice
 from kifu.datasets.drawing import Drawing, find_drawing, ratings_of
@@ -188,12 +188,10 @@ class GamesSource(Source):
         )
         rows, take = rows[:n], take[:entries]
         symmetry = epoch.symmetry(rows, self.layout)
-        batch = self._rows.take(pa.array(rows))
-        games, told = played_of(batch), self.drawing.told(batch)
-        drop, ply = self.drawing.draw(games, told, np.arange(n), symmetry, take, out.planes, out.labels)
+        drop, ply = self.drawing.draw(self._rows, self.games, rows, symmetry, take, out.planes, out.labels)
         self._check(rows, take, drop, ply)
         if not {label.name for label in self.layout.labels} <= {*DRAWN}:
-            self._label(batch, games, take, symmetry, out)
+            self._label(rows, take, symmetry, out)
 
     def new_room(self, slots: int) -> Drawn:
         room = super().new_room(slots)
@@ -208,9 +206,10 @@ class GamesSource(Source):
                 reason = Drop(drop[r]).reason
                 raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
 
-    def _label(self, batch: pa.RecordBatch, games: Played, take: Units, symmetry: Symmetry, out: Drawn) -> None:
+    def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: Drawn) -> None:
         """Labels what was drawn of these rows."""
-        slots = take[take >= 0]
+        batch = self._rows.take(pa.array(rows))
+        games, slots = played_of(batch), take[take >= 0]
         game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[take >= 0]
         at = Positions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
         values = label_values(self.layout.labels, at)

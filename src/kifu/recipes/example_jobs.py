@@ -188,8 +188,8 @@ class _DrawExamples(_ExampleJob[Made]):
         planes = self.drawing.encoder.new_out(len(chosen.game))
         drawn = self.drawing.new_labels(len(chosen.game))
         at = Positions(batch, games, rows[chosen.game], chosen.ply, self.layout.width, self.layout.height)
-        told, symmetry = self.drawing.told(batch), np.zeros(len(rows), np.uint8)
-        drop, _ = self.drawing.draw(games, told, rows, symmetry, chosen.take, planes, drawn)
+        symmetry = np.zeros(len(rows), np.uint8)
+        drop, _ = self.drawing.draw(batch, games, rows, symmetry, chosen.take, planes, drawn)
         labels = drawn | label_values(self.layout.labels, at)
         counts = np.bincount(chosen.game, minlength=len(rows))
         runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None

@@ -68,8 +68,8 @@ def _begin(address: str | None, jobs: int) -> None:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
         else:
             _knock(address)
-            logging.getLogger("ray.util.client").setLevel(logging.ERROR)  # which that does not reach
             ray.init(address, **quiet)
+            logging.getLogger("ray.util.client.logsclient").setLevel(logging.ERROR)  # Ray sets it to another
     except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise ClusterError(f"no cluster {where}: {' '.join(str(error).split())}") from error

@@ -111,7 +111,7 @@ class RayCrew(Crew):
             call = cloudpickle.dumps((str(Path.cwd()), unit, path))
             with self._head.watched():
                 answer = None if there else make.remote(__version__, mark, pickled, call)
-            self._open |= set() if answer is None else {answer}
+                self._open |= set() if answer is None else {answer}  # whose hash Ray Client may have to wait for
             yield _Task(f"unit {number + 1}, {shorten(str(unit), 200)}", answer, path)
 
     def _parcels(self, unit: _Task) -> Iterator[Parcel]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from typing import Annotated
 
 import typer
@@ -38,7 +40,9 @@ def plan(
     announce_compilation()
     found = None if recipe is None else find_recipe(recipe, set_ or ())
     rules = None if recipe is not None and clean is None else load_clean(clean or "legal", () if recipe else set_ or ())
+    loaded = process_time()  # Python and the libraries, which the run will have to load, too
     told = estimate(sources, found, clean=rules, jobs=jobs)
+    told = replace(told, begin=told.begin + loaded)
     if json is not None and json != Path("-"):
         write_file(json, told.to_json().encode())
     typer.echo(told.to_json() if json == Path("-") else told, nl=json != Path("-"))

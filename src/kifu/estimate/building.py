@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import NO_SET
@@ -19,6 +20,7 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path
 from kifu.estimate.reading import Speed
 from kifu.parcels import pack_parcels
+from kifu.ranges import Ranges
 from kifu.recipes.examples import build_examples
 from kifu.recipes.kata_sets import KataSets
 from kifu.recipes.katago import build_katago
@@ -49,7 +51,8 @@ class BuiltSample:
     """What came of building some rows of the sample.
 
     rows: how many.  moves: of the kept games among them that are of the sets.  examples, bytes: of all sets.
-    speed: of these rows.  aside: bytes that an example of a shuffled set takes while it waits to be sorted.
+    speed: of these rows.  aside, sorting: bytes that an example takes while it waits to be sorted, and the seconds that
+    one thread takes to put it there and to fetch it; 0 of sets that are not shuffled.
     begin: seconds that the first build took longer than the next: kernels were loaded, or compiled.
     """
 
@@ -59,6 +62,7 @@ class BuiltSample:
     bytes: int
     speed: Speed
     aside: float
+    sorting: float
     begin: float
 
 
@@ -87,18 +91,19 @@ def build_sample(recipe: BuildRecipe, catalogue: Path, folder: Path, several: in
     one = _build(recipe, path, folder / "built", 1)
     more = one if several == 1 else _build(recipe, path, folder / "built", several)
     fixed = _beginning(second.seconds, one.seconds, min(_FIRST, len(rows)), count)
-    size, aside = one.bytes / max(one.examples, 1), 0.0
+    size, aside, sorting = one.bytes / max(one.examples, 1), 0.0, 0.0
     if isinstance(recipe, ExampleSets) and recipe.order == "shuffled":
         _write(rows, min(len(rows), _SPREAD), few, about)
-        size, aside = _spread(recipe, few, folder / "built")
+        size, aside, sorting = _spread(recipe, few, folder / "built")
     moves = sum(moves for _, moves in moves_by_set(recipe, path, np.ones(count)).values())
     return BuiltSample(
         rows=count,
         moves=moves,
         examples=one.examples,
         bytes=round(one.examples * size),
-        speed=Speed(one.seconds - fixed, max(more.seconds - fixed, 0.1 * more.seconds), 0.0),
+        speed=Speed.of(one.seconds - fixed, max(more.seconds - fixed, 0.1 * more.seconds), several),
         aside=aside,
+        sorting=sorting,
         begin=max(first.seconds - second.seconds, 0.0) + fixed,
     )
 
@@ -148,8 +153,8 @@ def _sizes(sets: Sequence[BuiltExamples]) -> tuple[int, int]:
     return sum(each.manifest.examples for each in sets), size
 
 
-def _spread(recipe: ExampleSets, source: Path, into: Path) -> tuple[float, float]:
-    """Bytes of an example of a shuffled set: in its file, and while it waits to be sorted, with its key.
+def _spread(recipe: ExampleSets, source: Path, into: Path) -> tuple[float, float, float]:
+    """Bytes of an example of a shuffled set in its file; bytes while it waits to be sorted, with its key, and seconds.
 
     One position a game is drawn: where there are many games, few of one lie near each other, and there is less to
     compress than the games of a sample would make believe.
@@ -157,12 +162,19 @@ def _spread(recipe: ExampleSets, source: Path, into: Path) -> tuple[float, float
     one = recipe.positions.model_copy(update={"per_game": 1})
     sets = build_examples(recipe.model_copy(update={"positions": one}), [source], into)
     examples, size = _sizes(sets)
-    aside = 0
+    aside, seconds = 0, 0.0
     for each in sets:
         with open_examples(each.path) as opened:
-            aside += len(pack_parcels([opened.read(0, len(opened)).pack()])) + 8 * len(opened)
+            batch = opened.read(0, len(opened))
+        aside += len(pack_parcels([batch.pack()])) + 8 * len(batch)
+        began = perf_counter()
+        with Ranges("key", max(len(batch) // 2, 1), into.parent) as ranges:
+            ranges.add(batch.pack() | {"key": mix_words(batch.game)})
+            for _ in ranges:
+                pass
+        seconds += perf_counter() - began
     shutil.rmtree(into)
-    return size / max(examples, 1), aside / max(examples, 1)
+    return size / max(examples, 1), aside / max(examples, 1), seconds / max(examples, 1)
 
 
 def moves_by_set(

@@ -157,11 +157,13 @@ class _Plan:
         reader = SampleReader(self._parts, self._clean, index)
         first, second = (reader.write(self._catalogue, 1, most=1)[1] for _ in range(2))
         self._begin += max(first - second, 0.0)
-        counted, one, making = reader.write(self._catalogue, 1)
-        more = one if self._crew.several == 1 else reader.write(self._catalogue, self._crew.several)[1]
+        counted, one, making = min((reader.write(self._catalogue, 1) for _ in range(2)), key=lambda told: told[1])
+        several = self._crew.several
+        more = one if several == 1 else reader.write(self._catalogue, several)[1]
         games = self._total(counted.games)
         factor = games.value / max(float(counted.games.sum()), 1.0)
-        speed = Speed(one, more, one - making).times(factor).plus(Speed(reading, reading * more / one, reading))
+        speed = Speed.of(one, more, several, one - making).times(factor)
+        speed = speed.plus(Speed.of(reading, reading * more / one, several, reading))
         size = size_of(self._catalogue, games.value)
         meanwhile = round(size) if self._clean.duplicates == "games" else 0
         error = standard_error(self._parts, counted.games)
@@ -181,13 +183,14 @@ class _Plan:
             size = examples * built.bytes / max(built.examples, 1)
             sizes.append(SetSize(name, Range.of(examples, error), Range.of(size, error)))
         shuffled = isinstance(recipe, ExampleSets) and recipe.order == "shuffled"
-        speed = built.speed.times(games / max(built.rows, 1))
-        most = max((size.examples.value for size in sizes), default=0.0)
+        waiting = [each.examples.value for each in sizes if each.examples.value * _packed(recipe) > WINDOW_BYTES]
+        sorting = sum(waiting) * built.sorting
+        speed = built.speed.times(games / max(built.rows, 1)).plus(Speed(sorting, sorting, sorting))
         expansion = built.bytes / max(built.examples, 1) / _packed(recipe)
         largest = max(number for number, _ in found.values())
         memory = memory_of_build(self._crew.jobs, largest, expansion, shuffled)
         disk = Range.of(sum(size.bytes.value for size in sizes), error)
-        meanwhile = round(most * built.aside) if most * _packed(recipe) > WINDOW_BYTES else 0
+        meanwhile = round(max(waiting, default=0.0) * built.aside)
         return Step(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, meanwhile), sizes
 
 

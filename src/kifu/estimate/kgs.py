@@ -71,8 +71,8 @@ def build_drawn(recipe: Recipe, parts: Sequence[Part], folder: Path, several: in
         examples=manifest.examples,
         bytes=manifest.bytes + manifest_path(folder / every.file).stat().st_size,
         error=_error(parts, manifest),
-        load=Speed(load, load * more / one, 0.0),
-        make=Speed(make, make * more / one, 0.0),
+        load=Speed.of(load, load * more / one, several),
+        make=Speed.of(make, make * more / one, several),
         begin=max(begin, 0.0),
     )
 

@@ -74,7 +74,8 @@ class Estimate:
     steps: tuple[Step, ...]
     sets: tuple[SetSize, ...]
     begin: float
-    """Seconds until the kernels were ready: loaded, or compiled if they had not been before."""
+    """Seconds until the kernels were ready: loaded, or compiled if they had not been before. `kifu plan` adds those in
+    which the command was loaded."""
     looked_at: int
     """Games of the sample."""
     seconds: float

@@ -17,7 +17,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch
 from kifu.errors import Drop, GameError, IllegalMove, RecipeError
-from kifu.planes.encode import PlainGames, encode_katago
+from kifu.planes.encode import encode_katago
 from kifu.planes.encoder import find_encoder
 from kifu.planes.katago.encoder import KataEncoder
 from kifu.planes.katago.rules import TERMS, KataRules, usual_terms
@@ -26,6 +26,7 @@ from kifu.planes.unpack import unpack
 from kifu.point import POINT_MASK, symmetries
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import ExampleSets, load_training
+from kifu.records.games import PlainGames
 from kifu.tables import check_table
 from loader_games import assert_same, joined, kept, turned, whole
 

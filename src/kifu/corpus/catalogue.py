@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from kifu.errors import Drop, FormatError, SourceError, first_line
 from kifu.output import hash_file
 from kifu.point import MAX_SIZE
 from kifu.records.game import Game
-from kifu.records.games import NO_HANDICAP, Games, Note
+from kifu.records.games import NO_HANDICAP, Games, Note, PlainGames
 from kifu.records.places import Remote, place
 
 _UNIT = 131_072
@@ -221,20 +221,7 @@ GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "dro
 """What `games_of` needs."""
 
 
-class Played(NamedTuple):
-    """What a replay needs of G games: those of the arrays of `kifu.records.games.Games`."""
-
-    width: npt.NDArray[np.uint8]
-    height: npt.NDArray[np.uint8]
-    moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
-    root_setup: npt.NDArray[np.uint16]
-
-
-def played_of(batch: pa.RecordBatch) -> Played:
+def played_of(batch: pa.RecordBatch) -> PlainGames:
     """What is played in the games of some rows. Numbers, those within lists and the offsets of large lists are Arrow's
     own buffers, not copies.
 
@@ -254,7 +241,7 @@ def played_of(batch: pa.RecordBatch) -> Played:
         raise FormatError("setup_ply of a row does not rise")
     if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
         raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
-    return Played(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
+    return PlainGames(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
 
 
 def games_of(batch: pa.RecordBatch) -> Games:

@@ -25,11 +25,11 @@ from kifu.go.replay import GamesLike
 from kifu.go.rules import RECORDS, Rules
 from kifu.learn.net import Net
 from kifu.learn.nets import Told
-from kifu.planes.encode import PlainGames
 from kifu.planes.encoder import Desk, Encoder
 from kifu.planes.unpack import unpack
 from kifu.point import BLACK, WHITE, WHITE_BIT, check_size, symmetries
 from kifu.records.game import Game
+from kifu.records.games import PlainGames
 
 Words = npt.NDArray[np.uint16]
 Rows = npt.NDArray[np.int64]

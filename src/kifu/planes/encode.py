@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.planes.unpack import unpack
 from kifu.point import POINT_MASK
 from kifu.records.game import Game
-from kifu.records.games import NO_HANDICAP
+from kifu.records.games import NO_HANDICAP, PlainGames
 
 _OF_MOVES = (Drop.OCCUPIED, Drop.SUICIDE, Drop.KO, Drop.SUPERKO)
 
@@ -60,19 +60,6 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
 def _check(game: Game) -> None:
     if game.drop:
         raise GameError(f"a game that was set aside cannot be encoded: {game.drop.reason}")
-
-
-class PlainGames(NamedTuple):
-    """Games as the arrays that a replay needs (`kifu.go.replay.GamesLike`), and what of their setup is in the root."""
-
-    width: npt.NDArray[np.uint8]
-    height: npt.NDArray[np.uint8]
-    moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
-    root_setup: npt.NDArray[np.uint16]
 
 
 def _alone(game: Game) -> tuple[PlainGames, npt.NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -92,6 +93,19 @@ class Note(IntFlag):
     OPENING_MISSING = 1 << 17  # the record begins with its root's ;, without the ( before it
     PASS_AS_WORD = 1 << 18  # a move value that says pass or -- in letters, as early servers wrote it
     CUT = 1 << 19  # the moves from an illegal one on were taken off, by a corpus's rules of cleaning; no reader's doing
+
+
+class PlainGames(NamedTuple):
+    """Games as the arrays that a replay needs (`kifu.go.replay.GamesLike`), and what of their setup is in the root."""
+
+    width: npt.NDArray[np.uint8]
+    height: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    root_setup: npt.NDArray[np.uint16]
 
 
 @dataclass(frozen=True, slots=True)

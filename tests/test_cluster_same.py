@@ -125,13 +125,15 @@ def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
 
     killer = threading.Thread(target=kill)
     killer.start()
+    told = []
     try:
-        told = outcome(name, games, tmp_path / "out", "--engine", f"ray={cluster.address}")
+        while not killed and killer.is_alive():  # units are short, and one may have to be looked for more than once
+            told.append(outcome(name, games, tmp_path / str(len(told)), "--engine", f"ray={cluster.address}"))
     finally:
         killer.join()
         ray.shutdown()
         cluster.shutdown()
-    assert killed and told == alone[name]
+    assert killed and all(each == alone[name] for each in told)
 
 
 def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):

@@ -52,14 +52,15 @@ class Ranges:
 
     def add(self, rows: Columns) -> None:
         """Takes rows; the arrays are kept. Raises OutputError."""
-        self._held.append(rows)
+        self._hold(rows)
         self._rows += len(rows[self._key])
-        self._bytes += sum(values.nbytes for values in rows.values())
-        if self._parts:
-            if self._bytes >= _TOGETHER:
-                self._divide()
-        elif self._rows > self._most and self._above < _MOST_BITS:
+        if not self._parts and self._rows > self._most and self._above < _MOST_BITS:
             self._begin()
+
+    def _hold(self, rows: Columns) -> None:
+        self._held.append(rows)
+        self._bytes += sum(values.nbytes for values in rows.values())
+        if self._parts and self._bytes >= _TOGETHER:
             self._divide()
 
     def __iter__(self) -> Iterator[Columns]:
@@ -85,10 +86,14 @@ class Ranges:
         return whole
 
     def _begin(self) -> None:
-        """From now on rows go to the disk."""
+        """From now on rows go to the disk, and so do those that are held."""
         wanted = max(self._expected, self._rows) // self._most
         self._bits = min(max(wanted.bit_length(), 1), _FAN_BITS)
         self._parts = [_Part(self._stack.enter_context(ParcelSpool(self._folder))) for _ in range(1 << self._bits)]
+        before = self._held[::-1]
+        self._held, self._bytes = [], 0
+        while before:
+            self._hold(before.pop())
 
     def _divide(self) -> None:
         """Writes the rows that are held to the files of their ranges."""

@@ -102,8 +102,10 @@ def _columns(found: Positions, number: int) -> Columns:
 
 
 def _by_set(columns: Columns, sets: int) -> list[_Rows]:
-    of = columns.pop("set")
-    return [_Rows(*(columns[name][of == number] for name in (_HASHES, "band", "game"))) for number in range(sets)]
+    """One entry a set. Takes the columns away, so that memory has each of them once."""
+    ours = [columns["set"] == number for number in range(sets)]
+    parts = ([values[chosen] for chosen in ours] for values in map(columns.pop, (_HASHES, "band", "game")))
+    return [_Rows(*part) for part in zip(*parts)]
 
 
 def _compare(parts: list[_Rows], overlaps: dict[tuple[int, int], Overlap]) -> None:

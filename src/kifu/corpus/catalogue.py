@@ -7,7 +7,7 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -250,9 +250,9 @@ def games_of(batch: pa.RecordBatch) -> Games:
     batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
     Raises FormatError if a row contradicts itself.
     """
-    rows = len(batch)
+    rows, played = len(batch), played_of(batch)
     return Games(
-        **played_of(batch)._asdict(),
+        **{field.name: getattr(played, field.name) for field in fields(played)},
         to_play=numbers(batch.column("to_play")),
         handicap=numbers(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
         notes=by_value(batch.column("repairs"), note_bits, np.uint32),

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -95,8 +94,9 @@ class Note(IntFlag):
     CUT = 1 << 19  # the moves from an illegal one on were taken off, by a corpus's rules of cleaning; no reader's doing
 
 
-class PlainGames(NamedTuple):
-    """Games as the arrays that a replay needs (`kifu.go.replay.GamesLike`), and what of their setup is in the root."""
+@dataclass(frozen=True, slots=True)
+class PlainGames:
+    """What a replay needs of G games, and what of their setup stands in the root: see `Games`."""
 
     width: npt.NDArray[np.uint8]
     height: npt.NDArray[np.uint8]
@@ -109,7 +109,7 @@ class PlainGames(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Games:
+class Games(PlainGames):
     """G games read from one block (or several, see `concat`), in its order. Every member gives at least one row.
 
     width, height: [G] uint8; 0 where unreadable.
@@ -130,14 +130,6 @@ class Games:
     start, stop: [G] int64: the game's own text within the block's data, from its "(" to after its ")"; empty if none.
     """
 
-    width: npt.NDArray[np.uint8]
-    height: npt.NDArray[np.uint8]
-    moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
-    root_setup: npt.NDArray[np.uint16]
     to_play: npt.NDArray[np.uint8]
     handicap: npt.NDArray[np.int16]
     notes: npt.NDArray[np.uint32]

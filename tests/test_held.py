@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -87,7 +88,8 @@ def test_kernels_take_what_is_held_without_a_copy(tmp_path):
     arrow += [buffer for name in ("moves", "setup") for buffer in (found[name].buffers()[1], found[name].buffers()[3])]
     arrays = games.width, games.height, games.root_setup, games.move_offset, games.moves, games.setup_offset
     assert [array.ctypes.data for array in arrays] == [buffer.address for buffer in arrow[:6]]
-    assert all(array.flags.writeable and array.flags.c_contiguous for array in games)  # of one type to the compiler
+    flags = [getattr(games, field.name).flags for field in fields(games)]
+    assert all(flag.writeable and flag.c_contiguous for flag in flags)  # of one type to the compiler
 
 
 RATINGS = {"black_rating", "white_rating"}

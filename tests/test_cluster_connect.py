@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from contextlib import nullcontext
+from unittest.mock import Mock
 
 import pytest
 import ray
@@ -11,6 +13,7 @@ from ray import cloudpickle
 import clustered
 from clustered import Span, Times, expected, given
 from http_server import site
+from kifu.cluster.connect import connected
 from kifu.errors import ClusterError, RecipeError
 from kifu.output import work_folder
 from kifu.parallel import open_crew
@@ -35,6 +38,18 @@ def test_another_service_at_the_address(tmp_path, monkeypatch):
         address = here.url.removeprefix("http://")
         with pytest.raises(ClusterError, match=f"^no cluster at {address}: who answers there is not Ray"):
             open_crew(f"ray={address}", 1, work_folder(tmp_path / "games.parquet"))
+
+
+@pytest.mark.parametrize(("failures", "reached"), [(0, True), (1, True), (2, False)])
+def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached):
+    answers = [ConnectionAbortedError("Initialization failure from server:\nno server")] * failures + [None] * 2
+    init = Mock(side_effect=answers)
+    monkeypatch.setattr("kifu.cluster.connect.ray.init", init)
+    monkeypatch.setattr("kifu.cluster.connect.silence", lambda *_: None)
+    failure = pytest.raises(ClusterError, match=r"^no cluster at ray://head:1: Init.* no server$")
+    with nullcontext() if reached else failure, connected("ray://head:1", 1):
+        pass
+    assert [call.args for call in init.call_args_list] == [("ray://head:1",)] * min(failures + 1, 2)
 
 
 @pytest.mark.parametrize(

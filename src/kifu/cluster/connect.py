@@ -68,7 +68,10 @@ def _begin(address: str | None, jobs: int) -> None:
             ray.init("local", num_cpus=jobs, include_dashboard=False, **quiet)
         else:
             _knock(address)
-            ray.init(address, **quiet)
+            try:
+                ray.init(address, **quiet)
+            except ConnectionAbortedError:  # a client has a server of its own, which may fail to begin (2.60: 1 of 6)
+                ray.init(address, **quiet)
             logging.getLogger("ray.util.client.logsclient").setLevel(logging.ERROR)  # Ray sets it to another
     except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
         where = "on this machine" if address is None else f"at {address}"

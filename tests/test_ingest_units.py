@@ -27,8 +27,17 @@ from kifu.corpus import ingest as ingesting
 from kifu.corpus import units
 from kifu.corpus.clean import clean_names, load_clean
 from kifu.corpus.ingest import Ingested, IngestJob, ingest
-from kifu.corpus.units import ArchiveUnit, SourceUnit, UnitReader, archive_units, find_sources, source_units
+from kifu.corpus.units import (
+    ArchiveUnit,
+    SourceUnit,
+    UnitReader,
+    archive_units,
+    describe_sources,
+    find_sources,
+    source_units,
+)
 from kifu.errors import KifuError, SourceError
+from kifu.parallel import Crew
 from kifu.parcels import read_parcels, write_parcels
 from kifu.records import _streams
 from kifu.records.containers import blocks
@@ -287,8 +296,8 @@ def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Pa
 
 def identities(sources: Any, rules: str = "legal") -> list[Any]:
     found, job = find_sources(sources), IngestJob(load_clean(rules), None)
-    about = [source.about() for source in found]
-    return [[job.identity(), job.unit_identity(unit)] for unit in source_units(found, about)]
+    told = describe_sources(found, Crew(1))
+    return [[job.identity(), job.unit_identity(unit)] for unit in source_units(found, told)]
 
 
 def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
@@ -318,9 +327,9 @@ def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
 def test_a_cluster_measures_the_sources_itself(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = [source.about() for source in find_sources(mix)]
+    told = describe_sources(find_sources(mix), Crew(1))
     postal.post(monkeypatch)
-    monkeypatch.setattr(units.Source, "about", None)
+    monkeypatch.setattr(Crew, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
     assert units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
 

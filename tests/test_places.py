@@ -22,9 +22,10 @@ import pytest
 from commands import run
 from kgs_archives import archive, records
 from kifu.corpus.ingest import ingest
-from kifu.corpus.units import archive_units, find_sources
+from kifu.corpus.units import archive_units, describe_sources, find_sources
 from kifu.errors import Drop, SourceError
 from kifu.output import hash_file
+from kifu.parallel import Crew
 from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.places import Remote, marks_of, name_below, place
@@ -141,7 +142,7 @@ def test_a_folder_at_a_url_is_read_as_one_of_this_machine_is(tree: Path) -> None
 
 def test_what_a_catalogue_says_of_a_file_at_a_url_is_what_it_says_of_one_here(tree: Path) -> None:
     here, there = find_sources([tree]), find_sources(["memory://games"])
-    assert [source.about() for source in here] == [source.about() for source in there]
+    assert describe_sources(here, Crew(1)) == describe_sources(there, Crew(1))
     assert all(hash_file(one.path) == hash_file(other.path) for one, other in zip(here[1:], there[1:]))
 
 

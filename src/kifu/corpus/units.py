@@ -48,10 +48,6 @@ class Source:
     name: str
     catalogue: Catalogue | None
 
-    def about(self) -> dict[str, Any]:
-        """What a catalogue says of it. A folder has no hash: its records are its members. Raises SourceError."""
-        return {"name": self.name} | _measured(self.path)
-
 
 @dataclass(frozen=True, slots=True)
 class ArchiveUnit:
@@ -164,7 +160,10 @@ class UnitReader:
 
 
 def describe_sources(sources: Iterable[Source], crew: Crew) -> list[dict[str, Any]]:
-    """What `Source.about` says of each; whoever does the work reads the files. Raises SourceError."""
+    """What a catalogue says of each; whoever does the work reads the files. Raises SourceError.
+
+    A folder of loose records has no hash: its records are its members.
+    """
     found = list(sources)
     measured = list(crew.run(_MeasureJob(), [source.path for source in found]))
     return [{"name": source.name} | told for source, told in zip(found, measured)]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +30,8 @@ from kifu.recipes import examples
 from kifu.recipes.build import build
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import find_recipe
+from kifu.records import _remote
+from kifu.records import glimpse as looking
 from kifu.records.containers import blocks
 from kifu.records.glimpse import glimpse
 from kifu.records.kinds import readings
@@ -107,6 +111,9 @@ def several(folder: Path) -> Path:
 KINDS: list[Callable[[Path], Path]] = [
     tar, zipped, bzip, lines, one_file_in_zip, collection, loose, catalogue, several,
 ]  # fmt: skip
+
+
+LOOSE = list(enumerate(games(400)))
 
 
 def near(value: float, truth: float) -> bool:
@@ -306,6 +313,39 @@ def test_no_name_of_a_url_becomes_a_path(name: str, tmp_path: Path, monkeypatch:
     assert 0 < seen.share < 1 and sum(map(len, seen.blocks)) > 0
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([path.name, "temporary"])
     assert not list((tmp_path / "temporary").iterdir())
+
+
+def behind_a_picture(folder: Path, size: int) -> Path:
+    """An archive whose first member is no record, and fills so many bytes of the file."""
+    path = folder / "games.tar.gz"
+    with tarfile.open(path, "w:gz") as made:
+        for name, data in [("map.png", random.Random(1).randbytes(size)), *((f"{k}.sgf", g) for k, g in LOOSE)]:
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            made.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at a URL, where one reads no farther than a piece goes."""
+    pytest.importorskip("aiohttp")
+    monkeypatch.setattr(_remote, "_GRAIN", 1024)
+    monkeypatch.setattr(_remote, "PIECE", 4096)
+    path = behind_a_picture(tmp_path, 20_000)
+    here = glimpse(path, 2000)
+    with web_store() as web:
+        web.files["/games.tar.gz"] = path.read_bytes()
+        there = glimpse(place(f"{web.url}/games.tar.gz"), 2000)
+    assert here.share == there.share == 32_000 / path.stat().st_size
+    assert sum(map(len, here.blocks)) == sum(map(len, there.blocks)) > 0
+
+
+def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "_MOST_HEAD", 10_000)
+    path = behind_a_picture(tmp_path, 20_000)
+    with pytest.raises(SourceError, match=r"games\.tar\.gz: no game record in its first 10,000 bytes"):
+        glimpse(path, 2000)
+    assert glimpse(path, 30_000).blocks
 
 
 def test_all_sources_are_stood_for(tmp_path: Path) -> None:

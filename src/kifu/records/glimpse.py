@@ -43,6 +43,9 @@ _RECORD = 1024
 _BZIP2_LEAST = 2 << 20
 """Of a .bz2, whose blocks of about 200 kB can be read whole only."""
 
+_MOST_HEAD = 32 << 20
+"""Bytes from the beginning of a file that are looked at for a first record, if there is no more room than that."""
+
 _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,16}){0,2}\Z")
 """All of a name that can say what a file is."""
 
@@ -129,25 +132,30 @@ def _copied(block: Block) -> Block:
 
 
 def _beginning(path: Place, room: int) -> Glimpse:
-    """Of any other file, which is cut off there."""
-    size = extent(path)
+    """Of any other file, which is cut off there, or farther on if no record is whole by then."""
+    size, head = extent(path), bytearray()
     try:
         with path.open("rb") as file:
             room = max(room, _BZIP2_LEAST) if file.read(3) == b"BZh" else room
+            file.seek(0)
             while True:
-                file.seek(0)
-                head = file.read(room)
+                while len(head) < room and (piece := file.read(room - len(head))):
+                    head += piece
                 began = perf_counter()
                 found = _blocks_of(head, path.name, len(head) < size)
                 share = len(head) / size
                 if found or share >= 1:
                     return Glimpse(found, share, (perf_counter() - began) / share)
-                room *= 4
+                if len(head) >= _MOST_HEAD or len(head) < room:
+                    raise SourceError(
+                        f"{path}: no game record in its first {len(head):,} bytes, so the rest cannot be told"
+                    )
+                room = min(4 * room, _MOST_HEAD)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _blocks_of(head: bytes, name: str, cut: bool) -> list[Block]:
+def _blocks_of(head: bytes | bytearray, name: str, cut: bool) -> list[Block]:
     """What is whole in the first bytes of a file of that name."""
     found: list[Block] = []
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:

@@ -147,9 +147,7 @@ def _beginning(path: Place, room: int) -> Glimpse:
                 if found or share >= 1:
                     return Glimpse(found, share, (perf_counter() - began) / share)
                 if len(head) >= _MOST_HEAD or len(head) < room:
-                    raise SourceError(
-                        f"{path}: no game record in its first {len(head):,} bytes, so the rest cannot be told"
-                    )
+                    raise SourceError(f"{path}: no game record in its first {len(head):,} bytes to plan by")
                 room = min(4 * room, _MOST_HEAD)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None

@@ -23,8 +23,9 @@ ENGINE = "ray"
 class PostalCrew(Crew):
     """Does every unit by itself: job and units come pickled, results go through a file of parcels.
 
-    A unit that has the identity of an earlier one is not done again: its parcels are taken, as a run that goes on with
-    an interrupted one takes them. An identity that tells too little so gives wrong results.
+    If there is a folder `work`, a unit that has the identity of an earlier one is not done again: its parcels are
+    taken, as a run that goes on with an interrupted one takes them. An identity that tells too little so gives wrong
+    results.
     """
 
     units = 0
@@ -34,12 +35,13 @@ class PostalCrew(Crew):
         """As that of `kifu.cluster.crew.RayCrew`; but parcels are never put in the folder `work`."""
         super().__init__(jobs)
         self._folder = tempfile.TemporaryDirectory(prefix="postal-")
+        self._keeps = work is not None
         self._posted: dict[str, Path] = {}
 
     def run(self, job: Job[Unit, Item, R], units: Iterable[Unit], ahead: int | None = None) -> Generator[R]:
         for unit in units:
-            identity = [type(job).__name__, job.identity(), job.unit_identity(unit)]
-            key = json.dumps(identity, sort_keys=True, allow_nan=False)
+            identity = _identity(job, unit) if self._keeps else None
+            key = json.dumps(identity or len(self._posted), sort_keys=True, allow_nan=False)
             if key not in self._posted:
                 self._posted[key] = Path(self._folder.name, str(len(self._posted)))
                 _do(pickle.dumps((job, unit)), self._posted[key], identity)
@@ -52,10 +54,14 @@ class PostalCrew(Crew):
         super().__exit__(*exception)
 
 
-def _do(sent: bytes, path: Path, identity: list[Any]) -> None:
+def _identity(job: Job[Any, Any, Any], unit: Any) -> list[Any]:
+    return [type(job).__name__, job.identity(), job.unit_identity(unit)]
+
+
+def _do(sent: bytes, path: Path, identity: list[Any] | None) -> None:
     """What a worker does with a unit; its results are packed before the next ones are made, and then let go."""
     job, unit = pickle.loads(sent)
-    assert [type(job).__name__, job.identity(), job.unit_identity(unit)] == identity
+    assert identity is None or _identity(job, unit) == identity
 
     def parcels() -> Generator[dict[str, Any]]:
         for item in job.items(unit):

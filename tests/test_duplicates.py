@@ -151,7 +151,7 @@ def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
     for share, jobs in ((1000, 2), (150, 1), (40, 2)):
         with Crew(jobs) as crew:
             assert_same(find_clusters([path], crew, games=share), whole)
-    with PostalCrew() as crew:
+    with PostalCrew(work=tmp_path) as crew:
         assert_same(find_clusters([path], crew, games=150), whole)
         assert PostalCrew.units == 4
         assert_same(find_clusters([path], crew), whole)

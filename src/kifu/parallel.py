@@ -47,16 +47,18 @@ class Job(ABC, Generic[Unit, Item, R]):
 
     What is made of a unit follows from the job, the unit and the files that it names only. Jobs and units can be
     pickled; items and results need not be, and are never sent: results travel as parcels.
+
+    Only a crew that keeps what is made (see `open_crew`) asks for identities: a job for others can do without.
     """
 
-    @abstractmethod
     def identity(self) -> Any:
         """What results follow from beside the unit, as JSON values: an interrupted run is gone on with if all of it is
         the same. The version of kifu is added to it."""
+        raise NotImplementedError
 
-    @abstractmethod
     def unit_identity(self, unit: Unit) -> Any:
         """What tells the unit, and the files that it names, from others, as JSON values."""
+        raise NotImplementedError
 
     @abstractmethod
     def items(self, unit: Unit) -> Iterator[Item]:

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.audit.positions import Positions, hash_games, hash_records
-from kifu.corpus.catalogue import GAME_COLUMNS, RowsUnit, games_of, open_catalogue, rows_of_unit
+from kifu.corpus.catalogue import GAME_COLUMNS, RowsUnit, games_of, rows_of_unit
 from kifu.corpus.hashes import Hashes
 from kifu.datasets.dat import read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.manifest import manifest_path
-from kifu.errors import SourceError
 from kifu.parallel import Job
 from kifu.parcels import Parcel
 from kifu.planes.packed import DAT1, Records
@@ -35,11 +33,8 @@ SPAN = 1 << 19
 """Rows of a data set that are one unit."""
 
 
-@dataclass(frozen=True, eq=False)
 class _Hashing(Job[Unit, Item, Positions]):
     """Hashes the positions of a file or folder."""
-
-    path: Path
 
     def pack(self, result: Positions) -> Parcel:
         return {"hashes": result.hashes, "stones": result.stones, "game": result.game}
@@ -57,12 +52,6 @@ class Slice(NamedTuple):
 
 class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
     """Game numbers count rows."""
-
-    def identity(self) -> Any:
-        return open_catalogue(self.path).digest()
-
-    def unit_identity(self, unit: Slice) -> Any:
-        return [unit.rows.identity(), unit.first]
 
     def items(self, unit: Slice) -> Iterator[tuple[int, pa.RecordBatch]]:
         first = unit.first
@@ -89,29 +78,14 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _HashRows(_Hashing[Span, Item]):
-    """Of a data set, whose files are told from others by their sizes and the times when they were written."""
-
-    def identity(self) -> Any:
-        try:
-            files = sorted(self.path.iterdir()) if self.path.is_dir() else [self.path, manifest_path(self.path)]
-            told = [[str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files if file.is_file()]
-        except OSError as error:
-            raise SourceError(f"{self.path} cannot be read: {error.strerror or error}") from None
-        return told
-
-    def unit_identity(self, unit: Span) -> Any:
-        return list(unit)
-
-
-@dataclass(frozen=True, eq=False)
-class HashDat(_HashRows[tuple[Span, Records]]):
+class HashDat(_Hashing[Span, tuple[Span, Records]]):
     """Of a dat1 or dat2 file.
 
     kind: its format. spans: see `Dat.spans`. stops: of each game [G] int64, the row after its last one; None if they
     are not known.
     """
 
+    path: Path
     kind: str
     spans: tuple[tuple[int, int], ...]
     stops: npt.NDArray[np.int64] | None
@@ -133,13 +107,14 @@ class HashDat(_HashRows[tuple[Span, Records]]):
 
 
 @dataclass(frozen=True, eq=False)
-class HashExamples(_HashRows[Batch]):
+class HashExamples(_Hashing[Span, Batch]):
     """Of any other data set, by way of records of dat1, to whose hash it makes no difference how the board lies.
 
     own, opp: which planes mark the stones of the side to move, and the others. ids, numbers: [G] uint64, rising, and
     int32, of the games that rows tell; none of others.
     """
 
+    path: Path
     layout: Layout
     own: tuple[int, ...]
     opp: tuple[int, ...]

@@ -88,7 +88,7 @@ class CatalogueSet:
     def positions(self, crew: Crew) -> Iterator[Positions]:
         units = open_catalogue(self.path).units()
         before = accumulate((unit.rows for unit in units), initial=0)
-        return crew.run(HashCatalogue(self.path), map(Slice, units, before))
+        return crew.run(HashCatalogue(), map(Slice, units, before))
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         found: list[Place] = []

@@ -100,10 +100,9 @@ def count_games(
     jobs, engine: see `kifu.parallel.open_crew`. Memory does not grow with the games.
     """
     opened = [open_catalogue(path) for path in catalogues]
-    job = _CountJob(tuple(str(catalogue.path) for catalogue in opened))
     tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
     with open_crew(engine, jobs) as crew:
-        for counted in crew.run(job, [unit for catalogue in opened for unit in catalogue.units()]):
+        for counted in crew.run(_CountJob(), [unit for catalogue in opened for unit in catalogue.units()]):
             for name, counts in counted.items():
                 tallies[name].add(counts)
     told = {name: tally.rows() for name, tally in tallies.items()}
@@ -146,17 +145,8 @@ _Counted: TypeAlias = dict[str, pa.RecordBatch]
 """By name (see _KEYS) the keys that are there, and in column _COUNT how many games have them."""
 
 
-@dataclass(frozen=True)
 class _CountJob(Job[RowsUnit, pa.RecordBatch, _Counted]):
     """Counts the games of catalogues, unit by unit."""
-
-    catalogues: tuple[str, ...]
-
-    def identity(self) -> Any:
-        return [open_catalogue(path).digest() for path in self.catalogues]
-
-    def unit_identity(self, unit: RowsUnit) -> Any:
-        return unit.identity()
 
     def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
         yield from rows_of_unit(unit, _COLUMNS, _ROWS)

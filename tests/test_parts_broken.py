@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import run
+from kifu.corpus import parts
 from kifu.corpus.catalogue import RowsUnit, is_catalogue, open_catalogue, rows_of_unit
 from kifu.corpus.compact import compact
 from kifu.corpus.database import open_database
@@ -23,6 +25,7 @@ from kifu.corpus.parts import add_sources
 from kifu.errors import FormatError, OutputError, RecipeError
 from kifu.show import describe_catalogue
 from part_sources import bag, make_sources, rules, tree
+from postal import ENGINE, PostalCrew
 
 
 class Killed(BaseException):
@@ -267,6 +270,29 @@ def test_what_was_made_is_kept_for_the_same_work_only(tmp_path: Path) -> None:
     with PartsFolder(path) as folder:
         assert folder.stage({"a": 2}) != second
     assert not path.exists()
+
+
+def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
+    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
+    add_sources(sources, tmp_path / "alone", clean=rules("games"))
+    with PostalCrew(work=tmp_path) as crew:  # all runs have this one, which does nothing twice
+        monkeypatch.setattr(parts, "open_crew", lambda *_: nullcontext(crew))
+        monkeypatch.chdir(tmp_path)
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+            kill(patched, PartsFolder, "commit")
+            add_sources(sources, "games", clean=rules("games"), engine=ENGINE)
+        made = {path.name for path in tmp_path.glob("games/.new-*/*")}
+        assert {Path(name).suffix for name in made} == {".rows", ".part"}
+        (tmp_path / "games").rename(tmp_path / "moved")
+        monkeypatch.chdir("/")
+        with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+            kill(patched, PartsFolder, "commit")
+            add_sources(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
+        assert {path.name for path in tmp_path.glob("moved/.new-*/*")} == made  # and nothing is made again
+        add_sources(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
+    assert tree(tmp_path / "moved") == tree(tmp_path / "alone")
 
 
 @given(st.integers(0, 1 << 20), st.integers(0, 255), st.integers(0, 3))

@@ -131,7 +131,8 @@ def _pieces(parts: Iterable[Part]) -> Iterator[list[tuple[Part, range]]]:
 
 
 class MergeJob(Job[MergeUnit, MergeUnit, str]):
-    """From rows of parts to files of rows in the hidden folder; those that were set aside as copies are kept again."""
+    """From rows of parts to files of rows in the hidden folder, by their names in it; those that were set aside as
+    copies are kept again."""
 
     def __init__(self, staged: Path) -> None:
         self._staged = staged
@@ -146,19 +147,19 @@ class MergeJob(Job[MergeUnit, MergeUnit, str]):
         yield unit
 
     def make(self, item: MergeUnit) -> str:
-        path = self._staged / f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
-        with CatalogueWriter(path) as writer:
+        name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
+        with CatalogueWriter(self._staged / name) as writer:
             for rows in item.rows:
                 for batch in rows_of_unit(rows):
                     writer.write(_kept_again(batch))
             writer.commit({})
-        return str(path)
+        return name
 
     def pack(self, result: str) -> Parcel:
-        return {"path": result}
+        return {"name": result}
 
     def unpack(self, parcel: Parcel) -> str:
-        return str(parcel["path"])
+        return str(parcel["name"])
 
 
 def _kept_again(batch: pa.RecordBatch) -> pa.RecordBatch:

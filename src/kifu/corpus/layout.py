@@ -49,18 +49,18 @@ def years_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
 
 
 class RowsFile(NamedTuple):
-    """A catalogue in the hidden folder, not judged yet. group: which folder its parts belong to. sources: places in
-    the index."""
+    """A catalogue in the hidden folder, not judged yet. name: in that folder. group: which folder its parts belong to.
+    sources: places in the index."""
 
-    path: str
+    name: str
     group: str
     sources: tuple[int, ...]
 
 
 class Made(NamedTuple):
-    """A part, not named yet. drops: by the name of the `Drop`."""
+    """A part that lies in the hidden folder still. name: there. drops: by the name of the `Drop`."""
 
-    path: str
+    name: str
     year: int
     rows: int
     kept: int
@@ -97,7 +97,7 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
 
     def make(self, item: PartsUnit) -> list[Made]:
         file, verdict = item
-        rows = open_catalogue(file.path)
+        rows = open_catalogue(self._staged / file.name)
         counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
         for batch in rows.batches(("year",)):
             counts += np.bincount(years_of(batch) - EARLIER, minlength=len(counts))
@@ -126,10 +126,10 @@ class _Part:
     """A part while it is written. A context manager."""
 
     def __init__(self, staged: Path, year: int) -> None:
-        self._path = staged / f"{uuid4().hex}.part"  # of its own: a unit may be made twice at the same time
+        self._name = f"{uuid4().hex}.part"  # of its own: a unit may be made twice at the same time
         self._year = year
         self._told = Ingested()
-        self._writer = CatalogueWriter(self._path)
+        self._writer = CatalogueWriter(staged / self._name)
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._told.add(rows)
@@ -138,7 +138,7 @@ class _Part:
     def end(self, about: dict[str, Any]) -> Made:
         told, drops = self._told, dict(sorted(self._told.drops.items()))
         digest = self._writer.commit(about | {"read": told.read, "kept": told.kept, "drops": drops})
-        return Made(str(self._path), self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest)
+        return Made(self._name, self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest)
 
     def __enter__(self) -> _Part:
         return self
@@ -171,9 +171,10 @@ def make_parts(
     Raises FormatError, OutputError.
     """
     old = [] if anew or not before.parts else [str(folder.path)]
-    starts = np.cumsum([0, *(open_catalogue(file.path).rows for file in files)]).tolist()
+    paths = [str(staged / file.name) for file in files]
+    starts = np.cumsum([0, *(open_catalogue(path).rows for path in paths)]).tolist()
     first = before.read if old else 0
-    verdict = judge_copies([*old, *(file.path for file in files)], first, before.clean["duplicates"], crew)
+    verdict = judge_copies([*old, *paths], first, before.clean["duplicates"], crew)
     units = [PartsUnit(file, verdict.within(*bounds)) for file, *bounds in zip(files, starts, starts[1:])]
     made = list(crew.run(PartsJob(staged, before.clean, before.sources), units))
     named = list(_named(files, made))
@@ -194,7 +195,7 @@ def make_parts(
         drops=dict(sorted(drops.items())),
         parts=tuple(listed),
     )
-    folder.commit(staged, {part.path: Path(each.path) for part, each in named}, index)
+    folder.commit(staged, {part.path: staged / each.name for part, each in named}, index)
     return len(named)
 
 

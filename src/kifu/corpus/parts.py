@@ -80,7 +80,7 @@ def add_sources(
             units = list(_units(folder, new, len(before.sources)))
             files = []
             for made, unit in zip(crew.run(RowsJob(rows_job, staged), [unit.part for unit in units]), units):
-                files.append(RowsFile(made.path, unit.group, (unit.source,)))
+                files.append(RowsFile(made.name, unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
                 bar.advance(made.rows)
             make_parts(folder, staged, files, before.model_copy(update={"sources": origins}), crew, told, anew=False)
@@ -135,9 +135,9 @@ def _units(folder: PartsFolder, new: Iterable[tuple[Source, Origin]], first: int
 
 
 class RowsMade(NamedTuple):
-    """A file of rows in the hidden folder."""
+    """A file of rows. name: in the hidden folder, which another run may call by another path."""
 
-    path: str
+    name: str
     rows: int
     unclear: Unclear
 
@@ -160,20 +160,20 @@ class RowsJob(Job[SourceUnit, SourceUnit, RowsMade]):
         yield unit
 
     def make(self, item: SourceUnit) -> RowsMade:
-        path = self._staged / f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
+        name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
         told = Ingested()
-        with CatalogueWriter(path) as writer:
+        with CatalogueWriter(self._staged / name) as writer:
             for content in UnitReader().read(item.part):  # one of its own: threads make several units at a time
                 for rows in self._rows.make(Item(item.name, content)):
                     writer.write(rows.batch(rows.drop))
                     told.add_unclear(rows.unclear)
                     told.read += len(rows.drop)
             writer.commit({})
-        return RowsMade(str(path), told.read, told.unclear)
+        return RowsMade(name, told.read, told.unclear)
 
     def pack(self, result: RowsMade) -> Parcel:
         return result._asdict()
 
     def unpack(self, parcel: Parcel) -> RowsMade:
         unclear = {column: Counter(texts) for column, texts in parcel["unclear"].items()}
-        return RowsMade(parcel["path"], parcel["rows"], unclear)
+        return RowsMade(parcel["name"], parcel["rows"], unclear)

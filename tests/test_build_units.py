@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,24 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
     assert make(one, clean="training") == 1
     monkeypatch.setattr(sets.importlib.metadata, "version", lambda _: "0.0.1")
     assert make(one, clean="training") == 1
+
+
+def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each game once, under the names that tell it from others, and an unchanged folder of archives only once."""
+    mixed, nested = tmp_path / "mixed", tmp_path / "nested"
+    for k, path in enumerate(sorted(kgs.iterdir())):
+        for folder in (mixed, nested / str(k)):
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, folder)
+    (mixed / "alone.sgf").write_bytes(record("alone", 30))
+    for source, games in ((mixed, 49), (nested, 48)):
+        expected, into = tmp_path / "expected.parquet", tmp_path / "into" / source.name
+        ingest(source, expected)
+        assert build_examples(recipe(), iter([source]), into, sets=["test"])[0].manifest.read == games
+        assert into.joinpath("games.parquet").read_bytes() == expected.read_bytes()
+    (into / "test.manifest.json").unlink()
+    monkeypatch.setattr(sets, "ingest", None)
+    assert build_examples(recipe(), nested, into, sets=["test"])[0].fresh
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -233,13 +233,15 @@ def build_sets(
             raise RecipeError(f"recipe {recipe.name}: {error}") from None
     if not names:
         return []
-    found = find_sources(sources)
+    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    found = find_sources(given)
     paths = {name: into / f"{name}{suffix}" for name in names}
     with open_crew(engine, jobs, work_folder(paths[names[0]])) as crew:
         told = describe_sources(found, crew)
         built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
         if not all(built.values()):
-            catalogues = [Given.of(each) for each in _catalogues(recipe, found, told, into, jobs, engine, progress)]
+            opened = _catalogues(recipe, given, found, told, into, jobs, engine, progress)
+            catalogues = [Given.of(each) for each in opened]
         for name, path in paths.items():
             if built[name] is None:
                 remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
@@ -272,6 +274,7 @@ def _earlier(recipe: Divided, name: str, path: Path, sources: list[dict[str, Any
 
 def _catalogues(
     recipe: Divided,
+    given: list[str | os.PathLike[str]],
     found: list[Source],
     told: list[dict[str, Any]],
     into: Path,
@@ -288,7 +291,7 @@ def _catalogues(
         raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
     clean = recipe.clean or load_clean("legal")
     if not was_ingested(path, told, clean):
-        ingest([source.path for source in found], path, clean=clean, jobs=jobs, engine=engine, progress=progress)
+        ingest(given, path, clean=clean, jobs=jobs, engine=engine, progress=progress)
     return [open_catalogue(path)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import queue
 import random
@@ -210,6 +211,27 @@ def test_an_analysis_goes_on_until_something_else_is_asked() -> None:
     thread.join(60)
     assert not thread.is_alive() and written.empty()
     os.close(ours)
+
+
+def test_a_colour_without_a_legal_point_has_the_pass() -> None:
+    engine = scripted_engine(size=2)
+    moves = b"play w a1\nplay w b2\n"
+    assert told(engine, moves + b"kifu-policy b\n") == "=\n\n" * 2 + "= TEXT best 0.0%, pass 0.0%\n\n"
+    line = "info move pass visits 0 winrate 5000 prior 0 lcb 5000 order 0 pv pass\n"
+    assert told(engine, b"lz-analyze b\n") == f"=\n{line}\n"
+    assert told(engine, b"lz-genmove_analyze b\n") == f"=\n{line}play pass\n\n"
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.EISDIR, errno.EIO])
+def test_an_input_that_fails_has_ended(number: int) -> None:
+    def read(size: int) -> bytes:
+        if sent:
+            return sent.pop()
+        raise OSError(number, "gone")
+
+    sent, answers = [b"name\n"], []
+    serve(scripted_engine(), Inbox(read), answers.append)
+    assert answers == ["= kifu\n\n"]
 
 
 def test_a_line_without_end_takes_no_more_than_its_bound() -> None:

@@ -75,6 +75,13 @@ def test_the_same_games_again_however_many_at_a_time(tmp_path: Path) -> None:
     assert [game["game"] for game in read(tmp_path / "2")["games"]] == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("size", [2, 3, 25])
+def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
+    terms = Terms(size=size, komi=0.5, move_seconds=20)
+    match = play_match(engine(), engine(), tmp_path, games=2, terms=terms, score_by=COUNTS)
+    assert [game.ending for game in match.games] == ["score", "score"]
+
+
 def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     play_match(a, b, tmp_path, games=3, terms=TERMS, score_by=COUNTS)
@@ -156,7 +163,7 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
         ({"terms": Terms(move_seconds=0)}, "a time limit of 0 s is not above 0 and at most a day"),
         ({"terms": Terms(rules="chess")}, "rule set 'chess' is none of"),
         ({"games": 0}, "0 games are too few; there has to be at least 1"),
-        ({"opening_moves": 13}, "openings of 13 moves are not within 1 to 12"),
+        ({"openings": Path("games.parquet"), "opening_moves": 13}, "openings of 13 moves are not within 1 to 12"),
         ({"jobs": 0}, "0 jobs are too few"),
     ],
 )

@@ -132,9 +132,13 @@ def test_files_are_closed() -> None:
 def test_command_lines(tmp_path: Path) -> None:
     run = tmp_path / "a run"
     run.mkdir()
+    net = tmp_path / "a b.safetensors"
+    net.write_bytes(b"")
     here = [sys.executable, "-m", "kifu.cli", "gtp"]
-    assert parse_command(str(run)) == [*here, str(run)]
-    assert parse_command("nets/a b.safetensors") == [*here, "nets/a b.safetensors"]
+    assert parse_command(str(run)) == [*here, str(run), "--rules", "chinese"]
+    assert parse_command(str(net), "japanese") == [*here, str(net), "--rules", "japanese"]
+    assert parse_command("none.safetensors") == [*here, "none.safetensors", "--rules", "chinese"]
+    assert parse_command("sh -c old.safetensors")[1:] == ["-c", "old.safetensors"]
     assert parse_command(f"{sys.executable} -c 'a b'") == [sys.executable, "-c", "a b"]
     assert parse_command("kifu gtp run") == [str(Path(sys.executable).with_name("kifu")), "gtp", "run"]
     assert parse_command("sh -c :")[0].startswith("/")

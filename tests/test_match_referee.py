@@ -111,7 +111,7 @@ def test_a_program_that_fails_before_its_first_move_loses() -> None:
 
 
 def test_a_game_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Terms(size=19).most_moves == 3 * 361
+    assert Terms(size=19).most_moves == 3 * 361 + 2
     monkeypatch.setattr(Terms, "most_moves", 6)
     ended, _ = play(engine("A1 B1 C1 D1"), engine("A3 B3 C3 D3"))
     assert (str(ended.result), ended.ending, ended.reason) == ("Void", "unfinished", "unfinished after 6 moves")

@@ -25,11 +25,12 @@ def info_line(
     """One line: "info move D4 visits 412 winrate 5210 prior 4117 lcb 5210 order 0 pv D4 info move ...".
 
     The best move first; the moves of less than half a visit are left out. kata: numbers are within 0 to 1, not 10000.
-    least, most: how many moves are told, if so many have a probability at all. ownership: tell it, if it is known.
+    least, most: how many moves are told, if so many have a probability at all; where none has, the pass is.
+    ownership: tell it, if it is known.
     """
-    order = np.argsort(-outlook.policy, kind="stable")[: np.count_nonzero(outlook.policy)].tolist()
-    enough = max(1, least, np.count_nonzero(outlook.policy * _VISITS >= 0.5))
-    order = order[:enough][:most]
+    possible = np.argsort(-outlook.policy, kind="stable")[: np.count_nonzero(outlook.policy)].tolist()
+    enough = max(1, least, int(np.count_nonzero(outlook.policy * _VISITS >= 0.5)))
+    order = (possible or [len(outlook.policy) - 1])[:enough][:most]
     winrate = 0.5 if outlook.value is None else min(max((outlook.value + 1) / 2, 0.0001), 0.9999)  # 0 is no heat
     parts = []
     for rank, move in enumerate(order):
@@ -50,9 +51,10 @@ def policy_gfx(game: Ongoing, outlook: Outlook) -> str:
     chances = outlook.policy[:-1]
     top = float(chances.max())
     names = [to_gtp(point, game.board.width, game.board.height) for point in range(len(chances))]
-    squares = [f"{name} {chance / top:.2f}" for name, chance in zip(names, chances.tolist()) if chance >= 0.005 * top]
+    least = max(0.005 * top, np.finfo(np.float32).tiny)  # there may be no legal point
+    squares = [f"{name} {chance / top:.2f}" for name, chance in zip(names, chances.tolist()) if chance >= least]
     labels = [f"{name} {chance:.0%}"[:-1] for name, chance in zip(names, chances.tolist()) if chance >= _LABELLED]
-    lines = [" ".join(["INFLUENCE", *squares])] if top else []
+    lines = [" ".join(["INFLUENCE", *squares])] if squares else []
     lines += [" ".join(["LABEL", *labels])] if labels else []
     return "\n".join([*lines, f"TEXT best {max(top, float(outlook.policy[-1])):.1%}, pass {outlook.policy[-1]:.1%}"])
 

@@ -68,19 +68,22 @@ class Stopped(KifuError):
     """The work is to end: nobody waits for the answer any more."""
 
 
-def parse_command(text: str) -> list[str]:
+def parse_command(text: str, rules: str = "chinese") -> list[str]:
     """The program and its arguments. Raises RecipeError if the text is no command line, or the program not found.
 
-    A checkpoint alone, a folder or a .safetensors file, stands for `kifu gtp CHECKPOINT` by this Python.
+    A checkpoint alone, a folder or a .safetensors file, stands for `kifu gtp CHECKPOINT --rules RULES` by this Python.
     """
     if not text.isprintable():  # it will be, and stand in JSON
         raise RecipeError(f"{text!r} is no command line: it is not one line of printable letters")
-    if text.endswith(SUFFIX) or (text.strip() and _is_folder(text)):
-        return [sys.executable, "-m", "kifu.cli", "gtp", text]
+    net = [sys.executable, "-m", "kifu.cli", "gtp", text, "--rules", rules]
+    if _is_net(text):
+        return net
     try:
         words = shlex.split(text)
     except ValueError as error:
         raise RecipeError(f"{text!r} is no command line: {error}") from None
+    if len(words) == 1 and text.endswith(SUFFIX):  # which is not there, as it will say itself
+        return net
     if not words:
         raise RecipeError('a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty')
     found = find_program(words[0])
@@ -89,9 +92,10 @@ def parse_command(text: str) -> list[str]:
     return [found, *words[1:]]
 
 
-def _is_folder(text: str) -> bool:
+def _is_net(text: str) -> bool:
+    path = Path(text)
     try:
-        return Path(text).is_dir()
+        return bool(text.strip()) and (path.is_dir() or (path.suffix == SUFFIX and path.is_file()))
     except OSError:  # too long for a name, say
         return False
 

@@ -53,8 +53,9 @@ class Inbox:
         Thread(target=self._fill, args=(read,), daemon=True).start()
 
     def _fill(self, read: Callable[[int], bytes]) -> None:
-        for line in lines(read):
-            self._queue.put(line)
+        with contextlib.suppress(OSError):  # no input, or a terminal that is gone: the end of it
+            for line in lines(read):
+                self._queue.put(line)
         self._queue.put(None)
 
     def take(self) -> str | None:

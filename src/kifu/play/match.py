@@ -75,9 +75,9 @@ def play_match(
     at all or an option does not fit, FormatError for a match.json that is none, OutputError, and what
     `catalogue_openings` raises. Ctrl-C and SIGTERM end all programs, and then raise KeyboardInterrupt.
     """
-    _check(terms, games, opening_moves)
+    _check(terms, games, None if openings is None else opening_moves)
     count_jobs(jobs)
-    commands: dict[Player, list[str]] = {"A": parse_command(a), "B": parse_command(b)}
+    commands: dict[Player, list[str]] = {"A": parse_command(a, terms.rules), "B": parse_command(b, terms.rules)}
     if openings is None:
         lines = corner_openings(terms.size, seed)
     else:
@@ -149,7 +149,7 @@ def _openings_text(openings: Path | None) -> str:
     return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
 
 
-def _check(terms: Terms, games: int, opening_moves: int) -> None:
+def _check(terms: Terms, games: int, opening_moves: int | None) -> None:
     if not 2 <= terms.size <= MAX_SIZE:
         raise RecipeError(f"board size {terms.size} is not within 2 to {MAX_SIZE}")
     if not abs(terms.komi) <= terms.size**2 or terms.komi * 2 % 1:
@@ -158,7 +158,7 @@ def _check(terms: Terms, games: int, opening_moves: int) -> None:
         raise RecipeError(f"a time limit of {terms.move_seconds:g} s is not above 0 and at most a day")
     if games < 1:
         raise RecipeError(f"{games} games are too few; there has to be at least 1")
-    if not 1 <= opening_moves <= terms.size**2 // 2:
+    if opening_moves is not None and not 1 <= opening_moves <= terms.size**2 // 2:
         raise RecipeError(f"openings of {opening_moves} moves are not within 1 to {terms.size**2 // 2}")
     Rules.named(terms.rules)
 
@@ -166,7 +166,7 @@ def _check(terms: Terms, games: int, opening_moves: int) -> None:
 def _introduce(letter: str, text: str, terms: Terms, stop: threading.Event) -> Programs:
     """Starts a program once to see that it can play. Raises RecipeError."""
     try:
-        with Program(parse_command(text), stop) as program:
+        with Program(parse_command(text, terms.rules), stop) as program:
             name = program.ask("name", terms.start_seconds)
             version = program.ask("version", terms.move_seconds)
             prepare(program, terms, terms.start_seconds)
@@ -183,7 +183,7 @@ def _find_scorer(text: str | None, terms: Terms, stop: threading.Event) -> tuple
         if find_program("gnugo") is None:
             return None, None
         text = GNUGO
-    command = parse_command(text)
+    command = parse_command(text, terms.rules)
     try:
         with Program(command, stop) as program:
             prepare(program, terms, terms.start_seconds)

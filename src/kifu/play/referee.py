@@ -47,8 +47,8 @@ class Terms:
 
     @property
     def most_moves(self) -> int:
-        """With so many moves a game ends unfinished."""
-        return 3 * self.size * self.size
+        """With so many moves a game ends unfinished: after the two passes by which nets of ours end a long one."""
+        return 3 * self.size * self.size + 2
 
 
 @dataclass(frozen=True)

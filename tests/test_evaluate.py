@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 import torch
@@ -104,6 +105,13 @@ def test_a_net_that_knows_nothing_scores_as_chance_does(games: Path, tmp_path: P
     assert told.score.top3.value == pytest.approx((moves < 3).mean())
     assert [each.positions for each in told.calibration.bins] == [len(moves)]
     assert told.calibration.error.value == pytest.approx(abs(1 / 81 - (moves == 0).mean()), rel=1e-4)
+
+
+def test_games_at_urls_are_those_of_this_machine(net: Net) -> None:
+    sgf = b"(;SZ[9]" + b"".join(b";B[%c%c]" % (97 + k, 97 + k) for k in range(9)) + b")"
+    fsspec.filesystem("memory").pipe("/evaluate/game.sgf", sgf)
+    told = evaluate(net, "memory://evaluate/game.sgf")
+    assert (told.sources, told.games, told.positions) == (("game.sgf",), 1, 9)
 
 
 def test_several_nets_stand_beside_each_other(games: Path, net: Net, tmp_path: Path) -> None:

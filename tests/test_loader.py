@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -293,6 +294,12 @@ def test_parts_for_workers_are_all_of_the_rank(games):
 def test_archives_give_what_their_catalogue_gives(games):
     source = next(games.parent.glob("KGS-*"))
     assert_same(whole(kifu.load(source, "seven")), whole(kifu.load([games], "seven")))
+
+
+def test_archives_at_urls_give_what_they_give_here(games):
+    source = next(games.parent.glob("KGS-*"))
+    fsspec.filesystem("memory").pipe(f"/kgs/{source.name}", source.read_bytes())
+    assert_same(whole(kifu.load(source, "seven")), whole(kifu.load(f"memory://kgs/{source.name}", "seven")))
 
 
 def test_catalogues_come_before_archives(tmp_path, games):

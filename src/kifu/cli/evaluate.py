@@ -14,7 +14,7 @@ from kifu.cli.app import Jobs, app
 def evaluate(
     checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A net, or a run's folder.")],
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE", help="Games: catalogues, archives, folders, records.")
+        list[str], typer.Argument(metavar="SOURCE", help="Games: catalogues, archives, folders, records.")
     ],
     others: Annotated[
         list[Path] | None,

@@ -13,7 +13,7 @@ from kifu.cli.app import app
 @app.command()
 def predict(
     files: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             metavar="[CHECKPOINT] GAME",
             help="A net, the one that comes with kifu if left out; and a record, archive, folder or catalogue.",
@@ -38,15 +38,16 @@ def predict(
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
     from kifu.output import write_file
+    from kifu.records.places import place
     from kifu.show import find_game
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, not {len(files)} files")
-    if files[-1].suffix == SUFFIX:
+    if files[-1].endswith(SUFFIX):
         raise RecipeError(f"{files[-1]} is a net; the game comes last")
     announce_compilation()
     net = open_net(files[0] if len(files) == 2 else None)
-    told = forecast(Predictor(net, symmetries=symmetries), find_game(files[-1], number), move, top)
+    told = forecast(Predictor(net, symmetries=symmetries), find_game(place(files[-1]), number), move, top)
     if out is not None:
         draw(told, out)
     if json is not None and json != Path("-"):

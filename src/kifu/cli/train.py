@@ -16,11 +16,11 @@ def train(
         str, typer.Argument(metavar="RECIPE", help="One by name (`kifu recipes`), or a file that ends in .toml.")
     ],
     sources: Annotated[
-        list[Path], typer.Argument(metavar="SOURCE", help="Catalogues, archives, folders, records: any mix.")
+        list[str], typer.Argument(metavar="SOURCE", help="Catalogues, archives, folders, records: any mix.")
     ],
     into: Annotated[Path, typer.Option(help="Folder for the run: the nets, their figures, what a run resumes from.")],
     validate: Annotated[
-        list[Path] | None,
+        list[str] | None,
         typer.Option(
             metavar="SOURCE", help="Games to validate with. Repeatable.", show_default="a share of those learned from"
         ),

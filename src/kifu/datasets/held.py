@@ -25,6 +25,7 @@ from kifu.corpus.schema import SCHEMA
 from kifu.datasets.drawing import TOLD_COLUMNS
 from kifu.datasets.labels import LABEL_COLUMNS
 from kifu.errors import Drop, OutputError, SourceError
+from kifu.records.places import place
 
 COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "n_legal")))
 """Of the catalogue, what any loader may need."""
@@ -50,8 +51,8 @@ def read_games(
     Raises SourceError, FormatError; OutputError if there is no room for the games.
     """
     paths = list(paths)
-    catalogues = [path for path in map(Path, paths) if is_catalogue(path)]
-    archives = [path for path in map(Path, paths) if not is_catalogue(path)]
+    catalogues = [Path(path) for path in paths if is_catalogue(path)]
+    archives = [path for path in paths if not is_catalogue(path)]
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
         if archives:
             catalogues.append(Path(folder, "games.parquet"))
@@ -59,7 +60,8 @@ def read_games(
         rows = hold(chain.from_iterable(_fitting(path, board, pad, columns) for path in catalogues), columns)
     pa.default_memory_pool().release_unused()
     if not len(rows):
-        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {', '.join(map(str, paths))[:200]}")
+        shown = ", ".join(str(place(path)) for path in paths)[:200]
+        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {shown}")
     return rows
 
 

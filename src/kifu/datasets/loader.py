@@ -12,7 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -331,7 +330,7 @@ def load(
     Raises RecipeError for options that are not known or do not fit, SourceError, FormatError or GameError; OutputError
     if there is no room for the games.
     """
-    paths = [Path(source)] if isinstance(source, str | os.PathLike) else [Path(each) for each in source]
+    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
     check_word("output", output, get_args(Output))
     order = Order(batch_size, seed, shuffle, window, augment, rank, world_size, drop_last)
     choice = Choice(passes, ply_weights, rank_weights, per_game)

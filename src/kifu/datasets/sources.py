@@ -6,6 +6,7 @@ which order the units come, and where each position shall go.
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -32,6 +33,7 @@ from kifu.datasets.labels import DRAWN, RATING_COLUMNS, Positions, find_label, l
 from kifu.datasets.parquet import Parquet, group_rows
 from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
 from kifu.errors import Drop, FormatError, RecipeError
+from kifu.records.places import place
 
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
@@ -321,13 +323,15 @@ def make_layout(drawing: Drawing, labels: Sequence[str] | None) -> Layout:
     return Layout(plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.rim, first_row, specs)
 
 
-def open_written(paths: Sequence[Path]) -> WrittenSource | None:
+def open_written(sources: Sequence[str | os.PathLike[str]]) -> WrittenSource | None:
     """The data sets at these paths; None if none of them is one. Raises RecipeError if only some are."""
-    written = [_is_written(path) for path in paths]
-    if not any(written):
+    places = [place(source) for source in sources]
+    paths = [found for found in places if isinstance(found, Path) and _is_written(found)]
+    if not paths:
         return None
-    if not all(written):
-        raise RecipeError(f"{paths[written.index(False)]} is no data set, as {paths[written.index(True)]} is")
+    others = [found for found in places if found not in paths]
+    if others:
+        raise RecipeError(f"{others[0]} is no data set, as {paths[0]} is")
     return _reopened(paths)
 
 

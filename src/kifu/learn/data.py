@@ -28,6 +28,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.output import hash_file
 from kifu.parallel import ahead
 from kifu.recipes.training import Training
+from kifu.records.places import place
 
 _COLUMNS = ("canonical", "opening")
 
@@ -105,12 +106,11 @@ def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None
 
 
 def _read(recipe: Training, paths: Paths, jobs: int | None) -> pa.RecordBatch:
-    found = [Path(path) for path in paths]
-    if open_written(found) is not None:
+    if open_written(paths) is not None:
         raise RecipeError(
-            f"{found[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
+            f"{paths[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
         )
-    return read_games(found, recipe.size, False, jobs, (*needed_columns(*_asked(recipe)), *_COLUMNS))
+    return read_games(paths, recipe.size, False, jobs, (*needed_columns(*_asked(recipe)), *_COLUMNS))
 
 
 def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
@@ -135,16 +135,16 @@ def _source(recipe: Training, rows: pa.RecordBatch) -> GamesSource:
 def _hashes(paths: Paths) -> list[dict[str, str]]:
     """Names of the sources, and the hash of each that is a file."""
     found = []
-    for path in map(Path, paths):
-        told = {"name": path.name}
+    for source in map(place, paths):
+        told = {"name": source.name}
         try:
-            if is_catalogue(path):
-                told["blake3"] = open_catalogue(path).digest()
-            elif path.is_file():
-                told["blake3"] = hash_file(path)
+            if isinstance(source, Path) and is_catalogue(source):
+                told["blake3"] = open_catalogue(source).digest()
+            elif not source.is_dir():
+                told["blake3"] = hash_file(source)
             found.append(told)
         except OSError as error:
-            raise SourceError(f"cannot read {path}: {error.strerror}") from None
+            raise SourceError(f"cannot read {source}: {error.strerror}") from None
     return found
 
 

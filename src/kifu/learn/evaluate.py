@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -37,6 +36,7 @@ from kifu.learn.scores import (
 )
 from kifu.parallel import count_jobs
 from kifu.progress import OpenBar, silent
+from kifu.records.places import place
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 
@@ -233,7 +233,7 @@ def evaluate(
     size = (about.width, about.height) if board is None else parse_board(board)
     terms = Terms(size, legal, symmetries, passes, per_game, positions, seed, precision, overlap)
     _check(nets, terms)
-    if open_written([Path(path) for path in paths]) is not None:
+    if open_written(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; nets are tested on games: catalogues, archives, records")
     rows = read_games(paths, size, False, jobs, (*COLUMNS, *_COLUMNS))
     learned = [np.isin(numbers(rows["canonical"]), net.games) for net in nets]
@@ -248,7 +248,7 @@ def evaluate(
     by = _break_down(asked, guesses, game, seed)
     return Evaluation(
         terms,
-        tuple(Path(path).name for path in paths),
+        tuple(place(path).name for path in paths),
         str(source.told()["source"]),
         int(game.max()) + 1,
         len(asked),

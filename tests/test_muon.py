@@ -25,7 +25,7 @@ def test_steps_of_a_convolution_are_those_of_its_matrix():
     torch.manual_seed(0)
     conv = nn.Conv2d(3, 4, 3, bias=False).to(memory_format=torch.channels_last)
     matrix = nn.Parameter(conv.weight.detach().clone().reshape(4, 27).contiguous())
-    one, other = Muon(conv.parameters(), 0.1, 0.9, (0.9, 0.99), 0.01), Muon([matrix], 0.1, 0.9, (0.9, 0.99), 0.01)
+    one, other = (Muon([p], [], 0.1, 0.9, (0.9, 0.99), 0.01) for p in (conv.weight, matrix))
     for k in range(3):
         gradient = torch.randn(4, 27, generator=torch.Generator().manual_seed(k))
         conv.weight.grad, matrix.grad = gradient.reshape(4, 3, 3, 3), gradient
@@ -37,7 +37,7 @@ def test_steps_of_a_convolution_are_those_of_its_matrix():
 def test_a_first_step_by_hand():
     weight = nn.Parameter(torch.eye(2) * 3)
     weight.grad = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
-    Muon([weight], 0.5, 0.0, (0.9, 0.99), 0.1).step()
+    Muon([weight], [], 0.5, 0.0, (0.9, 0.99), 0.1).step()
     expected = torch.eye(2) * 3 * (1 - 0.05) - 0.5 * 0.2 * 2**0.5 * orthogonal(torch.eye(2))
     assert torch.allclose(weight, expected)
 
@@ -45,7 +45,7 @@ def test_a_first_step_by_hand():
 def test_vectors_take_the_steps_of_adamw():
     torch.manual_seed(0)
     ours, theirs = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
-    one = Muon([ours], 0.01, 0.95, (0.9, 0.99), 0.5)
+    one = Muon([], [ours], 0.01, 0.95, (0.9, 0.99), 0.5)
     other = torch.optim.AdamW([theirs], 0.01, (0.9, 0.99), weight_decay=0.0)
     for _ in range(3):
         ours.grad = theirs.grad = torch.randn(5)
@@ -64,10 +64,10 @@ def test_a_state_that_is_loaded_goes_on_the_same():
 
     torch.manual_seed(0)
     module = nn.Conv2d(3, 2, 3)
-    optimiser = Muon(module.parameters(), 0.01, 0.95, (0.9, 0.99), 0.01)
+    optimiser = Muon([module.weight], [module.bias], 0.01, 0.95, (0.9, 0.99), 0.01)
     run(2, module, optimiser, 0)
     other = copy.deepcopy(module)
-    loaded = Muon(other.parameters(), 0.01, 0.95, (0.9, 0.99), 0.01)
+    loaded = Muon([other.weight], [other.bias], 0.01, 0.95, (0.9, 0.99), 0.01)
     loaded.load_state_dict(copy.deepcopy(optimiser.state_dict()))
     run(3, module, optimiser, 2)
     run(3, other, loaded, 2)

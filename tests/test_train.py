@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import fsspec
 import numpy as np
 import pytest
 import torch
@@ -36,7 +38,7 @@ from kifu.learn.net import open_net
 from kifu.learn.nets import make_net
 from kifu.learn.optim import make_optimiser
 from kifu.learn.train import train
-from kifu.output import locked_folder
+from kifu.output import locked_folder, write_file
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training
@@ -197,16 +199,20 @@ def test_equal_logits_are_told_as_argmax_takes_them() -> None:
     assert module.measure(batch).sums[2:4].tolist() == [1, 5]
 
 
-def test_adamw_decays_matrices_only() -> None:
-    recipe = tiny(optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
+@pytest.mark.parametrize("net", ["b1c8", "maddison"])
+def test_adamw_decays_matrices_only(net: str) -> None:
+    recipe = tiny(net=net, optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
     network = learner(recipe).network
+    for value in network.parameters():
+        torch.nn.init.normal_(value)
     optimiser = make_optimiser(network, recipe.optimiser)
     before = {name: value.detach().clone() for name, value in network.named_parameters()}
     for value in network.parameters():
         value.grad = torch.zeros_like(value)
     optimiser.step()
     for name, value in network.named_parameters():
-        assert torch.allclose(value, before[name] * (0.95 if value.ndim > 1 else 1.0)), name
+        decays = value.ndim > 1 and not name.endswith("bias")
+        assert torch.allclose(value, before[name] * (0.95 if decays else 1.0)), name
 
 
 def test_the_average_follows_as_a_naive_one_does() -> None:
@@ -400,6 +406,14 @@ def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
 
 
+def test_games_at_urls_are_those_of_this_machine(tmp_path: Path) -> None:
+    fsspec.filesystem("memory").pipe(f"/train/{SAMPLE.name}", SAMPLE.read_bytes())
+    here, there = (read_all(tiny(), [source], [], 1) for source in (SAMPLE, f"memory://train/{SAMPLE.name}"))
+    assert here.told() == there.told() and here.inputs == there.inputs
+    with pytest.raises(SourceError, match=r"^memory://train/none.zip: no such file or folder$"):
+        read_all(tiny(), ["memory://train/none.zip"], [], 1)
+
+
 # Resuming.
 
 FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0.1}, "validate_steps": 10, "steps": 32}
@@ -444,6 +458,50 @@ def test_a_finished_run_is_not_trained_again(games: Path, tmp_path: Path) -> Non
     assert (tmp_path / "last.ckpt").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "failing, validation",
+    [("final.safetensors", 0), ("best.safetensors", 0), ("last.ckpt", 0.2), ("run.json", 0.2), ("curves.png", 0)],
+)
+def test_a_run_that_fails_at_its_end_is_finished_by_resuming(
+    failing: str, validation: float, games: Path, tmp_path: Path
+) -> None:
+    recipe, run = tiny(steps=4, validation=validation), tmp_path / "run"
+    whole = train(recipe, [games], tmp_path / "whole")
+
+    def full(path: Path, data: Any) -> None:
+        if path.name == failing and (run / "metrics.csv").read_text().count("\n") > 1:
+            raise OutputError(f"cannot write {path}: No space left on device")
+        write_file(path, data)
+
+    places = ("kifu.learn.run.write_file", "kifu.learn.folder.write_file", "kifu.learn.checkpoint.write_file")
+    with contextlib.ExitStack() as patched, pytest.raises(OutputError, match="No space left"):
+        for name in (*places, "kifu.learn.net.write_file"):
+            patched.enter_context(mock.patch(name, full))
+        train(recipe, [games], run)
+    told = train(recipe, [games], run, resume=True)
+    assert (told.state, told.why, told.steps) == ("finished", "4 steps are done", 4)
+    assert read_run(run) == told
+    assert told.best.keys() == whole.best.keys() and told.last.keys() == whole.last.keys()
+    for name in ("final.safetensors", "best.safetensors"):
+        assert_same_weights(tmp_path / "whole" / name, run / name)
+    assert (run / "curves.png").exists()
+
+
+def test_a_resumed_run_says_at_once_how_far_it_is(games: Path, tmp_path: Path) -> None:
+    with interrupted(8):
+        before = train(tiny(steps=12, validate_steps=4), [games], tmp_path)
+
+    def look(self: Learner, examples: Examples, batch_idx: int) -> torch.Tensor:
+        raise RecipeError("looked")
+
+    with mock.patch.object(Learner, "training_step", look), pytest.raises(RecipeError, match="looked"):
+        train(tiny(steps=12, validate_steps=4), [games], tmp_path, resume=True)
+    told = read_run(tmp_path)
+    assert told is not None and (told.state, told.why) == ("failed", "looked")
+    assert (told.steps, told.positions, told.seconds) == (8, 8 * 64, before.seconds)
+    assert told.best == before.best and told.last.keys() == before.last.keys()
+
+
 def test_a_run_killed_before_its_first_checkpoint_begins_anew(games: Path, tmp_path: Path) -> None:
     train(tiny(steps=4), [games], tmp_path / "whole")
     train(tiny(steps=4), [games], tmp_path / "run")
@@ -472,9 +530,16 @@ def test_what_a_run_does_not_resume(games: Path, sample: Path, tmp_path: Path) -
         train(tiny(optimiser={"kind": "adamw", "lr": 0.02}), [games], run, resume=True)
     with pytest.raises(RecipeError, match=r"cannot resume: inputs.train was .*games.parquet"):
         train(tiny(), [sample], run, resume=True)
-    (run / "last.ckpt").write_bytes(b"PK")
-    with pytest.raises(FormatError, match=r"cannot resume from .*last.ckpt"):
-        train(tiny(), [games], run, resume=True)
+    whole = checkpoint(run)
+    for data in (b"PK", b"", b"test", b".", b"a", b"e", b"s", b"R", b"J1", bytes(range(256))):
+        (run / "last.ckpt").write_bytes(data)
+        with pytest.raises(FormatError, match=r"cannot resume from .*last.ckpt"):
+            train(tiny(), [games], run, resume=True)
+    for name in whole["kifu"]:
+        less = {key: value for key, value in whole["kifu"].items() if key != name}
+        torch.save(whole | {"kifu": less}, run / "last.ckpt")
+        with pytest.raises(FormatError, match=r"cannot resume from .*last.ckpt: it is no checkpoint of kifu"):
+            train(tiny(), [games], run, resume=True)
     (run / "run.json").write_text("[" * 10**5)
     with pytest.raises(FormatError, match=r"run.json does not say"):
         train(tiny(), [games], run, resume=True)
@@ -567,6 +632,8 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_last_one(games: Path, tmp_path: 
     [
         ({"batch_size": 10**5}, {}, RecipeError, "has fewer positions than the 100000 of a batch"),
         ({"batch_size": 65}, {"devices": 2}, RecipeError, "a batch of 65 cannot be divided among 2 devices"),
+        ({"batch_size": 1, "heads": {"value": 1.0}}, {}, RecipeError, "a batch of 1 is too small"),
+        ({"batch_size": 2, "heads": {"value": 1.0}}, {"devices": 2}, RecipeError, "a batch of 2 is too small"),
         ({"net": "b0c8"}, {}, RecipeError, "no net 'b0c8'"),
         ({"init": "he"}, {}, RecipeError, "no initialisation 'he'"),
         ({"board": "13x13"}, {}, SourceError, "no game on a 13 x 13 board"),

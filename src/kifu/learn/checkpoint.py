@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,11 @@ from kifu.output import remove_file, write_file
 
 STATE = "kifu"
 """Under which key of a checkpoint stands what is ours."""
+
+_TOLD = {
+    "recipe", "inputs", "steps", "positions", "seconds", "best", "worse", "place", "sums", "average", "finished",
+}  # fmt: skip
+"""What is ours: see `kifu.learn.run.Conductor.on_save_checkpoint`."""
 
 
 class SafeCheckpoints(CheckpointIO):  # type: ignore[misc]
@@ -37,16 +41,16 @@ class SafeCheckpoints(CheckpointIO):  # type: ignore[misc]
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     """What is ours of a checkpoint. Raises FormatError if it cannot be read, or is none of kifu."""
-    found = _load(path)
-    if STATE not in found:
+    found = _load(path).get(STATE)
+    if not isinstance(found, dict) or not found.keys() >= _TOLD:
         raise FormatError(f"cannot resume from {path}: it is no checkpoint of kifu")
-    return dict(found[STATE])
+    return found
 
 
 def _load(path: Path) -> dict[str, Any]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
+    except Exception as error:  # of bytes that are no checkpoint, whatever torch stumbles over
         raise FormatError(f"cannot resume from {path}: {first_line(error)}") from None
     if not isinstance(found, dict):
         raise FormatError(f"cannot resume from {path}: it is no checkpoint")

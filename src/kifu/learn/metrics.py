@@ -35,6 +35,11 @@ def figures(sums: Sequence[float], prefix: str = "") -> Row:
     return {prefix + name: value for name, value in row.items()}
 
 
+def latest(rows: Sequence[Row]) -> Row:
+    """The last figure of each kind."""
+    return {name: value for row in rows for name, value in row.items()}
+
+
 class Metrics:
     """The rows of a run, and their file. A row is appended as it comes; one that a kill has torn is not read."""
 

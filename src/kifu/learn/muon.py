@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -27,12 +27,10 @@ class Muon(AdamW):  # type: ignore[misc]
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float, momentum: float, betas: tuple[float, float], decay: float
-    ) -> None:
+        self, matrices: Sequence[nn.Parameter], vectors: Sequence[nn.Parameter], lr: float, momentum: float,
+        betas: tuple[float, float], decay: float,
+    ) -> None:  # fmt: skip
         """decay: of the weights of matrices; vectors have none."""
-        parameters = list(parameters)
-        matrices = [p for p in parameters if p.ndim >= 2]
-        vectors = [p for p in parameters if p.ndim < 2]
         groups: list[dict[str, Any]] = [
             {"params": matrices, "weight_decay": decay, "momentum": momentum},
             {"params": vectors, "weight_decay": 0.0, "momentum": None},

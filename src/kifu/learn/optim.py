@@ -11,7 +11,11 @@ from kifu.recipes.training import Adadelta, Adagrad, AdamW, Muon, Optimiser, Sgd
 
 def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
     """What a recipe's table `optimiser` says; the rate is set anew before each step (`Training.rate`)."""
-    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    named = [(name.rpartition(".")[2], p) for name, p in module.named_parameters() if p.requires_grad]
+    # A bias may have a number for each point, and then as many axes as a matrix has.
+    matrices = [p for name, p in named if p.ndim >= 2 and name != "bias"]
+    vectors = [p for name, p in named if p.ndim < 2 or name == "bias"]
+    parameters = [p for _, p in named]
     match told:
         case Sgd():
             return torch_optim.SGD(
@@ -23,10 +27,10 @@ def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
             return torch_optim.Adadelta(parameters, told.lr, rho=told.rho, eps=told.epsilon)
         case AdamW():
             groups = [
-                {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": told.weight_decay},
-                {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+                {"params": matrices, "weight_decay": told.weight_decay},
+                {"params": vectors, "weight_decay": 0.0},
             ]
             # One kernel for all parameters: less for Python to do in each step.
             return torch_optim.AdamW(groups, told.lr, told.betas, told.epsilon, fused=True)
         case Muon():
-            return muon.Muon(parameters, told.lr, told.momentum, told.betas, told.weight_decay)
+            return muon.Muon(matrices, vectors, told.lr, told.momentum, told.betas, told.weight_decay)

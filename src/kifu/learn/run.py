@@ -26,7 +26,7 @@ from kifu.learn.checkpoint import STATE
 from kifu.learn.curves import draw_curves
 from kifu.learn.data import Examples
 from kifu.learn.folder import CURVES, FINAL, LAST, METRICS, Run, State, difference
-from kifu.learn.metrics import Metrics, Row, figures
+from kifu.learn.metrics import Metrics, Row, figures, latest
 from kifu.learn.module import COUNTED, Learner
 from kifu.learn.net import About, save_net
 from kifu.output import write_file
@@ -123,9 +123,9 @@ class Conductor(Callback):  # type: ignore[misc]
         self.bar: Bar = self._resources.enter_context(silent("", None, ""))
         if self.first:
             self._metrics = Metrics(self._folder / METRICS, self.steps if self._saved is not None else None)
-            self._run = self._run.model_copy(
-                update={"state": "running", "why": None, "machine": self._machine(), "counts": self._counts()}
-            )
+            told = {"state": "running", "why": None, "machine": self._machine(), "counts": self._counts()}
+            told |= {"last": latest(self._metrics.rows)}
+            self._run = self._run.model_copy(update=told | self._progressed())
             self._run.save(self._folder)
             minutes = self.recipe.max_minutes
             total, unit = (self._total_steps(), "steps") if minutes is None else (round(minutes * 60), "s")
@@ -175,17 +175,12 @@ class Conductor(Callback):  # type: ignore[misc]
             "place": self.feed.state(),
             "sums": trainer.strategy.reduce(module.sums.clone(), reduce_op="sum"),
             "average": None if self._average is None else self._average.state(),
-            "finished": self._ended is not None and self._ended[0] == "finished",
+            "finished": self._ended[1] if self._ended and self._ended[0] == "finished" else None,
         }
 
     def on_train_end(self, trainer: Trainer, module: Learner) -> None:
         assert self._ended is not None
         state, why = self._ended
-        if self.first and state == "finished":
-            with self._averaged():
-                self._save(FINAL)
-                if not self._best:  # there was nothing to validate with
-                    self._save(BEST)
         self._close(state, why)
 
     def on_exception(self, trainer: Trainer, module: Learner, exception: BaseException) -> None:
@@ -382,6 +377,12 @@ class Conductor(Callback):  # type: ignore[misc]
         )  # fmt: skip
         save_net(self._folder / name, self.module.network, about, self.feed.games.canonical)
 
+    def _save_final(self) -> None:
+        with self._averaged():
+            self._save(FINAL)
+            if not self._best:  # there was nothing to validate with
+                self._save(BEST)
+
     def _checkpoint_due(self, epoch_over: bool) -> bool:
         passed = self.seconds - self._checkpointed
         return passed >= self.recipe.checkpoint_minutes * 60 or (epoch_over and passed >= _SHORT)
@@ -389,14 +390,19 @@ class Conductor(Callback):  # type: ignore[misc]
     def _checkpoint(self) -> None:
         self._require_numbers()
         with self._pause():
+            if self.first and self._ended and self._ended[0] == "finished":  # before it is said to be
+                self._save_final()
             self.trainer.save_checkpoint(self._folder / LAST)
             self._checkpointed = self.seconds
             self._save_run()
 
+    def _progressed(self) -> dict[str, Any]:
+        """Of what `run.json` says, how far the run has come."""
+        return {"steps": self.steps, "positions": self.positions, "seconds": self.seconds, "best": self._best}
+
     def _save_run(self) -> None:
         if self.first:
-            told = {"steps": self.steps, "positions": self.positions, "seconds": self.seconds, "best": self._best}
-            self._run = self._run.model_copy(update=told)
+            self._run = self._run.model_copy(update=self._progressed())
             self._run.save(self._folder)
             if self._ended or self.seconds - self._drawn >= _DRAWN:
                 write_file(self._folder / CURVES, draw_curves(self._metrics.rows, self.recipe.title))

@@ -19,13 +19,15 @@ from torch.multiprocessing import ProcessRaisedException
 from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
 from kifu.learn.checkpoint import SafeCheckpoints, read_checkpoint
+from kifu.learn.curves import draw_curves
 from kifu.learn.data import Feed, Games, read_all
-from kifu.learn.folder import BOARD, LAST, MANIFEST, Run, difference, read_run
+from kifu.learn.folder import BOARD, CURVES, LAST, MANIFEST, METRICS, Run, difference, read_run
+from kifu.learn.metrics import latest, read_metrics
 from kifu.learn.module import Learner
 from kifu.learn.nets import make_net
 from kifu.learn.nets.init import initialise
 from kifu.learn.run import LOGS, Conductor, hush
-from kifu.output import locked_folder
+from kifu.output import locked_folder, write_file
 from kifu.progress import OpenBar, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import Training
@@ -68,6 +70,10 @@ def train(
         told = check_table(Training, {**told.told(), "max_minutes": max_minutes}, "recipe", told.name)
     if told.batch_size % (devices * nodes):
         raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices * nodes} devices")
+    if "value" in told.heads and told.batch_size < 2 * devices * nodes:
+        raise RecipeError(
+            f"a value head learns from two positions at a time; a batch of {told.batch_size} is too small"
+        )
     _require_started(devices, nodes)
     folder = Path(into)
     with contextlib.ExitStack() as held:
@@ -83,8 +89,8 @@ def train(
         if checkpoint is not None:
             saved = read_checkpoint(checkpoint)
             _require_same(folder, saved, run)
-            if saved["finished"] and before is not None:
-                return before
+            if saved["finished"]:
+                return _completed(folder, run if before is None else before, saved)
         if is_first() and not was_there:
             held.enter_context(locked_folder(folder))
         placing = {"devices": devices, "num_nodes": nodes, "strategy": strategy, "accelerator": accelerator}
@@ -123,6 +129,17 @@ def _require_same(folder: Path, saved: dict[str, Any], run: Run) -> None:
         told = difference(name, old, new)
         if told is not None:
             raise RecipeError(f"{folder} holds another run, which this one cannot resume: {told}")
+
+
+def _completed(folder: Path, run: Run, saved: dict[str, Any]) -> Run:
+    """A run whose nets and last checkpoint are there; it may have ended before it could say so. Raises OutputError."""
+    if is_first() and run.state != "finished":
+        told = {name: saved[name] for name in ("steps", "positions", "seconds", "best")}
+        rows = read_metrics(folder / METRICS)
+        write_file(folder / CURVES, draw_curves(rows, run.recipe["title"]))
+        run = run.model_copy(update={**told, "last": latest(rows), "state": "finished", "why": saved["finished"]})
+        run.save(folder)
+    return run
 
 
 def _make(recipe: Training) -> Learner:

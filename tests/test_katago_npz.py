@@ -20,6 +20,7 @@ import kifu
 from commands import run
 from example_sets import bytes_of
 from kata_rows import as_arrays, random_rows, same_rows
+from kifu.audit import sets
 from kifu.audit.audit import audit
 from kifu.datasets.formats import KATAGO, recognise
 from kifu.datasets.inspect import inspect_examples
@@ -629,6 +630,26 @@ def _renamed(rows: KataRows) -> np.ndarray:
     targets = rows.targets.copy()
     targets[:, 42] = 99
     return targets
+
+
+def test_the_games_of_rows_are_sorted_a_few_times_only(tmp_path, monkeypatch):
+    """However many batches they come in."""
+    rows = random_rows(600, meta=False)
+    game = rows.targets[:, 41] = np.random.default_rng(5).integers(1, 200, 600)
+    path = write(tmp_path / "set", rows)
+    monkeypatch.setattr(sets, "_BLOCK", 8)
+    whole, handed = np.unique, []
+
+    def unique(values, **options):
+        handed.append(len(values))
+        return whole(values, **options)
+
+    monkeypatch.setattr(np, "unique", unique)
+    found = sets.open_set(path)
+    monkeypatch.undo()
+    assert len(handed) > 600 / 8 and sum(handed) < 5 * 600
+    first = sorted(game.tolist().index(each) for each in set(game.tolist()))
+    assert [place.row for place in found.places(np.arange(found.games))] == first
 
 
 def test_the_audit_of_rows_that_tell_no_games(tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -15,7 +15,9 @@ import numpy.typing as npt
 from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, Slice, Span
 from kifu.audit.positions import Positions
 from kifu.corpus.catalogue import by_value, drop_code, is_catalogue, numbers, open_catalogue
+from kifu.corpus.hashes import Hashes
 from kifu.datasets.dat import Dat
+from kifu.datasets.examples import Batch
 from kifu.datasets.formats import KATAGO, recognise
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
@@ -190,12 +192,7 @@ class KataSet(ExamplesSet):
     def __init__(self, path: Path, kind: str) -> None:
         """Reads all rows once for their games. Raises SourceError, FormatError."""
         super().__init__(path, kind)
-        ids, first, row = np.empty(0, np.uint64), np.empty(0, np.int64), 0
-        for batch in self._examples.batches(_BLOCK):
-            some, at = np.unique(batch.game, return_index=True)
-            ids, kept = np.unique(np.concatenate([ids, some]), return_index=True)
-            first = np.concatenate([first, row + at])[kept]
-            row += len(batch)
+        ids, first = _first_rows(self._examples.batches(_BLOCK))
         told = ids != 0
         self._ids, first = ids[told], first[told]
         order = np.argsort(first)
@@ -203,12 +200,38 @@ class KataSet(ExamplesSet):
         """Of each game of `_ids`, by its first row."""
         self._number[order] = np.arange(len(order))
         self._first = first[order]
-        self.games = len(order) if len(order) or not row else None
+        self.games = len(order) if len(order) or not self.foreseen else None
         if len(order):
             self.records = {"game hash": (self._ids.view(np.int64), self._number.astype(np.int64))}
 
     def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
         return [Place(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
+
+
+def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
+    """The games of rows, [K] uint64, rising, and the first row of each, [K].
+
+    What comes is sorted into what is there once it is as much, so that all of it is sorted a few times only.
+    """
+    games, first = np.empty(0, np.uint64), np.empty(0, np.int64)
+    new: list[tuple[Hashes, npt.NDArray[np.int64]]] = []
+    waiting = row = 0
+    for batch in batches:
+        some, at = np.unique(batch.game, return_index=True)
+        new.append((some, row + at))
+        waiting, row = waiting + len(some), row + len(batch)
+        if waiting > len(games):
+            games, first = _sorted_in([(games, first), *new])
+            new, waiting = [], 0
+    return _sorted_in([(games, first), *new])
+
+
+def _sorted_in(
+    parts: Sequence[tuple[Hashes, npt.NDArray[np.int64]]],
+) -> tuple[Hashes, npt.NDArray[np.int64]]:
+    """Each game of these once, rising, with the row that comes first."""
+    games, kept = np.unique(np.concatenate([games for games, _ in parts]), return_index=True)
+    return games, np.concatenate([first for _, first in parts])[kept]
 
 
 _DAT = (b"GO", b"END", b"mlv2")

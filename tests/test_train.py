@@ -725,6 +725,14 @@ def test_quick_cpu_begins_with_a_net_that_fits_and_strong_gpu_runs_on_a_cpu(game
 
 
 @pytest.mark.slow
+def test_strong_gpu_runs_20_steps_of_its_own_size_on_a_cpu(sample: Path, tmp_path: Path) -> None:
+    told = train(load_training("strong-gpu", ["steps=20", "validation_positions=100"]), [sample], tmp_path)
+    assert (told.state, told.steps, told.positions) == ("finished", 20, 20 * 1024)
+    assert told.recipe["net"] == "b10c128"
+    assert told.last["loss"] < math.log(361)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
 def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"

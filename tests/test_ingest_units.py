@@ -38,14 +38,17 @@ from kifu.corpus.units import (
 )
 from kifu.errors import KifuError, SourceError
 from kifu.parallel import Crew
+from kifu.output import hash_file
 from kifu.parcels import read_parcels, write_parcels
-from kifu.records import _streams
+from kifu.records import _remote, _streams
 from kifu.records.containers import blocks
 from kifu.records.games import Block
 from kifu.records.kinds import shares
 from kifu.records.kinds import units as shares_of
+from kifu.records.places import place
 from test_ingest import INDEX, saved, zipped
 from test_kinds import OLF_LINE, TYGEM_LINE
+from web_store import web_store
 
 BLOCK = 8 << 10
 
@@ -205,6 +208,28 @@ def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], mo
         patched.setattr(units, "shares", lost)
         list(reader.read(first))
     assert told(reader.read(second)) == told(UnitReader().read(second)) != []
+
+
+@pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip", "sgf"])
+def test_a_file_that_is_another_for_one_unit_than_for_others_is_none(
+    kinds: dict[str, Path], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or than it was when it was hashed."""
+    pytest.importorskip("aiohttp")
+    monkeypatch.setattr(_remote, "PIECE", 4096)
+    with web_store() as web:
+        web.files["/a"] = kinds[kind].read_bytes()
+        path = place(f"{web.url}/a")
+        hash_file(path)
+        cut = [pickle.loads(pickle.dumps(unit)) for unit in archive_units(path)]
+        assert len(cut) > 1 or kind == "sgf"
+        for unit in cut[1:]:
+            assert told(UnitReader().read(unit))
+        data = bytearray(web.files["/a"])
+        data[len(data) // 3] ^= 1
+        web.files["/a"] = bytes(data)
+        with pytest.raises(SourceError, match=f"{path}: it changed while it was read"):
+            told(UnitReader().read(cut[0]))
 
 
 # Real archives, in blocks of the size that they are always read in

@@ -143,7 +143,8 @@ class UnitReader:
         """The unit's blocks, large files of lines in several, or batches of its rows; no other is to be begun before
         the last of them is drawn.
 
-        Raises SourceError as `kifu.records.containers.blocks` does, or FormatError.
+        Raises SourceError as `kifu.records.containers.blocks` does, and at the end if a file of other storage is no
+        longer the one that its sources were found with, which may have been read by other units; or FormatError.
         """
         if isinstance(unit, RowsUnit):
             yield from rows_of_unit(unit)
@@ -152,6 +153,7 @@ class UnitReader:
             self._path, self._blocks = unit.path, blocks(unit.path, first=unit.first)
         self._next = -1  # so that nobody goes on from where this one fails
         yield from shares(islice(self._blocks, unit.blocks))
+        _require_same(unit.path)
         if unit.blocks is not None:
             self._next = unit.first + unit.blocks
 
@@ -200,6 +202,14 @@ def _measured(path: Place) -> dict[str, Any]:
         if path.is_dir():
             return {"blake3": open_catalogue(path).digest()} if isinstance(path, Path) and is_catalogue(path) else {}
         return {"bytes": path.stat().st_size, "blake3": hash_file(path)}
+    except OSError as error:
+        raise SourceError(f"{path}: {error.strerror}") from None
+
+
+def _require_same(path: Place) -> None:
+    try:
+        if isinstance(path, Remote) and not path.is_dir():
+            path.require_same()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from kifu.records._store import CHANGED, FileParts, Store, StoreError, WebParts
+from kifu.records._store import FileParts, Store, StoreError, WebParts
 
 PIECE = 8 << 20
 """Bytes asked for at once: at 100 MB/s, 80 ms, beside which the 10 to 50 ms until a store answers are little."""
@@ -25,10 +25,10 @@ class RemoteFile:
     A context manager: leaving it raises OSError if the file is no longer what it was, and took more than one request.
     """
 
-    def __init__(self, store: Store, size: int, look_again: Callable[[], bool]) -> None:
-        """look_again: whether the file is still the same."""
+    def __init__(self, store: Store, size: int, require_same: Callable[[], None]) -> None:
+        """require_same: raises OSError if the file is no longer what it was."""
         self.size = size
-        self._store, self._look_again = store, look_again
+        self._store, self._require_same = store, require_same
         self._at = 0
         self._piece, self._begin = b"", 0
         self._next: Future[bytes] | None = None
@@ -125,8 +125,8 @@ class RemoteFile:
         self._close_parts()
         for copy in self._copies:
             copy.close()
-        if error is None and self._requests > 1 and not self._look_again():
-            raise StoreError(CHANGED)
+        if error is None and self._requests > 1:
+            self._require_same()
 
 
 class SparseCopy:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from kifu.records._remote import RemoteFile
-from kifu.records._store import Info, Store, StoreError, marks_in
+from kifu.records._store import CHANGED, Info, Store, StoreError, marks_in
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"(://)[^/]*@")
@@ -103,11 +103,14 @@ class Remote:
 
     def open(self, mode: Literal["rb"] = "rb") -> RemoteFile:
         """Raises OSError."""
-        return RemoteFile(self._store, self.stat().st_size, self._is_same)
+        return RemoteFile(self._store, self.stat().st_size, self.require_same)
 
-    def _is_same(self) -> bool:
+    def require_same(self) -> None:
+        """Asks once more what tells the file from a later one. Raises OSError if that is no longer what it was when the
+        store was first asked, be it by another process that this was sent from."""
         before, now = marks_in(self._info), marks_in(self._store.info())
-        return all(before[name] == now[name] for name in before.keys() & now.keys())
+        if any(before[name] != now[name] for name in before.keys() & now.keys()):
+            raise StoreError(CHANGED)
 
     def read_bytes(self) -> bytes:
         """A small file, by one request. Raises OSError, also if it is not as long as it was said to be."""

@@ -37,8 +37,8 @@ from kifu.corpus.units import (
     source_units,
 )
 from kifu.errors import KifuError, SourceError
-from kifu.parallel import Crew
 from kifu.output import hash_file
+from kifu.parallel import Crew
 from kifu.parcels import read_parcels, write_parcels
 from kifu.records import _remote, _streams
 from kifu.records.containers import blocks

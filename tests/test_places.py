@@ -14,6 +14,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import fsspec
@@ -316,6 +317,22 @@ def test_marks_tell_a_file_from_a_later_one(web: Web) -> None:
     assert marks_of(place(f"{web.url}/a.sgf")) == before
     web.files["/a.sgf"] = SGF.replace(b"pd", b"dd")
     assert marks_of(place(f"{web.url}/a.sgf")) != before
+
+
+def test_a_time_that_is_told_less_exactly_makes_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of a folder may say 12.345 where the file itself says 12."""
+    plain = {"type": "file", "size": 3}
+    listed = plain | {"ETag": '"a"', "LastModified": "12:00:12.345"}
+    for now, same in (
+        (plain | {"ETag": '"a"', "LastModified": "12:00:12"}, True),
+        (plain | {"ETag": '"b"', "LastModified": "12:00:12.345"}, False),
+        (plain | {"LastModified": "12:00:12.345"}, True),
+        (plain | {"LastModified": "12:00:13.345"}, False),
+        (plain | {"size": 4, "ETag": '"a"'}, False),
+    ):
+        monkeypatch.setattr(_store.Store, "info", lambda _, now=now: now)
+        with nullcontext() if same else pytest.raises(OSError, match="changed"):
+            Remote("memory://a.zip", listed).require_same()
 
 
 def test_a_record_that_does_not_come_is_no_unreadable_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

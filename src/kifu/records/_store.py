@@ -32,7 +32,8 @@ _CONNECT, _SILENCE, _REQUEST = 15.0, 60.0, 600.0
 
 _HEADERS = {"User-Agent": "kifu", "Accept-Encoding": "identity"}
 
-_MARKS = ("size", "ETag", "etag", "generation", "LastModified", "Last-Modified", "last_modified", "mtime")
+_VERSIONS = ("ETag", "etag", "generation")
+_MARKS = ("size", *_VERSIONS, "LastModified", "Last-Modified", "last_modified", "mtime")
 """What tells a file from a later one of the same name; no store gives all of them."""
 
 CHANGED = "it changed while it was read"
@@ -158,6 +159,17 @@ def _is_final(error: Exception) -> bool:
 def marks_in(info: Info) -> dict[str, str]:
     """What tells a file from a later one of the same name."""
     return {name: str(info[name]) for name in _MARKS if name in info}
+
+
+def is_same(before: Info, now: Info) -> bool:
+    """Whether a file is the one that it was, as far as the store tells.
+
+    Its time counts where no version is told of: MinIO lists it to the millisecond, and says one file's to the second.
+    """
+    old, new = marks_in(before), marks_in(now)
+    both = old.keys() & new.keys()
+    told = both & {"size", *_VERSIONS} if both & {*_VERSIONS} else both
+    return all(old[name] == new[name] for name in told)
 
 
 class FileParts:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from kifu.records._remote import RemoteFile
-from kifu.records._store import CHANGED, Info, Store, StoreError, marks_in
+from kifu.records._store import CHANGED, Info, Store, StoreError, is_same, marks_in
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _LOGIN = re.compile(r"(://)[^/]*@")
@@ -108,8 +108,7 @@ class Remote:
     def require_same(self) -> None:
         """Asks once more what tells the file from a later one. Raises OSError if that is no longer what it was when the
         store was first asked, be it by another process that this was sent from."""
-        before, now = marks_in(self._info), marks_in(self._store.info())
-        if any(before[name] != now[name] for name in before.keys() & now.keys()):
+        if not is_same(self._info, self._store.info()):
             raise StoreError(CHANGED)
 
     def read_bytes(self) -> bytes:

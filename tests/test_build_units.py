@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,15 @@ from hypothesis import strategies as st
 from example_sets import FORMATS, bytes_of, cut, layout_for, random_batch
 from kgs_archives import BROKEN, archive, record
 from kifu.corpus import catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import ListSplit
 from kifu.datasets import katago_rows
 from kifu.datasets.formats import find_writer, open_writer
+from kifu.errors import OutputError
 from kifu.parallel import THREADS
 from kifu.parcels import read_parcels, write_parcels
+from kifu.progress import silent
 from kifu.recipes import dat_jobs, example_jobs, examples, kata_counts, kata_draws, sets
 from kifu.recipes.build import build
 from kifu.recipes.example_jobs import WriteExamples
@@ -166,6 +171,32 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
     (into / "test.manifest.json").unlink()
     monkeypatch.setattr(sets, "ingest", None)
     assert build_examples(recipe(), nested, into, sets=["test"])[0].fresh
+
+
+def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
+    """Those of another recipe or kind, that is; whoever reads no games into the folder is not in the way."""
+    tried: list[str] = []
+
+    @contextmanager
+    def meanwhile(label: str, total: int | None, unit: str) -> Iterator[Any]:
+        with silent(label, total, unit) as bar:
+            if label.startswith(("building", "sorting")):
+                for build_other in (
+                    lambda: build_examples(recipe(clean="training"), kgs, tmp_path, sets=["train"]),
+                    lambda: build_archive(find_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path),
+                ):
+                    with pytest.raises(OutputError, match=f"^{tmp_path} is being written by another process$"):
+                        build_other()
+                build_examples(recipe(), catalogues, tmp_path, sets=["train"])
+                tried.append(label)
+            yield bar
+
+    (built,) = build_examples(recipe(), kgs, tmp_path, sets=["test"], progress=meanwhile)
+    games = open_catalogue(tmp_path / "games.parquet")
+    assert (built.manifest.catalogues[0].blake3, built.manifest.read) == (games.digest(), 48)
+    (tmp_path / "games.parquet").unlink()
+    build_archive(find_recipe("olf-archive"), [kgs], tmp_path, progress=meanwhile)
+    assert tried == ["building test", "sorting lines"]
 
 
 @pytest.mark.parametrize("version", [1, 2])

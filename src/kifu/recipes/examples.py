@@ -51,11 +51,12 @@ def build_examples(
     """Makes the data sets of a recipe, each with its manifest, and returns them in the order of `sets`.
 
     sources: what `ingest` reads, catalogues among it. Catalogues alone are taken as they are, if the recipe has no
-    rules of cleaning or they were made by these; else all is read into a new one, CATALOGUE in the folder. sets: by
-    default those of the recipe. jobs, engine: see `kifu.parallel.open_crew`; the bytes are the same for any. A data set
-    that is there already, made by this version from the same recipe and sources, stays as it is. Each is complete or
-    not there at all, whatever interrupts. Memory is that of `ingest`, and then some chunks for each thread; where
-    examples are shuffled, three times 128 MiB, and on the disk what they take as bits, compressed by LZ4.
+    rules of cleaning or they were made by these; else all is read into a new one, CATALOGUE in the folder, which one
+    build at a time may then hold. sets: by default those of the recipe. jobs, engine: see `kifu.parallel.open_crew`;
+    the bytes are the same for any. A data set that is there already, made by this version from the same recipe and
+    sources, stays as it is. Each is complete or not there at all, whatever interrupts. Memory is that of `ingest`, and
+    then some chunks for each thread; where examples are shuffled, three times 128 MiB, and on the disk what they take
+    as bits, compressed by LZ4.
     Raises RecipeError, SourceError, FormatError, OutputError or ClusterError.
     """
 

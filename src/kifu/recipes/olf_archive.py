@@ -13,7 +13,7 @@ import re
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from kifu.corpus.spell import catalogue_olf
 from kifu.corpus.units import describe_sources, find_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
-from kifu.output import Output, remove_file, work_folder, write_file
+from kifu.output import Output, locked_folder, remove_file, work_folder, write_file
 from kifu.parallel import THREADS, Job, open_crew
 from kifu.parcels import Parcel
 from kifu.progress import Bar, OpenBar, format_bytes, silent
@@ -134,17 +134,19 @@ def build_archive(
 
     sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.parallel.open_crew`; the bytes are the
     same for any. An archive that is there already, made by this version from the same recipe and sources, stays as it
-    is; another one is replaced. Files are complete or not there at all, whatever interrupts, and the manifest comes
-    last. Memory is that of `ingest`, and at most 64 KiB for each file.
+    is; another one is replaced. One build at a time may hold the folder. Files are complete or not there at all,
+    whatever interrupts, and the manifest comes last. Memory is that of `ingest`, and at most 64 KiB for each file.
     Raises RecipeError, SourceError, FormatError, OutputError or ClusterError.
     """
     into, sources = Path(into), list(sources)
-    with open_crew(engine, jobs, work_folder(into / MANIFEST)) as crew:
+    with ExitStack() as held:
+        crew = held.enter_context(open_crew(engine, jobs, work_folder(into / MANIFEST)))
         found = describe_sources(find_sources(sources), crew)
         earlier = _read_manifest(into)
+        if earlier is not None and _is_current(earlier, recipe, found, into):
+            return BuiltArchive(into, earlier, False)
+        held.enter_context(locked_folder(into))  # so that no other build replaces what this one reads
         if earlier is not None:
-            if _is_current(earlier, recipe, found, into):
-                return BuiltArchive(into, earlier, False)
             for file in earlier.files:
                 remove_file(into / file.file)
         remove_file(into / MANIFEST)

@@ -7,6 +7,7 @@ import os
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -30,7 +31,7 @@ from kifu.datasets.manifest import (
 )
 from kifu.datasets.writer import Written
 from kifu.errors import FormatError, RecipeError
-from kifu.output import remove_file, work_folder
+from kifu.output import locked_folder, remove_file, work_folder
 from kifu.parallel import Crew, Item, Job, R, Unit, open_crew
 from kifu.progress import OpenBar, format_bytes
 from kifu.recipes.divided import Divided
@@ -236,11 +237,15 @@ def build_sets(
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     found = find_sources(given)
     paths = {name: into / f"{name}{suffix}" for name in names}
-    with open_crew(engine, jobs, work_folder(paths[names[0]])) as crew:
+    with ExitStack() as held:
+        crew = held.enter_context(open_crew(engine, jobs, work_folder(paths[names[0]])))
         told = describe_sources(found, crew)
         built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
         if not all(built.values()):
-            opened = _catalogues(recipe, given, found, told, into, jobs, engine, progress)
+            opened = _as_they_are(recipe, found)
+            if opened is None:
+                held.enter_context(locked_folder(into))  # until all sets are made, no other build may replace it
+                opened = [_own_catalogue(recipe, given, found, told, into, jobs, engine, progress)]
             catalogues = [Given.of(each) for each in opened]
         for name, path in paths.items():
             if built[name] is None:
@@ -272,7 +277,15 @@ def _earlier(recipe: Divided, name: str, path: Path, sources: list[dict[str, Any
     return BuiltExamples(path, manifest, False)
 
 
-def _catalogues(
+def _as_they_are(recipe: Divided, found: list[Source]) -> list[Catalogue] | None:
+    """The sources, if they are catalogues that were made by the recipe's rules, or if it has none."""
+    rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
+    catalogues = [source.catalogue for source in found if source.catalogue is not None]
+    fit = len(catalogues) == len(found) and all(rules in (None, each.about.get("clean")) for each in catalogues)
+    return catalogues if fit else None
+
+
+def _own_catalogue(
     recipe: Divided,
     given: list[str | os.PathLike[str]],
     found: list[Source],
@@ -281,18 +294,15 @@ def _catalogues(
     jobs: int | None,
     engine: str,
     progress: OpenBar,
-) -> list[Catalogue]:
-    rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
-    catalogues = [source.catalogue for source in found if source.catalogue is not None]
-    if len(catalogues) == len(found) and all(rules in (None, each.about.get("clean")) for each in catalogues):
-        return catalogues
+) -> Catalogue:
+    """The catalogue of all that the sources have, read unless an earlier run did."""
     path = into / CATALOGUE
     if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in found):
         raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
     clean = recipe.clean or load_clean("legal")
     if not was_ingested(path, told, clean):
         ingest(given, path, clean=clean, jobs=jobs, engine=engine, progress=progress)
-    return [open_catalogue(path)]
+    return open_catalogue(path)
 
 
 def was_ingested(path: Path, sources: list[dict[str, Any]], clean: Clean) -> bool:

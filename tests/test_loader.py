@@ -20,6 +20,7 @@ from kgs_archives import archive, records
 from kifu.corpus.catalogue import games_of, open_catalogue
 from kifu.datasets.examples import Batch, LabelSpec, Layout, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
+from kifu.datasets.sources import GamesSource
 from kifu.datasets.turning import turn_planes
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
@@ -286,6 +287,24 @@ def test_parts_for_workers_are_all_of_the_rank(games):
     rank = kifu.load(games, "own", rank=1, world_size=2)
     parts = [given(rank.share(k, 3)) for k in range(3)]
     assert sorted(chain(*parts)) == sorted(given(rank))
+
+
+@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"shuffle": "global"}, {"shuffle": None}])
+def test_parts_of_an_epoch_that_is_planned_are_not_planned_anew(games, monkeypatch, options):
+    def load():
+        return kifu.load(games, "own", rank=1, world_size=2, batch_size=7, window=50, per_game=9, **options)
+
+    apart = [whole(load().share(k, 3)) for k in range(3)]
+    sized = whole(load().sized(20))
+    planned = load()
+    assert planned.positions
+    with monkeypatch.context() as patched:
+        patched.setattr(GamesSource, "epoch", None)
+        for part, k in zip(apart, range(3)):
+            assert_same(whole(planned.share(k, 3)), part)
+        assert_same(whole(planned.sized(20)), sized)
+        list(planned)
+    assert_same(whole(planned.share(0, 3)), whole(load().epoch(1).share(0, 3)))  # of the next one
 
 
 # Sources

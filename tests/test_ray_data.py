@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import kifu
 from kifu.datasets.examples import Batch
+from kifu.datasets.sources import GamesSource
 from kifu.errors import RecipeError
 from loader_games import assert_same, make, whole
 
@@ -75,6 +77,28 @@ def test_its_rows_are_those_of_the_shares(cluster, games, output):
     )
     assert_same(told, joined)
     assert rows(told) == rows(whole(loader))
+
+
+def test_a_process_takes_the_games_once_and_plans_nothing(games, monkeypatch):
+    """However many shares of the epoch it draws; here without a cluster."""
+    from kifu.datasets import ray_data
+
+    loader = kifu.load(games, "seven", batch_size=64, jobs=1)
+    shares = [whole(loader.share(k, 5)) for k in range(5)]
+    taken = []
+
+    def get(sent: bytes) -> kifu.Loader:
+        taken.append(pickle.loads(sent))
+        return taken[-1]
+
+    monkeypatch.setattr(ray_data.ray, "put", pickle.dumps)
+    monkeypatch.setattr(ray_data.ray, "get", get)
+    tasks = ray_data.Shares(loader, 5).get_read_tasks(5)
+    monkeypatch.setattr(GamesSource, "epoch", None)
+    for task, share in zip(tasks, shares, strict=True):
+        told = np.concatenate([block["game"].to_numpy() for block in task()])
+        assert told.tolist() == share.game.tolist()
+    assert len(taken) == 1
 
 
 @pytest.mark.slow

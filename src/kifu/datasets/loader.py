@@ -134,6 +134,8 @@ class Loader:
     def share(self, worker: int, workers: int) -> Loader:
         """One of `workers` parts of what this rank is given, for processes that divide it; together they are all.
 
+        An epoch that is planned already, as by `positions`, is not planned anew.
+
         Raises RecipeError in the middle of an epoch, of which the parts would be others.
         """
         if self._begin.batch:
@@ -144,6 +146,8 @@ class Loader:
     def _with(self, order: Order) -> Loader:
         other = Loader(self._source, order, self._output, self._jobs, self._memory, self.number)
         other._begin = other._place = self._begin._replace(batch=0)
+        if self._kept is not None and self._kept.number == self.number:
+            other._kept = self._kept.shared(order, self._begin.before)
         return other
 
     def state(self) -> dict[str, Any]:

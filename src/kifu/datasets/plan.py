@@ -133,6 +133,11 @@ class Plan:
         """How many examples are given."""
         return sum(block.stop - block.start for block in self.blocks)
 
+    def shared(self, order: Order, before: Sequence[Stage] = ()) -> Plan:
+        """Another rank's share of the same epoch. order: of other ranks, or batches of another size, and else the same.
+        before: as for `make_plan`."""
+        return replace(self, order=order, blocks=_blocks_of(order, int(self.ends[-1]), before))
+
     def entries(self, block: Block) -> npt.NDArray[np.int32]:
         """The positions of a block in the order in which they are given."""
         size = block.last - block.first

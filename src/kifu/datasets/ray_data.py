@@ -8,7 +8,7 @@ for batch in dataset(loader).iter_batches(batch_size=1024):
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from kifu.datasets.loader import Loader
@@ -33,7 +33,7 @@ class Shares(Datasource):  # type: ignore[misc]
         """Raises RecipeError as `Loader.share` does."""
         super().__init__()
         self._shares, self._bytes = shares, loader.positions * _row_bytes(loader)
-        # Its games travel once to each machine, and not with each task.
+        # Its games, and the plan of its epoch, travel once to each machine, and not with each task.
         self._loader = ray.put(loader.share(0, 1))
 
     def get_name(self) -> str:
@@ -64,9 +64,16 @@ def _row_bytes(loader: Loader) -> int:
     return planes[loader.output] + sum(label.bytes for label in layout.labels) + 12
 
 
+@lru_cache(1)
+def _whole(loader: Any) -> Loader:
+    """The loader, which a process keeps from task to task: some planes replay all games to tell what can be played."""
+    whole: Loader = ray.get(loader)
+    return whole
+
+
 def _rows(loader: Any, share: int, shares: int) -> Iterator[Block]:
     """Batch by batch, of which Ray makes blocks of the size that it wants."""
-    for batch in ray.get(loader).share(share, shares):
+    for batch in _whole(loader).share(share, shares):
         columns = {"planes": batch.planes, **batch.labels, "game": batch.game, "ply": batch.ply}
         yield BlockAccessor.batch_to_block(columns)
 

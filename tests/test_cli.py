@@ -52,6 +52,27 @@ def is_error(done: Done, *words: str) -> None:
         assert word in line
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["ingest", "a.zip", "-o"], ["demo", "--into"], ["fetch", "kgs", "--into"], ["split", "a.parquet", "--into"],
+        ["convert", "a.zip"], ["build", "agz17", "a.zip", "--into"], ["inspect", "a.npz", "--row", "1", "-o"],
+        ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
+        ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["plan", "a.zip", "--json"],
+        ["match", "a", "b", "--into"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
+        ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
+        ["train", "quick-cpu", "a.zip", "--into"],
+    ],
+    ids="-".join,
+)  # fmt: skip
+def test_nothing_is_made_at_a_url(given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor in folders of this machine that are called as it is."""
+    monkeypatch.chdir(tmp_path)
+    done = run(*given, "s3://user:s3cr3t@games/a.png")
+    is_error(done, "cannot write s3://games/a.png: what is made is written to this machine only")
+    assert not list(tmp_path.iterdir())
+
+
 # help and lists
 
 

@@ -7,11 +7,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kifu.errors import KifuError
+from kifu.errors import KifuError, OutputError
 
 app = typer.Typer(
     name="kifu",
@@ -29,6 +31,20 @@ Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="
 Engine = Annotated[
     str, typer.Option(metavar="ENGINE", help="Who does the work: threads, ray (on this machine), or ray=HOST:PORT.")
 ]
+
+
+def written(text: str | Path) -> Path:
+    """The path of what is to be made. Raises OutputError for a URL: as a path it would be folders of this machine."""
+    from kifu.records.places import Remote, place
+
+    path = place(text)
+    if isinstance(path, Remote):
+        raise OutputError(f"cannot write {path}: what is made is written to this machine only")
+    return path
+
+
+Written = partial(typer.Option, parser=written, metavar="PATH")
+"""An option for a file or folder to be made."""
 
 _EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn", "ray": "cluster"}
 """What only some commands need, and the extra that brings it."""

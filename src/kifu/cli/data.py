@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Catalogues, Engine, Jobs, Sources, app, print_list, print_markdown
+from kifu.cli.app import Catalogues, Engine, Jobs, Sources, Written, app, print_list, print_markdown, written
 
 
 @app.command()
 def demo(
-    into: Annotated[Path, typer.Option(help="Folder for what is made.")] = Path("kifu-demo"),
+    into: Annotated[Path, Written(help="Folder for what is made.")] = Path("kifu-demo"),
     minutes: Annotated[float, typer.Option(min=0.01, help="How long a net is trained.")] = 1.0,
     jobs: Jobs = None,
 ) -> None:
@@ -27,7 +27,7 @@ def demo(
 @app.command()
 def fetch(
     what: Annotated[str, typer.Argument(metavar="kgs", help="Where from: kgs.")],
-    into: Annotated[Path, typer.Option(help="Folder for the archives.")] = Path("kgs"),
+    into: Annotated[Path, Written(help="Folder for the archives.")] = Path("kgs"),
     years: Annotated[str | None, typer.Option(help="Only these, like 2001-2014 or 2006,2016-2018.")] = None,
     index: Annotated[str | None, typer.Option(help="Address or file of the index page.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Downloads at a time.")] = 4,
@@ -48,7 +48,7 @@ def ingest(
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE", help="Archives, folders, records, catalogues: any mix.")
     ],
-    out: Annotated[Path, typer.Option("-o", help="What to write: games.parquet, say, or a folder to add to.")],
+    out: Annotated[Path, Written("-o", help="What to write: games.parquet, say, or a folder to add to.")],
     clean: Annotated[
         str, typer.Option(help="Which games are set aside: legal, schraudolph, training, or a file that ends in .toml.")
     ] = "legal",
@@ -90,7 +90,7 @@ def compact(
 @app.command()
 def split(
     catalogues: Catalogues,
-    into: Annotated[Path, typer.Option(help="Folder for the sets, each a catalogue.")],
+    into: Annotated[Path, Written(help="Folder for the sets, each a catalogue.")],
     by: Annotated[str, typer.Option(help="The split: hash, or a file that ends in .toml.")] = "hash",
     set_: Annotated[
         list[str] | None,
@@ -116,6 +116,7 @@ def convert(
     out: Annotated[
         Path,
         typer.Argument(
+            parser=written,
             metavar="OUT",
             help="The file to write: .olf or .sgf, also with .gz or .bz2 after it, or .zip of .sgf files.",
         ),
@@ -135,7 +136,7 @@ def convert(
 def build(
     recipe: Annotated[str, typer.Argument(help="A recipe by name (`kifu recipes`), or a file that ends in .toml.")],
     sources: Sources,
-    into: Annotated[Path, typer.Option(help="Folder for the data sets.")],
+    into: Annotated[Path, Written(help="Folder for the data sets.")],
     format: Annotated[
         str | None, typer.Option(help="The format, of `kifu formats`.", show_default="that of the recipe")
     ] = None,
@@ -251,7 +252,7 @@ def inspect(
         str, typer.Argument(help="A data set, a catalogue, an archive, a folder, a record; a net, or a run.")
     ],
     row: Annotated[int | None, typer.Option(help="Show this example (from 0) of a data set as a board.")] = None,
-    out: Annotated[Path | None, typer.Option("-o", help="Draw that example into this .svg or .png file.")] = None,
+    out: Annotated[Path | None, Written("-o", help="Draw that example into this .svg or .png file.")] = None,
 ) -> None:
     """Show what is in a file: header, counts, checks; an example as a board."""
     from kifu.corpus.catalogue import is_catalogue
@@ -298,9 +299,7 @@ def inspect(
 @app.command()
 def audit(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Two or more catalogues or data sets.")],
-    json: Annotated[
-        Path | None, typer.Option(help="Write all that is found into this file; - prints it as JSON.")
-    ] = None,
+    json: Annotated[Path | None, Written(help="Write all that is found into this file; - prints it as JSON.")] = None,
     jobs: Jobs = None,
     engine: Engine = "threads",
 ) -> None:
@@ -322,8 +321,8 @@ def audit(
 @app.command()
 def stats(
     catalogues: Catalogues,
-    out: Annotated[Path | None, typer.Option("-o", help="Draw the counts into this .svg or .png file.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write them into this file; - prints them as JSON.")] = None,
+    out: Annotated[Path | None, Written("-o", help="Draw the counts into this .svg or .png file.")] = None,
+    json: Annotated[Path | None, Written(help="Write them into this file; - prints them as JSON.")] = None,
     jobs: Jobs = None,
     engine: Engine = "threads",
 ) -> None:
@@ -350,7 +349,7 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the tables games and kept.")],
     catalogues: Catalogues,
     out: Annotated[
-        Path | None, typer.Option("-o", help="Write all rows into this .csv or .parquet file; - prints them as CSV.")
+        Path | None, Written("-o", help="Write all rows into this .csv or .parquet file; - prints them as CSV.")
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 40,
     jobs: Jobs = None,
@@ -377,7 +376,7 @@ def show(
     game: Annotated[str, typer.Argument(help="A record, an archive or folder of records, or a catalogue.")],
     number: Annotated[int, typer.Option("--game", min=1, help="Which game of an archive, folder or catalogue.")] = 1,
     move: Annotated[int | None, typer.Option(min=0, help="After so many moves.", show_default="all")] = None,
-    out: Annotated[Path | None, typer.Option("-o", help="Draw the position into this .svg or .png file.")] = None,
+    out: Annotated[Path | None, Written("-o", help="Draw the position into this .svg or .png file.")] = None,
 ) -> None:
     """Show a position of a game as text or as a picture."""
     from kifu.kernel import announce_compilation

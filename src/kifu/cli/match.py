@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import app
+from kifu.cli.app import Written, app
 
 
 @app.command()
 def match(
     a: Annotated[str, typer.Argument(metavar="A", help="A GTP program's command line, in quotes; or a checkpoint.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    into: Annotated[Path, typer.Option(help="Folder for the games and match.json.")],
+    into: Annotated[Path, Written(help="Folder for the games and match.json.")],
     games: Annotated[int, typer.Option(min=1, help="How many; each opening is played with both colours.")] = 20,
     size: Annotated[int, typer.Option(min=2, max=25, help="Of the board.")] = 19,
     komi: Annotated[float, typer.Option(help="Points for White.")] = 7.5,

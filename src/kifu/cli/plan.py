@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Jobs, app
+from kifu.cli.app import Jobs, Written, app
 
 
 @app.command()
@@ -28,7 +28,7 @@ def plan(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe, or of the rules. Repeatable."),
     ] = None,
     jobs: Jobs = None,
-    json: Annotated[Path | None, typer.Option(help="Write it into this file; - prints it as JSON.")] = None,
+    json: Annotated[Path | None, Written(help="Write it into this file; - prints it as JSON.")] = None,
 ) -> None:
     """Tell from a sample what an ingest or a build will take: games, positions, time, memory, disk."""
     from kifu.corpus.clean import load_clean

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.divide import divide, load_split, split_names
 from kifu.corpus.splits import split_of
-from kifu.errors import RecipeError
+from kifu.errors import OutputError, RecipeError
 from kifu.output import hash_file
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
@@ -83,6 +85,52 @@ def test_what_is_no_catalogue_writes_nothing_and_old_sets_stay(tmp_path: Path) -
     done = run("split", __file__, "--into", tmp_path)
     assert (done.code, list(tmp_path.iterdir()), old.read_bytes()) == (2, [old], b"old")
     assert "is no catalogue" in done.err[-1]
+
+
+def test_a_split_that_fails_leaves_all_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the disk is full: at the last byte of the last file, too."""
+    path, into = corpus(tmp_path / "a.parquet"), tmp_path / "sets"
+    real, left, other = os.write, [10**9], load_split("hash", ["split.seed=3"])
+
+    def write(file: int, data: bytes) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(file, data)
+
+    monkeypatch.setattr(os, "write", write)
+    divide([path], other, into)
+    writes = 10**9 - left[0]
+    left[0] = 10**9
+    divide([path], load_split("hash"), into)
+    before = {file: file.read_bytes() for file in into.iterdir()}
+    for last in (0, writes // 3, writes // 2, writes * 2 // 3, writes - 1):
+        left[0] = last
+        with pytest.raises(OutputError, match="No space left on device"):
+            divide([path], other, into)
+        assert {file: file.read_bytes() for file in into.iterdir()} == before
+    left[0] = writes
+    divide([path], other, into)
+    assert {file for file, data in before.items() if file.read_bytes() != data} == {*into.iterdir()}
+
+
+@pytest.mark.parametrize("named", [0, 1, 2])
+def test_a_split_that_is_killed_leaves_none_of_an_earlier_one_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: int
+) -> None:
+    path, real, names = corpus(tmp_path / "a.parquet"), Path.replace, []
+
+    def replace(part: Path, whole: Path) -> Path:
+        if len(names) == named:
+            raise KeyboardInterrupt
+        names.append(whole)
+        return real(part, whole)
+
+    divide([path], load_split("hash"), tmp_path / "sets")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", replace)
+        divide([path], load_split("hash", ["split.seed=3"]), tmp_path / "sets")
+    assert sorted((tmp_path / "sets").iterdir()) == sorted(names)
 
 
 @pytest.mark.parametrize("name", split_names())

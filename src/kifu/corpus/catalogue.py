@@ -53,12 +53,12 @@ class CatalogueWriter(TableWriter):
             write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
         )
 
-    def commit(self, about: Mapping[str, Any]) -> str:
-        """Ends the file and gives it its name; returns its BLAKE3 in hex.
+    def end(self, about: Mapping[str, Any]) -> None:
+        """Ends the file, which is to be given its name then.
 
         about: what the file says about how it came to be, as JSON values; `Catalogue.about` has it again.
         """
-        return super().commit({"kifu.about": about})
+        super().end({"kifu.about": about})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, open_catalogue
 from kifu.corpus.splits import NO_SET, Split
 from kifu.errors import Drop, RecipeError
+from kifu.output import remove_file
 from kifu.progress import OpenBar, silent
 from kifu.tables import STRICT, Line, check_table, load_table, table_names
 
@@ -70,7 +71,8 @@ def divide(
 ) -> Divided:
     """Writes SET.parquet into the folder for each set of the split: a catalogue of its games, in their order.
 
-    All files are complete, or none has its name. Raises FormatError, RecipeError, SourceError or OutputError.
+    Files have their names once all are complete: until then those that they replace stay, afterwards none does.
+    Raises FormatError, RecipeError, SourceError or OutputError.
     """
     names = list(table.split.sets)
     for name in names:
@@ -93,5 +95,9 @@ def divide(
                     writers[code].write(batch.filter(pa.array(codes == code)))
                 bar.advance(len(batch))
         for name, writer in zip(names, writers):
-            writer.commit({"split": table.model_dump(mode="json"), "set": name, "of": of})
+            writer.end({"split": table.model_dump(mode="json"), "set": name, "of": of})
+        for file in files:  # all of them first: none of an earlier split lies beside one of this, whatever interrupts
+            remove_file(file)
+        for writer in writers:
+            writer.give_name()
     return Divided(dict(zip(files, counts.tolist())), unset, dropped)

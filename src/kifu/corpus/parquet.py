@@ -99,7 +99,12 @@ class TableWriter:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
 
     def commit(self, metadata: Mapping[str, Any]) -> str:
-        """Ends the file and gives it its name; returns its BLAKE3 in hex.
+        """Ends the file and gives it its name; returns its BLAKE3 in hex. metadata: see `end`."""
+        self.end(metadata)
+        return self.give_name()
+
+    def end(self, metadata: Mapping[str, Any]) -> None:
+        """Ends the file, which is to be given its name then.
 
         metadata: what the file says about how it came to be, each value written as JSON.
         """
@@ -109,6 +114,9 @@ class TableWriter:
         told = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
         self._writer.add_key_value_metadata(told)
         self._writer.close()
+
+    def give_name(self) -> str:
+        """Gives the file, which has ended, its name; returns its BLAKE3 in hex."""
         return self._output.commit()
 
     @property

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kifu.errors import RecipeError
-from kifu.parallel import Crew, ahead
+from kifu.output import locked_folder
+from kifu.parallel import THREADS, Crew, ahead, open_crew
 
 
 @settings(deadline=None, max_examples=30)
@@ -20,6 +21,28 @@ def test_results_come_in_the_order_of_the_items(items, jobs, ahead):
 
     with Crew(jobs) as crew:
         assert list(crew.map(work, items, ahead)) == [item * 2 for item in items]
+
+
+def test_what_a_cluster_has_left_goes_when_threads_have_done_the_work(tmp_path):
+    """Unless they fail, or somebody holds the folder; what is not ours in it stays."""
+    work = tmp_path / ".games.parquet.work"
+    work.mkdir()
+    parcels, foreign = work / f"0-000000-{32 * 'a'}.parcels", work / "notes.txt"
+    for file in (parcels, foreign):
+        file.touch()
+    with pytest.raises(KeyboardInterrupt), open_crew(THREADS, 1, work):
+        raise KeyboardInterrupt
+    with locked_folder(work), open_crew(THREADS, 2, work):
+        pass
+    assert {*work.iterdir()} == {parcels, foreign}
+    with open_crew(THREADS, 2, work):
+        assert parcels.exists()
+    assert {*work.iterdir()} == {foreign}
+    foreign.unlink()
+    for _ in range(2):
+        with open_crew(THREADS, 1, work):
+            pass
+        assert not work.exists()
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 4])

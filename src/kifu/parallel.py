@@ -12,12 +12,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from kifu.errors import RecipeError
+from kifu.errors import OutputError, RecipeError
 
 if TYPE_CHECKING:
     from kifu.parcels import Parcel
@@ -83,9 +84,12 @@ class Job(ABC, Generic[Unit, Item, R]):
 class Crew:
     """`jobs` threads; with one job the caller's own thread does all the work."""
 
-    def __init__(self, jobs: int | None = None) -> None:
-        """jobs: by default as many as there are cores. Raises RecipeError if it is below 1."""
+    def __init__(self, jobs: int | None = None, left: Path | None = None) -> None:
+        """jobs: by default as many as there are cores. left: a folder where an interrupted run on a cluster may have
+        left something, which is of no use once the work has ended well. Raises RecipeError if there are no jobs.
+        """
         self.jobs = count_jobs(jobs)
+        self._left = left
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], ahead: int | None = None) -> Iterator[R]:
@@ -131,17 +135,23 @@ class Crew:
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
+        if kind is None and self._left is not None and self._left.is_dir():
+            from kifu.cluster.folder import WorkFolder
+
+            with suppress(OutputError), WorkFolder(self._left):  # held by nobody else; it goes when it is left
+                pass
 
 
 def open_crew(engine: str = THREADS, jobs: int | None = None, work: Path | None = None) -> Crew:
     """Those who do the work: `jobs` threads, or with the engine "ray" or "ray=ADDRESS" the processes of a cluster.
 
     work: a folder, seen by all of the cluster, where what was made waits until it is asked for, so that a run that was
-    interrupted is gone on with; it is there only while that is so. None: nothing is kept. Threads need none.
+    interrupted is gone on with; it is there only while that is so. None: nothing is kept. Threads need none, and remove
+    what a cluster has left there.
     Raises RecipeError for another engine, ClusterError if there is no such cluster, or it cannot do this work.
     """
     if engine == THREADS:
-        return Crew(jobs)
+        return Crew(jobs, work)
     name, _, address = engine.partition("=")
     if name != "ray":
         raise RecipeError(f"no engine {engine!r}; there are {THREADS}, ray and ray=ADDRESS")

@@ -240,6 +240,17 @@ def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
         mended(kgs, into, rules, good)
 
 
+def test_what_a_killed_run_leaves_goes_by_other_rules_as_well(kgs: Path, tmp_path: Path) -> None:
+    with start(tmp_path, "training", kgs, pause=0.1) as process:
+        wait(process, STEPS["training"][-1])
+        process.kill()
+    assert f".{NAME}.first" in content(tmp_path)
+    for name in (f"..{NAME}.first.part", f".{NAME}.rest", f"..{NAME}.rest.part"):
+        (tmp_path / name).write_bytes(b"left")
+    ingest(kgs, tmp_path / NAME, clean=load_clean("legal"))
+    assert content(tmp_path).keys() == {NAME}
+
+
 def test_a_limit_on_the_size_of_files(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     with start(tmp_path, rules, kgs, pause=0, before=["limit=20000"]) as process:
         error = process.stderr.read()

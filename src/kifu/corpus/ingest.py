@@ -31,7 +31,7 @@ from kifu.corpus.units import (
 )
 from kifu.corpus.verdict import judge_copies
 from kifu.errors import Drop, KifuError
-from kifu.output import remove_file, work_folder
+from kifu.output import part_of, remove_file, work_folder
 from kifu.parallel import THREADS, Crew, Job, open_crew
 from kifu.parcels import Parcel
 from kifu.progress import OpenBar, format_bytes, silent
@@ -184,12 +184,17 @@ def ingest(
 def judged(made: Iterator[Rows], clean: Clean, crew: Crew, path: Path) -> Generator[pa.RecordBatch]:
     """Rows of a catalogue with their final reasons, in order; with what only the whole corpus can tell.
 
-    crew: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends.
+    crew: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends, and those
+    that a killed run has left there are removed: nobody else may be at it.
     """
+    rest, first = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
+    for hidden in (rest, first):
+        _discard(part_of(hidden))
+        _discard(hidden)
     if clean.duplicates == "keep":
         return (rows.batch(rows.drop) for rows in made)
-    batches = _without_equals(made, path)
-    return _without_copies(batches, path, crew) if clean.duplicates == "games" else batches
+    batches = _without_equals(made, rest)
+    return _without_copies(batches, first, crew) if clean.duplicates == "games" else batches
 
 
 def _noted(made: Iterable[list[Rows]], told: Ingested) -> Generator[Rows]:
@@ -198,10 +203,10 @@ def _noted(made: Iterable[list[Rows]], told: Ingested) -> Generator[Rows]:
         yield rows
 
 
-def _without_equals(made: Iterator[Rows], path: Path) -> Generator[pa.RecordBatch]:
+def _without_equals(made: Iterator[Rows], rest: Path) -> Generator[pa.RecordBatch]:
     """The rows, games set aside that are equal to an earlier one in all fields.
 
-    Once there are too many ids to be kept, what follows has to lie in a file until its ids can be compared.
+    Once there are too many ids to be kept, what follows has to lie in the file `rest` until its ids can be compared.
     """
     seen = SeenIds(MOST)
     for rows in made:
@@ -211,7 +216,7 @@ def _without_equals(made: Iterator[Rows], path: Path) -> Generator[pa.RecordBatc
         yield batch
     else:
         return
-    with _set_down(chain([batch], (_without_seen(rows, seen) for rows in made)), path, "rest") as rest:
+    with _set_down(chain([batch], (_without_seen(rows, seen) for rows in made)), rest):
         del seen
         copies, at = find_copies([rest], most=MOST), 0
         for batch in open_catalogue(rest).batches():
@@ -228,25 +233,28 @@ def _without_seen(rows: Rows, seen: SeenIds) -> pa.RecordBatch:
     return rows.batch(drop)
 
 
-def _without_copies(batches: Generator[pa.RecordBatch], path: Path, crew: Crew) -> Generator[pa.RecordBatch]:
-    """The same rows, once all of them have been seen: games that are another one once more are set aside."""
-    with closing(batches), _set_down(batches, path, "first") as first:
+def _without_copies(batches: Generator[pa.RecordBatch], first: Path, crew: Crew) -> Generator[pa.RecordBatch]:
+    """The same rows, once all of them lie in the file `first`: games that are another one once more are set aside."""
+    with closing(batches), _set_down(batches, first):
         verdict, at = judge_copies([first], 0, "games", crew), 0
         for batch in open_catalogue(first).batches():
             yield verdict.applied(batch, at)
             at += len(batch)
 
 
+def _discard(hidden: Path) -> None:
+    with suppress(KifuError):
+        remove_file(hidden)
+
+
 @contextmanager
-def _set_down(batches: Iterable[pa.RecordBatch], path: Path, name: str) -> Iterator[Path]:
-    """All of these rows in a hidden file beside `path`, for as long as it is needed."""
-    hidden = path.with_name(f".{path.name}.{name}")
+def _set_down(batches: Iterable[pa.RecordBatch], hidden: Path) -> Iterator[None]:
+    """All of these rows in a hidden file, for as long as it is needed."""
     try:
         with CatalogueWriter(hidden) as writer:
             for batch in batches:
                 writer.write(batch)
             writer.commit({})
-        yield hidden
+        yield
     finally:
-        with suppress(KifuError):
-            remove_file(hidden)
+        _discard(hidden)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import pickle
 import random
+import shutil
 import tarfile
 from collections.abc import Iterator
 from itertools import chain, pairwise
@@ -16,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import fsspec
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -27,6 +31,7 @@ from kifu.corpus import ingest as ingesting
 from kifu.corpus import units
 from kifu.corpus.clean import clean_names, load_clean
 from kifu.corpus.ingest import Ingested, IngestJob, ingest
+from kifu.corpus.parts import add_sources
 from kifu.corpus.units import (
     ArchiveUnit,
     SourceUnit,
@@ -36,12 +41,12 @@ from kifu.corpus.units import (
     find_sources,
     source_units,
 )
-from kifu.errors import KifuError, SourceError
+from kifu.errors import Drop, KifuError, SourceError
 from kifu.output import hash_file
 from kifu.parallel import Crew
 from kifu.parcels import read_parcels, write_parcels
 from kifu.records import _remote, _streams
-from kifu.records.containers import blocks
+from kifu.records.containers import BLOCK_BYTES, blocks
 from kifu.records.games import Block
 from kifu.records.kinds import shares
 from kifu.records.kinds import units as shares_of
@@ -145,6 +150,10 @@ def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: 
 def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) -> None:
     path = kinds[kind]
     cut = list(archive_units(path))
+    if kind == "folder":
+        assert [(unit.first, len(unit)) for unit in cut] == [(0, 20)]
+        assert told(UnitReader().read(cut[0])) == told(blocks(path, block_bytes=BLOCK_BYTES))
+        return
     assert cut[0].first == 0 and cut[-1].blocks is None
     assert [(unit.path, unit.first + (unit.blocks or 0)) for unit in cut[:-1]] == [
         (path, after.first) for after in cut[1:]
@@ -156,9 +165,74 @@ def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) 
         assert 4 <= len(cut) <= 8
         sizes = [sum(1 for _ in UnitReader().read(unit)) for unit in cut]
         assert max(sizes) <= 2 * count / len(cut) + 2  # what the guess is for: none has much more to do
-    elif kind in ("folder", "tygem", "sgf"):  # of the others, which are small, the size says little
+    elif kind in ("tygem", "sgf"):  # of the others, which are small, the size says little
         assert len(cut) == 1
     assert [block for unit in cut for block in told(UnitReader().read(unit))] == told(shares_of([path], BLOCK))
+
+
+@pytest.fixture(scope="module")
+def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 300 records in folders of their own, some compressed, broken or alike; at memory://loose too."""
+    top = tmp_path_factory.mktemp("loose") / "loose"
+    some = [*records(140, 1), *BROKEN.values(), *records(20, 1)]
+    some += noisy(7, 300 - len(some))
+    for k, data in enumerate(some):
+        name, data = (f"{k}.sgf", data) if k % 5 else (f"{k}.sgf.gz", gzip.compress(data, mtime=0))
+        saved(top / str(k % 7) / name, data)
+        fsspec.filesystem("memory").pipe(f"/loose/{k % 7}/{name}", data)
+    return top
+
+
+@pytest.mark.parametrize("where", ["here", "memory://loose"])
+@pytest.mark.parametrize("into", ["a.parquet", "parts"])
+@pytest.mark.parametrize(("most", "bytes_"), [(64, 1 << 30), (1 << 30, 16_000)])
+def test_loose_records_of_several_units_make_the_same_catalogue(
+    loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, into: str, most: int, bytes_: int
+) -> None:
+    source, path = loose if where == "here" else where, tmp_path / "made" / into
+    write = ingest if into == "a.parquet" else add_sources
+
+    def made(**engine: Any) -> dict[str, bytes]:
+        write(source, path, clean=load_clean("legal", ["duplicates=games"]), **engine)
+        files = {str(file): file.read_bytes() for file in sorted(path.parent.rglob("*.parquet"))}
+        shutil.rmtree(path.parent)
+        return files
+
+    (one,) = archive_units(place(source))
+    expected = made()
+    monkeypatch.setattr(units, "_LOOSE", most)
+    monkeypatch.setattr(units, "_LOOSE_BYTES", bytes_)
+    cut = list(archive_units(place(source)))
+    counted = most < 1000 or where != "here"  # a store says how long they are, and this machine would have to be asked
+    assert len(cut) >= 5 if counted else cut == [one]
+    assert [name for unit in cut for name in unit.names] == one.names
+    assert all(sum(record.stat().st_size for record in unit.remote) <= bytes_ or len(unit) == 1 for unit in cut)
+    assert all(len(unit) <= most for unit in cut)
+    assert made(jobs=2) == expected
+    postal.post(monkeypatch)
+    assert made(engine=postal.ENGINE) == expected
+    assert postal.PostalCrew.units > len(cut)
+
+
+def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
+    loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that vanishes is set aside; a new one is none of those that were found."""
+    monkeypatch.setattr(units, "_LOOSE", 64)
+    top = tmp_path / "copy"
+    shutil.copytree(loose, top)
+    found = pickle.loads(pickle.dumps(list(source_units(find_sources(top)))))
+    before = [unit.identity() for unit in found]
+    (top / "0" / "0.sgf.gz").unlink()
+    (top / "0" / "1.sgf").write_bytes(b"(;SZ[9])")
+    after = [unit.identity() for unit in found]
+    assert before[0] != after[0] and before[1:] == after[1:]
+    assert [json.loads(json.dumps(each)) for each in after] == after
+    whole = [block for unit in found for block in UnitReader().read(unit.part)]
+    assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
+    assert whole[0].name(0) == "0/0.sgf.gz" and whole[0].drop[0] == Drop.UNREADABLE
+    assert b"0/1.sgf" not in found[0].part.names
+    assert len(repr(found[0])) < 300
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])

@@ -19,7 +19,7 @@ from kifu.corpus.catalogue import CatalogueWriter, RowsUnit, by_value, drop_code
 from kifu.corpus.folder import PartsFolder, free_name
 from kifu.corpus.index import Index, Part, has_index
 from kifu.corpus.ingest import Ingested
-from kifu.corpus.layout import RowsFile, make_parts
+from kifu.corpus.layout import RowsFiles, make_parts
 from kifu.corpus.rows import with_drop
 from kifu.corpus.verdict import COPIES
 from kifu.errors import Drop, FormatError, RecipeError
@@ -80,7 +80,7 @@ def compact(
             units = list(_units(folder, before))
             files = []
             for made, unit in zip(crew.run(MergeJob(staged), units), units):
-                files.append(RowsFile(made, unit.group, unit.sources))
+                files.append(RowsFiles((made,), unit.group, unit.sources))
                 bar.advance(sum(rows.rows for rows in unit.rows))
             games = Ingested()
             parts = make_parts(folder, staged, files, before, crew, games, anew=True)

@@ -6,6 +6,7 @@ import importlib.metadata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -48,11 +49,12 @@ def years_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     return np.where(years < 0, UNKNOWN, known)
 
 
-class RowsFile(NamedTuple):
-    """A catalogue in the hidden folder, not judged yet. name: in that folder. group: which folder its parts belong to.
-    sources: places in the index."""
+class RowsFiles(NamedTuple):
+    """Catalogues in the hidden folder, not judged yet, that become parts as if they were one.
 
-    name: str
+    names: in that folder. group: which folder their parts belong to. sources: places in the index."""
+
+    names: tuple[str, ...]
     group: str
     sources: tuple[int, ...]
 
@@ -71,9 +73,9 @@ class Made(NamedTuple):
 
 
 class PartsUnit(NamedTuple):
-    """A file of rows, and what is said of them."""
+    """Files of rows, and what is said of them."""
 
-    file: RowsFile
+    files: RowsFiles
     verdict: Verdict
 
 
@@ -90,30 +92,33 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
         return [self._staged.name, self._clean, self._origins]
 
     def unit_identity(self, unit: PartsUnit) -> Any:
-        return [*unit.file, blake3(b"".join(column.tobytes() for column in unit.verdict)).hexdigest()]
+        return [*unit.files, blake3(b"".join(column.tobytes() for column in unit.verdict)).hexdigest()]
 
     def items(self, unit: PartsUnit) -> Iterator[PartsUnit]:
         yield unit
 
     def make(self, item: PartsUnit) -> list[Made]:
-        file, verdict = item
-        rows = open_catalogue(self._staged / file.name)
+        files, verdict = item
         counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
-        for batch in rows.batches(("year",)):
+        for batch in self._batches(files, ("year",)):
             counts += np.bincount(years_of(batch) - EARLIER, minlength=len(counts))
         made = []
         for years in _at_a_time(counts) or [[UNKNOWN]]:
             with ExitStack() as stack:
                 parts = {year: stack.enter_context(_Part(self._staged, year)) for year in years}
                 first = 0
-                for batch in rows.batches():
+                for batch in self._batches(files):
                     judged, of = verdict.applied(batch, first), years_of(batch)
                     for year in np.intersect1d(of, years).tolist():
                         parts[year].write(judged.filter(pa.array(of == year)))
                     first += len(batch)
-                about = {"clean": self._clean, "sources": [self._origins[source] for source in file.sources]}
+                about = {"clean": self._clean, "sources": [self._origins[source] for source in files.sources]}
                 made += [part.end(about) for part in parts.values()]
         return made
+
+    def _batches(self, files: RowsFiles, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for name in files.names:
+            yield from open_catalogue(self._staged / name).batches(columns)
 
     def pack(self, result: list[Made]) -> Parcel:
         return {"parts": result}
@@ -161,7 +166,7 @@ def _at_a_time(counts: npt.NDArray[np.int64]) -> list[list[int]]:
 
 
 def make_parts(
-    folder: PartsFolder, staged: Path, files: Sequence[RowsFile], before: Index, crew: Crew, told: Ingested, *,
+    folder: PartsFolder, staged: Path, files: Sequence[RowsFiles], before: Index, crew: Crew, told: Ingested, *,
     anew: bool,
 ) -> int:  # fmt: skip
     """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
@@ -171,11 +176,11 @@ def make_parts(
     Raises FormatError, OutputError.
     """
     old = [] if anew or not before.parts else [str(folder.path)]
-    paths = [str(staged / file.name) for file in files]
-    starts = np.cumsum([0, *(open_catalogue(path).rows for path in paths)]).tolist()
+    paths = [[str(staged / name) for name in each.names] for each in files]
+    starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in some) for some in paths)]).tolist()
     first = before.read if old else 0
-    verdict = judge_copies([*old, *paths], first, before.clean["duplicates"], crew)
-    units = [PartsUnit(file, verdict.within(*bounds)) for file, *bounds in zip(files, starts, starts[1:])]
+    verdict = judge_copies([*old, *chain.from_iterable(paths)], first, before.clean["duplicates"], crew)
+    units = [PartsUnit(some, verdict.within(*bounds)) for some, *bounds in zip(files, starts, starts[1:])]
     made = list(crew.run(PartsJob(staged, before.clean, before.sources), units))
     named = list(_named(files, made))
     for _, part in named:
@@ -199,19 +204,19 @@ def make_parts(
     return len(named)
 
 
-def _named(files: Sequence[RowsFile], made: Iterable[list[Made]]) -> Iterator[tuple[Part, Made]]:
+def _named(files: Sequence[RowsFiles], made: Iterable[list[Made]]) -> Iterator[tuple[Part, Made]]:
     """The parts with their names and in their order: by folder, year, and file. An empty one is listed only if its
     folder has no other, so that each source has a part."""
-    groups: dict[str, list[tuple[Made, RowsFile]]] = {}
-    for file, of_file in zip(files, made):
-        groups.setdefault(file.group, []).extend((part, file) for part in of_file)
+    groups: dict[str, list[tuple[Made, RowsFiles]]] = {}
+    for some, of_some in zip(files, made):
+        groups.setdefault(some.group, []).extend((part, some) for part in of_some)
     for group, all_parts in groups.items():
         parts = [each for each in all_parts if each[0].rows] or all_parts[:1]
         number: Counter[int] = Counter()
         of_year = Counter(part.year for part, _ in parts)
-        for part, file in sorted(parts, key=lambda each: each[0].year):
+        for part, some in sorted(parts, key=lambda each: each[0].year):
             number[part.year] += 1
             suffix = f"-{number[part.year]:04}" if of_year[part.year] > 1 else ""
             year = year_name(part.year)
             told = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
-            yield Part(path=f"{group}/{year}{suffix}.parquet", sources=file.sources, year=year, **told), part
+            yield Part(path=f"{group}/{year}{suffix}.parquet", sources=some.sources, year=year, **told), part

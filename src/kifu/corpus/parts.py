@@ -20,7 +20,7 @@ from kifu.corpus.clean import Clean, load_clean
 from kifu.corpus.folder import PartsFolder
 from kifu.corpus.index import Index, Origin
 from kifu.corpus.ingest import Ingested, IngestJob, Item
-from kifu.corpus.layout import RowsFile, make_parts
+from kifu.corpus.layout import RowsFiles, make_parts
 from kifu.corpus.meaning import Unclear
 from kifu.corpus.units import Source, SourceUnit, UnitReader, describe_sources, find_sources, source_units
 from kifu.errors import RecipeError
@@ -28,6 +28,7 @@ from kifu.output import work_folder
 from kifu.parallel import THREADS, Crew, Job, open_crew
 from kifu.parcels import Parcel
 from kifu.progress import OpenBar, silent
+from kifu.records._folder import LooseRecords
 from kifu.records.tygem import load_index
 
 
@@ -78,9 +79,10 @@ def add_sources(
         staged = folder.stage([importlib.metadata.version("kifu"), before.clean, identity, len(before.sources)])
         with progress("reading games", None, "games") as bar:
             units = list(_units(folder, new, len(before.sources)))
-            files = []
+            files: list[RowsFiles] = []
             for made, unit in zip(crew.run(RowsJob(rows_job, staged), [unit.part for unit in units]), units):
-                files.append(RowsFile(made.name, unit.group, (unit.source,)))
+                before_it = files.pop().names if unit.goes_on else ()
+                files.append(RowsFiles((*before_it, made.name), unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
                 bar.advance(made.rows)
             make_parts(folder, staged, files, before.model_copy(update={"sources": origins}), crew, told, anew=False)
@@ -124,6 +126,12 @@ class _Unit(NamedTuple):
     source: int
     group: str
     part: SourceUnit
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its games become parts together with those of the unit before: a folder's loose records are cut into
+        units of a few seconds, of which each would have a small part for each year."""
+        return isinstance(self.part.part, LooseRecords) and self.part.part.first > 0
 
 
 def _units(folder: PartsFolder, new: Iterable[tuple[Source, Origin]], first: int) -> Iterator[_Unit]:

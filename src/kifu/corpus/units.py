@@ -1,7 +1,7 @@
 """What games come from, and how the reading of it is divided: sources, and units of work that they are read by.
 
-A unit is an archive, some blocks of a large one, or some rows of a catalogue, so that those of a cluster who take one
-each have about as much to do. The blocks and rows, and so what becomes of them, are the same however they are divided.
+A unit is an archive, some blocks of a large one, some loose records of a folder, or some rows of a catalogue, so that
+those of a cluster who take one each have about as much to do. What becomes of them is the same however they are cut.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
@@ -23,8 +25,8 @@ from kifu.errors import SourceError
 from kifu.output import hash_file
 from kifu.parallel import Crew, Job
 from kifu.parcels import Parcel
-from kifu.records._folder import read_tree
-from kifu.records.containers import blocks, containers, count_blocks
+from kifu.records._folder import LooseRecords, read_tree, record_blocks
+from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks
 from kifu.records.games import Block
 from kifu.records.kinds import shares
 from kifu.records.places import Place, Remote, marks_of, name_below, place
@@ -34,6 +36,9 @@ _SMALL = 8 << 20
 
 _BLOCKS = 16
 """Of a unit of a large archive: 64 MB of records, about a second of work."""
+
+_LOOSE, _LOOSE_BYTES = 1 << 14, 64 << 20
+"""Loose records of a unit, and their bytes where a store says those with the names: each takes a request there."""
 
 _SLICES = 8
 """At most so many units are made of an archive that can only be read from its beginning: each of them reads, though it
@@ -61,19 +66,25 @@ class ArchiveUnit:
     """How many; None: all that follow."""
 
 
+Part: TypeAlias = ArchiveUnit | LooseRecords | RowsUnit
+"""What can be read by itself of a source."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceUnit:
     """A unit of one of several sources. name: what a catalogue calls it. blake3: of the source, if that is known."""
 
     name: str
     blake3: str | None
-    part: ArchiveUnit | RowsUnit
+    part: Part
 
     def identity(self) -> dict[str, Any]:
         """What tells it from others, as JSON values. Raises SourceError."""
-        path = place(self.part.path)
-        told = asdict(self) | {"part": asdict(self.part) | {"path": str(path)}}
-        return told if self.blake3 is not None else told | {"files": _hash_tree(path)}
+        if isinstance(self.part, LooseRecords):
+            part = {"path": str(self.part.root), "first": self.part.first, "files": _hash_records(self.part)}
+        else:
+            part = asdict(self.part) | {"path": str(place(self.part.path))}
+        return {"name": self.name, "blake3": self.blake3, "part": part}
 
 
 Content: TypeAlias = Block | pa.RecordBatch
@@ -103,29 +114,46 @@ def source_units(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] |
     about: what `describe_sources` says of them; units that are never asked for their identity can do without.
     """
     for source, told in zip(sources, repeat({}) if about is None else about):
-        parts: Iterable[ArchiveUnit | RowsUnit] = archive_units(source.path)
+        parts: Iterable[Part] = archive_units(source.path)
         if source.catalogue is not None:
             parts = source.catalogue.units()
         for part in parts:
             yield SourceUnit(source.name, told.get("blake3"), part)
 
 
-def archive_units(path: Place) -> Iterator[ArchiveUnit]:
-    """A container in units, in order: one for a folder's loose records, for a small archive, or for a single record.
+def archive_units(path: Place) -> Iterator[ArchiveUnit | LooseRecords]:
+    """A container in units, in order: one for a small archive, or for a single record.
 
-    A .zip is cut every 16 blocks, by its directory. A tar, or a file of lines, is cut in at most eight of about the
-    same size, which is guessed from its first block if it is compressed: the last takes whatever is left.
+    The loose records of a folder are cut every 16,384, or earlier, every 64 MiB, where their sizes are known with their
+    names. A .zip is cut every 16 blocks, by its directory. A tar, or a file of lines, is cut in at most eight of about
+    the same size, which is guessed from its first block if it is compressed: the last takes whatever is left.
     Never fails: what is wrong with a container is told when it is read.
     """
     try:
-        small = path.is_dir() or path.stat().st_size < _SMALL
-    except OSError:
-        small = True
+        is_folder = path.is_dir()
+        loose = list(_loose_units(read_tree(path).records)) if is_folder else []
+        small = is_folder or path.stat().st_size < _SMALL
+    except (OSError, SourceError):
+        loose, small = [], True
+    if loose:
+        yield from loose
+        return
     count, by_place = (1, False) if small else count_blocks(path)
     each = _BLOCKS if by_place else max(_BLOCKS, -(-count // _SLICES))
     firsts = range(0, max(count, 1), each)
     for first in firsts:
         yield ArchiveUnit(path, first, None if first == firsts[-1] else each)
+
+
+def _loose_units(records: LooseRecords) -> Iterator[LooseRecords]:
+    sizes = [record.stat().st_size for record in records.remote] or [0] * len(records)
+    ends = np.cumsum([0, *sizes])
+    begin = 0
+    while begin < len(records):
+        full = int(np.searchsorted(ends, ends[begin] + _LOOSE_BYTES, "right")) - 1
+        stop = min(max(full, begin + 1), begin + _LOOSE, len(records))
+        yield records.part(begin, stop)
+        begin = stop
 
 
 class UnitReader:
@@ -139,7 +167,7 @@ class UnitReader:
         self._next = 0
         self._blocks: Iterator[Block] = iter(())
 
-    def read(self, unit: ArchiveUnit | RowsUnit) -> Iterator[Content]:
+    def read(self, unit: Part) -> Iterator[Content]:
         """The unit's blocks, large files of lines in several, or batches of its rows; no other is to be begun before
         the last of them is drawn.
 
@@ -148,6 +176,9 @@ class UnitReader:
         """
         if isinstance(unit, RowsUnit):
             yield from rows_of_unit(unit)
+            return
+        if isinstance(unit, LooseRecords):
+            yield from shares(record_blocks(unit, BLOCK_BYTES))
             return
         if (self._path, self._next) != (unit.path, unit.first):
             self._path, self._blocks = unit.path, blocks(unit.path, first=unit.first)
@@ -214,13 +245,12 @@ def _require_same(path: Place) -> None:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _hash_tree(root: Place) -> str:
-    """Names, sizes and times of all loose records in a folder, as one hash in hex. Raises SourceError."""
+def _hash_records(records: LooseRecords) -> str:
+    """Names, sizes and times of loose records, as one hash in hex."""
     digest = blake3()
-    try:
-        tree = read_tree(root)
-        for name in tree.records:
-            digest.update(b"%s\0%s\0" % (name, json.dumps(marks_of(tree.at(name))).encode()))
-    except OSError as error:
-        raise SourceError(f"{root}: {error.strerror}") from None
+    for name, found in zip(records.names, records.places()):
+        marks = None
+        with suppress(OSError):  # it is gone, or cannot be had, and will be set aside where it is to be read
+            marks = marks_of(found)
+        digest.update(b"%s\0%s\0" % (name, json.dumps(marks).encode()))
     return digest.hexdigest()

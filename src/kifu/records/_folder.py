@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from io import BytesIO, FileIO
 from pathlib import Path
 
@@ -31,15 +31,45 @@ _REQUESTS = 16  # records that are fetched from other storage at a time
 _NOTHING: Bytes = np.empty(0, np.uint8)
 
 
+@dataclass(frozen=True, slots=True)
+class LooseRecords:
+    """The loose records of a directory tree, or some that follow one another, as they were found; can be pickled.
+
+    Whoever reads them need not look through the tree, and each of them keeps its number whatever becomes of the others.
+    """
+
+    root: Place
+    first: int
+    """How many records of the tree come before them."""
+
+    names: list[bytes] = field(repr=False)
+    """The paths below the root, with / between their parts, in the order of their bytes."""
+
+    remote: list[Remote] = field(repr=False)
+    """Where they are on other storage, with what that says of them; none if they are on this machine."""
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def part(self, begin: int, stop: int) -> LooseRecords:
+        """Those from number `begin` of these to the one before `stop`."""
+        return LooseRecords(self.root, self.first + begin, self.names[begin:stop], self.remote[begin:stop])
+
+    def places(self) -> Iterator[Place]:
+        """Where they are."""
+        if isinstance(self.root, Remote):
+            yield from self.remote
+        else:
+            yield from (self.root / os.fsdecode(name) for name in self.names)
+
+
 @dataclass(frozen=True)
 class Tree:
-    """What a directory tree holds, in the order of the bytes of the paths below it, with / between their parts."""
+    """What a directory tree holds, in the order of the bytes of the paths below it."""
 
-    records: list[bytes]
+    records: LooseRecords
     archives: list[Place]
     """Containers of their own: archives, files of lines (.olf), and indexes to such (.index)."""
-    at: Callable[[bytes], Place]
-    """Where the file of such a path is."""
 
 
 def read_tree(root: Place) -> Tree:
@@ -53,15 +83,24 @@ def read_tree(root: Place) -> Tree:
             remote = root.files()
         except OSError as error:
             raise SourceError(f"{root}: {error.strerror}") from None
-        return _sort_out(list(remote), remote.__getitem__)
-    return _sort_out(sorted(_walk(os.fsencode(root))), lambda name: root / os.fsdecode(name))
+        records = _records_in(remote)
+        return Tree(
+            LooseRecords(root, 0, records, [remote[name] for name in records]),
+            _archives_in(remote, remote.__getitem__),
+        )
+    names = sorted(_walk(os.fsencode(root)))
+    archives = _archives_in(names, lambda name: root / os.fsdecode(name))
+    return Tree(LooseRecords(root, 0, _records_in(names), []), archives)
 
 
-def _sort_out(names: list[bytes], at: Callable[[bytes], Place]) -> Tree:
+def _records_in(names: Iterable[bytes]) -> list[bytes]:
+    return [name for name in names if name_says_record(without_compression(name))]
+
+
+def _archives_in(names: Iterable[bytes], at: Callable[[bytes], Place]) -> list[Place]:
     """at: where a file of this name is."""
-    records = [name for name in names if name_says_record(without_compression(name))]
     told = ((name, _says_archive(name)) for name in names)
-    return Tree(records, [at(name) for name, says in told if says or (says is None and _holds_tar(at(name)))], at)
+    return [at(name) for name, says in told if says or (says is None and _holds_tar(at(name)))]
 
 
 def _walk(top: bytes) -> Iterator[bytes]:
@@ -109,38 +148,46 @@ def _holds_tar(path: Place) -> bool:
 
 
 def folder_blocks(root: Place, block_bytes: int) -> Iterator[Block]:
-    """The loose records of a tree, several to a block. One that cannot be read becomes an empty row.
-
-    Raises SourceError if there are none, or if a store of another machine does not give one of them.
-    """
-    tree = read_tree(root)
-    records = tree.records
+    """All loose records of a tree, as `record_blocks` gives them. Raises SourceError also if there are none."""
+    records = read_tree(root).records
     if not records:
         raise SourceError(f"{root}: no .sgf files in this directory")
+    return record_blocks(records, block_bytes)
+
+
+def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[Block]:
+    """Loose records, several to a block. One that cannot be read becomes an empty row.
+
+    There must be some. Raises SourceError if a store of another machine does not give one of them.
+    """
     data, filled = np.empty(block_bytes, np.uint8), 0
     first, stops, drops = 0, list[int](), list[int]()
-    for k, (content, drop) in enumerate(_read_records(root, tree)):
+    for k, (content, drop) in enumerate(_read_records(records)):
         if filled + len(content) > len(data):
             if stops:
-                members = list(range(first, k))
-                yield make_block(str(root), data[:filled], stops, members, records[first:k], drops)
+                yield _block(records.part(first, k), data[:filled], stops, drops)
             data, filled = np.empty(max(block_bytes, len(content)), np.uint8), 0
             first, stops, drops = k, [], []
         data[filled : filled + len(content)] = content
         filled += len(content)
         stops.append(filled)
         drops.append(drop)
-    members = list(range(first, len(records)))
-    yield make_block(str(root), data[:filled], stops, members, records[first:], drops)
+    yield _block(records.part(first, len(records)), data[:filled], stops, drops)
 
 
-def _read_records(root: Place, tree: Tree) -> Iterator[tuple[Bytes, Drop]]:
-    """The loose records of a tree, in order; those of other storage several at a time, for each takes a while."""
-    if isinstance(root, Path):
-        yield from (_read_record(os.fsencode(root) + b"/" + name) for name in tree.records)
+def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int]) -> Block:
+    members = list(range(records.first, records.first + len(records)))
+    return make_block(str(records.root), data, stops, members, records.names, drops)
+
+
+def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, Drop]]:
+    """The records, in order; those of other storage several at a time, for each takes a while."""
+    if isinstance(records.root, Path):
+        top = os.fsencode(records.root)
+        yield from (_read_record(top + b"/" + name) for name in records.names)
         return
     with Crew(_REQUESTS) as crew:
-        yield from crew.map(_fetch_record, map(tree.at, tree.records), ahead=_REQUESTS)
+        yield from crew.map(_fetch_record, records.remote, ahead=_REQUESTS)
 
 
 def _read_record(path: bytes) -> tuple[Bytes, Drop]:

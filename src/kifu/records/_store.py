@@ -96,11 +96,14 @@ class Store:
         return dict(self.ask(lambda: self._files.info(self._path)))
 
     def files(self) -> list[tuple[str, Info]]:
-        """All files in a folder and in those in it: the path from here, and what the store says of each."""
+        """All files in a folder and in those in it: the path from here, and what has to be known of each.
+
+        Stores say more, which would take more memory than the names where there are many.
+        """
         root = self._path.rstrip("/") + "/"
         found = self.ask(lambda: self._files.find(self._path, detail=True))
         return [
-            (name[len(root) :], info)
+            (name[len(root) :], {key: info[key] for key in ("type", *_MARKS) if key in info})
             for name, info in found.items()
             if info["type"] == "file" and name.startswith(root) and not name.endswith("/")
         ]

@@ -55,11 +55,11 @@ class Job(ABC, Generic[Unit, Item, R]):
     def identity(self) -> Any:
         """What results follow from beside the unit, as JSON values: an interrupted run is gone on with if all of it is
         the same. The version of kifu is added to it."""
-        raise NotImplementedError
+        raise TypeError(f"results of {type(self).__name__} cannot be kept: it has no identity")
 
     def unit_identity(self, unit: Unit) -> Any:
         """What tells the unit, and the files that it names, from others, as JSON values."""
-        raise NotImplementedError
+        raise TypeError(f"results of {type(self).__name__} cannot be kept: it has no identity")
 
     @abstractmethod
     def items(self, unit: Unit) -> Iterator[Item]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import resource
 import threading
+from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from ray import cloudpickle
 
 import clustered
 from clustered import Span, Times, expected, given, refused, tries
+from kifu.cluster import crew as crew_module
 from kifu.cluster.crew import RayCrew
 from kifu.cluster.unit import make
 from kifu.errors import ClusterError, FormatError, IllegalMove, OutputError, RecordError
@@ -96,6 +99,23 @@ def test_a_process_that_dies_is_no_matter(here, job, work):
         assert [tries(job.marks, span.first, "made") for span in spans] == [1, 1, 1]
         for mark in Path(job.marks).iterdir():
             mark.unlink()
+
+
+@pytest.mark.parametrize(("seconds", "there"), [(1.0, "never"), (3.0, "now and then")])
+def test_nobody_is_waited_for_where_no_node_is_left(here, job, work, monkeypatch, seconds, there):
+    """Ray would wait; but one that comes back in time is as good as one that stays."""
+    nodes = cycle([[], [], ray.nodes()] if there == "now and then" else [[]])
+    monkeypatch.setattr(crew_module, "working_nodes", lambda: next(nodes))
+    monkeypatch.setattr(crew_module, "_PULSE", 0.2)
+    monkeypatch.setattr(crew_module, "_DESERTED", seconds)
+    slow = replace(job, seconds=4.0)
+    with RayCrew(None, None, work) as crew:
+        if there == "now and then":
+            assert given(crew, slow, [Span(10)]) == expected(slow, [Span(10)])
+        else:
+            error = refused(crew, slow, [Span(10)])
+            assert type(error) is ClusterError
+            assert str(error) == "no node of the cluster has had a processor for 0 minutes"
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from ray.cluster_utils import Cluster
 import clustered
 from clustered import SPANS, Times, call, expected, tries
 from kifu import __version__
+from kifu.cluster import crew as crew_module
 from kifu.cluster.crew import RayCrew
 from kifu.errors import ClusterError
 from kifu.output import work_folder
@@ -91,6 +92,54 @@ def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
     assert got == expected(job, SPANS)
 
 
+@contextlib.contextmanager
+def nodes_and_client(count: int) -> Iterator[tuple[Cluster, str]]:
+    """And the address of the head's client port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with nodes(count, ray_client_server_port=port) as cluster:
+        yield cluster, f"ray://127.0.0.1:{port}"
+
+
+# The head leaves its logs open.
+left_open = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in.*/ray_client_server:pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@left_open
+@pytest.mark.parametrize("through", ["address", "client"])
+def test_all_die_but_the_head(job, work, monkeypatch, through):
+    """Which answers, and has no processor: the command ends, and another may go on with what was made."""
+    monkeypatch.setattr(crew_module, "_DESERTED", 15.0)
+    with nodes_and_client(2) as (cluster, client):
+        address = cluster.address if through == "address" else client
+        with (
+            pytest.raises(ClusterError, match=r"^no node of the cluster has had a processor for 0 minutes$"),
+            RayCrew(address, None, work) as crew,
+        ):
+            results = crew.run(job, SPANS)
+            next(results)
+            for node in list(cluster.worker_nodes):
+                cluster.remove_node(node, allow_graceful=False)
+            begun = time.monotonic()
+            list(results)
+        assert time.monotonic() - begun < 100
+    assert list(work.glob("0-*.parcels"))
+
+
+def test_all_die_and_another_comes(job, work):
+    with nodes(1) as cluster, RayCrew(cluster.address, None, work) as crew:
+        results = crew.run(job, SPANS)
+        got = [next(results).tolist()]
+        cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+        time.sleep(8)
+        cluster.add_node(num_cpus=1)
+        got += [result.tolist() for result in results]
+    assert got == expected(job, SPANS)
+
+
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda blow: blow.name)
 def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, blow):
     with call(job, work) as first:
@@ -114,13 +163,9 @@ def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, b
     assert not work.exists()
 
 
-# The head leaves its logs open.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*/ray_client_server:pytest.PytestUnraisableExceptionWarning")
+@left_open
 def test_a_cluster_through_its_client_port(job, work):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with nodes(1, ray_client_server_port=port), call(job, work, f"ray=ray://127.0.0.1:{port}") as caller:
+    with nodes_and_client(1) as (_, client), call(job, work, f"ray={client}") as caller:
         out, told = caller.communicate(timeout=100)
     assert caller.returncode == 0, told
     assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS))

@@ -89,12 +89,17 @@ def _knock(address: str) -> None:
         raise ClusterError(f"no cluster at {address}: {reason}")
 
 
+def working_nodes() -> list[dict[str, Any]]:
+    """The nodes that are alive and have processors, as Ray tells of them."""
+    return [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+
+
 def count_processors(mark: Path | None) -> int:
     """How many units the cluster makes at a time, once each node that would has shown that it can.
 
     mark: a file that each of them has to see. Raises ClusterError.
     """
-    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    nodes = working_nodes()
     ask = ray.remote(num_cpus=0, max_retries=0)(task.fault)
     answers = [
         ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(

@@ -8,6 +8,7 @@ any of that: results are given out in the order of the units.
 from __future__ import annotations
 
 import json
+import time
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, suppress
@@ -25,7 +26,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from kifu import __version__
 from kifu.cluster import task
-from kifu.cluster.connect import connected, count_processors
+from kifu.cluster.connect import connected, count_processors, working_nodes
 from kifu.cluster.folder import WorkFolder
 from kifu.cluster.head import Head
 from kifu.errors import ClusterError, FormatError, KifuError, first_line
@@ -42,6 +43,9 @@ _GRACE = 60.0
 
 _PULSE = 5.0
 """Seconds of waiting for a unit after which the head of the cluster is asked whether it is still there."""
+
+_DESERTED = 600.0
+"""Seconds for which no node may have a processor: those who begin new ones for a cluster take minutes."""
 
 _TRIES = 3
 """How often a unit is made again whose process or node has died."""
@@ -146,12 +150,19 @@ class RayCrew(Crew):
         return made
 
     def _answer(self, answer: Any) -> tuple[str, Any, str]:
-        """What a unit's process says, once it does. Raises RayError; ClusterError if the cluster has gone."""
+        """What a unit's process says, once it does. Raises RayError; ClusterError if the cluster has gone, or all of
+        its nodes have, without which Ray would wait for ever."""
+        until = time.monotonic() + _DESERTED
         while True:
             with suppress(GetTimeoutError), self._head.watched():
                 said: tuple[str, Any, str] = ray.get(answer, timeout=_PULSE)
                 return said
             self._head.require()
+            with self._head.watched():
+                if working_nodes():
+                    until = time.monotonic() + _DESERTED
+            if time.monotonic() > until:
+                raise ClusterError(f"no node of the cluster has had a processor for {_DESERTED / 60:.0f} minutes")
 
     def __enter__(self) -> Self:
         return self

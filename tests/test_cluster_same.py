@@ -93,17 +93,18 @@ def test_ray(processes, name, games, tmp_path, alone):
     assert outcome(name, games, tmp_path / "out", "--engine", "ray") == alone[name]
 
 
-def workers() -> list[int]:
-    """The processes of this machine that make a unit now, or wait for one."""
-    found = []
+def workers() -> dict[int, int]:
+    """The processes of this machine that make a unit now, and the parent of each, which is its node."""
+    found = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
                 title = process.joinpath("cmdline").read_bytes()
+                _, parent, *_ = process.joinpath("stat").read_text().rpartition(")")[2].split()
             except OSError:
                 continue
             if title.startswith(b"ray::make_unit"):
-                found.append(int(process.name))
+                found[int(process.name)] = int(parent)
     return found
 
 
@@ -112,28 +113,32 @@ def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
     """A process as soon as one is seen at work, then a node as soon as it has work."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     doomed = cluster.add_node(num_cpus=1)
-    killed: list[int] = []
+    raylets = [node.all_processes["raylet"][0].process.pid for node in (cluster.head_node, doomed)]
+    killed: list[str] = []
 
     def kill() -> None:
         until = time.monotonic() + 100
-        while not killed and time.monotonic() < until:
-            for process in workers()[:1]:
-                os.kill(process, signal.SIGKILL)
-                killed.append(process)
+        while len(killed) < 2 and time.monotonic() < until:
+            at_work = {process: node for process, node in workers().items() if node in raylets}
+            if not killed and at_work:
+                os.kill(next(iter(at_work)), signal.SIGKILL)
+                killed.append("process")
+            elif killed and raylets[1] in at_work.values():
+                cluster.remove_node(doomed, allow_graceful=False)
+                killed.append("node")
             time.sleep(0.01)
-        cluster.remove_node(doomed, allow_graceful=False)
 
     killer = threading.Thread(target=kill)
     killer.start()
     told = []
     try:
-        while not killed and killer.is_alive():  # units are short, and one may have to be looked for more than once
+        while killer.is_alive():  # units are short, and one may have to be looked for more than once
             told.append(outcome(name, games, tmp_path / str(len(told)), "--engine", f"ray={cluster.address}"))
     finally:
         killer.join()
         ray.shutdown()
         cluster.shutdown()
-    assert killed and all(each == alone[name] for each in told)
+    assert killed == ["process", "node"] and all(each == alone[name] for each in told)
 
 
 def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):

@@ -179,6 +179,8 @@ def test_a_run_of_changing_processes_learns_from_all_and_nothing_twice(games: Pa
     told = read_run(into)
     assert told is not None
     assert (told.state, told.why) == ("finished", "2 epochs are done")
+    end(begin(games, into, notes, 2, 1, 0, launcher=torchrun))  # nobody waits for one that has nothing to do
+    assert read_run(into) == told
 
     every = positions(recipe, games)
     learned = rows(notes)

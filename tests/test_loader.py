@@ -2,6 +2,8 @@
 
 import json
 import pickle
+import subprocess
+import sys
 import threading
 from collections import Counter
 from dataclasses import replace
@@ -275,6 +277,13 @@ def test_threads_end_with_the_loop(games):
     next(running)
     running.close()
     assert threading.active_count() == before
+
+
+def test_a_loop_may_last_until_python_goes(games):
+    """Modules are empty then; torch has them go before the loop does."""
+    script = "import sys, torch, kifu; loop = iter(kifu.load(sys.argv[1], 'seven', batch_size=8)); next(loop)"
+    done = subprocess.run([sys.executable, "-c", script, games], capture_output=True, text=True, check=True)
+    assert done.stdout == done.stderr == ""
 
 
 def test_a_loader_can_be_pickled(games):

@@ -162,7 +162,7 @@ def open_crew(engine: str = THREADS, jobs: int | None = None, work: Path | None 
 
 def ahead(items: Generator[T], count: int) -> Generator[T]:
     """Yields the items; a thread of its own makes `count` of them in advance. Closes the generator at the end."""
-    end = object()
+    end, at_last = object(), give_up
     pool = ThreadPoolExecutor(1)
     under_way = deque(pool.submit(next, items, end) for _ in range(count))
     try:
@@ -170,14 +170,15 @@ def ahead(items: Generator[T], count: int) -> Generator[T]:
             under_way.append(pool.submit(next, items, end))
             yield cast(T, item)
     finally:
-        give_up(pool, under_way)
+        at_last(pool, under_way)
         items.close()
 
 
 def give_up(pool: ThreadPoolExecutor, tasks: Iterable[Future[Any]]) -> None:
     """Ends the pool, without doing those of its tasks that are not begun.
 
-    A generator may be closed as late as when Python goes, where `shutdown(cancel_futures=True)` fails.
+    A generator may be closed as late as when Python goes. Then `shutdown(cancel_futures=True)` fails, and so does what
+    is looked up in a module, this function for one: take hold of it before.
     """
     for task in tasks:
         task.cancel()

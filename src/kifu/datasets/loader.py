@@ -233,7 +233,7 @@ class Loader:
         parts = list(plan.parts(given, max(self._memory // 2 // self._source.slot_bytes, 1)))
         slots = max((part.stop - part.start for part in parts), default=0)
         rooms = [self._source.new_room(slots) for _ in parts[:2]]
-        pool = ThreadPoolExecutor(self._jobs)
+        pool, at_last = ThreadPoolExecutor(self._jobs), give_up
         tasks: list[Future[None]] = []
         before: tuple[Drawn, npt.NDArray[np.int32]] | None = None
         entries: tuple[Block, npt.NDArray[np.int32]] | None = None
@@ -251,7 +251,7 @@ class Loader:
                 _wait(tasks)
                 yield before
         finally:
-            give_up(pool, tasks)
+            at_last(pool, tasks)
 
     def _draw(
         self, plan: Plan, block: Block, rank: npt.NDArray[np.int32], room: Drawn, pool: ThreadPoolExecutor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -93,52 +93,42 @@ def test_ray(processes, name, games, tmp_path, alone):
     assert outcome(name, games, tmp_path / "out", "--engine", "ray") == alone[name]
 
 
-def workers() -> dict[int, int]:
-    """The processes of this machine that make a unit now, and the parent of each, which is its node."""
-    found = {}
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                title = process.joinpath("cmdline").read_bytes()
-                _, parent, *_ = process.joinpath("stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if title.startswith(b"ray::make_unit"):
-                found[int(process.name)] = int(parent)
-    return found
+def at_work(node: int) -> int:
+    """A process of this node, told by its raylet, that makes a unit now; there will be one."""
+    until = time.monotonic() + 100
+    while time.monotonic() < until:
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                with suppress(OSError):
+                    title = process.joinpath("cmdline").read_bytes()
+                    _, parent, *_ = process.joinpath("stat").read_text().rpartition(")")[2].split()
+                    if title.startswith(b"ray::make_unit") and int(parent) == node:
+                        return int(process.name)
+        time.sleep(0.01)
+    raise AssertionError("no process has a unit")
 
 
 @pytest.mark.parametrize("name", ["ingest", "kgsgo", "npy"])
 def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
-    """A process as soon as one is seen at work, then a node as soon as it has work."""
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    doomed = cluster.add_node(num_cpus=1)
-    raylets = [node.all_processes["raylet"][0].process.pid for node in (cluster.head_node, doomed)]
-    killed: list[str] = []
-
-    def kill() -> None:
-        until = time.monotonic() + 100
-        while len(killed) < 2 and time.monotonic() < until:
-            at_work = {process: node for process, node in workers().items() if node in raylets}
-            if not killed and at_work:
-                os.kill(next(iter(at_work)), signal.SIGKILL)
-                killed.append("process")
-            elif killed and raylets[1] in at_work.values():
-                cluster.remove_node(doomed, allow_graceful=False)
-                killed.append("node")
-            time.sleep(0.01)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    told = []
+    """A process as soon as it has work, then the node, which is the only one, as soon as it has; another comes."""
+    out = tmp_path / "out"
+    out.mkdir()
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
-        while killer.is_alive():  # units are short, and one may have to be looked for more than once
-            told.append(outcome(name, games, tmp_path / str(len(told)), "--engine", f"ray={cluster.address}"))
+        doomed = cluster.add_node(num_cpus=2)
+        raylet = doomed.all_processes["raylet"][0].process.pid
+        with start(*COMMANDS[name](games, out), "--engine", f"ray={cluster.address}") as command:
+            killed = at_work(raylet)
+            os.kill(killed, signal.SIGKILL)
+            while at_work(raylet) == killed:  # which may be seen a little longer
+                time.sleep(0.01)
+            cluster.remove_node(doomed, allow_graceful=False)
+            cluster.add_node(num_cpus=2)
+            said, told = command.communicate(timeout=200)
     finally:
-        killer.join()
         ray.shutdown()
         cluster.shutdown()
-    assert killed == ["process", "node"] and all(each == alone[name] for each in told)
+    assert (command.returncode, said.replace(str(out), "OUT"), made(out)) == alone[name], told
 
 
 def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):

@@ -390,6 +390,16 @@ def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, 
     assert set(used) == set(range(8))
 
 
+def test_an_epoch_that_was_gone_on_with_can_be_had_whole_again(games):
+    first = kifu.load(games, "own", batch_size=10, rank=0, world_size=2)
+    list(islice(first, 3))
+    rest = kifu.load(games, "own", batch_size=20, resume=first.state())
+    assert rest.epoch(0).positions == rest.positions < kifu.load(games, "own").positions
+    list(rest)
+    assert rest.epoch(0).state()["stages"] == [[1, 20, 0]]
+    assert_same(whole(rest.epoch(0)), whole(kifu.load(games, "own", batch_size=20)))
+
+
 def test_data_sets_resume_and_are_shared_out(games, tmp_path):
     straight = kifu.load(games, "one-plane", shuffle=None, augment=False, output="float32")
     stored = Batch(*(getattr(whole(straight), name) for name in ("planes", "labels", "game", "ply")))

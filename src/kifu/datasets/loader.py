@@ -121,10 +121,11 @@ class Loader:
         """
         _check_place(number, batch)
         other = self._with(self._order)
-        before = self._begin.before if number == self.number else ()
-        other._begin = other._place = Place(number, batch, before)
-        if self._kept is not None and self._kept.number == number:
-            other._kept = self._kept
+        if number == self.number:
+            other._begin = other._place = self._begin._replace(batch=batch)
+        else:
+            other._begin = other._place = Place(number, batch)
+            other._kept = None
         return other
 
     def sized(self, batch_size: int) -> Loader:

@@ -30,8 +30,8 @@ RAY = Path(sys.executable).with_name("ray")
 BUSY = 300
 """Seconds that a node may take to begin, or a command to make everything, on a machine that has much else to do."""
 
-NOTICED = 60
-"""Seconds after which a command has ended whose cluster has lost its head."""
+NOTICED = 90
+"""Seconds after which a command has ended whose cluster has lost its head: some 40, if it has a core for itself."""
 
 
 class Node:

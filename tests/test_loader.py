@@ -326,8 +326,8 @@ def test_archives_give_what_their_catalogue_gives(games):
 
 def test_archives_at_urls_give_what_they_give_here(games):
     source = next(games.parent.glob("KGS-*"))
-    fsspec.filesystem("memory").pipe(f"/kgs/{source.name}", source.read_bytes())
-    assert_same(whole(kifu.load(source, "seven")), whole(kifu.load(f"memory://kgs/{source.name}", "seven")))
+    fsspec.filesystem("memory").pipe(f"/loader/{source.name}", source.read_bytes())
+    assert_same(whole(kifu.load(source, "seven")), whole(kifu.load(f"memory://loader/{source.name}", "seven")))
 
 
 def test_catalogues_come_before_archives(tmp_path, games):

@@ -533,7 +533,7 @@ def test_the_command_shows_ones_layers(name):
     ("arguments", "words"),
     [
         (("blogg",), "no net 'blogg'; did you mean 'blog'"),
-        (("blog", "--board", "19"), "like 19x19, not '19'"),
+        (("blog", "--board", "19"), "'19' is no board; 19x19 is one"),
         (("blog", "--board", "30x30"), "30 x 30 is not within 1 to 25"),
         (("--planes", "sevn"), "no plane set or feature 'sevn'"),
         (("b99c999",), "out of bounds"),

@@ -13,7 +13,7 @@ from timing import Task, cores, in_turns, one_core
 
 from kifu.convert import convert
 from kifu.corpus.catalogue import games_of, open_catalogue
-from kifu.corpus.clean import load_clean
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import hash_games
 from kifu.corpus.ingest import ingest
@@ -42,7 +42,7 @@ def catalogue(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
             rounds,
             Task(floor, beside.unlink),
             Task(lambda: ingest(archives, path, jobs=1), path.unlink),
-            Task(lambda: ingest(archives, path, clean=load_clean("training"), jobs=1), path.unlink),
+            Task(lambda: ingest(archives, path, clean=load_cleaning_rules("training"), jobs=1), path.unlink),
         )
     games = f"{told.read:,} games"
     return [

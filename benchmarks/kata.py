@@ -13,9 +13,9 @@ from timing import Task, in_turns, one_core
 
 from kifu.corpus.catalogue import CatalogueWriter, games_of, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets.drawing import find_drawing
-from kifu.recipes.kata_sets import KataSets
-from kifu.recipes.katago import build_katago
+from kifu.datasets.renderer import find_renderer
+from kifu.katago.build import build_katago
+from kifu.katago.recipe import KatagoRecipe
 from kifu.recipes.schema import find_recipe
 
 _GAMES, _FILED = 2000, 300
@@ -51,7 +51,7 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     """To follow the first games, to draw all their positions, some games at a time; and how many these are."""
     batch = next(open_catalogue(path).batches(size=_GAMES))
     games = games_of(batch)
-    drawing = find_drawing("katago22", pad=True)
+    drawing = find_renderer("katago22", pad=True)
     told = drawing.told(batch, np.arange(len(batch)))
     rows = np.flatnonzero((games.drop == 0) & (told.drop == 0))
     plies = np.diff(games.move_offset)[rows]
@@ -79,7 +79,7 @@ def _first_games(path: Path, into: Path) -> Path:
 def _build(some: Path, into: Path, compression: str) -> tuple[Callable[[], object], int]:
     """To make files of these games, and how many rows that gives."""
     recipe = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', f"compression={compression}"])
-    assert isinstance(recipe, KataSets)
+    assert isinstance(recipe, KatagoRecipe)
 
     def build() -> int:
         shutil.rmtree(into, ignore_errors=True)

@@ -23,17 +23,17 @@ from kifu.learn.predict import Predictor
 from kifu.learn.train import train
 from kifu.planes.encoder import find_encoder
 from kifu.play.engine import Engine
-from kifu.play.player import NetOracle, Player
-from kifu.recipes.training import AdamW, Sgd, Training
+from kifu.play.player import NetEvaluator, Player
+from kifu.recipes.training import AdamWConfig, SgdConfig, TrainingRecipe
 
 _STEPS = 100
 """Of a run; its second half is what counts, since the loader is far ahead by then."""
 
 _BATCH = 64
 
-_RUNS: tuple[tuple[str, str, Literal["float32", "bfloat16"], AdamW | Sgd], ...] = (
-    ("b6c64", "alphago48", "bfloat16", AdamW(kind="adamw")),
-    ("book-small", "seven", "float32", Sgd(kind="sgd")),
+_RUNS: tuple[tuple[str, str, Literal["float32", "bfloat16"], AdamWConfig | SgdConfig], ...] = (
+    ("b6c64", "alphago48", "bfloat16", AdamWConfig(kind="adamw")),
+    ("book-small", "seven", "float32", SgdConfig(kind="sgd")),
 )
 
 _MOVES = 60
@@ -46,7 +46,7 @@ def learning(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     ingest(corpus.archives[-1], catalogue)
     figures = []
     for net, planes, precision, optimiser in _RUNS:
-        recipe = Training(
+        recipe = TrainingRecipe(
             kind="training", name=net, title=net, net=net, planes=planes, precision=precision, optimiser=optimiser,
             batch_size=_BATCH, steps=_STEPS, validation=0.0,
         )  # fmt: skip
@@ -81,7 +81,7 @@ def genmove(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     ]
 
 
-def _bare_step(recipe: Training) -> Callable[[], None]:
+def _bare_step(recipe: TrainingRecipe) -> Callable[[], None]:
     """A step of the same network on the same random planes and moves, with nothing around it."""
     encoder = find_encoder(recipe.planes)
     network: Network = make_net(recipe.net, encoder.planes).to(memory_format=torch.channels_last)
@@ -111,7 +111,7 @@ def _bare_rate(step: Callable[[], None]) -> float:
 
 def _move_times() -> list[float]:
     """Seconds that each move takes of a game of the net against itself; the first two, which compile, do not count."""
-    engine = Engine(Player(NetOracle(Predictor(open_net()))))
+    engine = Engine(Player(NetEvaluator(Predictor(open_net()))))
     took = []
     for k in range(_MOVES + 2):
         began = time.perf_counter()

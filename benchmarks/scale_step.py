@@ -16,12 +16,13 @@ import numpy as np
 from made_games import GAMES, Maker
 
 import kifu
-from kifu.corpus.clean import load_clean
-from kifu.corpus.divide import divide, load_split
+from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.divide import load_split
+from kifu.corpus.divide import split as split_catalogues
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import count_games
-from kifu.errors import Drop
+from kifu.errors import DropReason
 
 Told = dict[str, int]
 """What a step has found, by name: what can be checked, and what files are large."""
@@ -53,7 +54,7 @@ def read(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
 def clean(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     """Ingests them, and sets copies aside."""
     path = into / f"{games}.clean.parquet"
-    rules = load_clean("legal", ['duplicates="games"'])
+    rules = load_cleaning_rules("legal", ['duplicates="games"'])
     told = ingest(_files(into, games), path, clean=rules, jobs=jobs)
     path.unlink()
     return {"games": told.read, "kept": told.kept, "copies": told.drops.total()} | dict(told.drops)
@@ -62,12 +63,12 @@ def clean(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
 def duplicates(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     """Looks for copies in the catalogue of all of them."""
     found = find_clusters([_catalogue(into, games)])
-    return {"copies": int(np.count_nonzero(found.relation != Drop.KEPT))}
+    return {"copies": int(np.count_nonzero(found.relation != DropReason.KEPT))}
 
 
 def split(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     """Divides them into sets, each a catalogue."""
-    told = divide([_catalogue(into, games)], load_split("hash"), into / "sets")
+    told = split_catalogues([_catalogue(into, games)], load_split("hash"), into / "sets")
     for path in told.sets:
         path.unlink()
     return {"games": told.read} | {path.stem: count for path, count in told.sets.items()}

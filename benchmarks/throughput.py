@@ -109,7 +109,7 @@ def _stopwatch(function: Callable[..., int], seconds: list[float]) -> Callable[.
 
 
 class _Discarded:
-    """Stands in for `kifu.output.Output`: takes what is written, and neither keeps nor hashes it."""
+    """Stands in for `kifu.atomic_io.Output`: takes what is written, and neither keeps nor hashes it."""
 
     def __init__(self, path: Path, header: bytes) -> None:
         self.size = len(header)

@@ -16,9 +16,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from kifu.errors import Drop, IllegalMove, KifuError, RecordError
-from kifu.parallel import Crew, Job
-from kifu.parcels import Parcel
+from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
+from kifu.execution.executor import Executor, Job
+from kifu.execution.serialization import Parcel
 
 RELEASED = -1
 """What becomes of a result that may no longer be looked at."""
@@ -65,7 +65,7 @@ class Times(Job[Span, int, np.ndarray]):
             case "record":
                 raise RecordError(f"nothing to read in {unit.first}")
             case "move":
-                raise IllegalMove(3, 72, Drop.KO)
+                raise IllegalMove(3, 72, DropReason.KO)
             case "defect":
                 raise ZeroDivisionError("of my own\nmaking")
             case "missing":
@@ -95,7 +95,7 @@ def tries(marks: str | Path, first: int, how: str = "*") -> int:
     return len(list(Path(marks).glob(f"{how}-{first}-*")))
 
 
-def given(crew: Crew, job: Times, units: list[Span]) -> list[list[int]]:
+def given(crew: Executor, job: Times, units: list[Span]) -> list[list[int]]:
     """All results, each as it is when it is given."""
     with closing(crew.run(job, iter(units))) as results:
         return [result.tolist() for result in results]
@@ -105,7 +105,7 @@ def expected(job: Times, units: list[Span]) -> list[list[int]]:
     return [[n * job.factor] * (n % 5) for unit in units for n in range(unit.first, unit.first + unit.count)]
 
 
-def refused(crew: Crew, job: Times, units: list[Span]) -> KifuError:
+def refused(crew: Executor, job: Times, units: list[Span]) -> KifuError:
     """The error in which a run ends."""
     try:
         given(crew, job, units)
@@ -122,7 +122,7 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 import clustered
 from ray import cloudpickle
-from kifu.parallel import open_crew
+from kifu.execution.executor import open_crew
 cloudpickle.register_pickle_by_value(clustered)
 job = clustered.{job!r}
 with open_crew({engine!r}, 2, Path({work!r})) as crew:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from kifu.atomic_io import write_file
 from kifu.learn import checkpoint, folder, net
 from kifu.learn import run as around
-from kifu.learn.data import Examples, Feed
+from kifu.learn.data import DataModule, TrainingBatch
 from kifu.learn.run import Conductor
 from kifu.learn.train import train
-from kifu.output import write_file
 from runs import tiny
 
 RECIPE = {"batch_size": 16, "window": 200, "steps": None, "epochs": 2, "validate_steps": 20, "average": 0.9}
@@ -31,9 +31,9 @@ def main() -> None:
     games, into, notes, devices, nodes, stop = sys.argv[1:]
     torch.set_num_threads(1)
     drawn: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    ready, after_step = Feed._ready, Conductor.on_train_batch_end
+    ready, after_step = DataModule._ready, Conductor.on_train_batch_end
 
-    def note(self: Feed, told: dict[str, Tensor], place: tuple[int, int]) -> Examples:
+    def note(self: DataModule, told: dict[str, Tensor], place: tuple[int, int]) -> TrainingBatch:
         drawn[place] = list(zip(told["game"].tolist(), told["ply"].tolist()))
         return ready(self, told, place)
 
@@ -50,7 +50,7 @@ def main() -> None:
             file.write(f"{path.name}\n")
         write_file(path, data)
 
-    Feed._ready, Conductor.on_train_batch_end = note, learned
+    DataModule._ready, Conductor.on_train_batch_end = note, learned
     checkpoint.write_file = folder.write_file = net.write_file = written
     around.draw_curves = lambda rows, title: b"curves"
     resume = Path(into, "run.json").exists()

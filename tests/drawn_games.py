@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from flat import OneGame
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, ERASE_BIT, WHITE, WHITE_BIT, to_sgf
 from naive import NaiveBoard
 
@@ -33,7 +33,7 @@ def games(draw, sizes=SIZES):
             board.set_up(dict.fromkeys(points, {"AB": BLACK, "AW": WHITE, "AE": 0}[name]))
             nodes.append((name, points))
             continue
-        allowed = [point for point in around if board.why_not(point, mover) == Drop.KEPT]
+        allowed = [point for point in around if board.why_not(point, mover) == DropReason.KEPT]
         point = rng.choice(allowed) if allowed and kind > 0.08 else None
         board.play(point, mover)
         nodes.append(("B" if mover == BLACK else "W", point))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, Runs, join, store
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, Runs, join, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
 
 FORMATS = list(EXAMPLE_FORMATS)
@@ -73,7 +73,7 @@ def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[st
         return writer.commit(about or {})
 
 
-def assert_same(data: Examples, batch: Batch, traced: bool) -> None:
+def assert_same(data: Dataset, batch: Batch, traced: bool) -> None:
     """The data set holds these rows. traced: whether it has their games and plies."""
     assert len(data) == len(batch)
     found = join(list(data.batches(7)), data.layout)

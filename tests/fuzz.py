@@ -26,14 +26,14 @@ from fuzz_sgf import fuzz as fuzz_sgf
 from fuzz_tygem import fuzz as fuzz_tygem
 from kata_rows import as_arrays, random_rows
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import clean_names, load_clean
+from kifu.corpus.clean import clean_names, load_cleaning_rules
 from kifu.corpus.rows import rows_of_batch
 from kifu.corpus.spell import catalogue_olf, catalogue_sgf
 from kifu.datasets.formats import open as open_data_set
 from kifu.datasets.formats import open_writer
-from kifu.datasets.katago_npz import KataWriter
 from kifu.errors import KifuError
-from kifu.records.survey import survey
+from kifu.katago.npz import KataWriter
+from kifu.records.survey import summarize
 from test_catalogue import GAMES, table
 from test_containers import small_archives
 from test_dat import some_file
@@ -45,7 +45,7 @@ LIMIT = 10.0  # seconds for one input, of a few KB
 
 TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-", b"PAR1")
 
-RULES = [load_clean(name) for name in clean_names()]
+RULES = [load_cleaning_rules(name) for name in clean_names()]
 
 FILES_OF_LINES = (OLF_LINE * 5, TYGEM_LINE * 5, ROW.encode())
 
@@ -69,7 +69,7 @@ def mutant(draw: random.Random, seeds: list[bytes]) -> bytes:
 
 
 def read_container(path: Path) -> None:
-    survey(path)
+    summarize(path)
 
 
 def small_catalogues() -> list[bytes]:

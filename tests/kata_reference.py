@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from kifu.corpus.catalogue import games_of, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.planes.katago.rules import KataRules, terms_of
-from kifu.records.games import Games
+from kifu.katago.rules import KataRules, terms_of
+from kifu.records.games import GameArrays
 
 ARCHIVES = {
     "KGS2001": "KGS-2001-19-2298-.tar.gz",
@@ -28,7 +28,7 @@ class Reference(NamedTuple):
     """
 
     rows: dict[str, npt.NDArray]
-    games: Games
+    games: GameArrays
     order: npt.NDArray[np.int64]
     terms: npt.NDArray
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kifu.datasets.katago_rows import ARRAYS, POINTS, SIDE, KataRows
+from kifu.katago.rows import ARRAYS, POINTS, SIDE, KataRows
 
 
 def random_rows(rows: int, seed: int = 0, q: bool = True, meta: bool = True, games: int = 3) -> KataRows:

@@ -3,7 +3,7 @@
 A position is a dict from (x, y) to a colour. Nothing is kept from move to move that can be found by looking.
 """
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 
 FORBIDDEN, REMOVED, LEFT = range(3)  # what becomes of a suicide
@@ -63,17 +63,17 @@ class NaiveBoard:
     def why_not(self, point, colour):
         """Why that move is illegal, or Drop.KEPT. A pass (None) never is."""
         if point is None:
-            return Drop.KEPT
+            return DropReason.KEPT
         if point in self.stones:
-            return Drop.OCCUPIED
+            return DropReason.OCCUPIED
         stones, _, lost = self.result(point, colour)
         if lost and (self.suicide == FORBIDDEN or (self.suicide == REMOVED and len(lost) == 1)):
-            return Drop.SUICIDE
+            return DropReason.SUICIDE
         if self.ko != "none" and point == self.ko_point and colour == self.ko_player:
-            return Drop.KO
+            return DropReason.KO
         if self.ko in ("positional", "situational") and self.situation(stones, 3 - colour) in self.past:
-            return Drop.SUPERKO
-        return Drop.KEPT
+            return DropReason.SUPERKO
+        return DropReason.KEPT
 
     def play(self, point, colour):
         """Plays a legal move, None for a pass."""

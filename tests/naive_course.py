@@ -5,7 +5,7 @@ Up to the end of the game, or of its normal phase where territory is counted.
 
 import math
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 from naive import FORBIDDEN, REMOVED, NaiveBoard
 
@@ -43,15 +43,15 @@ class NaiveCourse:
 
     def why_not(self, point, colour):
         why = self.board.why_not(point, colour)
-        if why == Drop.KEPT and point is not None and self.is_superko(point, colour):
-            return Drop.SUPERKO
+        if why == DropReason.KEPT and point is not None and self.is_superko(point, colour):
+            return DropReason.SUPERKO
         return why
 
     def banned(self):
         """The points that simple ko or superko forbids the player who is to move by turns."""
         points = {self.board.ko_point} - {None}
         for point in self.board.points():
-            if self.board.why_not(point, self.mover) == Drop.KEPT and self.is_superko(point, self.mover):
+            if self.board.why_not(point, self.mover) == DropReason.KEPT and self.is_superko(point, self.mover):
                 points.add(point)
         return points
 

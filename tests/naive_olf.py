@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records._kinds import LINE_LIMIT
-from kifu.records.games import Note
+from kifu.records.games import ParseWarning
 
 LETTERS = "abcdefghijklmnopqrs"
 NAMES = ("date", "black", "black_rank", "white", "white_rank", "size", "time", "result", "komi", "handicap")
@@ -25,8 +25,8 @@ class NaiveGame:
     setup: list[int] = field(default_factory=list)
     territory: list[int] = field(default_factory=list)
     handicap: int | None = None
-    notes: Note = field(default_factory=lambda: Note(0))
-    drop: Drop = Drop.KEPT
+    notes: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    drop: DropReason = DropReason.KEPT
     words: dict[str, bytes] = field(default_factory=dict)
 
 
@@ -37,19 +37,19 @@ def read_member(data: bytes) -> list[NaiveGame]:
         words = [(match.start() + at, match.end() + at, match[0]) for match in re.finditer(rb"[^\0-\x20]+", line)]
         if words and not words[0][2].startswith(b"#"):
             game = NaiveGame(number, words[0][0], words[-1][1])
-            game.drop = Drop.TOO_LARGE
+            game.drop = DropReason.TOO_LARGE
             if game.stop - game.start <= LINE_LIMIT:
                 game.drop = read_fields(game, [word for _, _, word in words])
             if game.drop:
                 game.moves, game.setup, game.territory = [], [], []
             games.append(game)
         at += len(line) + 1
-    return games or [NaiveGame(start=len(data), stop=len(data), drop=Drop.NO_RECORD)]
+    return games or [NaiveGame(start=len(data), stop=len(data), drop=DropReason.NO_RECORD)]
 
 
-def read_fields(game: NaiveGame, fields: list[bytes]) -> Drop:
+def read_fields(game: NaiveGame, fields: list[bytes]) -> DropReason:
     if len(fields) not in (11, 12):
-        return Drop.UNREADABLE
+        return DropReason.UNREADABLE
     for name, value in zip(NAMES, fields):
         nothing = {"date": rb"[0-]+|\?", "black_rank": rb"[0?]", "white_rank": rb"[0?]"}.get(name, rb"\?")
         if name not in ("size", "handicap") and not re.fullmatch(nothing, value):
@@ -61,24 +61,24 @@ def read_fields(game: NaiveGame, fields: list[bytes]) -> Drop:
     if handicap:
         game.handicap = int(handicap[1]) or None
         if game.handicap == 1:
-            game.notes |= Note.HANDICAP_ONE
+            game.notes |= ParseWarning.HANDICAP_ONE
     else:
-        game.notes |= Note.HANDICAP_TEXT
+        game.notes |= ParseWarning.HANDICAP_TEXT
     if not game.width:
-        return Drop.BAD_SIZE
+        return DropReason.BAD_SIZE
     if len(fields[10]) // 2 > 65_535:
-        return Drop.TOO_LARGE
+        return DropReason.TOO_LARGE
     area = fields[11] if len(fields) == 12 else b""
     for text in (fields[10].replace(b"-", b"", len(fields[10]) == 1), area):
         if not re.fullmatch(rb"([A-Za-z]{2})*", text):
-            return Drop.UNREADABLE
+            return DropReason.UNREADABLE
     game.moves = [] if fields[10] == b"-" else read_points(game, fields[10])
     colours = {entry & ~WHITE_BIT: entry for entry in read_points(game, area)}
     if any(point >= game.width * game.height for point in colours):
-        return Drop.OFF_BOARD
+        return DropReason.OFF_BOARD
     game.territory = [colours[point] for point in sorted(colours)]
     take_handicap(game)
-    return Drop.KEPT
+    return DropReason.KEPT
 
 
 def read_points(game: NaiveGame, text: bytes) -> list[int]:

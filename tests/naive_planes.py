@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import naive_ladder
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 from naive import FORBIDDEN, NaiveBoard
 
@@ -47,7 +47,7 @@ class Position:
         rules.stones, rules.ko_point, rules.ko_player = self.board.stones, self.board.ko_point, self.board.ko_player
         moves = {}
         for point in self.empty:
-            if rules.why_not(point, self.mover) == Drop.KEPT:
+            if rules.why_not(point, self.mover) == DropReason.KEPT:
                 after, taken, _ = rules.result(point, self.mover)
                 chain, liberties = rules.chain(point, after)
                 moves[point] = len(taken), len(chain), len(liberties)

@@ -1,6 +1,6 @@
 """`position@1` in plain ints, as the docstring of `kifu.audit.positions` says it."""
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.go.state import zobrist_keys
 from kifu.point import BLACK, ERASE_BIT, POINT_MASK, WHITE, WHITE_BIT
 from naive import NaiveBoard
@@ -37,7 +37,7 @@ def positions(game):
             board.set_up({(p % game.width, p // game.width): c for p, c in colours.items()})
         point, colour = word & POINT_MASK, WHITE if word & WHITE_BIT else BLACK
         at = (point % game.width, point // game.width) if point < n else None
-        if point > n or board.why_not(at, colour) != Drop.KEPT:
+        if point > n or board.why_not(at, colour) != DropReason.KEPT:
             break
         stones = {c: [y * game.width + x for (x, y), each in board.stones.items() if each == c] for c in (1, 2)}
         found.append((position_hash(game.width, game.height, stones[colour], stones[3 - colour]), len(board.stones)))

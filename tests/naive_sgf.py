@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
-from kifu.records.games import Note
+from kifu.records.games import ParseWarning
 from kifu.records.text import codec_of
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
@@ -34,8 +34,8 @@ class NaiveGame:
     root_setup: int = 0
     to_play: int = 0
     handicap: int | None = None
-    notes: Note = field(default_factory=lambda: Note(0))
-    drop: Drop = Drop.KEPT
+    notes: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    drop: DropReason = DropReason.KEPT
 
 
 def read_member(data: bytes) -> list[NaiveGame]:
@@ -44,15 +44,15 @@ def read_member(data: bytes) -> list[NaiveGame]:
     while start := find_start(data, at):
         game = NaiveGame(start.start())
         if data[at : game.start].strip(SPACE):
-            game.notes |= Note.JUNK_BEFORE
+            game.notes |= ParseWarning.JUNK_BEFORE
         if games:
-            game.notes |= Note.LATER_GAME
+            game.notes |= ParseWarning.LATER_GAME
         if start[1] is None:
-            game.notes |= Note.OPENING_MISSING
+            game.notes |= ParseWarning.OPENING_MISSING
         read_game(data, start.end(2), game)
         games.append(game)
         at = game.stop
-    return games or [NaiveGame(len(data), len(data), drop=Drop.NO_RECORD)]
+    return games or [NaiveGame(len(data), len(data), drop=DropReason.NO_RECORD)]
 
 
 def find_start(data: bytes, at: int) -> re.Match[bytes] | None:
@@ -104,20 +104,20 @@ def split_nodes(data: bytes, at: int, game: NaiveGame) -> list[list[tuple[bytes,
             in_node = False
             depth += 1
             if not on_main_line:
-                game.notes |= Note.VARIATIONS
+                game.notes |= ParseWarning.VARIATIONS
         elif char == b")":
             on_main_line = False
             depth -= 1
         at += 1
     game.stop = at
     if depth:
-        game.notes |= Note.TRUNCATED
+        game.notes |= ParseWarning.TRUNCATED
     return nodes
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:
     if re.search(rb"[a-z]", name):
-        game.notes |= Note.LOWER_CASE_NAME
+        game.notes |= ParseWarning.LOWER_CASE_NAME
     if re.search(rb"[0-9]", name):
         return b"?"
     return re.sub(rb"[a-z]", b"", name) or name.upper()
@@ -137,21 +137,21 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
         if all(side is not None and 1 <= side <= 25 for side in sides):
             game.width, game.height = sides[0], sides[-1]
         else:
-            game.drop = Drop.BAD_SIZE
+            game.drop = DropReason.BAD_SIZE
         if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
-            game.notes |= Note.SIZE_PAIR
+            game.notes |= ParseWarning.SIZE_PAIR
     if not game.width and not game.drop:
         game.width = game.height = 19
-        game.notes |= Note.SIZE_MISSING
+        game.notes |= ParseWarning.SIZE_MISSING
     if any(name == b"GM" and value.strip(SPACE) and number(value) != 1 for name, value in first):
-        game.drop = Drop.NOT_GO
+        game.drop = DropReason.NOT_GO
     handicaps = [value for name, value in first if name == b"HA"]
     if handicaps:
         game.handicap = number(handicaps[0])
         if game.handicap is None:
-            game.notes |= Note.HANDICAP_TEXT
+            game.notes |= ParseWarning.HANDICAP_TEXT
         if game.handicap == 1:
-            game.notes |= Note.HANDICAP_ONE
+            game.notes |= ParseWarning.HANDICAP_ONE
     for name, value in first:
         if name == b"PL":
             game.to_play = {b"B": 1, b"b": 1, b"1": 1, b"W": 2, b"w": 2, b"2": 2}.get(
@@ -159,7 +159,7 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
             )
     charsets = [value for name, value in first if name == b"CA"]
     if charsets and codec_of(charsets[0]) is None:
-        game.notes |= Note.BAD_CHARSET
+        game.notes |= ParseWarning.BAD_CHARSET
 
 
 def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
@@ -170,11 +170,11 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
         if bits is None:
             continue
         if values and not in_root:
-            game.notes |= Note.SETUP_AFTER_ROOT
+            game.notes |= ParseWarning.SETUP_AFTER_ROOT
         for value in values:
             for point in points(value.strip(SPACE), game):
                 if kinds.get(point, bits) != bits and in_root:
-                    game.notes |= Note.SETUP_TWICE
+                    game.notes |= ParseWarning.SETUP_TWICE
                 if kinds.get(point) != bits:
                     game.setup.append((ply, point | bits))
                 kinds[point] = bits
@@ -184,17 +184,17 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
     for name, bits in ((b"B", 0), (b"W", WHITE_BIT)):
         given = [values for other, values in node if other == name and values]
         if any(len(values) > 1 for values in given):
-            game.notes |= Note.MANY_MOVE_VALUES
+            game.notes |= ParseWarning.MANY_MOVE_VALUES
         if given:
             found.append(move(given[0][0].strip(SPACE), game) | bits)
         if len(given) > 1:
-            game.notes |= Note.TWO_MOVES_IN_NODE
+            game.notes |= ParseWarning.TWO_MOVES_IN_NODE
     if found:
         game.moves.append(found[0])
         if in_root:
-            game.notes |= Note.MOVE_IN_ROOT
+            game.notes |= ParseWarning.MOVE_IN_ROOT
     if len(found) > 1:
-        game.notes |= Note.TWO_MOVES_IN_NODE
+        game.notes |= ParseWarning.TWO_MOVES_IN_NODE
 
 
 def point_of(text: bytes, game: NaiveGame) -> tuple[int, int] | None:
@@ -208,10 +208,10 @@ def move(value: bytes, game: NaiveGame) -> int:
     if point := point_of(value, game):
         return point[1] * game.width + point[0]
     if value == b"tt" and game.width <= 19 and game.height <= 19:
-        game.notes |= Note.PASS_AS_TT
+        game.notes |= ParseWarning.PASS_AS_TT
         return game.width * game.height
     if value.lower() in (b"pass", b"--"):
-        game.notes |= Note.PASS_AS_WORD
+        game.notes |= ParseWarning.PASS_AS_WORD
         return game.width * game.height
     return NO_POINT
 
@@ -225,5 +225,5 @@ def points(value: bytes, game: NaiveGame) -> list[int]:
         (left, top), (right, bottom) = left_top, right_bottom
         if left <= right and top <= bottom:
             return [y * game.width + x for y in range(top, bottom + 1) for x in range(left, right + 1)]
-    game.notes |= Note.BAD_SETUP_POINT
+    game.notes |= ParseWarning.BAD_SETUP_POINT
     return []

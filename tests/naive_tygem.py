@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records._kinds import LINE_LIMIT
-from kifu.records.games import Note
+from kifu.records.games import ParseWarning
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
@@ -23,8 +23,8 @@ class NaiveLine:
     text: bytes = b""
     id: int = -1
     moves: list[int] = field(default_factory=list)
-    notes: Note = field(default_factory=lambda: Note(0))
-    drop: Drop = Drop.KEPT
+    notes: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    drop: DropReason = DropReason.KEPT
 
 
 def read_member(data: bytes) -> list[NaiveLine]:
@@ -36,27 +36,27 @@ def read_member(data: bytes) -> list[NaiveLine]:
         if text and not text.startswith(b"#"):
             rows.append(read_line(number, text))
     if len(rows) > most:
-        rows[most:] = [NaiveLine(rows[most].line, drop=Drop.TOO_LARGE)]
-    return rows or [NaiveLine(0, drop=Drop.NO_RECORD)]
+        rows[most:] = [NaiveLine(rows[most].line, drop=DropReason.TOO_LARGE)]
+    return rows or [NaiveLine(0, drop=DropReason.NO_RECORD)]
 
 
 def read_line(number: int, text: bytes) -> NaiveLine:
     row = NaiveLine(number, text.rstrip(SPACE))
     if len(row.text) > LINE_LIMIT:
-        row.drop = Drop.TOO_LARGE
+        row.drop = DropReason.TOO_LARGE
         return row
     named = re.match(rb"(\d{1,18})\t", text)
     row.id = int(named[1]) if named else -1
     match = LINE.fullmatch(row.text if row.text.count(b"\t") else row.text + b"\t") if named else None
     if match is None:
-        row.drop = Drop.UNREADABLE
+        row.drop = DropReason.UNREADABLE
         return row
     for colour, value in MOVE.findall(match[2]):
         row.moves.append(read_value(value.strip(SPACE), row) | (WHITE_BIT if colour == b"W" else 0))
     if match[3]:
-        row.notes |= Note.TRUNCATED
+        row.notes |= ParseWarning.TRUNCATED
     if len(row.moves) > 65_535:
-        return NaiveLine(number, row.text, row.id, drop=Drop.TOO_LARGE)
+        return NaiveLine(number, row.text, row.id, drop=DropReason.TOO_LARGE)
     return row
 
 
@@ -64,10 +64,10 @@ def read_value(value: bytes, row: NaiveLine) -> int:
     if not value:
         return 361
     if value == b"tt":
-        row.notes |= Note.PASS_AS_TT
+        row.notes |= ParseWarning.PASS_AS_TT
         return 361
     if value.lower() in (b"pass", b"--"):
-        row.notes |= Note.PASS_AS_WORD
+        row.notes |= ParseWarning.PASS_AS_WORD
         return 361
     x, y = (LETTERS.find(value[k : k + 1]) for k in (0, 1)) if len(value) == 2 else (-1, -1)
     return y * 19 + x if 0 <= x < 19 and 0 <= y < 19 else NO_POINT

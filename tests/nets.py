@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from kifu.learn.net import About, save_net
+from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.nets import Heads, make_net
 from kifu.planes.encoder import find_encoder
 
@@ -38,6 +38,8 @@ def tiny_net(
             spread = torch.rand(value.shape, generator=chance)
             scale = 2.0 / max(value[0].numel(), 1) ** 0.5 if value.ndim > 1 else 1.0
             value.copy_(spread + 0.5 if "running_var" in name else (spread - 0.5) * 2 * scale)
-    about = About(net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads))
+    about = NetMetadata(
+        net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads)
+    )
     save_net(path, module, about, np.array(games, np.uint64))
     return path

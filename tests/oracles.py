@@ -10,14 +10,14 @@ import numpy.typing as npt
 
 from kifu.go.rules import Rules
 from kifu.play.engine import Engine
-from kifu.play.gtp import Inbox, serve
-from kifu.play.ongoing import Ongoing
-from kifu.play.player import Outlook, Player
+from kifu.play.gtp import LineReader, serve
+from kifu.play.ongoing import GameSession
+from kifu.play.player import Player, PolicyValue
 
-Weigh = Callable[[Ongoing, int], npt.NDArray[np.floating]]
+Weigh = Callable[[GameSession, int], npt.NDArray[np.floating]]
 
 
-def top_left_first(game: Ongoing, colour: int) -> npt.NDArray[np.floating]:
+def top_left_first(game: GameSession, colour: int) -> npt.NDArray[np.floating]:
     """The earlier in the alphabet of SGF, the better; a pass is no move."""
     weights = 1 / np.arange(1, game.board.pass_move + 2)
     weights[-1] = 0
@@ -43,22 +43,22 @@ class Scripted:
     def takes(self, width: int, height: int) -> bool:
         return max(width, height) <= 19
 
-    def outlook(self, game: Ongoing, colour: int) -> Outlook:
+    def outlook(self, game: GameSession, colour: int) -> PolicyValue:
         policy = np.where(game.board.legal(colour), self.weigh(game, colour), 0)
         policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
         sign = 1 if colour == 1 else -1
         value = None if self.lead is None else sign * self.lead
         if not self.has_ownership:
-            return Outlook(policy, value)
+            return PolicyValue(policy, value)
         n = game.board.pass_move
-        return Outlook(policy, value, np.where(np.arange(n) < n // 2, sign, -sign).astype(np.float32))
+        return PolicyValue(policy, value, np.where(np.arange(n) < n // 2, sign, -sign).astype(np.float32))
 
 
 def chance(seed: int) -> Weigh:
     """Weights drawn anew for each position; a pass is no move."""
     rng = np.random.default_rng(seed)
 
-    def weigh(game: Ongoing, colour: int) -> npt.NDArray[np.floating]:
+    def weigh(game: GameSession, colour: int) -> npt.NDArray[np.floating]:
         weights = rng.random(game.board.pass_move + 1)
         weights[-1] = 0
         return weights
@@ -75,5 +75,5 @@ def told(engine: Engine, sent: bytes, *, cut: int = 1 << 20) -> str:
     """All that an engine answers to these bytes, which come in pieces of `cut` bytes."""
     pieces = iter([sent[at : at + cut] for at in range(0, len(sent), cut)])
     answers: list[str] = []
-    serve(engine, Inbox(lambda size: next(pieces, b"")), answers.append)
+    serve(engine, LineReader(lambda size: next(pieces, b"")), answers.append)
     return "".join(answers)

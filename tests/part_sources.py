@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from kgs_archives import BROKEN, archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import Clean, load_clean
+from kifu.corpus.clean import CleaningRules, load_cleaning_rules
 
 
-def rules(duplicates: str) -> Clean:
-    return load_clean("legal", [f'duplicates="{duplicates}"'])
+def rules(duplicates: str) -> CleaningRules:
+    return load_cleaning_rules("legal", [f'duplicates="{duplicates}"'])
 
 
 def dated(seed: str, date: str, name: str = "") -> bytes:

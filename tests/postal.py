@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from kifu.parallel import Crew, Item, Job, R, Unit
-from kifu.parcels import read_parcels, write_parcels
+from kifu.execution.executor import Executor, Item, Job, R, Unit
+from kifu.execution.serialization import read_parcels, write_parcels
 
 ENGINE = "ray"
 """The engine that gives a `PostalCrew` after `post`."""
 
 
-class PostalCrew(Crew):
+class PostalCrew(Executor):
     """Does every unit by itself: job and units come pickled, results go through a file of parcels.
 
     If there is a folder `work`, a unit that has the identity of an earlier one is not done again: its parcels are
@@ -32,7 +32,7 @@ class PostalCrew(Crew):
     """Done by all crews since `post`."""
 
     def __init__(self, address: str | None = None, jobs: int | None = None, work: Path | None = None) -> None:
-        """As that of `kifu.cluster.crew.RayCrew`; but parcels are never put in the folder `work`."""
+        """As that of `kifu.execution.ray_executor.RayCrew`; but parcels are never put in the folder `work`."""
         super().__init__(jobs)
         self._folder = tempfile.TemporaryDirectory(prefix="postal-")
         self._keeps = work is not None
@@ -73,8 +73,8 @@ def _do(sent: bytes, path: Path, identity: list[Any] | None) -> None:
 
 
 def post(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on the engine `ENGINE` is a `PostalCrew`, for whoever calls `kifu.parallel.open_crew`."""
-    crew = ModuleType("kifu.cluster.crew")
+    """From now on the engine `ENGINE` is a `PostalCrew`, for whoever calls `kifu.execution.executor.open_crew`."""
+    crew = ModuleType("kifu.execution.ray_executor")
     crew.RayCrew = PostalCrew  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, crew.__name__, crew)
     monkeypatch.setattr(PostalCrew, "units", 0)

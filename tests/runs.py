@@ -11,13 +11,13 @@ from unittest import mock
 import torch
 from safetensors.torch import load_file
 
+from kifu.config import check_config
 from kifu.learn.folder import LAST
 from kifu.learn.metrics import Row, read_metrics
 from kifu.learn.run import Conductor
-from kifu.recipes.training import Training
-from kifu.tables import check_table
+from kifu.recipes.training import TrainingRecipe
 
-SAMPLE = Path(__file__).parents[1] / "src" / "kifu" / "data" / "KGS-2025-19-320-.tar.gz"
+SAMPLE = Path(__file__).parents[1] / "src" / "kifu" / "assets" / "sample" / "KGS-2025-19-320-.tar.gz"
 
 TINY: dict[str, Any] = {
     "kind": "training",
@@ -32,10 +32,10 @@ TINY: dict[str, Any] = {
 }
 
 
-def tiny(**changes: Any) -> Training:
+def tiny(**changes: Any) -> TrainingRecipe:
     """The recipe with some values changed; None leaves one out."""
     table = {key: value for key, value in {**TINY, **changes}.items() if value is not None}
-    return check_table(Training, table, "recipe", "tiny")
+    return check_config(TrainingRecipe, table, "recipe", "tiny")
 
 
 def interrupted(at: int) -> Any:

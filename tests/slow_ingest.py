@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from kifu.corpus import catalogue, parquet
-from kifu.corpus.clean import load_clean
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError
 
@@ -43,7 +43,7 @@ def main(out: str, pause: str, jobs: str, rules: str, *sources: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us with it ignored
     with small_steps(), mock.patch.object(catalogue.CatalogueWriter, "write", slowly):
         try:
-            ingest(sources, out, clean=load_clean(rules), jobs=int(jobs))
+            ingest(sources, out, clean=load_cleaning_rules(rules), jobs=int(jobs))
         except KifuError as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
             sys.exit(2)

@@ -12,8 +12,8 @@ from compiled import bits, random_games
 from kifu.errors import GameError
 from kifu.go.area import find_areas, new_areas
 from kifu.go.state import found_all
-from kifu.planes.katago.rules import KataRules
-from kifu.planes.view import frame_points, new_view
+from kifu.katago.rules import KataRules
+from kifu.planes.context import frame_points, new_view
 from kifu.point import BLACK, WHITE, symmetries
 from naive import REMOVED, NaiveBoard
 

@@ -30,8 +30,8 @@ from kifu.corpus.hashes import hash_games as hash_whole_games
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
-from kifu.errors import Drop, FormatError, KifuError, RecipeError
-from kifu.parallel import Crew
+from kifu.errors import DropReason, FormatError, KifuError, RecipeError
+from kifu.execution.executor import Executor
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.build import build
 from kifu.recipes.schema import load_recipe
@@ -77,7 +77,7 @@ def wild_games(draw):
     board, moves = NaiveBoard(width, height), []
     for ply in range(rng.randint(0, 60)):
         colour = 1 + (ply % 2 if rng.random() < 0.9 else 0)
-        points = [p for p in rng.sample(board.points(), n) if board.why_not(p, colour) == Drop.KEPT]
+        points = [p for p in rng.sample(board.points(), n) if board.why_not(p, colour) == DropReason.KEPT]
         point = points[0] if points and rng.random() < 0.95 else None
         board.play(point, colour)
         moves.append((n if point is None else point[1] * width + point[0]) | (colour - 1) * WHITE_BIT)
@@ -319,7 +319,7 @@ def test_a_file_that_was_cut_off_meanwhile(built, tmp_path, monkeypatch) -> None
     opened = open_set(path)
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(FormatError, match=r"set\.dat is not the file that it was"):
-        list(opened.positions(Crew(1)))
+        list(opened.positions(Executor(1)))
 
 
 # a corpus of 2,000 games

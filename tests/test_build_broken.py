@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from kgs_archives import archive, records
+from kifu.atomic_io import AtomicFile
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError
-from kifu.output import Output
 from kifu.recipes import dat_jobs
 from kifu.recipes.build import build
 from kifu.recipes.schema import load_recipe
@@ -298,9 +298,9 @@ def test_a_build_beside_another_set_of_the_same_folder(source, good, tmp_path):
 
 def test_while_someone_holds_the_name(source, good, tmp_path):
     path = tmp_path / "kgsgo-test-v2.dat"
-    with Output(path), pytest.raises(OutputError, match="another process"):
+    with AtomicFile(path), pytest.raises(OutputError, match="another process"):
         build(RECIPE, [source], tmp_path, sets=["test"])
-    with Output(manifest_path(path)), pytest.raises(OutputError, match="another process"):
+    with AtomicFile(manifest_path(path)), pytest.raises(OutputError, match="another process"):
         build(RECIPE, [source], tmp_path, sets=["test"])
     whole(tmp_path, good)
     assert read_manifest(path) is None

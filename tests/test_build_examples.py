@@ -14,6 +14,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from example_sets import bytes_of
 from kgs_archives import BROKEN, archive, records
+from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, join
@@ -24,8 +25,7 @@ from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes import example_jobs
 from kifu.recipes import examples as building
 from kifu.recipes.examples import BuiltExamples, build_examples
-from kifu.recipes.schema import ExampleSets, find_recipe, load_recipe, recipe_names
-from kifu.tables import check_table
+from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe, recipe_names
 
 PLAIN: dict[str, Any] = {
     "kind": "examples", "name": "mine", "title": "a recipe of my own", "planes": "seven", "format": "npy",
@@ -33,8 +33,8 @@ PLAIN: dict[str, Any] = {
 SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
 
 
-def recipe(**changes: Any) -> ExampleSets:
-    return check_table(ExampleSets, PLAIN | changes, "recipe", "mine")
+def recipe(**changes: Any) -> ExamplesRecipe:
+    return check_config(ExamplesRecipe, PLAIN | changes, "recipe", "mine")
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def games(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def build(chosen: ExampleSets, source: Path, into: Path, **options: Any) -> list[BuiltExamples]:
+def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[BuiltExamples]:
     return build_examples(chosen, source, into, **options)
 
 
@@ -302,14 +302,14 @@ def test_an_empty_set_is_one(tmp_path: Path) -> None:
 
 
 def test_the_recipes_that_come_with_kifu(games: Path, tmp_path: Path) -> None:
-    ours = [name for name in recipe_names() if isinstance(find_recipe(name), ExampleSets)]
+    ours = [name for name in recipe_names() if isinstance(find_recipe(name), ExamplesRecipe)]
     assert ours == ["agz17", "alphago48", "book-seven"]
     with pytest.raises(RecipeError, match="recipe agz17 is of the kind 'examples'"):
         load_recipe("agz17")
     for name in ours:
         chosen = find_recipe(name)
-        assert isinstance(chosen, ExampleSets)
-        assert check_table(ExampleSets, chosen.model_dump(), "recipe", "again") == chosen
+        assert isinstance(chosen, ExamplesRecipe)
+        assert check_config(ExamplesRecipe, chosen.model_dump(), "recipe", "again") == chosen
         assert chosen.default_sets() == ["train", "validation", "test"]
         loose = chosen.model_copy(update={"clean": None})
         built = build(loose, games, tmp_path / name)

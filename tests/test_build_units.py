@@ -18,28 +18,30 @@ from hypothesis import strategies as st
 
 from example_sets import FORMATS, bytes_of, cut, layout_for, random_batch
 from kgs_archives import BROKEN, archive, record
+from kifu.config import check_config
 from kifu.corpus import catalogue
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import ListSplit
-from kifu.datasets import katago_rows
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.errors import OutputError
-from kifu.parallel import THREADS
-from kifu.parcels import read_parcels, write_parcels
+from kifu.execution.executor import THREADS
+from kifu.execution.serialization import read_parcels, write_parcels
+from kifu.katago import render as kata_draws
+from kifu.katago import rows as katago_rows
+from kifu.katago import select as kata_counts
+from kifu.katago.build import build_katago
+from kifu.katago.render import _spans
 from kifu.progress import silent
-from kifu.recipes import dat_jobs, example_jobs, examples, kata_counts, kata_draws, sets
+from kifu.recipes import dat_jobs, example_jobs, examples, sets
 from kifu.recipes.build import build
 from kifu.recipes.example_jobs import WriteExamples
 from kifu.recipes.examples import build_examples
-from kifu.recipes.kata_draws import _spans
-from kifu.recipes.katago import build_katago
 from kifu.recipes.kgs_index import parse_archive_name
 from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.sampling import Selection
-from kifu.recipes.schema import ExampleSets, find_recipe, load_recipe
-from kifu.recipes.sets import Given
-from kifu.tables import check_table
+from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe
+from kifu.recipes.sets import CatalogueInput
 from postal import ENGINE, PostalCrew, post
 
 SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
@@ -93,9 +95,9 @@ def same_for_all(make: Any, folder: Path) -> list[Any]:
     return made
 
 
-def recipe(**changes: Any) -> ExampleSets:
+def recipe(**changes: Any) -> ExamplesRecipe:
     plain = {"kind": "examples", "name": "mine", "title": "mine", "planes": "seven", "format": "npy", "split": SPLIT}
-    return check_table(ExampleSets, plain | changes, "recipe", "mine")
+    return check_config(ExamplesRecipe, plain | changes, "recipe", "mine")
 
 
 ANY = {"labels": ["move", "next3", "ranks"], "positions": {"passes": True}}
@@ -236,7 +238,7 @@ def test_units_do_not_change_katago_s_files(
     monkeypatch.setattr(catalogue, "_UNIT", 5)
     (other,) = build_katago(chosen, catalogues, tmp_path / "other", jobs=1)
     assert bytes_of(one.path) == bytes_of(other.path)
-    assert sum(len(Given.of(catalogue.open_catalogue(path)).units) for path in catalogues) > 6
+    assert sum(len(CatalogueInput.of(catalogue.open_catalogue(path)).units) for path in catalogues) > 6
 
 
 @settings(max_examples=200, deadline=None)
@@ -273,7 +275,7 @@ def test_what_is_made_ready_travels(tmp_path: Path, name: str, runs: bool) -> No
 def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
     job = WriteExamples(recipe(), "train")
     before = pickle.dumps(job)
-    (unit,) = Given.of(catalogue.open_catalogue(catalogues[0])).units
+    (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).units
     assert sum(len(job.make(item).plies) for item in job.items(unit)) > 100
     assert pickle.dumps(job) == before and pickle.loads(before) == job
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import CatalogueWriter, games_of, is_catalogue, list_parts, open_catalogue
-from kifu.corpus.clean import load_clean
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.rows import rows_of_batch
 from kifu.corpus.schema import SCHEMA
-from kifu.errors import Drop, FormatError, KifuError, OutputError
-from kifu.records.games import NO_HANDICAP, Note
+from kifu.errors import DropReason, FormatError, KifuError, OutputError
+from kifu.records.games import NO_HANDICAP, ParseWarning
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -68,7 +68,7 @@ def test_rows_are_games_again(tmp_path: Path) -> None:
     assert len(catalogue) == 3
     first, second, third = catalogue.games()
     assert (first.players, first.moves.tolist(), first.komi) == (("柯洁", ""), [0, 0x8001, 361], 6.5)
-    assert (second.handicap, second.setup.tolist(), second.drop) == (2, [3, 0x8004, 0x4005], Drop.KEPT)
+    assert (second.handicap, second.setup.tolist(), second.drop) == (2, [3, 0x8004, 0x4005], DropReason.KEPT)
     assert (third.komi, third.name, third.source) == (-100.0, "2.sgf", "games.zip")
 
 
@@ -78,8 +78,8 @@ def test_games_of_rows_are_what_kernels_take() -> None:
     assert games.move_offset.tolist() == [0, 3, 3, 4]
     assert games.setup_offset.tolist() == [0, 0, 3, 3]
     assert games.handicap.tolist() == [NO_HANDICAP, 2, 0]
-    assert games.notes.tolist() == [0, int(Note.TRUNCATED | Note.CUT), int(Note.PASS_AS_TT)]
-    assert games.drop.tolist() == [Drop.KEPT, Drop.KO, Drop.KEPT]
+    assert games.notes.tolist() == [0, int(ParseWarning.TRUNCATED | ParseWarning.CUT), int(ParseWarning.PASS_AS_TT)]
+    assert games.drop.tolist() == [DropReason.KEPT, DropReason.KO, DropReason.KEPT]
     later = games_of(GAMES.slice(2))
     assert (later.moves.tolist(), later.move_offset.tolist()) == ([72 | 0x8000], [0, 1])
     none = games_of(GAMES.slice(0, 0))
@@ -218,8 +218,8 @@ def test_rows_of_any_values_are_judged_like_any_game(games: list[dict[str, Any]]
         setup_ply=[sorted(ply for _, ply in game["stones"]) for game in games],
         root_setup=[min(game["root"], len(game["stones"])) for game in games],
     )
-    judged = rows_of_batch(batch, load_clean(rules))
-    again = rows_of_batch(judged.batch(judged.drop), load_clean(rules))
+    judged = rows_of_batch(batch, load_cleaning_rules(rules))
+    again = rows_of_batch(judged.batch(judged.drop), load_cleaning_rules(rules))
     assert again.batch(again.drop).equals(judged.batch(judged.drop)), "judging twice changes nothing"
 
 
@@ -242,7 +242,7 @@ def test_changed_bytes_are_a_format_error_or_rows(
     path.write_bytes(content)
     try:
         for batch in open_catalogue(path).batches():
-            rows_of_batch(batch, load_clean("training"))
+            rows_of_batch(batch, load_cleaning_rules("training"))
     except KifuError as error:
         assert "\n" not in str(error)
 
@@ -260,10 +260,10 @@ def test_the_card_tells_of_each_column_and_its_type() -> None:
     assert told == {field.name: kind_of(field) for field in SCHEMA}
     for why in (
         drop
-        for drop in Drop
+        for drop in DropReason
         if drop
-        and drop not in (Drop.TRUNCATED, Drop.BAD_HANDICAP, Drop.BAD_CHARSET, Drop.SETUP_TWICE)
-        and drop < Drop.RULES_UNKNOWN
+        and drop not in (DropReason.TRUNCATED, DropReason.BAD_HANDICAP, DropReason.BAD_CHARSET, DropReason.SETUP_TWICE)
+        and drop < DropReason.RULES_UNKNOWN
     ):
         assert f"`{why.name.lower()}`" in card  # the others are told by data sets only
 

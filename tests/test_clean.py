@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import clean_names, clean_text, load_clean
+from kifu.corpus.clean import clean_names, clean_text, load_cleaning_rules
 from kifu.corpus.ingest import ingest
-from kifu.errors import Drop, RecipeError
+from kifu.errors import DropReason, RecipeError
 from kifu.point import to_sgf
 
 
@@ -28,71 +28,71 @@ def line(count: int, start: int = 0) -> str:
 
 
 # rules (as overrides of "legal"), the reason, a game that has it, and one that just has not
-PATHOLOGIES: dict[str, tuple[list[str], Drop, bytes, bytes]] = {
-    "no moves": (["min_moves=1"], Drop.NO_MOVES, game("", ""), game("", line(1))),
-    "five stones": (["min_stones=6"], Drop.FEW_STONES, game("", line(5) + ";W[]"), game("", line(6))),
-    "short": (["min_moves=30"], Drop.TOO_SHORT, game("", line(29)), game("", line(30))),
-    "long": (["max_moves=30"], Drop.TOO_LONG, game("", line(31)), game("", line(30))),
+PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
+    "no moves": (["min_moves=1"], DropReason.NO_MOVES, game("", ""), game("", line(1))),
+    "five stones": (["min_stones=6"], DropReason.FEW_STONES, game("", line(5) + ";W[]"), game("", line(6))),
+    "short": (["min_moves=30"], DropReason.TOO_SHORT, game("", line(29)), game("", line(30))),
+    "long": (["max_moves=30"], DropReason.TOO_LONG, game("", line(31)), game("", line(30))),
     "against himself": (
         ["self_play=3.5"],
-        Drop.SELF_PLAY,
+        DropReason.SELF_PLAY,
         game("PB[x]PW[x]", line(31)),
         game("PB[x]PW[y]", line(31)),
     ),
     "against himself, long enough": (
         ["self_play=1.0"],
-        Drop.SELF_PLAY,
+        DropReason.SELF_PLAY,
         game("PB[x]PW[x]", line(18)),
         game("PB[x]PW[x]", line(19)),
     ),
-    "score too high": (["max_score=2.0"], Drop.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),
+    "score too high": (["max_score=2.0"], DropReason.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),
     "score and komi": (
         ["whole_score=true"],
-        Drop.FRACTION_SCORE,
+        DropReason.FRACTION_SCORE,
         game("RE[W+3.5]KM[6]", line(2)),
         game("RE[W+3.5]KM[6.5]", line(2)),
     ),
     "score without komi": (
         ["whole_score=true"],
-        Drop.FRACTION_SCORE,
+        DropReason.FRACTION_SCORE,
         game("RE[B+3]KM[0.5]", line(2)),
         game("RE[B+3.5]", line(2)),
     ),
-    "no result": (["finished=true"], Drop.UNFINISHED, game("RE[?]", line(2)), game("RE[0]", line(2))),
-    "void": (["finished=true"], Drop.UNFINISHED, game("RE[Void]", line(2)), game("RE[W+]", line(2))),
-    "rank unknown": (["ranked=true"], Drop.RANK_UNKNOWN, game("BR[5d]WR[NR]", line(2)), game("BR[5d]WR[30k]", line(2))),
-    "rank low": (["min_rating=36"], Drop.RANK_LOW, game("BR[4d]WR[9d]", line(2)), game("BR[5d]WR[9p]", line(2))),
-    "program": (["programs=false"], Drop.PROGRAM, game("PB[GNU Go]PW[x]", line(2)), game("PB[Gnug]PW[x]", line(2))),
+    "no result": (["finished=true"], DropReason.UNFINISHED, game("RE[?]", line(2)), game("RE[0]", line(2))),
+    "void": (["finished=true"], DropReason.UNFINISHED, game("RE[Void]", line(2)), game("RE[W+]", line(2))),
+    "rank unknown": (["ranked=true"], DropReason.RANK_UNKNOWN, game("BR[5d]WR[NR]", line(2)), game("BR[5d]WR[30k]", line(2))),
+    "rank low": (["min_rating=36"], DropReason.RANK_LOW, game("BR[4d]WR[9d]", line(2)), game("BR[5d]WR[9p]", line(2))),
+    "program": (["programs=false"], DropReason.PROGRAM, game("PB[GNU Go]PW[x]", line(2)), game("PB[Gnug]PW[x]", line(2))),
     "program of one's own": (
         ["programs=false", 'program_names=["mybot*"]'],
-        Drop.PROGRAM,
+        DropReason.PROGRAM,
         game("PB[a]PW[MyBot 7]", line(2)),
         game("PB[a]PW[bot 7]", line(2)),
     ),
     "blitz": (
         ["min_seconds=600"],
-        Drop.BLITZ,
+        DropReason.BLITZ,
         game("TM[0]OT[1x3 byo-yomi]", line(2)),
         game("TM[600]OT[1x3 byo-yomi]", line(2)),
     ),
-    "time not told": (["min_seconds=600"], Drop.BLITZ, game("TM[60]", line(2)), game("", line(2))),
+    "time not told": (["min_seconds=600"], DropReason.BLITZ, game("TM[60]", line(2)), game("", line(2))),
     "two in a row": (
         ["alternating=true"],
-        Drop.NOT_ALTERNATING,
+        DropReason.NOT_ALTERNATING,
         game("", ";B[aa];B[cc];W[ee]"),
         game("HA[2]AB[dd][pp]", ";W[aa];B[cc];W[];B[ee]"),
     ),
-    "another size": (['sizes=["19x19","9x9"]'], Drop.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),
-    "size not told": (["known_size=true"], Drop.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
+    "another size": (['sizes=["19x19","9x9"]'], DropReason.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),
+    "size not told": (["known_size=true"], DropReason.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
     "ko": (
         ["rules=japanese"],
-        Drop.KO,
+        DropReason.KO,
         game("AB[ba][ab][bc]AW[ca][db][cc][bb]", ";B[cb];W[bb]", "5"),
         game("AB[ba][ab][bc]AW[ca][db][cc][bb]", ";B[cb];W[ee];B[dd];W[bb]", "5"),
     ),
     "suicide": (
         ["rules=japanese"],
-        Drop.SUICIDE,
+        DropReason.SUICIDE,
         game("AW[ca][bb][ab]", ";B[ba];W[];B[aa]", "5"),
         game("AW[ca][bb]", ";B[ba];W[];B[aa]", "5"),
     ),
@@ -105,7 +105,7 @@ def catalogue(folder: Path, games: list[bytes], *overrides: str, base: str = "le
     with zipfile.ZipFile(archive, "w") as written:
         for k, data in enumerate(games):
             written.writestr(f"{k:05}.sgf", data)
-    told = ingest(archive, path, clean=load_clean(base, overrides), jobs=jobs)
+    told = ingest(archive, path, clean=load_cleaning_rules(base, overrides), jobs=jobs)
     assert told.read == len(games) == told.kept + sum(told.drops.values())
     return path
 
@@ -123,7 +123,7 @@ def test_a_rule_sets_aside_what_it_is_for_and_nothing_beside_it(tmp_path: Path, 
 @pytest.mark.parametrize("name", [name for name in PATHOLOGIES if name not in ("suicide",)])
 def test_a_rule_that_is_not_asked_for_sets_nothing_aside(tmp_path: Path, name: str) -> None:
     _, why, bad, good = PATHOLOGIES[name]
-    expected = why.name.lower() if why == Drop.KO else None  # a ko is against all rules
+    expected = why.name.lower() if why == DropReason.KO else None  # a ko is against all rules
     assert reasons(catalogue(tmp_path, [bad, good])) == [expected, None]
 
 
@@ -191,13 +191,13 @@ def test_of_equal_games_and_their_beginnings_the_longest_stays(tmp_path: Path) -
 
 @pytest.mark.parametrize("name", clean_names())
 def test_the_rules_that_come_with_kifu_have_their_own_name_and_a_title(name: str) -> None:
-    rules = load_clean(name)
+    rules = load_cleaning_rules(name)
     assert rules.name == name
     assert f'name = "{name}"' in clean_text(name)
 
 
 def test_there_are_rules_for_schraudolphs_archive() -> None:
-    rules = load_clean("schraudolph")
+    rules = load_cleaning_rules("schraudolph")
     assert (rules.min_stones, rules.self_play, rules.max_score, rules.whole_score) == (6, 3.5, 2.0, True)
     assert rules.duplicates == "fields"
 
@@ -214,13 +214,13 @@ def test_there_are_rules_for_schraudolphs_archive() -> None:
 )
 def test_rules_that_do_not_fit_are_told_in_one_line(override: str, message: str) -> None:
     with pytest.raises(RecipeError) as caught:
-        load_clean("legal", [override])
+        load_cleaning_rules("legal", [override])
     assert str(caught.value).startswith("set of cleaning rules legal: " + message)
 
 
 def test_rules_of_another_name_are_refused() -> None:
     with pytest.raises(RecipeError, match="no set of cleaning rules 'nix'; there are legal, schraudolph, training"):
-        load_clean("nix")
+        load_cleaning_rules("nix")
 
 
 def test_counts_are_told_in_words(tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ def test_counts_are_told_in_words(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as written:
         written.writestr("0.sgf", game("RE[B+R]DT[the day after]", line(3)))
         written.writestr("1.sgf", game("", ""))
-    told = ingest(archive, tmp_path / "a.parquet", clean=load_clean("legal", ["min_moves=1"]))
+    told = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
     first, second = str(told).splitlines()
     assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
     assert second == "  not understood, kept as text: 1 of date_text: 'the day after' 1"

@@ -19,7 +19,7 @@ import pytest
 import kifu
 from commands import KIFU, Done, finish, run, start
 from kgs_archives import BROKEN, archive, records
-from kifu.cards import OTHER_FORMATS
+from kifu.assets import OTHER_FORMATS
 from kifu.cli import app
 from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
 from kifu.datasets.manifest import read_manifest
@@ -133,7 +133,7 @@ def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["agz17", "kgsgo-v1", "kgsgo-v2", "olf-archive"])
 def test_a_recipe_is_shown_whole(name: str) -> None:
-    text = (REPOSITORY / "src" / "kifu" / "recipes" / f"{name}.toml").read_text("utf-8")
+    text = (REPOSITORY / "src" / "kifu" / "assets" / "recipes" / f"{name}.toml").read_text("utf-8")
     assert run("recipes", name) == Done(0, text, [])
 
 

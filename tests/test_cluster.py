@@ -14,12 +14,12 @@ from ray import cloudpickle
 
 import clustered
 from clustered import Span, Times, expected, given, refused, tries
-from kifu.cluster import crew as crew_module
-from kifu.cluster.crew import RayCrew
-from kifu.cluster.unit import make
+from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, FormatError, IllegalMove, OutputError, RecordError
-from kifu.output import work_folder
-from kifu.parallel import Crew
+from kifu.execution import ray_executor as crew_module
+from kifu.execution.executor import Executor
+from kifu.execution.ray_executor import RayExecutor
+from kifu.execution.ray_worker import make
 
 cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
 
@@ -43,7 +43,7 @@ def job(tmp_path):
 
 @pytest.fixture
 def work(tmp_path):
-    return work_folder(tmp_path / "games.parquet")
+    return staging_dir(tmp_path / "games.parquet")
 
 
 def parcels(work: Path) -> list[str]:
@@ -53,18 +53,18 @@ def parcels(work: Path) -> list[str]:
 
 @pytest.mark.parametrize("jobs", [1, 2, 4])
 def test_threads_and_ray_give_the_same(here, job, work, jobs):
-    with Crew(jobs) as crew:
+    with Executor(jobs) as crew:
         threads = given(crew, job, SPANS)
-    with RayCrew(None, jobs, work) as crew:
+    with RayExecutor(None, jobs, work) as crew:
         assert given(crew, job, SPANS) == threads == expected(job, SPANS)
     assert not work.exists()
-    with RayCrew(None, jobs, None) as crew:
+    with RayExecutor(None, jobs, None) as crew:
         assert given(crew, job, SPANS) == threads
 
 
 def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
     spans = [Span(first) for first in range(0, 90, 3)]
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         most = 0
         for taken, _ in enumerate(crew.run(job, iter(spans))):
             begun = sum(tries(job.marks, span.first) for span in spans)
@@ -75,14 +75,14 @@ def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
 
 def test_jobs_bound_what_is_under_way(here, job, work):
     spans = [Span(first) for first in range(0, 30, 3)]
-    with RayCrew(None, 1, work) as crew:
+    with RayExecutor(None, 1, work) as crew:
         for taken, _ in enumerate(crew.run(job, iter(spans))):
             assert sum(tries(job.marks, span.first) for span in spans) == taken // 3 + 1
 
 
 def test_several_runs_share_the_folder_and_nothing_else(here, job, work):
     other = Times(11, job.marks)
-    with RayCrew(None, 2, work) as crew:
+    with RayExecutor(None, 2, work) as crew:
         assert given(crew, job, SPANS) == expected(job, SPANS)
         assert given(crew, other, SPANS) == expected(other, SPANS)
         assert given(crew, other, []) == []
@@ -93,7 +93,7 @@ def test_several_runs_share_the_folder_and_nothing_else(here, job, work):
 def test_a_process_that_dies_is_no_matter(here, job, work):
     spans = [Span(0), Span(10, ill="dies once"), Span(20)]
     for folder in (work, None):
-        with RayCrew(None, None, folder) as crew:
+        with RayExecutor(None, None, folder) as crew:
             assert given(crew, job, spans) == expected(job, spans)
         assert [tries(job.marks, span.first) for span in spans] == [1, 2, 1]
         assert [tries(job.marks, span.first, "made") for span in spans] == [1, 1, 1]
@@ -109,7 +109,7 @@ def test_nobody_is_waited_for_where_no_node_is_left(here, job, work, monkeypatch
     monkeypatch.setattr(crew_module, "_PULSE", 0.2)
     monkeypatch.setattr(crew_module, "_DESERTED", seconds)
     slow = replace(job, seconds=4.0)
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         if there == "now and then":
             assert given(crew, slow, [Span(10)]) == expected(slow, [Span(10)])
         else:
@@ -120,7 +120,7 @@ def test_nobody_is_waited_for_where_no_node_is_left(here, job, work, monkeypatch
 
 @pytest.mark.slow
 def test_a_unit_that_kills_each_process_ends_the_run(here, job, work):
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         error = refused(crew, job, [Span(0), Span(10, ill="dies")])
     assert type(error) is ClusterError and "\n" not in str(error)
     assert str(error).startswith("unit 2, Span(first=10, count=3, ill='dies'): ")
@@ -128,7 +128,7 @@ def test_a_unit_that_kills_each_process_ends_the_run(here, job, work):
 
 
 def test_errors_of_kifu_come_back_as_they_are(here, job, work):
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         error = refused(crew, job, [Span(0), Span(10, ill="record"), Span(20)])
         assert type(error) is RecordError and str(error) == "nothing to read in 10"
         error = refused(crew, job, [Span(10, ill="move")])
@@ -137,7 +137,7 @@ def test_errors_of_kifu_come_back_as_they_are(here, job, work):
 
 
 def test_on_other_machines_they_name_the_node(here, job, work):
-    with RayCrew("10.0.0.1:6379", None, work) as crew:
+    with RayExecutor("10.0.0.1:6379", None, work) as crew:
         error = refused(crew, job, [Span(10, ill="record")])
     assert type(error) is RecordError
     assert str(error) == f"nothing to read in 10 (on node {ray.nodes()[0]['NodeManagerAddress']})"
@@ -147,7 +147,7 @@ def test_on_other_machines_they_name_the_node(here, job, work):
     ("ill", "told"), [("defect", "ZeroDivisionError: of my own"), ("missing", "FileNotFoundError: .*not/there")]
 )
 def test_other_errors_are_one_line_that_names_the_unit(here, job, ill, told):
-    with RayCrew(None, None, None) as crew:
+    with RayExecutor(None, None, None) as crew:
         error = refused(crew, job, [Span(0), Span(10, ill=ill)])
     assert type(error) is ClusterError and "\n" not in str(error)
     with pytest.raises(ClusterError, match=rf"^unit 2, Span\(.*\): {told}"):
@@ -157,14 +157,14 @@ def test_other_errors_are_one_line_that_names_the_unit(here, job, ill, told):
 def test_relative_paths_start_where_the_caller_stands(here, job, work, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = Times(7, "marks")
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         assert given(crew, relative, SPANS) == expected(job, SPANS)
     assert [tries(job.marks, span.first, "made") for span in SPANS] == [1] * len(SPANS)
 
 
 def interrupt(job: Times, work: Path, after: int) -> None:
     """Stops a run after so many results."""
-    with pytest.raises(KeyboardInterrupt), RayCrew(None, None, work) as crew:
+    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as crew:
         for taken, _ in enumerate(crew.run(job, SPANS)):
             if taken == after:
                 raise KeyboardInterrupt
@@ -175,7 +175,7 @@ def test_an_interrupted_run_is_gone_on_with(here, job, work):
     waiting = parcels(work)
     assert len(waiting) >= 5
     begun = [tries(job.marks, span.first) for span in SPANS]
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         assert given(crew, job, SPANS) == expected(job, SPANS)
     there = {int(name[2:8]) for name in waiting}
     again = [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)]
@@ -186,7 +186,7 @@ def test_an_interrupted_run_is_gone_on_with(here, job, work):
 def test_what_another_command_left_is_not_used_and_goes(here, job, work):
     interrupt(job, work, 9)
     other = Times(8, job.marks)
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         for taken, result in enumerate(crew.run(other, SPANS)):
             assert result.tolist() == expected(other, SPANS)[taken]
     assert not work.exists()
@@ -195,7 +195,7 @@ def test_what_another_command_left_is_not_used_and_goes(here, job, work):
 def test_what_is_there_is_found_when_fewer_runs_come_before(here, job, work):
     """As where a command that makes two data sets is interrupted in the second: the first is not asked for again."""
     first = Times(11, job.marks)
-    with pytest.raises(KeyboardInterrupt), RayCrew(None, None, work) as crew:
+    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as crew:
         given(crew, first, SPANS)
         for taken, _ in enumerate(crew.run(job, SPANS)):
             if taken == 9:
@@ -203,7 +203,7 @@ def test_what_is_there_is_found_when_fewer_runs_come_before(here, job, work):
     waiting = {int(found.name[2:8]) for found in work.glob("1-*.parcels")}
     assert len(waiting) >= 5
     begun = [tries(job.marks, span.first) for span in SPANS]
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         assert given(crew, job, SPANS) == expected(job, SPANS)
     again = [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)]
     assert again == [number not in waiting for number in range(len(SPANS))]
@@ -211,10 +211,10 @@ def test_what_is_there_is_found_when_fewer_runs_come_before(here, job, work):
 
 
 def test_a_run_that_has_made_nothing_leaves_nothing(here, job, work):
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         refused(crew, job, [Span(10, ill="record")])
     assert not work.exists()
-    with pytest.raises(RecordError), RayCrew(None, None, work):
+    with pytest.raises(RecordError), RayExecutor(None, None, work):
         raise RecordError("before anything was made")
     assert not work.exists()
 
@@ -224,30 +224,30 @@ def test_damaged_parcels_are_told_of_and_made_again(here, job, work, spoil):
     interrupt(job, work, 9)
     damaged = work / parcels(work)[2]
     damaged.write_bytes(spoil(damaged.read_bytes()))
-    with pytest.raises(FormatError, match=r"damaged: .*; it is removed"), RayCrew(None, None, work) as crew:
+    with pytest.raises(FormatError, match=r"damaged: .*; it is removed"), RayExecutor(None, None, work) as crew:
         given(crew, job, SPANS)
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         assert given(crew, job, SPANS) == expected(job, SPANS)
 
 
 def test_only_one_at_a_time(here, job, work):
-    with RayCrew(None, None, work) as crew:
+    with RayExecutor(None, None, work) as crew:
         with pytest.raises(OutputError, match="being written by another process"):
-            RayCrew(None, None, work)
+            RayExecutor(None, None, work)
         assert given(crew, job, SPANS) == expected(job, SPANS)
 
 
 def test_no_folder_to_work_in(here, tmp_path):
     tmp_path.joinpath("file").touch()
     with pytest.raises(OutputError, match=r"cannot write .*Not a directory"):
-        RayCrew(None, None, tmp_path / "file" / "work")
+        RayExecutor(None, None, tmp_path / "file" / "work")
     with pytest.raises(OutputError, match="cannot write"):
-        RayCrew(None, None, Path("/proc/work"))
+        RayExecutor(None, None, Path("/proc/work"))
 
 
 def test_a_folder_that_goes_away_is_one_line(here, job, work):
     spans = [Span(first, 1) for first in range(60)]
-    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayCrew(None, 1, work) as crew:
+    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayExecutor(None, 1, work) as crew:
         for _ in crew.run(job, spans):
             for found in work.iterdir():
                 found.unlink()

@@ -13,39 +13,39 @@ from ray import cloudpickle
 import clustered
 from clustered import Span, Times, expected, given
 from http_server import site
-from kifu.cluster.connect import connected
+from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, RecipeError
-from kifu.output import work_folder
-from kifu.parallel import open_crew
+from kifu.execution.executor import make_executor
+from kifu.execution.ray_connect import connected
 
 cloudpickle.register_pickle_by_value(clustered)
 
 
 def test_addresses_where_nobody_is(tmp_path):
-    work = work_folder(tmp_path / "games.parquet")
+    work = staging_dir(tmp_path / "games.parquet")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
     for prefix in ("", "ray://"):
         with pytest.raises(ClusterError, match=f"^no cluster at {prefix}{address}: .*refused"):
-            open_crew(f"ray={prefix}{address}", 1, work)
+            make_executor(f"ray={prefix}{address}", 1, work)
     assert not work.exists()
 
 
 def test_another_service_at_the_address(tmp_path, monkeypatch):
-    monkeypatch.setattr("kifu.cluster.connect._GREETING", 1.0)
+    monkeypatch.setattr("kifu.execution.ray_connect._GREETING", 1.0)
     with site() as here:
         address = here.url.removeprefix("http://")
         with pytest.raises(ClusterError, match=f"^no cluster at {address}: who answers there is not Ray"):
-            open_crew(f"ray={address}", 1, work_folder(tmp_path / "games.parquet"))
+            make_executor(f"ray={address}", 1, staging_dir(tmp_path / "games.parquet"))
 
 
 @pytest.mark.parametrize(("failures", "reached"), [(0, True), (1, True), (2, False)])
 def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached):
     answers = [ConnectionAbortedError("Initialization failure from server:\nno server")] * failures + [None] * 2
     init = Mock(side_effect=answers)
-    monkeypatch.setattr("kifu.cluster.connect.ray.init", init)
-    monkeypatch.setattr("kifu.cluster.connect.silence", lambda *_: None)
+    monkeypatch.setattr("kifu.execution.ray_connect.ray.init", init)
+    monkeypatch.setattr("kifu.execution.ray_connect.silence", lambda *_: None)
     failure = pytest.raises(ClusterError, match=r"^no cluster at ray://head:1: Init.* no server$")
     with nullcontext() if reached else failure, connected("ray://head:1", 1):
         pass
@@ -57,22 +57,22 @@ def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached
 )
 def test_what_is_no_address(address):
     with pytest.raises(ClusterError, match="is no address of a cluster, which is HOST:PORT or ray://HOST:PORT"):
-        open_crew(f"ray={address}")
+        make_executor(f"ray={address}")
 
 
 def test_engines_there_are():
     for engine in ("dask", "Ray", "", "threads=4", "rays"):
         with pytest.raises(RecipeError, match=f"^no engine '{engine}'; there are threads, ray and ray=ADDRESS$"):
-            open_crew(engine)
+            make_executor(engine)
     with pytest.raises(RecipeError, match="-1 jobs are too few"):
-        open_crew("ray", -1)
+        make_executor("ray", -1)
 
 
 def test_a_ray_of_its_own_goes_when_the_crew_does(tmp_path):
-    job, work = Times(7, str(tmp_path)), work_folder(tmp_path / "games.parquet")
+    job, work = Times(7, str(tmp_path)), staging_dir(tmp_path / "games.parquet")
     spans = [Span(0), Span(10)]
     assert not ray.is_initialized()
-    with open_crew("ray", 1, work) as crew:
+    with make_executor("ray", 1, work) as crew:
         assert ray.is_initialized() and ray.cluster_resources()["CPU"] == 1
         assert given(crew, job, spans) == expected(job, spans)
     assert not ray.is_initialized() and not work.exists()

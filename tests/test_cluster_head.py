@@ -21,7 +21,7 @@ import pytest
 from clustered import SPANS, Times, call, expected, tries
 from commands import finish, run, start
 from kgs_archives import archive, records
-from kifu.output import locked_folder, work_folder
+from kifu.atomic_io import locked_folder, staging_dir
 
 pytestmark = pytest.mark.slow
 
@@ -180,7 +180,7 @@ def job(tmp_path: Path) -> Times:
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    return work_folder(tmp_path / "games.parquet")
+    return staging_dir(tmp_path / "games.parquet")
 
 
 @pytest.mark.parametrize("through", ["address", "client"])

@@ -21,10 +21,10 @@ from ray.cluster_utils import Cluster
 import clustered
 from clustered import SPANS, Times, call, expected, tries
 from kifu import __version__
-from kifu.cluster import crew as crew_module
-from kifu.cluster.crew import RayCrew
+from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError
-from kifu.output import work_folder
+from kifu.execution import ray_executor as crew_module
+from kifu.execution.ray_executor import RayExecutor
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +40,7 @@ def job(tmp_path):
 
 @pytest.fixture
 def work(tmp_path):
-    return work_folder(tmp_path / "games.parquet")
+    return staging_dir(tmp_path / "games.parquet")
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def kill_at_work(cluster: Cluster, node: Any, job: Times) -> None:
 def test_nodes_come_and_die(job, work, capfd):
     """One is killed with a unit in its hands; one comes; then another is."""
     job = replace(job, seconds=1.0)
-    with nodes(2) as cluster, RayCrew(cluster.address, None, work) as crew:
+    with nodes(2) as cluster, RayExecutor(cluster.address, None, work) as crew:
         first, second = cluster.worker_nodes
         results = crew.run(job, SPANS)
         got = [next(results).tolist() for _ in range(4)]
@@ -84,7 +84,7 @@ def test_nodes_come_and_die(job, work, capfd):
 
 
 def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
-    with nodes(1, head=1) as cluster, RayCrew(cluster.address, None, None) as crew:
+    with nodes(1, head=1) as cluster, RayExecutor(cluster.address, None, None) as crew:
         results = crew.run(job, SPANS)
         got = [next(results).tolist() for _ in range(10)]
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
@@ -117,7 +117,7 @@ def test_all_die_but_the_head(job, work, monkeypatch, through):
         address = cluster.address if through == "address" else client
         with (
             pytest.raises(ClusterError, match=r"^no node of the cluster has had a processor for 0 minutes$"),
-            RayCrew(address, None, work) as crew,
+            RayExecutor(address, None, work) as crew,
         ):
             results = crew.run(job, SPANS)
             next(results)
@@ -130,7 +130,7 @@ def test_all_die_but_the_head(job, work, monkeypatch, through):
 
 
 def test_all_die_and_another_comes(job, work):
-    with nodes(1) as cluster, RayCrew(cluster.address, None, work) as crew:
+    with nodes(1) as cluster, RayExecutor(cluster.address, None, work) as crew:
         results = crew.run(job, SPANS)
         got = [next(results).tolist()]
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
@@ -193,7 +193,7 @@ def test_a_node_with_another_kifu(work, tmp_path, text, told):
     with nodes(1) as cluster:
         cluster.add_node(num_cpus=1, env_vars=shadow(tmp_path / "other", text))
         with pytest.raises(ClusterError, match=rf"^node [\d.]+ {told}") as caught:
-            RayCrew(cluster.address, None, work)
+            RayExecutor(cluster.address, None, work)
         assert "\n" not in str(caught.value)
     assert not work.exists()
 
@@ -202,7 +202,7 @@ def test_a_node_with_another_kifu_that_comes_later(job, work, tmp_path):
     with (
         nodes(1) as cluster,
         pytest.raises(ClusterError, match=r"^node [\d.]+ has kifu 0.1"),
-        RayCrew(cluster.address, None, work) as crew,
+        RayExecutor(cluster.address, None, work) as crew,
     ):
         results = crew.run(job, SPANS)
         next(results)
@@ -212,5 +212,5 @@ def test_a_node_with_another_kifu_that_comes_later(job, work, tmp_path):
 
 def test_a_cluster_without_processors(work):
     with nodes(0) as cluster, pytest.raises(ClusterError, match=r"^no node of the cluster has a processor"):
-        RayCrew(cluster.address, None, work)
+        RayExecutor(cluster.address, None, work)
     assert not work.exists()

@@ -16,8 +16,8 @@ from kgs_archives import archive
 from kifu.corpus import compact as compacting
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.compact import _pieces, compact
-from kifu.corpus.index import Part, read_index
-from kifu.corpus.parts import add_sources
+from kifu.corpus.index import Partition, read_index
+from kifu.corpus.parts import append
 from part_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
 from postal import PostalCrew
 
@@ -36,11 +36,11 @@ def parts(path: Path) -> dict[str, bytes]:
 def test_it_does_not_matter_when_sources_came(sources: list[Path], tmp_path: Path, duplicates: str) -> None:
     clean = rules(duplicates)
     once, slowly, between = (tmp_path / name for name in ("once", "slowly", "between"))
-    add_sources(sources, once, clean=clean)
+    append(sources, once, clean=clean)
     before = bag(once)
     for source in sources:
-        add_sources(source, slowly, clean=clean)
-        add_sources(source, between, clean=clean)
+        append(source, slowly, clean=clean)
+        append(source, between, clean=clean)
         compact(between)
     for path in (once, slowly):
         told = compact(path)
@@ -66,7 +66,7 @@ def bag_of(rows: object, *without: str) -> object:
 
 def test_small_sources_share_the_parts_of_a_year(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
-    add_sources(sources, path, clean=rules("games"))
+    append(sources, path, clean=rules("games"))
     compact(path)
     years = ["before-1900", "2003", "2004", "2005", "2016", "2017", "unknown"]
     assert [part.relative_to(path).as_posix() for part in open_catalogue(path).parts] == [
@@ -81,7 +81,7 @@ def test_small_sources_share_the_parts_of_a_year(sources: list[Path], tmp_path: 
 
 def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "games"
-    add_sources(sources, path, clean=rules("games"))
+    append(sources, path, clean=rules("games"))
     before = table(path)
     monkeypatch.setattr(compacting, "LARGE", 14)
     monkeypatch.setattr(compacting, "PART_ROWS", 2)
@@ -101,8 +101,8 @@ def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, mo
 def test_a_longer_game_that_came_later_stays_alone(tmp_path: Path) -> None:
     path = tmp_path / "games"
     others = [dated(str(k), "2004-01-01") for k in range(3)]
-    add_sources(archive(tmp_path / "a", [cut(LONG, 40), *others]), path, clean=rules("games"))
-    add_sources(archive(tmp_path / "b", [LONG, cut(LONG, 35)]), path, clean=rules("games"))
+    append(archive(tmp_path / "a", [cut(LONG, 40), *others]), path, clean=rules("games"))
+    append(archive(tmp_path / "b", [LONG, cut(LONG, 35)]), path, clean=rules("games"))
     assert table(path)["drop"].to_pylist() == [None, None, None, None, None, "cut_off"]
     compact(path)
     long = f"of game {table(path)['id'][4].as_py():016x}"
@@ -114,7 +114,7 @@ def test_who_does_the_work_makes_no_difference(
     sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("here", "sent"):
-        add_sources(sources, tmp_path / name, clean=rules("games"))
+        append(sources, tmp_path / name, clean=rules("games"))
     done = run("compact", tmp_path / "here", "--jobs", 2)
     assert done.code == 0 and done.out.startswith(f"{tmp_path / 'here'}: parts: 12 before, 7 now; 43 games = ")
     monkeypatch.setattr(compacting, "open_crew", lambda engine, jobs, work: PostalCrew(None, jobs, work))
@@ -125,7 +125,7 @@ def test_who_does_the_work_makes_no_difference(
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=9), st.integers(1, 12))
 def test_pieces_are_all_rows_in_order_and_full_but_for_the_last(counts: list[int], most: int) -> None:
     whole = [
-        Part(path=f"a/{k}.parquet", rows=n, kept=0, bytes=0, blake3=64 * "0", sources=(0,), year="2016")
+        Partition(path=f"a/{k}.parquet", rows=n, kept=0, bytes=0, blake3=64 * "0", sources=(0,), year="2016")
         for k, n in enumerate(counts)
     ]
     with pytest.MonkeyPatch.context() as patched:
@@ -143,12 +143,12 @@ def test_any_order_of_adding_and_compacting_ends_the_same(tmp_path: Path) -> Non
     games += [cut(rng.choice(games), rng.randint(31, 59)) for _ in range(30)] + rng.choices(games, k=10)
     rng.shuffle(games)
     sources = [archive(tmp_path / str(k), games[k::5], year=2000 + k) for k in range(5)]
-    add_sources(sources, tmp_path / "once", clean=rules("games"))
+    append(sources, tmp_path / "once", clean=rules("games"))
     compact(tmp_path / "once")
     for run_ in range(4):
         path = tmp_path / f"run {run_}"
         for source in sources:
-            add_sources(source, path, clean=rules("games"))
+            append(source, path, clean=rules("games"))
             if rng.random() < 0.5:
                 compact(path)
         compact(path)

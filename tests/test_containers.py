@@ -23,10 +23,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
 from kifu.records.containers import blocks, containers
-from kifu.records.games import Block
+from kifu.records.games import RecordBlock
 
 Row = tuple[int, bytes, bytes, int]  # ordinal, name, content, drop
 
@@ -34,7 +34,7 @@ SIZES = (4096, 100_000, 16 << 20)
 SGF = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
 
 
-def rows_of(some: list[Block]) -> list[Row]:
+def rows_of(some: list[RecordBlock]) -> list[Row]:
     return [
         (
             int(block.member[k]),
@@ -53,7 +53,7 @@ def read(path: Path, block_bytes: int = 16 << 20) -> list[Row]:
 
 def read_until_error(path: Path, block_bytes: int = 16 << 20) -> tuple[list[Row], str]:
     """What is given out, and the message of the error that ends it ("" if there is none)."""
-    given: list[Block] = []
+    given: list[RecordBlock] = []
     try:
         for block in blocks(path, block_bytes=block_bytes):
             given.append(block)
@@ -245,7 +245,11 @@ def test_sparse_members_are_unreadable_and_cost_only_themselves(tmp_path: Path) 
     old = old[:512] + bytes(more) + bytes(512) + old[512:]
     new = pax_entry((b"GNU.sparse.major", b"1")) + tar_entry(b"new.sgf", SGF)
     path = put(tmp_path, "sparse.tar", old + new + TAIL)
-    expected = [(0, b"old.sgf", b"", Drop.UNREADABLE), (1, b"new.sgf", b"", Drop.UNREADABLE), (2, b"tail.sgf", SGF, 0)]
+    expected = [
+        (0, b"old.sgf", b"", DropReason.UNREADABLE),
+        (1, b"new.sgf", b"", DropReason.UNREADABLE),
+        (2, b"tail.sgf", SGF, 0),
+    ]
     assert read(path) == read(path, 1) == expected
 
 
@@ -258,7 +262,7 @@ def test_a_member_over_the_limit_is_passed_over_without_being_read(tmp_path: Pat
         file.seek(huge, os.SEEK_CUR)
         file.write(TAIL)
     rows, peak = traced(path, 1 << 20)
-    assert rows == [(0, b"first.sgf", SGF, 0), (1, b"huge.sgf", b"", Drop.TOO_LARGE), (2, b"tail.sgf", SGF, 0)]
+    assert rows == [(0, b"first.sgf", SGF, 0), (1, b"huge.sgf", b"", DropReason.TOO_LARGE), (2, b"tail.sgf", SGF, 0)]
     assert peak < 8 << 20
 
 
@@ -454,23 +458,23 @@ def change_central(data: bytes, at: int, new: bytes) -> bytes:
 
 
 BAD_MEMBERS = {
-    "bzip2": (one_member_zip(method=zipfile.ZIP_BZIP2), Drop.UNREADABLE),
-    "lzma": (one_member_zip(method=zipfile.ZIP_LZMA), Drop.UNREADABLE),
-    "encrypted": (change_central(one_member_zip(), 8, b"\1"), Drop.UNREADABLE),
-    "bad checksum": (one_member_zip(method=zipfile.ZIP_STORED).replace(b"SZ[19]", b"SZ[13]", 1), Drop.UNREADABLE),
-    "no deflate": (change_central(one_member_zip(method=zipfile.ZIP_STORED), 10, b"\x08"), Drop.UNREADABLE),
-    "larger than it says": (change_central(one_member_zip(), 24, b"\x03\0\0\0"), Drop.UNREADABLE),
-    "smaller than it says": (change_central(one_member_zip(), 24, b"\xff\xff\0\0"), Drop.UNREADABLE),
+    "bzip2": (one_member_zip(method=zipfile.ZIP_BZIP2), DropReason.UNREADABLE),
+    "lzma": (one_member_zip(method=zipfile.ZIP_LZMA), DropReason.UNREADABLE),
+    "encrypted": (change_central(one_member_zip(), 8, b"\1"), DropReason.UNREADABLE),
+    "bad checksum": (one_member_zip(method=zipfile.ZIP_STORED).replace(b"SZ[19]", b"SZ[13]", 1), DropReason.UNREADABLE),
+    "no deflate": (change_central(one_member_zip(method=zipfile.ZIP_STORED), 10, b"\x08"), DropReason.UNREADABLE),
+    "larger than it says": (change_central(one_member_zip(), 24, b"\x03\0\0\0"), DropReason.UNREADABLE),
+    "smaller than it says": (change_central(one_member_zip(), 24, b"\xff\xff\0\0"), DropReason.UNREADABLE),
     "stored, of two sizes": (
         change_central(one_member_zip(method=zipfile.ZIP_STORED), 24, b"\x03\0\0\0"),
-        Drop.UNREADABLE,
+        DropReason.UNREADABLE,
     ),
-    "behind the end": (change_central(one_member_zip(), 42, b"\xff\xff\xff\0"), Drop.UNREADABLE),
-    "not at a member": (change_central(one_member_zip(), 42, b"\7\0\0\0"), Drop.UNREADABLE),
-    "packed beyond the end": (change_central(one_member_zip(), 20, b"\xff\xff\0\0"), Drop.UNREADABLE),
-    "zip64 without its field": (change_central(one_member_zip(), 20, b"\xff\xff\xff\xff"), Drop.UNREADABLE),
-    "offset without its field": (change_central(one_member_zip(), 42, b"\xff\xff\xff\xff"), Drop.UNREADABLE),
-    "over 256 MiB": (change_central(one_member_zip(), 24, b"\1\0\0\x10"), Drop.TOO_LARGE),
+    "behind the end": (change_central(one_member_zip(), 42, b"\xff\xff\xff\0"), DropReason.UNREADABLE),
+    "not at a member": (change_central(one_member_zip(), 42, b"\7\0\0\0"), DropReason.UNREADABLE),
+    "packed beyond the end": (change_central(one_member_zip(), 20, b"\xff\xff\0\0"), DropReason.UNREADABLE),
+    "zip64 without its field": (change_central(one_member_zip(), 20, b"\xff\xff\xff\xff"), DropReason.UNREADABLE),
+    "offset without its field": (change_central(one_member_zip(), 42, b"\xff\xff\xff\xff"), DropReason.UNREADABLE),
+    "over 256 MiB": (change_central(one_member_zip(), 24, b"\1\0\0\x10"), DropReason.TOO_LARGE),
 }
 
 
@@ -483,7 +487,7 @@ def test_a_bad_member_of_a_zip_costs_only_itself(tmp_path: Path, name: str) -> N
 def test_a_zip_bomb_of_one_member_takes_no_memory(tmp_path: Path) -> None:
     data = change_central(one_member_zip(bytes(64 << 20)), 24, b"\xff\xff\0\0")
     rows, peak = traced(put(tmp_path, "bomb.zip", data), 1 << 20)
-    assert [row[3] for row in rows] == [Drop.UNREADABLE, 0]
+    assert [row[3] for row in rows] == [DropReason.UNREADABLE, 0]
     assert peak < 8 << 20
 
 
@@ -567,7 +571,7 @@ def tree(tmp_path: Path) -> Path:
 
 TREE_ROWS = [
     (b"B.SGF", b"B", 0),
-    (b"b.d/cut.sgf.gz", b"", Drop.UNREADABLE),
+    (b"b.d/cut.sgf.gz", b"", DropReason.UNREADABLE),
     (b"b.d/x.sgf", b"x", 0),
     (b"b.sgf", b"b", 0),
     (b"b/inner.sgf.XZ", b"inner 3", 0),
@@ -603,13 +607,13 @@ def test_a_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: 
     put(tmp_path, "a/b.sgf.gz", gzip.compress(bytes(1001)))
     put(tmp_path, "a/c.sgf.gz", gzip.compress(bytes(1000)))
     assert [(len(row[2]), row[3]) for row in read(tmp_path / "a")] == [
-        (0, Drop.TOO_LARGE),
-        (0, Drop.TOO_LARGE),
+        (0, DropReason.TOO_LARGE),
+        (0, DropReason.TOO_LARGE),
         (1000, 0),
     ]
     for block_bytes in (600, 2000):
-        assert read(tmp_path / "a/a.sgf", block_bytes) == [(0, b"a.sgf", b"", Drop.TOO_LARGE)]
-        assert read(tmp_path / "a/b.sgf.gz", block_bytes) == [(0, b"b.sgf", b"", Drop.TOO_LARGE)]
+        assert read(tmp_path / "a/a.sgf", block_bytes) == [(0, b"a.sgf", b"", DropReason.TOO_LARGE)]
+        assert read(tmp_path / "a/b.sgf.gz", block_bytes) == [(0, b"b.sgf", b"", DropReason.TOO_LARGE)]
         assert read(tmp_path / "a/c.sgf.gz", block_bytes) == [(0, b"c.sgf", bytes(1000), 0)]
 
 
@@ -798,7 +802,7 @@ def test_a_disk_that_fails_is_an_error_of_one_line(
     assert rows == []
 
 
-@pytest.mark.parametrize(("told", "drop"), [(0, 0), (-1, Drop.UNREADABLE), (1, Drop.UNREADABLE)])
+@pytest.mark.parametrize(("told", "drop"), [(0, 0), (-1, DropReason.UNREADABLE), (1, DropReason.UNREADABLE)])
 def test_a_large_zip_member_is_what_its_size_says(tmp_path: Path, told: int, drop: int) -> None:
     data = content(1, 100_000) * 30
     path = tmp_path / "a.zip"
@@ -810,4 +814,4 @@ def test_a_large_zip_member_is_what_its_size_says(tmp_path: Path, told: int, dro
     path.write_bytes(raw[:at] + struct.pack("<L", len(data) + told) + raw[at + 4 :])
     assert read(path) == [(0, b"large", b"" if drop else data, drop), (1, b"small", SGF, 0)]
     path.write_bytes(raw[:999] + bytes([raw[999] ^ 1]) + raw[1000:])
-    assert read(path) == [(0, b"large", b"", Drop.UNREADABLE), (1, b"small", SGF, 0)]
+    assert read(path) == [(0, b"large", b"", DropReason.UNREADABLE), (1, b"small", SGF, 0)]

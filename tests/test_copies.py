@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from compiled import random_games
 from kifu.corpus import copies
-from kifu.corpus.copies import SeenIds, find_copies
+from kifu.corpus.copies import IdSet, exact_duplicates
 from kifu.errors import FormatError
 
 parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)
@@ -22,7 +22,7 @@ parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)
 @random_games
 @given(parts_of_ids)
 def test_seen_ids(parts: list[list[int]]) -> None:
-    ids, seen = SeenIds(), set[int]()
+    ids, seen = IdSet(), set[int]()
     for part in parts:
         new = ids.add(np.array(part, np.uint64))
         assert new.tolist() == [key not in seen and key not in part[:k] for k, key in enumerate(part)]
@@ -35,7 +35,7 @@ def test_seen_ids(parts: list[list[int]]) -> None:
 @random_games
 @given(parts_of_ids, st.integers(0, 100))
 def test_seen_ids_that_are_full_still_tell_those_they_have(parts: list[list[int]], most: int) -> None:
-    ids, seen, full = SeenIds(most), set[int](), False
+    ids, seen, full = IdSet(most), set[int](), False
     for part in parts:
         new = ids.add(np.array(part, np.uint64))
         full |= len(seen) + len(part) > most
@@ -51,7 +51,7 @@ def test_seen_ids_that_are_full_still_tell_those_they_have(parts: list[list[int]
 def test_seen_ids_grow() -> None:
     rng = np.random.default_rng(1)
     keys = rng.integers(0, 2**64, 300_000, np.uint64)
-    ids = SeenIds()
+    ids = IdSet()
     for part in np.array_split(keys, 7):
         assert ids.add(part).all()
     assert len(ids._table) * 8 <= 22 * len(keys)
@@ -62,7 +62,7 @@ def test_seen_ids_grow() -> None:
 def test_ids_made_to_collide_take_no_longer() -> None:
     """Were the table's slots the ids' own low bits, this would take hours."""
     keys = np.arange(1, 300_001, dtype=np.uint64) << np.uint64(40)
-    assert SeenIds().add(keys).all()
+    assert IdSet().add(keys).all()
 
 
 @pytest.mark.parametrize("most", [6, 50, 10**6])
@@ -82,7 +82,7 @@ def test_the_copies_in_catalogues_are_those_of_a_set(tmp_path: Path, most: int) 
             expected += [k] if key in seen else []
             seen.add(key)
     assert len(expected) > 20
-    assert find_copies(paths, most=most).tolist() == expected
+    assert exact_duplicates(paths, most=most).tolist() == expected
 
 
 def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,19 +90,19 @@ def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest
     path = write_catalogue(tmp_path / "a.parquet", rows(id=range(40_000)))
     tables = []
 
-    class Watched(SeenIds):
+    class Watched(IdSet):
         def add(self, ids):
             new = super().add(ids)
             tables.append(len(self))
             return new
 
     monkeypatch.setattr(copies, "SeenIds", Watched)
-    assert len(find_copies([path], most=4_000)) == 0
+    assert len(exact_duplicates([path], most=4_000)) == 0
     assert max(tables) < 5_000
 
 
 def test_copies_of_nothing(tmp_path: Path) -> None:
-    assert find_copies([]).tolist() == []
-    assert find_copies([write_catalogue(tmp_path / "a.parquet", rows(id=[]))]).tolist() == []
+    assert exact_duplicates([]).tolist() == []
+    assert exact_duplicates([write_catalogue(tmp_path / "a.parquet", rows(id=[]))]).tolist() == []
     with pytest.raises(FormatError, match="no catalogue"):
-        find_copies([Path(__file__)])
+        exact_duplicates([Path(__file__)])

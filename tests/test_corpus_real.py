@@ -20,10 +20,10 @@ import pytest
 
 import naive
 from kifu.convert import convert
-from kifu.corpus.clean import load_clean
-from kifu.corpus.ingest import Ingested, ingest
+from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.schema import SCHEMA
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 
 pytestmark = pytest.mark.slow
@@ -84,7 +84,7 @@ def read_tar(path: Path) -> list[Told]:
 
 class Catalogued(NamedTuple):
     told: list[Told]
-    ingested: Ingested
+    ingested: IngestReport
     path: Path
     table: pa.Table
 
@@ -289,7 +289,7 @@ def check_legality(games: Catalogued, rows: Iterable[int]) -> None:
     table = games.table.select(["moves", "setup", "setup_ply", "n_legal", "drop"])
     for row in rows:
         (game,) = table.slice(row, 1).to_pylist()
-        board, why, legal = naive.NaiveBoard(19, 19), Drop.KEPT, len(game["moves"])
+        board, why, legal = naive.NaiveBoard(19, 19), DropReason.KEPT, len(game["moves"])
         for ply, move in enumerate(game["moves"]):
             stones = [stone for at, stone in zip(game["setup_ply"], game["setup"]) if at == ply]
             if stones:
@@ -338,7 +338,7 @@ def test_what_schraudolph_removes_from_kgs(kgs: Catalogued, shared: Path, tmp_pa
         return None
 
     cleaned = tmp_path / "schraudolph.parquet"
-    ingest(kgs.path, cleaned, clean=load_clean("schraudolph"))
+    ingest(kgs.path, cleaned, clean=load_cleaning_rules("schraudolph"))
     found = pq.read_table(cleaned, columns=["drop"])["drop"].to_pylist()
     assert found == [reason(record) for record in kgs.told]
     assert len(set(found)) == 5
@@ -371,7 +371,7 @@ def test_what_training_takes_of_kgs(kgs: Catalogued, tmp_path: Path) -> None:
         return "blitz" if spare is not None and spare < 600 else None
 
     path = tmp_path / "training.parquet"
-    told = ingest(kgs.path, path, clean=load_clean("training"))
+    told = ingest(kgs.path, path, clean=load_cleaning_rules("training"))
     table = pq.read_table(path)
     rows = table.select(["id", "drop", "drop_detail"]).to_pylist()
     programs = pc.or_(table["black_program"], table["white_program"]).to_pylist()

@@ -18,13 +18,13 @@ import torch
 
 import ddp_run
 from commands import run
+from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import Loader
-from kifu.datasets.plan import Order
 from kifu.errors import RecipeError
-from kifu.learn.data import Feed, read_all
+from kifu.learn.data import DataModule, read_all
 from kifu.learn.folder import read_run
 from kifu.learn.metrics import figures, read_metrics
-from kifu.learn.module import COUNTED, Learner
+from kifu.learn.module import COUNTED, PolicyModule
 from kifu.learn.net import open_net
 from kifu.learn.train import train
 from loader_games import given, make
@@ -37,7 +37,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("games"))
 
 
-def attached(feed: Feed, rank: int = 0, world: int = 1) -> Feed:
+def attached(feed: DataModule, rank: int = 0, world: int = 1) -> DataModule:
     """As if a trainer had taken it."""
     device = SimpleNamespace(root_device=torch.device("cpu"))
     feed.trainer = SimpleNamespace(global_rank=rank, world_size=world, strategy=device)
@@ -47,17 +47,17 @@ def attached(feed: Feed, rank: int = 0, world: int = 1) -> Feed:
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """What there is to learn from, as (id, ply)."""
     source = read_all(recipe, [games], [], 1).train
-    return set(given(Loader(source, Order(64, 0, None, 1000, False, 0, 1, False), "packed", 1, 10**8, 0)))
+    return set(given(Loader(source, LoaderConfig(64, 0, None, 1000, False, 0, 1, False), "packed", 1, 10**8, 0)))
 
 
-def batches(feed: Feed) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
+def batches(feed: DataModule) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
     """Of the epoch that a feed stands in: what each batch is of, and the place after it."""
 
-    def noted(self: Feed, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Any:
+    def noted(self: DataModule, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Any:
         return set(zip(told["game"].view(torch.uint64).tolist(), told["ply"].tolist())), place
 
     epoch = feed.place[0]
-    with mock.patch.object(Feed, "_ready", noted):
+    with mock.patch.object(DataModule, "_ready", noted):
         for rows, place in feed.endless():
             yield rows, place
             if place[0] > epoch:
@@ -68,13 +68,13 @@ def test_feeds_of_another_number_go_on_with_what_is_left(games: Path) -> None:
     """As many batches as one process would have, each position in one of them."""
     recipe = tiny(batch_size=12, window=150)
     found = read_all(recipe, [games], [], 1)
-    whole = attached(Feed(recipe, found)).batches
+    whole = attached(DataModule(recipe, found)).batches
     seen: Counter[tuple[int, int]] = Counter()
     state, done = None, 0
     for world, count in ((2, 7), (4, 0), (3, 11), (1, 5), (6, None)):
         states, lengths = [], set()
         for rank in range(world):
-            feed = attached(Feed(recipe, found), rank, world)
+            feed = attached(DataModule(recipe, found), rank, world)
             if state is not None:
                 feed.resume(state)
             assert feed.batches == whole
@@ -105,7 +105,7 @@ def test_processes_validate_with_the_positions_that_one_would(world: int, games:
     found = read_all(recipe, [games], [], 1)
 
     def held(rank: int, world: int) -> list[bytes]:
-        feed = attached(Feed(recipe, found), rank, world)
+        feed = attached(DataModule(recipe, found), rank, world)
         return [row.numpy().tobytes() for each in feed.validation() for row in each.planes]
 
     alone = held(0, 1)
@@ -201,8 +201,8 @@ def test_a_run_of_changing_processes_learns_from_all_and_nothing_twice(games: Pa
 def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
     """The figure of two processes is that of one."""
     (row,) = [row for row in read_metrics(into / "metrics.csv") if "validation_loss" in row]
-    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
-    module = Learner(open_net(into / "best.safetensors").module, recipe)
+    feed = attached(DataModule(recipe, read_all(recipe, [games], [], 1)))
+    module = PolicyModule(open_net(into / "best.safetensors").module, recipe)
     sums = torch.zeros(len(COUNTED))
     with torch.no_grad():
         for examples in feed.validation():

@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive_words
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.records.containers import blocks
 from kifu.records.decode import Decoded, decode
 from kifu.records.game import game_at
 from kifu.records.sgf import as_block, read_block
-from kifu.records.words import FIELDS, FormatName, Reading, Words
+from kifu.records.words import FIELDS, FormatName, ParsedBlock, TextFields
 from test_sgf import RECORDS
 from test_words import SOUP
 
 COMPILED = not numba.config.DISABLE_JIT
 
 
-def compare_text(reading: Reading) -> Decoded:
+def compare_text(reading: ParsedBlock) -> Decoded:
     decoded = decode(reading)
     games = [game_at(reading, g) for g in range(len(reading.games))]
     assert list(decoded.text) == [field for field in FIELDS if field != "charset"]
@@ -98,7 +98,7 @@ def test_each_name_of_a_charset_next_to_utf8() -> None:
 
 def test_text_of_games_set_aside() -> None:
     block = as_block([b"", b"(;GM[2]PB[Ann]EV[\xff\xfe])", b"(;SZ[30]PW[\xb0\xa2])"])
-    block.drop[0] = Drop.UNREADABLE
+    block.drop[0] = DropReason.UNREADABLE
     decoded = compare_text(read_block(block))
     assert decoded.text["black"].to_pylist() == [None, "Ann", None]
 
@@ -119,13 +119,13 @@ def test_text_of_real_games(shared: Path) -> None:
 # Other formats
 
 
-def reading_of(kind: FormatName, games: list[dict[str, bytes]]) -> Reading:
+def reading_of(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
     """What a reader of lines gives; only what `decode` looks at is true."""
     values = [game.get(field, b"") for field in FIELDS for game in games]
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
     shape = len(FIELDS), len(games)
     data = np.frombuffer(bytearray(b"".join(values) + b"."), np.uint8)
-    words = Words(data, ends[:-1].reshape(shape), ends[1:].reshape(shape))
+    words = TextFields(data, ends[:-1].reshape(shape), ends[1:].reshape(shape))
     return replace(read_block(as_block([b""] * len(games))), format=kind, words=words)
 
 

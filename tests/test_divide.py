@@ -11,11 +11,11 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import run
+from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.divide import divide, load_split, split_names
+from kifu.corpus.divide import load_split, split, split_names
 from kifu.corpus.splits import split_of
 from kifu.errors import OutputError, RecipeError
-from kifu.output import hash_file
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
 
@@ -33,7 +33,7 @@ def ids(path: Path) -> list[int]:
 def test_each_game_is_in_the_set_that_the_split_says_in_its_order(tmp_path: Path) -> None:
     path = corpus(tmp_path / "a.parquet")
     table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
-    told = divide([path], table, tmp_path / "sets")
+    told = split([path], table, tmp_path / "sets")
     codes = split_of(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
     kept = np.arange(400) % 10 > 0
     for code, name in enumerate(("train", "validation", "test")):
@@ -50,7 +50,7 @@ def test_games_that_no_set_wants_are_counted(tmp_path: Path) -> None:
     table = tmp_path / "old.toml"
     table.write_text('name="old"\ntitle="t"\nsplit={kind="date", sets={old=[1900-01-01,1999-12-31]}}')
     path = write_catalogue(tmp_path / "a.parquet", rows(year=[1998, 2005, None]))
-    told = divide([path], load_split(str(table)), tmp_path)
+    told = split([path], load_split(str(table)), tmp_path)
     assert (list(told.sets.values()), told.unset, told.read) == ([1], 2, 3)
 
 
@@ -99,18 +99,18 @@ def test_a_split_that_fails_leaves_all_of_an_earlier_one(tmp_path: Path, monkeyp
         return real(file, data)
 
     monkeypatch.setattr(os, "write", write)
-    divide([path], other, into)
+    split([path], other, into)
     writes = 10**9 - left[0]
     left[0] = 10**9
-    divide([path], load_split("hash"), into)
+    split([path], load_split("hash"), into)
     before = {file: file.read_bytes() for file in into.iterdir()}
     for last in (0, writes // 3, writes // 2, writes * 2 // 3, writes - 1):
         left[0] = last
         with pytest.raises(OutputError, match="No space left on device"):
-            divide([path], other, into)
+            split([path], other, into)
         assert {file: file.read_bytes() for file in into.iterdir()} == before
     left[0] = writes
-    divide([path], other, into)
+    split([path], other, into)
     assert {file for file, data in before.items() if file.read_bytes() != data} == {*into.iterdir()}
 
 
@@ -126,10 +126,10 @@ def test_a_split_that_is_killed_leaves_none_of_an_earlier_one_beside_it(
         names.append(whole)
         return real(part, whole)
 
-    divide([path], load_split("hash"), tmp_path / "sets")
+    split([path], load_split("hash"), tmp_path / "sets")
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(Path, "replace", replace)
-        divide([path], load_split("hash", ["split.seed=3"]), tmp_path / "sets")
+        split([path], load_split("hash", ["split.seed=3"]), tmp_path / "sets")
     assert sorted((tmp_path / "sets").iterdir()) == sorted(names)
 
 

@@ -9,9 +9,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from kifu import draw
-from kifu.draw import draw_board, draw_planes, save, to_svg
 from kifu.errors import GameError, OutputError
+from kifu.viz import boards as draw
+from kifu.viz.boards import draw_board, draw_planes, save, to_svg
 
 XLINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -228,7 +228,7 @@ def test_what_cannot_be_drawn(call, message):
 
 def test_matplotlib_is_loaded_late_and_pyplot_never():
     code = (
-        "import sys, kifu.draw as d\n"
+        "import sys, kifu.viz.boards as d\n"
         "assert 'matplotlib' not in sys.modules\n"
         "d.to_svg(d.draw_board([[0]]))\n"
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules\n"

@@ -18,15 +18,15 @@ from flat import OneGame, flat
 from kifu.corpus.duplicates import MIN_PLIES, Clusters, clusters_of, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
 from kifu.corpus.splits import split_of
-from kifu.errors import Drop, FormatError
-from kifu.parallel import Crew
+from kifu.errors import DropReason, FormatError
+from kifu.execution.executor import Executor
 from kifu.point import ERASE_BIT, WHITE_BIT
 from kifu.records.containers import blocks, containers
 from kifu.records.games import concat
 from kifu.records.sgf import scan
 from postal import PostalCrew
 
-KINDS = {Drop.KEPT: "kept", Drop.SAME_GAME: "same", Drop.CUT_OFF: "cut"}
+KINDS = {DropReason.KEPT: "kept", DropReason.SAME_GAME: "same", DropReason.CUT_OFF: "cut"}
 
 
 def clusters(games) -> Clusters:
@@ -38,7 +38,7 @@ def clusters(games) -> Clusters:
 def told(found: Clusters):
     """As `naive.relations` tells it."""
     members = [set(found.row[found.cluster == number].tolist()) for number in found.cluster]
-    kinds = [KINDS[Drop(relation)] for relation in found.relation]
+    kinds = [KINDS[DropReason(relation)] for relation in found.relation]
     return list(zip(found.row.tolist(), members, kinds, found.row[found.stays].tolist()))
 
 
@@ -149,7 +149,7 @@ def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
     whole = find_clusters([path])
     assert len(whole) > len(made)
     for share, jobs in ((1000, 2), (150, 1), (40, 2)):
-        with Crew(jobs) as crew:
+        with Executor(jobs) as crew:
             assert_same(find_clusters([path], crew, games=share), whole)
     with PostalCrew(work=tmp_path) as crew:
         assert_same(find_clusters([path], crew, games=150), whole)
@@ -169,7 +169,9 @@ def test_every_opening_is_in_one_range(tmp_path, count):
     found = find_clusters([path], games=-(-len(games) // count))
     assert found.row.tolist() == [*range(len(openings))]
     assert found.cluster.tolist() == [*range(len(openings) // 2)] * 2
-    assert found.relation.tolist() == [Drop.KEPT] * (len(openings) // 2) + [Drop.SAME_GAME] * (len(openings) // 2)
+    assert found.relation.tolist() == [DropReason.KEPT] * (len(openings) // 2) + [DropReason.SAME_GAME] * (
+        len(openings) // 2
+    )
 
 
 def test_clusters_of_several_catalogues(tmp_path):
@@ -243,8 +245,8 @@ def test_many_copies():
     found = clusters(games * 10)
     assert len(found) == 2000
     assert found.cluster.max() + 1 == 200 - len(made)
-    assert (found.row[found.relation == Drop.KEPT] < 200).all()
-    assert np.count_nonzero(found.relation == Drop.KEPT) == 200 - len(made)
+    assert (found.row[found.relation == DropReason.KEPT] < 200).all()
+    assert np.count_nonzero(found.relation == DropReason.KEPT) == 200 - len(made)
 
 
 def test_nothing_to_find(tmp_path):

@@ -14,14 +14,14 @@ import pytest
 import kifu
 from drawn_planes import draw
 from flat import OneGame, flat
-from kifu.errors import Drop, GameError, RecipeError
+from kifu.errors import DropReason, GameError, RecipeError
 from kifu.planes import encoder as encoder_module
-from kifu.planes.driver import code_hash
+from kifu.planes.codegen import code_hash
+from kifu.planes.context import PositionContext, add_point
 from kifu.planes.encoder import find_encoder
 from kifu.planes.feature import FEATURES, feature
 from kifu.planes.registry import PLANE_SETS, find_plane_set
 from kifu.planes.unpack import unpack
-from kifu.planes.view import View, add_point
 from kifu.point import WHITE_BIT, symmetries
 
 W = WHITE_BIT
@@ -53,7 +53,7 @@ def test_only_what_is_wanted_is_drawn_where_it_is_wanted():
     encoder = find_encoder("seven+last5", 5, 5)
     take = [3, -1, 0, -1, 1, -1, -1, -1, -1, 2]
     out, label, drop, ply = encode(encoder, [0, 1, 2], [5, 0, 2], take, 5)
-    assert (drop, ply) == ([0, Drop.WRONG_SIZE, Drop.OCCUPIED], [5, 0, 1])
+    assert (drop, ply) == ([0, DropReason.WRONG_SIZE, DropReason.OCCUPIED], [5, 0, 1])
     nodes = [("AB", [(3, 0)]), ("B", (2, 2)), ("W", (3, 2)), ("AW", [(4, 0)]), ("B", None), ("W", None), ("B", (0, 0))]
     planes, played = draw("seven+last5", (5, 5, nodes), 5)
     drawn = np.empty((5, *encoder.shape), np.uint8)
@@ -67,7 +67,15 @@ def test_only_what_is_wanted_is_drawn_where_it_is_wanted():
 @pytest.mark.nojit
 def test_games_that_cannot_be_played():
     _, label, drop, ply = encode(find_encoder("own", 5, 5), range(7), [0] * 7, np.arange(18), 18)
-    assert drop == [0, Drop.WRONG_SIZE, Drop.OCCUPIED, 0, Drop.OFF_BOARD, Drop.OFF_BOARD, Drop.WRONG_SIZE]
+    assert drop == [
+        0,
+        DropReason.WRONG_SIZE,
+        DropReason.OCCUPIED,
+        0,
+        DropReason.OFF_BOARD,
+        DropReason.OFF_BOARD,
+        DropReason.WRONG_SIZE,
+    ]
     assert ply == [5, 0, 1, 0, 2, 1, 0]
     assert label[:5].tolist() == [12, 13, 25, 25, 0] and label[10:15].tolist() == [1, 2, -9, 1, -9]
 
@@ -75,7 +83,7 @@ def test_games_that_cannot_be_played():
 def test_a_symmetry_may_turn_a_game_into_one_of_the_right_size():
     narrow = find_encoder("own", 4, 5)
     rows, symmetry = [1, 1, 6, 6], [0, 4, 0, 7]
-    assert encode(narrow, rows, symmetry, [-1] * 10, 0)[2] == [Drop.WRONG_SIZE, 0, 0, Drop.WRONG_SIZE]
+    assert encode(narrow, rows, symmetry, [-1] * 10, 0)[2] == [DropReason.WRONG_SIZE, 0, 0, DropReason.WRONG_SIZE]
     padded = find_encoder("own", 6, 5, pad=True)
     _, label, drop, _ = encode(padded, rows, symmetry, range(10), 10)
     assert drop == [0, 0, 0, 0]
@@ -84,7 +92,7 @@ def test_a_symmetry_may_turn_a_game_into_one_of_the_right_size():
         y, x = np.divmod(symmetries(width, height)[k][[1, 2]], height if k & 4 else width)
         assert label[at : at + 2].tolist() == (y * 6 + x).tolist()
     assert label[6] == 30 and label[9] == 30  # passes
-    assert encode(find_encoder("own", 3, 9, pad=True), rows, symmetry, [-1] * 10, 0)[2] == [Drop.WRONG_SIZE] * 4
+    assert encode(find_encoder("own", 3, 9, pad=True), rows, symmetry, [-1] * 10, 0)[2] == [DropReason.WRONG_SIZE] * 4
 
 
 def test_a_desk_serves_games_of_any_size_one_after_another():
@@ -307,7 +315,7 @@ def test_a_feature_of_a_module_is_kept_on_disk_and_found_there(tmp_path):
     """Two programs, one after the other, use a feature of a file beside them; then the file changes."""
     (tmp_path / "mine.py").write_text(
         "from kifu.planes.feature import feature\n"
-        "from kifu.planes.view import add_point\n"
+        "from kifu.planes.context import add_point\n"
         "POINT = 3\n"
         "@feature('mine', ['one point'])\n"
         "def mine(view, out):\n"
@@ -335,7 +343,7 @@ def test_a_feature_that_is_defined_again_is_drawn_as_it_is_now():
     for point in (3, 4):
 
         @feature("one_point", ["one point"])
-        def one_point(view: View, out: np.ndarray, point=point) -> None:
+        def one_point(view: PositionContext, out: np.ndarray, point=point) -> None:
             add_point(out[0], point)
 
         planes, _ = draw("one_point", (5, 1, [("B", None)]))

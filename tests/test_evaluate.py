@@ -16,7 +16,7 @@ from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.learn.evaluate import Evaluation, evaluate
 from kifu.learn.net import Net, open_net
-from kifu.learn.predict import Positions, Predictor
+from kifu.learn.predict import Predictor, PredictPositions
 from kifu.learn.scores import MEASURES, Score
 from kifu.point import POINT_MASK
 from nets import tiny_net
@@ -89,7 +89,9 @@ def test_passes_are_asked_for_on_demand(games: Path, tmp_path: Path) -> None:
     (score,) = (told.by["region"]["pass"] for told in with_passes.nets)
     at = [(g, t) for g in all_games for t, word in enumerate(g.moves.tolist()) if word & POINT_MASK == 81]
     assert score.positions == len(at) == with_passes.positions - without.positions
-    policy = Predictor(net).probabilities(Positions.of_games([g for g, _ in at], [t for _, t in at]), legal=False)
+    policy = Predictor(net).probabilities(
+        PredictPositions.of_games([g for g, _ in at], [t for _, t in at]), legal=False
+    )
     assert score.nll.value == pytest.approx(-np.log(policy[:, 81].astype(np.float64)).mean(), rel=1e-5)
 
 

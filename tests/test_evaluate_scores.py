@@ -8,14 +8,24 @@ import numpy as np
 import pytest
 
 from kifu.learn import scores
-from kifu.learn.scores import BINS, MEASURES, RESAMPLES, Guesses, calibrate, differences, resample, score, score_groups
+from kifu.learn.scores import (
+    BINS,
+    MEASURES,
+    RESAMPLES,
+    MoveScores,
+    calibrate,
+    differences,
+    resample,
+    score,
+    score_groups,
+)
 
 
-def guesses(place: object, nll: object = None, sure: object = None) -> Guesses:
+def guesses(place: object, nll: object = None, sure: object = None) -> MoveScores:
     """Of these places; by default as if all moves were as likely."""
     places = np.asarray(place, np.uint16)
     even = np.full(len(places), 0.5, np.float32)
-    return Guesses(
+    return MoveScores(
         places,
         even if nll is None else np.asarray(nll, np.float32),
         even if sure is None else np.asarray(sure, np.float32),
@@ -48,7 +58,7 @@ def test_draws_do_not_depend_on_how_many_are_made_at_one_go(monkeypatch: pytest.
     assert resample(sums, 5) == pytest.approx(whole)
 
 
-def clustered(seed: int, games: int = 150, plies: int = 8, alike: float = 0.0) -> tuple[Guesses, np.ndarray]:
+def clustered(seed: int, games: int = 150, plies: int = 8, alike: float = 0.0) -> tuple[MoveScores, np.ndarray]:
     """Games whose moves are guessed with a chance of 0.3. alike: share of the games that are guessed wholly or not."""
     chance = np.random.default_rng(seed)
     right = chance.random((games, plies)) < 0.3

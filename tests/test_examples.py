@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kifu
 from example_sets import FORMATS, MOVE, assert_same, bytes_of, cut, layout_for, random_batch, write
-from kifu.datasets.examples import Batch, LabelSpec, Layout, layout_of, store
+from kifu.datasets.examples import Batch, LabelSpec, Layout, parse_layout, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, find_example_format, open_writer
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 
@@ -324,9 +324,9 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_layout_that_cannot_be(wrong: dict[str, object]) -> None:
     good = json.loads(layout_for("npy@1").to_json())
-    assert layout_of(json.dumps(good)) == layout_for("npy@1")
+    assert parse_layout(json.dumps(good)) == layout_for("npy@1")
     with pytest.raises(FormatError, match="no layout of examples"):
-        layout_of(json.dumps(good | wrong))
+        parse_layout(json.dumps(good | wrong))
 
 
 # Names

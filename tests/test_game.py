@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kifu.errors import Drop, GameError, IllegalMove, RecordError
+from kifu.errors import DropReason, GameError, IllegalMove, RecordError
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
 from kifu.records.game import Game, read, read_games, read_sgf
-from kifu.records.games import TO_PLAY_UNSET, Note
+from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.meta import Rank, Result
 from kifu.records.sgf import root_properties
 
@@ -30,7 +30,7 @@ def test_a_game() -> None:
     assert game.players == ("柯洁", "Bob ] B") and game.raw("PW") == b"Bob \\] B"
     assert game.ranks == (Rank(19), Rank(-2)) and game.result == Result(WHITE, "score", 12.5)
     assert (game.komi, game.date, game.event, game.rules) == (5.5, "2024-05-01", "Cup: final", "Chinese")
-    assert (game.notes, game.drop, game.errors) == (Note.SETUP_AFTER_ROOT, Drop.KEPT, ())
+    assert (game.notes, game.drop, game.errors) == (ParseWarning.SETUP_AFTER_ROOT, DropReason.KEPT, ())
     assert (game.source, game.name, game.record) == ("", "", RECORD)
     assert str(game) == "柯洁 [9p] - Bob ] B [3k?], W+12.5, 3 moves, 9 x 9, handicap 2, komi 5.5, 2024-05-01"
     assert repr(game) == f"<Game: {game}>"
@@ -105,14 +105,14 @@ def test_errors_and_strict() -> None:
     assert game.moves.tolist() == [0, NO_POINT | WHITE_BIT, 10, NO_POINT | WHITE_BIT]
     assert [type(error) for error in game.errors] == [IllegalMove, IllegalMove]
     assert [(e.ply, e.move, e.why) for e in game.errors if isinstance(e, IllegalMove)] == [
-        (1, NO_POINT, Drop.OFF_BOARD),
-        (3, NO_POINT, Drop.OFF_BOARD),
+        (1, NO_POINT, DropReason.OFF_BOARD),
+        (3, NO_POINT, DropReason.OFF_BOARD),
     ]
     with pytest.raises(IllegalMove, match="move 2 "):
         read_sgf(off, strict=True)
 
     aside = read_sgf(b"(;SZ[40]PB[Ann];B[aa])")
-    assert aside.drop == Drop.BAD_SIZE and len(aside) == 0 and aside.players[0] == "Ann"
+    assert aside.drop == DropReason.BAD_SIZE and len(aside) == 0 and aside.players[0] == "Ann"
     assert str(aside).endswith("set aside: board size unreadable or not within 1 to 25")
     with pytest.raises(GameError, match="board size"):
         read_sgf(b"(;SZ[40];B[aa])", strict=True)
@@ -129,7 +129,11 @@ def test_no_game_at_all(data: bytes) -> None:
 
 def test_read_games() -> None:
     games = read_games(b"(;SZ[9];B[aa])(;GM[2])(;SZ[9];B[bb])")
-    assert [(len(game), game.drop) for game in games] == [(1, Drop.KEPT), (0, Drop.NOT_GO), (1, Drop.KEPT)]
+    assert [(len(game), game.drop) for game in games] == [
+        (1, DropReason.KEPT),
+        (0, DropReason.NOT_GO),
+        (1, DropReason.KEPT),
+    ]
     assert games[2].record == b"(;SZ[9];B[bb])"
 
 
@@ -145,11 +149,11 @@ def test_read_from_containers(tmp_path: Path) -> None:
     assert isinstance(first, Game) and first == read_sgf(RECORD) and first.to_play != BLACK
     rest = list(games)
     assert [(game.name, game.drop) for game in [first, *rest]] == [
-        ("one.sgf", Drop.KEPT),
-        ("two.sgf", Drop.KEPT),
-        ("two.sgf", Drop.KEPT),
-        ("folder/three.sgf", Drop.KEPT),
-        ("folder/four.sgf", Drop.NO_RECORD),
+        ("one.sgf", DropReason.KEPT),
+        ("two.sgf", DropReason.KEPT),
+        ("two.sgf", DropReason.KEPT),
+        ("folder/three.sgf", DropReason.KEPT),
+        ("folder/four.sgf", DropReason.NO_RECORD),
     ]
     assert rest[-1].source == str(tmp_path / "games/more.zip")
     assert [len(game) for game in read([tmp_path / "games/one.sgf", tmp_path / "games/two.sgf"])] == [3, 1, 1]
@@ -181,7 +185,7 @@ def test_a_position_of_the_game_and_its_picture() -> None:
 
 def test_errors_tell_of_moves_that_cannot_be_played() -> None:
     game = read_sgf(b"(;SZ[9];B[ee];W[ee];B[zz];W[aa])")
-    assert [(error.ply, error.why) for error in game.errors] == [(1, Drop.OCCUPIED), (2, Drop.OFF_BOARD)]
+    assert [(error.ply, error.why) for error in game.errors] == [(1, DropReason.OCCUPIED), (2, DropReason.OFF_BOARD)]
     assert game._repr_svg_() is None
     with pytest.raises(IllegalMove, match=r"move 2 \(point 40\) is illegal: a move on an occupied point"):
         game.board()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compiled import assert_state, random_games
 from flat import OneGame, flat
-from kifu.errors import Drop, IllegalMove
+from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
 from kifu.go.replay import bring_to, replay_all
 from kifu.go.rules import RECORDS, Rules, new_history
@@ -25,18 +25,18 @@ def follow(game, rules, plies):
     for ply in range(plies + 1):
         due = [word for at, word in game.setup if at == ply]
         if any(word & POINT_MASK >= n for word in due):
-            return Drop.OFF_BOARD, ply, naive
+            return DropReason.OFF_BOARD, ply, naive
         for word in due:
             p = word & POINT_MASK
             naive.set_up({(p % w, p // w): 0 if word & ERASE_BIT else WHITE if word & WHITE_BIT else BLACK})
         if ply < plies:
             p, colour = game.moves[ply] & POINT_MASK, WHITE if game.moves[ply] & WHITE_BIT else BLACK
             point = None if p == n else (p % w, p // w)
-            why = Drop.OFF_BOARD if p > n else naive.why_not(point, colour)
-            if why != Drop.KEPT:
+            why = DropReason.OFF_BOARD if p > n else naive.why_not(point, colour)
+            if why != DropReason.KEPT:
                 return why, ply, naive
             naive.play(point, colour)
-    return Drop.KEPT, plies, naive
+    return DropReason.KEPT, plies, naive
 
 
 @st.composite
@@ -55,9 +55,9 @@ def games(draw, min_size=1, max_size=25):
         colour = int(rng.integers(1, 3)) if rng.random() < 0.05 else 1 + ply % 2
         p = int(rng.integers(n + 1)) if rng.random() < 0.95 else int(rng.choice([n, n + 1, NO_POINT]))
         point = (p % width, p // width)
-        if p < n and naive.why_not(point, colour) != Drop.KEPT and rng.random() < 0.95:
+        if p < n and naive.why_not(point, colour) != DropReason.KEPT and rng.random() < 0.95:
             p = n
-        if p < n and naive.why_not(point, colour) == Drop.KEPT:
+        if p < n and naive.why_not(point, colour) == DropReason.KEPT:
             naive.play(point, colour)
         moves.append(p | (WHITE_BIT if colour == WHITE else 0))
         if rng.random() < 0.02:
@@ -88,7 +88,7 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
     for plies in data.draw(st.lists(st.integers(0, len(game.moves)), min_size=1, max_size=4)):
         why, ply, naive = follow(game, rules, plies)
         given_to_all = (one.moves, one.setup, one.setup_ply, plies)
-        if why == Drop.KEPT:
+        if why == DropReason.KEPT:
             bring_to(state, history, captures, *given_to_all, rules)
             board = Board.after(game.width, game.height, *given_to_all, rules=rules)
             assert captures.tolist() == [naive.taken[BLACK], naive.taken[WHITE]] == list(board.captures.values())
@@ -98,7 +98,7 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
             elif plies:
                 assert board.to_play == (BLACK if game.moves[-1] & WHITE_BIT else WHITE)
             for colour in (BLACK, WHITE):
-                legal = [naive.why_not(point, colour) == Drop.KEPT for point in naive.points()]
+                legal = [naive.why_not(point, colour) == DropReason.KEPT for point in naive.points()]
                 assert board.legal(colour)[:-1].tolist() == legal
         else:
             with pytest.raises(IllegalMove) as error:
@@ -110,35 +110,35 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
 B, W = 0, WHITE_BIT
 PASS3 = 9
 FAULTS = {
-    "empty": (OneGame(3, 3, []), Drop.KEPT, 0),
-    "two-blacks-in-a-row": (OneGame(3, 3, [4 | B, 0 | B]), Drop.KEPT, 2),
-    "passes": (OneGame(3, 3, [PASS3 | B, PASS3 | W, PASS3 | B]), Drop.KEPT, 3),
-    "no-point": (OneGame(3, 3, [4 | B, NO_POINT | W, 0 | B]), Drop.OFF_BOARD, 1),
-    "past-the-pass": (OneGame(3, 3, [PASS3 + 1 | B]), Drop.OFF_BOARD, 0),
-    "occupied": (OneGame(3, 3, [4 | B, 4 | W]), Drop.OCCUPIED, 1),
-    "single-stone-suicide": (OneGame(3, 3, [1 | B, PASS3 | W, 3 | B, 0 | W]), Drop.SUICIDE, 3),
-    "setup-under-a-move": (OneGame(3, 3, [4 | B, 0 | W], ((1, 0 | B),)), Drop.OCCUPIED, 1),
-    "setup-erases": (OneGame(3, 3, [4 | B, 4 | W], ((1, 4 | ERASE_BIT),)), Drop.KEPT, 2),
-    "setup-off-the-board": (OneGame(3, 3, [4 | B, 0 | W], ((1, 9 | B),)), Drop.OFF_BOARD, 1),
-    "setup-after-the-end": (OneGame(3, 3, [4 | B], ((1, NO_POINT | B),)), Drop.OFF_BOARD, 1),
-    "setup-of-no-point": (OneGame(3, 3, [], ((0, NO_POINT | W),)), Drop.OFF_BOARD, 0),
-    "no-width": (OneGame(0, 3, [4 | B]), Drop.BAD_SIZE, 0),
-    "too-high": (OneGame(19, 26, [4 | B]), Drop.BAD_SIZE, 0),
-    "ko": (OneGame(4, 3, [1, 2 | W, 4, 7 | W, 9, 10 | W, 12, 5 | W, 6, 5 | W]), Drop.KO, 9),
+    "empty": (OneGame(3, 3, []), DropReason.KEPT, 0),
+    "two-blacks-in-a-row": (OneGame(3, 3, [4 | B, 0 | B]), DropReason.KEPT, 2),
+    "passes": (OneGame(3, 3, [PASS3 | B, PASS3 | W, PASS3 | B]), DropReason.KEPT, 3),
+    "no-point": (OneGame(3, 3, [4 | B, NO_POINT | W, 0 | B]), DropReason.OFF_BOARD, 1),
+    "past-the-pass": (OneGame(3, 3, [PASS3 + 1 | B]), DropReason.OFF_BOARD, 0),
+    "occupied": (OneGame(3, 3, [4 | B, 4 | W]), DropReason.OCCUPIED, 1),
+    "single-stone-suicide": (OneGame(3, 3, [1 | B, PASS3 | W, 3 | B, 0 | W]), DropReason.SUICIDE, 3),
+    "setup-under-a-move": (OneGame(3, 3, [4 | B, 0 | W], ((1, 0 | B),)), DropReason.OCCUPIED, 1),
+    "setup-erases": (OneGame(3, 3, [4 | B, 4 | W], ((1, 4 | ERASE_BIT),)), DropReason.KEPT, 2),
+    "setup-off-the-board": (OneGame(3, 3, [4 | B, 0 | W], ((1, 9 | B),)), DropReason.OFF_BOARD, 1),
+    "setup-after-the-end": (OneGame(3, 3, [4 | B], ((1, NO_POINT | B),)), DropReason.OFF_BOARD, 1),
+    "setup-of-no-point": (OneGame(3, 3, [], ((0, NO_POINT | W),)), DropReason.OFF_BOARD, 0),
+    "no-width": (OneGame(0, 3, [4 | B]), DropReason.BAD_SIZE, 0),
+    "too-high": (OneGame(19, 26, [4 | B]), DropReason.BAD_SIZE, 0),
+    "ko": (OneGame(4, 3, [1, 2 | W, 4, 7 | W, 9, 10 | W, 12, 5 | W, 6, 5 | W]), DropReason.KO, 9),
 }
 
 
 @pytest.mark.nojit
 def test_each_fault_and_only_its_own_game():
     drop, ply = replay_all(flat(game for game, _, _ in FAULTS.values()), jobs=2)
-    told = {name: (Drop(d), int(p)) for name, d, p in zip(FAULTS, drop, ply)}
+    told = {name: (DropReason(d), int(p)) for name, d, p in zip(FAULTS, drop, ply)}
     assert told == {name: (why, at) for name, (_, why, at) in FAULTS.items()}
 
 
 def test_suicide_in_a_record_depends_on_the_rules():
     """Black's two stones are gone after it, so that White may play there."""
     game = flat([OneGame(3, 2, [0 | B, 2 | W, 6 | B, 3 | W, 6 | B, 4 | W, 1 | B, 0 | W])])
-    for rules, why, played in [(RECORDS, Drop.KEPT, 8), (Rules.named("japanese"), Drop.SUICIDE, 6)]:
+    for rules, why, played in [(RECORDS, DropReason.KEPT, 8), (Rules.named("japanese"), DropReason.SUICIDE, 6)]:
         drop, ply = replay_all(game, rules)
         assert (drop[0], ply[0]) == (why, played)
 
@@ -151,7 +151,7 @@ def test_a_setup_begins_the_history_anew():
     edited = OneGame(4, 3, taken, ((11, 1 | B),))
     for ko in ("positional", "situational"):
         drop, ply = replay_all(flat([plain, edited]), Rules(ko))
-        assert (drop.tolist(), ply.tolist()) == ([Drop.SUPERKO, Drop.KEPT], [11, 12])
+        assert (drop.tolist(), ply.tolist()) == ([DropReason.SUPERKO, DropReason.KEPT], [11, 12])
 
 
 @pytest.mark.nojit

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiled import assert_state, random_games
-from kifu.errors import Drop, IllegalMove, RecipeError
+from kifu.errors import DropReason, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import NAMED, RECORDS, Rules, grown, new_history, remember_all
 from kifu.point import BLACK, WHITE, parse_gtp
@@ -23,7 +23,7 @@ def assert_same(board, naive, colour):
     """Board and naive board agree on the position, and on every move of that colour."""
     w = naive.width
     assert_state(board._state, naive)
-    allowed = [naive.why_not(point, colour) == Drop.KEPT for point in naive.points()]
+    allowed = [naive.why_not(point, colour) == DropReason.KEPT for point in naive.points()]
     assert board.legal(colour).tolist() == [*allowed, True]
     assert board.captures == naive.taken
     expected = None
@@ -41,7 +41,7 @@ def play_both(board, naive, move, colour):
     """One move, None for a pass, legal or not."""
     p = board.pass_move if move is None else move[1] * naive.width + move[0]
     why = naive.why_not(move, colour)
-    if why == Drop.KEPT:
+    if why == DropReason.KEPT:
         board.play(p, colour)
         naive.play(move, colour)
     else:
@@ -99,8 +99,8 @@ def test_random_games_do_repeat_themselves():
             legal = np.flatnonzero(board.legal())
             p = int(rng.choice(legal))
             play_both(board, naive, None if p == board.pass_move else naive.points()[p], board.to_play)
-    assert {ko for ko, why in banned if why == Drop.SUPERKO} == {"positional", "situational"}
-    assert {ko for ko, why in banned if why == Drop.KO} == {"simple", "positional", "situational"}
+    assert {ko for ko, why in banned if why == DropReason.SUPERKO} == {"positional", "situational"}
+    assert {ko for ko, why in banned if why == DropReason.KO} == {"simple", "positional", "situational"}
 
 
 KO_SHAPE = """
@@ -118,7 +118,7 @@ def test_a_ko_may_not_be_retaken_at_once(ko):
     assert board.ko == parse_gtp("B3", 5, 4) and not board.is_legal("B3")
     with pytest.raises(IllegalMove, match="a ko retaken at once") as error:
         board.play("B3")
-    assert error.value.why == Drop.KO
+    assert error.value.why == DropReason.KO
     board.play("E1")
     assert board.ko is None
     board.play("A1")
@@ -145,7 +145,8 @@ def test_the_ban_is_on_the_other_player_only():
 
 
 @pytest.mark.parametrize(
-    ("ko", "why"), [("simple", Drop.KEPT), ("positional", Drop.SUPERKO), ("situational", Drop.SUPERKO)]
+    ("ko", "why"),
+    [("simple", DropReason.KEPT), ("positional", DropReason.SUPERKO), ("situational", DropReason.SUPERKO)],
 )
 def test_a_ko_retaken_after_two_passes(ko, why):
     """Passes lift the ban of simple ko; superko sees that Black has had to move in that position before."""
@@ -158,7 +159,7 @@ def test_a_ko_retaken_after_two_passes(ko, why):
 
 
 @pytest.mark.parametrize(
-    ("ko", "why"), [("simple", Drop.KEPT), ("positional", Drop.SUPERKO), ("situational", Drop.KEPT)]
+    ("ko", "why"), [("simple", DropReason.KEPT), ("positional", DropReason.SUPERKO), ("situational", DropReason.KEPT)]
 )
 def test_sending_two_returning_one(ko, why):
     """White plays A3, Black takes two, White takes one back: the stones are as before, but now Black is to move."""
@@ -168,11 +169,11 @@ def test_sending_two_returning_one(ko, why):
     board.play("C3")
     assert board.captures == {BLACK: 2, WHITE: 0} and board.ko is None
     check(board, "B3", why)
-    assert np.array_equal(board.stones, before) == (why == Drop.KEPT)
+    assert np.array_equal(board.stones, before) == (why == DropReason.KEPT)
 
 
 def check(board, move, why):
-    if why == Drop.KEPT:
+    if why == DropReason.KEPT:
         board.play(move)
     else:
         with pytest.raises(IllegalMove) as error:

@@ -8,7 +8,7 @@ import pytest
 from sgfmill import boards
 
 from flat import flat, read_archive
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.go.board import Board
 from kifu.go.replay import replay_all
 from kifu.point import BLACK, ERASE_BIT, POINT_MASK, WHITE, WHITE_BIT
@@ -54,7 +54,7 @@ def compare_all(games):
     """And the replay of them all at once finds the same: every game is legal to its end."""
     plies = [compare(game) for game in games]
     drop, ply = replay_all(flat(games))
-    assert set(drop.tolist()) == {Drop.KEPT} and ply.tolist() == plies
+    assert set(drop.tolist()) == {DropReason.KEPT} and ply.tolist() == plies
     return sum(plies)
 
 
@@ -66,7 +66,7 @@ def archives(folder):
 
 
 def bundled(every):
-    with resources.as_file(resources.files("kifu") / "data") as folder:
+    with resources.as_file(resources.files("kifu.assets") / "sample") as folder:
         return [game for path in archives(Path(folder)) for game in read_archive(path, every)]
 
 

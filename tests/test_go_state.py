@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiled import assert_state, bits, hash_after, play, random_games
-from kifu.errors import Drop, GameError
+from kifu.errors import DropReason, GameError
 from kifu.go import state
 from kifu.point import BLACK, WHITE
 from naive import FORBIDDEN, LEFT, REMOVED, NaiveBoard
@@ -25,13 +25,13 @@ def check_play(s, naive, point, colour):
     w = naive.width
     p = point[1] * w + point[0]
     why = naive.why_not(point, colour)
-    if why == Drop.KEPT and naive.suicide != LEFT:
+    if why == DropReason.KEPT and naive.suicide != LEFT:
         expected = 0
         for (x, y), c in naive.result(point, colour)[0].items():
             expected ^= int(s.zobrist[c - 1, y * w + x])
         assert int(hash_after(s, p, colour)) == expected
     assert play(s, p, colour, naive.suicide) == why
-    if why == Drop.KEPT:
+    if why == DropReason.KEPT:
         captured = naive.result(point, colour)[1]
         naive.play(point, colour)
         ko = naive.ko_point
@@ -110,7 +110,7 @@ def test_the_largest_chain(width, height, colour):
         head = s.head[(hole + 1) % n]
         assert (s.n_stones[head], s.n_liberties[head]) == (n - 1, 1)
         assert bits(s.liberties[head]) == {hole}
-        assert play(s, hole, colour, FORBIDDEN) == Drop.SUICIDE
+        assert play(s, hole, colour, FORBIDDEN) == DropReason.SUICIDE
         assert play(s, hole, 3 - colour, FORBIDDEN) == 0
         assert s.numbers.tolist() == [-1, hole, n - 1]
         assert np.flatnonzero(s.colour[:n]).tolist() == [hole]

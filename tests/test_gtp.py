@@ -23,12 +23,12 @@ from commands import KIFU, run
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.learn.net import open_net
-from kifu.learn.predict import Positions, Predictor
-from kifu.play.client import Program, find_program
+from kifu.learn.predict import Predictor, PredictPositions
+from kifu.play.client import GtpProcess, find_program
 from kifu.play.engine import COMMANDS, Engine
-from kifu.play.gtp import Inbox, lines, serve
-from kifu.play.ongoing import Ongoing
-from kifu.play.player import NetOracle, Player
+from kifu.play.gtp import LineReader, lines, serve
+from kifu.play.ongoing import GameSession
+from kifu.play.player import NetEvaluator, Player
 from kifu.point import BLACK, WHITE, parse_gtp, pass_move
 from kifu.records.game import read_sgf
 from nets import tiny_net
@@ -188,7 +188,7 @@ def test_records_that_cannot_be_taken_up_change_nothing(tmp_path: Path) -> None:
 def test_an_analysis_goes_on_until_something_else_is_asked() -> None:
     ours, theirs = os.pipe()
     written: queue.Queue[str] = queue.Queue()
-    inbox = Inbox(lambda size: os.read(ours, size))
+    inbox = LineReader(lambda size: os.read(ours, size))
 
     def ask(text: bytes, lines: int) -> list[str]:
         os.write(theirs, text)
@@ -230,7 +230,7 @@ def test_an_input_that_fails_has_ended(number: int) -> None:
         raise OSError(number, "gone")
 
     sent, answers = [b"name\n"], []
-    serve(scripted_engine(), Inbox(read), answers.append)
+    serve(scripted_engine(), LineReader(read), answers.append)
     assert answers == ["= kifu\n\n"]
 
 
@@ -243,7 +243,7 @@ def test_a_line_without_end_takes_no_more_than_its_bound() -> None:
 
 
 def test_something_that_breaks_is_an_answer_too() -> None:
-    def broken(game: Ongoing, colour: int) -> np.ndarray:
+    def broken(game: GameSession, colour: int) -> np.ndarray:
         raise MemoryError("not enough\nfor that")
 
     engine = scripted_engine(Scripted(broken))
@@ -260,7 +260,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def net_engine(path: Path) -> Engine:
     rules = Rules.named("chinese")
-    return Engine(Player(NetOracle(Predictor(open_net(path), rules=rules))), rules=rules, width=9, height=9)
+    return Engine(Player(NetEvaluator(Predictor(open_net(path), rules=rules))), rules=rules, width=9, height=9)
 
 
 def test_a_net_is_asked_for_the_position_on_the_board(net: Path, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_net_is_asked_for_the_position_on_the_board(net: Path, tmp_path: Path)
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):
             outlook = engine.player.oracle.outlook(engine.game, colour)
-            wanted = predictor.ask(Positions.of_games([game], [plies], to_play=[colour]))
+            wanted = predictor.ask(PredictPositions.of_games([game], [plies], to_play=[colour]))
             np.testing.assert_array_equal(outlook.policy[:-1], wanted.policy[0])
             assert outlook.policy[-1] == 0
             assert wanted.value is not None and outlook.value == pytest.approx(wanted.value[0])
@@ -360,7 +360,7 @@ def test_games_with_gnu_go_go_well(gnugo: list[str], net: Path) -> None:
     """Some moves each, as a referee has them played; then both have the same stones on the board."""
 
     options = [str(net), "--seed", "3", "--temperature", "1"]
-    with Program([str(KIFU), "gtp", *options]) as kifu, Program([*gnugo, "--mode", "gtp", "--level", "1"]) as gnu:
+    with GtpProcess([str(KIFU), "gtp", *options]) as kifu, GtpProcess([*gnugo, "--mode", "gtp", "--level", "1"]) as gnu:
         for size, handicap in ((9, 3), (13, 0)):
             for each in (kifu, gnu):
                 for line in (f"boardsize {size}", "clear_board", "komi 0.5"):
@@ -384,7 +384,7 @@ def test_it_answers_soon(tmp_path: Path) -> None:
     """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
     path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)
     rules = Rules.named("chinese")
-    engine = Engine(Player(NetOracle(Predictor(open_net(path), rules=rules))), rules=rules)
+    engine = Engine(Player(NetEvaluator(Predictor(open_net(path), rules=rules))), rules=rules)
     engine.run("genmove", ["b"])
     took = []
     for k in range(10):

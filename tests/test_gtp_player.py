@@ -8,9 +8,9 @@ import pytest
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import BLACK, WHITE, Board
 from kifu.go.rules import NAMED
-from kifu.play.ending import open_points, own_eyes
-from kifu.play.ongoing import Ongoing
-from kifu.play.player import RESIGN, Outlook, Player, worth_playing
+from kifu.play.ending import contested_points, own_eyes
+from kifu.play.ongoing import GameSession
+from kifu.play.player import RESIGN, Player, PolicyValue, worth_playing
 from kifu.point import WHITE_BIT, to_gtp
 from naive import NaiveBoard
 from oracles import Scripted, chance, scripted_engine
@@ -20,10 +20,10 @@ def named(mask: np.ndarray, width: int) -> str:
     return " ".join(to_gtp(point, width, len(mask) // width) for point in np.flatnonzero(mask).tolist())
 
 
-def on(diagram: str, *, passed: bool = False) -> Ongoing:
+def on(diagram: str, *, passed: bool = False) -> GameSession:
     """A game that begins in this position; or there White has just passed."""
     board = Board.parse(diagram)
-    game = Ongoing(board.width, board.height)
+    game = GameSession(board.width, board.height)
     game.give_handicap([0])
     game.board.setup(
         *(np.flatnonzero(board.stones.ravel() == colour).tolist() for colour in (BLACK, WHITE)),
@@ -123,13 +123,13 @@ ATARI = """
 )
 def test_open_points_by_hand(diagram: str, colour: int, points: str) -> None:
     board = Board.parse(diagram)
-    assert named(open_points(board, colour), board.width) == points
+    assert named(contested_points(board, colour), board.width) == points
 
 
 # when it passes
 
 
-def chosen(game: Ongoing, oracle: Scripted | None = None, colour: int = BLACK) -> str:
+def chosen(game: GameSession, oracle: Scripted | None = None, colour: int = BLACK) -> str:
     oracle = oracle or Scripted()
     move = Player(oracle).choose(game, colour, oracle.outlook(game, colour))
     return "resign" if move == RESIGN else to_gtp(move, game.board.width, game.board.height)
@@ -143,7 +143,7 @@ def test_it_passes_when_all_is_settled_and_not_before() -> None:
 
 def test_after_a_pass_it_plays_on_only_for_what_the_net_trusts_in() -> None:
     def favours(vertex: str) -> Scripted:
-        def weigh(game: Ongoing, colour: int) -> np.ndarray:
+        def weigh(game: GameSession, colour: int) -> np.ndarray:
             weights = np.full(game.board.pass_move + 1, 1e-3)
             weights[game.board._point(vertex)] = 1
             weights[-1] = 0
@@ -162,7 +162,7 @@ def test_a_net_that_knows_passes_passes_if_it_prefers_to() -> None:
     def weigh(share: float) -> Scripted:
         return Scripted(lambda game, colour: np.append(np.full(game.board.pass_move, 1.0), share))
 
-    game = Ongoing(3)
+    game = GameSession(3)
     assert chosen(game, weigh(1.1)) == "pass"
     assert chosen(game, weigh(0.9)) == "A3"
     drawn = Player(weigh(0.9), temperature=5, seed=1)
@@ -172,12 +172,12 @@ def test_a_net_that_knows_passes_passes_if_it_prefers_to() -> None:
 
 def test_it_resigns_only_if_told_to() -> None:
     lost = Scripted(lead=-0.98)
-    outlook = lost.outlook(Ongoing(3), BLACK)
+    outlook = lost.outlook(GameSession(3), BLACK)
     assert outlook.value == -0.98
-    assert Player(lost).choose(Ongoing(3), BLACK, outlook) == 0
-    assert Player(lost, resign=0.005).choose(Ongoing(3), BLACK, outlook) == 0
-    assert Player(lost, resign=0.05).choose(Ongoing(3), BLACK, outlook) == RESIGN
-    assert Player(lost, resign=0.05).choose(Ongoing(3), WHITE, lost.outlook(Ongoing(3), WHITE)) == 0
+    assert Player(lost).choose(GameSession(3), BLACK, outlook) == 0
+    assert Player(lost, resign=0.005).choose(GameSession(3), BLACK, outlook) == 0
+    assert Player(lost, resign=0.05).choose(GameSession(3), BLACK, outlook) == RESIGN
+    assert Player(lost, resign=0.05).choose(GameSession(3), WHITE, lost.outlook(GameSession(3), WHITE)) == 0
     engine = scripted_engine(lost)
     engine.player = Player(lost, resign=0.05)
     before = engine.run("showboard", [])
@@ -188,11 +188,11 @@ def test_it_resigns_only_if_told_to() -> None:
 
 
 def test_temperature_is_what_moves_are_drawn_by() -> None:
-    game, policy = Ongoing(2), np.array([0.6, 0.3, 0.1, 0, 0], np.float32)
+    game, policy = GameSession(2), np.array([0.6, 0.3, 0.1, 0, 0], np.float32)
 
     def drawn(temperature: float, seed: int | None = 7) -> list[int]:
         player = Player(Scripted(), temperature=temperature, seed=seed)
-        return [player.choose(game, BLACK, Outlook(policy)) for _ in range(600)]
+        return [player.choose(game, BLACK, PolicyValue(policy)) for _ in range(600)]
 
     assert set(drawn(0)) == {0}
     assert drawn(1) == drawn(1) != drawn(1, 8)
@@ -212,7 +212,7 @@ def test_temperature_is_what_moves_are_drawn_by() -> None:
 def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, rules: str) -> None:
     """By the slow twin, which keeps every position, no move is against the rules; and none fills an own eye."""
     oracle = Scripted(chance(width * height))
-    player, game = Player(oracle), Ongoing(width, height, rules=NAMED[rules])
+    player, game = Player(oracle), GameSession(width, height, rules=NAMED[rules])
     twin = NaiveBoard(width, height, ko=NAMED[rules].ko, suicide=1 if NAMED[rules].suicide else 0)
     colour = BLACK
     while game.passes < 2:
@@ -228,7 +228,7 @@ def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, ru
 
 def test_a_full_board_of_games_ends_too() -> None:
     oracle = Scripted(chance(1))
-    player, game, colour = Player(oracle), Ongoing(19), BLACK
+    player, game, colour = Player(oracle), GameSession(19), BLACK
     while game.passes < 2:
         game.play(player.choose(game, colour, oracle.outlook(game, colour)), colour)
         colour = BLACK + WHITE - colour
@@ -237,7 +237,7 @@ def test_a_full_board_of_games_ends_too() -> None:
 
 def test_a_game_without_end_is_ended() -> None:
     """White stones that are thrown in for ever, where Black always takes them."""
-    game = Ongoing(3)
+    game = GameSession(3)
     game.moves = [9] * 27
     assert len(worth_playing(game, BLACK, np.full(10, 0.1, np.float32))) == 0
     game.moves = [9, *[0] * 16]
@@ -248,7 +248,7 @@ def test_a_game_without_end_is_ended() -> None:
 
 
 def test_a_game_in_the_making() -> None:
-    game = Ongoing(5, 3)
+    game = GameSession(5, 3)
     assert game.untouched and game.passes == 0
     game.play(3, WHITE)
     with pytest.raises(IllegalMove):
@@ -262,7 +262,7 @@ def test_a_game_in_the_making() -> None:
         game.give_handicap([1, 2])
     for _ in range(4):
         game.undo()
-    assert game.untouched and game.board == Ongoing(5, 3).board
+    assert game.untouched and game.board == GameSession(5, 3).board
     with pytest.raises(GameError, match="no move to take back"):
         game.undo()
     game.give_handicap([1, 2])

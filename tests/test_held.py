@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import games_of, played_of
 from kifu.corpus.schema import SCHEMA
-from kifu.datasets import held
-from kifu.datasets.choice import Choice
-from kifu.datasets.held import COLUMNS, hold, pick, read_games
+from kifu.datasets import mmap_games as held
+from kifu.datasets.mmap_games import COLUMNS, pick, read_games, spill
+from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import needed_columns
 from kifu.errors import OutputError, SourceError
 
@@ -70,7 +70,7 @@ def test_rows_that_are_held_are_those_that_were_given(told, cuts, data):
     schema = pa.schema([SCHEMA.field(name) for name in TYPED])
     batch = pa.RecordBatch.from_pylist(told, schema)
     bounds = sorted({0, len(batch), *(min(cut, len(batch)) for cut in cuts)})
-    found = hold((batch.slice(a, b - a) for a, b in pairwise(bounds)), tuple(TYPED))
+    found = spill((batch.slice(a, b - a) for a, b in pairwise(bounds)), tuple(TYPED))
     found.validate(full=True)
     assert found.to_pylist() == told
     which = data.draw(st.lists(st.booleans(), min_size=len(told), max_size=len(told)))
@@ -98,14 +98,14 @@ RATINGS = {"black_rating", "white_rating"}
 @pytest.mark.parametrize(
     ("planes", "labels", "choice", "more"),
     [
-        ("seven", None, Choice(), set()),
-        ("seven", ("move", "next3", "ply"), Choice(per_game=3), set()),
-        ("seven", ("move", "result"), Choice(), {"winner"}),
-        ("seven", ("ownership", "komi"), Choice(), {"territory", "komi"}),
-        ("seven", ("ranks",), Choice(), RATINGS),
-        ("seven", None, Choice(rank_weights={"1d": 1}), RATINGS),
-        ("own+own_dan", None, Choice(), RATINGS),
-        ("katago22", None, Choice(), {"rules", "komi", "komi_text", "handicap"}),
+        ("seven", None, PositionFilter(), set()),
+        ("seven", ("move", "next3", "ply"), PositionFilter(per_game=3), set()),
+        ("seven", ("move", "result"), PositionFilter(), {"winner"}),
+        ("seven", ("ownership", "komi"), PositionFilter(), {"territory", "komi"}),
+        ("seven", ("ranks",), PositionFilter(), RATINGS),
+        ("seven", None, PositionFilter(rank_weights={"1d": 1}), RATINGS),
+        ("own+own_dan", None, PositionFilter(), RATINGS),
+        ("katago22", None, PositionFilter(), {"rules", "komi", "komi_text", "handicap"}),
     ],
 )
 def test_only_those_columns_are_read_that_are_needed(planes, labels, choice, more):

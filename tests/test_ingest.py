@@ -17,7 +17,7 @@ import kifu
 from commands import run
 from kgs_archives import archive, record, records
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import clean_names, load_clean
+from kifu.corpus.clean import clean_names, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
 from test_kinds import OLF_LINE, TYGEM_LINE
@@ -209,7 +209,7 @@ def test_archives_of_one_name_are_told_apart(tmp_path: Path) -> None:
 def test_the_bytes_are_the_same_for_any_number_of_threads(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     made = []
     for jobs in (1, 2, 3, 3):
-        ingest(sources.values(), tmp_path / "a.parquet", clean=load_clean(rules), jobs=jobs)
+        ingest(sources.values(), tmp_path / "a.parquet", clean=load_cleaning_rules(rules), jobs=jobs)
         made.append((tmp_path / "a.parquet").read_bytes())
     assert made.count(made[0]) == 4
 
@@ -239,7 +239,7 @@ def test_a_catalogue_read_anew_is_the_same(sources: dict[str, Path], tmp_path: P
     }
     given = [*sources.values(), zipped(tmp_path / "odd.zip", odd)]
     first, second, legal = tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "c.parquet"
-    clean = load_clean(rules, ["min_moves=0", 'sizes=["19x19","5x5"]'] if rules == "training" else [])
+    clean = load_cleaning_rules(rules, ["min_moves=0", 'sizes=["19x19","5x5"]'] if rules == "training" else [])
     told = ingest(given, first, clean=clean)
     again = ingest(first, second, clean=clean)
     assert rows(first) == rows(second)

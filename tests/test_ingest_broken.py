@@ -17,10 +17,10 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, records
-from kifu.corpus.clean import load_clean
+from kifu.atomic_io import AtomicFile
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError, OutputError
-from kifu.output import Output
 from slow_ingest import small_steps
 
 HERE = Path(__file__).parent
@@ -52,7 +52,7 @@ def good(kgs: Path, rules: str, tmp_path_factory: pytest.TempPathFactory) -> byt
     """The file of an undisturbed run."""
     path = tmp_path_factory.mktemp("good") / NAME
     with small_steps():
-        ingest(kgs, path, clean=load_clean(rules))
+        ingest(kgs, path, clean=load_cleaning_rules(rules))
     return path.read_bytes()
 
 
@@ -62,7 +62,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def mended(kgs: Path, folder: Path, rules: str, good: bytes) -> None:
     """The next run makes the file of an undisturbed one, and nothing else is left there."""
-    ingest(kgs, folder / NAME, clean=load_clean(rules))
+    ingest(kgs, folder / NAME, clean=load_cleaning_rules(rules))
     assert content(folder) == {NAME: good}
 
 
@@ -96,7 +96,7 @@ def test_a_bad_source_leaves_what_was_there(kgs: Path, tmp_path: Path, rules: st
         for file, data in before.items():
             (into / file).write_bytes(data)
         with pytest.raises(KifuError) as caught:
-            ingest([kgs, tmp_path / "at", kgs], into / NAME, clean=load_clean(rules))
+            ingest([kgs, tmp_path / "at", kgs], into / NAME, clean=load_cleaning_rules(rules))
         assert said in str(caught.value) and "\n" not in str(caught.value)
         assert content(into) == before
 
@@ -126,9 +126,9 @@ def test_where_it_cannot_be_written(kgs: Path, tmp_path: Path, rules: str) -> No
         tmp_path / ("x" * 300): "File name too long",
     }.items():
         with pytest.raises(OutputError, match=f"^cannot write {path}: {said}$"):
-            ingest(kgs, path, clean=load_clean(rules))
+            ingest(kgs, path, clean=load_cleaning_rules(rules))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
-    ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_clean(rules))
+    ingest(kgs, tmp_path / "folder" / "a" / "b" / NAME, clean=load_cleaning_rules(rules))
     assert content(tmp_path / "folder" / "a" / "b").keys() == {NAME}
 
 
@@ -151,7 +151,7 @@ def test_exceptions_at_any_moment(
 
         into = tmp_path / str(countdown)
         try:
-            ingest(kgs, into / NAME, clean=load_clean(rules), jobs=jobs, progress=armed)
+            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules), jobs=jobs, progress=armed)
         except error:
             assert content(into) == {}
         else:
@@ -178,7 +178,7 @@ def test_a_disk_that_is_full_after_some_writes(
 
         monkeypatch.setattr(os, "write", write)
         with pytest.raises(OutputError, match=r"^cannot write .*games.parquet.*: No space left on device$"):
-            ingest(kgs, into / NAME, clean=load_clean(rules))
+            ingest(kgs, into / NAME, clean=load_cleaning_rules(rules))
         assert content(into) == {}
         monkeypatch.setattr(os, "write", real)
         mended(kgs, into, rules, good)
@@ -186,10 +186,10 @@ def test_a_disk_that_is_full_after_some_writes(
 
 def test_while_someone_holds_the_name(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     with (
-        Output(tmp_path / NAME),
+        AtomicFile(tmp_path / NAME),
         pytest.raises(OutputError, match=r"games.parquet is being written by another process$"),
     ):
-        ingest(kgs, tmp_path / NAME, clean=load_clean(rules))
+        ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules(rules))
     mended(kgs, tmp_path, rules, good)
 
 
@@ -247,7 +247,7 @@ def test_what_a_killed_run_leaves_goes_by_other_rules_as_well(kgs: Path, tmp_pat
     assert f".{NAME}.first" in content(tmp_path)
     for name in (f"..{NAME}.first.part", f".{NAME}.rest", f"..{NAME}.rest.part"):
         (tmp_path / name).write_bytes(b"left")
-    ingest(kgs, tmp_path / NAME, clean=load_clean("legal"))
+    ingest(kgs, tmp_path / NAME, clean=load_cleaning_rules("legal"))
     assert content(tmp_path).keys() == {NAME}
 
 
@@ -267,6 +267,6 @@ def test_two_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None
         with start(into, rules, kgs, pause=0.1) as process:
             wait(process, steps)
             with pytest.raises(OutputError, match=r"games.parquet is being written by another process$"):
-                ingest(next(kgs.iterdir()), into / NAME, clean=load_clean(rules))
+                ingest(next(kgs.iterdir()), into / NAME, clean=load_cleaning_rules(rules))
             assert (process.communicate()[1], process.returncode) == ("", 0)
         assert content(into) == {NAME: good}

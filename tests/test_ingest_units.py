@@ -27,30 +27,30 @@ import postal
 from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
+from kifu.atomic_io import hash_file
 from kifu.corpus import ingest as ingesting
-from kifu.corpus import units
-from kifu.corpus.clean import clean_names, load_clean
-from kifu.corpus.ingest import Ingested, IngestJob, ingest
-from kifu.corpus.parts import add_sources
+from kifu.corpus import records_units
+from kifu.corpus.clean import clean_names, load_cleaning_rules
+from kifu.corpus.ingest import IngestJob, IngestReport, ingest
+from kifu.corpus.parts import append
 from kifu.corpus.units import (
     ArchiveUnit,
     SourceUnit,
     UnitReader,
     archive_units,
-    describe_sources,
     find_sources,
+    hash_sources,
     source_units,
 )
-from kifu.errors import Drop, KifuError, SourceError
-from kifu.output import hash_file
-from kifu.parallel import Crew
-from kifu.parcels import read_parcels, write_parcels
+from kifu.errors import DropReason, KifuError, SourceError
+from kifu.execution.executor import Executor
+from kifu.execution.serialization import read_parcels, write_parcels
 from kifu.records import _remote, _streams
 from kifu.records.containers import BLOCK_BYTES, blocks
-from kifu.records.games import Block
-from kifu.records.kinds import shares
-from kifu.records.kinds import units as shares_of
-from kifu.records.places import place
+from kifu.records.games import RecordBlock
+from kifu.records.kinds import records_units as shares_of
+from kifu.records.kinds import split_large_blocks
+from kifu.records.places import as_path
 from test_ingest import INDEX, saved, zipped
 from test_kinds import OLF_LINE, TYGEM_LINE
 from web_store import web_store
@@ -63,11 +63,11 @@ def small() -> Iterator[None]:
     """Blocks of 8 KiB, two of them a unit, even of small archives."""
     with (
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
-        mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
-        mock.patch.object(shares, "__defaults__", (BLOCK,)),
+        mock.patch.dict(records_units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
+        mock.patch.object(split_large_blocks, "__defaults__", (BLOCK,)),
         mock.patch.object(_streams, "_CHUNK", 1000),
-        mock.patch.object(units, "_SMALL", 1000),
-        mock.patch.object(units, "_BLOCKS", 2),
+        mock.patch.object(records_units, "_SMALL", 1000),
+        mock.patch.object(records_units, "_BLOCKS", 2),
     ):
         yield
 
@@ -190,19 +190,19 @@ def test_loose_records_of_several_units_make_the_same_catalogue(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, into: str, most: int, bytes_: int
 ) -> None:
     source, path = loose if where == "here" else where, tmp_path / "made" / into
-    write = ingest if into == "a.parquet" else add_sources
+    write = ingest if into == "a.parquet" else append
 
     def made(**engine: Any) -> dict[str, bytes]:
-        write(source, path, clean=load_clean("legal", ["duplicates=games"]), **engine)
+        write(source, path, clean=load_cleaning_rules("legal", ["duplicates=games"]), **engine)
         files = {str(file): file.read_bytes() for file in sorted(path.parent.rglob("*.parquet"))}
         shutil.rmtree(path.parent)
         return files
 
-    (one,) = archive_units(place(source))
+    (one,) = archive_units(as_path(source))
     expected = made()
-    monkeypatch.setattr(units, "_LOOSE", most)
-    monkeypatch.setattr(units, "_LOOSE_BYTES", bytes_)
-    cut = list(archive_units(place(source)))
+    monkeypatch.setattr(records_units, "_LOOSE", most)
+    monkeypatch.setattr(records_units, "_LOOSE_BYTES", bytes_)
+    cut = list(archive_units(as_path(source)))
     counted = most < 1000 or where != "here"  # a store says how long they are, and this machine would have to be asked
     assert len(cut) >= 5 if counted else cut == [one]
     assert [name for unit in cut for name in unit.names] == one.names
@@ -218,7 +218,7 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that vanishes is set aside; a new one is none of those that were found."""
-    monkeypatch.setattr(units, "_LOOSE", 64)
+    monkeypatch.setattr(records_units, "_LOOSE", 64)
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
     found = pickle.loads(pickle.dumps(list(source_units(find_sources(top)))))
@@ -230,7 +230,7 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     assert [json.loads(json.dumps(each)) for each in after] == after
     whole = [block for unit in found for block in UnitReader().read(unit.part)]
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
-    assert whole[0].name(0) == "0/0.sgf.gz" and whole[0].drop[0] == Drop.UNREADABLE
+    assert whole[0].name(0) == "0/0.sgf.gz" and whole[0].drop[0] == DropReason.UNREADABLE
     assert b"0/1.sgf" not in found[0].part.names
     assert len(repr(found[0])) < 300
 
@@ -248,7 +248,7 @@ def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
     path = saved(tmp_path / kinds[kind].name, bytes(data))
 
     def read(reader: UnitReader | None) -> tuple[list[Any], str]:
-        given: list[Block] = []
+        given: list[RecordBlock] = []
         for unit in archive_units(path):
             try:
                 given += (reader or UnitReader()).read(unit)
@@ -256,7 +256,7 @@ def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
                 return told(iter(given)), str(error)
         return told(iter(given)), ""
 
-    expected: list[Block] = []
+    expected: list[RecordBlock] = []
     with pytest.raises(SourceError) as raised:
         expected += shares_of([path], BLOCK)
     assert read(None) == read(UnitReader())
@@ -274,12 +274,12 @@ def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], mo
     path, reader = kinds["tar"], UnitReader()
     first, second, *_ = archive_units(path)
 
-    def lost(found: Iterator[Block]) -> Iterator[Block]:
+    def lost(found: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
         yield next(found)
         raise SourceError("connection lost")
 
     with monkeypatch.context() as patched, pytest.raises(SourceError):
-        patched.setattr(units, "shares", lost)
+        patched.setattr(records_units, "shares", lost)
         list(reader.read(first))
     assert told(reader.read(second)) == told(UnitReader().read(second)) != []
 
@@ -293,7 +293,7 @@ def test_a_file_that_is_another_for_one_unit_than_for_others_is_none(
     monkeypatch.setattr(_remote, "PIECE", 4096)
     with web_store() as web:
         web.files["/a"] = kinds[kind].read_bytes()
-        path = place(f"{web.url}/a")
+        path = as_path(f"{web.url}/a")
         hash_file(path)
         cut = [pickle.loads(pickle.dumps(unit)) for unit in archive_units(path)]
         assert len(cut) > 1 or kind == "sgf"
@@ -315,7 +315,7 @@ def test_slices_of_real_archives(shared: Path) -> None:
         with mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=1 << 18):
             whole = told(shares_of([path], 1 << 18))
             cut = [ArchiveUnit(path, 0, 1), ArchiveUnit(path, 1, 3), ArchiveUnit(path, 4, None)]
-            with mock.patch.object(shares, "__defaults__", (1 << 18,)):
+            with mock.patch.object(split_large_blocks, "__defaults__", (1 << 18,)):
                 assert [block for unit in cut for block in told(UnitReader().read(unit))] == whole
 
 
@@ -348,8 +348,8 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_units_that_are_posted_make_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str
 ) -> None:
-    path, clean = tmp_path / "a.parquet", load_clean(rules)
-    made: list[tuple[Ingested, bytes]] = []
+    path, clean = tmp_path / "a.parquet", load_cleaning_rules(rules)
+    made: list[tuple[IngestReport, bytes]] = []
     for jobs in (1, 2):
         made.append((ingest(mix, path, clean=clean, jobs=jobs), path.read_bytes()))
     postal.post(monkeypatch)
@@ -366,7 +366,7 @@ def test_ids_that_are_looked_through_later_give_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, most: int
 ) -> None:
     """However few are kept in memory."""
-    path, clean = tmp_path / "a.parquet", load_clean("legal", [f"duplicates={rule}"])
+    path, clean = tmp_path / "a.parquet", load_cleaning_rules("legal", [f"duplicates={rule}"])
     expected = ingest(mix, path, clean=clean), path.read_bytes()
     assert expected[0].drops["DUPLICATE"] > 10
     assert (expected[0].drops["SAME_GAME"] > 3) == (rule == "games")
@@ -377,7 +377,7 @@ def test_ids_that_are_looked_through_later_give_the_same_catalogue(
 
 def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Path) -> None:
     found = find_sources(mix)
-    job = pickle.loads(pickle.dumps(IngestJob(load_clean("training", ["illegal=drop"]), None)))
+    job = pickle.loads(pickle.dumps(IngestJob(load_cleaning_rules("training", ["illegal=drop"]), None)))
     made = [job.make(item) for unit in source_units(found) for item in job.items(pickle.loads(pickle.dumps(unit)))]
     write_parcels(tmp_path / "a", map(job.pack, made))
     back = [job.unpack(parcel) for parcel in read_parcels(tmp_path / "a")]
@@ -394,8 +394,8 @@ def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Pa
 
 
 def identities(sources: Any, rules: str = "legal") -> list[Any]:
-    found, job = find_sources(sources), IngestJob(load_clean(rules), None)
-    told = describe_sources(found, Crew(1))
+    found, job = find_sources(sources), IngestJob(load_cleaning_rules(rules), None)
+    told = hash_sources(found, Executor(1))
     return [[job.identity(), job.unit_identity(unit)] for unit in source_units(found, told)]
 
 
@@ -426,11 +426,11 @@ def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
 def test_a_cluster_measures_the_sources_itself(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = describe_sources(find_sources(mix), Crew(1))
+    told = hash_sources(find_sources(mix), Executor(1))
     postal.post(monkeypatch)
-    monkeypatch.setattr(Crew, "run", None)  # that of threads
+    monkeypatch.setattr(Executor, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
-    assert units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
+    assert records_units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
 
 
 def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:
@@ -444,4 +444,4 @@ def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Pa
 def test_a_unit_that_is_missing_is_told_of(tmp_path: Path) -> None:
     unit = SourceUnit("a", None, ArchiveUnit(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
-        list(IngestJob(load_clean("legal"), None).items(unit))
+        list(IngestJob(load_cleaning_rules("legal"), None).items(unit))

@@ -7,7 +7,7 @@ import pytest
 
 from commands import run
 from kifu.learn import BEST
-from kifu.learn.net import About, save_net
+from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.nets import make_net
 from nets import tiny_net
 
@@ -17,7 +17,7 @@ TRAINED = {
 
 
 def saved(path: Path, recipe: dict, trained: dict) -> Path:
-    about = About(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
+    about = NetMetadata(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
     save_net(path, make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
     return path
 

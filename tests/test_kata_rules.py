@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kifu.errors import Drop, GameError
-from kifu.planes.katago.rules import (
+from kifu.errors import DropReason, GameError
+from kifu.katago.rules import (
     BONUS_N,
     BONUS_N_MINUS_ONE,
     BONUS_ZERO,
@@ -143,7 +143,7 @@ def test_terms_of_many_games():
     handicap = [None, 0, 2, 9, 1, 5, None, 3, -4, 0]
     terms, drop = terms_of(*columns(rules, komi, handicap))
     assert terms.dtype == TERMS and drop.dtype == np.uint8
-    unknown, no_komi = Drop.RULES_UNKNOWN, Drop.KOMI_UNKNOWN
+    unknown, no_komi = DropReason.RULES_UNKNOWN, DropReason.KOMI_UNKNOWN
     assert drop.tolist() == [0, unknown, 0, no_komi, unknown, 0, 0, no_komi, 0, unknown]
     assert terms[drop == 0].tolist() == [
         (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 7.5, NO_HANDICAP),
@@ -163,10 +163,10 @@ def test_terms_of_many_games():
 @pytest.mark.parametrize("games", [0, 3])
 def test_terms_of_nothing(games):
     terms, drop = terms_of(*columns([None] * games, [np.inf] * games, [None] * games))
-    assert terms.shape == (games,) and drop.tolist() == [Drop.RULES_UNKNOWN] * games
+    assert terms.shape == (games,) and drop.tolist() == [DropReason.RULES_UNKNOWN] * games
     assert (
         terms_of(*columns([None] * games, [np.inf] * games, [None] * games), KataRules())[1].tolist()
-        == [Drop.KOMI_UNKNOWN] * games
+        == [DropReason.KOMI_UNKNOWN] * games
     )
 
 
@@ -174,7 +174,7 @@ def test_columns_that_are_slices_of_longer_ones():
     whole = columns(["aga", "nz", None, "japanese"], [1, 2, None, 3.5], [1, None, 3, 4])
     terms, drop = terms_of(*(column.slice(1) for column in whole))
     all_terms, all_drop = terms_of(*whole)
-    assert drop.tolist() == all_drop[1:].tolist() == [0, Drop.RULES_UNKNOWN, 0]
+    assert drop.tolist() == all_drop[1:].tolist() == [0, DropReason.RULES_UNKNOWN, 0]
     assert terms[drop == 0].tolist() == all_terms[1:][drop == 0].tolist()
 
 

@@ -14,25 +14,26 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.datasets.katago_npz import game_hashes
-from kifu.datasets.katago_rows import ARRAYS
 from kifu.datasets.manifest import read_examples_manifest
 from kifu.errors import RecipeError
+from kifu.katago import build as building
+from kifu.katago import render as kata_draws
+from kifu.katago import select as kata_counts
+from kifu.katago.build import build_katago
+from kifu.katago.npz import game_hashes
+from kifu.katago.recipe import KatagoRecipe
+from kifu.katago.rows import ARRAYS
 from kifu.point import WHITE_BIT, to_sgf
-from kifu.recipes import kata_counts, kata_draws
-from kifu.recipes import katago as building
-from kifu.recipes.kata_sets import KataSets
-from kifu.recipes.katago import build_katago
 from kifu.recipes.schema import find_recipe, load_recipe
-from kifu.recipes.sets import BuiltExamples
+from kifu.recipes.sets import ExamplesReport
 
 HEAD = "GM[1]FF[4]SZ[19]RU[Japanese]KM[6.5]RE[W+R]"
 
 
-def recipe(*changes: str) -> KataSets:
+def recipe(*changes: str) -> KatagoRecipe:
     """The recipe that comes with kifu, but of one set, and quick."""
     found = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", *changes])
-    assert isinstance(found, KataSets)
+    assert isinstance(found, KatagoRecipe)
     return found
 
 
@@ -63,7 +64,7 @@ def write(folder: Path, *games: str) -> Path:
     return folder
 
 
-def build(source: Path, into: Path, *changes: str, **options: Any) -> BuiltExamples:
+def build(source: Path, into: Path, *changes: str, **options: Any) -> ExamplesReport:
     (built,) = build_katago(recipe(*changes), source, into, **options)
     assert built.manifest.adds_up()
     return built
@@ -241,7 +242,7 @@ def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, mon
 
 def test_games_are_divided_whole(kgs: Path, tmp_path: Path) -> None:
     found = find_recipe("katago", [*LOOSE, "compression=fast", "split.sets={train=2.0, val=1.0}"])
-    assert isinstance(found, KataSets)
+    assert isinstance(found, KatagoRecipe)
     train, val = build_katago(found, kgs, tmp_path)
     assert (train.path, val.path) == (tmp_path / "train", tmp_path / "val")
     keys = [game_hashes(arrays(built.path)["globalTargetsNC"])[:, 0] for built in (train, val)]
@@ -327,7 +328,7 @@ def test_command(kgs: Path, tmp_path: Path) -> None:
 
 def test_the_tutorial_tells_of_every_key_and_reason() -> None:
     text = Path(__file__).parents[1].joinpath("docs", "katago.md").read_text("utf-8")
-    for key in KataSets.model_fields.keys() - {"kind", "name", "title"}:
+    for key in KatagoRecipe.model_fields.keys() - {"kind", "name", "title"}:
         assert f"`{key}" in text, key
     for _, _, why, changes, _ in ODD:
         assert why.lower().replace("_", " ") in text, why

@@ -13,21 +13,21 @@ import pytest
 import kifu
 from kata_reference import unpack as unpack_records
 from kgs_archives import BROKEN, archive, records
+from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch
-from kifu.errors import Drop, GameError, IllegalMove, RecipeError
+from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
+from kifu.katago.encoder import KataEncoder
+from kifu.katago.rules import TERMS, KataRules, usual_terms
 from kifu.planes.encode import encode_katago
 from kifu.planes.encoder import find_encoder
-from kifu.planes.katago.encoder import KataEncoder
-from kifu.planes.katago.rules import TERMS, KataRules, usual_terms
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.planes.unpack import unpack
 from kifu.point import POINT_MASK, symmetries
 from kifu.recipes.examples import build_examples
-from kifu.recipes.schema import ExampleSets, load_training
-from kifu.records.games import PlainGames
-from kifu.tables import check_table
+from kifu.recipes.schema import ExamplesRecipe, load_training
+from kifu.records.games import MoveArrays
 from loader_games import assert_same, joined, kept, turned, whole
 
 HEADS = (
@@ -64,14 +64,14 @@ def usual_komi(rules: KataRules) -> float:
     return 6.5 if rules.scoring == "territory" else 7.0 if rules.button else 7.5
 
 
-def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarray, Drop]:
+def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarray, DropReason]:
     """Planes [T, 22, H, W] and numbers [T, 19] of all positions there are, by the encoder alone, and what ends them."""
     rules = KataRules.parse(game.rules) if game.rules else KataRules()
     komi = usual_komi(rules) if game.komi is None else game.komi
     terms = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], TERMS)
     plies = len(game.moves)
     out, label, told = encoder.new_out(plies), np.empty(plies, np.int16), encoder.new_inputs(plies)
-    alone = PlainGames(
+    alone = MoveArrays(
         np.array([game.width], np.uint8), np.array([game.height], np.uint8), game.moves, np.array([0, plies]),
         game.setup, game.setup_ply, np.array([0, len(game.setup)]), np.array([game.root_setup], np.uint16),
     )  # fmt: skip
@@ -81,7 +81,7 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
     )  # fmt: skip
     planes = np.empty((plies, *encoder.shape), np.uint8)
     unpack(out, planes)
-    return planes[: ply[0]], told[: ply[0]], Drop(drop[0])
+    return planes[: ply[0]], told[: ply[0]], DropReason(drop[0])
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +253,7 @@ def test_usual_terms_of_many_are_those_of_each():
     terms, drop = usual_terms(
         pa.array(texts, pa.string()), pa.array(komi, pa.float32()), pa.array([None, 3, 0, 2, 1, None, 5], pa.int16())
     )
-    assert drop.tolist() == [0, 0, 0, 0, Drop.RULES_UNKNOWN, 0, Drop.KOMI_UNKNOWN]
+    assert drop.tolist() == [0, 0, 0, 0, DropReason.RULES_UNKNOWN, 0, DropReason.KOMI_UNKNOWN]
     for k in range(4):
         rules = KataRules.parse(texts[k]) if texts[k] else KataRules()
         assert terms[k].item() == (*rules.codes, usual_komi(rules), (-1, 3, 0, 2)[k])
@@ -313,7 +313,7 @@ def test_what_takes_planes_only_refuses_them_in_one_line(games):
 
 @pytest.mark.parametrize("form", ["npy", "parquet"])
 def test_written_sets_hold_the_numbers_too(games, wanted, tmp_path, form):
-    recipe = check_table(ExampleSets, BUILT | {"format": form, "positions": {"passes": True}}, "recipe", "mine")
+    recipe = check_config(ExamplesRecipe, BUILT | {"format": form, "positions": {"passes": True}}, "recipe", "mine")
     (built,) = build_examples(recipe, games, tmp_path)
     manifest = built.manifest
     assert manifest.read == manifest.kept + sum(manifest.drops.values())

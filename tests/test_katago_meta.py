@@ -15,8 +15,8 @@ from catalogues import rows
 from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.meaning import meaning
-from kifu.datasets.katago_meta import META_COLUMNS, metadata_rows
+from kifu.corpus.meaning import parse_fields
+from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.records.programs import known_programs
 
 WORDS = ("black", "white", "black_rank", "white_rank", "result_text", "komi_text", "date_text", "time_text")
@@ -26,7 +26,7 @@ def games(count: int = 1, **columns: Any) -> pa.RecordBatch:
     """Rows of the catalogue from words as records write them, the same in all."""
     told = {name: [value] * count for name, value in columns.items()}
     text = {name: pa.array(told.get(name, [None] * count), pa.string()) for name in WORDS}
-    typed, _ = meaning(told.get("format", ["sgf"])[0], text, known_programs())
+    typed, _ = parse_fields(told.get("format", ["sgf"])[0], text, known_programs())
     told |= {name: typed[name].to_pylist() for name in typed if name in META_COLUMNS}
     return rows(**{"width": [19] * count} | told).select(list(META_COLUMNS))
 

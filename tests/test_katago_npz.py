@@ -22,12 +22,12 @@ from example_sets import bytes_of
 from kata_rows import as_arrays, random_rows, same_rows
 from kifu.audit import sets
 from kifu.audit.audit import audit
-from kifu.datasets.formats import KATAGO, recognise
+from kifu.datasets.formats import KATAGO, detect_format
 from kifu.datasets.inspect import inspect_examples
-from kifu.datasets.katago_npz import KataNpz, KataWriter, pack_rows
-from kifu.datasets.katago_rows import ARRAYS, KataRows, Pieces, join_rows
+from kifu.describe import describe_data_set, describe_row
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
-from kifu.show import describe_data_set, describe_row
+from kifu.katago.npz import KataNpz, KataWriter, pack_rows
+from kifu.katago.rows import ARRAYS, KataRows, Pieces, join_rows
 
 ROWS = random_rows(57)
 REQUIRED = {
@@ -100,11 +100,11 @@ def test_what_is_written_is_what_the_scripts_take_and_what_is_read(tmp_path, com
         assert data.about == {"recipe": "none"}
         for start, stop in [(0, 57), (0, 3), (18, 22), (56, 57), (5, 45), (0, 0)]:
             assert same_rows(data.rows(start, stop), rows.part(start, stop))
-    assert recognise(folder) == recognise(folder / "tr-ain-00000.npz") == KATAGO
+    assert detect_format(folder) == detect_format(folder / "tr-ain-00000.npz") == KATAGO
 
 
 def test_the_bytes_depend_on_the_rows_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr("kifu.datasets.katago_rows._PIECE", 8)
+    monkeypatch.setattr("kifu.katago.rows._PIECE", 8)
     monkeypatch.setattr("kifu.datasets._zip_write._IN_MEMORY", 1000)  # so that some of it goes to the disk
     one = bytes_of(write(tmp_path / "a" / "set", ROWS, rows_per_file=30))
     assert len(one) == 5
@@ -115,7 +115,7 @@ def test_the_bytes_depend_on_the_rows_alone(tmp_path, monkeypatch):
 
 
 def test_whole_pieces_may_come_compressed(tmp_path, monkeypatch):
-    monkeypatch.setattr("kifu.datasets.katago_rows._PIECE", 8)
+    monkeypatch.setattr("kifu.katago.rows._PIECE", 8)
     one = bytes_of(write(tmp_path / "a" / "set", ROWS, rows_per_file=30))
     with KataWriter(tmp_path / "b" / "set", rows_per_file=30, meta=True) as writer:
         for start, stop in itertools.pairwise([0, 8, 16, 24, 30, 38, 46, 54, 57]):
@@ -136,7 +136,7 @@ def test_a_compressed_piece_has_the_arrays_that_files_have(tmp_path):
 
 @pytest.mark.parametrize(("size", "rows_per_file"), [(1, 1), (3, 7), (7, 7), (8, 5), (4, 8), (100, 100)])
 def test_pieces_end_where_files_do(monkeypatch, size, rows_per_file):
-    monkeypatch.setattr("kifu.datasets.katago_rows._PIECE", size)
+    monkeypatch.setattr("kifu.katago.rows._PIECE", size)
     for at in ((), (1, 2, 3, 9), (7, 14, 50)):
         pieces = Pieces(rows_per_file)
         found = [piece for part in cuts(ROWS, *at) for piece in pieces.add(part)]

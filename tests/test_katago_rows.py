@@ -14,9 +14,9 @@ from compiled import random_games
 from drawn_planes import turn
 from flat import OneGame, flat
 from kata_reference import read_reference
-from kifu.errors import Drop, GameError
-from kifu.planes.katago.encoder import KataEncoder
-from kifu.planes.katago.rules import TERMS, KataRules
+from kifu.errors import DropReason, GameError
+from kifu.katago.encoder import KataEncoder
+from kifu.katago.rules import TERMS, KataRules
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from naive_course import NaiveCourse
@@ -26,7 +26,7 @@ TT = "tromp-taylor"
 ENCODER = KataEncoder(KATAGO22, 19, 19, True)
 
 PASS = 0x3FFE  # until the size of the board is known
-MOVES = {Drop.OCCUPIED, Drop.SUICIDE, Drop.KO, Drop.SUPERKO}
+MOVES = {DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO}
 
 OUT_OF_TURN = {"05_handicap_as_moves_jp.sgf": 1, "16_nonalternating_jp.sgf": 3}
 """Games of which KataGo made all rows, and the move of each that is out of turn."""
@@ -138,18 +138,18 @@ def test_games_end_where_katago_ends_them(reference):
     ends = Counter()
     for game, g, theirs in games_of(found):
         rows = np.flatnonzero(said["game"] == g)
-        why, ply = Drop(int(drawn.drop[g])), drawn.ply[g]
+        why, ply = DropReason(int(drawn.drop[g])), drawn.ply[g]
         if game in OTHER_LINE | OUT_OF_TURN.keys():
             continue
         ends[why] += 1
         assert ply == len(theirs), game
         if ply == len(rows):
-            assert why == Drop.KEPT, game
+            assert why == DropReason.KEPT, game
         elif said["gameFinished"][rows[ply]] or said["encorePhase"][rows[ply]]:
-            assert why == Drop.AFTER_END, game
+            assert why == DropReason.AFTER_END, game
         else:
             assert not said["legal"][rows[ply]] and why in MOVES, game
-    assert {Drop.KEPT, Drop.AFTER_END, Drop.SUICIDE, Drop.SUPERKO} <= ends.keys()
+    assert {DropReason.KEPT, DropReason.AFTER_END, DropReason.SUICIDE, DropReason.SUPERKO} <= ends.keys()
 
 
 def test_rows_after_a_move_out_of_turn(reference):
@@ -198,13 +198,13 @@ def courses(draw_from):
     komi, handicap = rng.choice([0, 0.5, 6.5, 7, -3, 40, -60]), rng.choice([None, None, 0, 1, 3])
     mover = rng.choice([BLACK, WHITE])
     course = NaiveCourse(width, height, setup, rules, komi, handicap, mover)
-    moves, seen, why = [], [], Drop.KEPT
+    moves, seen, why = [], [], DropReason.KEPT
     for _ in range(rng.choice([5, 30, 90])):
-        legal = [point for point in points if course.why_not(point, mover) == Drop.KEPT]
+        legal = [point for point in points if course.why_not(point, mover) == DropReason.KEPT]
         point = rng.choice(points if rng.random() < 0.02 else legal) if legal and rng.random() < 0.85 else None
         moves.append(word(point, mover, width))
-        why = Drop.AFTER_END if course.over else course.why_not(point, mover)
-        if why != Drop.KEPT:
+        why = DropReason.AFTER_END if course.over else course.why_not(point, mover)
+        if why != DropReason.KEPT:
             break
         seen.append(Seen(course.board.stones, course.banned(), course.last_moves(mover), course.numbers(mover), mover))
         course.play(point, mover)
@@ -254,19 +254,19 @@ def test_rows_of_a_turned_game_are_turned_rows(k):
 @pytest.mark.parametrize(
     ("game", "why", "ply"),
     [
-        (OneGame(5, 5, []), Drop.KEPT, 0),
-        (OneGame(1, 5, [0]), Drop.WRONG_SIZE, 0),
-        (OneGame(20, 20, [0]), Drop.WRONG_SIZE, 0),
-        (OneGame(5, 5, [0], ((0, 1), (0, 5 | W), (0, 1 | W))), Drop.SETUP_TWICE, 0),
-        (OneGame(5, 5, [7], ((0, 0), (0, 1 | W), (0, 5 | W))), Drop.SETUP_DEAD, 0),
-        (OneGame(5, 5, [7], ((0, 25),)), Drop.OFF_BOARD, 0),
-        (OneGame(5, 5, [0, 1 | W, 2], ((2, 8),)), Drop.SETUP_LATER, 2),
-        (OneGame(5, 5, [0, 1 | W], ((2, 8),)), Drop.KEPT, 2),  # after the last move
-        (OneGame(5, 5, [0, 30 | W]), Drop.OFF_BOARD, 1),
-        (OneGame(5, 5, [0, 0 | W]), Drop.OCCUPIED, 1),
-        (OneGame(5, 5, [0, 25 | W, 25, 3 | W]), Drop.AFTER_END, 3),
-        (OneGame(5, 5, [0, 25 | W, 25]), Drop.KEPT, 3),
-        (OneGame(2, 2, [0, 1 | W, 3]), Drop.KEPT, 3),
+        (OneGame(5, 5, []), DropReason.KEPT, 0),
+        (OneGame(1, 5, [0]), DropReason.WRONG_SIZE, 0),
+        (OneGame(20, 20, [0]), DropReason.WRONG_SIZE, 0),
+        (OneGame(5, 5, [0], ((0, 1), (0, 5 | W), (0, 1 | W))), DropReason.SETUP_TWICE, 0),
+        (OneGame(5, 5, [7], ((0, 0), (0, 1 | W), (0, 5 | W))), DropReason.SETUP_DEAD, 0),
+        (OneGame(5, 5, [7], ((0, 25),)), DropReason.OFF_BOARD, 0),
+        (OneGame(5, 5, [0, 1 | W, 2], ((2, 8),)), DropReason.SETUP_LATER, 2),
+        (OneGame(5, 5, [0, 1 | W], ((2, 8),)), DropReason.KEPT, 2),  # after the last move
+        (OneGame(5, 5, [0, 30 | W]), DropReason.OFF_BOARD, 1),
+        (OneGame(5, 5, [0, 0 | W]), DropReason.OCCUPIED, 1),
+        (OneGame(5, 5, [0, 25 | W, 25, 3 | W]), DropReason.AFTER_END, 3),
+        (OneGame(5, 5, [0, 25 | W, 25]), DropReason.KEPT, 3),
+        (OneGame(2, 2, [0, 1 | W, 3]), DropReason.KEPT, 3),
     ],
 )
 def test_odd_games(game, why, ply):
@@ -294,7 +294,9 @@ def test_how_a_game_ends(rules, moves, plies):
         terms = terms_for(KataRules(rules, scoring))
         drawn = draw(games, terms, encoder=KataEncoder(KATAGO22, 2, 2, False))
         goes_on = plies == 4
-        assert (drawn.drop[0], drawn.ply[0]) == ((Drop.KEPT, plies + 1) if goes_on else (Drop.AFTER_END, plies))
+        assert (drawn.drop[0], drawn.ply[0]) == (
+            (DropReason.KEPT, plies + 1) if goes_on else (DropReason.AFTER_END, plies)
+        )
         if moves[-1] & ~W == 4:
             assert drawn.numbers[plies - 1, 14] == 1
 
@@ -302,7 +304,7 @@ def test_how_a_game_ends(rules, moves, plies):
 def test_setup_in_a_later_node_before_the_first_move():
     games = rooted([OneGame(5, 5, [0], ((0, 8), (0, 9)))])._replace(root_setup=np.array([1], np.uint16))
     drawn = draw(games, terms_for(TT))
-    assert (drawn.drop.tolist(), drawn.ply.tolist()) == ([Drop.SETUP_LATER], [0])
+    assert (drawn.drop.tolist(), drawn.ply.tolist()) == ([DropReason.SETUP_LATER], [0])
 
 
 def test_only_what_is_wanted_is_drawn_and_it_is_the_same():

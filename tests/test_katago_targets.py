@@ -13,14 +13,14 @@ import pytest
 from catalogues import rows as catalogue_rows
 from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import games_of, open_catalogue
-from kifu.datasets.katago_npz import game_hashes
-from kifu.datasets.katago_rows import ARRAYS, TARGETS
-from kifu.datasets.katago_targets import UNKNOWN_WINNER, Span, TargetDesk, Targets, fill_targets, key_columns
-from kifu.planes.katago.rules import terms_of
+from kifu.katago.build import build_katago
+from kifu.katago.npz import game_hashes
+from kifu.katago.rows import ARRAYS, TARGETS
+from kifu.katago.rules import terms_of
+from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, Targets, TargetScratch, fill_targets, key_columns
 from kifu.point import BLACK, WHITE, WHITE_BIT
-from kifu.recipes.katago import build_katago
 from kifu.recipes.schema import find_recipe
-from kifu.records.games import Games
+from kifu.records.games import GameArrays
 from naive import NaiveBoard
 
 # KataGo's own rows
@@ -138,8 +138,10 @@ def _coins(n: int) -> Any:
     parts = []
     for first in range(0, n, 5000):
         some = slice(first, first + 5000)
-        of = Span(*(column[some] for column in span))
-        out = fill_targets(TargetDesk(), games, rows[some], terms[some], of, np.arange(5000), np.zeros(5000, np.int32))
+        of = GameSpan(*(column[some] for column in span))
+        out = fill_targets(
+            TargetScratch(), games, rows[some], terms[some], of, np.arange(5000), np.zeros(5000, np.int32)
+        )
         parts.append(out.targets[:, 36:41])
     return np.concatenate(parts)
 
@@ -154,9 +156,9 @@ def _terms(rules: str, komi: float = 6.5, handicap: int | None = None) -> Any:
     return terms
 
 
-def _span(stop: list[int], first: int = 0, winner: int = BLACK, trusted: float = 1, key: Any = None) -> Span:
+def _span(stop: list[int], first: int = 0, winner: int = BLACK, trusted: float = 1, key: Any = None) -> GameSpan:
     n = len(stop)
-    return Span(
+    return GameSpan(
         np.full(n, first, np.int32), np.array(stop, np.int32), np.full(n, winner, np.int8),
         np.full(n, trusted, np.float32), np.zeros(n, np.uint64) if key is None else key,
     )  # fmt: skip
@@ -197,7 +199,7 @@ def _play(seed: int, width: int, height: int, plies: int, territory: bool, handi
     return played
 
 
-def _flat(played: Played) -> Games:
+def _flat(played: Played) -> GameArrays:
     """The game as kernels take it."""
 
     def word(point: tuple[int, int] | None, colour: int) -> int:
@@ -245,7 +247,7 @@ def test_targets_are_those_of_the_slow_twin(
     ply = np.arange(first, stop, dtype=np.int32)
     terms = _terms(rules, 7.5)
     out = fill_targets(
-        TargetDesk(), _flat(played), np.zeros(1, np.int64), terms, _span([stop], first, WHITE, 0.25),
+        TargetScratch(), _flat(played), np.zeros(1, np.int64), terms, _span([stop], first, WHITE, 0.25),
         np.zeros(len(ply), np.int64), ply,
     )  # fmt: skip
     bonus_of_handicap = handicap if rules == "chinese" else 0
@@ -288,7 +290,7 @@ def _one(moves: list[int], rules: str = "japanese", **told: Any) -> Targets:
     games = games_of(catalogue_rows(moves=[moves]))
     ply = np.arange(len(moves), dtype=np.int32)
     return fill_targets(
-        TargetDesk(), games, np.zeros(1, np.int64), _terms(rules), span, np.zeros(len(ply), np.int64), ply
+        TargetScratch(), games, np.zeros(1, np.int64), _terms(rules), span, np.zeros(len(ply), np.int64), ply
     )
 
 
@@ -341,11 +343,11 @@ def test_a_game_that_cannot_be_played_is_refused() -> None:
 
 
 def test_a_desk_serves_games_of_any_size_one_after_another() -> None:
-    desk = TargetDesk()
+    desk = TargetScratch()
     for seed, width, height in ((1, 5, 5), (2, 4, 7), (1, 5, 5)):
         played = _play(seed, width, height, 60, True, 0)
         stop = len(played.moves)
         ply = np.arange(stop, dtype=np.int32)
         given = _flat(played), np.zeros(1, np.int64), _terms("japanese"), _span([stop]), np.zeros(stop, np.int64), ply
-        for mine, fresh in zip(fill_targets(desk, *given), fill_targets(TargetDesk(), *given)):
+        for mine, fresh in zip(fill_targets(desk, *given), fill_targets(TargetScratch(), *given)):
             assert np.array_equal(mine, fresh)

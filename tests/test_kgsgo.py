@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import kifu
 from kgs_archives import BROKEN, archive, members, record
 from kifu.datasets.formats import find_format
-from kifu.errors import Drop, GameError
+from kifu.errors import DropReason, GameError
 from kifu.planes.packed import DAT1, DAT2
 from kifu.point import to_sgf
 from kifu.recipes.archives import load_archive
@@ -44,7 +44,7 @@ REASONS = {
 
 
 def build_games(folder, games, version):
-    """Each record's bytes in the file that a build makes of an archive of them all, or the name of its `Drop`."""
+    """Each record's bytes in the file that a build makes of an archive of them all, or the name of its `DropReason`."""
     source = archive(folder / "source", games)
     (built,) = build(RECIPES[version], [source], folder / f"v{version}", sets=["archives"], jobs=1)
     layout = find_format(built.manifest.format)
@@ -204,7 +204,7 @@ def check(source, listed, version):
     for k, (game, made) in enumerate(zip(listed, build_games(source, listed, version))):
         expected = twin(game, version)
         if expected is None:
-            assert isinstance(made, str) and Drop[made] != Drop.KEPT, (k, game)
+            assert isinstance(made, str) and DropReason[made] != DropReason.KEPT, (k, game)
         else:
             assert made == b"".join(e.data for e in expected), (k, game)
 
@@ -277,4 +277,4 @@ def test_an_archive_is_read_whole(tmp_path):
     path = archive(tmp_path, [record(0), b"", record(1) + b"\n" + record(2)])
     loaded = load_archive(path, parse_archive_name(path.name))
     assert [loaded.name(int(g)) for g in loaded.rows(np.arange(3))] == [f"kgs-19-2001/{k:05}.sgf" for k in range(3)]
-    assert Drop(int(loaded.drop[loaded.rows(np.array([1]))[0]])) == Drop.NO_RECORD
+    assert DropReason(int(loaded.drop[loaded.rows(np.array([1]))[0]])) == DropReason.NO_RECORD

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import naive_ladder
 from compiled import assert_state, bits, play, random_games
 from flat import read_archive
-from kifu.errors import Drop, GameError
+from kifu.errors import DropReason, GameError
 from kifu.go.ladder import BUDGET, NODES, ladder_moves, laddered, new_ladders
 from kifu.go.replay import set_up
 from kifu.go.rules import forget, move, new_history
@@ -173,7 +173,7 @@ def test_the_twin_on_random_games(size, data):
     for ply in range(data.draw(st.integers(1, 50))):
         p = (near + data.draw(st.integers(-2, 2)) + width * data.draw(st.integers(-2, 2))) % (width * height)
         colour = data.draw(st.sampled_from([BLACK, WHITE]))
-        if naive.why_not((p % width, p // width), colour) == Drop.KEPT:
+        if naive.why_not((p % width, p // width), colour) == DropReason.KEPT:
             naive.play((p % width, p // width), colour)
             assert play(s, p, colour, FORBIDDEN) == 0
             if ply % 2:

@@ -20,10 +20,10 @@ from catalogues import write_catalogue
 from commands import run
 from kgs_archives import archive, records
 from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.datasets.augment import turn_planes
 from kifu.datasets.examples import Batch, LabelSpec, Layout, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
-from kifu.datasets.sources import GamesSource
-from kifu.datasets.turning import turn_planes
+from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.recipes.build import build
@@ -308,7 +308,7 @@ def test_parts_of_an_epoch_that_is_planned_are_not_planned_anew(games, monkeypat
     planned = load()
     assert planned.positions
     with monkeypatch.context() as patched:
-        patched.setattr(GamesSource, "epoch", None)
+        patched.setattr(CatalogueSource, "epoch", None)
         for part, k in zip(apart, range(3)):
             assert_same(whole(planned.share(k, 3)), part)
         assert_same(whole(planned.sized(20)), sized)

@@ -15,7 +15,7 @@ import kifu
 import naive_order
 from kifu.datasets import _order
 from kifu.datasets._order import key_of, part_of, shuffled
-from kifu.datasets.choice import Choice
+from kifu.datasets.position_filter import PositionFilter
 from kifu.point import WHITE_BIT
 from loader_games import given, kept, make, naive
 
@@ -86,7 +86,7 @@ def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights,
     words = [[point | white * WHITE_BIT for point, white in moves] for moves, _ in drawn_games]
     playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
     offset = np.cumsum([0, *map(len, words)])
-    weights = Choice(ply_weights=ply_weights).by_ply()
+    weights = PositionFilter(ply_weights=ply_weights).by_ply()
     found, counts = np.zeros((offset[-1] + 7) // 8, np.uint8), np.empty(len(words), np.int32)
     with np.errstate(over="ignore"):
         _order.choose(

@@ -21,11 +21,11 @@ from kifu.kernel import announce_compilation
 from kifu.play.client import find_program
 from kifu.play.match import play_match
 from kifu.play.openings import corner_openings
-from kifu.play.referee import Terms
+from kifu.play.referee import MatchRules
 from kifu.point import WHITE_BIT, to_gtp
 from test_match_client import ends
 
-TERMS = Terms(size=5, komi=0.5, move_seconds=20)
+TERMS = MatchRules(size=5, komi=0.5, move_seconds=20)
 COUNTS = engine(final_score="B+3.5")
 
 
@@ -77,7 +77,7 @@ def test_the_same_games_again_however_many_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 25])
 def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
-    terms = Terms(size=size, komi=0.5, move_seconds=20)
+    terms = MatchRules(size=size, komi=0.5, move_seconds=20)
     match = play_match(engine(), engine(), tmp_path, games=2, terms=terms, score_by=COUNTS)
     assert [game.ending for game in match.games] == ["score", "score"]
 
@@ -105,8 +105,11 @@ def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"a": engine("D4")}, "is of another match: A is "),
-        ({"terms": Terms(size=5, komi=1.5, move_seconds=20)}, "is of another match: komi is 0.5 there, and now 1.5"),
-        ({"terms": Terms(size=6, komi=0.5, move_seconds=20)}, "is of another match: size is 5 there, and now 6"),
+        (
+            {"terms": MatchRules(size=5, komi=1.5, move_seconds=20)},
+            "is of another match: komi is 0.5 there, and now 1.5",
+        ),
+        ({"terms": MatchRules(size=6, komi=0.5, move_seconds=20)}, "is of another match: size is 5 there, and now 6"),
         ({"seed": 2}, "is of another match: seed is 1 there, and now 2"),
         ({"score_by": engine(final_score="0")}, "is of another match: scorer is "),
     ],
@@ -155,13 +158,13 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
         ({"b": engine(boardsize="refuse")}, "cannot play: it refused 'boardsize 5': 'no'"),
         ({"b": engine(version="nonsense")}, "cannot play: it wrote 'hello', which is no GTP answer"),
         ({"score_by": engine(komi="refuse")}, "cannot count: it refused 'komi 0.5': 'no'"),
-        ({"terms": Terms(size=1)}, "board size 1 is not within 2 to 25"),
-        ({"terms": Terms(size=26)}, "board size 26 is not within 2 to 25"),
-        ({"terms": Terms(komi=6.3)}, "komi 6.3 is no half point, or more than the board has points"),
-        ({"terms": Terms(size=5, komi=26)}, "komi 26 is no half point, or more than the board has points"),
-        ({"terms": Terms(komi=float("nan"))}, "komi nan is no half point, or more than the board has points"),
-        ({"terms": Terms(move_seconds=0)}, "a time limit of 0 s is not above 0 and at most a day"),
-        ({"terms": Terms(rules="chess")}, "rule set 'chess' is none of"),
+        ({"terms": MatchRules(size=1)}, "board size 1 is not within 2 to 25"),
+        ({"terms": MatchRules(size=26)}, "board size 26 is not within 2 to 25"),
+        ({"terms": MatchRules(komi=6.3)}, "komi 6.3 is no half point, or more than the board has points"),
+        ({"terms": MatchRules(size=5, komi=26)}, "komi 26 is no half point, or more than the board has points"),
+        ({"terms": MatchRules(komi=float("nan"))}, "komi nan is no half point, or more than the board has points"),
+        ({"terms": MatchRules(move_seconds=0)}, "a time limit of 0 s is not above 0 and at most a day"),
+        ({"terms": MatchRules(rules="chess")}, "rule set 'chess' is none of"),
         ({"games": 0}, "0 games are too few; there has to be at least 1"),
         ({"openings": Path("games.parquet"), "opening_moves": 13}, "openings of 13 moves are not within 1 to 12"),
         ({"jobs": 0}, "0 jobs are too few"),
@@ -209,7 +212,7 @@ def test_programs_at_fault_are_named(tmp_path: Path) -> None:
 
 
 def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Terms, "most_moves", 4)
+    monkeypatch.setattr(MatchRules, "most_moves", 4)
     match = play_match(engine("A1 A2 A3"), engine("B1 B2 B3"), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
     assert "A in all   won 0, lost 0, drew 0, 2 without a winner" in str(match)
     assert "A: no game that counts" in str(match) and "ended by too many moves 2" in str(match)
@@ -238,7 +241,7 @@ def gnugo() -> str:
 
 
 def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
-    terms = Terms(size=9)
+    terms = MatchRules(size=9)
     match = play_match(gnugo.format(1), gnugo.format(2), tmp_path, games=1, terms=terms)
     (told,) = match.games
     assert told.ending in ("score", "resign") and told.moves > 20
@@ -249,7 +252,7 @@ def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
 
 
 def test_gnu_go_does_not_count_boards_that_it_does_not_have(gnugo: str, tmp_path: Path) -> None:
-    match = play_match(engine("K10"), engine(), tmp_path, games=1, terms=Terms(size=21, move_seconds=20))
+    match = play_match(engine("K10"), engine(), tmp_path, games=1, terms=MatchRules(size=21, move_seconds=20))
     assert match.games[0].scored_by == "board"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gtp_engines import engine
 from kifu.errors import RecipeError
-from kifu.play.client import ANSWER_LIMIT, LOG_LIMIT, Fault, Program, ProgramFault, Stopped, parse_command
+from kifu.play.client import ANSWER_LIMIT, LOG_LIMIT, Cancelled, Fault, GtpProcess, ProgramFault, parse_command
 
 LIMIT = 0.5
 
@@ -35,8 +35,8 @@ def ends(process: int) -> bool:
     return not is_alive(process)
 
 
-def open_program(script: str = "", **answers: str) -> Program:
-    program = Program(shlex.split(engine(script, **answers)))
+def open_program(script: str = "", **answers: str) -> GtpProcess:
+    program = GtpProcess(shlex.split(engine(script, **answers)))
     program.ask("name", 20)  # the limits of tests are for answers, not for starting Python
     return program
 
@@ -113,10 +113,10 @@ def test_what_a_program_started_ends_with_it_when_it_crashed() -> None:
 
 def test_nobody_is_waited_for_once_it_is_stopped() -> None:
     stop = threading.Event()
-    with Program(parse_command(engine(name="hang")), stop) as program:
+    with GtpProcess(parse_command(engine(name="hang")), stop) as program:
         threading.Timer(0.2, stop.set).start()
         began = time.monotonic()
-        with pytest.raises(Stopped):
+        with pytest.raises(Cancelled):
             program.ask("name", 60)
     assert time.monotonic() - began < 2
 
@@ -168,4 +168,4 @@ def test_a_file_that_is_no_program(tmp_path: Path) -> None:
     file.write_bytes(b"\x7fELF")
     file.chmod(0o755)
     with pytest.raises(ProgramFault, match=r"^it cannot be started: Exec format error$"):
-        Program(parse_command(str(file)))
+        GtpProcess(parse_command(str(file)))

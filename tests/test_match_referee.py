@@ -9,18 +9,18 @@ import pytest
 from gtp_engines import engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import Stopped, parse_command
+from kifu.play.client import Cancelled, parse_command
 from kifu.play.openings import Opening
-from kifu.play.referee import Ended, Ending, Terms, play_game
+from kifu.play.referee import Ending, GameOutcome, MatchRules, play_game
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp
 
-TERMS = Terms(size=5, komi=0.5, move_seconds=20, start_seconds=20)
-QUICK = Terms(size=5, komi=0.5, move_seconds=0.5, start_seconds=20)
+TERMS = MatchRules(size=5, komi=0.5, move_seconds=20, start_seconds=20)
+QUICK = MatchRules(size=5, komi=0.5, move_seconds=0.5, start_seconds=20)
 
 
 def play(
-    black: str, white: str, opening: Opening = (), terms: Terms = TERMS, scorer: str | None = None
-) -> tuple[Ended, dict[int, bytes]]:
+    black: str, white: str, opening: Opening = (), terms: MatchRules = TERMS, scorer: str | None = None
+) -> tuple[GameOutcome, dict[int, bytes]]:
     """A game between programs as `engine` makes them."""
     counts = None if scorer is None else parse_command(scorer)
     return play_game(parse_command(black), parse_command(white), opening, terms, counts, threading.Event())
@@ -79,18 +79,18 @@ def test_superko() -> None:
     # White's C1 takes two stones, Black's B1 that one: the position after move 4 again, with the other side to move.
     words = "B1 B2 C2 A2 A1 C1 B1"
     black, white = engine("B1 C2 A1 B1"), engine("B2 A2 C1")
-    ended, _ = play(black, white, terms=Terms(size=3))
+    ended, _ = play(black, white, terms=MatchRules(size=3))
     assert (str(ended.result), ended.ending) == ("W+F", "illegal")
     assert ended.reason == "Black loses: B1 as move 7 is illegal: a move that repeats an earlier position"
     assert ended.moves == moves(words[:-3], 3)
-    ended, _ = play(black, white, terms=Terms(size=3, rules="aga"))
+    ended, _ = play(black, white, terms=MatchRules(size=3, rules="aga"))
     assert ended.moves == moves(f"{words} pass pass", 3)
 
 
 def test_ko() -> None:
     # White's C3 takes the stone on C4, which may not take back at once.
     black, white = engine("B3 D3 C2 C4 C4"), engine("B4 D4 C5 C3")
-    ended, _ = play(black, white, terms=Terms(size=5, rules="japanese"))
+    ended, _ = play(black, white, terms=MatchRules(size=5, rules="japanese"))
     assert ended.reason == "Black loses: C4 as move 9 is illegal: a ko retaken at once"
 
 
@@ -111,15 +111,15 @@ def test_a_program_that_fails_before_its_first_move_loses() -> None:
 
 
 def test_a_game_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Terms(size=19).most_moves == 3 * 361 + 2
-    monkeypatch.setattr(Terms, "most_moves", 6)
+    assert MatchRules(size=19).most_moves == 3 * 361 + 2
+    monkeypatch.setattr(MatchRules, "most_moves", 6)
     ended, _ = play(engine("A1 B1 C1 D1"), engine("A3 B3 C3 D3"))
     assert (str(ended.result), ended.ending, ended.reason) == ("Void", "unfinished", "unfinished after 6 moves")
     assert ended.moves == moves("A1 A3 B1 B3 C1 C3")
 
 
 def test_two_passes_at_the_bound_end_the_game_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Terms, "most_moves", 3)
+    monkeypatch.setattr(MatchRules, "most_moves", 3)
     assert play(engine("C3"), engine())[0].ending == "score"
 
 
@@ -159,7 +159,7 @@ def test_who_counts(black: str, white: str, scorer: str | None, result: str, sco
 
 
 def test_a_board_that_is_divided_evenly_is_a_draw() -> None:
-    ended, _ = play(engine("C3"), engine(), terms=Terms(size=5, komi=25, move_seconds=20))
+    ended, _ = play(engine("C3"), engine(), terms=MatchRules(size=5, komi=25, move_seconds=20))
     assert (str(ended.result), ended.scored_by) == ("0", "board")
 
 
@@ -189,5 +189,5 @@ def test_standard_error_is_handed_out() -> None:
 def test_stopping() -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    with pytest.raises(Stopped):
+    with pytest.raises(Cancelled):
         play_game(parse_command(engine("hang")), parse_command(engine()), (), TERMS, None, stop)

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from kifu.play.standing import Standing, elo, wilson
+from kifu.play.standing import MatchScore, elo, wilson
 
 
 # R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I
@@ -31,8 +31,8 @@ def test_the_bounds_are_where_the_test_just_accepts() -> None:
 
 def test_of_no_games_nothing_is_known() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
-    assert Standing(none=3).share is None
-    assert str(Standing(none=3)) == "no game that counts"
+    assert MatchScore(none=3).share is None
+    assert str(MatchScore(none=3)) == "no game that counts"
 
 
 def test_elo() -> None:
@@ -42,18 +42,18 @@ def test_elo() -> None:
 
 
 def test_a_standing() -> None:
-    standing = Standing(won=13, lost=6, drawn=1, none=2)
+    standing = MatchScore(won=13, lost=6, drawn=1, none=2)
     assert (standing.counted, standing.share) == (20, 0.675)
     assert str(standing) == (
         "67.5% of the points, 95% interval 45.7% to 83.7%; Elo difference +127, interval -30 to +284"
     )
-    assert str(Standing(won=2)) == (
+    assert str(MatchScore(won=2)) == (
         "100.0% of the points, 95% interval 34.2% to 100.0%; Elo difference infinite, interval -113 to infinite"
     )
 
 
 def test_a_standing_as_json_has_no_infinity() -> None:
-    for standing in (Standing(won=2), Standing(lost=2), Standing(), Standing(1, 1, 1, 1)):
+    for standing in (MatchScore(won=2), MatchScore(lost=2), MatchScore(), MatchScore(1, 1, 1, 1)):
         told = json.loads(json.dumps(standing.to_json(), allow_nan=False))
         assert told["won"] == standing.won
-    assert Standing(lost=2).to_json()["elo_interval"] == [None, 113.4]
+    assert MatchScore(lost=2).to_json()["elo_interval"] == [None, 113.4]

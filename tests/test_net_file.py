@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load, save
 
 from fuzzing import damage
-from kifu.cards import card
+from kifu.assets import read_card
 from kifu.errors import FormatError, RecipeError
 from kifu.learn import BEST
-from kifu.learn.net import About, net_bytes, open_net, save_net
+from kifu.learn.net import NetMetadata, net_bytes, open_net, save_net
 from kifu.learn.nets import make_net
 from kifu.learn.nets.registry import NETS
 from kifu.planes.encoder import find_encoder
@@ -66,7 +66,9 @@ def refused(tmp_path: Path, data: bytes) -> str:
 def test_a_net_comes_back_as_it_was(tmp_path, name, heads):
     encoder = find_encoder("clark8", 5, 5)
     module = make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads).eval()
-    about = About(net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, recipe={"a": [1, None]})
+    about = NetMetadata(
+        net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, recipe={"a": [1, None]}
+    )
     save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
     state = torch.get_rng_state()
     net = open_net(tmp_path / "it.safetensors")
@@ -90,7 +92,9 @@ def test_a_run_folder_is_its_best_net(tmp_path, good):
 def test_half_precision_is_read_as_float32(tmp_path):
     module = make_net("b1c8", 7, 9, 9).bfloat16()
     path = tmp_path / "half.safetensors"
-    path.write_bytes(net_bytes(module, About(net="b1c8", planes="seven@1", width=9, height=9), np.empty(0, np.uint64)))
+    path.write_bytes(
+        net_bytes(module, NetMetadata(net="b1c8", planes="seven@1", width=9, height=9), np.empty(0, np.uint64))
+    )
     net = open_net(path)
     assert {value.dtype for value in net.module.parameters()} == {torch.float32}
     for name, value in net.module.state_dict().items():
@@ -259,6 +263,6 @@ def test_whatever_is_damaged_is_read_or_told_of(tmp_path, good):
 
 
 def test_the_card_tells_of_all_keys():
-    text = card("formats", "kifu-net@1")
-    for key in About.model_fields:
+    text = read_card("formats", "kifu-net@1")
+    for key in NetMetadata.model_fields:
         assert f"| `{key}` |" in text

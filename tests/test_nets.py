@@ -18,7 +18,7 @@ from torch.nn import functional
 from commands import run
 from kifu.errors import GameError, RecipeError
 from kifu.learn.nets import Network, make_net
-from kifu.learn.nets.base import OwnershipHead, Points, ValueHead
+from kifu.learn.nets.base import OwnershipHead, PointsConv, ValueHead
 from kifu.learn.nets.clark_storkey import SymmetricConv, SymmetricLinear
 from kifu.learn.nets.count import count_net
 from kifu.learn.nets.init import INITIALISATIONS, initialise
@@ -107,7 +107,7 @@ def test_only_nets_of_any_size_take_other_boards(name):
 
 def test_a_point_is_row_times_width_plus_column():
     """By a net that copies its only plane."""
-    copy = Points(1)
+    copy = PointsConv(1)
     with torch.no_grad():
         copy.weight.fill_(1)
         copy.bias.zero_()

@@ -18,15 +18,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, WHITE, WHITE_BIT
 from kifu.records import olf
 from kifu.records.containers import blocks, containers
-from kifu.records.games import NO_HANDICAP, Games, Note, concat
+from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
 from kifu.records.meta import Result
 from kifu.records.olf import Lines, OlfWords, Unsayable, read_olf, write_olf
 from kifu.records.sgf import as_block, scan
-from kifu.records.words import FIELDS, Reading
+from kifu.records.words import FIELDS, ParsedBlock
 from naive_olf import NAMES, NaiveGame, read_member, write_line
 
 COMPILED = not numba.config.DISABLE_JIT
@@ -40,7 +40,7 @@ def read_lines(data: bytes) -> list[NaiveGame]:
     return naive_of(read_olf(as_block([data])))
 
 
-def naive_of(reading: Reading) -> list[NaiveGame]:
+def naive_of(reading: ParsedBlock) -> list[NaiveGame]:
     games, words = reading.games, reading.words
     return [
         NaiveGame(
@@ -53,8 +53,8 @@ def naive_of(reading: Reading) -> list[NaiveGame]:
             setup=games.setup[games.setup_offset[g] : games.setup_offset[g + 1]].tolist(),
             territory=reading.territory[reading.territory_offset[g] : reading.territory_offset[g + 1]].tolist(),
             handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
-            notes=Note(int(games.notes[g])),
-            drop=Drop(games.drop[g]),
+            notes=ParseWarning(int(games.notes[g])),
+            drop=DropReason(games.drop[g]),
             words={
                 name: words.data[words.start[f, g] : words.stop[f, g]].tobytes()
                 for f, name in enumerate(FIELDS)
@@ -65,7 +65,7 @@ def naive_of(reading: Reading) -> list[NaiveGame]:
     ]
 
 
-def told(reading: Reading) -> OlfWords:
+def told(reading: ParsedBlock) -> OlfWords:
     """What the lines say, understood."""
     words = [{name: value.decode() for name, value in game.words.items()} for game in naive_of(reading)]
     dates = [olf.parse_date(word.get("date", "")) or "" for word in words]
@@ -102,7 +102,7 @@ def winner_of(result: Result) -> str | None:
     return {BLACK: "black", WHITE: "white"}.get(result.winner or 0, "draw" if result == Result.parse("0") else None)
 
 
-def write_back(reading: Reading) -> Lines:
+def write_back(reading: ParsedBlock) -> Lines:
     return write_olf(reading.games, told(reading), reading.territory, reading.territory_offset)
 
 
@@ -185,7 +185,7 @@ def test_handicap(handicap: int, play: bytes, setup: list[int], moves: list[int]
     reading = read_olf(as_block([HEAD[:-2] + b"%d " % handicap + play]))
     (game,) = naive_of(reading)
     assert (game.setup, game.moves, game.handicap) == (setup, moves, handicap or None)
-    assert game.notes == (Note.HANDICAP_ONE if handicap == 1 else Note(0))
+    assert game.notes == (ParseWarning.HANDICAP_ONE if handicap == 1 else ParseWarning(0))
     assert reading.games.root_setup.tolist() == [len(setup)] and not reading.games.setup_ply.any()
 
 
@@ -200,17 +200,17 @@ def with_field(k: int, value: bytes) -> bytes:
 @pytest.mark.parametrize(
     "line, drop",
     [
-        (b"x", Drop.UNREADABLE),
-        (HEAD, Drop.UNREADABLE),
-        (LINE + b" AA AA", Drop.UNREADABLE),
-        *((with_field(6, size), Drop.BAD_SIZE) for size in (b"19", b"0:9", b"9:20", b"21:21", b"x:9", b"9:", b":")),
-        *((with_field(11, play), Drop.UNREADABLE) for play in (b"PDd", b"P1dp", b"--", b"PD-", b"\xc3\xa9", b"?")),
-        *((LINE + b" " + area, Drop.UNREADABLE) for area in (b"A", b"-", b"A1", b"?")),
-        *((LINE + b" " + area, Drop.OFF_BOARD) for area in (b"AATT", b"tt", b"zz", b"Aa")),
-        (with_field(6, b"9:9") + b" AJ", Drop.OFF_BOARD),
+        (b"x", DropReason.UNREADABLE),
+        (HEAD, DropReason.UNREADABLE),
+        (LINE + b" AA AA", DropReason.UNREADABLE),
+        *((with_field(6, size), DropReason.BAD_SIZE) for size in (b"19", b"0:9", b"9:20", b"21:21", b"x:9", b"9:", b":")),
+        *((with_field(11, play), DropReason.UNREADABLE) for play in (b"PDd", b"P1dp", b"--", b"PD-", b"\xc3\xa9", b"?")),
+        *((LINE + b" " + area, DropReason.UNREADABLE) for area in (b"A", b"-", b"A1", b"?")),
+        *((LINE + b" " + area, DropReason.OFF_BOARD) for area in (b"AATT", b"tt", b"zz", b"Aa")),
+        (with_field(6, b"9:9") + b" AJ", DropReason.OFF_BOARD),
     ],
 )  # fmt: skip
-def test_lines_that_are_no_games(line: bytes, drop: Drop) -> None:
+def test_lines_that_are_no_games(line: bytes, drop: DropReason) -> None:
     data = LINE + b"\n" + line + b"\r\n" + LINE
     first, broken, last = read_lines(data)
     assert broken.drop == drop and (broken.moves, broken.setup, broken.territory) == ([], [], [])
@@ -230,7 +230,7 @@ def test_moves_that_are_no_points_are_kept() -> None:
 @pytest.mark.parametrize("text", [b"h2", b"2", b"h-", b"H-2", b"h-x", b"h--2", b"h-12345", b"-h2", b"h"])
 def test_handicaps_that_are_none(text: bytes) -> None:
     (game,) = read_lines(with_field(10, text))
-    assert game.handicap is None and game.notes == Note.HANDICAP_TEXT and not game.drop
+    assert game.handicap is None and game.notes == ParseWarning.HANDICAP_TEXT and not game.drop
 
 
 @pytest.mark.parametrize(
@@ -254,10 +254,17 @@ def test_members_and_lines() -> None:
         b"\n" * 40 + LINE,
     ]
     block = as_block([*members])
-    block.drop[3] = Drop.TOO_LARGE
+    block.drop[3] = DropReason.TOO_LARGE
     reading = read_olf(replace(block, member=block.member * 10))
     games = reading.games
-    assert games.drop.tolist() == [Drop.KEPT, Drop.KEPT, Drop.NO_RECORD, Drop.NO_RECORD, Drop.TOO_LARGE, Drop.KEPT]
+    assert games.drop.tolist() == [
+        DropReason.KEPT,
+        DropReason.KEPT,
+        DropReason.NO_RECORD,
+        DropReason.NO_RECORD,
+        DropReason.TOO_LARGE,
+        DropReason.KEPT,
+    ]
     assert games.member.tolist() == [0, 0, 10, 20, 30, 40] and games.block_index.tolist() == [0, 0, 1, 2, 3, 4]
     assert reading.index.tolist() == [2, 5, 0, 0, 0, 40]
     assert games.move_offset.tolist() == [0, 4, 8, 8, 8, 8, 12] and games.setup_offset.tolist() == [0] * 7
@@ -292,7 +299,7 @@ def test_no_members() -> None:
 def test_types() -> None:
     reading = read_olf(as_block([LINE, b""]))
     empty = concat([])
-    for name in Games.__slots__:
+    for name in GameArrays.__slots__:
         assert getattr(reading.games, name).dtype == getattr(empty, name).dtype, name
     assert (reading.index.dtype, reading.territory.dtype) == (np.int32, np.uint16)
     assert reading.territory_offset.dtype == reading.words.start.dtype == reading.words.stop.dtype == np.int64
@@ -305,18 +312,18 @@ def test_types() -> None:
 def test_too_many_moves() -> None:
     most = HEAD + b"AA" * 65_535
     longest, longer, last = read_lines(b"\n".join([most, most + b"A", LINE]))
-    assert len(longest.moves) == 65_535 and longer.drop == Drop.UNREADABLE and not last.drop
+    assert len(longest.moves) == 65_535 and longer.drop == DropReason.UNREADABLE and not last.drop
     too_long, last = read_lines(most + b"AA\n" + LINE)
-    assert too_long.drop == Drop.TOO_LARGE and too_long.moves == [] and not last.drop
+    assert too_long.drop == DropReason.TOO_LARGE and too_long.moves == [] and not last.drop
     whole = LINE + b" " + b"A" * ((1 << 20) - len(LINE) - 1)
-    assert [game.drop for game in read_lines(whole + b" \n" + whole + b"A\n" + LINE)] == [0, Drop.TOO_LARGE, 0]
+    assert [game.drop for game in read_lines(whole + b" \n" + whole + b"A\n" + LINE)] == [0, DropReason.TOO_LARGE, 0]
 
 
 def test_a_member_that_packs_lines_too_densely_costs_only_itself() -> None:
     data = b"x\n" * 100
     reading = read_olf(as_block([data, LINE]))
     allowed = 16 + 200 // 32
-    assert reading.games.drop.tolist() == [Drop.UNREADABLE] * allowed + [Drop.TOO_LARGE, Drop.KEPT]
+    assert reading.games.drop.tolist() == [DropReason.UNREADABLE] * allowed + [DropReason.TOO_LARGE, DropReason.KEPT]
     assert reading.games.start[allowed] == 2 * allowed and reading.games.stop[allowed] == 200
 
 
@@ -345,7 +352,7 @@ def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
     begin = time.process_time()
     reading = read_olf(block)
     assert time.process_time() - begin < 5  # about 0.02 s; anything quadratic would take hours
-    games = sum(getattr(reading.games, name).nbytes for name in Games.__slots__)
+    games = sum(getattr(reading.games, name).nbytes for name in GameArrays.__slots__)
     words = reading.words.start.nbytes + reading.words.stop.nbytes
     assert games + words + reading.territory.nbytes < 12 * len(block.data) + 10_000
 
@@ -385,7 +392,7 @@ lines_like = st.lists(
 
 def compare_with_naive(data: bytes) -> None:
     found = read_lines(data)
-    if any(game.drop == Drop.TOO_LARGE for game in found):  # the twin does not bound the lines of a member
+    if any(game.drop == DropReason.TOO_LARGE for game in found):  # the twin does not bound the lines of a member
         return
     assert found == read_member(data)
 
@@ -462,7 +469,7 @@ def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[
     offset = lambda lists: np.cumsum([0, *map(len, lists)], dtype=np.int64)  # noqa: E731
     flat = lambda lists: np.array([entry for part in lists for entry in part], np.uint16)  # noqa: E731
     count, setup = len(games), [game.setup for game in games]
-    arrays = Games(
+    arrays = GameArrays(
         width=np.array([game.width for game in games], np.uint8),
         height=np.array([game.height for game in games], np.uint8),
         moves=flat([game.moves for game in games]),
@@ -500,8 +507,8 @@ TWO_STONES = replace(ON_19, handicap=2, setup=[D, P])
     "game, why",
     [
         (TWO_STONES, Unsayable.SAYABLE),
-        (replace(ON_19, drop=Drop.NOT_GO), Unsayable.SET_ASIDE),
-        (replace(ON_19, width=0, height=0, drop=Drop.BAD_SIZE), Unsayable.SET_ASIDE),
+        (replace(ON_19, drop=DropReason.NOT_GO), Unsayable.SET_ASIDE),
+        (replace(ON_19, width=0, height=0, drop=DropReason.BAD_SIZE), Unsayable.SET_ASIDE),
         (replace(ON_19, width=20), Unsayable.BOARD),
         (replace(ON_19, height=25), Unsayable.BOARD),
         (replace(ON_19, height=0), Unsayable.BOARD),

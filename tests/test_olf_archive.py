@@ -16,19 +16,19 @@ import pytest
 
 from commands import run
 from kgs_archives import BROKEN, archive
+from kifu.atomic_io import AtomicFile, hash_file
 from kifu.corpus.catalogue import open_catalogue
-from kifu.errors import Drop, OutputError, RecipeError, SourceError
-from kifu.output import Output, hash_file
+from kifu.errors import DropReason, OutputError, RecipeError, SourceError
 from kifu.point import to_sgf
 from kifu.recipes import olf_archive
-from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, BuiltArchive, build_archive, file_rating
-from kifu.recipes.schema import OlfArchive, find_recipe, load_recipe
+from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveReport, build_archive, file_rating
+from kifu.recipes.schema import OlfArchiveRecipe, find_recipe, load_recipe
 from kifu.records.olf import read_olf
 from kifu.records.sgf import as_block
 from naive_olf import read_member
 
 RECIPE = find_recipe("olf-archive")
-assert isinstance(RECIPE, OlfArchive)
+assert isinstance(RECIPE, OlfArchiveRecipe)
 
 
 def sgf(number: int, root: str, size: int = 9, end: str = "", stones: int = 8) -> bytes:
@@ -62,7 +62,7 @@ def place(game: bytes, folder: Path) -> list[str]:
     return [file.file for file in build(folder / "x.sgf", folder / "into").manifest.files]
 
 
-def build(sources: Path | list[Path], into: Path, **options: Any) -> BuiltArchive:
+def build(sources: Path | list[Path], into: Path, **options: Any) -> ArchiveReport:
     return build_archive(RECIPE, [sources] if isinstance(sources, Path) else sources, into, **options)
 
 
@@ -124,7 +124,7 @@ def contents(into: Path) -> dict[str, bytes]:
     return {str(path.relative_to(into)): path.read_bytes() for path in sorted(into.rglob("*")) if path.is_file()}
 
 
-def lines_of(built: BuiltArchive) -> dict[str, list[bytes]]:
+def lines_of(built: ArchiveReport) -> dict[str, list[bytes]]:
     files = {file.file: (built.path / file.file).read_bytes() for file in built.manifest.files}
     return {name: data.splitlines() for name, data in files.items()}
 
@@ -230,13 +230,13 @@ def test_a_killed_run_leaves_no_broken_file(sources: list[Path], tmp_path: Path)
     whole = contents(build(sources, tmp_path / "whole").path)
     commits = iter(range(100))
 
-    def commit(self: Output, header: bytes | None = None) -> str:
+    def commit(self: AtomicFile, header: bytes | None = None) -> str:
         if next(commits) == 9:
             raise KeyboardInterrupt
         return real(self, header)
 
-    real = Output.commit
-    with mock.patch.object(Output, "commit", commit), pytest.raises(KeyboardInterrupt):
+    real = AtomicFile.commit
+    with mock.patch.object(AtomicFile, "commit", commit), pytest.raises(KeyboardInterrupt):
         build(sources, tmp_path / "into")
     left = contents(tmp_path / "into")
     assert len(left) == 9 and left.items() <= whole.items()
@@ -281,10 +281,10 @@ def test_a_source_that_is_missing_leaves_what_is_there(sources: list[Path], tmp_
 def test_the_recipe() -> None:
     assert (RECIPE.kind, RECIPE.name, RECIPE.clean.name) == ("olf-archive", "olf-archive", "schraudolph")
     changed = find_recipe("olf-archive", ["clean=training", "name=mine"])
-    assert isinstance(changed, OlfArchive)
+    assert isinstance(changed, OlfArchiveRecipe)
     assert (changed.name, changed.clean.duplicates) == ("mine", "games")
     table = find_recipe("olf-archive", ['clean={name = "few", title = "few", min_moves = 20}'])
-    assert isinstance(table, OlfArchive) and table.clean.min_moves == 20
+    assert isinstance(table, OlfArchiveRecipe) and table.clean.min_moves == 20
 
 
 @pytest.mark.parametrize(
@@ -321,12 +321,12 @@ def test_the_command(sources: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kgs(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuiltArchive]:
+def kgs(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveReport]:
     yield build(shared / "data/kgs", tmp_path_factory.mktemp("kgs"))
 
 
 @pytest.mark.slow
-def test_every_line_of_kgs_is_read_back(kgs: BuiltArchive) -> None:
+def test_every_line_of_kgs_is_read_back(kgs: ArchiveReport) -> None:
     """By our reader and by one written apart; and it stands in the right file, as far as the line tells."""
     m = kgs.manifest
     assert m.adds_up() and m.read == 64_842 and m.kept > 60_000
@@ -336,7 +336,7 @@ def test_every_line_of_kgs_is_read_back(kgs: BuiltArchive) -> None:
         games = read_olf(as_block([data])).games
         naive = read_member(data)
         assert len(games) == len(naive) == file.games == data.count(b"\n")
-        assert not games.drop.any() and all(game.drop == Drop.KEPT for game in naive)
+        assert not games.drop.any() and all(game.drop == DropReason.KEPT for game in naive)
         assert np.array_equal(games.moves, np.concatenate([np.array(game.moves, np.uint16) for game in naive]))
         assert np.diff(games.setup_offset).tolist() == [len(game.setup) for game in naive]
         assert {right_place(line) for line in data.splitlines()} == {file.file}
@@ -344,7 +344,7 @@ def test_every_line_of_kgs_is_read_back(kgs: BuiltArchive) -> None:
     assert total == m.kept == sum(1 for _ in open_lines(kgs))
 
 
-def open_lines(built: BuiltArchive) -> Iterator[bytes]:
+def open_lines(built: ArchiveReport) -> Iterator[bytes]:
     for file in built.manifest.files:
         with (built.path / file.file).open("rb") as lines:
             yield from lines

@@ -15,10 +15,10 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu import output
-from kifu.datasets.manifest import Dropped, Manifest, Origin, RowsNoted, manifest_path, read_manifest
+from kifu import atomic_io as output
+from kifu.atomic_io import AtomicFile, hash_file, remove_file, write_file
+from kifu.datasets.manifest import Dropped, Manifest, ManifestSource, RowsNoted, manifest_path, read_manifest
 from kifu.errors import FormatError, OutputError
-from kifu.output import Output, hash_file, remove_file, write_file
 
 # Output
 
@@ -30,7 +30,7 @@ def names(folder):
 @given(st.lists(st.binary(max_size=300), max_size=5), st.binary(max_size=40), st.booleans())
 def test_what_is_written_is_what_is_there(tmp_path_factory, parts, header, foreseen):
     path = tmp_path_factory.mktemp("out") / "file"
-    with Output(path, header if foreseen else bytes(len(header))) as output:
+    with AtomicFile(path, header if foreseen else bytes(len(header))) as output:
         for part in parts:
             output.write(memoryview(part))
         digest = output.commit() if foreseen else output.commit(header)
@@ -42,7 +42,7 @@ def test_what_is_written_is_what_is_there(tmp_path_factory, parts, header, fores
 
 def test_it_has_no_name_before_it_is_whole(tmp_path):
     path = tmp_path / "deep" / "er" / "file"
-    with Output(path) as output:
+    with AtomicFile(path) as output:
         output.write(b"some")
         assert names(path.parent) == [".file.part"]
         output.write(b" bytes")
@@ -52,7 +52,7 @@ def test_it_has_no_name_before_it_is_whole(tmp_path):
 
 
 def test_uncommitted_it_was_never_there(tmp_path):
-    with Output(tmp_path / "file") as output:
+    with AtomicFile(tmp_path / "file") as output:
         output.write(b"some")
     assert names(tmp_path) == []
 
@@ -61,7 +61,7 @@ def test_uncommitted_it_was_never_there(tmp_path):
 def test_an_exception_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "file"
     write_file(path, b"old")
-    with pytest.raises(error), Output(path) as output:
+    with pytest.raises(error), AtomicFile(path) as output:
         output.write(b"new")
         raise error
     assert path.read_bytes() == b"old" and names(tmp_path) == ["file"]
@@ -81,13 +81,13 @@ def test_what_was_there_is_replaced(tmp_path):
 
 def test_one_writer_at_a_time(tmp_path):
     path = tmp_path / "file"
-    with Output(path) as output:
+    with AtomicFile(path) as output:
         output.write(b"first")
         with pytest.raises(OutputError, match=r"file is being written by another process$"):
-            Output(path)
+            AtomicFile(path)
         assert names(tmp_path) == [".file.part"], "who comes second removes nothing"
         output.commit()
-        with Output(path) as second:  # from the commit on the name is free
+        with AtomicFile(path) as second:  # from the commit on the name is free
             second.write(b"second")
             second.commit()
     assert path.read_bytes() == b"second" and names(tmp_path) == ["file"]
@@ -121,14 +121,14 @@ def test_a_lock_dies_with_its_process(tmp_path):
     """What a killed process has left is written over."""
     path = tmp_path / "file"
     script = (
-        "import sys; from pathlib import Path; from kifu.output import Output; "
+        "import sys; from pathlib import Path; from kifu.atomic_io import Output; "
         "Output(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
         assert process.stdout.readline() == b"ready\n"
         with pytest.raises(OutputError, match="another process"):
-            Output(path)
+            AtomicFile(path)
         process.kill()
     assert names(tmp_path) == [".file.part"]
     write_file(path, b"whole")
@@ -150,7 +150,7 @@ def test_no_failure_leaves_anything(tmp_path, monkeypatch, failing, code):
         patch.setattr(*((Path, "replace") if failing == "replace" else (os, failing)), fail)
         with (
             pytest.raises(OutputError, match=f"^cannot write {path}: {os.strerror(code)}$"),
-            Output(path, b"   ") as output,
+            AtomicFile(path, b"   ") as output,
         ):
             output.write(b"new")
             output.commit(b"HDR")
@@ -169,7 +169,7 @@ def test_a_disk_that_takes_a_little_at_a_time(tmp_path, monkeypatch):
 def test_a_part_that_someone_else_changes(tmp_path):
     with (
         pytest.raises(OutputError, match=r"\.file\.part changed while it was written"),
-        Output(tmp_path / "file") as output,
+        AtomicFile(tmp_path / "file") as output,
     ):
         output.write(b"some")
         with (tmp_path / ".file.part").open("ab") as foreign:
@@ -195,7 +195,7 @@ def test_names_that_can_not_be(tmp_path):
             write_file(path, b"x")
     with (
         pytest.raises(OutputError, match=r"cannot write .*folder: Is a directory"),
-        Output(tmp_path / "folder") as output,
+        AtomicFile(tmp_path / "folder") as output,
     ):
         output.commit()
     assert names(tmp_path) == ["folder", "plain"]
@@ -205,13 +205,13 @@ def test_no_file_stays_open(tmp_path, monkeypatch):
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208
     write_file(tmp_path / "file", b"x")
     for _ in range(3):
-        with Output(tmp_path / "file"), pytest.raises(OutputError):
-            Output(tmp_path / "file")
+        with AtomicFile(tmp_path / "file"), pytest.raises(OutputError):
+            AtomicFile(tmp_path / "file")
         with pytest.raises(OutputError):
-            Output(tmp_path / "file" / "file")
+            AtomicFile(tmp_path / "file" / "file")
     monkeypatch.setattr(fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "No locks available")))
     with pytest.raises(OutputError, match="No locks available"):
-        Output(tmp_path / "other")
+        AtomicFile(tmp_path / "other")
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 
@@ -266,7 +266,7 @@ def test_origins_of_one_archive(games, at_a_time):
     """Every row, expanded one by one; and the same, however many games are noted at a time."""
     rows = rows_of("A", games, at_a_time)
     assert rows == rows_of("A", games)
-    expected = [Origin("A", member, ply) for member, game in games for ply in game]
+    expected = [ManifestSource("A", member, ply) for member, game in games for ply in game]
     assert [rows.origin(row) for row in range(len(expected))] == expected
     assert rows.rows == [len(game) for _, game in games]
     assert rows.ply == [game[0] if game else 0 for _, game in games]
@@ -298,7 +298,9 @@ def test_manifests_are_read_as_they_were_written(tmp_path_factory, archives, rea
     written = manifest(archives, dropped)
     written.write(manifest_path(path))
     assert read_manifest(path) == written
-    expected = [Origin(f"A{k}", m, ply) for k, games in enumerate(archives) for m, plies in games for ply in plies]
+    expected = [
+        ManifestSource(f"A{k}", m, ply) for k, games in enumerate(archives) for m, plies in games for ply in plies
+    ]
     assert [written.origin(row) for row in range(written.examples)] == expected
     for row in (-1, written.examples, written.examples + 5):
         with pytest.raises(IndexError, match=f"row {row} is not within 0 to {written.examples - 1}"):

@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kifu.atomic_io import locked_folder
 from kifu.errors import RecipeError
-from kifu.output import locked_folder
-from kifu.parallel import THREADS, Crew, ahead, open_crew
+from kifu.execution.executor import THREADS, Executor, make_executor, prefetch
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)))
-def test_results_come_in_the_order_of_the_items(items, jobs, ahead):
+def test_results_come_in_the_order_of_the_items(items, jobs, prefetch):
     def work(item):
         time.sleep(item % 3 / 5000)
         return item * 2
 
-    with Crew(jobs) as crew:
-        assert list(crew.map(work, items, ahead)) == [item * 2 for item in items]
+    with Executor(jobs) as crew:
+        assert list(crew.map(work, items, prefetch)) == [item * 2 for item in items]
 
 
 def test_what_a_cluster_has_left_goes_when_threads_have_done_the_work(tmp_path):
@@ -30,17 +30,17 @@ def test_what_a_cluster_has_left_goes_when_threads_have_done_the_work(tmp_path):
     parcels, foreign = work / f"0-000000-{32 * 'a'}.parcels", work / "notes.txt"
     for file in (parcels, foreign):
         file.touch()
-    with pytest.raises(KeyboardInterrupt), open_crew(THREADS, 1, work):
+    with pytest.raises(KeyboardInterrupt), make_executor(THREADS, 1, work):
         raise KeyboardInterrupt
-    with locked_folder(work), open_crew(THREADS, 2, work):
+    with locked_folder(work), make_executor(THREADS, 2, work):
         pass
     assert {*work.iterdir()} == {parcels, foreign}
-    with open_crew(THREADS, 2, work):
+    with make_executor(THREADS, 2, work):
         assert parcels.exists()
     assert {*work.iterdir()} == {foreign}
     foreign.unlink()
     for _ in range(2):
-        with open_crew(THREADS, 1, work):
+        with make_executor(THREADS, 1, work):
             pass
         assert not work.exists()
 
@@ -55,8 +55,8 @@ def test_not_far_ahead(jobs):
             drawn.append(item)
             yield item
 
-    with Crew(jobs) as crew:
-        for taken, _ in enumerate(crew.map(abs, items(), ahead=3), 1):
+    with Executor(jobs) as crew:
+        for taken, _ in enumerate(crew.map(abs, items(), prefetch=3), 1):
             most = max(most, len(drawn) - taken)
     assert most <= 3 and len(drawn) == 50
 
@@ -69,7 +69,7 @@ def test_items_are_drawn_in_the_caller_s_thread():
             seen.add(threading.get_ident())
             yield item
 
-    with Crew(3) as crew:
+    with Executor(3) as crew:
         assert len(list(crew.map(lambda item: threading.get_ident(), items()))) == 20
     assert seen == {threading.get_ident()}
 
@@ -78,7 +78,7 @@ def test_items_are_drawn_in_the_caller_s_thread():
 def test_an_error_comes_in_its_turn_and_ends_all(jobs):
     before = threading.active_count()
     got = []
-    with pytest.raises(ZeroDivisionError), Crew(jobs) as crew:
+    with pytest.raises(ZeroDivisionError), Executor(jobs) as crew:
         for result in crew.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
             got.append(result)
     assert got == [1, 1] and threading.active_count() == before
@@ -91,22 +91,22 @@ def test_an_error_of_the_items_comes_in_its_turn(jobs):
         raise RecipeError("no fourth")
 
     got = []
-    with pytest.raises(RecipeError, match="no fourth"), Crew(jobs) as crew:
+    with pytest.raises(RecipeError, match="no fourth"), Executor(jobs) as crew:
         for result in crew.map(abs, items()):
             got.append(result)
     assert got == [1, 2, 3]
 
 
 def test_how_many_jobs():
-    with Crew() as crew:
+    with Executor() as crew:
         assert crew.jobs >= 1
     for jobs in (0, -3):
         with pytest.raises(RecipeError, match=f"{jobs} jobs are too few"):
-            Crew(jobs)
+            Executor(jobs)
 
 
 def test_one_job_works_in_the_caller_s_thread():
-    with Crew(1) as crew:
+    with Executor(1) as crew:
         assert set(crew.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}
 
 
@@ -119,7 +119,7 @@ def test_ahead_is_in_order_and_only_so_far_ahead():
             yield k
 
     taken = []
-    for k in ahead(items(), 2):
+    for k in prefetch(items(), 2):
         taken.append(k)
         assert len(made) <= k + 3
     assert taken == list(range(10))
@@ -136,12 +136,12 @@ def test_ahead_raises_where_the_items_do_and_closes_them():
         finally:
             ended.append(True)
 
-    running = ahead(items(), 2)
+    running = prefetch(items(), 2)
     assert [next(running), next(running)] == [1, 2]
     with pytest.raises(RecipeError, match="no third"):
         next(running)
     assert ended == [True]
-    running = ahead(items(), 2)
+    running = prefetch(items(), 2)
     next(running)
     running.close()
     assert ended == [True, True]

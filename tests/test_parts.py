@@ -21,20 +21,20 @@ from kifu.audit.sets import open_set
 from kifu.convert import convert
 from kifu.corpus import layout, units
 from kifu.corpus.catalogue import is_catalogue, open_catalogue, rows_of_unit
-from kifu.corpus.clean import load_clean
-from kifu.corpus.divide import divide, load_split
-from kifu.corpus.folder import PartsFolder
+from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.divide import load_split
+from kifu.corpus.folder import CatalogueTransaction
 from kifu.corpus.index import INDEX, PART_NAME
 from kifu.corpus.ingest import ingest
-from kifu.corpus.parts import add_sources
+from kifu.corpus.parts import append
 from kifu.corpus.query import open_query
 from kifu.corpus.stats import count_games
-from kifu.datasets.held import read_games
+from kifu.datasets.mmap_games import read_games
+from kifu.describe import describe_catalogue, find_game
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
 from kifu.play.openings import catalogue_openings
 from kifu.records.containers import blocks
-from kifu.show import describe_catalogue, find_game
 from part_sources import bag, dated, make_sources, rules, table, tree
 from postal import PostalCrew
 
@@ -47,7 +47,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 @pytest.fixture(scope="module")
 def folder(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("folder") / "games"
-    add_sources(sources, path, clean=rules("games"))
+    append(sources, path, clean=rules("games"))
     return path
 
 
@@ -64,7 +64,7 @@ def file(folder: Path) -> Path:
 @pytest.mark.parametrize("duplicates", ["keep", "fields", "games"])
 def test_a_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: Path, duplicates: str) -> None:
     one = ingest(sources, tmp_path / "games.parquet", clean=rules(duplicates))
-    many = add_sources(sources, tmp_path / "games", clean=rules(duplicates))
+    many = append(sources, tmp_path / "games", clean=rules(duplicates))
     assert bag(tmp_path / "games") == bag(tmp_path / "games.parquet")
     assert (many.read, many.kept, many.moves, many.drops) == (one.read, one.kept, one.moves, one.drops)
     assert many.unclear == one.unclear
@@ -108,9 +108,9 @@ def test_batches_units_and_games_are_those_of_the_parts_in_order(folder: Path, f
 
 
 def test_the_digest_follows_from_the_rows_and_their_order(folder: Path, sources: list[Path], tmp_path: Path) -> None:
-    add_sources(sources, tmp_path / "again", clean=rules("games"))
+    append(sources, tmp_path / "again", clean=rules("games"))
     assert open_catalogue(tmp_path / "again").digest() == open_catalogue(folder).digest()
-    add_sources(sources[::-1], tmp_path / "other", clean=rules("games"))
+    append(sources[::-1], tmp_path / "other", clean=rules("games"))
     assert open_catalogue(tmp_path / "other").digest() != open_catalogue(folder).digest()
 
 
@@ -124,7 +124,7 @@ def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
 def test_every_reader_takes_it_as_one(folder: Path, file: Path, tmp_path: Path) -> None:
     split = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
     for name, path in (("folder", folder), ("file", file)):
-        divide([path], split, tmp_path / name)
+        split([path], split, tmp_path / name)
         convert(path, tmp_path / name / "games.olf")
         with open_query("SELECT * EXCLUDE catalogue FROM kept ORDER BY id", [path]) as answer:
             answer.write(tmp_path / name / "kept.csv")
@@ -153,7 +153,7 @@ def test_a_source_is_added_and_no_old_part_is_touched(sources: list[Path], folde
     path = tmp_path / "games"
     before: dict[str, tuple[bytes, int]] = {}
     for source in sources:
-        add_sources(source, path, clean=rules("games"))
+        append(source, path, clean=rules("games"))
         for name, told in before.items():
             assert (path.joinpath(name).read_bytes(), path.joinpath(name).stat().st_mtime_ns) == told
         before = {
@@ -173,10 +173,10 @@ def test_a_source_is_added_and_no_old_part_is_touched(sources: list[Path], folde
 
 def test_a_source_that_is_there_is_passed_over(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
-    add_sources(sources[:2], path)
+    append(sources[:2], path)
     before = tree(path)
     (copy := tmp_path / "another name.zip").write_bytes(sources[0].read_bytes())
-    told = add_sources([copy, sources[1]], path)
+    told = append([copy, sources[1]], path)
     assert (told.read, told.passed_over) == (0, [copy.name, sources[1].name]) and tree(path) == before
     copy.write_bytes(sources[2].read_bytes())
     done = run("ingest", *sources, copy, "-o", path)
@@ -190,8 +190,8 @@ def test_sources_of_one_name_are_kept_apart(sources: list[Path], tmp_path: Path)
     path, other = tmp_path / "games", tmp_path / "other" / sources[0].name
     other.parent.mkdir()
     other.write_bytes(sources[1].read_bytes())
-    add_sources(sources[0], path)
-    add_sources(other, path)
+    append(sources[0], path)
+    append(other, path)
     names = [sources[0].name, str(other)]
     assert [source["name"] for source in open_catalogue(path).about["sources"]] == names
     assert list(dict.fromkeys(table(path)["archive"].to_pylist())) == names
@@ -205,12 +205,12 @@ def bag_of_file(sources: list[Path], folder: Path) -> object:
 
 def test_other_rules_are_refused(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
-    add_sources(sources[0], path)
+    append(sources[0], path)
     before = tree(path)
     with pytest.raises(RecipeError, match=r"rules whose name is 'legal', not 'schraudolph'"):
-        add_sources(sources[1], path, clean=load_clean("schraudolph"))
+        append(sources[1], path, clean=load_cleaning_rules("schraudolph"))
     with pytest.raises(RecipeError, match=r"rules whose min_moves is '0', not '3'"):
-        add_sources(sources[1], path, clean=load_clean("legal", ["min_moves=3"]))
+        append(sources[1], path, clean=load_cleaning_rules("legal", ["min_moves=3"]))
     assert tree(path) == before
 
 
@@ -218,9 +218,9 @@ def test_the_bytes_do_not_depend_on_who_does_the_work(
     sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for jobs in (1, 2):
-        add_sources(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
+        append(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
     monkeypatch.setattr("kifu.corpus.parts.open_crew", lambda engine, jobs, work: PostalCrew(None, jobs, work))
-    add_sources(sources, tmp_path / "sent", clean=rules("games"))
+    append(sources, tmp_path / "sent", clean=rules("games"))
     assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
 
 
@@ -233,7 +233,7 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
         mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
         mock.patch.multiple(units, _SMALL=1000, _BLOCKS=2),
     ):
-        add_sources(large, tmp_path / "games", clean=rules("games"))
+        append(large, tmp_path / "games", clean=rules("games"))
     names = [path.name for path in open_catalogue(tmp_path / "games").parts]
     assert names == sorted(names) and {"2010-0001.parquet", "2010-0002.parquet", "2011-0001.parquet"} <= {*names}
     assert table(tmp_path / "games").equals(table(tmp_path / "games.parquet"))
@@ -260,7 +260,7 @@ def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.M
 
 @given(st.lists(st.text() | st.sampled_from(["a.zip", "A.tar.gz", "a", "..", "../a", "/a", "a/b.zip", ".a", "con"])))
 def test_any_name_makes_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
-    with PartsFolder(tmp_path_factory.mktemp("names") / "games") as folder:
+    with CatalogueTransaction(tmp_path_factory.mktemp("names") / "games") as folder:
         made: list[str] = []
         for name in names:
             made.append(folder.new_name(name, made))
@@ -273,10 +273,10 @@ def test_nothing_is_left_of_sources_that_cannot_be_read(sources: list[Path], tmp
     for path in (tmp_path / "new", tmp_path / "old"):
         before = {}
         if path.name == "old":
-            add_sources(sources[0], path)
+            append(sources[0], path)
             before = tree(path)
         with pytest.raises(SourceError):
-            add_sources([sources[1], tmp_path / "bad.zip"], path)
+            append([sources[1], tmp_path / "bad.zip"], path)
         assert (tree(path) if path.exists() else {}) == before and is_catalogue(path) == bool(before)
 
 
@@ -289,7 +289,7 @@ def test_a_folder_of_something_else_is_left_alone(sources: list[Path], tmp_path:
 
 def test_an_archive_without_games_is_a_part_without_rows(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
-    add_sources([archive(tmp_path, [], year=1999), sources[0]], path)
+    append([archive(tmp_path, [], year=1999), sources[0]], path)
     empty, *others = open_catalogue(path).parts.items()
     assert empty == (path / "KGS-1999-19-0-" / "unknown.parquet", 0) and all(rows for _, rows in others)
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))

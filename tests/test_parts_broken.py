@@ -19,11 +19,11 @@ from kifu.corpus import parts
 from kifu.corpus.catalogue import RowsUnit, is_catalogue, open_catalogue, rows_of_unit
 from kifu.corpus.compact import compact
 from kifu.corpus.database import open_database
-from kifu.corpus.folder import PartsFolder
+from kifu.corpus.folder import CatalogueTransaction
 from kifu.corpus.index import INDEX, Index
-from kifu.corpus.parts import add_sources
+from kifu.corpus.parts import append
+from kifu.describe import describe_catalogue
 from kifu.errors import FormatError, OutputError, RecipeError
-from kifu.show import describe_catalogue
 from part_sources import bag, make_sources, rules, tree
 from postal import ENGINE, PostalCrew
 
@@ -43,7 +43,7 @@ def folders(sources: list[Path], tmp_path_factory: pytest.TempPathFactory) -> tu
     top = tmp_path_factory.mktemp("folders")
     for name, some in (("one", [sources[:1]]), ("all", [sources[:1], sources[1:]])):
         for each in some:
-            add_sources(each, top / name, clean=rules("games"))
+            append(each, top / name, clean=rules("games"))
     return top / "one", top / "all"
 
 
@@ -58,14 +58,14 @@ def kill(monkeypatch: pytest.MonkeyPatch, where: object, name: str, after: int =
         raise Killed
 
     monkeypatch.setattr(where, name, killed)
-    monkeypatch.setattr(PartsFolder, "__exit__", lambda folder, *_: folder._lock.close())
+    monkeypatch.setattr(CatalogueTransaction, "__exit__", lambda folder, *_: folder._lock.close())
 
 
 MOMENTS: dict[str, tuple[object, str, int]] = {
-    "before names are given": (PartsFolder, "commit", 0),
+    "before names are given": (CatalogueTransaction, "commit", 0),
     "between names": (Path, "mkdir", 6),
     "between parts and index": (Index, "write", 0),
-    "before what is left is removed": (PartsFolder, "_clear", 0),
+    "before what is left is removed": (CatalogueTransaction, "_clear", 0),
 }
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_is_killed_leaves_the_catalogue_as_it_was_or_as_it_is_to_be(
     before = tree(path)
     with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
         kill(patched, *MOMENTS[moment])
-        add_sources(sources[0] if new else sources[1:], path, clean=rules("games"))
+        append(sources[0] if new else sources[1:], path, clean=rules("games"))
     written = moment == "before what is left is removed"
     assert is_catalogue(path) == (not new or written)
     if not new:
@@ -88,7 +88,7 @@ def test_a_run_that_is_killed_leaves_the_catalogue_as_it_was_or_as_it_is_to_be(
         assert {name: data for name, data in tree(path).items() if name in before and name != INDEX} == {
             name: data for name, data in before.items() if name != INDEX
         }
-    add_sources(sources[0] if new else sources[1:], path, clean=rules("games"))
+    append(sources[0] if new else sources[1:], path, clean=rules("games"))
     assert tree(path) == tree(folders[not new])
 
 
@@ -104,7 +104,7 @@ def test_a_folder_that_was_being_compacted_is_whole(folders: tuple[Path, Path], 
     written = moment == "before what is left is removed"
     assert bag(path) == bag(done if written else folders[1])
     if written:  # whoever writes next removes the old parts, though there is nothing to write
-        with PartsFolder(path):
+        with CatalogueTransaction(path):
             pass
     else:
         compact(path)
@@ -112,8 +112,11 @@ def test_a_folder_that_was_being_compacted_is_whole(folders: tuple[Path, Path], 
 
 
 def test_only_one_process_at_a_time_may_write(sources: list[Path], tmp_path: Path) -> None:
-    with PartsFolder(tmp_path / "games"), pytest.raises(OutputError, match="is being written by another process"):
-        add_sources(sources[0], tmp_path / "games")
+    with (
+        CatalogueTransaction(tmp_path / "games"),
+        pytest.raises(OutputError, match="is being written by another process"),
+    ):
+        append(sources[0], tmp_path / "games")
 
 
 def test_a_folder_is_no_source_of_itself(folders: tuple[Path, Path]) -> None:
@@ -244,7 +247,7 @@ def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Pat
     (tmp_path / "mine.parquet").write_bytes(b"mine")
     (path / ".new-x").mkdir()
     (path / ".new-x" / "names.json").write_text(json.dumps(["../mine.parquet", f"{path}/{INDEX}", INDEX, 7, None]))
-    with PartsFolder(path):
+    with CatalogueTransaction(path):
         pass
     assert tree(path) == tree(folders[0]) and (tmp_path / "mine.parquet").exists()
 
@@ -252,22 +255,22 @@ def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Pat
 def test_what_was_made_is_kept_for_the_same_work_only(tmp_path: Path) -> None:
     """As a run on a cluster needs it, whose results tell of files in the hidden folder."""
     path = tmp_path / "games"
-    with pytest.raises(Killed), PartsFolder(path, keep=True) as folder:
+    with pytest.raises(Killed), CatalogueTransaction(path, keep=True) as folder:
         first = folder.stage({"a": 1})
         (first / "made.rows").write_bytes(b"made")
         raise Killed
-    with pytest.raises(Killed), PartsFolder(path, keep=True) as folder:
+    with pytest.raises(Killed), CatalogueTransaction(path, keep=True) as folder:
         assert folder.stage({"a": 1}) == first and (first / "made.rows").exists()
         raise Killed
-    with pytest.raises(Killed), PartsFolder(path, keep=True) as folder:
+    with pytest.raises(Killed), CatalogueTransaction(path, keep=True) as folder:
         second = folder.stage({"a": 2})
         assert second != first and not first.exists()
         raise Killed
-    with pytest.raises(Killed), PartsFolder(path) as folder:
+    with pytest.raises(Killed), CatalogueTransaction(path) as folder:
         assert folder.stage({"a": 2}) == second
         raise Killed
     assert not path.exists()  # who does not go on leaves nothing
-    with PartsFolder(path) as folder:
+    with CatalogueTransaction(path) as folder:
         assert folder.stage({"a": 2}) != second
     assert not path.exists()
 
@@ -276,22 +279,22 @@ def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
     sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
-    add_sources(sources, tmp_path / "alone", clean=rules("games"))
+    append(sources, tmp_path / "alone", clean=rules("games"))
     with PostalCrew(work=tmp_path) as crew:  # all runs have this one, which does nothing twice
         monkeypatch.setattr(parts, "open_crew", lambda *_: nullcontext(crew))
         monkeypatch.chdir(tmp_path)
         with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
-            kill(patched, PartsFolder, "commit")
-            add_sources(sources, "games", clean=rules("games"), engine=ENGINE)
+            kill(patched, CatalogueTransaction, "commit")
+            append(sources, "games", clean=rules("games"), engine=ENGINE)
         made = {path.name for path in tmp_path.glob("games/.new-*/*")}
         assert {Path(name).suffix for name in made} == {".rows", ".part"}
         (tmp_path / "games").rename(tmp_path / "moved")
         monkeypatch.chdir("/")
         with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
-            kill(patched, PartsFolder, "commit")
-            add_sources(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
+            kill(patched, CatalogueTransaction, "commit")
+            append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
         assert {path.name for path in tmp_path.glob("moved/.new-*/*")} == made  # and nothing is made again
-        add_sources(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
+        append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
     assert tree(tmp_path / "moved") == tree(tmp_path / "alone")
 
 

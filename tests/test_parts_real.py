@@ -8,8 +8,8 @@ import polars
 
 from commands import run
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.parts import add_sources
-from kifu.show import describe_catalogue
+from kifu.corpus.parts import append
+from kifu.describe import describe_catalogue
 from part_sources import bag, rules
 
 
@@ -17,7 +17,7 @@ def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
     kgs = sorted((shared / "data" / "kgs").glob("KGS-2016_0[12]*"))
     games, tygem = tmp_path / "games", shared / "data" / "tygem"
     for sources in (kgs, tygem):
-        add_sources(sources, games, clean=rules("games"))
+        append(sources, games, clean=rules("games"))
     parts = {path.relative_to(games).as_posix(): rows for path, rows in open_catalogue(games).parts.items()}
     assert parts == {
         "KGS-2016_01-19-756-/2016.parquet": 756,

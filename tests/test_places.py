@@ -22,14 +22,14 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, records
+from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
-from kifu.corpus.units import archive_units, describe_sources, find_sources
-from kifu.errors import Drop, SourceError
-from kifu.output import hash_file
-from kifu.parallel import Crew
+from kifu.corpus.units import archive_units, find_sources, hash_sources
+from kifu.errors import DropReason, SourceError
+from kifu.execution.executor import Executor
 from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
-from kifu.records.places import Remote, marks_of, name_below, place
+from kifu.records.places import Remote, as_path, marks_of, name_below
 from kifu.records.tygem import load_index
 from postal import ENGINE, PostalCrew, post
 from test_kinds import OLF_LINE
@@ -134,16 +134,16 @@ def fault(source: str) -> str:
 @pytest.mark.usefixtures("small_pieces")
 def test_a_folder_at_a_url_is_read_as_one_of_this_machine_is(tree: Path) -> None:
     here, there = containers(tree), containers("memory://games")
-    assert [name_below(tree, path) for path in here] == [name_below(place("memory://games"), path) for path in there]
+    assert [name_below(tree, path) for path in here] == [name_below(as_path("memory://games"), path) for path in there]
     assert len(here) == 7
     for one, other in zip(here, there):
         assert rows(one) == rows(other)
-    assert [row[3] for row in rows(there[0])].count(Drop.UNREADABLE) == 1
+    assert [row[3] for row in rows(there[0])].count(DropReason.UNREADABLE) == 1
 
 
 def test_what_a_catalogue_says_of_a_file_at_a_url_is_what_it_says_of_one_here(tree: Path) -> None:
     here, there = find_sources([tree]), find_sources(["memory://games"])
-    assert describe_sources(here, Crew(1)) == describe_sources(there, Crew(1))
+    assert hash_sources(here, Executor(1)) == hash_sources(there, Executor(1))
     assert all(hash_file(one.path) == hash_file(other.path) for one, other in zip(here[1:], there[1:]))
 
 
@@ -183,7 +183,7 @@ def test_what_is_read_in_order_is_asked_for_once_in_large_pieces(web: Web) -> No
     assert parts == [(0, 1024), *((k, min(k + 4096, len(data))) for k in range(1024, len(data), 4096))][: len(parts)]
     assert len(web.requests) == len(parts) + 2
     web.requests.clear()
-    assert hash_file(place(f"{web.url}/games.tar"))
+    assert hash_file(as_path(f"{web.url}/games.tar"))
     assert sum(stop - first for first, stop in web.parts()) == len(data)
 
 
@@ -224,19 +224,19 @@ def test_a_server_that_gives_no_parts_gives_the_same_in_one_go(web: Web, tree: P
 
 def test_a_name_is_the_last_part_of_a_url_without_what_is_secret(web: Web) -> None:
     full = "https://user:password@host/kgs/KGS%202001.zip?X-Signature=signature&s3cr3t#part"
-    for found in (place(full), pickle.loads(pickle.dumps(place(full)))):
+    for found in (as_path(full), pickle.loads(pickle.dumps(as_path(full)))):
         assert os.fspath(found) == full
         assert str(found) == "https://host/kgs/KGS%202001.zip"
         assert found.name == "KGS 2001.zip"
         assert not any(secret in repr(found) for secret in SECRETS)
-    assert str(place("s3://user:password@bucket/a@b?c#d")) == "s3://bucket/a@b?c#d"
-    assert place("s3://bucket").name == place("s3://bucket/").name == "bucket"
-    assert place(place(full)) == place(full) != place("https://host/kgs/KGS%202001.zip")
+    assert str(as_path("s3://user:password@bucket/a@b?c#d")) == "s3://bucket/a@b?c#d"
+    assert as_path("s3://bucket").name == as_path("s3://bucket/").name == "bucket"
+    assert as_path(as_path(full)) == as_path(full) != as_path("https://host/kgs/KGS%202001.zip")
 
 
 @pytest.mark.parametrize("text", ["a.zip", "/a/b.zip", "C:/games", "s3:/bucket/x", "://x", "a b://c"])
 def test_what_does_not_begin_as_a_url_is_a_path(text: str) -> None:
-    assert place(text) == place(Path(text)) == Path(text)
+    assert as_path(text) == as_path(Path(text)) == Path(text)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -313,10 +313,10 @@ def test_a_file_that_is_another_by_the_end_is_none(web: Web) -> None:
 
 def test_marks_tell_a_file_from_a_later_one(web: Web) -> None:
     web.files["/a.sgf"] = SGF
-    before = marks_of(place(f"{web.url}/a.sgf"))
-    assert marks_of(place(f"{web.url}/a.sgf")) == before
+    before = marks_of(as_path(f"{web.url}/a.sgf"))
+    assert marks_of(as_path(f"{web.url}/a.sgf")) == before
     web.files["/a.sgf"] = SGF.replace(b"pd", b"dd")
-    assert marks_of(place(f"{web.url}/a.sgf")) != before
+    assert marks_of(as_path(f"{web.url}/a.sgf")) != before
 
 
 def test_a_time_that_is_told_less_exactly_makes_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +362,7 @@ def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest
 
 def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) -> None:
     web.files["/games.zip"] = TREE["a.zip"]
-    (unit,) = archive_units(place(f"{web.url}/games.zip"))
+    (unit,) = archive_units(as_path(f"{web.url}/games.zip"))
     arrived = pickle.loads(pickle.dumps(unit))
     assert arrived == unit
     assert rows(arrived.path) == rows(unit.path)

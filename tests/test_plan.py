@@ -15,27 +15,27 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, record
-from kifu import ranges
 from kifu.convert import convert
-from kifu.corpus.clean import load_clean
-from kifu.corpus.ingest import Ingested, ingest
+from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.units import find_sources
 from kifu.errors import RecipeError, SourceError
 from kifu.estimate import estimate as estimating
 from kifu.estimate.estimate import estimate
-from kifu.estimate.sample import Part, draw, standard_error
+from kifu.estimate.sample import SamplePart, draw, standard_error
 from kifu.estimate.told import Estimate, Range
-from kifu.parcels import Parcel, ParcelSpool
+from kifu.execution import bucket_sort as ranges
+from kifu.execution.serialization import Parcel, SpillFile
 from kifu.recipes import examples
 from kifu.recipes.build import build
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import find_recipe
 from kifu.records import _remote
-from kifu.records import glimpse as looking
+from kifu.records import read_sample as looking
 from kifu.records.containers import blocks
-from kifu.records.glimpse import glimpse
-from kifu.records.kinds import readings
-from kifu.records.places import place
+from kifu.records.glimpse import read_sample
+from kifu.records.kinds import parse_blocks
+from kifu.records.places import as_path
 from web_store import web_store
 
 ROOM = 24 << 10
@@ -120,7 +120,7 @@ def near(value: float, truth: float) -> bool:
     return abs(value - truth) <= THIRD * truth
 
 
-def confirmed(told: Estimate, truth: Ingested) -> None:
+def confirmed(told: Estimate, truth: IngestReport) -> None:
     """Whether counts and the size of the catalogue are within a third of what came out."""
     assert near(told.games.value, truth.read), (told.games, truth.read)
     assert near(told.kept.value, truth.kept), (told.kept, truth.kept)
@@ -151,7 +151,7 @@ def test_what_is_looked_at_whole_is_known(kind: Callable[[Path], Path], tmp_path
 
 
 def test_rules_of_cleaning_count(tmp_path: Path) -> None:
-    source, rules = several(tmp_path), load_clean("legal", ["min_moves=100", 'duplicates="games"'])
+    source, rules = several(tmp_path), load_cleaning_rules("legal", ["min_moves=100", 'duplicates="games"'])
     told = estimate(source, clean=rules, jobs=1, room=ROOM)
     truth = ingest(source, tmp_path / "new.parquet", clean=rules)
     assert 0.2 < truth.kept / truth.read < 0.8
@@ -180,7 +180,7 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     """Examples that are more than are sorted at one go wait on the disk meanwhile."""
     waited: list[int] = []
 
-    class Watched(ParcelSpool):
+    class Watched(SpillFile):
         def parcels(self) -> Iterator[Parcel]:
             waited.append(self._file.tell())
             return super().parcels()
@@ -250,7 +250,7 @@ def test_what_cannot_be_planned(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="makes no data sets, but a net"):
         estimate(source, find_recipe("quick-cpu"))
     with pytest.raises(RecipeError, match="says itself which games are set aside"):
-        estimate(source, find_recipe("agz17"), clean=load_clean("legal"))
+        estimate(source, find_recipe("agz17"), clean=load_cleaning_rules("legal"))
     with pytest.raises(SourceError):
         estimate(tmp_path / "nothing.zip")
     with pytest.raises(SourceError, match="named as KGS does"):
@@ -290,11 +290,11 @@ def test_a_glimpse_knows_its_share(kind: Callable[[Path], Path], tmp_path: Path)
     path = kind(tmp_path)
 
     def count(found) -> int:
-        return sum(len(reading.games) for block in found for reading in readings(block, None))
+        return sum(len(reading.games) for block in found for reading in parse_blocks(block, None))
 
     whole = count(blocks(path))
     for room in (8 << 10, 40 << 10, 1 << 30):
-        seen = glimpse(path, room)
+        seen = read_sample(path, room)
         assert 0 < seen.share <= 1
         assert near(count(seen.blocks) / seen.share, whole)
     assert seen.share == 1
@@ -309,7 +309,7 @@ def test_no_name_of_a_url_becomes_a_path(name: str, tmp_path: Path, monkeypatch:
     path = tar(tmp_path)
     with web_store() as web:
         web.files[f"/{name}.tar.gz"] = path.read_bytes()
-        seen = glimpse(place(f"{web.url}/{name}.tar.gz"), 8 << 10)
+        seen = read_sample(as_path(f"{web.url}/{name}.tar.gz"), 8 << 10)
     assert 0 < seen.share < 1 and sum(map(len, seen.blocks)) > 0
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([path.name, "temporary"])
     assert not list((tmp_path / "temporary").iterdir())
@@ -332,10 +332,10 @@ def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypa
     monkeypatch.setattr(_remote, "_GRAIN", 1024)
     monkeypatch.setattr(_remote, "PIECE", 4096)
     path = behind_a_picture(tmp_path, 20_000)
-    here = glimpse(path, 2000)
+    here = read_sample(path, 2000)
     with web_store() as web:
         web.files["/games.tar.gz"] = path.read_bytes()
-        there = glimpse(place(f"{web.url}/games.tar.gz"), 2000)
+        there = read_sample(as_path(f"{web.url}/games.tar.gz"), 2000)
     assert here.share == there.share == 32_000 / path.stat().st_size
     assert sum(map(len, here.blocks)) == sum(map(len, there.blocks)) > 0
 
@@ -344,8 +344,8 @@ def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeyp
     monkeypatch.setattr(looking, "_MOST_HEAD", 10_000)
     path = behind_a_picture(tmp_path, 20_000)
     with pytest.raises(SourceError, match=r"games\.tar\.gz: no game record in its first 10,000 bytes"):
-        glimpse(path, 2000)
-    assert glimpse(path, 30_000).blocks
+        read_sample(path, 2000)
+    assert read_sample(path, 30_000).blocks
 
 
 def test_all_sources_are_stood_for(tmp_path: Path) -> None:
@@ -358,8 +358,8 @@ def test_all_sources_are_stood_for(tmp_path: Path) -> None:
     assert {part.kind for part in parts} == {".gz", ".zip"}
 
 
-def part(kind: str, size: float, weight: float) -> Part:
-    return Part(None, kind, [], size, weight, 0.0)  # type: ignore[arg-type]
+def part(kind: str, size: float, weight: float) -> SamplePart:
+    return SamplePart(None, kind, [], size, weight, 0.0)  # type: ignore[arg-type]
 
 
 def test_standard_error() -> None:

@@ -14,7 +14,7 @@ from commands import Done, run
 from kifu.learn import heat, net
 from kifu.learn.heat import strength
 from kifu.learn.net import open_net
-from kifu.learn.predict import Positions, Predictor
+from kifu.learn.predict import Predictor, PredictPositions
 from nets import tiny_net
 
 GAME = b"(;SZ[9]PB[Ada]PW[Bob]HA[2]AB[gc][cg];W[ee];B[ef];W[];B[de])"
@@ -45,7 +45,7 @@ def told(done: Done) -> list[str]:
 def asked(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
     """The probabilities, and the names and probabilities of the five best moves, after so many moves of the game."""
     predictor = Predictor(open_net(path))
-    positions = Positions.of_games([kifu.read_sgf(GAME)], [ply])
+    positions = PredictPositions.of_games([kifu.read_sgf(GAME)], [ply])
     moves, chances = predictor.top(positions, 5)
     names = [kifu_name(move) for move in moves[0].tolist()]
     return predictor.probabilities(positions)[0], names, chances[0].tolist()
@@ -66,7 +66,9 @@ def test_the_board_and_the_best_moves(folder: Path) -> None:
     assert best == [[str(k), name, f"{p:.1%}"] for k, (name, p) in enumerate(zip(names, chances), 1)]
     place = 1 + int((policy > policy[49]).sum())
     assert lines[10 + len(board)] == f"played: E4 {policy[49]:.1%}, choice {place}"
-    value = Predictor(open_net(folder / "all.safetensors")).ask(Positions.of_games([kifu.read_sgf(GAME)], [1])).value
+    value = (
+        Predictor(open_net(folder / "all.safetensors")).ask(PredictPositions.of_games([kifu.read_sgf(GAME)], [1])).value
+    )
     assert lines[11 + len(board) :] == [f"Black's chance to win: {(value[0] + 1) / 2:.0%}"]
 
 
@@ -100,7 +102,9 @@ def test_the_same_as_json(folder: Path, tmp_path: Path) -> None:
     assert np.abs(ownership).max() <= 1
     assert found.pop("best") == [{"move": name, "p": round(p, 6)} for name, p in zip(names[:3], chances)]
     assert found.pop("value") == pytest.approx(
-        Predictor(open_net(folder / "all.safetensors")).ask(Positions.of_games([kifu.read_sgf(GAME)], [2])).value[0],
+        Predictor(open_net(folder / "all.safetensors"))
+        .ask(PredictPositions.of_games([kifu.read_sgf(GAME)], [2]))
+        .value[0],
         abs=1e-6,
     )
     chance = round(float(policy[81]), 6)
@@ -123,7 +127,7 @@ def test_json_of_a_net_that_tells_less(folder: Path) -> None:
 def test_symmetries(folder: Path) -> None:
     net, arguments = folder / "all.safetensors", (folder / "game.sgf", "--move", 3, "--json", "-", "--symmetries")
     policy = np.array(json.loads(run("predict", net, *arguments).out)["policy"])
-    positions = Positions.of_games([kifu.read_sgf(GAME)], [3])
+    positions = PredictPositions.of_games([kifu.read_sgf(GAME)], [3])
     wanted = Predictor(open_net(net), symmetries=True).probabilities(positions)[0, :81]
     np.testing.assert_allclose(policy.ravel(), wanted, atol=1e-6)
 

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kifu import parcels, ranges
 from kifu.errors import OutputError
-from kifu.ranges import Columns, Ranges
+from kifu.execution import bucket_sort as ranges
+from kifu.execution import serialization as parcels
+from kifu.execution.bucket_sort import BucketSort, Columns
 
 KEYS = st.one_of(
     st.integers(0, 2**64 - 1),
@@ -33,7 +34,7 @@ def rows_of(keys: list[int], cuts: list[int]) -> list[Columns]:
 
 
 def brought_together(rows: list[Columns], most: int, folder: Path, expected: int) -> list[Columns]:
-    with Ranges("hash", most, folder, expected) as found:
+    with BucketSort("hash", most, folder, expected) as found:
         for some in rows:
             found.add(some)
         return list(found)
@@ -89,7 +90,7 @@ def test_memory_is_that_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(ranges, "_TOGETHER", 10_000)
     rng = np.random.default_rng(1)
     most = 0
-    with Ranges("hash", 1000, tmp_path, 50_000) as found:
+    with BucketSort("hash", 1000, tmp_path, 50_000) as found:
         for _ in range(500):
             found.add({"hash": rng.integers(0, 2**64, 100, np.uint64)})
             most = max(most, sum(len(each["hash"]) for each in found._held))

@@ -16,7 +16,7 @@ import pytest
 
 import kifu
 from kifu.datasets.examples import Batch
-from kifu.datasets.sources import GamesSource
+from kifu.datasets.sources import CatalogueSource
 from kifu.errors import RecipeError
 from loader_games import assert_same, make, whole
 
@@ -94,7 +94,7 @@ def test_a_process_takes_the_games_once_and_plans_nothing(games, monkeypatch):
     monkeypatch.setattr(ray_data.ray, "put", pickle.dumps)
     monkeypatch.setattr(ray_data.ray, "get", get)
     tasks = ray_data.Shares(loader, 5).get_read_tasks(5)
-    monkeypatch.setattr(GamesSource, "epoch", None)
+    monkeypatch.setattr(CatalogueSource, "epoch", None)
     for task, share in zip(tasks, shares, strict=True):
         told = np.concatenate([block["game"].to_numpy() for block in task()])
         assert told.tolist() == share.game.tolist()

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 import naive
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records.game import Game, read
-from kifu.records.games import Note
-from kifu.records.survey import Survey, survey
+from kifu.records.games import ParseWarning
+from kifu.records.survey import SourceSummary, summarize
 
 
-def assert_adds_up(found: Survey) -> None:
+def assert_adds_up(found: SourceSummary) -> None:
     assert found.read == found.kept + found.drops.total()
     assert found.kept == sum(found.sizes.values())
-    assert set(found.notes) == {str(note.name) for note in Note}
+    assert set(found.notes) == {str(note.name) for note in ParseWarning}
 
 
-def why_naive(game: Game) -> Drop:
+def why_naive(game: Game) -> DropReason:
     """Why the slow board, which knows simple ko and allows suicide, cannot play the game; KEPT if it can."""
     board = naive.NaiveBoard(game.width, game.height)
     setup = list(zip(game.setup.tolist(), game.setup_ply.tolist()))
@@ -30,13 +30,13 @@ def why_naive(game: Game) -> Drop:
             board.set_up({xy(entry & POINT_MASK, game): colour_of(entry) for entry in due})
         point = word & POINT_MASK
         if point == NO_POINT:
-            return Drop.OFF_BOARD
+            return DropReason.OFF_BOARD
         place = None if point == game.width * game.height else xy(point, game)
         why = board.why_not(place, colour_of(word))
         if why:
-            return Drop(why)
+            return DropReason(why)
         board.play(place, colour_of(word))
-    return Drop.KEPT
+    return DropReason.KEPT
 
 
 def xy(point: int, game: Game) -> tuple[int, int]:
@@ -47,7 +47,7 @@ def colour_of(word: int) -> int:
     return 0 if word & ERASE_BIT else 2 if word & WHITE_BIT else 1
 
 
-def check_reasons(folder: Path, found: Survey) -> None:
+def check_reasons(folder: Path, found: SourceSummary) -> None:
     """Every game that is said to be set aside is one that the slow board cannot play, for the same reason."""
     said = {(source, name): why for source, name, why, _ in found.dropped}
     assert len(said) == found.drops.total() <= 20, "more than the survey names"
@@ -60,13 +60,13 @@ def check_reasons(folder: Path, found: Survey) -> None:
 
 def test_one_month_of_kgs(shared: Path) -> None:
     archive = shared / "data/kgs/KGS-2016_02-19-577-.tar.gz"
-    found = survey(archive)
+    found = summarize(archive)
     assert_adds_up(found)
     assert (found.read, found.kept, found.sizes) == (577, 577, {"19 x 19": 577})
 
 
 def test_games_from_the_wild(shared: Path) -> None:
-    found = survey(shared / "data/wild", jobs=2)
+    found = summarize(shared / "data/wild", jobs=2)
     assert_adds_up(found)
     assert found.read == 3099
     assert found.drops == {"KO": 1}  # a Fox professional game, in which a ko is retaken at once
@@ -77,7 +77,7 @@ def test_games_from_the_wild(shared: Path) -> None:
 @pytest.mark.slow
 def test_all_of_kgs(shared: Path) -> None:
     folder = shared / "data/kgs"
-    found = survey(folder, jobs=2)
+    found = summarize(folder, jobs=2)
     assert_adds_up(found)
     by_name = sum(int(path.name.split("-")[3]) for path in folder.glob("KGS-*.tar.gz"))
     assert found.read == by_name == 64_842

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kifu.config import TEXT_LIMIT
 from kifu.datasets.formats import find_format
 from kifu.errors import KifuError, RecipeError
 from kifu.recipes.schema import check_recipe, load_recipe, recipe_names, recipe_text
-from kifu.tables import TEXT_LIMIT
 
 PLAIN = """
 name = "mine"

@@ -12,15 +12,15 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, record, records
+from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
 from kifu.errors import SourceError
-from kifu.output import hash_file
 from kifu.recipes.build import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import _remote
 from kifu.records.containers import blocks, containers
 from kifu.records.game import read
-from kifu.records.places import open_file, place
+from kifu.records.places import as_path, open_file
 from web_store import web_store
 
 moto_server = pytest.importorskip("moto.server")
@@ -135,13 +135,13 @@ def test_an_object_that_is_put_anew_in_the_middle_is_none(store: Any, monkeypatc
     monkeypatch.setattr(_remote, "_GRAIN", 1024)
     text = record("a", 300) * 10
     store.pipe("games/many.sgf", text)
-    digest = hash_file(place("s3://games/many.sgf"))
-    with pytest.raises(OSError, match="changed while it was read"), open_file(place("s3://games/many.sgf")) as file:
+    digest = hash_file(as_path("s3://games/many.sgf"))
+    with pytest.raises(OSError, match="changed while it was read"), open_file(as_path("s3://games/many.sgf")) as file:
         file.read(1)
         store.pipe("games/many.sgf", text + b" ")
         while file.read(1 << 20):
             pass
-    assert hash_file(place("s3://games/many.sgf")) != digest
+    assert hash_file(as_path("s3://games/many.sgf")) != digest
 
 
 def test_real_archives_in_a_bucket(shared: Path, store: Any) -> None:

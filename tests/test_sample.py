@@ -19,7 +19,7 @@ from sgfmill.boards import Board
 import kifu
 from kifu.point import symmetries
 
-ARCHIVES = sorted((Path(kifu.__file__).parent / "data").glob("*.tar.gz"))
+ARCHIVES = sorted((Path(kifu.__file__).parent / "assets" / "sample").glob("*.tar.gz"))
 SCRIPT = Path(__file__).parents[1] / "tools" / "make_sample.py"
 
 # One property a line and one move a line, as KGS wrote it in its first years.

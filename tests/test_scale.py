@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import load_clean
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.demo import sample_path
 
@@ -33,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def test_copies_are_found_and_nothing_else(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.parquet"
-    told = ingest(files, path, clean=load_clean("legal", ['duplicates="games"']))
+    told = ingest(files, path, clean=load_cleaning_rules("legal", ['duplicates="games"']))
     word, turned, half = made_games.COPIES.values()
     assert told.read == 2 * made_games.GAMES
     assert told.drops == {"DUPLICATE": 2 * word, "SAME_GAME": 2 * turned, "CUT_OFF": 2 * half}

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 import kifu
 from drawn_games import SETUP, games, sgf
-from kifu.errors import Drop, GameError, IllegalMove
+from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.planes.registry import find_plane_set
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from naive import NaiveBoard
@@ -35,7 +35,7 @@ def twin(width, height, nodes):
                 here[6, board.ko_point[1], board.ko_point[0]] = 1
             planes.append(here)
             labels.append(what[1] * width + what[0])
-        assert board.why_not(what, mover) == Drop.KEPT
+        assert board.why_not(what, mover) == DropReason.KEPT
         board.play(what, mover)
     return np.array(planes, np.uint8).reshape(-1, 7, height, width), np.array(labels, np.int32)
 
@@ -136,11 +136,11 @@ def test_games_of_no_moves():
 @pytest.mark.parametrize(
     ("text", "ply", "move", "why"),
     [
-        (b"(;SZ[9];B[aa];W[bb];B[aa])", 2, 0, Drop.OCCUPIED),
-        (b"(;SZ[9];B[];W[bb];B[zz])", 2, NO_POINT, Drop.OFF_BOARD),
-        (b"(;SZ[9]AB[ba][ab];W[aa])", 0, 0, Drop.SUICIDE),
-        (b"(;SZ[4]AB[ba][ab][bc]AW[ca][cc][db][bb];B[cb];W[bb])", 1, 5, Drop.KO),
-        (b"(;SZ[3:5];B[ce];W[];B[];W[ce])", 3, 14, Drop.OCCUPIED),
+        (b"(;SZ[9];B[aa];W[bb];B[aa])", 2, 0, DropReason.OCCUPIED),
+        (b"(;SZ[9];B[];W[bb];B[zz])", 2, NO_POINT, DropReason.OFF_BOARD),
+        (b"(;SZ[9]AB[ba][ab];W[aa])", 0, 0, DropReason.SUICIDE),
+        (b"(;SZ[4]AB[ba][ab][bc]AW[ca][cc][db][bb];B[cb];W[bb])", 1, 5, DropReason.KO),
+        (b"(;SZ[3:5];B[ce];W[];B[];W[ce])", 3, 14, DropReason.OCCUPIED),
     ],
 )
 def test_illegal_moves_are_named(text, ply, move, why):

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numba
 import pytest
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
 from kifu.records.game import read_games, read_sgf
-from kifu.records.games import NO_HANDICAP, Games, Note, concat
+from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
 from kifu.records.sgf import as_block, scan
 
 COMPILED = not numba.config.DISABLE_JIT
@@ -26,7 +26,7 @@ def test_too_many_moves() -> None:
     assert len(game) == length and not game.drop
     for last in (b";B[aa]", b";B [aa]"):
         first, second = read_games(b"(;SZ[9]" + b";B[aa]" * length + last + b";AB[bb])(;SZ[9];B[aa])")
-        assert first.drop == Drop.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
+        assert first.drop == DropReason.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
         assert not second.drop and len(second) == 1
 
 
@@ -34,23 +34,23 @@ def test_too_many_setup_stones() -> None:
     full = b";AB[aa:yy]"
     assert len(read_sgf(b"(;SZ[25]" + 6 * full + b")").setup) == 6 * 625
     first, second = read_games(b"(;SZ[25]" + 7 * full + b";B[aa])(;SZ[9]AB[aa];B[aa])")
-    assert first.drop == Drop.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
+    assert first.drop == DropReason.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
     assert not second.drop and second.setup.tolist() == [0]
 
 
 def test_a_member_that_packs_setup_too_densely_costs_only_itself() -> None:
     game = b"(;SZ[25]AB[aa:yy])" + b" " * 20
     games = scan(as_block([game * 60, game]))
-    kept = int((games.drop[:-1] == Drop.KEPT).sum())
+    kept = int((games.drop[:-1] == DropReason.KEPT).sum())
     assert kept == (4 * 4096 + 60 * len(game)) // 625
-    assert (games.drop[kept:-1] == Drop.TOO_LARGE).all()
-    assert games.drop[-1] == Drop.KEPT and games.setup_offset[-1] == (kept + 1) * 625
+    assert (games.drop[kept:-1] == DropReason.TOO_LARGE).all()
+    assert games.drop[-1] == DropReason.KEPT and games.setup_offset[-1] == (kept + 1) * 625
 
 
 def test_a_member_that_packs_games_too_densely_costs_only_itself() -> None:
     games = scan(as_block([b"(;)" * 100, b"(;B[aa])"]))
     allowed = 16 + 300 // 32
-    assert games.drop.tolist() == [Drop.KEPT] * allowed + [Drop.TOO_LARGE, Drop.KEPT]
+    assert games.drop.tolist() == [DropReason.KEPT] * allowed + [DropReason.TOO_LARGE, DropReason.KEPT]
     assert games.stop[allowed] == 300 and games.start[allowed] == 3 * allowed
 
 
@@ -65,7 +65,7 @@ def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
     begin = time.process_time()
     games = scan(block)
     assert time.process_time() - begin < 5  # about 0.05 s; anything quadratic would take hours
-    assert sum(getattr(games, name).nbytes for name in Games.__slots__) < 8 * len(block.data) + 10_000
+    assert sum(getattr(games, name).nbytes for name in GameArrays.__slots__) < 8 * len(block.data) + 10_000
 
 
 # Blocks
@@ -73,9 +73,15 @@ def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
 
 def test_rows_of_a_block() -> None:
     block = as_block([b"(;SZ[9];B[aa])", b"", b"junk", b"(;SZ[9];B[bb])(;SZ[9];W[cc];B[dd])"])
-    block.drop[1] = Drop.UNREADABLE
+    block.drop[1] = DropReason.UNREADABLE
     games = scan(block)
-    assert games.drop.tolist() == [Drop.KEPT, Drop.UNREADABLE, Drop.NO_RECORD, Drop.KEPT, Drop.KEPT]
+    assert games.drop.tolist() == [
+        DropReason.KEPT,
+        DropReason.UNREADABLE,
+        DropReason.NO_RECORD,
+        DropReason.KEPT,
+        DropReason.KEPT,
+    ]
     assert games.member.tolist() == games.block_index.tolist() == [0, 1, 2, 3, 3]
     assert games.move_offset.tolist() == [0, 1, 1, 1, 2, 4]
     text = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]
@@ -97,7 +103,7 @@ def test_bytes_between_members_are_not_read() -> None:
     )
     assert games.moves.tolist() == [0, 20]
     assert games.member.tolist() == [0, 20] and games.block_index.tolist() == [0, 1]
-    assert games.notes.tolist() == [Note.TRUNCATED, Note.JUNK_BEFORE]
+    assert games.notes.tolist() == [ParseWarning.TRUNCATED, ParseWarning.JUNK_BEFORE]
 
 
 def test_many_members_and_stones_outgrow_the_first_guess() -> None:
@@ -120,6 +126,6 @@ def test_concat() -> None:
     assert whole.moves.tolist() == parts[0].moves.tolist() + parts[1].moves.tolist()
     assert whole.handicap.tolist() == [NO_HANDICAP, NO_HANDICAP, 3] and whole.block_index.tolist() == [0, 1, 0]
     for games in (whole, concat([])):
-        for name in Games.__slots__:
+        for name in GameArrays.__slots__:
             assert getattr(games, name).dtype == getattr(parts[0], name).dtype
     assert len(concat([])) == 0 and concat([]).move_offset.tolist() == [0]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import kifu
 import naive_order
+from kifu.datasets.epoch_plan import LoaderConfig, WorldStage, make_plan
 from kifu.datasets.examples import Batch
-from kifu.datasets.plan import Order, Stage, make_plan
-from kifu.datasets.sources import Epoch, Source
+from kifu.datasets.sources import Epoch, LoaderSource
 from kifu.errors import RecipeError
 from loader_games import assert_same, given, joined, kept, make, naive
 
@@ -32,7 +32,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # Plans
 
 
-class Counted(Source):
+class Counted(LoaderSource):
     """Units of so many positions, of which nothing can be drawn."""
 
     def __init__(self, counts: list[int]) -> None:
@@ -57,7 +57,7 @@ PLAN = st.fixed_dictionaries(
 )
 
 
-def places(counts: list[int], order: Order, before: list[Stage], batches: int | None = None) -> list[int]:
+def places(counts: list[int], order: LoaderConfig, before: list[WorldStage], batches: int | None = None) -> list[int]:
     """What a rank is given, as places in the sequence of the epoch: of so many batches, or all of it."""
     plan = make_plan(Counted(counts), order, 3, before)
     told = [plan.entries(part.block)[part.start : part.stop] + part.block.first for part in plan.parts(0, 50)]
@@ -70,11 +70,13 @@ def places(counts: list[int], order: Order, before: list[Stage], batches: int | 
 @drawn(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN)
 def test_processes_come_and_go_and_each_position_is_given_once(counts, stages, options):
     total = sum(counts)
-    before: list[Stage] = []
+    before: list[WorldStage] = []
     seen: list[int] = []
     for k, stage in enumerate(stages):
         world_size, batch_size, batches = stage
-        orders = [Order(batch_size, augment=False, rank=r, world_size=world_size, **options) for r in range(world_size)]
+        orders = [
+            LoaderConfig(batch_size, augment=False, rank=r, world_size=world_size, **options) for r in range(world_size)
+        ]
         shares = [places(counts, order, before) for order in orders]
         left = total - len(seen)
         if options["drop_last"]:
@@ -87,7 +89,7 @@ def test_processes_come_and_go_and_each_position_is_given_once(counts, stages, o
             seen += chain(*shares)
         else:
             seen += chain(*(share[: batches * batch_size] for share in shares))
-            before.append(Stage(world_size, batch_size, batches))
+            before.append(WorldStage(world_size, batch_size, batches))
     assert len(set(seen)) == len(seen)
     assert set(seen) <= set(range(total))
     world_size, batch_size, _ = stages[-1]
@@ -98,20 +100,20 @@ def test_processes_come_and_go_and_each_position_is_given_once(counts, stages, o
 @patient
 @drawn(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN, st.integers(1, 6))
 def test_a_stage_in_which_nothing_was_given_changes_nothing(counts, stages, options, world_size):
-    before = [Stage(*stage) for stage in stages]
+    before = [WorldStage(*stage) for stage in stages]
     assume(not options["drop_last"])  # windows are cut in what all who begin can give
-    order = Order(7, augment=False, rank=world_size - 1, world_size=world_size, **options)
-    idle = Stage(stages[0][0] % 6 + 1, 2, 0)
+    order = LoaderConfig(7, augment=False, rank=world_size - 1, world_size=world_size, **options)
+    idle = WorldStage(stages[0][0] % 6 + 1, 2, 0)
     assert places(counts, order, [*before, idle]) == places(counts, order, before)
 
 
 def test_what_old_processes_left_keeps_its_shuffle():
     """New ones go through the windows that the old ones had begun."""
     options = {"seed": 1, "shuffle": "window", "window": 40, "augment": False, "drop_last": False}
-    old = [places([200], Order(10, rank=rank, world_size=2, **options), []) for rank in range(2)]
+    old = [places([200], LoaderConfig(10, rank=rank, world_size=2, **options), []) for rank in range(2)]
     left = [*old[0][30:], *old[1][30:]]
-    before = [Stage(2, 10, 3)]
-    new = [places([200], Order(5, rank=rank, world_size=3, **options), before) for rank in range(3)]
+    before = [WorldStage(2, 10, 3)]
+    new = [places([200], LoaderConfig(5, rank=rank, world_size=3, **options), before) for rank in range(3)]
     assert [*chain(*new)] == left
     assert list(map(len, new)) == [46, 47, 47]
 

@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogues import rows
-from kifu.corpus.clean import load_clean
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.meaning import COLUMN_OF
 from kifu.corpus.rows import rows_as_recorded, rows_of_reading
 from kifu.corpus.schema import SCHEMA
 from kifu.corpus.spell import catalogue_olf, catalogue_sgf, games_of_rows
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.olf import OlfWords, Unsayable, read_olf
 from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block, final_setup, read_block
-from kifu.records.words import Reading
+from kifu.records.words import ParsedBlock
 
 RECORDS = sorted((Path(__file__).parent / "records").glob("*.sgf"))
 PROGRAMS = known_programs()
@@ -39,7 +39,7 @@ def batch_of(made: list[Row]) -> pa.RecordBatch:
     return rows(**{name: [row[name] for row in made] for name in made[0]})
 
 
-def recorded(reading: Reading) -> pa.RecordBatch:
+def recorded(reading: ParsedBlock) -> pa.RecordBatch:
     return rows_as_recorded(reading, "x", PROGRAMS)
 
 
@@ -110,7 +110,7 @@ def test_rows_survive_sgf(made: list[Row]) -> None:
 
 def test_every_test_record_survives_sgf() -> None:
     """The rows have the same id, and are the same but for where they lie and what was forgiven."""
-    clean = load_clean("legal")
+    clean = load_cleaning_rules("legal")
 
     def rows_in(data: list[bytes]) -> pa.RecordBatch:
         found = rows_of_reading(read_block(as_block(data)), "x", clean, PROGRAMS)
@@ -161,16 +161,16 @@ def test_words_are_spelled_as_sgf_does(format: str, said: dict[str, str], words:
     batch = rows(format=[format], **{name: [text] for name, text in said.items()})
     (game,) = games_of_rows(batch)
     assert {name: game.text(name) for name in words} == words
-    assert read_block(as_block(as_written(batch))).games.drop.tolist() == [Drop.KEPT]
+    assert read_block(as_block(as_written(batch))).games.drop.tolist() == [DropReason.KEPT]
 
 
 def test_a_row_as_a_game() -> None:
     batch = rows(black=["x", "y"], moves=[[3], [4 | WHITE_BIT]], drop=["ko", "bad_size"], width=[19, 0], height=[19, 0])
     game, unread = games_of_rows(batch)
     assert (game.players, game.moves.tolist(), game.drop, game.source, game.name) == (
-        ("x", ""), [3], Drop.KEPT, "games.zip", "0.sgf"
+        ("x", ""), [3], DropReason.KEPT, "games.zip", "0.sgf"
     )  # fmt: skip
-    assert (unread.players, unread.drop) == (("y", ""), Drop.BAD_SIZE)
+    assert (unread.players, unread.drop) == (("y", ""), DropReason.BAD_SIZE)
 
 
 # What SGF cannot say

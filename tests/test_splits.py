@@ -16,11 +16,11 @@ from pydantic import BaseModel
 import naive_hashes as naive
 from catalogues import rows
 from flat import OneGame, flat
+from kifu.config import check_config
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
 from kifu.corpus.splits import Split, assign, split_of
 from kifu.errors import RecipeError, SourceError
 from kifu.point import WHITE_BIT
-from kifu.tables import check_table
 
 KEYS = np.random.default_rng(20150408).integers(0, 2**64, 12_000, np.uint64)
 
@@ -34,7 +34,7 @@ class Table(BaseModel):
 
 def split(text) -> Split:
     """What a recipe's table says, without its first line."""
-    return check_table(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
+    return check_config(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
 
 
 @given(SHARES, SEEDS, st.lists(st.integers(0, 2**64 - 1)))

@@ -16,12 +16,12 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import run
-from kifu.charts import draw_stats, short_count
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import BANDS, OTHERS, UNTOLD, Stats, Unclear, count_games
-from kifu.draw import to_svg
 from kifu.errors import FormatError
-from kifu.terminal import print_stats
+from kifu.tables import print_stats
+from kifu.viz.boards import to_svg
+from kifu.viz.charts import draw_charts, short_count
 from postal import ENGINE, PostalCrew, post
 from test_cli import on_terminal
 
@@ -313,7 +313,7 @@ def test_a_corpus_without_a_kept_game(tmp_path: Path) -> None:
     ]  # fmt: skip
     empty = write_catalogue(tmp_path / "empty.parquet", rows(year=[1]).slice(0, 0))
     assert run("stats", empty).out.splitlines()[1:] == ["0 games = 0 kept"]
-    assert to_svg(draw_stats(count_games([empty])))
+    assert to_svg(draw_charts(count_games([empty])))
 
 
 # as a page
@@ -334,7 +334,7 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
         black_rating=[32] * 7, white_rating=[40] * 7, year=[1846, 2001, 2001, 2001, 2001, None, 2001],
         komi=[6.5, 6.5, 3.25, 6.5, None, 6.5, 6.5], drop=[None] * 6 + ["$x$<&\x00"], ending=["odd$"] * 7,
     )  # fmt: skip
-    text = to_svg(draw_stats(stats))
+    text = to_svg(draw_charts(stats))
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
     assert {"6 games", "years (1 not told)", "1d", "9d", "3.25", "odd$", "$x$&lt;&amp;", "handicap"} <= {
         s.strip() for s in shown

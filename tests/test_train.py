@@ -23,22 +23,22 @@ import torch
 import kifu
 from commands import finish, run, start
 from example_sets import layout_for, random_batch, write
+from kifu.atomic_io import locked_folder, write_file
 from kifu.corpus.catalogue import numbers
 from kifu.corpus.ingest import ingest
 from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
-from kifu.learn.average import Average
+from kifu.learn.average import EMA
 from kifu.learn.checkpoint import SafeCheckpoints
 from kifu.learn.curves import draw_curves
-from kifu.learn.data import Examples, Feed, read_all
+from kifu.learn.data import DataModule, TrainingBatch, read_all
 from kifu.learn.folder import read_run
 from kifu.learn.metrics import COLUMNS, Metrics, read_metrics
-from kifu.learn.module import Learner
+from kifu.learn.module import PolicyModule
 from kifu.learn.net import open_net
 from kifu.learn.nets import make_net
 from kifu.learn.optim import make_optimiser
 from kifu.learn.train import train
-from kifu.output import locked_folder, write_file
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training
@@ -88,12 +88,12 @@ def test_32_positions_are_learned_to_the_last(tmp_path: Path) -> None:
 def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path: Path) -> None:
     recipe = tiny(steps=80, validation_positions=1500, schedule={"kind": "cosine"})
     real = train(recipe, [sample], tmp_path / "real")
-    ready = Feed._ready
+    ready = DataModule._ready
 
-    def shuffled(self: Feed, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Examples:
+    def shuffled(self: DataModule, told: dict[str, torch.Tensor], place: tuple[int, int]) -> TrainingBatch:
         return ready(self, {**told, "move": told["move"].roll(1)}, place)
 
-    with mock.patch.object(Feed, "_ready", shuffled):
+    with mock.patch.object(DataModule, "_ready", shuffled):
         chance = train(recipe, [sample], tmp_path / "chance")
     assert real.best["validation_top1"] > 0.06
     assert real.best["validation_loss"] < math.log(361) - 0.6
@@ -108,7 +108,7 @@ QUICK = ("one-plane@1", "clark8@1", "seven@1")  # real values, a rim, neither
 @pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in OURS])
 def test_gradients_are_finite_for_every_plane_set(name: str, games: Path) -> None:
     recipe = tiny(planes=name, heads={"value": 1.0, "ownership": 0.5}, batch_size=16)
-    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
+    feed = attached(DataModule(recipe, read_all(recipe, [games], [], 1)))
     module = learner(recipe)
     measured = module.measure(next(iter(feed.train_dataloader())))
     measured.loss.backward()
@@ -126,7 +126,7 @@ def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: 
     recipe = tiny(net=net, planes="own+opp", board="5x5", optimiser={"kind": kind, "lr": lr}, init="he-normal")
     module = learner(recipe)
     chance = torch.Generator().manual_seed(1)
-    batch = Examples(torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance))
+    batch = TrainingBatch(torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance))
     optimiser = make_optimiser(module.network, recipe.optimiser)
     module.network.eval()  # what is dropped out would hide what is learned
     before = module.measure(batch).loss
@@ -136,14 +136,16 @@ def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: 
     assert module.measure(batch).loss < before
 
 
-def learner(recipe: Any) -> Learner:
+def learner(recipe: Any) -> PolicyModule:
     encoder = recipe.encoder()
     torch.manual_seed(0)
     heads = tuple(recipe.heads)
-    return Learner(make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, heads=heads), recipe)
+    return PolicyModule(
+        make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, heads=heads), recipe
+    )
 
 
-def attached(feed: Feed, rank: int = 0, world: int = 1) -> Feed:
+def attached(feed: DataModule, rank: int = 0, world: int = 1) -> DataModule:
     """As if a trainer had taken it."""
     device = SimpleNamespace(root_device=torch.device("cpu"))
     feed.trainer = SimpleNamespace(global_rank=rank, world_size=world, strategy=device)
@@ -154,7 +156,7 @@ def test_errors_are_counted_as_a_naive_loop_does() -> None:
     recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
     module = learner(recipe).eval()
     chance = torch.Generator().manual_seed(2)
-    batch = Examples(
+    batch = TrainingBatch(
         torch.rand(40, 2, 5, 5, generator=chance),
         torch.randint(25, (40,), generator=chance),
         torch.tensor([1, -1, 0, UNKNOWN] * 10, dtype=torch.int8),
@@ -195,7 +197,7 @@ def test_equal_logits_are_told_as_argmax_takes_them() -> None:
     module = learner(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
         torch.nn.init.zeros_(value)
-    batch = Examples(torch.rand(25, 2, 5, 5), torch.arange(25))
+    batch = TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
     assert module.measure(batch).sums[2:4].tolist() == [1, 5]
 
 
@@ -217,7 +219,7 @@ def test_adamw_decays_matrices_only(net: str) -> None:
 
 def test_the_average_follows_as_a_naive_one_does() -> None:
     layer = torch.nn.BatchNorm1d(3)
-    average, naive = Average(layer, 0.5), layer.weight.detach().clone()
+    average, naive = EMA(layer, 0.5), layer.weight.detach().clone()
     for step in range(1, 12):
         with torch.no_grad():
             layer.weight += step
@@ -282,7 +284,7 @@ def test_processes_share_an_epoch_and_no_position_comes_twice(world: int, games:
     seen: list[bytes] = []
     lengths = set()
     for rank in range(world):
-        feed = attached(Feed(recipe, found), rank, world)
+        feed = attached(DataModule(recipe, found), rank, world)
         batches = 0
         for examples in feed.train_dataloader():
             seen += [row.numpy().tobytes() for row in examples.planes]
@@ -301,17 +303,17 @@ def test_processes_share_an_epoch_and_no_position_comes_twice(world: int, games:
 def test_a_feed_goes_on_where_it_is_set(games: Path) -> None:
     recipe = tiny(batch_size=100)
     found = read_all(recipe, [games], [], 1)
-    batches: list[Examples] = []
-    count = attached(Feed(recipe, found)).batches
+    batches: list[TrainingBatch] = []
+    count = attached(DataModule(recipe, found)).batches
     assert 3 < count < 20
-    for examples in attached(Feed(recipe, found)).train_dataloader():
+    for examples in attached(DataModule(recipe, found)).train_dataloader():
         batches.append(examples)
         if len(batches) == 20:
             break
     places = [(k // count, k % count) for k in range(1, 21)]
     assert [each.place for each in batches] == places
     for k in (3, count, 11):
-        feed = attached(Feed(recipe, found))
+        feed = attached(DataModule(recipe, found))
         feed.place = batches[k - 1].place
         again = next(iter(feed.train_dataloader()))
         assert torch.equal(again.planes, batches[k].planes)
@@ -320,7 +322,7 @@ def test_a_feed_goes_on_where_it_is_set(games: Path) -> None:
 
 def test_validation_is_the_same_each_time_and_no_longer_than_asked(games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5)
-    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
+    feed = attached(DataModule(recipe, read_all(recipe, [games], [], 1)))
     one, two = (torch.cat([each.planes for each in feed.validation()]) for _ in range(2))
     assert len(one) == 150
     assert torch.equal(one, two)
@@ -365,8 +367,8 @@ def test_a_saved_net_is_as_good_as_its_validation_said(games: Path, tmp_path: Pa
     recipe = tiny(steps=30, average=0.8, validation=0.3)
     told = train(recipe, [games], tmp_path / "run")
     net = open_net(tmp_path / "run" / "final.safetensors")
-    feed = attached(Feed(recipe, read_all(recipe, [games], [], 1)))
-    module = Learner(net.module, recipe)
+    feed = attached(DataModule(recipe, read_all(recipe, [games], [], 1)))
+    module = PolicyModule(net.module, recipe)
     with torch.no_grad():
         sums = sum(module.measure(examples).sums for examples in feed.validation())
     assert float(sums[1] / sums[0]) == pytest.approx(told.last["validation_loss"], rel=1e-5)
@@ -491,10 +493,10 @@ def test_a_resumed_run_says_at_once_how_far_it_is(games: Path, tmp_path: Path) -
     with interrupted(8):
         before = train(tiny(steps=12, validate_steps=4), [games], tmp_path)
 
-    def look(self: Learner, examples: Examples, batch_idx: int) -> torch.Tensor:
+    def look(self: PolicyModule, examples: TrainingBatch, batch_idx: int) -> torch.Tensor:
         raise RecipeError("looked")
 
-    with mock.patch.object(Learner, "training_step", look), pytest.raises(RecipeError, match="looked"):
+    with mock.patch.object(PolicyModule, "training_step", look), pytest.raises(RecipeError, match="looked"):
         train(tiny(steps=12, validate_steps=4), [games], tmp_path, resume=True)
     told = read_run(tmp_path)
     assert told is not None and (told.state, told.why) == ("failed", "looked")
@@ -569,9 +571,9 @@ class Trap:
 def test_a_loss_that_is_no_number_stops_the_run(games: Path, tmp_path: Path) -> None:
     """The last good checkpoint stays."""
     kept: dict[int, bytes] = {}
-    step = Learner.training_step
+    step = PolicyModule.training_step
 
-    def astray(self: Learner, examples: Examples, batch_idx: int) -> torch.Tensor:
+    def astray(self: PolicyModule, examples: TrainingBatch, batch_idx: int) -> torch.Tensor:
         if examples.place == (1, 3):
             kept[0] = (tmp_path / "last.ckpt").read_bytes()
             examples = examples._replace(planes=examples.planes * math.nan)
@@ -579,7 +581,7 @@ def test_a_loss_that_is_no_number_stops_the_run(games: Path, tmp_path: Path) -> 
 
     recipe = tiny(steps=40, average=0.9, checkpoint_minutes=1e-4)
     with (
-        mock.patch.object(Learner, "training_step", astray),
+        mock.patch.object(PolicyModule, "training_step", astray),
         pytest.raises(
             RecipeError, match=r"no number any more at step \d+, with learning rate 0.01; .*last.ckpt is from"
         ),

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from commands import run
+from kifu.config import check_config
 from kifu.errors import RecipeError
 from kifu.learn.nets import make_net
 from kifu.recipes.schema import find_recipe, load_recipe, load_training, recipe_names, recipe_text
-from kifu.recipes.training import Training
-from kifu.tables import check_table
+from kifu.recipes.training import TrainingRecipe
 from runs import TINY, tiny
 
 OURS = [name for name in recipe_names() if tomllib.loads(recipe_text(name)).get("kind") == "training"]
@@ -28,7 +28,7 @@ def test_all_the_promised_recipes_are_there() -> None:
 def test_a_recipe_is_named_as_its_file_and_told_in_full(name: str) -> None:
     recipe = load_training(name)
     assert recipe.name == name
-    assert check_table(Training, recipe.told(), "recipe", name) == recipe
+    assert check_config(TrainingRecipe, recipe.told(), "recipe", name) == recipe
     encoder = recipe.encoder()
     net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim)
     assert net.task.planes == encoder.planes

@@ -6,7 +6,7 @@ import pytest
 
 from compiled import bits, play
 from kifu.go.state import breathes, new_state
-from kifu.go.trial import new_trail, start_trail, take_back, try_stone
+from kifu.go.undo import new_trail, pop, push, start_trail
 from kifu.kernel import kernel
 from naive import FORBIDDEN, NaiveBoard
 
@@ -23,13 +23,13 @@ def tried(s, t, p, c):
     """Whether it could be tried."""
     if s.colour[p] != 0 or not breathes(s, np.int64(p), np.uint8(c)):
         return False
-    try_stone(s, t, np.int64(p), np.uint8(c))
+    push(s, t, np.int64(p), np.uint8(c))
     return True
 
 
 @kernel
 def back(s, t):
-    take_back(s, t)
+    pop(s, t)
 
 
 def everything(s):

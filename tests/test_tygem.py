@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive_tygem as naive
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records import tygem
 from kifu.records._kinds import LINE_LIMIT
 from kifu.records.containers import blocks
-from kifu.records.games import NO_HANDICAP, Note
+from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.sgf import as_block
-from kifu.records.tygem import Index, as_sgf, load_index, not_indexed, read_index, read_tygem
-from kifu.records.words import FIELDS, Reading
+from kifu.records.tygem import TygemIndex, as_sgf, load_index, not_indexed, read_index, read_tygem
+from kifu.records.words import FIELDS, ParsedBlock
 from naive_tygem import NaiveLine
 
 ROW = "842008471\tC2016.01.01 00:02\t白\twhite(P)\t2\t黑(P)\tblack(P)\t0\tW+Resign\t154\t30/3 5m"
@@ -46,14 +46,14 @@ INDEX_PIECES = [
 ]  # fmt: skip
 
 
-def lines_of(reading: Reading, k: int = 0) -> list[NaiveLine]:
+def lines_of(reading: ParsedBlock, k: int = 0) -> list[NaiveLine]:
     """The rows of member k, as the twin gives them but for the numbers, which a reading does not keep."""
     games, found = reading.games, []
     for g in np.flatnonzero(games.block_index == k).tolist():
         moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist()
-        drop = Drop(games.drop[g])
+        drop = DropReason(games.drop[g])
         text = reading.block.data[games.start[g] : games.stop[g]].tobytes()
-        found.append(NaiveLine(int(reading.index[g]), text, -1, moves, Note(int(games.notes[g])), drop))
+        found.append(NaiveLine(int(reading.index[g]), text, -1, moves, ParseWarning(int(games.notes[g])), drop))
     return found
 
 
@@ -66,43 +66,46 @@ def compare_with_naive(members: list[bytes]) -> None:
         for row in expected:
             row.id = -1
             if row.drop:
-                row.moves, row.notes = [], Note(0)
-            if row.drop in (Drop.NO_RECORD, Drop.TOO_LARGE) and not row.text:
+                row.moves, row.notes = [], ParseWarning(0)
+            if row.drop in (DropReason.NO_RECORD, DropReason.TOO_LARGE) and not row.text:
                 row.text = next(found.text for found in lines_of(reading, k) if found.line == row.line)
         assert lines_of(reading, k) == expected
 
 
-def words_of(reading: Reading, g: int) -> dict[str, str]:
+def words_of(reading: ParsedBlock, g: int) -> dict[str, str]:
     words = reading.words
     texts = [words.data[a:b].tobytes().decode() for a, b in zip(words.start[:, g], words.stop[:, g])]
     return {name: text for name, text in zip(FIELDS, texts) if text}
 
 
 TRAPS = {
-    b"": [(Drop.NO_RECORD, [], Note(0))],
-    b"\n\n# only a comment\n": [(Drop.NO_RECORD, [], Note(0))],
-    b"1\t;B[pd];W[]\n": [(Drop.KEPT, [72, 361 | WHITE_BIT], Note(0))],
-    b"1\t;B[pd];W[dp]": [(Drop.KEPT, [72, 288 | WHITE_BIT], Note(0))],
+    b"": [(DropReason.NO_RECORD, [], ParseWarning(0))],
+    b"\n\n# only a comment\n": [(DropReason.NO_RECORD, [], ParseWarning(0))],
+    b"1\t;B[pd];W[]\n": [(DropReason.KEPT, [72, 361 | WHITE_BIT], ParseWarning(0))],
+    b"1\t;B[pd];W[dp]": [(DropReason.KEPT, [72, 288 | WHITE_BIT], ParseWarning(0))],
     b"1\t;B[pd];W[dp]\r\n2\t;W[aa]\r\n": [
-        (Drop.KEPT, [72, 288 | WHITE_BIT], Note(0)),
-        (Drop.KEPT, [0 | WHITE_BIT], Note(0)),
+        (DropReason.KEPT, [72, 288 | WHITE_BIT], ParseWarning(0)),
+        (DropReason.KEPT, [0 | WHITE_BIT], ParseWarning(0)),
     ],
-    b"1\t;B[aa];B[ba]\n": [(Drop.KEPT, [0, 1], Note(0))],
-    b"\xef\xbb\xbf1\t;B[aa]": [(Drop.KEPT, [0], Note(0))],
-    b"1\t\n": [(Drop.KEPT, [], Note(0))],
-    b"1\t;B[aa];W[b": [(Drop.KEPT, [0], Note.TRUNCATED)],
-    b"1\t;B[aa];": [(Drop.KEPT, [0], Note.TRUNCATED)],
-    b"1\t;B[tt]": [(Drop.KEPT, [361], Note.PASS_AS_TT)],
-    b"1\t;B[zz];W[aa]": [(Drop.KEPT, [NO_POINT, 0 | WHITE_BIT], Note(0))],
-    b"1\t;B[aa]C[x]": [(Drop.UNREADABLE, [], Note(0))],
-    b"1\t;AB[aa]": [(Drop.UNREADABLE, [], Note(0))],
-    b"1 ;B[aa]\n2\t;B[aa]": [(Drop.UNREADABLE, [], Note(0)), (Drop.KEPT, [0], Note(0))],
-    b"1234567890123456789\t;B[aa]": [(Drop.UNREADABLE, [], Note(0))],
-    b"\t;B[aa]": [(Drop.UNREADABLE, [], Note(0))],
-    b"1\t;B[aa]\n" * 30: [(Drop.KEPT, [0], Note(0))] * 24 + [(Drop.TOO_LARGE, [], Note(0))],
-    b"1\t" + b";B[aa]" * 65_535: [(Drop.KEPT, [0] * 65_535, Note(0))],
-    b"1\t" + b";B[aa]" * 65_536: [(Drop.TOO_LARGE, [], Note(0))],
-    b"1\t;B[" + b"a" * LINE_LIMIT + b"]\n2\t;B[aa]": [(Drop.TOO_LARGE, [], Note(0)), (Drop.KEPT, [0], Note(0))],
+    b"1\t;B[aa];B[ba]\n": [(DropReason.KEPT, [0, 1], ParseWarning(0))],
+    b"\xef\xbb\xbf1\t;B[aa]": [(DropReason.KEPT, [0], ParseWarning(0))],
+    b"1\t\n": [(DropReason.KEPT, [], ParseWarning(0))],
+    b"1\t;B[aa];W[b": [(DropReason.KEPT, [0], ParseWarning.TRUNCATED)],
+    b"1\t;B[aa];": [(DropReason.KEPT, [0], ParseWarning.TRUNCATED)],
+    b"1\t;B[tt]": [(DropReason.KEPT, [361], ParseWarning.PASS_AS_TT)],
+    b"1\t;B[zz];W[aa]": [(DropReason.KEPT, [NO_POINT, 0 | WHITE_BIT], ParseWarning(0))],
+    b"1\t;B[aa]C[x]": [(DropReason.UNREADABLE, [], ParseWarning(0))],
+    b"1\t;AB[aa]": [(DropReason.UNREADABLE, [], ParseWarning(0))],
+    b"1 ;B[aa]\n2\t;B[aa]": [(DropReason.UNREADABLE, [], ParseWarning(0)), (DropReason.KEPT, [0], ParseWarning(0))],
+    b"1234567890123456789\t;B[aa]": [(DropReason.UNREADABLE, [], ParseWarning(0))],
+    b"\t;B[aa]": [(DropReason.UNREADABLE, [], ParseWarning(0))],
+    b"1\t;B[aa]\n" * 30: [(DropReason.KEPT, [0], ParseWarning(0))] * 24 + [(DropReason.TOO_LARGE, [], ParseWarning(0))],
+    b"1\t" + b";B[aa]" * 65_535: [(DropReason.KEPT, [0] * 65_535, ParseWarning(0))],
+    b"1\t" + b";B[aa]" * 65_536: [(DropReason.TOO_LARGE, [], ParseWarning(0))],
+    b"1\t;B[" + b"a" * LINE_LIMIT + b"]\n2\t;B[aa]": [
+        (DropReason.TOO_LARGE, [], ParseWarning(0)),
+        (DropReason.KEPT, [0], ParseWarning(0)),
+    ],
 }
 
 
@@ -132,7 +135,7 @@ def test_any_lines_are_read_as_the_slow_twin_reads_them(members: list[bytes]) ->
     compare_with_naive(members)
 
 
-def index_of(data: bytes) -> Index:
+def index_of(data: bytes) -> TygemIndex:
     return read_index(np.frombuffer(bytearray(data), np.uint8))
 
 

@@ -6,10 +6,12 @@ from torch.nn import functional
 
 from kifu.learn.nets import make_net
 from kifu.learn.optim import make_optimiser
-from kifu.recipes.training import AdamW, Muon
+from kifu.recipes.training import AdamWConfig, MuonConfig
 
 
-@pytest.mark.parametrize("told", [Muon(kind="muon", lr=0.01), AdamW(kind="adamw", lr=0.01)], ids=["muon", "adamw"])
+@pytest.mark.parametrize(
+    "told", [MuonConfig(kind="muon", lr=0.01), AdamWConfig(kind="adamw", lr=0.01)], ids=["muon", "adamw"]
+)
 @pytest.mark.parametrize("name", ["b1c8", "book-small"])
 def test_who_has_more_stones_is_learned(name, told):
     """Without a batch norm in the head its hidden units died with the first steps, and it always said 0."""

@@ -12,28 +12,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive_words
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
 from kifu.records._words import BEYOND_ASCII, BLANK, ESCAPED, NAMES, NOT_UTF8, kinds_of
 from kifu.records.containers import blocks
-from kifu.records.games import Block
+from kifu.records.games import RecordBlock
 from kifu.records.sgf import as_block, read_block, root_properties
-from kifu.records.words import FIELDS, Reading
+from kifu.records.words import FIELDS, ParsedBlock
 from test_sgf import PIECES, RECORDS
 
 COMPILED = not numba.config.DISABLE_JIT
 
 
-def words_of(reading: Reading, g: int) -> dict[str, bytes]:
+def words_of(reading: ParsedBlock, g: int) -> dict[str, bytes]:
     spans = zip(FIELDS, reading.words.start[:, g].tolist(), reading.words.stop[:, g].tolist())
     return {field: reading.words.data[start:stop].tobytes() for field, start, stop in spans if stop > start}
 
 
-def territory_of(reading: Reading, g: int) -> list[int]:
+def territory_of(reading: ParsedBlock, g: int) -> list[int]:
     return reading.territory[reading.territory_offset[g] : reading.territory_offset[g + 1]].tolist()
 
 
-def compare_words(block: Block) -> Reading:
+def compare_words(block: RecordBlock) -> ParsedBlock:
     reading = read_block(block)
     games = reading.games
     for g in range(len(games)):
@@ -78,7 +78,7 @@ def test_words_of_real_games(shared: Path) -> None:
 
 def test_rows_without_a_game() -> None:
     block = as_block([b"", b"junk", b"(;GM[2]PB[Ann]TB[aa])", b"(;SZ[30]PW[Bob])", b"(;SZ[9]PB[Eve]TB[aa])" * 2])
-    block.drop[0] = Drop.UNREADABLE
+    block.drop[0] = DropReason.UNREADABLE
     reading = compare_words(block)
     assert [words_of(reading, g) for g in range(6)] == [
         {},

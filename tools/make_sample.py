@@ -1,6 +1,6 @@
 """Makes the bundled sample: GNU Go plays itself, and the games are packed as one archive in the style of KGS.
 
-    python tools/make_sample.py --games 320 --jobs 2 --seed 1 --out src/kifu/data --work build/sample
+    python tools/make_sample.py --games 320 --jobs 2 --seed 1 --out src/kifu/assets/sample --work build/sample
 
 Needs the package itself installed, and GNU Go (Debian: apt-get install gnugo); version 3.8 made the sample of the
 repository. Game k depends on (seed, k) alone: levels, handicap, rules, the drawn opening and GNU Go's own seed all

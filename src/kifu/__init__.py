@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kifu.corpus.catalogue import Catalogue, open_catalogue
-    from kifu.corpus.clean import Clean, load_clean
+    from kifu.corpus.clean import CleaningRules, load_cleaning_rules
     from kifu.corpus.compact import compact
     from kifu.corpus.ingest import ingest
-    from kifu.corpus.parts import add_sources
+    from kifu.corpus.parts import append
     from kifu.datasets.dat import Dat
     from kifu.datasets.formats import open
     from kifu.datasets.loader import Loader, load
     from kifu.errors import (
         ClusterError,
-        Drop,
+        DropReason,
         FormatError,
         GameError,
         IllegalMove,
@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 _HOMES = {
     "Board": "kifu.go.board",
     "Catalogue": "kifu.corpus.catalogue",
-    "Clean": "kifu.corpus.clean",
+    "CleaningRules": "kifu.corpus.clean",
     "ClusterError": "kifu.errors",
     "Dat": "kifu.datasets.dat",
-    "Drop": "kifu.errors",
+    "DropReason": "kifu.errors",
     "FormatError": "kifu.errors",
     "Game": "kifu.records.game",
     "GameError": "kifu.errors",
@@ -67,13 +67,13 @@ _HOMES = {
     "Result": "kifu.records.meta",
     "Rules": "kifu.go.rules",
     "SourceError": "kifu.errors",
-    "add_sources": "kifu.corpus.parts",
+    "append": "kifu.corpus.parts",
     "build": "kifu.recipes.build",
     "compact": "kifu.corpus.compact",
     "encode": "kifu.planes.encode",
     "ingest": "kifu.corpus.ingest",
     "load": "kifu.datasets.loader",
-    "load_clean": "kifu.corpus.clean",
+    "load_cleaning_rules": "kifu.corpus.clean",
     "load_recipe": "kifu.recipes.schema",
     "open": "kifu.datasets.formats",
     "open_catalogue": "kifu.corpus.catalogue",
@@ -86,10 +86,10 @@ _HOMES = {
 __all__ = [
     "Board",
     "Catalogue",
-    "Clean",
+    "CleaningRules",
     "ClusterError",
     "Dat",
-    "Drop",
+    "DropReason",
     "FormatError",
     "Game",
     "GameError",
@@ -103,13 +103,13 @@ __all__ = [
     "Result",
     "Rules",
     "SourceError",
-    "add_sources",
+    "append",
     "build",
     "compact",
     "encode",
     "ingest",
     "load",
-    "load_clean",
+    "load_cleaning_rules",
     "load_recipe",
     "open",
     "open_catalogue",

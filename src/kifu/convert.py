@@ -17,16 +17,16 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from kifu.atomic_io import AtomicFile
 from kifu.corpus.catalogue import drop_code
 from kifu.corpus.ingest import Item, source_items
 from kifu.corpus.rows import rows_as_recorded
 from kifu.corpus.spell import catalogue_olf, catalogue_sgf
 from kifu.corpus.units import find_sources
-from kifu.errors import Drop, RecipeError
-from kifu.output import Output
-from kifu.parallel import Crew
-from kifu.progress import OpenBar, format_bytes, silent
-from kifu.records.kinds import readings
+from kifu.errors import DropReason, RecipeError
+from kifu.execution.executor import Executor
+from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.records.kinds import parse_blocks
 from kifu.records.olf import Unsayable
 from kifu.records.programs import known_programs
 from kifu.records.tygem import load_index
@@ -56,7 +56,7 @@ class Converted:
     unsayable: Counter[str] = field(default_factory=Counter)
     """By the name of the `Unsayable`: games that the format cannot say."""
     drops: Counter[str] = field(default_factory=Counter)
-    """By the name of the `Drop`: games of which nothing could be read."""
+    """By the name of the `DropReason`: games of which nothing could be read."""
     bytes: int = 0
 
     def __str__(self) -> str:
@@ -80,7 +80,7 @@ def convert(
     path: str | os.PathLike[str],
     *,
     jobs: int | None = None,
-    progress: OpenBar = silent,
+    progress: ProgressFactory = silent,
 ) -> Converted:
     """Writes every game of the sources that can be said, in order; illegal moves are no hindrance.
 
@@ -100,11 +100,11 @@ def convert(
     def make(item: Item) -> _Part:
         if isinstance(item.content, pa.RecordBatch):
             return _spell([item.content], spelling)
-        read = readings(item.content, index)
+        read = parse_blocks(item.content, index)
         return _spell([rows_as_recorded(each, item.name, programs) for each in read], spelling)
 
     told = Converted()
-    with Crew(jobs) as crew, progress("converting", None, "games") as bar, Output(path) as output:
+    with Executor(jobs) as crew, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
             for part in crew.map(make, source_items(found)):
                 write(part.records)
@@ -132,7 +132,9 @@ def _spell(batches: Iterable[pa.RecordBatch], spelling: _Spelling) -> _Part:
             records += filter(None, written)
         read += len(batch)
         aside = why == Unsayable.SET_ASIDE
-        drops.update(Drop(drop_code(name)).name for name in batch.column("drop").filter(pa.array(aside)).to_pylist())
+        drops.update(
+            DropReason(drop_code(name)).name for name in batch.column("drop").filter(pa.array(aside)).to_pylist()
+        )
         unsayable.update(Unsayable(k).name for k in why[(why != Unsayable.SAYABLE) & ~aside].tolist())
     return _Part(records, read, unsayable, drops)
 
@@ -153,9 +155,9 @@ class _Plain:
 
 
 class _File(io.RawIOBase):
-    """An `Output` as a file that cannot be gone back in."""
+    """An `AtomicFile` as a file that cannot be gone back in."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: AtomicFile) -> None:
         self._output = output
 
     def writable(self) -> bool:
@@ -174,7 +176,7 @@ _COMPRESSORS: dict[str, Callable[[], _Compressor]] = {"": _Plain, ".gz": _gzip, 
 
 
 @contextmanager
-def _stream(output: Output, compression: str) -> Iterator[_Write]:
+def _stream(output: AtomicFile, compression: str) -> Iterator[_Write]:
     """Record after record, compressed as one."""
     compressor = _COMPRESSORS[compression]()
     yield lambda records: output.write(compressor.compress(b"".join(records)))
@@ -182,7 +184,7 @@ def _stream(output: Output, compression: str) -> Iterator[_Write]:
 
 
 @contextmanager
-def _zip(output: Output) -> Iterator[_Write]:
+def _zip(output: AtomicFile) -> Iterator[_Write]:
     """Each record a member."""
     count = 0
 
@@ -198,7 +200,7 @@ def _zip(output: Output) -> Iterator[_Write]:
         yield write
 
 
-def _target(path: Path) -> tuple[_Spelling, Callable[[Output], AbstractContextManager[_Write]]]:
+def _target(path: Path) -> tuple[_Spelling, Callable[[AtomicFile], AbstractContextManager[_Write]]]:
     """How games are spelled in a file of this name, and what opens it for them. Raises RecipeError."""
     match = re.search(r"\.(?:zip|(olf|sgf)(\.gz|\.bz2)?)$", path.name.lower())
     if match is None:

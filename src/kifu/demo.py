@@ -5,29 +5,29 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.charts import draw_stats
-from kifu.corpus.clean import load_clean
+from kifu.assets import asset
+from kifu.atomic_io import hash_file
+from kifu.corpus.clean import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import count_games
 from kifu.datasets.dat import Dat
-from kifu.draw import draw_planes, save
+from kifu.describe import Shown, describe_row, draw_position, draw_row
 from kifu.errors import FormatError
-from kifu.output import hash_file
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress
-from kifu.recipes.build import Built, build
+from kifu.recipes.build import BuildReport, build
 from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game, read
-from kifu.records.survey import survey
-from kifu.show import Shown, describe_row, draw_position, draw_row
+from kifu.records.survey import summarize
+from kifu.viz.boards import draw_planes, save
+from kifu.viz.charts import draw_charts
 
 # The sample is younger and smaller than what the recipes are made for.
 _OVERRIDES = ("until=2025", "sets.test.games=20", "sets.train10k.games=200")
@@ -37,7 +37,7 @@ _TRAINING = ("validation=0.1", "validation_positions=2000", "validate_minutes=0.
 
 def sample_path() -> Path:
     """The bundled archive: games that GNU Go played against itself."""
-    return next(Path(str(resources.files("kifu"))).glob("data/KGS-*.tar.gz"))
+    return next(Path(str(asset("sample"))).glob("KGS-*.tar.gz"))
 
 
 def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], object]) -> None:
@@ -46,10 +46,10 @@ def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], 
     minutes: how long a net is trained.
     """
     sample = sample_path()
-    found = survey(sample)
+    found = summarize(sample)
     say(f"The sample: {found.read:,} games, {found.moves:,} moves, {sample.stat().st_size:,} bytes ({sample.name})")
     catalogue = into / "games.parquet"
-    told = ingest(sample, catalogue, clean=load_clean("schraudolph"), jobs=jobs, progress=progress)
+    told = ingest(sample, catalogue, clean=load_cleaning_rules("schraudolph"), jobs=jobs, progress=progress)
     say(f"\nThe catalogue:\n  {catalogue.name:<24} {told}")
     files = {v: _build_all(v, sample, into, jobs, say) for v in ("kgsgo-v1", "kgsgo-v2")}
     say("\nRead back:")
@@ -61,14 +61,16 @@ def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], 
     say("\nPictures:")
     data_set = files["kgsgo-v2"][0].path
     row = _row_with_ko(data_set)
-    save(draw_stats(count_games([catalogue], jobs=jobs)), into / "games.png")
+    save(draw_charts(count_games([catalogue], jobs=jobs)), into / "games.png")
     drawn = _draw(data_set, row, game, into)
     for path in [into / "games.png", *drawn, *heat]:
         say(f"  {path}")
     say(f"\n{describe_row(data_set, row)}\n\nNext: kifu inspect {data_set} --row {row + 1}")
 
 
-def _build_all(name: str, sample: Path, into: Path, jobs: int | None, say: Callable[[str], object]) -> list[Built]:
+def _build_all(
+    name: str, sample: Path, into: Path, jobs: int | None, say: Callable[[str], object]
+) -> list[BuildReport]:
     recipe = load_recipe(name, _OVERRIDES)
     began = time.perf_counter()
     files = build(recipe, [sample], into, jobs=jobs, progress=progress)
@@ -86,7 +88,7 @@ def _build_all(name: str, sample: Path, into: Path, jobs: int | None, say: Calla
     return files
 
 
-def _check(v1: Built, v2: Built) -> str:
+def _check(v1: BuildReport, v2: BuildReport) -> str:
     """Compares both formats of a set with each other and with their manifests. Raises FormatError."""
     with Dat(v1.path) as one, Dat(v2.path) as two:
         if not (len(one) == len(two) == v1.manifest.examples == v2.manifest.examples):
@@ -101,7 +103,7 @@ def _check(v1: Built, v2: Built) -> str:
     return f"{v1.path.name} and {v2.path.name}: {v1.manifest.examples:,} examples, equal planes"
 
 
-def _check_origin(built: Built, sample: Path) -> str:
+def _check_origin(built: BuildReport, sample: Path) -> str:
     """Encodes the game of one row again, found by the manifest. Raises FormatError if the row is not that position."""
     row = built.manifest.examples // 2
     origin = built.manifest.origin(row)

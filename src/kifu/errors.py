@@ -11,7 +11,7 @@
     └── RecipeError      a recipe, plane set, format or option that does not exist or does not fit
 
 Each message names the bad value and what was allowed. The command line prints it as one line and exits with code 2.
-A bad game among many raises nothing: it carries a `Drop`, the reason why it is set aside.
+A bad game among many raises nothing: it carries a `DropReason`, the reason why it is set aside.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RecipeError(KifuError):
     """A recipe, plane set, format or option that does not exist or does not fit."""
 
 
-class Drop(IntEnum):
+class DropReason(IntEnum):
     """Why a game is set aside. Kernels return these numbers; the catalogue keeps them, so none is ever reused."""
 
     KEPT = 0
@@ -106,57 +106,57 @@ class Drop(IntEnum):
 
 
 _REASONS = {
-    Drop.KEPT: "kept",
-    Drop.NO_RECORD: "no game record in it",
-    Drop.NOT_GO: "a record of another game (GM is not 1)",
-    Drop.BAD_SIZE: "board size unreadable or not within 1 to 25",
-    Drop.TOO_LARGE: "larger than the reader accepts",
-    Drop.UNREADABLE: "cannot be read: a broken line; or damaged, encrypted, of unknown compression in its archive",
-    Drop.OFF_BOARD: "a move or setup stone that is no point of the board",
-    Drop.OCCUPIED: "a move on an occupied point",
-    Drop.SUICIDE: "a suicide, which the rules forbid",
-    Drop.KO: "a ko retaken at once",
-    Drop.SUPERKO: "a move that repeats an earlier position",
-    Drop.WRONG_SIZE: "another board size than the recipe takes",
-    Drop.TRUNCATED: "the record ends too early",
-    Drop.BAD_HANDICAP: "a handicap that is 1 or no number",
-    Drop.BAD_CHARSET: "an unknown character set (CA)",
-    Drop.SETUP_TWICE: "two setup stones on one point",
-    Drop.NO_MOVES: "no moves",
-    Drop.FEW_STONES: "fewer stones played than asked for",
-    Drop.TOO_SHORT: "fewer moves than asked for",
-    Drop.TOO_LONG: "more moves than asked for",
-    Drop.SELF_PLAY: "a short game of a player against himself",
-    Drop.HUGE_SCORE: "a score above twice the points of the board",
-    Drop.FRACTION_SCORE: "score plus komi is no whole number",
-    Drop.UNFINISHED: "no result, or a void one",
-    Drop.RANK_UNKNOWN: "the rank of a player is not known",
-    Drop.RANK_LOW: "a player's rank is below what is asked for",
-    Drop.PROGRAM: "a player is a program",
-    Drop.BLITZ: "too little time to think",
-    Drop.NOT_ALTERNATING: "two moves in a row by one colour",
-    Drop.DUPLICATE: "equal to an earlier game in all fields",
-    Drop.SAME_GAME: "equal to another game but for mirror, rotation, colours or last passes",
-    Drop.CUT_OFF: "the beginning of another game",
-    Drop.RULES_UNKNOWN: "no rules (RU) that are known",
-    Drop.KOMI_UNKNOWN: "no komi (KM), or one that is no multiple of a half",
-    Drop.HANDICAP_LARGE: "a handicap beyond half the side of the board",
-    Drop.EARLY_PASS: "a pass in the middle of the game",
-    Drop.SETUP_LATER: "stones set up after the first move",
-    Drop.SETUP_DEAD: "setup stones without a liberty",
-    Drop.AFTER_END: "moves after the end of the game",
+    DropReason.KEPT: "kept",
+    DropReason.NO_RECORD: "no game record in it",
+    DropReason.NOT_GO: "a record of another game (GM is not 1)",
+    DropReason.BAD_SIZE: "board size unreadable or not within 1 to 25",
+    DropReason.TOO_LARGE: "larger than the reader accepts",
+    DropReason.UNREADABLE: "cannot be read: a broken line; or damaged, encrypted, of unknown compression in its archive",
+    DropReason.OFF_BOARD: "a move or setup stone that is no point of the board",
+    DropReason.OCCUPIED: "a move on an occupied point",
+    DropReason.SUICIDE: "a suicide, which the rules forbid",
+    DropReason.KO: "a ko retaken at once",
+    DropReason.SUPERKO: "a move that repeats an earlier position",
+    DropReason.WRONG_SIZE: "another board size than the recipe takes",
+    DropReason.TRUNCATED: "the record ends too early",
+    DropReason.BAD_HANDICAP: "a handicap that is 1 or no number",
+    DropReason.BAD_CHARSET: "an unknown character set (CA)",
+    DropReason.SETUP_TWICE: "two setup stones on one point",
+    DropReason.NO_MOVES: "no moves",
+    DropReason.FEW_STONES: "fewer stones played than asked for",
+    DropReason.TOO_SHORT: "fewer moves than asked for",
+    DropReason.TOO_LONG: "more moves than asked for",
+    DropReason.SELF_PLAY: "a short game of a player against himself",
+    DropReason.HUGE_SCORE: "a score above twice the points of the board",
+    DropReason.FRACTION_SCORE: "score plus komi is no whole number",
+    DropReason.UNFINISHED: "no result, or a void one",
+    DropReason.RANK_UNKNOWN: "the rank of a player is not known",
+    DropReason.RANK_LOW: "a player's rank is below what is asked for",
+    DropReason.PROGRAM: "a player is a program",
+    DropReason.BLITZ: "too little time to think",
+    DropReason.NOT_ALTERNATING: "two moves in a row by one colour",
+    DropReason.DUPLICATE: "equal to an earlier game in all fields",
+    DropReason.SAME_GAME: "equal to another game but for mirror, rotation, colours or last passes",
+    DropReason.CUT_OFF: "the beginning of another game",
+    DropReason.RULES_UNKNOWN: "no rules (RU) that are known",
+    DropReason.KOMI_UNKNOWN: "no komi (KM), or one that is no multiple of a half",
+    DropReason.HANDICAP_LARGE: "a handicap beyond half the side of the board",
+    DropReason.EARLY_PASS: "a pass in the middle of the game",
+    DropReason.SETUP_LATER: "stones set up after the first move",
+    DropReason.SETUP_DEAD: "setup stones without a liberty",
+    DropReason.AFTER_END: "moves after the end of the game",
 }
 
 
 class IllegalMove(GameError):
     """A move that the rules, or the board, do not allow.
 
-    ply: how many moves came before it. move: the point, or NO_POINT (see `kifu.point`). why: one of `Drop`.
+    ply: how many moves came before it. move: the point, or NO_POINT (see `kifu.point`). why: one of `DropReason`.
     """
 
-    def __init__(self, ply: int, move: int, why: Drop) -> None:
+    def __init__(self, ply: int, move: int, why: DropReason) -> None:
         self.ply, self.move, self.why = ply, move, why
-        where = "" if why == Drop.OFF_BOARD else f" (point {move})"
+        where = "" if why == DropReason.OFF_BOARD else f" (point {move})"
         super().__init__(f"move {ply + 1}{where} is illegal: {why.reason}")
 
 

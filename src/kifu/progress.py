@@ -17,13 +17,13 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress as RichProgress
 
 _EVERY = 5.0
 """Seconds between two plain lines."""
 
 
-class Part(Protocol):
+class Subtask(Protocol):
     """One piece of the work, that has its own count while it lasts: a file of many, say."""
 
     def restart(self, done: int, total: int | None) -> None:
@@ -33,7 +33,7 @@ class Part(Protocol):
         """`n` more are done."""
 
 
-class Bar(Protocol):
+class Progress(Protocol):
     """The whole of the work."""
 
     def advance(self, n: int = 1) -> None:
@@ -45,23 +45,23 @@ class Bar(Protocol):
     def note(self, text: str) -> None:
         """What stands behind the count from now on."""
 
-    def part(self, label: str, unit: str) -> AbstractContextManager[Part]:
+    def part(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
         """A piece of the work, with a bar of its own on a terminal."""
 
 
-class OpenBar(Protocol):
+class ProgressFactory(Protocol):
     """What `progress` and `silent` have in common, for functions that take either."""
 
-    def __call__(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Bar]: ...
+    def __call__(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]: ...
 
 
-def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Bar]:
+def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
     """Shows work that is done when `total` (None: unknown) of `unit` are; "bytes" are shown as kB, MB and GB."""
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return _rich_bar(label, total, unit) if on_terminal else _plain_bar(label, total, unit)
 
 
-def silent(label: str, total: int | None, unit: str) -> AbstractContextManager[Bar]:
+def silent(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
     """Shows nothing."""
     return _silence()
 
@@ -114,7 +114,7 @@ class _Silence:
     def note(self, text: str) -> None:
         pass
 
-    def part(self, label: str, unit: str) -> AbstractContextManager[Part]:
+    def part(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
         return _silence()
 
 
@@ -156,7 +156,7 @@ class _PlainBar:
         self._note = f"; {text}"
 
     @contextmanager
-    def part(self, label: str, unit: str) -> Iterator[Part]:
+    def part(self, label: str, unit: str) -> Iterator[Subtask]:
         part = _PlainPart(self, label, unit)
         with self._lock:
             self._parts.append(part)
@@ -187,7 +187,7 @@ class _PlainPart:
 
 
 @contextmanager
-def _plain_bar(label: str, total: int | None, unit: str) -> Iterator[Bar]:
+def _plain_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
     bar = _PlainBar(label, total, unit)
     yield bar
     bar.finish()
@@ -196,7 +196,7 @@ def _plain_bar(label: str, total: int | None, unit: str) -> Iterator[Bar]:
 class _RichPart:
     """One bar of a rich display."""
 
-    def __init__(self, display: Progress, label: str, total: int | None, unit: str) -> None:
+    def __init__(self, display: RichProgress, label: str, total: int | None, unit: str) -> None:
         self._display, self._count, self._lock = display, _Count(total, unit), threading.Lock()
         self._note = ""
         self.task = display.add_task(label, total=total, count=str(self._count))
@@ -226,7 +226,7 @@ class _RichBar(_RichPart):
         self._note = f"  {text}"
 
     @contextmanager
-    def part(self, label: str, unit: str) -> Iterator[Part]:
+    def part(self, label: str, unit: str) -> Iterator[Subtask]:
         part = _RichPart(self._display, label, None, unit)
         try:
             yield part
@@ -235,12 +235,13 @@ class _RichBar(_RichPart):
 
 
 @contextmanager
-def _rich_bar(label: str, total: int | None, unit: str) -> Iterator[Bar]:
+def _rich_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
 
     # Rich sends standard output through its own console, here standard error; only right if both are the terminal.
-    with Progress(
+    with RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         TextColumn("{task.fields[count]}", markup=False),

@@ -1,136 +1,164 @@
-"""TOML tables that say what is to be done, read from the package or from a file, overridden, and checked by a model."""
+"""What the commands `stats` and `query` print: tables, as wide as the terminal is; elsewhere plain lines."""
 
 from __future__ import annotations
 
-import contextlib
-import difflib
-import json
-import tomllib
-from collections.abc import Iterable, Mapping
-from importlib import resources
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+import sys
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from rich.cells import cell_len
+from rich.columns import Columns
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
 
-from kifu.errors import RecipeError
+from kifu.corpus.query import QueryHead
+from kifu.corpus.stats import BANDS, ENDINGS, Counts, Stats
+from kifu.errors import DropReason
+from kifu.viz.boards import printable
+from kifu.viz.charts import short_count
 
-TEXT_LIMIT = 16 << 10
-"""A file of more bytes is not read: tomllib takes a minute for a key of 30,000 dotted parts."""
+_WIDEST = 40
+"""Letters of a value that a terminal shows."""
 
-STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
-"""How the models of such tables are: no unknown keys, no change once made, no 1 for true."""
-
-Model = TypeVar("Model", bound=BaseModel)
-
-
-def one_line(text: str) -> str:
-    """The text itself. Raises ValueError unless a message or a table can show it as it is."""
-    if not text.isprintable():
-        raise ValueError(f"{text!r} is not one line of printable characters")
-    return text
+_GAP = 2
 
 
-Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
-"""Text that a message or a table can show as it is."""
+def print_head(head: QueryHead) -> None:
+    """The first rows of an answer, and how many there are. Values are cut; a terminal shows the columns that fit."""
+    console = make_console()
+    values = [[name, *(row[k] or "" for row in head.rows)] for k, name in enumerate(head.columns)]
+    widths = [min(max(cell_len(printable(value)) for value in column), _WIDEST) for column in values]
+    shown = len(widths)
+    if console.is_terminal:
+        ends = accumulate(width + _GAP for width in widths)
+        shown = max(sum(end - _GAP <= console.width for end in ends), 1)
+    else:
+        console.width = sum(widths) + _GAP * len(widths)
+    sides = ["right" if numeric else "left" for numeric in head.numeric]
+    table = make_table(*zip(head.columns[:shown], sides))
+    for row in head.rows:
+        table.add_row(*(cell(value or "") for value in row[:shown]))
+    for column in table.columns:
+        column.max_width = _WIDEST
+    print_parts(console, table)
+    print(_told(head, shown))
 
 
-def table_names(room: str) -> list[str]:
-    """The tables that come with a room of the package, "kifu.recipes" say."""
-    return sorted(p.name.removesuffix(".toml") for p in resources.files(room).iterdir() if p.name.endswith(".toml"))
+def _told(head: QueryHead, shown: int) -> str:
+    told = f"{head.total:,} row" + ("" if head.total == 1 else "s")
+    whole = len(head.rows) == head.total and shown == len(head.columns)
+    if len(head.rows) < head.total:
+        told = f"{len(head.rows):,} of {told}"
+    if shown < len(head.columns):
+        told += f", {shown} of {len(head.columns)} columns"
+    return told if whole else f"{told}; -o FILE.csv or -o FILE.parquet takes all"
 
 
-def table_text(room: str, kind: str, name: str) -> str:
-    """The TOML text of a table by its name in the room, or of a file if `name` ends in .toml. Raises RecipeError.
+def print_stats(stats: Stats) -> None:
+    """All tables of a corpus."""
+    console = make_console()
+    drops = "".join(f" + {count:,} {name.replace('_', ' ')}" for name, count in stats.dropped.items())
+    parts: list[RenderableType] = [
+        *map(cell, stats.catalogues),
+        Text(printable(f"{stats.read:,} games = {stats.kept:,} kept{drops}")),
+    ]
+    if stats.dropped:
+        parts += ["", _drops(stats)]
+    if stats.kept:
+        kept = (stats.years, stats.handicaps, stats.komi, stats.boards, stats.formats)
+        small = [
+            _values(name, counts, stats) for name, counts in zip(("year", "handicap", "komi", "board", "format"), kept)
+        ]
+        parts += ["", "All that follows is about the games that were kept.", "", *_ranks(stats, console.width)]
+        parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
+        parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]
+        parts += [
+            _unclear(stats) if stats.unclear else "All words of ranks, results, komi, dates and times are understood."
+        ]
+    print_parts(console, *parts)
 
-    kind: what messages call it.
-    """
-    if name.endswith(".toml"):
-        try:
-            with Path(name).open("rb") as file:
-                data = file.read(TEXT_LIMIT + 1)
-            text = data.decode()
-        except OSError as error:
-            raise RecipeError(f"cannot read the {kind} {name}: {error.strerror}") from None
-        except ValueError as error:  # not UTF-8, or a zero byte in the name
-            raise RecipeError(f"cannot read the {kind} {name!r}: {error}") from None
-        if len(data) > TEXT_LIMIT:
-            raise RecipeError(f"the {kind} {name} has more than {TEXT_LIMIT:,} bytes")
-        return text
-    if name not in table_names(room):
-        known = ", ".join(table_names(room))
-        raise RecipeError(f"no {kind} {name!r}; there are {known}, or a file that ends in .toml")
-    return resources.files(room).joinpath(f"{name}.toml").read_text("utf-8")
 
-
-def load_table(room: str, kind: str, name: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """The table of that name or file, not checked by any model yet.
-
-    overrides: "key=value" each, with dots for inner keys ("sets.test.games=20"); a value is read as TOML, and as text
-    where it is none. Raises RecipeError.
-    """
-    text = table_text(room, kind, name)
-    try:
-        table = tomllib.loads(text)
-    except ValueError as error:  # also a number of thousands of digits
-        raise RecipeError(f"{kind} {name} is no TOML: {_short(str(error))}") from None
-    except RecursionError:
-        raise RecipeError(f"{kind} {name} is nested too deeply") from None
-    for override in overrides:
-        _override(table, override, kind)
+def _drops(stats: Stats) -> Table:
+    reasons = {drop.name.lower(): drop.reason for drop in DropReason}
+    table = make_table(("dropped", "left"), ("games", "right"), ("of those read", "right"), ("why", "left"))
+    for name, count in stats.dropped.items():
+        table.add_row(cell(name), f"{count:,}", _share(count, stats.read), reasons.get(name, ""))
     return table
 
 
-def check_table(model: type[Model], table: Mapping[str, Any], kind: str, name: str) -> Model:
-    """What a table of values says. Raises RecipeError, which names the first value that does not fit."""
-    try:
-        return model.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = _short(".".join(str(part) for part in first["loc"]))
-        what = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            what = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
-        plain = first["type"] in ("missing", "value_error", "extra_forbidden")
-        value = "" if plain else f" (it is {_shown(first['input'])})"
-        raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{_short(what, 300)}{value}") from None
+def _values(name: str, counts: Counts, stats: Stats) -> Table:
+    table = make_table((name, "left"), ("games", "right"), ("", "right"))
+    for value, count in counts.items():
+        table.add_row(cell(value), f"{count:,}", _share(count, stats.kept))
+    return table
 
 
-def _nearest_key(key: str, model: type[BaseModel]) -> str:
-    """What to say of a key that neither the model nor one in it has: the one that is most like it, if any is."""
-    schema = model.model_json_schema()
-    known = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())]
-    near = difflib.get_close_matches(key, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(schema['properties'])}"
+def _ranks(stats: Stats, room: int) -> tuple[str, Table]:
+    """Bands that nobody is in are left out; numbers and names are only as exact as there is room for."""
+    down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]
+    across = [k for k in range(len(BANDS)) if any(row[k] for row in stats.ranks)]
+    weakest = [f"{band.partition('-')[0]}k+" if "-" in band else band for band in BANDS]
+    forms: tuple[tuple[str, Callable[[int], str], Sequence[str]], ...] = (
+        ("games", "{:,}".format, BANDS),
+        ("games (k: thousands)", short_count, BANDS),
+        ("games (k: thousands; 20k+: 20 to 11 kyu)", short_count, weakest),  # 79 letters at most
+    )
+    for unit, form, bands in forms:
+        rows = [[bands[row], *(form(n) if (n := stats.ranks[row][k]) else "." for k in across)] for row in down]
+        names = ["", *(bands[k] for k in across)]
+        title = f"ranks: Black's down, White's across, in {unit}"
+        if sum(1 + max(map(len, column)) for column in zip(names, *rows)) - 1 <= room:
+            break
+    table = make_table((names[0], "left"), *((name, "right") for name in names[1:]), gap=1)
+    for row in rows:
+        table.add_row(*row)
+    return title, table
 
 
-def _shown(value: Any) -> str:
-    """A value of a table, for a message."""
-    try:
-        return _short(json.dumps(value, default=str))
-    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another
-        return "too large to show"
+def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
+    known = {ending for counts in rows.values() for ending in counts}
+    endings = [ending for ending in ENDINGS if ending in known] + sorted(known - {*ENDINGS})
+    table = make_table((name, "left"), *((ending, "right") for ending in (*endings, "all", "")))
+    for value, counts in rows.items():
+        total = sum(counts.values())
+        cells = [f"{counts[ending]:,}" if ending in counts else "." for ending in endings]
+        table.add_row(cell(value), *cells, f"{total:,}", _share(total, stats.kept))
+    return table
 
 
-def _short(text: str, length: int = 80) -> str:
-    """The text as one line of that length at most."""
-    text = text if text.isprintable() else repr(text)
-    return text if len(text) <= length else text[: length - 4] + " ..."
+def _unclear(stats: Stats) -> Table:
+    table = make_table(("words not understood", "left"), ("games", "right"), ("such as", "left"))
+    for column, found in stats.unclear.items():
+        examples = ", ".join(f"{text!r} {count:,}" for text, count in found.texts.items())
+        table.add_row(column, f"{found.games:,}", examples)
+    return table
 
 
-def _override(table: dict[str, Any], override: str, kind: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key.strip():
-        raise RecipeError(f"--set takes key=value, not {override!r}")
-    value: Any = text
-    with contextlib.suppress(ValueError, RecursionError):
-        parsed = tomllib.loads(f"value = {text}")
-        if len(parsed) == 1:  # else there are lines after the value
-            value = parsed["value"]
-    *outer, last = key.strip().split(".")
-    inner: Any = table
-    for part in outer:
-        inner = inner.get(part)
-        if not isinstance(inner, dict):
-            raise RecipeError(f"--set {override!r}: the {kind} has no table {'.'.join(outer)!r}")
-    inner[last] = value
+def _share(count: int, total: int) -> str:
+    return f"{count / total:.1%}" if count * 1000 >= total or count == 0 else "<0.1%"
+
+
+def cell(text: str) -> Text:
+    """Any text, as one line that is cut where there is no room."""
+    return Text(printable(text), no_wrap=True, overflow="ellipsis")
+
+
+def make_console() -> Console:
+    """Standard output, as wide as the terminal is."""
+    return Console(highlight=False, markup=False)
+
+
+def make_table(*columns: tuple[str, str], gap: int = _GAP) -> Table:
+    """Columns with their names and sides, "left" or "right"."""
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    for name, side in columns:
+        table.add_column(cell(name), justify="right" if side == "right" else "left")
+    return table
+
+
+def print_parts(console: Console, *parts: RenderableType) -> None:
+    """Prints them below each other, without blanks at the ends of lines."""
+    with console.capture() as shown:
+        console.print(*parts, sep="\n")
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in shown.get().splitlines()))

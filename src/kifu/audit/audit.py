@@ -16,17 +16,17 @@ from itertools import pairwise
 import numpy as np
 
 from kifu.audit.overlap import BANDS, LATE, ROWS, Numbers, Overlap, compare, pair_key, split_key
-from kifu.audit.sets import AuditSet, CatalogueSet, Place, open_set
+from kifu.audit.sets import AuditSet, CatalogueSet, SetPlace, open_set
 from kifu.corpus.duplicates import find_clusters
 from kifu.errors import RecipeError
-from kifu.parallel import THREADS, Crew, open_crew
-from kifu.progress import OpenBar, silent
+from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.progress import ProgressFactory, silent
 
 _LISTED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class AuditedSet:
     """One of the sets. games: None if it does not tell."""
 
     path: str
@@ -44,8 +44,8 @@ class SharedGame:
     the same entry of the same archive.
     """
 
-    first: Place | None
-    second: Place | None
+    first: SetPlace | None
+    second: SetPlace | None
     positions: int
     cluster: bool
     record: bool
@@ -87,7 +87,7 @@ class Pair:
 class Audit:
     """What `audit` found. pairs: each two of the sets, in order."""
 
-    sets: tuple[Audited, ...]
+    sets: tuple[AuditedSet, ...]
     pairs: tuple[Pair, ...]
 
     @property
@@ -146,23 +146,23 @@ def audit(
     *,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
+    progress: ProgressFactory = silent,
     rows: int = ROWS,
 ) -> Audit:
     """Compares each two of these files, catalogues and data sets in any mix.
 
-    jobs, engine: see `kifu.parallel.open_crew`. rows: see `kifu.audit.overlap.compare`. Raises RecipeError for fewer
+    jobs, engine: see `kifu.execution.executor.open_crew`. rows: see `kifu.audit.overlap.compare`. Raises RecipeError for fewer
     than two files; SourceError, FormatError for one that cannot be read, or is not what it says.
     """
     if len(paths) < 2:
         raise RecipeError(f"an audit compares two files or more, not {len(paths)}")
     sets = [open_set(path) for path in paths]
-    with open_crew(engine, jobs) as crew:
+    with make_executor(engine, jobs) as crew:
         with progress("comparing positions", None, "positions") as bar:
             positions, overlaps = compare(sets, crew, bar, rows)
         clusters = _cluster_pairs(sets, crew)
     return Audit(
-        tuple(Audited(str(each.path), each.kind, each.games, n) for each, n in zip(sets, positions)),
+        tuple(AuditedSet(str(each.path), each.kind, each.games, n) for each, n in zip(sets, positions)),
         tuple(
             _pair(sets[a], sets[b], overlap, clusters.get((a, b), _NONE), _record_pairs(sets[a], sets[b]))
             for (a, b), overlap in overlaps.items()
@@ -197,7 +197,7 @@ def _pair(first: AuditSet, second: AuditSet, overlap: Overlap, clusters: Numbers
     )
 
 
-def _cluster_pairs(sets: Sequence[AuditSet], crew: Crew) -> dict[tuple[int, int], Numbers]:
+def _cluster_pairs(sets: Sequence[AuditSet], crew: Executor) -> dict[tuple[int, int], Numbers]:
     """Games of two catalogues that are of one cluster: each with the first such game of the other."""
     numbers = [number for number, each in enumerate(sets) if isinstance(each, CatalogueSet)]
     if len(numbers) < 2:

@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.audit.positions import Positions, hash_games, hash_records
+from kifu.audit.positions import PositionHashes, hash_games, hash_records
 from kifu.corpus.catalogue import GAME_COLUMNS, RowsUnit, games_of, rows_of_unit
 from kifu.corpus.hashes import Hashes
 from kifu.datasets.dat import read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import open as open_examples
-from kifu.parallel import Job
-from kifu.parcels import Parcel
+from kifu.execution.executor import Job
+from kifu.execution.serialization import Parcel
 from kifu.planes.packed import DAT1, Records
 
 Unit = TypeVar("Unit")
@@ -33,14 +33,14 @@ SPAN = 1 << 19
 """Rows of a data set that are one unit."""
 
 
-class _Hashing(Job[Unit, Item, Positions]):
+class _Hashing(Job[Unit, Item, PositionHashes]):
     """Hashes the positions of a file or folder."""
 
-    def pack(self, result: Positions) -> Parcel:
+    def pack(self, result: PositionHashes) -> Parcel:
         return {"hashes": result.hashes, "stones": result.stones, "game": result.game}
 
-    def unpack(self, parcel: Parcel) -> Positions:
-        return Positions(**parcel)
+    def unpack(self, parcel: Parcel) -> PositionHashes:
+        return PositionHashes(**parcel)
 
 
 class Slice(NamedTuple):
@@ -59,26 +59,26 @@ class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
             yield first, batch
             first += len(batch)
 
-    def make(self, item: tuple[int, pa.RecordBatch]) -> Positions:
+    def make(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
         first, batch = item
         found = hash_games(games_of(batch))
-        return Positions(found.hashes, found.stones, found.game + np.int32(first))
+        return PositionHashes(found.hashes, found.stones, found.game + np.int32(first))
 
 
-class Span(NamedTuple):
+class RowSpan(NamedTuple):
     """Rows `first` to `stop` - 1 of a data set."""
 
     first: int
     stop: int
 
-    def blocks(self, size: int) -> Iterator[Span]:
+    def blocks(self, size: int) -> Iterator[RowSpan]:
         """The same rows, `size` at a time."""
         for first in range(self.first, self.stop, size):
-            yield Span(first, min(first + size, self.stop))
+            yield RowSpan(first, min(first + size, self.stop))
 
 
 @dataclass(frozen=True, eq=False)
-class HashDat(_Hashing[Span, tuple[Span, Records]]):
+class HashDat(_Hashing[RowSpan, tuple[RowSpan, Records]]):
     """Of a dat1 or dat2 file.
 
     kind: its format. spans: see `Dat.spans`. stops: of each game [G] int64, the row after its last one; None if they
@@ -90,24 +90,24 @@ class HashDat(_Hashing[Span, tuple[Span, Records]]):
     spans: tuple[tuple[int, int], ...]
     stops: npt.NDArray[np.int64] | None
 
-    def items(self, unit: Span) -> Iterator[tuple[Span, Records]]:
+    def items(self, unit: RowSpan) -> Iterator[tuple[RowSpan, Records]]:
         first = 0
         for offset, rows in self.spans:
-            here = Span(max(unit.first, first), min(unit.stop, first + rows))
+            here = RowSpan(max(unit.first, first), min(unit.stop, first + rows))
             for some in here.blocks(_RECORDS):
                 yield some, read_records(self.path, self.kind, offset, some.first - first, some.stop - first)
             first += rows
 
-    def make(self, item: tuple[Span, Records]) -> Positions:
+    def make(self, item: tuple[RowSpan, Records]) -> PositionHashes:
         span, records = item
         game = np.full(len(records), -1, np.int32)
         if self.stops is not None:
             game[:] = np.searchsorted(self.stops, np.arange(span.first, span.stop), side="right")
-        return Positions(*hash_records(records), game)
+        return PositionHashes(*hash_records(records), game)
 
 
 @dataclass(frozen=True, eq=False)
-class HashExamples(_Hashing[Span, Batch]):
+class HashExamples(_Hashing[RowSpan, Batch]):
     """Of any other data set, by way of records of dat1, to whose hash it makes no difference how the board lies.
 
     own, opp: which planes mark the stones of the side to move, and the others. ids, numbers: [G] uint64, rising, and
@@ -121,17 +121,17 @@ class HashExamples(_Hashing[Span, Batch]):
     ids: Hashes
     numbers: npt.NDArray[np.int32]
 
-    def items(self, unit: Span) -> Iterator[Batch]:
+    def items(self, unit: RowSpan) -> Iterator[Batch]:
         with open_examples(self.path) as examples:
             for some in unit.blocks(_EXAMPLES):
                 yield examples.read(some.first, some.stop)
 
-    def make(self, item: Batch) -> Positions:
+    def make(self, item: Batch) -> PositionHashes:
         rim = self.layout.rim
         planes = item.ready(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
         records = np.zeros(len(planes), DAT1)
         records["planes"] = planes[:, self.own].any(1) | planes[:, self.opp].any(1).astype(np.uint8) << 3
-        return Positions(*hash_records(records), self._game_of(item))
+        return PositionHashes(*hash_records(records), self._game_of(item))
 
     def _game_of(self, batch: Batch) -> npt.NDArray[np.int32]:
         if not len(self.ids):

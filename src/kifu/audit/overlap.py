@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kifu.audit.positions import Positions
+from kifu.audit.positions import PositionHashes
 from kifu.audit.sets import AuditSet
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.hashes import Hashes
-from kifu.parallel import Crew
-from kifu.progress import Bar
-from kifu.ranges import Columns, Ranges
+from kifu.execution.bucket_sort import BucketSort, Columns
+from kifu.execution.executor import Executor
+from kifu.progress import Progress
 
 Numbers = npt.NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class _Rows:
 
 
 def compare(
-    sets: Sequence[AuditSet], crew: Crew, bar: Bar, rows: int = ROWS
+    sets: Sequence[AuditSet], crew: Executor, bar: Progress, rows: int = ROWS
 ) -> tuple[list[int], dict[tuple[int, int], Overlap]]:
     """How many positions each set has, and the overlap of each pair of sets, by their numbers.
 
@@ -82,7 +82,7 @@ def compare(
     """
     totals = [0] * len(sets)
     overlaps = {pair: Overlap() for pair in combinations(range(len(sets)), 2)}
-    with Ranges(_HASHES, rows, Path(tempfile.gettempdir()), sum(each.foreseen for each in sets)) as ranges:
+    with BucketSort(_HASHES, rows, Path(tempfile.gettempdir()), sum(each.foreseen for each in sets)) as ranges:
         for number, each in enumerate(sets):
             for found in each.positions(crew):
                 ranges.add(_columns(found, number))
@@ -93,7 +93,7 @@ def compare(
     return totals, overlaps
 
 
-def _columns(found: Positions, number: int) -> Columns:
+def _columns(found: PositionHashes, number: int) -> Columns:
     """The lowest of eight hashes, as `position@1` is, is mostly a low one. Mixed they are spread evenly, and the same
     where they were the same."""
     band = np.searchsorted(BANDS[1:], found.stones, side="right").astype(np.uint8)

@@ -21,14 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus.hashes import Hashes
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.go.replay import set_up
 from kifu.go.rules import RECORDS, History, move, new_history
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, clear, new_state, popcount, zobrist_keys
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.packed import DAT2, Records
 from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, symmetries
-from kifu.records.games import Games
+from kifu.records.games import GameArrays
 
 _BOARD = 0x9E3779B97F4A7C15
 _POINTS = 361
@@ -212,7 +212,7 @@ def _hash_dat2(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class PositionHashes:
     """N positions: hashes [N] uint64; stones [N] uint16 on the board; game [N] int32, from 0, or -1 if not known."""
 
     hashes: Hashes
@@ -222,12 +222,12 @@ class Positions:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def pick(self, chosen: npt.NDArray[np.bool_]) -> Positions:
+    def pick(self, chosen: npt.NDArray[np.bool_]) -> PositionHashes:
         """Some of them."""
-        return Positions(self.hashes[chosen], self.stones[chosen], self.game[chosen])
+        return PositionHashes(self.hashes[chosen], self.stones[chosen], self.game[chosen])
 
 
-def hash_games(games: Games) -> Positions:
+def hash_games(games: GameArrays) -> PositionHashes:
     """The positions before each move of the games that are not set aside, as far as the moves are possible.
 
     game counts the rows of `games`. A game ends before the first move or setup stone that no rules allow (`RECORDS`).
@@ -236,7 +236,7 @@ def hash_games(games: Games) -> Positions:
     hashes, stones = np.empty(len(games.moves), np.uint64), np.empty(len(games.moves), np.uint16)
     played = np.zeros(len(games), np.int64)
     size = games.width.astype(np.int64) * 256 + games.height
-    kept = games.drop == Drop.KEPT
+    kept = games.drop == DropReason.KEPT
     for key in np.unique(size[kept]):
         width, height = divmod(int(key), 256)
         if 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
@@ -250,7 +250,7 @@ def hash_games(games: Games) -> Positions:
     game = np.repeat(np.arange(len(games), dtype=np.int32), moves)
     ply = np.arange(len(game)) - np.repeat(games.move_offset[:-1], moves)
     told = ply < played[game]
-    return Positions(hashes, stones, game).pick(told)
+    return PositionHashes(hashes, stones, game).pick(told)
 
 
 def hash_records(records: Records) -> tuple[Hashes, npt.NDArray[np.uint16]]:

@@ -12,17 +12,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, Slice, Span
-from kifu.audit.positions import Positions
+from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, RowSpan, Slice
+from kifu.audit.positions import PositionHashes
 from kifu.corpus.catalogue import by_value, drop_code, is_catalogue, numbers, open_catalogue
 from kifu.corpus.hashes import Hashes
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch
-from kifu.datasets.formats import KATAGO, recognise
+from kifu.datasets.formats import KATAGO, detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
-from kifu.errors import Drop, FormatError, SourceError
-from kifu.parallel import Crew
+from kifu.errors import DropReason, FormatError, SourceError
+from kifu.execution.executor import Executor
 
 _LONGEST = 1000
 """Moves of a game; those of longer ones are not foreseen: what a file says of its games is not believed."""
@@ -32,7 +32,7 @@ _BLOCK = 1 << 13
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SetPlace:
     """Where a game is: entry of an archive, game of that entry (both from 0), and its first row in the set."""
 
     archive: str
@@ -65,10 +65,10 @@ class AuditSet(Protocol):
     @property
     def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]: ...
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
+    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
         """All positions, some at a time, in order. Raises FormatError."""
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
         """Where these games are: [K] int64, rising numbers. Raises FormatError."""
 
 
@@ -82,18 +82,18 @@ class CatalogueSet:
         self.path = path
         self.games = self.foreseen = 0
         for batch in open_catalogue(path).batches(("drop", "n_moves")):
-            kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+            kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
             self.games += int(np.count_nonzero(kept))
             self.foreseen += int(np.clip(numbers(batch["n_moves"])[kept], 0, _LONGEST).sum())
         self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
+    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
         units = open_catalogue(self.path).units()
         before = accumulate((unit.rows for unit in units), initial=0)
         return crew.run(HashCatalogue(), map(Slice, units, before))
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
-        found: list[Place] = []
+    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
+        found: list[SetPlace] = []
         first = 0
         for batch in open_catalogue(self.path).batches(("archive", "entry", "index")):
             lo, hi = np.searchsorted(games, (first, first + len(batch)))
@@ -101,7 +101,7 @@ class CatalogueSet:
                 rows = games[lo:hi]
                 some = batch.take(rows - first)
                 named = zip(some["archive"].to_pylist(), numbers(some["entry"]), numbers(some["index"]), rows)
-                found += [Place(archive, int(entry), int(index), int(row)) for archive, entry, index, row in named]
+                found += [SetPlace(archive, int(entry), int(index), int(row)) for archive, entry, index, row in named]
             first += len(batch)
         return found
 
@@ -141,19 +141,19 @@ class DatSet:
             for key, some in parts.items()
         }
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
+    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
         stops = None if self._archives is None else self._stop
         job = HashDat(self.path, self.kind, tuple(self._dat.spans), stops)
-        return crew.run(job, Span(0, len(self._dat)).blocks(SPAN))
+        return crew.run(job, RowSpan(0, len(self._dat)).blocks(SPAN))
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
         archives = self._archives or []
         stop = np.cumsum([len(archive.member) for archive in archives])
         found = []
         for game in games.tolist():
             k = int(np.searchsorted(stop, game, side="right"))
             entry = archives[k].member[game - int(stop[k]) + len(archives[k].member)]
-            found.append(Place(archives[k].archive, entry, 0, int(self._stop[game] - self._rows[game])))
+            found.append(SetPlace(archives[k].archive, entry, 0, int(self._stop[game] - self._rows[game])))
         return found
 
 
@@ -177,12 +177,12 @@ class ExamplesSet:
             )
         self._ids, self._number = np.empty(0, np.uint64), np.empty(0, np.int32)
 
-    def positions(self, crew: Crew) -> Iterator[Positions]:
+    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
         layout = self._examples.layout
         job = HashExamples(self.path, layout, self._own, self._opp, self._ids, self._number)
-        return crew.run(job, Span(0, len(self._examples)).blocks(SPAN))
+        return crew.run(job, RowSpan(0, len(self._examples)).blocks(SPAN))
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
+    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
         return []
 
 
@@ -204,8 +204,8 @@ class KataSet(ExamplesSet):
         if len(order):
             self.records = {"game hash": (self._ids.view(np.int64), self._number.astype(np.int64))}
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[Place]:
-        return [Place(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
+    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
+        return [SetPlace(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
 def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
@@ -241,7 +241,7 @@ _DAT = (b"GO", b"END", b"mlv2")
 def open_set(path: str | os.PathLike[str]) -> AuditSet:
     """The set that a file holds. Raises SourceError if it cannot be read, FormatError if it is nothing we know."""
     path = Path(path)
-    written = recognise(path)
+    written = detect_format(path)
     if written is not None:
         return (KataSet if written == KATAGO else ExamplesSet)(path, written.name)
     if is_catalogue(path):

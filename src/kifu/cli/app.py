@@ -35,9 +35,9 @@ Engine = Annotated[
 
 def written(text: str | Path) -> Path:
     """The path of what is to be made. Raises OutputError for a URL: as a path it would be folders of this machine."""
-    from kifu.records.places import Remote, place
+    from kifu.records.places import Remote, as_path
 
-    path = place(text)
+    path = as_path(text)
     if isinstance(path, Remote):
         raise OutputError(f"cannot write {path}: what is made is written to this machine only")
     return path

@@ -60,15 +60,17 @@ def ingest(
     engine: Engine = "threads",
 ) -> None:
     """Read games of any kind, clean them, and catalogue them all: Parquet, one row a game, in a file or a folder."""
-    from kifu.corpus.clean import load_clean
+    from kifu.corpus.clean import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
-    from kifu.corpus.parts import add_sources
+    from kifu.corpus.parts import append
     from kifu.kernel import announce_compilation
     from kifu.progress import progress
 
     announce_compilation()
-    write = ingest_games if out.suffix == ".parquet" else add_sources
-    told = write(sources, out, clean=load_clean(clean, set_ or ()), jobs=jobs, engine=engine, progress=progress)
+    write = ingest_games if out.suffix == ".parquet" else append
+    told = write(
+        sources, out, clean=load_cleaning_rules(clean, set_ or ()), jobs=jobs, engine=engine, progress=progress
+    )
     typer.echo(f"{out}: {told}")
 
 
@@ -98,10 +100,10 @@ def split(
     ] = None,
 ) -> None:
     """Divide a corpus into sets to learn from and to test with; the same game never falls in two."""
-    from kifu.corpus.divide import divide, load_split
+    from kifu.corpus.divide import load_split, split
     from kifu.progress import progress
 
-    told = divide(catalogues, load_split(by, set_ or ()), into, progress=progress)
+    told = split(catalogues, load_split(by, set_ or ()), into, progress=progress)
     for path, games in told.sets.items():
         typer.echo(f"{path}: {games:,} games")
     if told.unset or told.dropped:
@@ -152,31 +154,31 @@ def build(
 ) -> None:
     """Make a recipe's data sets, or its archive of OLF files, with manifests; what is there already stays."""
     from kifu.errors import RecipeError
+    from kifu.katago.build import build_katago
+    from kifu.katago.recipe import KatagoRecipe
     from kifu.kernel import announce_compilation
     from kifu.progress import format_bytes, progress
     from kifu.recipes.build import build as build_sets
     from kifu.recipes.examples import build_examples
-    from kifu.recipes.kata_sets import KataSets
-    from kifu.recipes.katago import build_katago
     from kifu.recipes.olf_archive import build_archive
-    from kifu.recipes.schema import ExampleSets, OlfArchive, find_recipe
-    from kifu.recipes.training import Training
+    from kifu.recipes.schema import ExamplesRecipe, OlfArchiveRecipe, find_recipe
+    from kifu.recipes.training import TrainingRecipe
 
     announce_compilation()
     overrides = [*(set_ or ()), *([] if format is None else [f"format={format}"])]
     found = find_recipe(recipe, overrides)
-    if isinstance(found, Training):
+    if isinstance(found, TrainingRecipe):
         raise RecipeError(f"recipe {found.name} makes no data sets, but a net: kifu train takes it")
-    if isinstance(found, OlfArchive):
+    if isinstance(found, OlfArchiveRecipe):
         if sets is not None or index is not None:
             raise RecipeError(f"recipe {found.name} makes one archive, whole: it takes neither --sets nor --index")
         typer.echo(build_archive(found, sources, into, jobs=jobs, engine=engine, progress=progress))
         return
     chosen = None if sets is None else [name.strip() for name in sets.split(",")]
-    if isinstance(found, ExampleSets | KataSets):
+    if isinstance(found, ExamplesRecipe | KatagoRecipe):
         if index is not None:
             raise RecipeError(f"recipe {found.name} draws from no index: it does not take --index")
-        if isinstance(found, KataSets):
+        if isinstance(found, KatagoRecipe):
             made = build_katago(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress)
         else:
             made = build_examples(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress)
@@ -198,14 +200,14 @@ def build(
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument(help="Show this one whole.")] = None) -> None:
     """List the recipes, or show one."""
-    from kifu.recipes.schema import Recipe, find_recipe, recipe_names, recipe_text
+    from kifu.recipes.schema import KgsgoRecipe, find_recipe, recipe_names, recipe_text
 
     if name is not None:
         find_recipe(name)
         typer.echo(recipe_text(name), nl=False)
         return
     loaded = {each: find_recipe(each) for each in recipe_names()}
-    sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, Recipe) else "" for each, r in loaded.items()}
+    sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, KgsgoRecipe) else "" for each, r in loaded.items()}
     print_list((each, recipe.title + sets[each]) for each, recipe in loaded.items())
 
 
@@ -228,22 +230,22 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
 @app.command()
 def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the file formats, or show one's card."""
-    from kifu.cards import OTHER_FORMATS
+    from kifu.assets import OTHER_FORMATS
     from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
-    from kifu.versions import find_version
+    from kifu.registry import lookup
 
     lines = {each.name: f"holds {each.plane_set}; {each.title}" for each in FORMATS.values()}
     lines |= {name: f"holds any planes; {each.title}" for name, each in EXAMPLE_FORMATS.items()} | OTHER_FORMATS
     if name is not None:
-        _print_card("formats", find_version({full: full for full in lines}, name, "format"))
+        _print_card("formats", lookup({full: full for full in lines}, name, "format"))
         return
     print_list(lines.items())
 
 
 def _print_card(kind: str, name: str) -> None:
-    from kifu.cards import card
+    from kifu.assets import read_card
 
-    print_markdown(card(kind, name))
+    print_markdown(read_card(kind, name))
 
 
 @app.command()
@@ -256,11 +258,7 @@ def inspect(
 ) -> None:
     """Show what is in a file: header, counts, checks; an example as a board."""
     from kifu.corpus.catalogue import is_catalogue
-    from kifu.errors import FormatError, RecipeError
-    from kifu.kernel import announce_compilation
-    from kifu.learn import BEST, SUFFIX
-    from kifu.records.places import Remote, place
-    from kifu.show import (
+    from kifu.describe import (
         describe_catalogue,
         describe_data_set,
         describe_records,
@@ -268,8 +266,12 @@ def inspect(
         draw_row,
         is_data_set,
     )
+    from kifu.errors import FormatError, RecipeError
+    from kifu.kernel import announce_compilation
+    from kifu.learn import BEST, SUFFIX
+    from kifu.records.places import Remote, as_path
 
-    where = place(file)
+    where = as_path(file)
     if out is not None and row is None:
         raise RecipeError(f"-o {out} takes the drawing of one example, and no --row says which")
     if isinstance(where, Path) and (where.suffix == SUFFIX or (where / BEST).exists()):
@@ -304,9 +306,9 @@ def audit(
     engine: Engine = "threads",
 ) -> None:
     """Look for games that stand in two sets, also turned or mirrored; the exit code is 1 if there are any."""
+    from kifu.atomic_io import write_file
     from kifu.audit.audit import audit as audit_sets
     from kifu.kernel import announce_compilation
-    from kifu.output import write_file
     from kifu.progress import progress
 
     announce_compilation()
@@ -327,15 +329,15 @@ def stats(
     engine: Engine = "threads",
 ) -> None:
     """Count the games of catalogues: by rank, year, result, length, handicap, komi, and what was dropped."""
-    from kifu.charts import draw_stats
+    from kifu.atomic_io import write_file
     from kifu.corpus.stats import count_games
-    from kifu.draw import save
-    from kifu.output import write_file
-    from kifu.terminal import print_stats
+    from kifu.tables import print_stats
+    from kifu.viz.boards import save
+    from kifu.viz.charts import draw_charts
 
     counted = count_games(catalogues, jobs=jobs, engine=engine)
     if out is not None:
-        save(draw_stats(counted), out)
+        save(draw_charts(counted), out)
     if json == Path("-"):
         typer.echo(counted.to_json(), nl=False)
         return
@@ -356,7 +358,7 @@ def query(
 ) -> None:
     """Ask catalogues a question in SQL; an answer that keeps all columns can be written as a catalogue."""
     from kifu.corpus.query import check_suffix, open_query
-    from kifu.terminal import print_head
+    from kifu.tables import print_head
 
     to_screen = out == Path("-")
     if out is not None and not to_screen:
@@ -379,12 +381,12 @@ def show(
     out: Annotated[Path | None, Written("-o", help="Draw the position into this .svg or .png file.")] = None,
 ) -> None:
     """Show a position of a game as text or as a picture."""
+    from kifu.describe import describe_position, draw_position, find_game
     from kifu.kernel import announce_compilation
-    from kifu.records.places import place
-    from kifu.show import describe_position, draw_position, find_game
+    from kifu.records.places import as_path
 
     announce_compilation()
-    found = find_game(place(game), number)
+    found = find_game(as_path(game), number)
     if out is None:
         typer.echo(describe_position(found, move))
     else:

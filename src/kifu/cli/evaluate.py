@@ -41,12 +41,12 @@ def evaluate(
     jobs: Jobs = None,
 ) -> None:
     """Test nets on the moves of games: top-1, 3, 5, likelihood, calibration, with 95 % intervals."""
+    from kifu.atomic_io import write_file
     from kifu.kernel import announce_compilation
     from kifu.learn.evaluate import evaluate as evaluate_nets
     from kifu.learn.net import open_net
     from kifu.learn.report import write_page
     from kifu.learn.summary import print_evaluation
-    from kifu.output import write_file
     from kifu.progress import progress
 
     announce_compilation()

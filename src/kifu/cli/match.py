@@ -33,7 +33,7 @@ def match(
     """Let two GTP programs play; games are kept, and those already played are not played again."""
     from kifu.kernel import announce_compilation
     from kifu.play.match import play_match
-    from kifu.play.referee import Terms
+    from kifu.play.referee import MatchRules
     from kifu.progress import progress
 
     announce_compilation()
@@ -42,7 +42,7 @@ def match(
         b,
         into,
         games=games,
-        terms=Terms(size=size, komi=komi, rules=rules.lower(), move_seconds=time_limit),
+        terms=MatchRules(size=size, komi=komi, rules=rules.lower(), move_seconds=time_limit),
         openings=openings,
         opening_moves=opening_moves,
         seed=seed,

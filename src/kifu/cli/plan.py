@@ -31,15 +31,19 @@ def plan(
     json: Annotated[Path | None, Written(help="Write it into this file; - prints it as JSON.")] = None,
 ) -> None:
     """Tell from a sample what an ingest or a build will take: games, positions, time, memory, disk."""
-    from kifu.corpus.clean import load_clean
+    from kifu.atomic_io import write_file
+    from kifu.corpus.clean import load_cleaning_rules
     from kifu.estimate.estimate import estimate
     from kifu.kernel import announce_compilation
-    from kifu.output import write_file
     from kifu.recipes.schema import find_recipe
 
     announce_compilation()
     found = None if recipe is None else find_recipe(recipe, set_ or ())
-    rules = None if recipe is not None and clean is None else load_clean(clean or "legal", () if recipe else set_ or ())
+    rules = (
+        None
+        if recipe is not None and clean is None
+        else load_cleaning_rules(clean or "legal", () if recipe else set_ or ())
+    )
     loaded = process_time()  # Python and the libraries, which the run will have to load, too
     told = estimate(sources, found, clean=rules, jobs=jobs)
     told = replace(told, begin=told.begin + loaded)

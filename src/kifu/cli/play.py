@@ -35,11 +35,11 @@ def gtp(
     from kifu.learn.predict import Predictor
     from kifu.play.engine import Engine
     from kifu.play.gtp import serve_stdio
-    from kifu.play.player import NetOracle, Player
+    from kifu.play.player import NetEvaluator, Player
 
     announce_compilation()
     chosen = Rules.named(rules)
     net = open_net(checkpoint)
-    oracle = NetOracle(Predictor(net, rules=chosen, symmetries=symmetries))
+    oracle = NetEvaluator(Predictor(net, rules=chosen, symmetries=symmetries))
     player = Player(oracle, temperature=temperature, resign=resign, seed=seed)
     serve_stdio(Engine(player, rules=chosen, width=net.about.width, height=net.about.height))

@@ -29,15 +29,15 @@ def predict(
     json: Annotated[Path | None, Written(help="Write all probabilities into this file; - prints them as JSON.")] = None,
 ) -> None:
     """Show which moves a net expects in a position of a game: as text, heat map or JSON."""
+    from kifu.atomic_io import write_file
+    from kifu.describe import find_game
     from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
     from kifu.learn import SUFFIX
     from kifu.learn.heat import describe, draw, forecast, to_json
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
-    from kifu.output import write_file
-    from kifu.records.places import place
-    from kifu.show import find_game
+    from kifu.records.places import as_path
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, not {len(files)} files")
@@ -45,7 +45,7 @@ def predict(
         raise RecipeError(f"{files[-1]} is a net; the game comes last")
     announce_compilation()
     net = open_net(files[0] if len(files) == 2 else None)
-    told = forecast(Predictor(net, symmetries=symmetries), find_game(place(files[-1]), number), move, top)
+    told = forecast(Predictor(net, symmetries=symmetries), find_game(as_path(files[-1]), number), move, top)
     if out is not None:
         draw(told, out)
     if json is not None and json != Path("-"):

@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kifu.atomic_io import hash_file
 from kifu.corpus.index import Index, has_index, read_index
 from kifu.corpus.parquet import KEY, TableWriter, group_rows, open_file, read_rows
 from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.errors import Drop, FormatError, SourceError, first_line
-from kifu.output import hash_file
+from kifu.errors import DropReason, FormatError, SourceError, first_line
 from kifu.point import MAX_SIZE
 from kifu.records.game import Game
-from kifu.records.games import NO_HANDICAP, Games, Note, PlainGames
-from kifu.records.places import Remote, place
+from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
+from kifu.records.places import Remote, as_path
 
 _UNIT = 131_072
 """Rows a unit of work: a few seconds of it."""
@@ -63,7 +63,7 @@ class CatalogueWriter(TableWriter):
 
 @dataclass(frozen=True, slots=True)
 class RowsUnit:
-    """Some rows of a catalogue as a unit of work, see `kifu.parallel`."""
+    """Some rows of a catalogue as a unit of work, see `kifu.execution.executor`."""
 
     path: str
     """The Parquet file that they lie in."""
@@ -158,7 +158,7 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     Raises FormatError if it is none, or one of a newer version, or if the parts are not those that its index lists;
     SourceError for a URL.
     """
-    path = place(path)
+    path = as_path(path)
     if isinstance(path, Remote):
         raise SourceError(f"{path}: catalogues are read from this machine only; archives of games also from URLs")
     if has_index(path):
@@ -221,7 +221,7 @@ GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "dro
 """What `games_of` needs."""
 
 
-def played_of(batch: pa.RecordBatch) -> PlainGames:
+def played_of(batch: pa.RecordBatch) -> MoveArrays:
     """What is played in the games of some rows. Numbers, those within lists and the offsets of large lists are Arrow's
     own buffers, not copies.
 
@@ -241,17 +241,17 @@ def played_of(batch: pa.RecordBatch) -> PlainGames:
         raise FormatError("setup_ply of a row does not rise")
     if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
         raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
-    return PlainGames(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
+    return MoveArrays(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
 
 
-def games_of(batch: pa.RecordBatch) -> Games:
+def games_of(batch: pa.RecordBatch) -> GameArrays:
     """The games of some rows as kernels take them; moves and numbers are Arrow's own buffers, not copies.
 
     batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
     Raises FormatError if a row contradicts itself.
     """
     rows, played = len(batch), played_of(batch)
-    return Games(
+    return GameArrays(
         **{field.name: getattr(played, field.name) for field in fields(played)},
         to_play=numbers(batch.column("to_play")),
         handicap=numbers(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
@@ -300,26 +300,26 @@ def by_value(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[
 
 
 def note_bits(repairs: str | None) -> int:
-    """The `Note`s of a row's `repairs`. Raises FormatError for a name that is none."""
+    """The `ParseWarning`s of a row's `repairs`. Raises FormatError for a name that is none."""
     try:
-        return sum(int(Note[name.upper()]) for name in {*repairs.split(",")}) if repairs else 0
+        return sum(int(ParseWarning[name.upper()]) for name in {*repairs.split(",")}) if repairs else 0
     except KeyError as error:
         raise FormatError(f"unknown repair {error.args[0].lower()!r}") from None
 
 
 def repairs_text(notes: int) -> str | None:
-    """The names of some `Note`s, as `repairs` has them; None for none."""
-    return ",".join(str(note.name).lower() for note in Note if notes & note) or None
+    """The names of some `ParseWarning`s, as `repairs` has them; None for none."""
+    return ",".join(str(note.name).lower() for note in ParseWarning if notes & note) or None
 
 
 def drop_code(drop: str | None) -> int:
-    """The `Drop` of a row. Raises FormatError for a name that is none."""
+    """The `DropReason` of a row. Raises FormatError for a name that is none."""
     try:
-        return int(Drop[drop.upper()]) if drop is not None else int(Drop.KEPT)
+        return int(DropReason[drop.upper()]) if drop is not None else int(DropReason.KEPT)
     except KeyError:
         raise FormatError(f"unknown reason {drop!r} to drop a game") from None
 
 
 def drop_name(drop: int) -> str | None:
-    """What column `drop` says for a `Drop`."""
-    return Drop(drop).name.lower() if drop else None
+    """What column `drop` says for a `DropReason`."""
+    return DropReason(drop).name.lower() if drop else None

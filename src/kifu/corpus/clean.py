@@ -16,21 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
-from kifu.errors import Drop, RecipeError
+from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config
+from kifu.errors import DropReason, RecipeError
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records import tygem
-from kifu.records.games import Games, Note
+from kifu.records.games import GameArrays, ParseWarning
 from kifu.records.times import parse_overtime, thinking_seconds
-from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
 
-_ROOM, _KIND = "kifu.corpus.cleaning", "set of cleaning rules"
+_FOLDER, _KIND = "cleaning", "set of cleaning rules"
 
 Count = Annotated[int, Field(ge=0, le=10**6)]
 Amount = Annotated[float, Field(ge=0, le=10**6)]
 
 
-class Clean(BaseModel):
+class CleaningRules(BaseModel):
     """Rules of cleaning. A game that several of them set aside is counted under the first, in this order."""
 
     model_config = STRICT
@@ -95,85 +95,87 @@ class Clean(BaseModel):
 
 def clean_names() -> list[str]:
     """The sets of rules that come with kifu."""
-    return table_names(_ROOM)
+    return config_names(_FOLDER)
 
 
-def load_clean(name: str, overrides: Iterable[str] = ()) -> Clean:
+def load_cleaning_rules(name: str, overrides: Iterable[str] = ()) -> CleaningRules:
     """A set of rules by its name, or from a TOML file if `name` ends in .toml.
 
-    overrides: see `kifu.tables.load_table`. Raises RecipeError.
+    overrides: see `kifu.config.load_config`. Raises RecipeError.
     """
-    return check_clean(load_table(_ROOM, _KIND, name, overrides), name)
+    return check_clean(load_config(_FOLDER, _KIND, name, overrides), name)
 
 
-def check_clean(table: Mapping[str, object], name: str) -> Clean:
+def check_clean(table: Mapping[str, object], name: str) -> CleaningRules:
     """The rules that a table of values makes. Raises RecipeError, which names the first value that does not fit."""
-    return check_table(Clean, table, _KIND, name)
+    return check_config(CleaningRules, table, _KIND, name)
 
 
 def clean_text(name: str) -> str:
     """The TOML text of a set of rules. Raises RecipeError."""
-    return table_text(_ROOM, _KIND, name)
+    return config_text(_FOLDER, _KIND, name)
 
 
-def judge(clean: Clean, games: Games, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
-    """What the rules say of each row: [G] uint8, the first `Drop` that applies, or `Drop.KEPT`.
+def judge(clean: CleaningRules, games: GameArrays, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
+    """What the rules say of each row: [G] uint8, the first `DropReason` that applies, or `DropReason.KEPT`.
 
     games: of the rows of `batch`, which has all columns of the catalogue but for `drop`, which is not looked at.
     Illegal moves and duplicates are not judged here: the former need a replay, the latter other games.
     """
-    drop = np.full(len(games), Drop.KEPT, np.uint8)
+    drop = np.full(len(games), DropReason.KEPT, np.uint8)
     for why, applies in _faults(clean, games, batch):
-        drop[(drop == Drop.KEPT) & applies] = why
+        drop[(drop == DropReason.KEPT) & applies] = why
     return drop
 
 
-def _faults(clean: Clean, games: Games, batch: pa.RecordBatch) -> Iterator[tuple[Drop, npt.NDArray[np.bool_]]]:
+def _faults(
+    clean: CleaningRules, games: GameArrays, batch: pa.RecordBatch
+) -> Iterator[tuple[DropReason, npt.NDArray[np.bool_]]]:
     width, height = games.width.astype(np.int64), games.height.astype(np.int64)
     points = width * height
     moves = np.diff(games.move_offset)
     if clean.known_size:
-        yield Drop.BAD_SIZE, games.notes & Note.SIZE_MISSING != 0
+        yield DropReason.BAD_SIZE, games.notes & ParseWarning.SIZE_MISSING != 0
     if clean.sizes is not None:
         wanted = [int(w) * 256 + int(h) for w, _, h in (size.partition("x") for size in clean.sizes)]
-        yield Drop.WRONG_SIZE, ~np.isin(width * 256 + height, wanted)
+        yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, wanted)
     if clean.alternating:
         same = (games.moves[1:] ^ games.moves[:-1]) & WHITE_BIT == 0
         at = np.arange(1, len(games.moves))
         same[np.isin(at, games.move_offset[1:-1])] = False  # the last move of one game and the first of the next
-        yield Drop.NOT_ALTERNATING, _count(np.append(False, same)[: len(games.moves)], games) > 0
+        yield DropReason.NOT_ALTERNATING, _count(np.append(False, same)[: len(games.moves)], games) > 0
     if clean.min_moves or clean.min_stones:
-        yield Drop.NO_MOVES, moves == 0
+        yield DropReason.NO_MOVES, moves == 0
     if clean.min_stones:
         passes = games.moves & POINT_MASK == np.repeat(points, moves)
-        yield Drop.FEW_STONES, moves - _count(passes, games) < clean.min_stones
+        yield DropReason.FEW_STONES, moves - _count(passes, games) < clean.min_stones
     if clean.min_moves:
-        yield Drop.TOO_SHORT, moves < clean.min_moves
+        yield DropReason.TOO_SHORT, moves < clean.min_moves
     if clean.max_moves is not None:
-        yield Drop.TOO_LONG, moves > clean.max_moves
+        yield DropReason.TOO_LONG, moves > clean.max_moves
     if clean.self_play is not None:
         one_player = _true(pc.equal(batch["black"], batch["white"]))
-        yield Drop.SELF_PLAY, one_player & (moves < clean.self_play * np.maximum(width, height))
+        yield DropReason.SELF_PLAY, one_player & (moves < clean.self_play * np.maximum(width, height))
     scored = batch["ending"].to_numpy(zero_copy_only=False) == "score"
     margin = _floats(batch["margin"])
     if clean.max_score is not None:
-        yield Drop.HUGE_SCORE, scored & (margin > clean.max_score * points)
+        yield DropReason.HUGE_SCORE, scored & (margin > clean.max_score * points)
     if clean.whole_score:
         signed = np.where(_true(pc.equal(batch["winner"], "white")), -margin, margin)
         total = signed + _floats(batch["komi"])
-        yield Drop.FRACTION_SCORE, scored & (np.abs(total - np.round(total)) > 0.01)
+        yield DropReason.FRACTION_SCORE, scored & (np.abs(total - np.round(total)) > 0.01)
     if clean.finished:
-        yield Drop.UNFINISHED, ~_true(pc.is_valid(batch["winner"]))
+        yield DropReason.UNFINISHED, ~_true(pc.is_valid(batch["winner"]))
     ratings = [_floats(batch[name]) for name in ("black_rating", "white_rating")]
     if clean.ranked:
-        yield Drop.RANK_UNKNOWN, np.isnan(ratings[0]) | np.isnan(ratings[1])
+        yield DropReason.RANK_UNKNOWN, np.isnan(ratings[0]) | np.isnan(ratings[1])
     if clean.min_rating is not None:
-        yield Drop.RANK_LOW, (ratings[0] < clean.min_rating) | (ratings[1] < clean.min_rating)
+        yield DropReason.RANK_LOW, (ratings[0] < clean.min_rating) | (ratings[1] < clean.min_rating)
     if not clean.programs:
-        yield Drop.PROGRAM, _true(batch["black_program"]) | _true(batch["white_program"])
+        yield DropReason.PROGRAM, _true(batch["black_program"]) | _true(batch["white_program"])
     if clean.min_seconds is not None:
         terms = zip(batch["main_minutes"].to_pylist(), batch["format"].to_pylist(), batch["overtime"].to_pylist())
-        yield Drop.BLITZ, np.array([_seconds(*each) for each in terms], float) < clean.min_seconds
+        yield DropReason.BLITZ, np.array([_seconds(*each) for each in terms], float) < clean.min_seconds
 
 
 @lru_cache(1 << 16)
@@ -185,7 +187,7 @@ def _seconds(minutes: float | None, spelling: str, overtime: str | None) -> floa
     return nan if seconds is None else seconds
 
 
-def _count(marked: npt.NDArray[np.bool_], games: Games) -> npt.NDArray[np.int64]:
+def _count(marked: npt.NDArray[np.bool_], games: GameArrays) -> npt.NDArray[np.int64]:
     """How many moves of each game are marked."""
     total = np.append(0, np.cumsum(marked))
     counts: npt.NDArray[np.int64] = total[games.move_offset[1:]] - total[games.move_offset[:-1]]

@@ -15,18 +15,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kifu.atomic_io import staging_dir
 from kifu.corpus.catalogue import CatalogueWriter, RowsUnit, by_value, drop_code, is_catalogue, rows_of_unit
-from kifu.corpus.folder import PartsFolder, free_name
-from kifu.corpus.index import Index, Part, has_index
-from kifu.corpus.ingest import Ingested
+from kifu.corpus.folder import CatalogueTransaction, free_name
+from kifu.corpus.index import Index, Partition, has_index
+from kifu.corpus.ingest import IngestReport
 from kifu.corpus.layout import RowsFiles, make_parts
 from kifu.corpus.rows import with_drop
 from kifu.corpus.verdict import COPIES
-from kifu.errors import Drop, FormatError, RecipeError
-from kifu.output import work_folder
-from kifu.parallel import THREADS, Job, open_crew
-from kifu.parcels import Parcel
-from kifu.progress import OpenBar, silent
+from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.execution.executor import THREADS, Job, make_executor
+from kifu.execution.serialization import Parcel
+from kifu.progress import ProgressFactory, silent
 
 PART_ROWS = 1 << 20
 """Rows of a part, at most: about 300 MB."""
@@ -40,12 +40,12 @@ _SHARED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactReport:
     """What became of a folder. before, parts: how many parts it had and has. games: all its rows."""
 
     before: int
     parts: int
-    games: Ingested
+    games: IngestReport
 
     def __str__(self) -> str:
         """What there is to say on a terminal."""
@@ -57,8 +57,8 @@ def compact(
     *,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
-) -> Compacted:
+    progress: ProgressFactory = silent,
+) -> CompactReport:
     """Puts the parts of a folder together: those of sources of less than LARGE rows by year, of a larger source by
     itself; each part has at most PART_ROWS rows, in the order in which they were.
 
@@ -72,7 +72,10 @@ def compact(
         if is_catalogue(path):
             raise RecipeError(f"{path} is one file: only a folder of parts can be compacted")
         raise FormatError(f"{path} is no folder of parts")
-    with PartsFolder(path, keep=engine != THREADS) as folder, open_crew(engine, jobs, work_folder(path)) as crew:
+    with (
+        CatalogueTransaction(path, keep=engine != THREADS) as folder,
+        make_executor(engine, jobs, staging_dir(path)) as crew,
+    ):
         before = folder.index
         assert before is not None
         staged = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
@@ -82,9 +85,9 @@ def compact(
             for made, unit in zip(crew.run(MergeJob(staged), units), units):
                 files.append(RowsFiles((made,), unit.group, unit.sources))
                 bar.advance(sum(rows.rows for rows in unit.rows))
-            games = Ingested()
+            games = IngestReport()
             parts = make_parts(folder, staged, files, before, crew, games, anew=True)
-        return Compacted(len(before.parts), parts, games)
+        return CompactReport(len(before.parts), parts, games)
 
 
 class MergeUnit(NamedTuple):
@@ -95,13 +98,13 @@ class MergeUnit(NamedTuple):
     rows: tuple[RowsUnit, ...]
 
 
-def _units(folder: PartsFolder, index: Index) -> Iterator[MergeUnit]:
+def _units(folder: CatalogueTransaction, index: Index) -> Iterator[MergeUnit]:
     top = folder.new_name(f"compact-{index.compacted + 1}")
     total: Counter[int] = Counter()
     for part in index.parts:
         if len(part.sources) == 1:
             total[part.sources[0]] += part.rows
-    together: dict[tuple[int, str], list[Part]] = {}
+    together: dict[tuple[int, str], list[Partition]] = {}
     for part in index.parts:
         source = part.sources[0] if len(part.sources) == 1 and total[part.sources[0]] >= LARGE else _SHARED
         together.setdefault((source, part.year), []).append(part)
@@ -116,9 +119,9 @@ def _units(folder: PartsFolder, index: Index) -> Iterator[MergeUnit]:
             yield MergeUnit(groups[source], tuple(sources), rows)
 
 
-def _pieces(parts: Iterable[Part]) -> Iterator[list[tuple[Part, range]]]:
+def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]]]:
     """Rows of the parts, in order, as many at a time as a part may have."""
-    piece: list[tuple[Part, range]] = []
+    piece: list[tuple[Partition, range]] = []
     room = PART_ROWS
     for part in parts:
         first = 0
@@ -166,4 +169,4 @@ def _kept_again(batch: pa.RecordBatch) -> pa.RecordBatch:
     drop = by_value(batch.column("drop"), drop_code, np.uint8)
     copies = np.isin(drop, COPIES)
     detail = pc.if_else(pa.array(copies), pa.scalar(None, pa.string()), batch.column("drop_detail"))
-    return with_drop(batch, np.where(copies, np.uint8(Drop.KEPT), drop), detail)
+    return with_drop(batch, np.where(copies, np.uint8(DropReason.KEPT), drop), detail)

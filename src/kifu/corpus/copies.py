@@ -15,13 +15,13 @@ import numpy.typing as npt
 from kifu.corpus import _hashes
 from kifu.corpus.catalogue import by_value, drop_code, numbers, open_catalogue
 from kifu.corpus.hashes import Hashes
-from kifu.errors import Drop
+from kifu.errors import DropReason
 
 MOST = 1 << 22
 """Ids that are kept in memory at a time: they take 64 MB."""
 
 
-class SeenIds:
+class IdSet:
     """The ids met so far, in 11 to 22 bytes each once there are many."""
 
     def __init__(self, most: int | None = None) -> None:
@@ -74,7 +74,7 @@ def _salt() -> Hashes:
     return np.frombuffer(bytearray(os.urandom(8)), np.uint64)
 
 
-def find_copies(paths: Sequence[str | os.PathLike[str]], *, most: int = MOST) -> npt.NDArray[np.int64]:
+def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MOST) -> npt.NDArray[np.int64]:
     """The rows of these catalogues, counted through all of them, whose id an earlier one has; rising.
 
     Games that are set aside are none of either. most: of how many games ids are kept in memory at a time, about; for
@@ -84,12 +84,12 @@ def find_copies(paths: Sequence[str | os.PathLike[str]], *, most: int = MOST) ->
     salt = _salt()
     found = [np.empty(0, np.int64)]
     for number in range(int(ranges)):
-        seen, start = SeenIds(), 0
+        seen, start = IdSet(), 0
         for path in paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = numbers(batch["id"])
                 place = (_hashes.mix_words(ids ^ salt) >> np.uint64(32)) * ranges >> np.uint64(32)
-                kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 rows = np.flatnonzero(kept & (place == number))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)

@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel
 
+from kifu.atomic_io import remove_file
+from kifu.config import STRICT, Line, check_config, config_names, load_config
 from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, open_catalogue
 from kifu.corpus.splits import NO_SET, Split
-from kifu.errors import Drop, RecipeError
-from kifu.output import remove_file
-from kifu.progress import OpenBar, silent
-from kifu.tables import STRICT, Line, check_table, load_table, table_names
+from kifu.errors import DropReason, RecipeError
+from kifu.progress import ProgressFactory, silent
 
-_ROOM, _KIND = "kifu.corpus.splitting", "split"
+_FOLDER, _KIND = "splits", "split"
 
 
 class SplitTable(BaseModel):
@@ -34,19 +34,19 @@ class SplitTable(BaseModel):
 
 def split_names() -> list[str]:
     """The splits that come with kifu."""
-    return table_names(_ROOM)
+    return config_names(_FOLDER)
 
 
 def load_split(name: str, overrides: Iterable[str] = ()) -> SplitTable:
     """A split by its name, or from a TOML file if `name` ends in .toml.
 
-    overrides: see `kifu.tables.load_table`. Raises RecipeError.
+    overrides: see `kifu.config.load_config`. Raises RecipeError.
     """
-    return check_table(SplitTable, load_table(_ROOM, _KIND, name, overrides), _KIND, name)
+    return check_config(SplitTable, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class SplitReport:
     """What became of the games; read == the sum of sets + unset + dropped."""
 
     sets: dict[Path, int]
@@ -62,13 +62,13 @@ class Divided:
         return sum(self.sets.values()) + self.unset + self.dropped
 
 
-def divide(
+def split(
     paths: Sequence[str | os.PathLike[str]],
     table: SplitTable,
     into: str | os.PathLike[str],
     *,
-    progress: OpenBar = silent,
-) -> Divided:
+    progress: ProgressFactory = silent,
+) -> SplitReport:
     """Writes SET.parquet into the folder for each set of the split: a catalogue of its games, in their order.
 
     Files have their names once all are complete: until then those that they replace stay, afterwards none does.
@@ -86,7 +86,7 @@ def divide(
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
         for catalogue in catalogues:
             for batch in catalogue.batches():
-                kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 codes = np.where(kept, table.split.codes(batch), NO_SET)
                 dropped += int(np.count_nonzero(~kept))
                 unset += int(np.count_nonzero(kept & (codes == NO_SET)))
@@ -100,4 +100,4 @@ def divide(
             remove_file(file)
         for writer in writers:
             writer.give_name()
-    return Divided(dict(zip(files, counts.tolist())), unset, dropped)
+    return SplitReport(dict(zip(files, counts.tolist())), unset, dropped)

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from kifu.corpus import _hashes
 from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers, open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_walk
-from kifu.errors import Drop
+from kifu.errors import DropReason
+from kifu.execution.executor import Executor, Job
+from kifu.execution.serialization import Parcel
 from kifu.go.replay import GamesLike
-from kifu.parallel import Crew, Job
-from kifu.parcels import Parcel
 
 Rows = npt.NDArray[np.int64]
 
@@ -42,7 +42,7 @@ class Clusters:
 
     source, row: [K] int32, int64: where the game is: in which file, and which row of it.
     cluster: [K] int64: games with the same number belong together; from 0, in the order of their first games.
-    relation: [K] uint8 of `Drop`: CUT_OFF if it is the beginning of a longer one; else SAME_GAME if it equals another
+    relation: [K] uint8 of `DropReason`: CUT_OFF if it is the beginning of a longer one; else SAME_GAME if it equals another
         that stays; else KEPT. A cluster keeps more than one game where one is the beginning of several others.
     stays: [K] int64: the index, in these arrays, of the game that stays in its stead; its own if it is kept.
         That is the longest, then (counting passes at the end) the one of most moves, then the first.
@@ -58,7 +58,9 @@ class Clusters:
         return len(self.row)
 
 
-def find_clusters(paths: Sequence[str | os.PathLike[str]], crew: Crew | None = None, *, games: int = RANGE) -> Clusters:
+def find_clusters(
+    paths: Sequence[str | os.PathLike[str]], crew: Executor | None = None, *, games: int = RANGE
+) -> Clusters:
     """The clusters of all games of these catalogues together that are not set aside.
 
     `Clusters.source` counts the paths. Games are equal if their canonical hashes are, and one is the beginning of
@@ -72,7 +74,7 @@ def find_clusters(paths: Sequence[str | os.PathLike[str]], crew: Crew | None = N
     # Each is opened when its turn comes: one that was read keeps some of its bytes for as long as it is there.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
-    return _join((crew or Crew(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
+    return _join((crew or Executor(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
 
 
 def clusters_of(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
@@ -143,7 +145,7 @@ class _Catalogues:
             for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
                 row = np.arange(start, start + len(batch))
                 keys = _Keys(row, *(numbers(batch[name]) for name in ("opening", "canonical", "n_moves")))
-                kept = by_value(batch["drop"], drop_code, np.uint8) == Drop.KEPT
+                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 yield keys.pick(kept & within.has(keys.opening))
                 start += len(batch)
 
@@ -224,9 +226,9 @@ def _find(corpus: _Corpus, within: _Range) -> _Found:
     row, class_of = found.row[together], class_of[together]
     last = _follow(np.where(longer < 0, np.arange(len(longer)), longer))
     stays = speaker[last[class_of]]
-    relation = np.where(longer[class_of] < 0, Drop.SAME_GAME, Drop.CUT_OFF)
+    relation = np.where(longer[class_of] < 0, DropReason.SAME_GAME, DropReason.CUT_OFF)
     _, first, cluster = np.unique(parent[class_of], return_index=True, return_inverse=True)
-    return _Found(row, row[first][cluster], np.where(stays == row, Drop.KEPT, relation).astype(np.uint8), stays)
+    return _Found(row, row[first][cluster], np.where(stays == row, DropReason.KEPT, relation).astype(np.uint8), stays)
 
 
 def _candidates(corpus: _Corpus, within: _Range) -> _Keys:

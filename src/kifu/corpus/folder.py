@@ -19,16 +19,16 @@ from uuid import uuid4
 
 from blake3 import blake3
 
+from kifu.atomic_io import cannot_write, locked_folder, temp_path, write_file
 from kifu.corpus.index import INDEX, PART_NAME, Index, has_index, read_index
 from kifu.errors import OutputError
-from kifu.output import cannot_write, locked_folder, part_of, write_file
 
 _HIDDEN = ".new-"
 _NAMES = "names.json"
 _ARCHIVE = re.compile(r"(\.(tar|tgz|tbz2?|txz|zip|7z|gz|bz2|xz|zst|sgf|olf|parquet))+$", re.IGNORECASE)
 
 
-class PartsFolder:
+class CatalogueTransaction:
     """The folder, which only one process at a time may hold. A context manager: what was not committed is gone."""
 
     def __init__(self, path: Path, keep: bool = False) -> None:
@@ -54,7 +54,7 @@ class PartsFolder:
     def _require_ours(self) -> None:
         """Raises OutputError if there is no index, but something else than a run that was killed has left."""
         for entry in self.path.iterdir() if self.index is None else ():
-            hidden = entry.name.startswith(_HIDDEN) or entry == part_of(self.path / INDEX)
+            hidden = entry.name.startswith(_HIDDEN) or entry == temp_path(self.path / INDEX)
             if not hidden and not self._left_over(entry):
                 raise OutputError(f"{self.path} has {entry.name} in it, and is no catalogue; choose another folder")
 
@@ -124,7 +124,7 @@ class PartsFolder:
             _remove_empty(self.path, self.path.parent)
         self._lock.close()
 
-    def __enter__(self) -> PartsFolder:
+    def __enter__(self) -> CatalogueTransaction:
         return self
 
     def __exit__(

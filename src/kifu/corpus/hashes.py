@@ -37,7 +37,7 @@ from kifu.corpus import _hashes
 from kifu.corpus._hashes import Walk
 from kifu.go.replay import GamesLike
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, symmetries
-from kifu.records.games import Games
+from kifu.records.games import GameArrays
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -103,7 +103,7 @@ def _table(width: int, height: int) -> Hashes:
     return table
 
 
-def hash_rows(games: Games, words: Sequence[pa.StringArray]) -> Hashes:
+def hash_rows(games: GameArrays, words: Sequence[pa.StringArray]) -> Hashes:
     """The catalogue's `id`, [G] uint64: equal for rows that say the same in all that is hashed.
 
     games: their board, moves, setup, to_play and handicap count. words: columns of [G] texts, in a fixed order; a null

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 from blake3 import blake3
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from kifu.atomic_io import write_file
+from kifu.config import STRICT
 from kifu.errors import FormatError, first_line
-from kifu.output import write_file
-from kifu.tables import STRICT
 
 INDEX = "catalogue.json"
 """The index's name within the folder."""
@@ -34,7 +34,7 @@ PART_NAME = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
 """What a part may be called within the folder."""
 
 
-class Part(BaseModel):
+class Partition(BaseModel):
     """A Parquet file of the folder, which is a catalogue itself."""
 
     model_config = STRICT
@@ -51,7 +51,7 @@ class Part(BaseModel):
     """Of all its games, see `kifu.corpus.parts.year_names`."""
 
 
-class Origin(BaseModel):
+class SourceInfo(BaseModel):
     """A source, as `kifu.corpus.units.Source.about` tells of it; a folder of loose records has no size and hash."""
 
     model_config = STRICT
@@ -74,16 +74,16 @@ class Index(BaseModel):
     """The rules of cleaning, which are the same for all sources."""
     compacted: Count = 0
     """How often the parts have been put together, see `kifu.corpus.compact`."""
-    sources: Annotated[tuple[Origin, ...], Field(strict=False)]
+    sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]
     read: Count
     kept: Count
     drops: dict[str, Count]
-    parts: Annotated[tuple[Part, ...], Field(min_length=1, strict=False)]
+    parts: Annotated[tuple[Partition, ...], Field(min_length=1, strict=False)]
     """In the order of the rows; never none, but one may be empty."""
 
     @field_validator("parts")
     @classmethod
-    def _differ(cls, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    def _differ(cls, parts: tuple[Partition, ...]) -> tuple[Partition, ...]:
         if twice := [path for path, n in Counter(part.path.casefold() for part in parts).items() if n > 1]:
             raise ValueError(f"{twice[0]} is listed twice")
         return parts

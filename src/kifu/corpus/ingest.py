@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
+from kifu.atomic_io import remove_file, staging_dir, temp_path
 from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, numbers, open_catalogue
-from kifu.corpus.clean import Clean, load_clean
-from kifu.corpus.copies import MOST, SeenIds, find_copies
+from kifu.corpus.clean import CleaningRules, load_cleaning_rules
+from kifu.corpus.copies import MOST, IdSet, exact_duplicates
 from kifu.corpus.meaning import Unclear
 from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading, with_drop
 from kifu.corpus.units import (
@@ -25,19 +26,18 @@ from kifu.corpus.units import (
     Source,
     SourceUnit,
     UnitReader,
-    describe_sources,
     find_sources,
+    hash_sources,
     source_units,
 )
 from kifu.corpus.verdict import judge_copies
-from kifu.errors import Drop, KifuError
-from kifu.output import part_of, remove_file, work_folder
-from kifu.parallel import THREADS, Crew, Job, open_crew
-from kifu.parcels import Parcel
-from kifu.progress import OpenBar, format_bytes, silent
-from kifu.records.kinds import readings
+from kifu.errors import DropReason, KifuError
+from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.serialization import Parcel
+from kifu.progress import ProgressFactory, format_bytes, silent
+from kifu.records.kinds import parse_blocks
 from kifu.records.programs import known_programs
-from kifu.records.tygem import Index, load_index
+from kifu.records.tygem import TygemIndex, load_index
 
 _UNCLEAR_KEPT = 1_000
 """Distinct texts of one column that are counted one by one."""
@@ -46,7 +46,7 @@ _UNCLEAR_SHOWN = 5
 
 
 @dataclass(slots=True)
-class Ingested:
+class IngestReport:
     """What became of the games; read == kept + the sum of drops."""
 
     read: int = 0
@@ -54,7 +54,7 @@ class Ingested:
     moves: int = 0
     """Of the kept games, passes too."""
     drops: Counter[str] = field(default_factory=Counter)
-    """By the name of the `Drop`."""
+    """By the name of the `DropReason`."""
     unclear: Unclear = field(default_factory=dict)
     """By column, texts that were not understood, with their counts."""
     bytes: int = 0
@@ -72,11 +72,11 @@ class Ingested:
 
     def add(self, batch: pa.RecordBatch) -> None:
         drop = by_value(batch.column("drop"), drop_code, np.uint8)
-        kept = drop == Drop.KEPT
+        kept = drop == DropReason.KEPT
         self.read += len(drop)
         self.kept += int(kept.sum())
         self.moves += int(numbers(batch.column("n_legal"))[kept].sum())
-        self.drops.update({Drop(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
+        self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
 
     def add_unclear(self, unclear: Unclear) -> None:
         for column, texts in unclear.items():
@@ -104,7 +104,7 @@ def source_items(sources: Iterable[Source]) -> Iterator[Item]:
 class IngestJob(Job[SourceUnit, Item, list[Rows]]):
     """From units to the rows of a catalogue, judged as far as one game alone can be."""
 
-    def __init__(self, clean: Clean, index: Index | None) -> None:
+    def __init__(self, clean: CleaningRules, index: TygemIndex | None) -> None:
         """index: see `kifu.records.tygem`. Raises RecipeError for a program's name that is none."""
         self._clean = clean
         self._index = index
@@ -125,7 +125,7 @@ class IngestJob(Job[SourceUnit, Item, list[Rows]]):
     def make(self, item: Item) -> list[Rows]:
         if isinstance(item.content, pa.RecordBatch):
             return [rows_of_batch(item.content, self._clean)]
-        read = readings(item.content, self._index)
+        read = parse_blocks(item.content, self._index)
         return [rows_of_reading(each, item.name, self._clean, self._programs) for each in read]
 
     def pack(self, result: list[Rows]) -> Parcel:
@@ -147,30 +147,30 @@ def ingest(
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
-    clean: Clean | None = None,
+    clean: CleaningRules | None = None,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
-) -> Ingested:
+    progress: ProgressFactory = silent,
+) -> IngestReport:
     """Reads every game of the sources into a catalogue at `path`, in order; games set aside are rows as well.
 
     sources: archives, folders and records as `kifu.read` takes them, and catalogues, whose games are judged anew.
-    clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.parallel.open_crew`; the bytes
+    clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.execution.executor.open_crew`; the bytes
     are the same for any. Memory does not grow with the games, but for a list of those that are another one once more:
     what only the whole corpus can tell waits in hidden files beside `path`, see `kifu.corpus.copies` and
     `kifu.corpus.duplicates`.
     Raises SourceError, FormatError, OutputError or ClusterError, and then there is no new file.
     """
     path = Path(path)
-    clean = clean or load_clean("legal")
+    clean = clean or load_cleaning_rules("legal")
     found = find_sources(sources)
     job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
-    told = Ingested()
-    with open_crew(engine, jobs, work_folder(path)) as crew, progress("reading games", None, "games") as bar:
-        measured = describe_sources(found, crew)
+    told = IngestReport()
+    with make_executor(engine, jobs, staging_dir(path)) as crew, progress("reading games", None, "games") as bar:
+        measured = hash_sources(found, crew)
         made = _noted(crew.run(job, source_units(found, measured)), told)
         # Whoever ends it early, the hidden files are gone before another process may write to `path`.
-        with CatalogueWriter(path) as writer, closing(judged(made, clean, crew, path)) as batches:
+        with CatalogueWriter(path) as writer, closing(apply_rules(made, clean, crew, path)) as batches:
             for batch in batches:
                 writer.write(batch)
                 told.add(batch)
@@ -181,7 +181,7 @@ def ingest(
     return told
 
 
-def judged(made: Iterator[Rows], clean: Clean, crew: Crew, path: Path) -> Generator[pa.RecordBatch]:
+def apply_rules(made: Iterator[Rows], clean: CleaningRules, crew: Executor, path: Path) -> Generator[pa.RecordBatch]:
     """Rows of a catalogue with their final reasons, in order; with what only the whole corpus can tell.
 
     crew: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends, and those
@@ -189,7 +189,7 @@ def judged(made: Iterator[Rows], clean: Clean, crew: Crew, path: Path) -> Genera
     """
     rest, first = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
     for hidden in (rest, first):
-        _discard(part_of(hidden))
+        _discard(temp_path(hidden))
         _discard(hidden)
     if clean.duplicates == "keep":
         return (rows.batch(rows.drop) for rows in made)
@@ -197,7 +197,7 @@ def judged(made: Iterator[Rows], clean: Clean, crew: Crew, path: Path) -> Genera
     return _without_copies(batches, first, crew) if clean.duplicates == "games" else batches
 
 
-def _noted(made: Iterable[list[Rows]], told: Ingested) -> Generator[Rows]:
+def _noted(made: Iterable[list[Rows]], told: IngestReport) -> Generator[Rows]:
     for rows in chain.from_iterable(made):
         told.add_unclear(rows.unclear)
         yield rows
@@ -208,7 +208,7 @@ def _without_equals(made: Iterator[Rows], rest: Path) -> Generator[pa.RecordBatc
 
     Once there are too many ids to be kept, what follows has to lie in the file `rest` until its ids can be compared.
     """
-    seen = SeenIds(MOST)
+    seen = IdSet(MOST)
     for rows in made:
         batch = _without_seen(rows, seen)
         if seen.full:
@@ -218,22 +218,22 @@ def _without_equals(made: Iterator[Rows], rest: Path) -> Generator[pa.RecordBatc
         return
     with _set_down(chain([batch], (_without_seen(rows, seen) for rows in made)), rest):
         del seen
-        copies, at = find_copies([rest], most=MOST), 0
+        copies, at = exact_duplicates([rest], most=MOST), 0
         for batch in open_catalogue(rest).batches():
             drop = by_value(batch.column("drop"), drop_code, np.uint8)
-            drop[copies[slice(*np.searchsorted(copies, [at, at + len(batch)]))] - at] = Drop.DUPLICATE
+            drop[copies[slice(*np.searchsorted(copies, [at, at + len(batch)]))] - at] = DropReason.DUPLICATE
             yield with_drop(batch, drop, batch.column("drop_detail"))
             at += len(batch)
 
 
-def _without_seen(rows: Rows, seen: SeenIds) -> pa.RecordBatch:
+def _without_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
     drop = rows.drop.copy()
-    kept = np.flatnonzero(drop == Drop.KEPT)
-    drop[kept[~seen.add(rows.columns["id"].to_numpy()[kept])]] = Drop.DUPLICATE
+    kept = np.flatnonzero(drop == DropReason.KEPT)
+    drop[kept[~seen.add(rows.columns["id"].to_numpy()[kept])]] = DropReason.DUPLICATE
     return rows.batch(drop)
 
 
-def _without_copies(batches: Generator[pa.RecordBatch], first: Path, crew: Crew) -> Generator[pa.RecordBatch]:
+def _without_copies(batches: Generator[pa.RecordBatch], first: Path, crew: Executor) -> Generator[pa.RecordBatch]:
     """The same rows, once all of them lie in the file `first`: games that are another one once more are set aside."""
     with closing(batches), _set_down(batches, first):
         verdict, at = judge_copies([first], 0, "games", crew), 0

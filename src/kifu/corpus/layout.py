@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from blake3 import blake3
 
 from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
-from kifu.corpus.folder import PartsFolder
-from kifu.corpus.index import Index, Origin, Part
-from kifu.corpus.ingest import Ingested
-from kifu.corpus.verdict import Verdict, judge_copies
-from kifu.parallel import Crew, Job
-from kifu.parcels import Parcel
+from kifu.corpus.folder import CatalogueTransaction
+from kifu.corpus.index import Index, Partition, SourceInfo
+from kifu.corpus.ingest import IngestReport
+from kifu.corpus.verdict import DuplicateFlags, judge_copies
+from kifu.execution.executor import Executor, Job
+from kifu.execution.serialization import Parcel
 
 FIRST, LAST = 1900, 2099
 """Years that have parts of their own."""
@@ -59,7 +59,7 @@ class RowsFiles(NamedTuple):
     sources: tuple[int, ...]
 
 
-class Made(NamedTuple):
+class MadePartition(NamedTuple):
     """A part that lies in the hidden folder still. name: there. drops: by the name of the `Drop`."""
 
     name: str
@@ -76,13 +76,13 @@ class PartsUnit(NamedTuple):
     """Files of rows, and what is said of them."""
 
     files: RowsFiles
-    verdict: Verdict
+    verdict: DuplicateFlags
 
 
-class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
+class PartsJob(Job[PartsUnit, PartsUnit, list[MadePartition]]):
     """From files of rows to their parts, one for each year, in the hidden folder."""
 
-    def __init__(self, staged: Path, clean: dict[str, Any], origins: Sequence[Origin]) -> None:
+    def __init__(self, staged: Path, clean: dict[str, Any], origins: Sequence[SourceInfo]) -> None:
         """clean, origins: as in the index."""
         self._staged = staged
         self._clean = clean
@@ -97,7 +97,7 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
     def items(self, unit: PartsUnit) -> Iterator[PartsUnit]:
         yield unit
 
-    def make(self, item: PartsUnit) -> list[Made]:
+    def make(self, item: PartsUnit) -> list[MadePartition]:
         files, verdict = item
         counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
         for batch in self._batches(files, ("year",)):
@@ -120,11 +120,11 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[Made]]):
         for name in files.names:
             yield from open_catalogue(self._staged / name).batches(columns)
 
-    def pack(self, result: list[Made]) -> Parcel:
+    def pack(self, result: list[MadePartition]) -> Parcel:
         return {"parts": result}
 
-    def unpack(self, parcel: Parcel) -> list[Made]:
-        return [Made(*part) for part in parcel["parts"]]
+    def unpack(self, parcel: Parcel) -> list[MadePartition]:
+        return [MadePartition(*part) for part in parcel["parts"]]
 
 
 class _Part:
@@ -133,17 +133,17 @@ class _Part:
     def __init__(self, staged: Path, year: int) -> None:
         self._name = f"{uuid4().hex}.part"  # of its own: a unit may be made twice at the same time
         self._year = year
-        self._told = Ingested()
+        self._told = IngestReport()
         self._writer = CatalogueWriter(staged / self._name)
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._told.add(rows)
         self._writer.write(rows)
 
-    def end(self, about: dict[str, Any]) -> Made:
+    def end(self, about: dict[str, Any]) -> MadePartition:
         told, drops = self._told, dict(sorted(self._told.drops.items()))
         digest = self._writer.commit(about | {"read": told.read, "kept": told.kept, "drops": drops})
-        return Made(self._name, self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest)
+        return MadePartition(self._name, self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest)
 
     def __enter__(self) -> _Part:
         return self
@@ -166,7 +166,7 @@ def _at_a_time(counts: npt.NDArray[np.int64]) -> list[list[int]]:
 
 
 def make_parts(
-    folder: PartsFolder, staged: Path, files: Sequence[RowsFiles], before: Index, crew: Crew, told: Ingested, *,
+    folder: CatalogueTransaction, staged: Path, files: Sequence[RowsFiles], before: Index, crew: Executor, told: IngestReport, *,
     anew: bool,
 ) -> int:  # fmt: skip
     """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
@@ -204,10 +204,12 @@ def make_parts(
     return len(named)
 
 
-def _named(files: Sequence[RowsFiles], made: Iterable[list[Made]]) -> Iterator[tuple[Part, Made]]:
+def _named(
+    files: Sequence[RowsFiles], made: Iterable[list[MadePartition]]
+) -> Iterator[tuple[Partition, MadePartition]]:
     """The parts with their names and in their order: by folder, year, and file. An empty one is listed only if its
     folder has no other, so that each source has a part."""
-    groups: dict[str, list[tuple[Made, RowsFiles]]] = {}
+    groups: dict[str, list[tuple[MadePartition, RowsFiles]]] = {}
     for some, of_some in zip(files, made):
         groups.setdefault(some.group, []).extend((part, some) for part in of_some)
     for group, all_parts in groups.items():
@@ -219,4 +221,4 @@ def _named(files: Sequence[RowsFiles], made: Iterable[list[Made]]) -> Iterator[t
             suffix = f"-{number[part.year]:04}" if of_year[part.year] > 1 else ""
             year = year_name(part.year)
             told = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
-            yield Part(path=f"{group}/{year}{suffix}.parquet", sources=some.sources, year=year, **told), part
+            yield Partition(path=f"{group}/{year}{suffix}.parquet", sources=some.sources, year=year, **told), part

@@ -128,12 +128,12 @@ MADE_OF: Mapping[str, tuple[int, tuple[str, ...]]] = {
 """Columns of words: the kind of reader, and the columns that it makes."""
 
 
-def is_clear(spelling: FormatName, column: str, text: str) -> bool:
+def is_parsed(spelling: FormatName, column: str, text: str) -> bool:
     """Whether all that a text of such a column says is understood. column: one of MADE_OF."""
     return bool(_SPELLING[spelling][MADE_OF[column][0]](text)[-1])
 
 
-def meaning(
+def parse_fields(
     spelling: FormatName, text: Mapping[str, pa.StringArray], programs: Programs
 ) -> tuple[dict[str, pa.Array], Unclear]:
     """The typed columns of G games of one format, and what of their words was not understood.

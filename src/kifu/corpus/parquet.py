@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kifu.atomic_io import AtomicFile
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, OutputError, first_line
-from kifu.output import Output
 
 KEY = "kifu.catalogue"
 """What a file says its version by."""
@@ -29,9 +29,9 @@ _GROUP_BYTES = 4 << 30
 
 
 class _Sink:
-    """An `Output` as the file that pyarrow writes to."""
+    """An `AtomicFile` as the file that pyarrow writes to."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: AtomicFile) -> None:
         self._output = output
         self.closed = False
         self.given_up = False
@@ -68,7 +68,7 @@ class TableWriter:
 
     def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP, **options: Any) -> None:
         """group: rows a row group.  options: of pyarrow's ParquetWriter. Raises OutputError."""
-        self._output = Output(Path(path))
+        self._output = AtomicFile(Path(path))
         self._group = group
         self._kept_back: list[pa.RecordBatch] = []
         self._rows = 0

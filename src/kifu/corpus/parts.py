@@ -15,25 +15,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from kifu.atomic_io import staging_dir
 from kifu.corpus.catalogue import CatalogueWriter
-from kifu.corpus.clean import Clean, load_clean
-from kifu.corpus.folder import PartsFolder
-from kifu.corpus.index import Index, Origin
-from kifu.corpus.ingest import Ingested, IngestJob, Item
+from kifu.corpus.clean import CleaningRules, load_cleaning_rules
+from kifu.corpus.folder import CatalogueTransaction
+from kifu.corpus.index import Index, SourceInfo
+from kifu.corpus.ingest import IngestJob, IngestReport, Item
 from kifu.corpus.layout import RowsFiles, make_parts
 from kifu.corpus.meaning import Unclear
-from kifu.corpus.units import Source, SourceUnit, UnitReader, describe_sources, find_sources, source_units
+from kifu.corpus.units import Source, SourceUnit, UnitReader, find_sources, hash_sources, source_units
 from kifu.errors import RecipeError
-from kifu.output import work_folder
-from kifu.parallel import THREADS, Crew, Job, open_crew
-from kifu.parcels import Parcel
-from kifu.progress import OpenBar, silent
+from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.execution.serialization import Parcel
+from kifu.progress import ProgressFactory, silent
 from kifu.records._folder import LooseRecords
 from kifu.records.tygem import load_index
 
 
 @dataclass(slots=True)
-class Added(Ingested):
+class AppendReport(IngestReport):
     """What became of the games that were added to a folder; `bytes` are those of the new parts."""
 
     passed_over: list[str] = field(default_factory=list)
@@ -41,18 +41,18 @@ class Added(Ingested):
 
     def __str__(self) -> str:
         """What there is to say on a terminal, some lines."""
-        return "\n".join([Ingested.__str__(self), *(f"  {name} is there already" for name in self.passed_over)])
+        return "\n".join([IngestReport.__str__(self), *(f"  {name} is there already" for name in self.passed_over)])
 
 
-def add_sources(
+def append(
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     path: str | os.PathLike[str],
     *,
-    clean: Clean | None = None,
+    clean: CleaningRules | None = None,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
-) -> Added:
+    progress: ProgressFactory = silent,
+) -> AppendReport:
     """Adds the games of sources to the catalogue in the folder `path`, which is made if there is none.
 
     sources, clean, jobs, engine: as for `kifu.corpus.ingest.ingest`. A file whose bytes the folder has is passed over;
@@ -63,14 +63,17 @@ def add_sources(
     folder, and if it is a source itself; then the folder is what it was.
     """
     path = Path(path)
-    clean = clean or load_clean("legal")
+    clean = clean or load_cleaning_rules("legal")
     found = find_sources(sources)
     if any(source.catalogue is not None and source.catalogue.path.resolve() == path.resolve() for source in found):
         raise RecipeError(f"{path} is a source, and is where its games would be added; choose another folder")
     rows_job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
-    with PartsFolder(path, keep=engine != THREADS) as folder, open_crew(engine, jobs, work_folder(path)) as crew:
+    with (
+        CatalogueTransaction(path, keep=engine != THREADS) as folder,
+        make_executor(engine, jobs, staging_dir(path)) as crew,
+    ):
         before = _index_for(folder, clean.model_dump(mode="json"))
-        told = Added()
+        told = AppendReport()
         new = list(_new(found, crew, before, told))
         if not new:
             return told
@@ -80,7 +83,7 @@ def add_sources(
         with progress("reading games", None, "games") as bar:
             units = list(_units(folder, new, len(before.sources)))
             files: list[RowsFiles] = []
-            for made, unit in zip(crew.run(RowsJob(rows_job, staged), [unit.part for unit in units]), units):
+            for made, unit in zip(crew.run(PartitionRowsJob(rows_job, staged), [unit.part for unit in units]), units):
                 before_it = files.pop().names if unit.goes_on else ()
                 files.append(RowsFiles((*before_it, made.name), unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
@@ -89,7 +92,7 @@ def add_sources(
     return told
 
 
-def _index_for(folder: PartsFolder, rules: dict[str, Any]) -> Index:
+def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
     """The folder's index, or one without parts. Raises RecipeError if its rules are others."""
     if folder.index is None:
         return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
@@ -104,13 +107,15 @@ def _index_for(folder: PartsFolder, rules: dict[str, Any]) -> Index:
     return folder.index
 
 
-def _new(found: Iterable[Source], crew: Crew, before: Index, told: Added) -> Iterator[tuple[Source, Origin]]:
+def _new(
+    found: Iterable[Source], crew: Executor, before: Index, told: AppendReport
+) -> Iterator[tuple[Source, SourceInfo]]:
     """The sources that are not there, with what the index says of them; the others are noted."""
     there = {origin.blake3 for origin in before.sources if origin.blake3 is not None}
     names = {origin.name for origin in before.sources}
     sources = list(found)
-    for source, about in zip(sources, describe_sources(sources, crew)):
-        origin = Origin(**about)
+    for source, about in zip(sources, hash_sources(sources, crew)):
+        origin = SourceInfo(**about)
         if origin.blake3 in there:
             told.passed_over.append(source.name)
         else:
@@ -134,7 +139,7 @@ class _Unit(NamedTuple):
         return isinstance(self.part.part, LooseRecords) and self.part.part.first > 0
 
 
-def _units(folder: PartsFolder, new: Iterable[tuple[Source, Origin]], first: int) -> Iterator[_Unit]:
+def _units(folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]], first: int) -> Iterator[_Unit]:
     groups: list[str] = []
     for number, (source, origin) in enumerate(new, first):
         groups.append(folder.new_name(source.name, groups))
@@ -142,7 +147,7 @@ def _units(folder: PartsFolder, new: Iterable[tuple[Source, Origin]], first: int
             yield _Unit(number, groups[-1], unit)
 
 
-class RowsMade(NamedTuple):
+class PartitionRows(NamedTuple):
     """A file of rows. name: in the hidden folder, which another run may call by another path."""
 
     name: str
@@ -150,7 +155,7 @@ class RowsMade(NamedTuple):
     unclear: Unclear
 
 
-class RowsJob(Job[SourceUnit, SourceUnit, RowsMade]):
+class PartitionRowsJob(Job[SourceUnit, SourceUnit, PartitionRows]):
     """From units of sources to files of rows, judged as far as one game alone can be."""
 
     def __init__(self, rows: IngestJob, staged: Path) -> None:
@@ -167,9 +172,9 @@ class RowsJob(Job[SourceUnit, SourceUnit, RowsMade]):
     def items(self, unit: SourceUnit) -> Iterator[SourceUnit]:
         yield unit
 
-    def make(self, item: SourceUnit) -> RowsMade:
+    def make(self, item: SourceUnit) -> PartitionRows:
         name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
-        told = Ingested()
+        told = IngestReport()
         with CatalogueWriter(self._staged / name) as writer:
             for content in UnitReader().read(item.part):  # one of its own: threads make several units at a time
                 for rows in self._rows.make(Item(item.name, content)):
@@ -177,11 +182,11 @@ class RowsJob(Job[SourceUnit, SourceUnit, RowsMade]):
                     told.add_unclear(rows.unclear)
                     told.read += len(rows.drop)
             writer.commit({})
-        return RowsMade(name, told.read, told.unclear)
+        return PartitionRows(name, told.read, told.unclear)
 
-    def pack(self, result: RowsMade) -> Parcel:
+    def pack(self, result: PartitionRows) -> Parcel:
         return result._asdict()
 
-    def unpack(self, parcel: Parcel) -> RowsMade:
+    def unpack(self, parcel: Parcel) -> PartitionRows:
         unclear = {column: Counter(texts) for column, texts in parcel["unclear"].items()}
-        return RowsMade(parcel["name"], parcel["rows"], unclear)
+        return PartitionRows(parcel["name"], parcel["rows"], unclear)

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from kifu.atomic_io import AtomicFile
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.database import FILE_COLUMN, Database, open_database
 from kifu.corpus.parquet import TableWriter, fitted
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
-from kifu.output import Output
 
 _NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
@@ -30,7 +30,7 @@ _AS_IT_IS = _NUMBERS | {"varchar", "boolean", "date", "timestamp"}
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class QueryHead:
     """The first rows of an answer. rows: values as text, None for null; total: how many rows there are in all."""
 
     columns: list[str]
@@ -41,7 +41,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QueryResult:
     """A query, understood but not run; each method runs it, in memory that does not grow with the rows.
 
     Methods raise RecipeError if the data do not suit the query: `black::integer`, say.
@@ -62,13 +62,13 @@ class Answer:
         """Whether it has all columns of a catalogue, in any order, and no others but the one that tells the file."""
         return sorted(name for name in self.columns if name != FILE_COLUMN) == sorted(SCHEMA.names)
 
-    def head(self, rows: int) -> Head:
+    def head(self, rows: int) -> QueryHead:
         """The first rows, and how many there are."""
         texts = ", ".join(f"#{k}::VARCHAR" for k in range(1, len(self.columns) + 1))
         first = self._database.rows(self._relation.limit(rows + 1).project(texts))
         total = self._database.rows(self._relation.aggregate("count(*)"))[0][0] if len(first) > rows else len(first)
         numeric = [kind.id in _NUMBERS for kind in self._relation.types]
-        return Head(self.columns, numeric, first[:rows], total)
+        return QueryHead(self.columns, numeric, first[:rows], total)
 
     def csv(self) -> Iterator[bytes]:
         """The rows as CSV in UTF-8 below a line of names, piece by piece: text is quoted, null is an empty field."""
@@ -96,7 +96,7 @@ class Answer:
 
     def _write_csv(self, path: Path) -> int:
         rows = 0
-        with Output(path) as output:
+        with AtomicFile(path) as output:
             output.write(self._csv_names())
             for batch in self._database.batches(self._for_csv()):
                 output.write(_csv_rows(batch))
@@ -134,13 +134,15 @@ class Answer:
 
 
 @contextlib.contextmanager
-def open_query(sql: str, catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | None = None) -> Iterator[Answer]:
+def open_query(
+    sql: str, catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | None = None
+) -> Iterator[QueryResult]:
     """The answer to one SELECT statement over the tables `games` and `kept`, see `kifu.corpus.database`.
 
     Raises FormatError if a file is no catalogue, and RecipeError if the statement is another one or makes no sense.
     """
     with open_database(catalogues, jobs) as database:
-        yield Answer(sql, tuple(os.fspath(path) for path in catalogues), database, database.select(sql))
+        yield QueryResult(sql, tuple(os.fspath(path) for path in catalogues), database, database.select(sql))
 
 
 def check_suffix(path: Path) -> None:

@@ -12,20 +12,20 @@ import pyarrow.compute as pc
 from blake3 import blake3
 
 from kifu.corpus.catalogue import drop_name, games_of, repairs_text
-from kifu.corpus.clean import Clean, judge
+from kifu.corpus.clean import CleaningRules, judge
 from kifu.corpus.hashes import hash_games, hash_rows
-from kifu.corpus.meaning import COLUMN_OF, Unclear, meaning
+from kifu.corpus.meaning import COLUMN_OF, Unclear, parse_fields
 from kifu.corpus.schema import POINTS, SCHEMA
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
 from kifu.point import NO_POINT, POINT_MASK, to_gtp
 from kifu.records.decode import decode
-from kifu.records.games import NO_HANDICAP, Block, Games, Note
+from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, RecordBlock
 from kifu.records.programs import Programs
-from kifu.records.words import Reading
+from kifu.records.words import ParsedBlock
 
-READ = (Drop.NO_RECORD, Drop.NOT_GO, Drop.BAD_SIZE, Drop.TOO_LARGE, Drop.UNREADABLE)
+READ = (DropReason.NO_RECORD, DropReason.NOT_GO, DropReason.BAD_SIZE, DropReason.TOO_LARGE, DropReason.UNREADABLE)
 """What only a reader can say of a game; it has neither moves nor setup then."""
 
 
@@ -33,7 +33,7 @@ READ = (Drop.NO_RECORD, Drop.NOT_GO, Drop.BAD_SIZE, Drop.TOO_LARGE, Drop.UNREADA
 class Rows:
     """Some rows of the catalogue, but for the columns `drop` and `drop_detail`, which other games may still decide.
 
-    columns: by name, [G] each.  drop: [G] uint8 of `Drop`.  detail: row -> what there is to say about its drop.
+    columns: by name, [G] each.  drop: [G] uint8 of `DropReason`.  detail: row -> what there is to say about its drop.
     unclear: by column, the texts that were not understood, with their counts.
     """
 
@@ -51,20 +51,20 @@ class Rows:
         return with_drop(self.columns, drop, detail)
 
 
-_DROP_NAMES = pa.array([drop_name(k) if k in set(Drop) else None for k in range(256)], pa.string())
+_DROP_NAMES = pa.array([drop_name(k) if k in set(DropReason) else None for k in range(256)], pa.string())
 
 
 def with_drop(
     columns: Mapping[str, pa.Array] | pa.RecordBatch, drop: npt.NDArray[np.uint8], detail: pa.StringArray
 ) -> pa.RecordBatch:
-    """Rows of the catalogue, whose columns `drop` and `drop_detail` are these. drop: [G] uint8 of `Drop`."""
+    """Rows of the catalogue, whose columns `drop` and `drop_detail` are these. drop: [G] uint8 of `DropReason`."""
     last = {"drop": _DROP_NAMES.take(pa.array(drop)), "drop_detail": detail}
     return pa.RecordBatch.from_arrays(
         [last[name] if name in last else columns[name] for name in SCHEMA.names], schema=SCHEMA
     )
 
 
-def rows_of_reading(reading: Reading, archive: str, clean: Clean, programs: Programs) -> Rows:
+def rows_of_reading(reading: ParsedBlock, archive: str, clean: CleaningRules, programs: Programs) -> Rows:
     """The rows of some games that a reader gave.
 
     archive: what the catalogue calls the container.
@@ -78,7 +78,7 @@ def rows_of_reading(reading: Reading, archive: str, clean: Clean, programs: Prog
     return _rows(games, columns, moves, raw, clean, unclear)
 
 
-def rows_as_recorded(reading: Reading, archive: str, programs: Programs) -> pa.RecordBatch:
+def rows_as_recorded(reading: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
     """The rows of some games as they were read, with those columns only that take neither replay nor hashes.
 
     `drop` says what the reader says. archive: what the catalogue calls the container.
@@ -88,7 +88,7 @@ def rows_as_recorded(reading: Reading, archive: str, programs: Programs) -> pa.R
     return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
 
 
-def _told(reading: Reading, archive: str, programs: Programs) -> tuple[dict[str, pa.Array], Unclear]:
+def _told(reading: ParsedBlock, archive: str, programs: Programs) -> tuple[dict[str, pa.Array], Unclear]:
     """Columns: where the games lie, what they say in words, what that means; and what of it was not understood."""
     games, block = reading.games, reading.block
     decoded = decode(reading)
@@ -97,7 +97,7 @@ def _told(reading: Reading, archive: str, programs: Programs) -> tuple[dict[str,
         periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
         periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
         text["overtime"] = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
-    typed, unclear = meaning(reading.format, text, programs)
+    typed, unclear = parse_fields(reading.format, text, programs)
     size = len(games)
     fixed = {
         "archive": pa.repeat(archive, size),
@@ -111,20 +111,20 @@ def _told(reading: Reading, archive: str, programs: Programs) -> tuple[dict[str,
     return fixed | text | typed, unclear
 
 
-def rows_of_batch(batch: pa.RecordBatch, clean: Clean) -> Rows:
+def rows_of_batch(batch: pa.RecordBatch, clean: CleaningRules) -> Rows:
     """The rows of a catalogue, judged anew. What a reader alone can say of a game stays as it was."""
     games = games_of(batch)
-    read = np.where(np.isin(games.drop, READ), games.drop, np.uint8(Drop.KEPT))
+    read = np.where(np.isin(games.drop, READ), games.drop, np.uint8(DropReason.KEPT))
     columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
     return _rows(replace(games, drop=read), columns, columns["n_moves"], None, clean, {})
 
 
 def _rows(
-    games: Games,
+    games: GameArrays,
     columns: dict[str, pa.Array],
     recorded: pa.Array,
     raw: Mapping[int, bytes] | None,
-    clean: Clean,
+    clean: CleaningRules,
     unclear: Unclear,
 ) -> Rows:
     """Replays, cuts, hashes and judges the games.
@@ -133,13 +133,13 @@ def _rows(
     raw: the bytes of the records that nothing could be read of, which give their id; None: columns has it.
     """
     illegal, legal = replay_all(games, Rules.named(clean.rules))
-    illegal[games.drop != Drop.KEPT] = Drop.KEPT
+    illegal[games.drop != DropReason.KEPT] = DropReason.KEPT
     if clean.illegal == "cut":
         games = _cut(games, illegal, legal)
         detail = {}
-        illegal[:] = Drop.KEPT
+        illegal[:] = DropReason.KEPT
     else:
-        stuck = np.flatnonzero(~np.isin(illegal, (Drop.KEPT, *READ)))
+        stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *READ)))
         detail = {g: _where(games, g, int(legal[g])) for g in stuck.tolist()}
     canonical, opening = hash_games(games)
     ids = _ids(games, columns, raw)
@@ -154,13 +154,13 @@ def _rows(
             "n_legal": pa.array(legal),
         }
     )
-    drop = np.where(games.drop != Drop.KEPT, games.drop, illegal)
+    drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
-    drop = np.where(drop != Drop.KEPT, drop, judge(clean, games, batch))
+    drop = np.where(drop != DropReason.KEPT, drop, judge(clean, games, batch))
     return Rows(columns, drop, detail, unclear)
 
 
-def _play(games: Games) -> dict[str, pa.Array]:
+def _play(games: GameArrays) -> dict[str, pa.Array]:
     """Columns: the board, the terms, the setup and the moves of games."""
     return {
         "width": pa.array(games.width),
@@ -175,15 +175,15 @@ def _play(games: Games) -> dict[str, pa.Array]:
     }
 
 
-def _cut(games: Games, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[np.int32]) -> Games:
+def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[np.int32]) -> GameArrays:
     """The games up to their first illegal move."""
     if not illegal.any():
         return games
     moves, setup = np.diff(games.move_offset), np.diff(games.setup_offset)
-    until = np.where(illegal != Drop.KEPT, legal, moves)
+    until = np.where(illegal != DropReason.KEPT, legal, moves)
     stays = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], moves) < np.repeat(until, moves)
     # A setup stone that is no point of the board makes its ply illegal; it goes with the moves after it.
-    stands = games.setup_ply < np.repeat(until + (illegal == Drop.KEPT), setup)
+    stands = games.setup_ply < np.repeat(until + (illegal == DropReason.KEPT), setup)
     kept_setup = np.append(0, np.cumsum(stands))[games.setup_offset]
     return replace(
         games,
@@ -193,11 +193,11 @@ def _cut(games: Games, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[np.int
         setup_ply=games.setup_ply[stands],
         setup_offset=kept_setup,
         root_setup=np.minimum(games.root_setup, np.diff(kept_setup)).astype(np.uint16),
-        notes=games.notes | np.where(illegal != Drop.KEPT, np.uint32(Note.CUT), np.uint32(0)),
+        notes=games.notes | np.where(illegal != DropReason.KEPT, np.uint32(ParseWarning.CUT), np.uint32(0)),
     )
 
 
-def _where(games: Games, g: int, ply: int) -> str:
+def _where(games: GameArrays, g: int, ply: int) -> str:
     """Which move of game g cannot be played."""
     width, height = int(games.width[g]), int(games.height[g])
     at = games.move_offset[g] + ply
@@ -205,18 +205,18 @@ def _where(games: Games, g: int, ply: int) -> str:
     return f"move {ply + 1}" + (f" at {to_gtp(point, width, height)}" if point <= width * height else "")
 
 
-def _ids(games: Games, columns: Mapping[str, pa.Array], raw: Mapping[int, bytes] | None) -> npt.NDArray[np.uint64]:
+def _ids(games: GameArrays, columns: Mapping[str, pa.Array], raw: Mapping[int, bytes] | None) -> npt.NDArray[np.uint64]:
     """The ids: all that the row says; of a record that says nothing, its bytes."""
     ids = hash_rows(games, [columns[name] for name in COLUMN_OF.values()])
     if raw is None:
         kept = columns["id"].to_numpy()
-        return np.where(games.drop != Drop.KEPT, kept, ids)
+        return np.where(games.drop != DropReason.KEPT, kept, ids)
     for g, record in raw.items():
         ids[g] = int.from_bytes(blake3(record).digest(8), "little")
     return ids
 
 
-def _member_names(block: Block) -> pa.StringArray:
+def _member_names(block: RecordBlock) -> pa.StringArray:
     """The names of a block's members for people."""
     offsets = pa.py_buffer(block.name_offset.astype(np.int32))
     names = pa.StringArray.from_buffers(len(block), offsets, pa.py_buffer(block.names))
@@ -231,7 +231,7 @@ def _points(values: npt.NDArray[np.uint16], offsets: npt.NDArray[np.int64]) -> p
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=POINTS)
 
 
-def _territory(reading: Reading) -> pa.ListArray:
+def _territory(reading: ParsedBlock) -> pa.ListArray:
     """Null where a record tells none."""
     told = np.diff(reading.territory_offset) > 0
     offsets = pa.array(reading.territory_offset.astype(np.int32))

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import games_of
 from kifu.corpus.meaning import COLUMN_OF
 from kifu.corpus.rows import READ
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records import olf, tygem
 from kifu.records.game import Game
-from kifu.records.games import NO_HANDICAP, Games, Note
+from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.olf import Lines, OlfWords, Unsayable, write_olf
 from kifu.records.sgf import make_record, root_texts, write_record
 
@@ -46,10 +46,10 @@ def territory_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDA
     return column.flatten().to_numpy(), np.append(0, np.cumsum(lengths, dtype=np.int64))
 
 
-def read_games(batch: pa.RecordBatch) -> Games:
+def read_games(batch: pa.RecordBatch) -> GameArrays:
     """The games of some rows as their records have them: of reasons to drop one, only those of a reader stay."""
     games = games_of(batch)
-    return replace(games, drop=np.where(np.isin(games.drop, READ), games.drop, np.uint8(Drop.KEPT)))
+    return replace(games, drop=np.where(np.isin(games.drop, READ), games.drop, np.uint8(DropReason.KEPT)))
 
 
 def catalogue_olf(batch: pa.RecordBatch) -> Lines:
@@ -82,7 +82,7 @@ def games_of_rows(batch: pa.RecordBatch) -> Iterator[Game]:
         yield replace(game, record=make_record(game.width, game.height, game.handicap, words))
 
 
-def _games(batch: pa.RecordBatch, games: Games) -> Iterator[tuple[Game, Mapping[str, str | None]]]:
+def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Mapping[str, str | None]]]:
     """The rows as games without a record, and what its root would say."""
     told = {name: batch.column(name).to_pylist() for name in (*COLUMN_OF.values(), "format")}
     archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
@@ -100,8 +100,8 @@ def _games(batch: pa.RecordBatch, games: Games) -> Iterator[tuple[Game, Mapping[
             to_play=int(games.to_play[g]),
             handicap=None if handicap == NO_HANDICAP else handicap,
             record=b"",
-            notes=Note(int(games.notes[g])),
-            drop=Drop(games.drop[g]),
+            notes=ParseWarning(int(games.notes[g])),
+            drop=DropReason(games.drop[g]),
             source=archives[g],
             name=members[g],
         )
@@ -132,7 +132,9 @@ def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]
     return b"".join(parts) + b"\n)\n"
 
 
-def _unsayable(games: Games, territory: npt.NDArray[np.uint16], offset: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def _unsayable(
+    games: GameArrays, territory: npt.NDArray[np.uint16], offset: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint8]:
     """[G] uint8 of `Unsayable`: why SGF cannot say a game. A move that is no point of the board it can."""
     points = games.width.astype(np.int64) * games.height
     why = np.where(points == 0, Unsayable.BOARD, Unsayable.SAYABLE)
@@ -144,4 +146,4 @@ def _unsayable(games: Games, territory: npt.NDArray[np.uint16], offset: npt.NDAr
     ):
         game = np.repeat(np.arange(len(games)), np.diff(at))
         why[game[found > beyond[game]]] = reason
-    return np.where(games.drop != Drop.KEPT, Unsayable.SET_ASIDE, why).astype(np.uint8)
+    return np.where(games.drop != DropReason.KEPT, Unsayable.SET_ASIDE, why).astype(np.uint8)

@@ -27,11 +27,11 @@ import pyarrow.compute as pc
 from blake3 import blake3
 from pydantic import BaseModel, Field, field_validator
 
+from kifu.config import STRICT, Line
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import by_value, numbers
 from kifu.corpus.hashes import Hashes, text_hashes
 from kifu.errors import RecipeError, SourceError
-from kifu.tables import STRICT, Line
 
 Codes = npt.NDArray[np.int64]
 """[G] int64: the ordinal of each game's set in the order in which the split names them; -1 if it is in none."""

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import RowsUnit, numbers, open_catalogue, rows_of_unit
-from kifu.corpus.meaning import MADE_OF, is_clear
-from kifu.parallel import THREADS, Job, open_crew
-from kifu.parcels import Parcel
+from kifu.corpus.meaning import MADE_OF, is_parsed
+from kifu.execution.executor import THREADS, Job, make_executor
+from kifu.execution.serialization import Parcel
 from kifu.records.words import FormatName
 
 Counts: TypeAlias = dict[str, int]
@@ -97,11 +97,11 @@ def count_games(
 ) -> Stats:
     """Counts the games of all catalogues. Raises FormatError if a file is none, or damaged.
 
-    jobs, engine: see `kifu.parallel.open_crew`. Memory does not grow with the games.
+    jobs, engine: see `kifu.execution.executor.open_crew`. Memory does not grow with the games.
     """
     opened = [open_catalogue(path) for path in catalogues]
     tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
-    with open_crew(engine, jobs) as crew:
+    with make_executor(engine, jobs) as crew:
         for counted in crew.run(_CountJob(), [unit for catalogue in opened for unit in catalogue.units()]):
             for name, counts in counted.items():
                 tallies[name].add(counts)
@@ -278,7 +278,7 @@ def _place(name: str, known: Sequence[str]) -> tuple[int, str]:
 def _unclear(column: str, rows: Iterable[tuple[Any, ...]]) -> Unclear:
     texts: Counts = {}
     for text, form, count in rows:
-        if form in get_args(FormatName) and not is_clear(form, column, text):
+        if form in get_args(FormatName) and not is_parsed(form, column, text):
             texts[text] = texts.get(text, 0) + count
     return Unclear(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
 

@@ -20,16 +20,16 @@ import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
+from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import Catalogue, RowsUnit, is_catalogue, open_catalogue, rows_of_unit
 from kifu.errors import SourceError
-from kifu.output import hash_file
-from kifu.parallel import Crew, Job
-from kifu.parcels import Parcel
+from kifu.execution.executor import Executor, Job
+from kifu.execution.serialization import Parcel
 from kifu.records._folder import LooseRecords, read_tree, record_blocks
 from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks
-from kifu.records.games import Block
-from kifu.records.kinds import shares
-from kifu.records.places import Place, Remote, marks_of, name_below, place
+from kifu.records.games import RecordBlock
+from kifu.records.kinds import split_large_blocks
+from kifu.records.places import AnyPath, Remote, as_path, marks_of, name_below
 
 _SMALL = 8 << 20
 """Bytes of an archive that nobody looks into before it is read: it is one unit."""
@@ -49,7 +49,7 @@ need not understand, all that lies before it, which takes about an eighth of the
 class Source:
     """One container or catalogue, and what the catalogue that is made calls it."""
 
-    path: Place
+    path: AnyPath
     name: str
     catalogue: Catalogue | None
 
@@ -58,7 +58,7 @@ class Source:
 class ArchiveUnit:
     """Some blocks of a container (see `kifu.records.containers.blocks`)."""
 
-    path: Place
+    path: AnyPath
     first: int
     """The first of them, counted from 0."""
 
@@ -83,11 +83,11 @@ class SourceUnit:
         if isinstance(self.part, LooseRecords):
             part = {"path": str(self.part.root), "first": self.part.first, "files": _hash_records(self.part)}
         else:
-            part = asdict(self.part) | {"path": str(place(self.part.path))}
+            part = asdict(self.part) | {"path": str(as_path(self.part.path))}
         return {"name": self.name, "blake3": self.blake3, "part": part}
 
 
-Content: TypeAlias = Block | pa.RecordBatch
+Content: TypeAlias = RecordBlock | pa.RecordBatch
 """What rows of a catalogue are made of at one go: members of a container, or rows of another catalogue."""
 
 
@@ -99,7 +99,7 @@ def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[st
     """
     found: list[Source] = []
     for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        source = place(given)
+        source = as_path(given)
         if source.name.lower().endswith(".parquet") if isinstance(source, Remote) else is_catalogue(source):
             found.append(Source(source, source.name, open_catalogue(source)))
             continue
@@ -121,7 +121,7 @@ def source_units(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] |
             yield SourceUnit(source.name, told.get("blake3"), part)
 
 
-def archive_units(path: Place) -> Iterator[ArchiveUnit | LooseRecords]:
+def archive_units(path: AnyPath) -> Iterator[ArchiveUnit | LooseRecords]:
     """A container in units, in order: one for a small archive, or for a single record.
 
     The loose records of a folder are cut every 16,384, or earlier, every 64 MiB, where their sizes are known with their
@@ -163,9 +163,9 @@ class UnitReader:
     """
 
     def __init__(self) -> None:
-        self._path: Place | None = None
+        self._path: AnyPath | None = None
         self._next = 0
-        self._blocks: Iterator[Block] = iter(())
+        self._blocks: Iterator[RecordBlock] = iter(())
 
     def read(self, unit: Part) -> Iterator[Content]:
         """The unit's blocks, large files of lines in several, or batches of its rows; no other is to be begun before
@@ -178,12 +178,12 @@ class UnitReader:
             yield from rows_of_unit(unit)
             return
         if isinstance(unit, LooseRecords):
-            yield from shares(record_blocks(unit, BLOCK_BYTES))
+            yield from split_large_blocks(record_blocks(unit, BLOCK_BYTES))
             return
         if (self._path, self._next) != (unit.path, unit.first):
             self._path, self._blocks = unit.path, blocks(unit.path, first=unit.first)
         self._next = -1  # so that nobody goes on from where this one fails
-        yield from shares(islice(self._blocks, unit.blocks))
+        yield from split_large_blocks(islice(self._blocks, unit.blocks))
         _require_same(unit.path)
         if unit.blocks is not None:
             self._next = unit.first + unit.blocks
@@ -192,7 +192,7 @@ class UnitReader:
         return UnitReader, ()
 
 
-def describe_sources(sources: Iterable[Source], crew: Crew) -> list[dict[str, Any]]:
+def hash_sources(sources: Iterable[Source], crew: Executor) -> list[dict[str, Any]]:
     """What a catalogue says of each; whoever does the work reads the files. Raises SourceError.
 
     A folder of loose records has no hash: its records are its members.
@@ -202,23 +202,23 @@ def describe_sources(sources: Iterable[Source], crew: Crew) -> list[dict[str, An
     return [{"name": source.name} | told for source, told in zip(found, measured)]
 
 
-class _MeasureJob(Job[Place, Place, dict[str, Any]]):
+class _MeasureJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     """Sizes and hashes of files; of a folder nothing."""
 
     def identity(self) -> Any:
         return None
 
-    def unit_identity(self, unit: Place) -> Any:
+    def unit_identity(self, unit: AnyPath) -> Any:
         """A file that was changed within a nanosecond, and kept its size, is taken for the same."""
         try:
             return [str(unit), marks_of(unit)]
         except OSError as error:
             raise SourceError(f"{unit}: {error.strerror}") from None
 
-    def items(self, unit: Place) -> Iterator[Place]:
+    def items(self, unit: AnyPath) -> Iterator[AnyPath]:
         yield unit
 
-    def make(self, item: Place) -> dict[str, Any]:
+    def make(self, item: AnyPath) -> dict[str, Any]:
         return _measured(item)
 
     def pack(self, result: dict[str, Any]) -> Parcel:
@@ -228,7 +228,7 @@ class _MeasureJob(Job[Place, Place, dict[str, Any]]):
         return parcel
 
 
-def _measured(path: Place) -> dict[str, Any]:
+def _measured(path: AnyPath) -> dict[str, Any]:
     try:
         if path.is_dir():
             return {"blake3": open_catalogue(path).digest()} if isinstance(path, Path) and is_catalogue(path) else {}
@@ -237,7 +237,7 @@ def _measured(path: Place) -> dict[str, Any]:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _require_same(path: Place) -> None:
+def _require_same(path: AnyPath) -> None:
     try:
         if isinstance(path, Remote) and not path.is_dir():
             path.require_same()

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from kifu.atomic_io import AtomicDirectory, AtomicFile
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import INDEX
-from kifu.datasets.writer import Writer, Written, WrittenFile
+from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, SourceError
-from kifu.output import Output, OutputFolder
 
 _INDEX_BYTES = 64 << 20
 
@@ -84,12 +84,14 @@ def check_array(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> None
 class ArrayFile:
     """A .npy file in the making, appended to row by row."""
 
-    def __init__(self, folder: OutputFolder, name: str, kind: np.dtype[Any], shape: tuple[int, ...], rows: int) -> None:
+    def __init__(
+        self, folder: AtomicDirectory, name: str, kind: np.dtype[Any], shape: tuple[int, ...], rows: int
+    ) -> None:
         """shape: of a row. rows: how many are foreseen; then the bytes need not be read again for their hash."""
         self._kind, self._shape = kind, shape
         self.name = name
         self.rows = 0
-        self._output: Output = folder.file(name, npy_header(kind, (rows, *shape)))
+        self._output: AtomicFile = folder.file(name, npy_header(kind, (rows, *shape)))
 
     def append(self, values: npt.NDArray[Any]) -> None:
         """values: [n, ...] of any kind that fits."""
@@ -113,7 +115,7 @@ class FolderWriter(Writer):
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(layout)
-        self._folder = OutputFolder(path, INDEX)
+        self._folder = AtomicDirectory(path, INDEX)
         self._open: list[ArrayFile] = []
         self._written: list[WrittenFile] = []
 
@@ -127,7 +129,7 @@ class FolderWriter(Writer):
         while self._open:
             self._written.append(self._open.pop(0).commit())
 
-    def commit(self, about: Mapping[str, Any]) -> Written:
+    def commit(self, about: Mapping[str, Any]) -> WriteReport:
         self._finish()
         self._folder.commit(
             {
@@ -137,7 +139,7 @@ class FolderWriter(Writer):
                 "about": dict(about),
             }
         )
-        return Written(self.examples, tuple(self._written))
+        return WriteReport(self.examples, tuple(self._written))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

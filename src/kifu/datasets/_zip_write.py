@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
+from kifu.atomic_io import AtomicFile, cannot_write
 from kifu.datasets._folder import npy_header
-from kifu.output import Output, cannot_write
 
 Compression: TypeAlias = Literal["deflate", "fast", "stored"]
 """deflate: zlib's level 6, as KataGo and np.savez_compressed have it. fast: isal, for rows of human games in an
@@ -77,7 +77,7 @@ class Member:
         self._crc = isal_zlib.crc32_combine(self._crc, part.crc, part.size)
         self._size += part.size
 
-    def write(self, output: Output, rows: int, compressed: bool) -> bytes:
+    def write(self, output: AtomicFile, rows: int, compressed: bool) -> bytes:
         """Writes the member with its local header, and returns its entry of the directory. Raises OSError."""
         text = npy_header(self._kind, (rows, *self._shape))
         crc = isal_zlib.crc32_combine(isal_zlib.crc32(text), self._crc, self._size)
@@ -100,7 +100,7 @@ class Member:
         self._data.close()
 
 
-def write_zip(output: Output, members: Sequence[Member], rows: int, compressed: bool) -> None:
+def write_zip(output: AtomicFile, members: Sequence[Member], rows: int, compressed: bool) -> None:
     """Writes a zip of these members. Raises OutputError."""
     try:
         entries = b"".join([member.write(output, rows, compressed) for member in members])

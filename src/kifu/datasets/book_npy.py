@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets._folder import HEADER_BYTES, FolderWriter, check_array, read_index
-from kifu.datasets.examples import Batch, Examples, Layout, join, store
-from kifu.datasets.writer import Written
+from kifu.datasets.examples import Batch, Dataset, Layout, join, store
+from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError, SourceError
 
 CHUNK = 1024
@@ -84,7 +84,7 @@ class BookNpyWriter(FolderWriter):
             self._begin(f"{base}_{name}_{chunk}.npy", _KIND, shape, len(rows)).append(values)
         self._finish()
 
-    def commit(self, about: Mapping[str, Any]) -> Written:
+    def commit(self, about: Mapping[str, Any]) -> WriteReport:
         self._flush(1)
         return super().commit(about)
 
@@ -111,7 +111,7 @@ class _Chunk(NamedTuple):
     rows: int
 
 
-class BookNpy(Examples):
+class BookNpy(Dataset):
     """A book-npy@1 folder. Each read opens the files that it needs."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kifu.datasets._check import check, recognise
-from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, store
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, store
 from kifu.errors import FormatError, SourceError
 from kifu.planes.packed import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set
@@ -51,10 +51,10 @@ def _map_file(path: Path) -> mmap.mmap:
 _MOVE = LabelSpec("move", "int32", (), "the next move: row * 19 + column")
 
 
-class Dat(Examples):
+class Dat(Dataset):
     """A dat1 or dat2 file, mapped into memory and checked; `kifu.open` makes one.
 
-    A sequence of `Examples`: `dat[i]` is (planes [C, 19, 19] uint8 of 0 and 1, label int), a slice is (planes
+    A sequence of `Dataset`: `dat[i]` is (planes [C, 19, 19] uint8 of 0 and 1, label int), a slice is (planes
     [n, C, 19, 19] uint8, labels [n] int32), iteration yields what `dat[i]` gives. C is 8 for dat1@1 and 7 for dat2@1.
     Row 0 of the planes is the bottom row of the board; a label is row * 19 + column in that frame. What is handed out
     are copies, free to be changed.

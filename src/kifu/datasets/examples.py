@@ -20,13 +20,13 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
+from kifu.config import one_line
 from kifu.errors import FormatError
 from kifu.planes.unpack import unpack
 from kifu.point import MAX_SIZE
-from kifu.tables import one_line
 
 if TYPE_CHECKING:
-    from kifu.parcels import Parcel
+    from kifu.execution.serialization import Parcel
 
 _BLOCK_BYTES = 1 << 20
 """Planes unpacked at a time where examples are drawn one by one, or with gaps between them."""
@@ -80,7 +80,7 @@ class Layout:
     first_row: Literal["top", "bottom"]
     """Which row of the board is row 0 of the planes, and of all labels that are points."""
     labels: Annotated[tuple[LabelSpec, ...], Field(min_length=1, max_length=50)]
-    """The first one is what `Examples` gives with the planes."""
+    """The first one is what `Dataset` gives with the planes."""
 
     def __post_init__(self) -> None:
         """Raises ValueError if two labels have one name, or one that files and columns have besides."""
@@ -141,7 +141,7 @@ class Layout:
 _LAYOUT = TypeAdapter(Layout)
 
 
-def layout_of(text: str | bytes) -> Layout:
+def parse_layout(text: str | bytes) -> Layout:
     """The layout that `Layout.to_json` wrote. Raises FormatError."""
     try:
         return _LAYOUT.validate_json(text, strict=True)
@@ -241,7 +241,7 @@ def join(batches: Sequence[Batch], layout: Layout) -> Batch:
     )
 
 
-class Examples(ABC):
+class Dataset(ABC):
     """A data set, opened and checked; `kifu.open` makes one, whatever its format. A context manager.
 
     A sequence: `examples[i]` is (planes [C, H, W] uint8 of 0 and 1, or float32, and the first label, a number, or an

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kifu.errors import RecipeError, SourceError
-from kifu.versions import find_version
+from kifu.registry import lookup
 
 if TYPE_CHECKING:
-    from kifu.datasets.examples import Examples, Layout
+    from kifu.datasets.examples import Dataset, Layout
     from kifu.datasets.writer import Writer
 
 
@@ -76,7 +76,7 @@ FORMATS: dict[str, Format] = {layout.name: layout for layout in _LAYOUTS}
 
 def find_format(name: str) -> Format:
     """The format of that name; a name without a version means the newest one. Raises RecipeError if there is none."""
-    return find_version(FORMATS, name, "format")
+    return lookup(FORMATS, name, "format")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ INDEX = "examples.json"
 
 def find_example_format(name: str) -> ExampleFormat:
     """The format of examples of that name, without a version the newest of it. Raises RecipeError."""
-    return find_version(EXAMPLE_FORMATS, name, "format of examples")
+    return lookup(EXAMPLE_FORMATS, name, "format of examples")
 
 
 def _part_of(format: ExampleFormat, part: int) -> Any:
@@ -178,7 +178,7 @@ def open_writer(name: str, path: str | os.PathLike[str], layout: Layout, example
     return writer
 
 
-def recognise(path: Path) -> ExampleFormat | None:
+def detect_format(path: Path) -> ExampleFormat | None:
     """The format of examples that a file or folder seems to be, by what it begins with or has in it.
 
     Raises SourceError if it cannot be read, FormatError for a folder whose index is damaged.
@@ -205,14 +205,14 @@ def recognise(path: Path) -> ExampleFormat | None:
     return None
 
 
-def open(path: str | os.PathLike[str]) -> Examples:
+def open(path: str | os.PathLike[str]) -> Dataset:
     """Opens a data set for reading, whatever its format, and checks what can be checked without reading all planes.
 
-    See `Examples`; a dat1 or dat2 file is a `Dat`, of which all is checked. Raises SourceError if it cannot be read,
+    See `Dataset`; a dat1 or dat2 file is a `Dat`, of which all is checked. Raises SourceError if it cannot be read,
     FormatError if its bytes are not those of a format, RecipeError if its format needs a package that is not there.
     """
     from kifu.datasets.dat import Dat  # here, since it loads numba, which listing the formats does without
 
-    found = recognise(Path(path))
-    opened: Examples = Dat(path) if found is None else _part_of(found, 2)(path)
+    found = detect_format(Path(path))
+    opened: Dataset = Dat(path) if found is None else _part_of(found, 2)(path)
     return opened

@@ -14,10 +14,10 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, layout_of, store
-from kifu.datasets.writer import Regrouped, Writer, Written, WrittenFile
+from kifu.atomic_io import AtomicFile, temp_path
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, parse_layout, store
+from kifu.datasets.writer import Rebatcher, Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, first_line
-from kifu.output import Output, part_of
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, and one of all else."""
@@ -51,13 +51,13 @@ class Hdf5Writer(Writer):
             raise RecipeError(f"{self.format} has the label move always")
         super().__init__(layout)
         self._path = path
-        self._groups = Regrouped(layout, _GROUP)
+        self._groups = Rebatcher(layout, _GROUP)
         self._seen = 0  # rows that have come, of which `examples` are written
         self._games: list[tuple[str, int]] = []  # name and first row of those that may not have ended yet
-        self._output = Output(path)
+        self._output = AtomicFile(path)
         try:
             with self._told():
-                self._file = h5py.File(part_of(path), "w", locking=False)
+                self._file = h5py.File(temp_path(path), "w", locking=False)
                 self._begin()
         except BaseException:
             self.__exit__(None, None, None)
@@ -132,7 +132,7 @@ class Hdf5Writer(Writer):
             self._offsets.create_dataset(key, data=np.array([first, stop - first]), track_times=False)
         del self._games[: max(games, 0)]
 
-    def commit(self, about: Mapping[str, Any]) -> Written:
+    def commit(self, about: Mapping[str, Any]) -> WriteReport:
         with self._told():
             rest = self._groups.rest()
             if len(rest):
@@ -144,7 +144,7 @@ class Hdf5Writer(Writer):
             self._file.close()
         self._output.adopt()
         digest = self._output.commit()
-        return Written(self.examples, (WrittenFile(self._path.name, self._output.size, digest),))
+        return WriteReport(self.examples, (WrittenFile(self._path.name, self._output.size, digest),))
 
     @contextmanager
     def _told(self) -> Iterator[None]:
@@ -163,7 +163,7 @@ class Hdf5Writer(Writer):
         self._output.__exit__(kind, error, trace)
 
 
-class Hdf5(Examples):
+class Hdf5(Dataset):
     """An hdf5@1 file, or one that RocAlphaGo made."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -183,7 +183,7 @@ class Hdf5(Examples):
             raise FormatError(f"states are {list(states.shape)}, not examples x planes x columns x rows")
         self.examples = states.shape[0]
         made_here = "kifu.layout" in self._file.attrs
-        self.layout = layout_of(str(self._file.attrs["kifu.layout"])) if made_here else self._layout_of(states)
+        self.layout = parse_layout(str(self._file.attrs["kifu.layout"])) if made_here else self._layout_of(states)
         planes, height, width = self.layout.shape
         wanted: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
         wanted = {"states": (np.dtype("u1"), (planes, width, height)), "actions": (np.dtype("u1"), (2,))}

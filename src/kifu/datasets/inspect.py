@@ -8,15 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
+from kifu.atomic_io import hash_file
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch, LabelSpec, Layout
-from kifu.datasets.formats import ExampleFormat, Format, recognise
+from kifu.datasets.formats import ExampleFormat, Format, detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.inspect_katago import inspect_katago
-from kifu.datasets.katago_npz import KataNpz
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
-from kifu.output import hash_file
+from kifu.katago.inspect import inspect_katago
+from kifu.katago.npz import KataNpz
 
 _BLOCK = 256  # examples at a time, few enough for a cache
 
@@ -120,7 +120,7 @@ def inspect_examples(path: Path) -> list[str]:
 
     Raises FormatError if anything is wrong, also if its files are not those that its manifest tells of.
     """
-    found = recognise(path)
+    found = detect_format(path)
     assert found is not None
     with open_examples(path) as data:
         if isinstance(data, KataNpz):

@@ -17,7 +17,7 @@ from kifu.errors import RecipeError
 Pair = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
-class Batches(keras.utils.PyDataset):  # type: ignore[misc]
+class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
     """What a loader gives: planes [B, C, H, W] float32, and the next moves one-hot [B, classes] float32.
 
     `dataset[i]` is batch i of the epoch. While Keras trains, which by default asks for the batches of an epoch in an
@@ -89,9 +89,9 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         return self._loader.positions
 
 
-def dataset(loader: Loader, num_classes: int | None = None) -> Batches:
-    """A loader as `fit`, `evaluate` and `predict` of Keras take it; see `Batches`."""
-    return Batches(loader, num_classes)
+def dataset(loader: Loader, num_classes: int | None = None) -> KerasDataset:
+    """A loader as `fit`, `evaluate` and `predict` of Keras take it; see `KerasDataset`."""
+    return KerasDataset(loader, num_classes)
 
 
 def _pair(batch: Batch, classes: int) -> Pair:

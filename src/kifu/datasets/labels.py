@@ -20,7 +20,7 @@ from kifu.go.state import State, clear, new_state
 from kifu.kernel import kernel
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.versions import nearest
+from kifu.registry import nearest
 
 UNKNOWN = -128
 """What an int8 label says where nothing is known: far from any value, so that nobody takes it for one."""
@@ -46,7 +46,7 @@ def label_columns(labels: Iterable[LabelSpec]) -> tuple[str, ...]:
     return tuple(chain.from_iterable(_COLUMNS.get(label.name, ()) for label in labels))
 
 
-class Positions(NamedTuple):
+class LabelPositions(NamedTuple):
     """Positions of some games, and where their labels are looked up.
 
     batch: rows of the catalogue with the `label_columns` at least; games: the same rows. game: [B] int64, the row that
@@ -79,7 +79,7 @@ class Positions(NamedTuple):
         return values
 
 
-def _next(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
+def _next(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
     """[B, k] the next k moves."""
     first, stop = at.games.move_offset[at.game] + at.ply, at.games.move_offset[at.game + 1]
     index = first[:, None] + np.arange(shape[0])
@@ -91,7 +91,7 @@ def _next(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
     return np.where(index < stop[:, None], placed, NO_MOVE).astype(np.int16)
 
 
-def _result(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     of_black = by_value(
         at.batch["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
     )
@@ -99,16 +99,16 @@ def _result(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     return np.where(at.white & (result != UNKNOWN), -result, result).astype(np.int8)
 
 
-def _ranks(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+def _ranks(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     both = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[at.game]
     return np.where(at.white[:, None], both[:, ::-1], both)
 
 
-def _komi(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+def _komi(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     return at.column("komi")[at.game]
 
 
-def _ownership(at: Positions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     """[B, points] from the final board, dead stones and empty points by the territory that the record tells."""
     rows = np.flatnonzero(at.batch["territory"].is_valid().to_numpy(zero_copy_only=False))
     rows = np.intersect1d(rows, at.game)
@@ -154,7 +154,7 @@ def _final_stones(
             out[i, p] = 1 if s.colour[p] == 1 else -1 if s.colour[p] == 2 else 0
 
 
-_FILLS: dict[str, Callable[[Positions, tuple[int, ...]], npt.NDArray[Any]]] = {
+_FILLS: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]] = {
     "next": _next,
     "result": _result,
     "ownership": _ownership,
@@ -196,7 +196,7 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
     raise RecipeError(f"no label {name!r}; did you mean {nearest(name, LABELS)!r}?")
 
 
-def label_values(specs: Sequence[LabelSpec], at: Positions) -> dict[str, npt.NDArray[Any]]:
+def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:
     """The labels of some positions by name, [B, ...], but for those that are `DRAWN`."""
     return {
         spec.name: _FILLS["next" if spec.name.startswith("next") else spec.name](at, spec.shape)

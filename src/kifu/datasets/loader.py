@@ -1,6 +1,6 @@
 """Batches to learn from, straight from games or from a written data set: shuffled, turned, shared out, resumed.
 
-How the order comes about: `kifu.datasets.plan`; how well it mixes: docs/loader.md.
+How the order comes about: `kifu.datasets.epoch_plan`; how well it mixes: docs/loader.md.
 """
 
 from __future__ import annotations
@@ -18,13 +18,29 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets import _order
-from kifu.datasets.choice import Choice
+from kifu.datasets.epoch_plan import (
+    EpochPlan,
+    LoaderConfig,
+    LoaderPosition,
+    PlanBlock,
+    Shuffle,
+    WorldStage,
+    check_word,
+    make_plan,
+)
 from kifu.datasets.examples import Batch, Layout, join
-from kifu.datasets.held import read_games
-from kifu.datasets.plan import Block, Order, Place, Plan, Shuffle, Stage, check_word, make_plan
-from kifu.datasets.sources import Drawn, GamesSource, Source, needed_columns, open_written, parse_board
+from kifu.datasets.mmap_games import read_games
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import (
+    CatalogueSource,
+    LoaderSource,
+    RenderedGames,
+    needed_columns,
+    open_written,
+    parse_board,
+)
 from kifu.errors import RecipeError
-from kifu.parallel import ahead, count_jobs, give_up
+from kifu.execution.executor import cancel, count_jobs, prefetch
 from kifu.planes.registry import find_plane_set
 from kifu.planes.unpack import unpack
 
@@ -61,12 +77,14 @@ class Loader:
     catalogue) and ply of each row. Arrays are the caller's own, to be kept or changed.
     """
 
-    def __init__(self, source: Source, order: Order, output: Output, jobs: int, memory: int, epoch: int) -> None:
+    def __init__(
+        self, source: LoaderSource, order: LoaderConfig, output: Output, jobs: int, memory: int, epoch: int
+    ) -> None:
         """`kifu.load` says what these are."""
         self._source, self._order, self._output = source, order, output
         self._jobs, self._memory = jobs, memory
-        self._begin = self._place = Place(epoch)
-        self._kept: Plan | None = None
+        self._begin = self._place = LoaderPosition(epoch)
+        self._kept: EpochPlan | None = None
 
     @property
     def layout(self) -> Layout:
@@ -99,20 +117,20 @@ class Loader:
         return self._begin.epoch
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LoaderPosition:
         """Where the next loop begins."""
         return self._begin
 
     def __iter__(self) -> Generator[Batch]:
         begin = self._place = self._begin
-        batches = ahead(self._batches(self._plan(), begin.batch * self.batch_size), _AHEAD)
+        batches = prefetch(self._batches(self._plan(), begin.batch * self.batch_size), _AHEAD)
         try:
             for number, batch in enumerate(batches, begin.batch + 1):
                 self._place = begin._replace(batch=number)
                 yield batch
         finally:
             batches.close()
-        self._begin = self._place = Place(begin.epoch + 1)
+        self._begin = self._place = LoaderPosition(begin.epoch + 1)
 
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """The same loader at the beginning of an epoch, or before a later batch of it; games they share in memory.
@@ -124,7 +142,7 @@ class Loader:
         if number == self.number:
             other._begin = other._place = self._begin._replace(batch=batch)
         else:
-            other._begin = other._place = Place(number, batch)
+            other._begin = other._place = LoaderPosition(number, batch)
             other._kept = None
         return other
 
@@ -144,7 +162,7 @@ class Loader:
         order = self._order
         return self._with(replace(order, rank=order.rank * workers + worker, world_size=order.world_size * workers))
 
-    def _with(self, order: Order) -> Loader:
+    def _with(self, order: LoaderConfig) -> Loader:
         other = Loader(self._source, order, self._output, self._jobs, self._memory, self.number)
         other._begin = other._place = self._begin._replace(batch=0)
         if self._kept is not None and self._kept.number == self.number:
@@ -157,7 +175,7 @@ class Loader:
         What was given counts, not what is ready ahead. All ranks that were given as many batches say the same.
         """
         epoch, batch, before = self._place
-        stages = [*before, Stage(self._order.world_size, self.batch_size, batch)]
+        stages = [*before, WorldStage(self._order.world_size, self.batch_size, batch)]
         return {"version": _STATE, "epoch": epoch, "stages": list(map(list, stages)), "order": self._told}
 
     def resume(self, state: Mapping[str, Any]) -> None:
@@ -172,7 +190,7 @@ class Loader:
                 raise RecipeError(f"the state is of version {version!r}; this kifu resumes version {_STATE}")
             if len(stages) > _MOST_STAGES:
                 raise ValueError
-            *before, last = [Stage(*map(operator.index, stage)) for stage in stages]
+            *before, last = [WorldStage(*map(operator.index, stage)) for stage in stages]
             for key, value in self._told.items():
                 _require_same(key, told[key], value)
         except (KeyError, TypeError, ValueError):
@@ -185,21 +203,21 @@ class Loader:
             _require_same("batch_size", last.batch_size, self.batch_size)
         else:
             before, batch = [*before, last] if batch else before, 0
-        self._begin = self._place = Place(epoch, batch, tuple(before))
+        self._begin = self._place = LoaderPosition(epoch, batch, tuple(before))
         self._kept = None
 
     @cached_property
     def _told(self) -> dict[str, Any]:
         return self._order.told() | self._source.told()
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> EpochPlan:
         """Of the epoch that the next loop is of."""
         if self._kept is None or self._kept.number != self.number:
             self._kept = None  # before the next one is made
             self._kept = make_plan(self._source, self._order, self.number, self._begin.before)
         return self._kept
 
-    def _batches(self, plan: Plan, given: int) -> Generator[Batch]:
+    def _batches(self, plan: EpochPlan, given: int) -> Generator[Batch]:
         """The batches of an epoch after so many examples."""
         held: list[Batch] = []
         missing = self.batch_size
@@ -226,7 +244,7 @@ class Loader:
         unpack(batch.planes, planes, one)
         return replace(batch, planes=planes)
 
-    def _drawn(self, plan: Plan, given: int) -> Generator[tuple[Drawn, npt.NDArray[np.int32]]]:
+    def _drawn(self, plan: EpochPlan, given: int) -> Generator[tuple[RenderedGames, npt.NDArray[np.int32]]]:
         """What is drawn at one go, with its slots in the order in which they are given.
 
         While one part is given, threads draw the next one into the other of two rooms.
@@ -234,10 +252,10 @@ class Loader:
         parts = list(plan.parts(given, max(self._memory // 2 // self._source.slot_bytes, 1)))
         slots = max((part.stop - part.start for part in parts), default=0)
         rooms = [self._source.new_room(slots) for _ in parts[:2]]
-        pool, at_last = ThreadPoolExecutor(self._jobs), give_up
+        pool, at_last = ThreadPoolExecutor(self._jobs), cancel
         tasks: list[Future[None]] = []
-        before: tuple[Drawn, npt.NDArray[np.int32]] | None = None
-        entries: tuple[Block, npt.NDArray[np.int32]] | None = None
+        before: tuple[RenderedGames, npt.NDArray[np.int32]] | None = None
+        entries: tuple[PlanBlock, npt.NDArray[np.int32]] | None = None
         try:
             for k, part in enumerate(parts):
                 if entries is None or entries[0] != part.block:
@@ -255,7 +273,12 @@ class Loader:
             at_last(pool, tasks)
 
     def _draw(
-        self, plan: Plan, block: Block, rank: npt.NDArray[np.int32], room: Drawn, pool: ThreadPoolExecutor
+        self,
+        plan: EpochPlan,
+        block: PlanBlock,
+        rank: npt.NDArray[np.int32],
+        room: RenderedGames,
+        pool: ThreadPoolExecutor,
     ) -> list[Future[None]]:
         """Sets threads to drawing those positions of a block that have a slot."""
         units, places = plan.units_of(block)
@@ -323,7 +346,7 @@ def load(
     shuffle: "window" shuffles `window` positions or more among each other, those of games drawn from everywhere;
         "global" is a permutation of all positions, and slow where `memory` holds few of them; None: as in the source.
     augment: each game comes under one of the 8 symmetries of the board (4 if it is not square), planes and labels.
-    passes, ply_weights, rank_weights, per_game: which positions, see `kifu.datasets.choice.Choice`; games only.
+    passes, ply_weights, rank_weights, per_game: which positions, see `kifu.datasets.position_filter.Choice`; games only.
     rank, world_size: this process takes one of `world_size` equal shares, which together are the whole.
     drop_last: every rank gives as many batches, all of them full; what is left over, less than a batch for each, is not
         given.
@@ -337,17 +360,17 @@ def load(
     """
     paths = [source] if isinstance(source, str | os.PathLike) else list(source)
     check_word("output", output, get_args(Output))
-    order = Order(batch_size, seed, shuffle, window, augment, rank, world_size, drop_last)
-    choice = Choice(passes, ply_weights, rank_weights, per_game)
+    order = LoaderConfig(batch_size, seed, shuffle, window, augment, rank, world_size, drop_last)
+    choice = PositionFilter(passes, ply_weights, rank_weights, per_game)
     _check_place(epoch, 0)
-    found: Source | None = open_written(paths)
+    found: LoaderSource | None = open_written(paths)
     if found is None:
         if planes is None:
             raise RecipeError("planes have to be named for games; kifu planes lists them")
         size = parse_board(board or "19x19")
         asked = planes, size, pad, labels, choice
-        found = GamesSource(read_games(paths, size, pad, jobs, needed_columns(*asked)), *asked)
-    elif choice != Choice() or pad or board is not None or labels is not None:
+        found = CatalogueSource(read_games(paths, size, pad, jobs, needed_columns(*asked)), *asked)
+    elif choice != PositionFilter() or pad or board is not None or labels is not None:
         raise RecipeError(f"{paths[0]} is a data set, whose positions, board and labels were chosen when it was made")
     elif planes is not None and find_plane_set(planes).name != found.layout.plane_set:
         raise RecipeError(f"{paths[0]} has planes {found.layout.plane_set}, not {planes}")

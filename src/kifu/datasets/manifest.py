@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter, ValidationError
 
+from kifu.atomic_io import write_file
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError
-from kifu.output import write_file
 
 SUFFIX = ".manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ManifestSource:
     """Where a row comes from: the position before move `ply` (counted from 0, passes too) of a game.
 
     member: the game's place in its archive, counting all that the archive lists, from 0.
@@ -47,7 +47,7 @@ class ArchiveRows:
     ply: list[int]
     skips: list[list[int]]
 
-    def origin(self, row: int) -> Origin:
+    def origin(self, row: int) -> ManifestSource:
         """Where row `row` of this archive's rows comes from."""
         stop = np.cumsum(self.rows)
         game = int(np.searchsorted(stop, row, "right"))
@@ -56,7 +56,7 @@ class ArchiveRows:
         for skipped, row_there, ply_there in self.skips:
             if skipped == game and row_there <= within:
                 at, ply = row_there, ply_there
-        return Origin(self.archive, self.member[game], ply + within - at)
+        return ManifestSource(self.archive, self.member[game], ply + within - at)
 
 
 class RowsNoted:
@@ -121,7 +121,7 @@ class Manifest:
     dropped: list[Dropped]
     archives: list[ArchiveRows]
 
-    def origin(self, row: int) -> Origin:
+    def origin(self, row: int) -> ManifestSource:
         """Where row `row` (from 0) comes from. Raises IndexError."""
         return _origin(self.archives, row, self.examples)
 
@@ -167,7 +167,7 @@ class ExamplesManifest:
     """The games' catalogues; members are rows of these. Without rows if the examples are shuffled: then each has its
     game and ply in the data set."""
 
-    def origin(self, row: int) -> Origin:
+    def origin(self, row: int) -> ManifestSource:
         """Where row `row` (from 0) comes from: a row of a catalogue. Raises IndexError."""
         return _origin(self.catalogues, row, self.examples)
 
@@ -187,7 +187,7 @@ class ExamplesManifest:
         write_file(path, json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
 
 
-def _origin(archives: list[ArchiveRows], row: int, examples: int) -> Origin:
+def _origin(archives: list[ArchiveRows], row: int, examples: int) -> ManifestSource:
     left = row
     if row >= 0:
         for archive in archives:

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets._folder import HEADER_BYTES, FolderWriter, check_array, read_index
-from kifu.datasets.examples import Batch, Examples, Layout, store
+from kifu.datasets.examples import Batch, Dataset, Layout, store
 from kifu.errors import FormatError
 
 if TYPE_CHECKING:
-    from kifu.parcels import Parcel
+    from kifu.execution.serialization import Parcel
 
 
 def _columns(layout: Layout) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
@@ -66,7 +66,7 @@ class NpyWriter(FolderWriter):
         self.examples += len(prepared[0])
 
 
-class Npy(Examples):
+class Npy(Dataset):
     """An npy@1 folder, its files mapped into memory."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

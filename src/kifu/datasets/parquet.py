@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.catalogue import numbers
 from kifu.corpus.parquet import TableWriter
-from kifu.datasets.examples import Batch, Examples, LabelSpec, Layout, join, layout_of
-from kifu.datasets.writer import Writer, Written, WrittenFile
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, join, parse_layout
+from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
 
 if TYPE_CHECKING:
-    from kifu.parcels import Parcel
+    from kifu.execution.serialization import Parcel
 
 _KEY = b"kifu.examples"
 _VERSION = b"1"
@@ -106,9 +106,9 @@ class ParquetWriter(Writer):
         self._table.write(prepared)
         self.examples += len(prepared)
 
-    def commit(self, about: Mapping[str, Any]) -> Written:
+    def commit(self, about: Mapping[str, Any]) -> WriteReport:
         digest = self._table.commit({"kifu.about": about})
-        return Written(self.examples, (WrittenFile(self._path.name, self._table.size, digest),))
+        return WriteReport(self.examples, (WrittenFile(self._path.name, self._table.size, digest),))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -129,7 +129,7 @@ def _binary(planes: npt.NDArray[Any], layout: Layout) -> pa.FixedSizeBinaryArray
     )
 
 
-class Parquet(Examples):
+class Parquet(Dataset):
     """A parquet@1 file. Row groups are read one at a time; the last one is kept."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -149,7 +149,7 @@ class Parquet(Examples):
             version = told.get(_KEY, b"").decode("ascii", "replace")
             raise FormatError(f"{self.path} has examples of version {version!r}; this kifu reads version 1")
         try:
-            self.layout = layout_of(told.get(b"kifu.layout", b""))
+            self.layout = parse_layout(told.get(b"kifu.layout", b""))
             about = json.loads(told.get(b"kifu.about", b"{}"))
         except (FormatError, ValueError, RecursionError) as error:
             raise FormatError(f"{self.path}: {error}") from None

@@ -23,17 +23,17 @@ from blake3 import blake3
 
 from kifu.corpus.catalogue import PLAYED_COLUMNS, numbers, played_of
 from kifu.datasets import _order
-from kifu.datasets.choice import Choice
-from kifu.datasets.drawing import Drawing, find_drawing, ratings_of
-from kifu.datasets.examples import Batch, Examples, Layout
+from kifu.datasets.augment import check_turnable, turn_labels, turn_planes
+from kifu.datasets.examples import Batch, Dataset, Layout
+from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.formats import recognise
-from kifu.datasets.katago_npz import KataNpz
-from kifu.datasets.labels import DRAWN, RATING_COLUMNS, Positions, find_label, label_columns, label_values
+from kifu.datasets.labels import DRAWN, RATING_COLUMNS, LabelPositions, find_label, label_columns, label_values
 from kifu.datasets.parquet import Parquet, group_rows
-from kifu.datasets.turning import check_turnable, turn_labels, turn_planes
-from kifu.errors import Drop, FormatError, RecipeError
-from kifu.records.places import place
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.renderer import Renderer, find_renderer, ratings_of
+from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.katago.npz import KataNpz
+from kifu.records.places import as_path
 
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
@@ -47,7 +47,7 @@ _GAMES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class RenderedGames:
     """Room for some examples, by slot: see `Batch`. labels: those of the layout, and maybe others."""
 
     planes: npt.NDArray[Any]
@@ -82,7 +82,7 @@ class Epoch:
         return (_order.hashes_of(which, self.turns) >> np.uint64(64 - bits)).astype(np.uint8)
 
 
-class Source(ABC):
+class LoaderSource(ABC):
     """Examples to be drawn, by any number of threads."""
 
     layout: Layout
@@ -100,19 +100,19 @@ class Source(ABC):
         """[K] about how much there is to do for each unit, in moves or rows."""
 
     @abstractmethod
-    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
+    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
         """Draws positions of some units, which come one after another in a block.
 
         first: place in the block of their first position; below 0 if the block begins within them. rank: [size of the
         block] the slot of each position, or -1. Raises FormatError where the source is not what it says.
         """
 
-    def new_room(self, slots: int) -> Drawn:
+    def new_room(self, slots: int) -> RenderedGames:
         """Room for so many examples, not initialised."""
         layout = self.layout
         labels = {label.name: np.empty((slots, *label.shape), label.kind) for label in layout.labels}
         planes = np.empty((slots, *layout.stored), layout.plane_kind)
-        return Drawn(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
+        return RenderedGames(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
 
     @property
     def slot_bytes(self) -> int:
@@ -120,7 +120,7 @@ class Source(ABC):
         return self.layout.stored_bytes + sum(label.bytes for label in self.layout.labels) + 14
 
 
-class GamesSource(Source):
+class CatalogueSource(LoaderSource):
     """The games of catalogues; planes are drawn as the games are replayed.
 
     What it keeps in memory is 4 bytes a game: rows are read where they lie, some games at a time.
@@ -133,7 +133,7 @@ class GamesSource(Source):
         board: tuple[int, int],
         pad: bool,
         labels: Sequence[str] | None,
-        choice: Choice,
+        choice: PositionFilter,
     ) -> None:
         """rows: kept games that fit the board, with `needed_columns` at least.  labels: None for those that are drawn
         anyway.
@@ -142,7 +142,7 @@ class GamesSource(Source):
         """
         self._rows = rows.select(needed_columns(planes, board, pad, labels, choice))
         self._given = self._rows, planes, board, pad, labels, choice
-        self.drawing = find_drawing(planes, *board, pad)
+        self.drawing = find_renderer(planes, *board, pad)
         self.layout = make_layout(self.drawing, labels)
         self.games = played_of(rows)
         self.ids: npt.NDArray[np.uint64] = numbers(rows["id"])
@@ -151,7 +151,7 @@ class GamesSource(Source):
         self._choice, self._by_ply = choice, choice.by_ply()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return GamesSource, self._given
+        return CatalogueSource, self._given
 
     def told(self) -> dict[str, Any]:
         source = blake3(self.ids.view(np.uint8).data).update(self.playable.view(np.uint8).data)
@@ -183,7 +183,7 @@ class GamesSource(Source):
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
-    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
+    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
         rows, take = np.empty(len(units), np.int64), np.empty(self.work(units).sum(), np.int64)
         n, entries = _order.take_of(
             units, first, rank, self.games.move_offset, epoch.chosen, self.ids, rows, take, out.game, out.ply
@@ -195,7 +195,7 @@ class GamesSource(Source):
         if not {label.name for label in self.layout.labels} <= {*DRAWN}:
             self._label(rows, take, symmetry, out)
 
-    def new_room(self, slots: int) -> Drawn:
+    def new_room(self, slots: int) -> RenderedGames:
         room = super().new_room(slots)
         return replace(room, labels=self.drawing.new_labels(slots) | room.labels)
 
@@ -205,25 +205,25 @@ class GamesSource(Source):
         for r in np.flatnonzero(drop).tolist():
             start = ends[r - 1] if r else 0
             if take[start + ply[r] : ends[r]].max(initial=-1) >= 0:
-                reason = Drop(drop[r]).reason
+                reason = DropReason(drop[r]).reason
                 raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
 
-    def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: Drawn) -> None:
+    def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: RenderedGames) -> None:
         """Labels what was drawn of these rows."""
         batch = self._rows.take(pa.array(rows))
         games, slots = played_of(batch), take[take >= 0]
         game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[take >= 0]
-        at = Positions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
+        at = LabelPositions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
         values = label_values(self.layout.labels, at)
         width, height = games.width[game].astype(np.int64), games.height[game].astype(np.int64)
         for name, turned in turn_labels(self.layout, values, symmetry[game], width, height).items():
             out.labels[name][slots] = turned
 
 
-class WrittenSource(Source):
+class DatasetSource(LoaderSource):
     """Data sets that are written already, of one layout, each as `kifu.open` gives it."""
 
-    def __init__(self, sets: Sequence[Examples]) -> None:
+    def __init__(self, sets: Sequence[Dataset]) -> None:
         """Raises RecipeError if their layouts differ."""
         self.layout = sets[0].layout
         for each in sets[1:]:
@@ -263,16 +263,16 @@ class WrittenSource(Source):
         rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
         return rows
 
-    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: Drawn) -> None:
+    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
         place = first
         for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
-            low, high = max(place, 0), min(place + stop - start, len(rank))
+            low, high = max(place, 0), min(as_path + stop - start, len(rank))
             wanted = low + np.flatnonzero(rank[low:high] >= 0)
             if len(wanted):
                 self._copy(epoch, start - place + wanted, rank[wanted], out)
             place += stop - start
 
-    def _copy(self, epoch: Epoch, rows: Units, slots: Ranks, out: Drawn) -> None:
+    def _copy(self, epoch: Epoch, rows: Units, slots: Ranks, out: RenderedGames) -> None:
         """rows: rising, of one run."""
         layout = self.layout
         k = bisect_right(self._first, int(rows[0])) - 1
@@ -288,22 +288,22 @@ class WrittenSource(Source):
         out.game[slots], out.ply[slots] = batch.game, batch.ply
 
 
-def _reopened(paths: Sequence[Path]) -> WrittenSource:
-    return WrittenSource([open_examples(path) for path in paths])
+def _reopened(paths: Sequence[Path]) -> DatasetSource:
+    return DatasetSource([open_examples(path) for path in paths])
 
 
 def needed_columns(
-    planes: str, board: tuple[int, int], pad: bool, labels: Sequence[str] | None, choice: Choice
+    planes: str, board: tuple[int, int], pad: bool, labels: Sequence[str] | None, choice: PositionFilter
 ) -> tuple[str, ...]:
-    """Of the catalogue, what a `GamesSource` with these options needs. Raises RecipeError, GameError."""
-    drawing = find_drawing(planes, *board, pad)
+    """Of the catalogue, what a `CatalogueSource` with these options needs. Raises RecipeError, GameError."""
+    drawing = find_renderer(planes, *board, pad)
     layout = make_layout(drawing, labels)
     ratings = () if choice.rank_weights is None else RATING_COLUMNS
     names = ("id", "n_legal", *PLAYED_COLUMNS, *drawing.columns, *label_columns(layout.labels), *ratings)
     return tuple(dict.fromkeys(names))
 
 
-def make_layout(drawing: Drawing, labels: Sequence[str] | None) -> Layout:
+def make_layout(drawing: Renderer, labels: Sequence[str] | None) -> Layout:
     """The layout of what is drawn and these labels (`kifu.datasets.labels`), None being those that are drawn anyway.
     `ply` each batch has anyway.
 
@@ -323,9 +323,9 @@ def make_layout(drawing: Drawing, labels: Sequence[str] | None) -> Layout:
     return Layout(plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.rim, first_row, specs)
 
 
-def open_written(sources: Sequence[str | os.PathLike[str]]) -> WrittenSource | None:
+def open_written(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | None:
     """The data sets at these paths; None if none of them is one. Raises RecipeError if only some are."""
-    places = [place(source) for source in sources]
+    places = [as_path(source) for source in sources]
     paths = [found for found in places if isinstance(found, Path) and _is_written(found)]
     if not paths:
         return None
@@ -336,7 +336,7 @@ def open_written(sources: Sequence[str | os.PathLike[str]]) -> WrittenSource | N
 
 
 def _is_written(path: Path) -> bool:
-    if recognise(path) is not None:
+    if detect_format(path) is not None:
         return True
     if not path.is_file():
         return False

@@ -18,7 +18,7 @@ from kifu.datasets.examples import Batch
 from kifu.datasets.loader import Loader
 
 
-class Batches(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
+class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
     """What a loader gives, epoch after epoch; `dataset` makes one.
 
     With workers a `DataLoader` makes new ones for each epoch, which know nothing of those before: call `set_epoch`
@@ -41,13 +41,13 @@ class Batches(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
             yield tensors(batch)
 
 
-def dataset(loader: Loader) -> Batches:
+def dataset(loader: Loader) -> TorchDataset:
     """A loader as torch's `DataLoader` takes it, with batch_size=None: its batches, by name as `tensors` gives them.
 
     Threads do the loader's work, so that a `DataLoader` gains nothing from num_workers above 0. With them each worker
     gives a part of the epoch, in batches of its own; together they give all of it, and no position twice.
     """
-    return Batches(loader)
+    return TorchDataset(loader)
 
 
 def tensors(batch: Batch) -> dict[str, Tensor]:

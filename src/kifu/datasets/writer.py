@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from kifu.datasets.examples import Batch, Layout, join
 
 if TYPE_CHECKING:
-    from kifu.parcels import Parcel
+    from kifu.execution.serialization import Parcel
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +24,14 @@ class WrittenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteReport:
     """A data set as it was written."""
 
     examples: int
     files: tuple[WrittenFile, ...]
 
 
-class Regrouped:
+class Rebatcher:
     """Batches cut anew into groups of one size, so that a file does not depend on how they came."""
 
     def __init__(self, layout: Layout, size: int) -> None:
@@ -94,7 +94,7 @@ class Writer(ABC):
         self.append(self.prepare(batch, self.layout))
 
     @abstractmethod
-    def commit(self, about: Mapping[str, Any]) -> Written:
+    def commit(self, about: Mapping[str, Any]) -> WriteReport:
         """Ends the data set and gives it its name. about: what it says about how it came to be, as JSON values."""
 
     def __enter__(self) -> Self:

@@ -19,16 +19,16 @@ from kifu.corpus.splits import NO_SET
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path
 from kifu.estimate.reading import Speed
-from kifu.parcels import pack_parcels
-from kifu.ranges import Ranges
+from kifu.execution.bucket_sort import BucketSort
+from kifu.execution.serialization import pack_parcels
+from kifu.katago.build import build_katago
+from kifu.katago.recipe import KatagoRecipe
 from kifu.recipes.examples import build_examples
-from kifu.recipes.kata_sets import KataSets
-from kifu.recipes.katago import build_katago
 from kifu.recipes.olf_archive import build_archive
-from kifu.recipes.schema import ExampleSets, OlfArchive
-from kifu.recipes.sets import BuiltExamples
+from kifu.recipes.schema import ExamplesRecipe, OlfArchiveRecipe
+from kifu.recipes.sets import ExamplesReport
 
-BuildRecipe = ExampleSets | KataSets | OlfArchive
+BuildRecipe = ExamplesRecipe | KatagoRecipe | OlfArchiveRecipe
 """Those that start from a catalogue."""
 
 _FIRST = 32
@@ -92,7 +92,7 @@ def build_sample(recipe: BuildRecipe, catalogue: Path, folder: Path, several: in
     more = one if several == 1 else _build(recipe, path, folder / "built", several)
     fixed = _beginning(second.seconds, one.seconds, min(_FIRST, len(rows)), count)
     size, aside, sorting = one.bytes / max(one.examples, 1), 0.0, 0.0
-    if isinstance(recipe, ExampleSets) and recipe.order == "shuffled":
+    if isinstance(recipe, ExamplesRecipe) and recipe.order == "shuffled":
         _write(rows, min(len(rows), _SPREAD), few, about)
         size, aside, sorting = _spread(recipe, few, folder / "built")
     moves = sum(moves for _, moves in moves_by_set(recipe, path, np.ones(count)).values())
@@ -129,14 +129,14 @@ def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
     """Makes the recipe's sets, or its archive, of a catalogue, and removes them again."""
     began = perf_counter()
     less = 0.0
-    if isinstance(recipe, OlfArchive):
+    if isinstance(recipe, OlfArchiveRecipe):
         made = build_archive(recipe, [source], into, jobs=jobs).manifest
         took = perf_counter() - began
         ingest([source], into / "again.parquet", clean=recipe.clean, jobs=jobs)
         less = perf_counter() - began - took  # what is read is told apart from what is made of it
         examples, size = made.kept, sum(file.bytes for file in made.files)
     else:
-        if isinstance(recipe, KataSets):
+        if isinstance(recipe, KatagoRecipe):
             sets = build_katago(recipe, [source], into, jobs=jobs)
         else:
             sets = build_examples(recipe, [source], into, jobs=jobs)
@@ -146,14 +146,14 @@ def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
     return _Once(examples, size, max(took - less, 0.0))
 
 
-def _sizes(sets: Sequence[BuiltExamples]) -> tuple[int, int]:
+def _sizes(sets: Sequence[ExamplesReport]) -> tuple[int, int]:
     """How many examples these sets have, and how many bytes with their manifests."""
     size = sum(file.bytes for each in sets for file in each.manifest.files)
     size += sum(manifest_path(each.path).stat().st_size for each in sets)
     return sum(each.manifest.examples for each in sets), size
 
 
-def _spread(recipe: ExampleSets, source: Path, into: Path) -> tuple[float, float, float]:
+def _spread(recipe: ExamplesRecipe, source: Path, into: Path) -> tuple[float, float, float]:
     """Bytes of an example of a shuffled set in its file; bytes while it waits to be sorted, with its key, and seconds.
 
     One position a game is drawn: where there are many games, few of one lie near each other, and there is less to
@@ -168,7 +168,7 @@ def _spread(recipe: ExampleSets, source: Path, into: Path) -> tuple[float, float
             batch = opened.read(0, len(opened))
         aside += len(pack_parcels([batch.pack()])) + 8 * len(batch)
         began = perf_counter()
-        with Ranges("key", max(len(batch) // 2, 1), into.parent) as ranges:
+        with BucketSort("key", max(len(batch) // 2, 1), into.parent) as ranges:
             ranges.add(batch.pack() | {"key": mix_words(batch.game)})
             for _ in ranges:
                 pass
@@ -184,8 +184,8 @@ def moves_by_set(
 
     weight: [G], of each row of it.
     """
-    split = None if isinstance(recipe, OlfArchive) else recipe.split
-    names = ["archive"] if isinstance(recipe, OlfArchive) else recipe.all_sets()
+    split = None if isinstance(recipe, OlfArchiveRecipe) else recipe.split
+    names = ["archive"] if isinstance(recipe, OlfArchiveRecipe) else recipe.all_sets()
     found = np.zeros((len(names), 2))
     at = 0
     for batch in open_catalogue(catalogue).batches():
@@ -196,5 +196,5 @@ def moves_by_set(
             ours = codes == k
             found[k] += mine[ours].sum(), (mine * numbers(batch["n_legal"]))[ours].sum()
         at += len(batch)
-    built = names if isinstance(recipe, OlfArchive) else recipe.default_sets()
+    built = names if isinstance(recipe, OlfArchiveRecipe) else recipe.default_sets()
     return {name: (float(games), float(moves)) for name, (games, moves) in zip(names, found) if name in built}

@@ -17,22 +17,22 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.clean import Clean, load_clean
+from kifu.corpus.clean import CleaningRules, load_cleaning_rules
 from kifu.corpus.units import Source, find_sources
 from kifu.errors import RecipeError
 from kifu.estimate.building import BuildRecipe, build_sample, moves_by_set
 from kifu.estimate.kgs import build_drawn, reads_of
 from kifu.estimate.memory import memory_of_build, memory_of_drawing, memory_of_ingest
-from kifu.estimate.reading import Counted, SampleReader, Speed, copy_rows, size_of
+from kifu.estimate.reading import SampleCounts, SampleReader, Speed, copy_rows, size_of
 from kifu.estimate.sample import draw, standard_error
-from kifu.estimate.told import Estimate, Range, SetSize, Step
-from kifu.parallel import count_jobs
+from kifu.estimate.told import Estimate, EstimateStep, Range, SetSize
+from kifu.execution.executor import count_jobs
 from kifu.recipes.archives import find_archives, read_index
 from kifu.recipes.examples import WINDOW_BYTES
 from kifu.recipes.sampling import Sampler
-from kifu.recipes.schema import ExampleSets, OlfArchive, Recipe
-from kifu.recipes.training import Training
-from kifu.records.glimpse import extent
+from kifu.recipes.schema import ExamplesRecipe, KgsgoRecipe, OlfArchiveRecipe
+from kifu.recipes.training import TrainingRecipe
+from kifu.records.glimpse import estimated_size
 from kifu.records.tygem import load_index
 
 ROOM = 6 << 20
@@ -47,9 +47,9 @@ _OTHER_BYTES = 1024
 
 def estimate(
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    recipe: BuildRecipe | Recipe | Training | None = None,
+    recipe: BuildRecipe | KgsgoRecipe | TrainingRecipe | None = None,
     *,
-    clean: Clean | None = None,
+    clean: CleaningRules | None = None,
     jobs: int | None = None,
     room: int = ROOM,
 ) -> Estimate:
@@ -61,14 +61,14 @@ def estimate(
     Raises RecipeError, SourceError, FormatError or OutputError.
     """
     began = perf_counter()
-    if isinstance(recipe, Training):
+    if isinstance(recipe, TrainingRecipe):
         raise RecipeError(f"recipe {recipe.name} makes no data sets, but a net: there is no plan of that")
     if recipe is not None and clean is not None:
         raise RecipeError(f"recipe {recipe.name} says itself which games are set aside: it takes no other rules")
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     crew = _Threads(count_jobs(jobs), min(count_jobs(jobs), count_jobs(None)))
     with tempfile.TemporaryDirectory(prefix="kifu-plan-") as folder:
-        if isinstance(recipe, Recipe):
+        if isinstance(recipe, KgsgoRecipe):
             told = _drawn(recipe, given, crew, room, Path(folder))
         else:
             told = _Plan(recipe, clean, find_sources(given), crew, room, Path(folder)).told()
@@ -97,14 +97,14 @@ class _Plan:
     def __init__(
         self,
         recipe: BuildRecipe | None,
-        clean: Clean | None,
+        clean: CleaningRules | None,
         found: list[Source],
         crew: _Threads,
         room: int,
         folder: Path,
     ) -> None:
         self._recipe, self._crew, self._folder = recipe, crew, folder
-        self._clean = clean or (recipe and recipe.clean) or load_clean("legal")
+        self._clean = clean or (recipe and recipe.clean) or load_cleaning_rules("legal")
         self._found = found
         self._parts = draw(found, room)
         self._catalogue = folder / "sample.parquet"
@@ -140,7 +140,11 @@ class _Plan:
     def _takes_catalogues(self) -> bool:
         """Whether the recipe takes the games as the catalogues have them."""
         recipe = self._recipe
-        if recipe is None or isinstance(recipe, OlfArchive) or not all(source.catalogue for source in self._found):
+        if (
+            recipe is None
+            or isinstance(recipe, OlfArchiveRecipe)
+            or not all(source.catalogue for source in self._found)
+        ):
             return False
         rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
         return all(rules in (None, source.catalogue.about.get("clean")) for source in self._found if source.catalogue)
@@ -150,7 +154,7 @@ class _Plan:
         total = float(sum(part.weight * count for part, count in zip(self._parts, counts)))
         return Range.of(total, standard_error(self._parts, counts))
 
-    def _ingest(self) -> tuple[Counted, Step]:
+    def _ingest(self) -> tuple[SampleCounts, EstimateStep]:
         began = perf_counter()
         index = load_index([source.path for source in self._found if source.catalogue is None])
         reading = sum(part.seconds for part in self._parts) + perf_counter() - began
@@ -169,9 +173,9 @@ class _Plan:
         error = standard_error(self._parts, counted.games)
         memory = memory_of_ingest(self._crew.jobs, games.value, self._clean)
         seconds = self._crew.seconds(speed, error)
-        return counted, Step("ingest", seconds, memory, Range.of(size, error), meanwhile)
+        return counted, EstimateStep("ingest", seconds, memory, Range.of(size, error), meanwhile)
 
-    def _build(self, recipe: BuildRecipe, counted: Counted, games: float) -> tuple[Step, list[SetSize]]:
+    def _build(self, recipe: BuildRecipe, counted: SampleCounts, games: float) -> tuple[EstimateStep, list[SetSize]]:
         built = build_sample(recipe, self._catalogue, self._folder, self._crew.several)
         self._begin += built.begin
         error = standard_error(self._parts, counted.moves)
@@ -182,7 +186,7 @@ class _Plan:
             examples = moves * built.examples / max(built.moves, 1)
             size = examples * built.bytes / max(built.examples, 1)
             sizes.append(SetSize(name, Range.of(examples, error), Range.of(size, error)))
-        shuffled = isinstance(recipe, ExampleSets) and recipe.order == "shuffled"
+        shuffled = isinstance(recipe, ExamplesRecipe) and recipe.order == "shuffled"
         waiting = [each.examples.value for each in sizes if each.examples.value * _packed(recipe) > WINDOW_BYTES]
         sorting = sum(waiting) * built.sorting
         speed = built.speed.times(games / max(built.rows, 1)).plus(Speed(sorting, sorting, sorting))
@@ -191,22 +195,24 @@ class _Plan:
         memory = memory_of_build(self._crew.jobs, largest, expansion, shuffled)
         disk = Range.of(sum(size.bytes.value for size in sizes), error)
         meanwhile = round(max(waiting, default=0.0) * built.aside)
-        return Step(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, meanwhile), sizes
+        return EstimateStep(f"build {recipe.name}", self._crew.seconds(speed, error), memory, disk, meanwhile), sizes
 
 
 def _size(source: Source) -> int:
     """In bytes."""
     if source.catalogue is not None:
         return source.catalogue.file_bytes()
-    return extent(source.path)
+    return estimated_size(source.path)
 
 
 def _packed(recipe: BuildRecipe) -> int:
     """Bytes that an example's planes take before they are written."""
-    return recipe.layout().stored_bytes if isinstance(recipe, ExampleSets) else _OTHER_BYTES
+    return recipe.layout().stored_bytes if isinstance(recipe, ExamplesRecipe) else _OTHER_BYTES
 
 
-def _drawn(recipe: Recipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path) -> Estimate:
+def _drawn(
+    recipe: KgsgoRecipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path
+) -> Estimate:
     """Of recipes that draw games from archives of KGS, whose names tell how many there are."""
     paths = find_archives(given)
     sampler = Sampler(recipe, read_index(None, paths))
@@ -231,13 +237,13 @@ def _drawn(recipe: Recipe, given: list[str | os.PathLike[str]], crew: _Threads, 
     memory = memory_of_drawing(crew.jobs, largest, most)
     return Estimate(
         sources=len(paths),
-        bytes=sum(map(extent, paths.values())),
+        bytes=sum(map(estimated_size, paths.values())),
         jobs=crew.jobs,
         cores=count_jobs(None),
         games=Range.of(games, 0.0),
         kept=Range.of(games * built.kept / max(built.games, 1), built.error),
         positions=Range.of(games * built.examples / max(built.games, 1), built.error),
-        steps=(Step(f"build {recipe.name}", crew.seconds(speed, built.error), memory, disk, 0),),
+        steps=(EstimateStep(f"build {recipe.name}", crew.seconds(speed, built.error), memory, disk, 0),),
         sets=tuple(sizes),
         begin=built.begin,
         looked_at=built.games,

@@ -15,13 +15,13 @@ import numpy as np
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import Manifest, manifest_path
 from kifu.estimate.reading import Speed
-from kifu.estimate.sample import UNSURE, Part
+from kifu.estimate.sample import UNSURE, SamplePart
 from kifu.recipes.archives import load_archive
 from kifu.recipes.build import build
 from kifu.recipes.kgs_index import Archive, parse_archive_name
-from kifu.recipes.schema import GameSet, Recipe
-from kifu.records.games import Block
-from kifu.records.places import Place
+from kifu.recipes.schema import GameSet, KgsgoRecipe
+from kifu.records.games import RecordBlock
+from kifu.records.places import AnyPath
 
 _SET = "sample"
 
@@ -45,7 +45,7 @@ class DrawnSample:
     begin: float
 
 
-def build_drawn(recipe: Recipe, parts: Sequence[Part], folder: Path, several: int) -> DrawnSample:
+def build_drawn(recipe: KgsgoRecipe, parts: Sequence[SamplePart], folder: Path, several: int) -> DrawnSample:
     """Builds the sample in the recipe's format, on one thread and on several. Raises as `build` does."""
     archives = [_write(part, folder / "archives") for part in parts]
     every = GameSet(title="the sample", file="sample.dat")
@@ -77,7 +77,7 @@ def build_drawn(recipe: Recipe, parts: Sequence[Part], folder: Path, several: in
     )
 
 
-def _error(parts: Sequence[Part], manifest: Manifest) -> float:
+def _error(parts: Sequence[SamplePart], manifest: Manifest) -> float:
     """By how much the parts differ in examples a game; 0 where all was looked at."""
     if all(part.weight == 1 for part in parts):
         return 0.0
@@ -87,14 +87,14 @@ def _error(parts: Sequence[Part], manifest: Manifest) -> float:
     return float(means.std(ddof=1) / means.mean() / math.sqrt(len(means)))
 
 
-def reads_of(recipe: Recipe) -> int:
+def reads_of(recipe: KgsgoRecipe) -> int:
     """How often a set's archives are read: once more where the header says how many examples there are."""
     return 2 if find_format(recipe.format).header_bytes else 1
 
 
-def _write(part: Part, folder: Path) -> Path:
+def _write(part: SamplePart, folder: Path) -> Path:
     """An archive of the part's records, which is named as KGS would."""
-    blocks = [item for item in part.items if isinstance(item, Block)]
+    blocks = [item for item in part.items if isinstance(item, RecordBlock)]
     members = [block.data[a:b].tobytes() for block in blocks for a, b in zip(block.start, block.stop)]
     whole = _archive(part.source.path)
     name = whole.stem.removesuffix(f"{whole.games}-") + f"{len(members)}-.tar.gz"
@@ -110,7 +110,7 @@ def _write(part: Part, folder: Path) -> Path:
     return folder / name
 
 
-def _archive(path: Place) -> Archive:
+def _archive(path: AnyPath) -> Archive:
     """What the name of an archive says that `find_archives` has found."""
     archive = parse_archive_name(path.name)
     assert archive is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kifu.corpus.clean import Clean
+from kifu.corpus.clean import CleaningRules
 from kifu.corpus.copies import MOST
 from kifu.corpus.duplicates import RANGE
 from kifu.recipes.example_jobs import CHUNK_BYTES
@@ -33,7 +33,7 @@ _MOVE = 6
 """A move of an archive of KGS, which is read whole, while the next one is."""
 
 
-def memory_of_ingest(jobs: int, games: float, clean: Clean) -> int:
+def memory_of_ingest(jobs: int, games: float, clean: CleaningRules) -> int:
     """In bytes."""
     writers = 2 if clean.duplicates == "games" else 1  # what waits until all games are known is written, too
     seen = 0 if clean.duplicates == "keep" else _SEEN * min(games, MOST)

@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
-from kifu.corpus.clean import Clean
-from kifu.corpus.ingest import IngestJob, Item, judged
+from kifu.corpus.clean import CleaningRules
+from kifu.corpus.ingest import IngestJob, Item, apply_rules
 from kifu.corpus.parquet import GROUP
 from kifu.corpus.rows import Rows
 from kifu.corpus.units import Content
-from kifu.estimate.sample import Part
-from kifu.parallel import Crew
-from kifu.records.tygem import Index
+from kifu.estimate.sample import SamplePart
+from kifu.execution.executor import Executor
+from kifu.records.tygem import TygemIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class SampleCounts:
     """What became of the sample's games: [P] float64 each, by part. moves: those of the kept games."""
 
     games: npt.NDArray[np.float64]
@@ -63,13 +63,13 @@ class Counted:
 class SampleReader:
     """Makes rows of the parts of a sample by the rules of cleaning, and catalogues of them."""
 
-    def __init__(self, parts: Sequence[Part], clean: Clean, index: Index | None) -> None:
+    def __init__(self, parts: Sequence[SamplePart], clean: CleaningRules, index: TygemIndex | None) -> None:
         """index: of TYGEM games, of all sources."""
         self._parts = parts
         self._clean = clean
         self._job = IngestJob(clean, index)
 
-    def write(self, path: Path, jobs: int, most: int | None = None) -> tuple[Counted, float, float]:
+    def write(self, path: Path, jobs: int, most: int | None = None) -> tuple[SampleCounts, float, float]:
         """Writes the sample as a catalogue -> what was counted, the seconds, and those in which rows were made.
 
         most: so many items only, as a warm-up.
@@ -85,8 +85,8 @@ class SampleReader:
                 yield from made
 
         began = perf_counter()
-        with Crew(jobs) as crew, CatalogueWriter(path) as writer:
-            with closing(judged(rows(), self._clean, crew, path)) as batches:
+        with Executor(jobs) as crew, CatalogueWriter(path) as writer:
+            with closing(apply_rules(rows(), self._clean, crew, path)) as batches:
                 for batch in batches:
                     writer.write(batch)
             writer.commit({"clean": self._clean.model_dump(mode="json")})
@@ -104,7 +104,7 @@ class SampleReader:
         return k, made, perf_counter() - began
 
 
-def copy_rows(parts: Sequence[Part], path: Path, about: Mapping[str, object]) -> Counted:
+def copy_rows(parts: Sequence[SamplePart], path: Path, about: Mapping[str, object]) -> SampleCounts:
     """A sample's catalogue whose rows are those of catalogues that are taken as they are. about: what theirs say."""
     of = [np.empty(0, np.int64)]
     with CatalogueWriter(path) as writer:
@@ -136,7 +136,7 @@ def size_of(path: Path, rows: float) -> float:
     return none + groups * (one - none) + own * rows / sample.rows
 
 
-def _count(path: Path, part: npt.NDArray[np.int64], parts: int) -> Counted:
+def _count(path: Path, part: npt.NDArray[np.int64], parts: int) -> SampleCounts:
     """Counts the rows of a catalogue. part: [G], which of the parts each is of."""
     kept, moves = [np.empty(0)], [np.empty(0)]
     for batch in open_catalogue(path).batches(("drop", "n_legal")):
@@ -145,4 +145,4 @@ def _count(path: Path, part: npt.NDArray[np.int64], parts: int) -> Counted:
         moves.append(stays * numbers(batch["n_legal"]).astype(np.float64))
     games = np.bincount(part, minlength=parts).astype(np.float64)
     sums = [np.bincount(part, np.concatenate(each), minlength=parts).astype(np.float64) for each in (kept, moves)]
-    return Counted(games, sums[0], sums[1], part)
+    return SampleCounts(games, sums[0], sums[1], part)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kifu.corpus.catalogue import RowsUnit, rows_of_unit
 from kifu.corpus.units import Content, Source
-from kifu.records.glimpse import extent, glimpse
+from kifu.records.glimpse import estimated_size, read_sample
 
 _GROUPS = 12
 """Of one kind of sources."""
@@ -43,7 +43,7 @@ _NOTHING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SamplePart:
     """What was looked at of one source.
 
     size: how much that is, in bytes of its kind, about. weight: how many times as much it stands for, at least 1.
@@ -68,7 +68,7 @@ class _Candidate:
     size: int
 
 
-def draw(sources: Iterable[Source], room: int) -> list[Part]:
+def draw(sources: Iterable[Source], room: int) -> list[SamplePart]:
     """Looks at about `room` bytes of the sources in all, or at all of them if they are smaller.
 
     Raises SourceError, FormatError.
@@ -96,7 +96,7 @@ def _candidates(source: Source) -> list[_Candidate]:
         return [_Candidate(source, unit, "catalogue", unit.rows * _ROW_BYTES) for unit in units]
     name = source.path.name
     kind = "folder" if source.path.is_dir() else name[name.rfind(".") :].lower()
-    return [_Candidate(source, None, kind, max(extent(source.path), 1))]
+    return [_Candidate(source, None, kind, max(estimated_size(source.path), 1))]
 
 
 def _groups(candidates: Sequence[_Candidate], most: int) -> Iterator[tuple[_Candidate, int]]:
@@ -112,25 +112,27 @@ def _groups(candidates: Sequence[_Candidate], most: int) -> Iterator[tuple[_Cand
         yield candidates[int(np.searchsorted(ends, (low + high) / 2))], high - low
 
 
-def _look(chosen: _Candidate, size: int, room: int) -> Part:
+def _look(chosen: _Candidate, size: int, room: int) -> SamplePart:
     """Looks at `room` bytes of a container that stands for a group of this size."""
-    seen = glimpse(chosen.source.path, room)
+    seen = read_sample(chosen.source.path, room)
     times = size / chosen.size
     items: list[Content] = [*seen.blocks]
-    return Part(chosen.source, chosen.kind, items, chosen.size * seen.share, times / seen.share, seen.seconds * times)
+    return SamplePart(
+        chosen.source, chosen.kind, items, chosen.size * seen.share, times / seen.share, seen.seconds * times
+    )
 
 
-def _look_at_rows(chosen: _Candidate, unit: RowsUnit, size: int, rows: int, scanned: int) -> Part:
+def _look_at_rows(chosen: _Candidate, unit: RowsUnit, size: int, rows: int, scanned: int) -> SamplePart:
     """Looks at `rows` rows of a catalogue, drawn evenly from the first `scanned` ones, or more, of a unit."""
     wanted = -(-rows // _ROWS)
     until = max(min(scanned, unit.rows) // _ROWS, wanted)
     step = until // wanted
     items = list(islice(rows_of_unit(unit, size=_ROWS), step // 2, until, step))
     share = sum(map(len, items)) / max(unit.rows, 1)
-    return Part(chosen.source, chosen.kind, [*items], chosen.size * share, size / chosen.size / share, 0.0)
+    return SamplePart(chosen.source, chosen.kind, [*items], chosen.size * share, size / chosen.size / share, 0.0)
 
 
-def standard_error(parts: Sequence[Part], counts: npt.NDArray[np.float64]) -> float:
+def standard_error(parts: Sequence[SamplePart], counts: npt.NDArray[np.float64]) -> float:
     """Of the sum over all sources that is foreseen from what was counted in each part, [P], as a share of that sum.
 
     By how much parts of one kind differ from each other; 0 where all was looked at.

@@ -33,7 +33,7 @@ def _rounded(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EstimateStep:
     """One part of a run.
 
     seconds: without what it takes to begin. memory: its peak, in bytes. disk: bytes that stay. meanwhile: bytes that
@@ -71,7 +71,7 @@ class Estimate:
     """Of them, by the rules of cleaning; but for copies of other games, which a sample cannot show."""
     positions: Range
     """Moves of the kept games, passes too."""
-    steps: tuple[Step, ...]
+    steps: tuple[EstimateStep, ...]
     sets: tuple[SetSize, ...]
     begin: float
     """Seconds until the kernels were ready: loaded, or compiled if they had not been before. `kifu plan` adds those in

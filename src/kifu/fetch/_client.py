@@ -57,7 +57,7 @@ class Again(Failure):
         self.wait = wait
 
 
-class Stopped(Exception):
+class FetchStopped(Exception):
     """The run is over, for a reason that others tell."""
 
 
@@ -84,7 +84,7 @@ class Client:
                 wait = min(wait, self.patience.longest_wait)
                 say(f"{failure}; try {count + 1} of {self.patience.tries} in {wait:g} s")
                 if self.stop.wait(wait):
-                    raise Stopped from None
+                    raise FetchStopped from None
 
     def open(self, base: str, link: str, start: int) -> urllib3.BaseHTTPResponse:
         """The answer to a request for the bytes from `start` of `link`, which may be relative to `base`.
@@ -105,7 +105,7 @@ class Client:
         since, size = time.monotonic(), 0
         while True:
             if self.stop.is_set():
-                raise Stopped
+                raise FetchStopped
             try:
                 chunk = response.read1(_CHUNK)  # what is there: read() would wait for all of it
             except exceptions.HTTPError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch._client import Client, Failure, Patience
 from kifu.fetch._transfer import Transfer
-from kifu.progress import Bar, OpenBar, format_bytes, silent
+from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.kgs_index import KINDS, PAGE_LIMIT, Archive, parse_index
 
 KGS_INDEX = "https://u-go.net/gamerecords/"
@@ -76,7 +76,7 @@ def fetch_kgs(
     jobs: int = 4,
     kind: str = "tar.gz",
     patience: Patience | None = None,
-    progress: OpenBar = silent,
+    progress: ProgressFactory = silent,
 ) -> FetchReport:
     """Fetches the archives that the index page links, into the folder `into`, which is made if it does not exist.
 
@@ -130,7 +130,7 @@ def _of_years(page: bytes, years: Collection[int] | None, index: str) -> list[Ar
     return chosen
 
 
-def _index_page(client: Client, index: str, progress: OpenBar) -> tuple[bytes, str]:
+def _index_page(client: Client, index: str, progress: ProgressFactory) -> tuple[bytes, str]:
     """The page and the address that its links are relative to."""
     if "://" not in index:
         try:
@@ -156,7 +156,7 @@ def _index_page(client: Client, index: str, progress: OpenBar) -> tuple[bytes, s
             raise SourceError(f"the index page {index}: {failure}") from None
 
 
-def _run(client: Client, waiting: list[Transfer], jobs: int, bar: Bar, report: FetchReport) -> None:
+def _run(client: Client, waiting: list[Transfer], jobs: int, bar: Progress, report: FetchReport) -> None:
     """Runs all transfers, `jobs` at a time, and reports on each. Raises the first error that is no Failure."""
     todo: queue.SimpleQueue[Transfer] = queue.SimpleQueue()
     for transfer in waiting:

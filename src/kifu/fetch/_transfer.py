@@ -12,8 +12,8 @@ from typing import BinaryIO
 import urllib3
 
 from kifu.fetch._check import damage
-from kifu.fetch._client import Again, Client, Failure, Stopped
-from kifu.progress import Bar, Part
+from kifu.fetch._client import Again, Client, Failure, FetchStopped
+from kifu.progress import Progress, Subtask
 
 try:
     import fcntl
@@ -38,7 +38,7 @@ class Transfer:
         self._client, self._kind, self._base, self._link = client, kind, base, link
         self._part_path = target.with_name(target.name + ".part")
 
-    def run(self, bar: Bar) -> None:
+    def run(self, bar: Progress) -> None:
         """Brings the file there. Raises Failure if that can't be done, Stopped, and OSError if the disk fails."""
         with bar.part(self.target.name, "bytes") as part, _locked(self._part_path) as file:
             if self.target.exists():  # by another process, just now
@@ -46,10 +46,10 @@ class Transfer:
             self._client.persist(lambda: self._attempt(file, part), lambda line: bar.say(f"{self.target.name}: {line}"))
             os.fsync(file.fileno())
             if self._client.stop.is_set():
-                raise Stopped
+                raise FetchStopped
             self._part_path.replace(self.target)
 
-    def _attempt(self, file: BinaryIO, part: Part) -> None:
+    def _attempt(self, file: BinaryIO, part: Subtask) -> None:
         """One try: goes on from the end of `file` with what the server gives, and checks the whole."""
         old = file.seek(0, os.SEEK_END)
         with closing(self._client.open(self._base, self._link, old)) as response:
@@ -73,7 +73,7 @@ class Transfer:
             raise Again(f"{reason}; starting over", 0.0) if begin or total is None else Failure(reason)
 
     def _receive(
-        self, response: urllib3.BaseHTTPResponse, file: BinaryIO, begin: int, total: int | None, part: Part
+        self, response: urllib3.BaseHTTPResponse, file: BinaryIO, begin: int, total: int | None, part: Subtask
     ) -> None:
         size, limit = begin, SIZE_LIMIT if total is None else total
         for chunk in self._client.chunks(response):

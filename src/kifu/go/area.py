@@ -259,7 +259,7 @@ def find_areas(
     board: [W] uint64 bit set, the points that the board has; the frame of `s` may have more, which have no neighbours.
     suicide: whether chains of two or more stones may take themselves off.
     taxed: leaves each side only its stones in parts of its area that are seki: those that touch a neutral point, or
-        hold a stone of the owner in atari (tax "seki" and "all" of `kifu.planes.katago.rules`).
+        hold a stone of the owner in atari (tax "seki" and "all" of `kifu.katago.rules`).
     Stones without a liberty, which only setup leaves, must not be there.
     """
     _judge(s, a, board, BLACK, suicide)

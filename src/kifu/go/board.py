@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, GameError, IllegalMove
+from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go import rules as rl
 from kifu.go.replay import bring_to
 from kifu.go.rules import RECORDS, History, Rules, legal_mask, new_history
@@ -205,12 +205,12 @@ class Board:
         c = self._colour(colour)
         point = self._point(move) if isinstance(move, str) else int(move)
         if not 0 <= point <= self.pass_move:
-            raise IllegalMove(self.ply, point, Drop.OFF_BOARD)
+            raise IllegalMove(self.ply, point, DropReason.OFF_BOARD)
         if self.rules.codes[0] >= rl.KO_POSITIONAL and 2 * self.ply + 2 > len(self._history.slots):
             self._history = rl.grown(self._history)
         why = _move(self._state, self._history, point, c, *self.rules.codes, self._captures)
         if why:
-            raise IllegalMove(self.ply, point, Drop(why))
+            raise IllegalMove(self.ply, point, DropReason(why))
         self.ply += 1
         self.to_play = BLACK + WHITE - c
 

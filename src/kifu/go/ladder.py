@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from kifu.go.rules import retakes
 from kifu.go.state import EMPTY, KO_POINT, ONE, WALL, ZERO, State, bit, breathes, new_state, popcount
-from kifu.go.trial import DEPTH, Trail, new_trail, start_trail, take_back, try_stone
+from kifu.go.undo import DEPTH, UndoStack, new_trail, pop, push, start_trail
 from kifu.kernel import inline_kernel, kernel
 
 BUDGET = 25_000
@@ -55,7 +55,7 @@ class Ladders(NamedTuple):
     changed: npt.NDArray[np.uint64]
     left: npt.NDArray[np.uint64]
     firsts: npt.NDArray[np.uint64]
-    trail: Trail
+    trail: UndoStack
     queue: npt.NDArray[np.int64]
     n_queue: npt.NDArray[np.int64]
     takes: npt.NDArray[np.uint64]
@@ -317,12 +317,12 @@ def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any
                 verdict = CAPTURED if defends else ESCAPED
             elif nodes == lad.numbers[NODES] or d + 2 == lad.n_queue.shape[0]:
                 for _ in range(d):
-                    take_back(s, lad.trail)
+                    pop(s, lad.trail)
                 return False
             else:
                 mover = c if defends else 3 - c
                 _note(s, lad, row, p)
-                try_stone(s, lad.trail, p, mover)
+                push(s, lad.trail, p, mover)
                 nodes += 1
                 d += 1
                 defends = not defends
@@ -330,7 +330,7 @@ def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any
                 continue
         if d == 0:
             return verdict == CAPTURED
-        take_back(s, lad.trail)
+        pop(s, lad.trail)
         d -= 1
         defends = not defends
 
@@ -363,10 +363,10 @@ def _work_out(s: State, lad: Ladders, prey: int) -> None:
         _note(s, lad, row, p)
         if not breathes(s, p, mover) or (attacked and p == lad.trail.ko[0]):
             continue
-        try_stone(s, lad.trail, p, mover)
+        push(s, lad.trail, p, mover)
         if _is_caught(s, lad, row, prey, attacked) == attacked:
             works[p >> 6] |= bit(p)
-        take_back(s, lad.trail)
+        pop(s, lad.trail)
     lad.known[prey >> 6] |= bit(prey)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, IllegalMove
+from kifu.errors import DropReason, IllegalMove
 from kifu.go.replay import GamesLike, set_up
 from kifu.go.rules import KO_POSITIONAL, OFF_BOARD, RECORDS, History, Rules, forget, legal_mask, move, new_history
 from kifu.go.state import State, clear, new_state
@@ -91,4 +91,4 @@ def refuse(
         first = games.move_offset[rows[i]]
         start = ends[i] - (games.move_offset[rows[i] + 1] - first)
         if take[start + at : ends[i]].max(initial=-1) >= 0:
-            raise IllegalMove(at, int(games.moves[first + at] & POINT_MASK), Drop(drop[i]))
+            raise IllegalMove(at, int(games.moves[first + at] & POINT_MASK), DropReason(drop[i]))

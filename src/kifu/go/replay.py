@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, IllegalMove
+from kifu.errors import DropReason, IllegalMove
 from kifu.go.rules import (
     KO_POSITIONAL,
     OFF_BOARD,
@@ -145,7 +145,7 @@ def bring_to(
         raise IndexError(f"ply {plies} is not within 0 to {len(moves)}")
     why, ply = _bring_to(state, history, moves, plies, setup, setup_ply, *rules.codes, captures)
     if why:
-        raise IllegalMove(ply, int(moves[ply] & POINT_MASK) if ply < len(moves) else NO_POINT, Drop(why))
+        raise IllegalMove(ply, int(moves[ply] & POINT_MASK) if ply < len(moves) else NO_POINT, DropReason(why))
 
 
 def replay_all(
@@ -153,12 +153,12 @@ def replay_all(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Replays every game, whatever its size, on `jobs` threads.
 
-    Returns drop: [G] uint8, 0 (`Drop.KEPT`) or why the game is not possible under the rules; and ply: [G] int32, how
+    Returns drop: [G] uint8, 0 (`DropReason.KEPT`) or why the game is not possible under the rules; and ply: [G] int32, how
     many moves were played: all of them, or those before the one that could not be. Drop.BAD_SIZE where the size is not
     within 1 to 25. Two moves in a row by one colour are no fault.
     """
     g = len(games.width)
-    drop, ply = np.full(g, Drop.BAD_SIZE, np.uint8), np.zeros(g, np.int32)
+    drop, ply = np.full(g, DropReason.BAD_SIZE, np.uint8), np.zeros(g, np.int32)
     plies = np.diff(games.move_offset)
     longest = int(plies.max(initial=0)) if rules.codes[0] >= KO_POSITIONAL else 0
     size = games.width.astype(np.int64) * 256 + games.height

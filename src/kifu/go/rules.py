@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, RecipeError
+from kifu.errors import DropReason, RecipeError
 from kifu.go.state import (
     EMPTY,
     KO_POINT,
@@ -91,9 +91,9 @@ NAMED = {
     "tromp-taylor": Rules("positional", suicide=True),
 }
 
-KO = int(Drop.KO)
-SUPERKO = int(Drop.SUPERKO)
-OFF_BOARD = int(Drop.OFF_BOARD)
+KO = int(DropReason.KO)
+SUPERKO = int(DropReason.SUPERKO)
+OFF_BOARD = int(DropReason.OFF_BOARD)
 
 WHITE_TO_MOVE = np.uint64(0x9E3779B97F4A7C15)  # any odd-looking constant would do
 

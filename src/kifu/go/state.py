@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, WHITE, check_size
 
@@ -38,8 +38,8 @@ LAST_POINT = 1  # the stone played last; -1 before the first, or if it did not s
 LAST_CAPTURED = 2  # how many stones it took
 N_NUMBERS = 3
 
-OCCUPIED = int(Drop.OCCUPIED)
-SUICIDE = int(Drop.SUICIDE)
+OCCUPIED = int(DropReason.OCCUPIED)
+SUICIDE = int(DropReason.SUICIDE)
 
 ONE = np.uint64(1)
 ZERO = np.uint64(0)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Average:
+class EMA:
     """Exponential moving average of the parameters, and of what batch norms have counted.
 
     Step n keeps min(decay, (1 + n) / (10 + n)) of the average, so that the first weights, drawn by chance, are soon

@@ -15,7 +15,7 @@ from kifu.corpus.catalogue import numbers
 from kifu.corpus.stats import BANDS, find_bands
 from kifu.go.captures import stones_taken
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.records.games import Games
+from kifu.records.games import GameArrays
 
 RANK_COLUMNS = ("black_rating", "white_rating", "black_pro", "white_pro")
 """What groups need of the catalogue, beside the games themselves."""
@@ -27,7 +27,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EvalPositions:
     """N positions of games on one board, in the games' order, each before a move that was played.
 
     rows: [G] of the catalogue, with RANK_COLUMNS at least; games: the same rows.  at: [N] int64, rising, which of
@@ -35,7 +35,7 @@ class Asked:
     """
 
     rows: pa.RecordBatch
-    games: Games
+    games: GameArrays
     width: int
     height: int
     at: Places
@@ -44,7 +44,7 @@ class Asked:
     def __len__(self) -> int:
         return len(self.at)
 
-    def part(self, first: int, last: int) -> Asked:
+    def part(self, first: int, last: int) -> EvalPositions:
         """Positions first to last - 1."""
         return replace(self, at=self.at[first:last], row=self.row[first:last])
 
@@ -73,25 +73,25 @@ class Groups(NamedTuple):
     place: Places
 
 
-def _by_move_number(asked: Asked) -> Groups:
+def _by_move_number(asked: EvalPositions) -> Groups:
     last = _LATE // _STEP
     names = [f"{k * _STEP + 1}-{(k + 1) * _STEP}" for k in range(last)]
     return Groups([*names, f"{_LATE + 1} and later"], np.minimum(asked.ply // _STEP, last))
 
 
-def _by_rank(asked: Asked) -> Groups:
+def _by_rank(asked: EvalPositions) -> Groups:
     rows = asked.rows
     bands = np.stack([find_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
     return Groups(BANDS, bands[((asked.words & WHITE_BIT) != 0).astype(np.int64), asked.row])
 
 
-def _by_handicap(asked: Asked) -> Groups:
+def _by_handicap(asked: EvalPositions) -> Groups:
     told = numbers(pc.fill_null(asked.rows["handicap"], 0)).astype(np.int64)
     names = ["none", *map(str, range(1, _HANDICAP + 1)), f"{_HANDICAP + 1} or more"]
     return Groups(names, np.clip(told, 0, _HANDICAP + 1)[asked.row])
 
 
-def _lines(asked: Asked) -> tuple[Places, Places]:
+def _lines(asked: EvalPositions) -> tuple[Places, Places]:
     """[N] on which line from the nearest vertical and from the nearest horizontal edge the move is, from 1 on."""
     y, x = np.divmod(asked.move, asked.width)
     return np.minimum(x, asked.width - 1 - x) + 1, np.minimum(y, asked.height - 1 - y) + 1
@@ -102,26 +102,26 @@ def near(size: int) -> int:
     return size // 4 + 1
 
 
-def _by_region(asked: Asked) -> Groups:
+def _by_region(asked: EvalPositions) -> Groups:
     x, y = _lines(asked)
     close = (x <= near(asked.width)).astype(np.int64) + (y <= near(asked.height))
     is_pass = asked.move == asked.width * asked.height
     return Groups(("corner", "side", "centre", "pass"), np.where(is_pass, 3, 2 - close))
 
 
-def _by_line(asked: Asked) -> Groups:
+def _by_line(asked: EvalPositions) -> Groups:
     lines = (min(asked.width, asked.height) + 1) // 2
     is_pass = asked.move == asked.width * asked.height
     line = np.minimum(*_lines(asked)) - 1
     return Groups([*map(str, range(1, lines + 1)), "pass"], np.where(is_pass, lines, line))
 
 
-def _by_capture(asked: Asked) -> Groups:
+def _by_capture(asked: EvalPositions) -> Groups:
     taken = stones_taken(asked.games, np.unique(asked.row))[asked.at]
     return Groups(("none", "1", "2 or more"), np.minimum(taken, 2).astype(np.int64))
 
 
-BREAKDOWNS: dict[str, tuple[str, Callable[[Asked], Groups]]] = {
+BREAKDOWNS: dict[str, tuple[str, Callable[[EvalPositions], Groups]]] = {
     "move": ("move number", _by_move_number),
     "rank": ("rank of the mover", _by_rank),
     "handicap": ("handicap", _by_handicap),

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from lightning.pytorch.plugins import CheckpointIO
 
+from kifu.atomic_io import remove_file, write_file
 from kifu.errors import FormatError, first_line
-from kifu.output import remove_file, write_file
 
 STATE = "kifu"
 """Under which key of a checkpoint stands what is ours."""
@@ -22,7 +22,7 @@ _TOLD = {
 
 
 class SafeCheckpoints(CheckpointIO):  # type: ignore[misc]
-    """Lightning's checkpoints through `kifu.output`: a kill or a full disk leaves the last good one."""
+    """Lightning's checkpoints through `kifu.atomic_io`: a kill or a full disk leaves the last good one."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Raises OutputError."""

@@ -6,8 +6,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kifu.draw import INK, LINE, MINUS, PAPER_LINE, PLUS, our_style, printable
 from kifu.learn.metrics import Row
+from kifu.viz.boards import INK, LINE, MINUS, PAPER_LINE, PLUS, our_style, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,20 +15,20 @@ import pyarrow as pa
 from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
+from kifu.atomic_io import hash_file
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, numbers, open_catalogue
 from kifu.corpus.splits import split_of
-from kifu.datasets.choice import Choice
-from kifu.datasets.held import pick, read_games
+from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import MEMORY, Loader, Output
-from kifu.datasets.plan import Order
-from kifu.datasets.sources import GamesSource, needed_columns, open_written
+from kifu.datasets.mmap_games import pick, read_games
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import CatalogueSource, needed_columns, open_written
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
-from kifu.output import hash_file
-from kifu.parallel import ahead
-from kifu.recipes.training import Training
-from kifu.records.places import place
+from kifu.execution.executor import prefetch
+from kifu.recipes.training import TrainingRecipe
+from kifu.records.places import as_path
 
 _COLUMNS = ("canonical", "opening")
 
@@ -38,11 +38,11 @@ _READY = 2
 Paths = Sequence[str | os.PathLike[str]]
 
 
-class Examples(NamedTuple):
+class TrainingBatch(NamedTuple):
     """A batch, as a net learns from it.
 
     planes: as the loader's output says.  move: [B] int64.  result: [B] int8 and ownership: [B, N] int8, if there are
-    such heads.  place: epoch and batch that come after it, as in `Feed`.
+    such heads.  place: epoch and batch that come after it, as in `DataModule`.
     """
 
     planes: Tensor
@@ -53,11 +53,11 @@ class Examples(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Games:
+class TrainingGames:
     """The games of a run: to learn from, and, if any are held out, to validate with. inputs: the sources' hashes."""
 
-    train: GamesSource
-    validation: GamesSource | None
+    train: CatalogueSource
+    validation: CatalogueSource | None
     canonical: npt.NDArray[np.uint64]
     inputs: dict[str, list[dict[str, str]]]
 
@@ -76,7 +76,7 @@ class Games:
         }
 
 
-def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None) -> Games:
+def read_all(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int | None) -> TrainingGames:
     """Reads the games of a run, and holds those apart that it is validated with.
 
     A game with the opening of one to validate with is not learned from, wherever it comes from. Raises RecipeError,
@@ -97,7 +97,7 @@ def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None
     if not len(train) or (held is not None and not len(held)):
         which = "learn from" if not len(train) else "validate with"
         raise SourceError(f"none of {len(rows):,} games is left to {which}; validation is {recipe.validation}")
-    return Games(
+    return TrainingGames(
         _source(recipe, train),
         None if held is None else _source(recipe, held),
         numbers(train["canonical"]),
@@ -105,7 +105,7 @@ def read_all(recipe: Training, sources: Paths, validate: Paths, jobs: int | None
     )
 
 
-def _read(recipe: Training, paths: Paths, jobs: int | None) -> pa.RecordBatch:
+def _read(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> pa.RecordBatch:
     if open_written(paths) is not None:
         raise RecipeError(
             f"{paths[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
@@ -113,7 +113,7 @@ def _read(recipe: Training, paths: Paths, jobs: int | None) -> pa.RecordBatch:
     return read_games(paths, recipe.size, False, jobs, (*needed_columns(*_asked(recipe)), *_COLUMNS))
 
 
-def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
+def _draw(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
     """So many of the games as the recipe takes: those with the smallest hash of id and seed, in their old order."""
     if recipe.games is None or recipe.games >= len(rows):
         return rows
@@ -123,19 +123,19 @@ def _draw(rows: pa.RecordBatch, recipe: Training) -> pa.RecordBatch:
     return pick(rows, drawn)
 
 
-def _asked(recipe: Training) -> tuple[str, tuple[int, int], bool, tuple[str, ...], Choice]:
+def _asked(recipe: TrainingRecipe) -> tuple[str, tuple[int, int], bool, tuple[str, ...], PositionFilter]:
     """What a source takes beside rows."""
     return recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice()
 
 
-def _source(recipe: Training, rows: pa.RecordBatch) -> GamesSource:
-    return GamesSource(rows, *_asked(recipe))
+def _source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
+    return CatalogueSource(rows, *_asked(recipe))
 
 
 def _hashes(paths: Paths) -> list[dict[str, str]]:
     """Names of the sources, and the hash of each that is a file."""
     found = []
-    for source in map(place, paths):
+    for source in map(as_path, paths):
         told = {"name": source.name}
         try:
             if isinstance(source, Path) and is_catalogue(source):
@@ -148,14 +148,14 @@ def _hashes(paths: Paths) -> list[dict[str, str]]:
     return found
 
 
-class Feed(LightningDataModule):  # type: ignore[misc]
+class DataModule(LightningDataModule):  # type: ignore[misc]
     """Batches for the processes of a run, from where it stands.
 
     place: epoch and batch that come next; of an epoch that another number of processes has begun, batches are counted
     from there.
     """
 
-    def __init__(self, recipe: Training, games: Games) -> None:
+    def __init__(self, recipe: TrainingRecipe, games: TrainingGames) -> None:
         super().__init__()
         self.recipe, self.games = recipe, games
         self.place = (0, 0)
@@ -187,7 +187,7 @@ class Feed(LightningDataModule):  # type: ignore[misc]
             return "float32"
         return "packed" if self._on_gpu else self.recipe.precision
 
-    def _loader(self, source: GamesSource, order: Order) -> Loader:
+    def _loader(self, source: CatalogueSource, order: LoaderConfig) -> Loader:
         # Where the cores compute, more threads of ours would only take turns with them.
         jobs = max((os.cpu_count() or 1) // self.trainer.world_size, 1) if self._on_gpu else 1
         return Loader(source, order, self.output, jobs, MEMORY, 0)
@@ -196,7 +196,7 @@ class Feed(LightningDataModule):  # type: ignore[misc]
         """This process' share, all batches of which are full, at the beginning of the run."""
         recipe, rank, world_size = self.recipe, self.trainer.global_rank, self.trainer.world_size
         size = recipe.batch_size // world_size
-        order = Order(size, recipe.seed, "window", recipe.window, recipe.augment, rank, world_size, True)
+        order = LoaderConfig(size, recipe.seed, "window", recipe.window, recipe.augment, rank, world_size, True)
         return self._loader(self.games.train, order)
 
     @cached_property
@@ -212,11 +212,11 @@ class Feed(LightningDataModule):  # type: ignore[misc]
         """
         return len(self._train())
 
-    def train_dataloader(self) -> Iterable[Examples]:
+    def train_dataloader(self) -> Iterable[TrainingBatch]:
         """Batches without end, epoch after epoch."""
         return _Endless(self)
 
-    def endless(self) -> Generator[Examples]:
+    def endless(self) -> Generator[TrainingBatch]:
         """What `train_dataloader` gives."""
         loader = self._begun.epoch(*self.place)
         while True:
@@ -230,13 +230,13 @@ class Feed(LightningDataModule):  # type: ignore[misc]
             for k, batch in enumerate(loader, first + 1):
                 yield self._ready(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
 
-    def validation(self) -> Generator[Examples]:
+    def validation(self) -> Generator[TrainingBatch]:
         """This process' part of the positions to validate with, which are the same for any number of processes."""
         assert self.games.validation is not None
         rank, world_size = self.trainer.global_rank, self.trainer.world_size
         left = self.recipe.validation_positions
         size = min(max(self.recipe.batch_size, 256), left)
-        order = Order(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
+        order = LoaderConfig(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
         for batch in self._loader(self.games.validation, order):
             count = min(len(batch), left)
             part = batch.part(count * rank // world_size, count * (rank + 1) // world_size)
@@ -246,18 +246,18 @@ class Feed(LightningDataModule):  # type: ignore[misc]
             if not left:
                 break
 
-    def _ready(self, told: dict[str, Tensor], place: tuple[int, int]) -> Examples:
+    def _ready(self, told: dict[str, Tensor], place: tuple[int, int]) -> TrainingBatch:
         if self._on_gpu:  # memory that it reads without help
             told = {name: value.pin_memory() for name, value in told.items()}
-        return Examples(told["planes"], told["move"], told.get("result"), told.get("ownership"), place)
+        return TrainingBatch(told["planes"], told["move"], told.get("result"), told.get("ownership"), place)
 
 
 class _Endless:
     """Iterates over a feed from where it stands; a trainer asks for it before it knows how far the run has come."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: DataModule) -> None:
         self._feed = feed
 
-    def __iter__(self) -> Iterator[Examples]:
+    def __iter__(self) -> Iterator[TrainingBatch]:
         batches = self._feed.endless()
-        return ahead(batches, _READY) if self._feed._on_gpu else batches
+        return prefetch(batches, _READY) if self._feed._on_gpu else batches

@@ -14,19 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.catalogue import games_of, numbers
-from kifu.datasets.choice import Choice
-from kifu.datasets.held import COLUMNS, read_games
-from kifu.datasets.plan import check_word
-from kifu.datasets.sources import GamesSource, open_written, parse_board
+from kifu.datasets.epoch_plan import check_word
+from kifu.datasets.mmap_games import COLUMNS, read_games
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import CatalogueSource, open_written, parse_board
 from kifu.errors import RecipeError, SourceError
-from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, Asked
+from kifu.execution.executor import count_jobs
+from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, EvalPositions
 from kifu.learn.gallery import NAME_COLUMNS, Example, pick_examples
-from kifu.learn.guess import Precision, guess
-from kifu.learn.net import About, Net
+from kifu.learn.guess import Precision, score_moves
+from kifu.learn.net import Net, NetMetadata
 from kifu.learn.scores import (
     Calibration,
-    Guesses,
     Interval,
+    MoveScores,
     Score,
     by_measure,
     calibrate,
@@ -34,9 +35,8 @@ from kifu.learn.scores import (
     score,
     score_groups,
 )
-from kifu.parallel import count_jobs
-from kifu.progress import OpenBar, silent
-from kifu.records.places import place
+from kifu.progress import ProgressFactory, silent
+from kifu.records.places import as_path
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 
@@ -47,7 +47,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class EvalOptions:
     """Which positions nets were asked for, and how. The names are those of `evaluate`'s options."""
 
     board: tuple[int, int]
@@ -62,7 +62,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Examined:
+class NetResult:
     """What was found of one net.
 
     name: no other net of the evaluation has it.  known_games: how many games it is known to have learned from; 0 if
@@ -72,7 +72,7 @@ class Examined:
     """
 
     name: str
-    about: About
+    about: NetMetadata
     known_games: int
     learned: int
     score: Score
@@ -90,13 +90,13 @@ class Evaluation:
     out, or not, as `terms.overlap` says.
     """
 
-    terms: Terms
+    terms: EvalOptions
     sources: tuple[str, ...]
     games_hash: str
     games: int
     positions: int
     learned: int
-    nets: tuple[Examined, ...]
+    nets: tuple[NetResult, ...]
     examples: tuple[Example, ...]
 
     def remarks(self) -> list[str]:
@@ -153,7 +153,7 @@ def _games(count: int) -> str:
     return f"{count:,} game{'' if count == 1 else 's'}"
 
 
-def _net_told(net: Examined) -> dict[str, Any]:
+def _net_told(net: NetResult) -> dict[str, Any]:
     return {
         "name": net.name,
         "net": net.about.net,
@@ -203,7 +203,7 @@ def evaluate(
     precision: Precision = "float32",
     overlap: OnOverlap = "refuse",
     jobs: int | None = None,
-    progress: OpenBar = silent,
+    progress: ProgressFactory = silent,
 ) -> Evaluation:
     """How well nets guess the moves of games: top-1, 3, 5, negative log-likelihood, calibration, and examples.
 
@@ -231,30 +231,32 @@ def evaluate(
     check_word("overlap", overlap, get_args(OnOverlap))
     about = nets[0].about
     size = (about.width, about.height) if board is None else parse_board(board)
-    terms = Terms(size, legal, symmetries, passes, per_game, positions, seed, precision, overlap)
+    terms = EvalOptions(size, legal, symmetries, passes, per_game, positions, seed, precision, overlap)
     _check(nets, terms)
     if open_written(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; nets are tested on games: catalogues, archives, records")
     rows = read_games(paths, size, False, jobs, (*COLUMNS, *_COLUMNS))
     learned = [np.isin(numbers(rows["canonical"]), net.games) for net in nets]
     rows = _without_learned(rows, nets, learned, overlap)
-    source = GamesSource(rows, about.planes, size, False, ("move",), Choice(passes=passes, per_game=per_game))
+    source = CatalogueSource(
+        rows, about.planes, size, False, ("move",), PositionFilter(passes=passes, per_game=per_game)
+    )
     asked = _ask_for(source, rows, terms)
     with progress("asking", len(asked), "positions") as bar:
-        guesses = guess(
+        guesses = score_moves(
             nets, asked, legal=legal, turned=symmetries, precision=precision, jobs=count_jobs(jobs), bar=bar
         )
     game = np.unique(asked.row, return_inverse=True)[1]
     by = _break_down(asked, guesses, game, seed)
     return Evaluation(
         terms,
-        tuple(place(path).name for path in paths),
+        tuple(as_path(path).name for path in paths),
         str(source.told()["source"]),
         int(game.max()) + 1,
         len(asked),
         int(np.any(learned, axis=0).sum()),
         tuple(
-            Examined(
+            NetResult(
                 net.name,
                 net.about,
                 len(net.games),
@@ -271,9 +273,9 @@ def evaluate(
 
 
 def _break_down(
-    asked: Asked, guesses: Sequence[Guesses], game: npt.NDArray[np.int64], seed: int
+    asked: EvalPositions, guesses: Sequence[MoveScores], game: npt.NDArray[np.int64], seed: int
 ) -> list[dict[str, dict[str, Score]]]:
-    """`Examined.by` of each net."""
+    """`NetResult.by` of each net."""
     by: list[dict[str, dict[str, Score]]] = [{} for _ in guesses]
     for name, (_, find) in BREAKDOWNS.items():
         names, place = find(asked)
@@ -294,7 +296,7 @@ def _named_apart(nets: Sequence[Net]) -> list[Net]:
     return named
 
 
-def _check(nets: Sequence[Net], terms: Terms) -> None:
+def _check(nets: Sequence[Net], terms: EvalOptions) -> None:
     """Raises RecipeError if the nets cannot be asked on these terms."""
     if terms.positions is not None and terms.positions < 1:
         raise RecipeError(f"positions is {terms.positions}; it has to be 1 or more, or None for all")
@@ -321,7 +323,7 @@ def _without_learned(
     return rows
 
 
-def _ask_for(source: GamesSource, rows: pa.RecordBatch, terms: Terms) -> Asked:
+def _ask_for(source: CatalogueSource, rows: pa.RecordBatch, terms: EvalOptions) -> EvalPositions:
     """The positions that are asked for. Raises SourceError if there are none."""
     epoch = source.epoch(terms.seed, 0, False)
     at = np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little"))
@@ -332,4 +334,4 @@ def _ask_for(source: GamesSource, rows: pa.RecordBatch, terms: Terms) -> Asked:
         at, row = at[drawn], row[drawn]
     if not len(at):
         raise SourceError(f"the games have no position to ask for: {_games(len(rows))}, of passes only")
-    return Asked(rows, games_of(rows), *terms.board, at, row)
+    return EvalPositions(rows, games_of(rows), *terms.board, at, row)

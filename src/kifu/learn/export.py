@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from kifu.atomic_io import write_file
 from kifu.errors import OutputError, RecipeError, first_line
 from kifu.learn.net import Net
-from kifu.learn.nets import Network, Told
-from kifu.output import write_file
+from kifu.learn.nets import Network, NetworkOutput
 from kifu.progress import format_bytes
 
 TOLERANCE = 1e-4
@@ -91,8 +91,8 @@ def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
     module = _Plain(net.module).eval()
     planes = _some_planes(net, 2, 0)
     with torch.inference_mode():
-        told: Told = net.module(planes)
-    outputs = tuple(name for name, each in zip(Told._fields, told) if each is not None)
+        told: NetworkOutput = net.module(planes)
+    outputs = tuple(name for name, each in zip(NetworkOutput._fields, told) if each is not None)
     free = ("batch", None, "height", "width") if net.module.any_size else ("batch",)
     shape = {k: torch.export.Dim(name) for k, name in enumerate(free) if name}
     log = logging.getLogger("torch.onnx")

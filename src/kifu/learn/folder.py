@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from kifu.atomic_io import write_file
+from kifu.config import STRICT, Line
 from kifu.errors import FormatError
 from kifu.learn import SUFFIX
-from kifu.output import write_file
-from kifu.tables import STRICT, Line
 
 MANIFEST, LAST, FINAL = "run.json", "last.ckpt", "final" + SUFFIX
 METRICS, CURVES, BOARD = "metrics.csv", "curves.png", "tensorboard"

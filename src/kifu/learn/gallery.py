@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go.board import Board
-from kifu.learn.breakdown import Asked, Places
+from kifu.learn.breakdown import EvalPositions, Places
 from kifu.learn.net import Net
-from kifu.learn.predict import Positions, Predictor
-from kifu.learn.scores import Guesses
+from kifu.learn.predict import Predictor, PredictPositions
+from kifu.learn.scores import MoveScores
 from kifu.point import POINT_MASK, WHITE_BIT, to_gtp
 
 NAME_COLUMNS = ("black", "white", "black_rank", "white_rank", "date_text", "archive", "member", "index")
@@ -35,7 +35,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExampleAnswer:
     """What one net says of an example. policy: [moves] float32.  best: moves, the likeliest first."""
 
     net: str
@@ -64,7 +64,7 @@ class Example:
     stones: npt.NDArray[np.uint8]
     last: int | None
     played: int
-    answers: tuple[Answer, ...]
+    answers: tuple[ExampleAnswer, ...]
 
     def name(self, move: int) -> str:
         """The GTP name of a move."""
@@ -98,7 +98,13 @@ class Example:
 
 
 def pick_examples(
-    nets: Sequence[Net], asked: Asked, guesses: Sequence[Guesses], *, legal: bool, symmetries: bool, seed: int
+    nets: Sequence[Net],
+    asked: EvalPositions,
+    guesses: Sequence[MoveScores],
+    *,
+    legal: bool,
+    symmetries: bool,
+    seed: int,
 ) -> tuple[Example, ...]:
     """Examples of each kind by what the first net says, at most one of a game and kind; and what all nets say of them.
 
@@ -111,7 +117,7 @@ def pick_examples(
     for side, name in enumerate(("black_rating", "white_rating")):
         values = asked.rows[name].to_numpy(zero_copy_only=False)
         rating[:, side] = np.nan_to_num(values.astype(np.float32))
-    positions = Positions(asked.games, asked.row[at], asked.ply[at], rating)
+    positions = PredictPositions(asked.games, asked.row[at], asked.ply[at], rating)
     policies = [Predictor(net, symmetries=symmetries).probabilities(positions, legal) for net in nets]
     return tuple(
         _example(kind, asked, int(k), [(net.name, policy[i]) for net, policy in zip(nets, policies)])
@@ -119,7 +125,7 @@ def pick_examples(
     )
 
 
-def _rated(kind: Kind, guesses: Guesses, seed: int) -> npt.NDArray[np.float32]:
+def _rated(kind: Kind, guesses: MoveScores, seed: int) -> npt.NDArray[np.float32]:
     """[N] float32: how well each position suits, NaN where it does not at all."""
     place, sure = guesses.place, guesses.sure
     match kind:
@@ -141,7 +147,7 @@ def _best_of(rated: npt.NDArray[np.float32], row: Places, count: int) -> Places:
     return order[np.sort(first)[:count]]
 
 
-def _example(kind: Kind, asked: Asked, k: int, told: Sequence[tuple[str, npt.NDArray[np.float32]]]) -> Example:
+def _example(kind: Kind, asked: EvalPositions, k: int, told: Sequence[tuple[str, npt.NDArray[np.float32]]]) -> Example:
     row, ply = int(asked.row[k]), int(asked.ply[k])
     about = asked.rows.slice(row, 1).select(NAME_COLUMNS).to_pylist()[0]
     games = asked.games
@@ -164,13 +170,13 @@ def _example(kind: Kind, asked: Asked, k: int, told: Sequence[tuple[str, npt.NDA
     )
 
 
-def _setup(asked: Asked, row: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
+def _setup(asked: EvalPositions, row: int) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]:
     """A game's setup stones, and how many moves come before each."""
     stones = slice(int(asked.games.setup_offset[row]), int(asked.games.setup_offset[row + 1]))
     return asked.games.setup[stones], asked.games.setup_ply[stones]
 
 
-def _answer(name: str, policy: npt.NDArray[np.float32], played: int) -> Answer:
+def _answer(name: str, policy: npt.NDArray[np.float32], played: int) -> ExampleAnswer:
     order = np.argsort(-policy, kind="stable")
     place = int(np.flatnonzero(order == played)[0]) + 1
-    return Answer(name, policy, tuple(order[: min(_BEST, np.count_nonzero(policy))].tolist()), place)
+    return ExampleAnswer(name, policy, tuple(order[: min(_BEST, np.count_nonzero(policy))].tolist()), place)

@@ -12,19 +12,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kifu.datasets.choice import Choice
+from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import Loader
-from kifu.datasets.plan import Order
-from kifu.datasets.sources import Epoch, GamesSource
+from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import CatalogueSource, Epoch
 from kifu.datasets.torch_data import tensors, unpack
 from kifu.errors import FormatError
 from kifu.go.legal import legal_moves
-from kifu.learn.breakdown import Asked
+from kifu.learn.breakdown import EvalPositions
 from kifu.learn.net import Net
-from kifu.learn.scores import Guesses
+from kifu.learn.scores import MoveScores
 from kifu.planes.encoder import Encoder
 from kifu.point import symmetries
-from kifu.progress import Bar
+from kifu.progress import Progress
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -34,11 +34,11 @@ _MEMORY = 64 << 20
 """Bytes of examples that a loader draws at a time."""
 
 
-class _Listed(GamesSource):
+class _Listed(CatalogueSource):
     """Given positions of games, and no others."""
 
-    def __init__(self, asked: Asked, planes: str) -> None:
-        super().__init__(asked.rows, planes, (asked.width, asked.height), False, ("move",), Choice(passes=True))
+    def __init__(self, asked: EvalPositions, planes: str) -> None:
+        super().__init__(asked.rows, planes, (asked.width, asked.height), False, ("move",), PositionFilter(passes=True))
         chosen = np.zeros(len(asked.games.moves), np.bool_)
         chosen[asked.at] = True
         self._chosen = np.packbits(chosen, bitorder="little")
@@ -78,9 +78,16 @@ class _Judge:
         return policy.log_softmax(1)
 
 
-def guess(
-    nets: Sequence[Net], asked: Asked, *, legal: bool, turned: bool, precision: Precision, jobs: int, bar: Bar
-) -> list[Guesses]:
+def score_moves(
+    nets: Sequence[Net],
+    asked: EvalPositions,
+    *,
+    legal: bool,
+    turned: bool,
+    precision: Precision,
+    jobs: int,
+    bar: Progress,
+) -> list[MoveScores]:
     """What each net thinks of the moves that were played. bar: counts positions.
 
     legal, turned, precision: as `kifu.learn.evaluate.evaluate` takes them. jobs: threads that draw planes.
@@ -110,16 +117,18 @@ def guess(
     return found
 
 
-def _room(positions: int) -> Guesses:
-    return Guesses(np.empty(positions, np.uint16), np.empty(positions, np.float32), np.empty(positions, np.float32))
+def _room(positions: int) -> MoveScores:
+    return MoveScores(np.empty(positions, np.uint16), np.empty(positions, np.float32), np.empty(positions, np.float32))
 
 
 @contextmanager
-def _planes(asked: Asked, encoder: Encoder, device: torch.device, size: int, jobs: int) -> Generator[Generator[Tensor]]:
+def _planes(
+    asked: EvalPositions, encoder: Encoder, device: torch.device, size: int, jobs: int
+) -> Generator[Generator[Tensor]]:
     """The planes of all positions on the device, [B, C, H, W] float32, batch by batch."""
     source = _Listed(asked, encoder.plane_set.name)
     packed = device.type == "cuda" and not source.layout.real
-    order = Order(size, 0, None, 1, False, 0, 1, False)
+    order = LoaderConfig(size, 0, None, 1, False, 0, 1, False)
     loader = Loader(source, order, "packed" if packed else "float32", jobs, _MEMORY, 0)
     batches = iter(loader)
 
@@ -134,7 +143,7 @@ def _planes(asked: Asked, encoder: Encoder, device: torch.device, size: int, job
         batches.close()
 
 
-def _legal(asked: Asked) -> npt.NDArray[np.bool_]:
+def _legal(asked: EvalPositions) -> npt.NDArray[np.bool_]:
     """[N, points + 1]: which moves are legal in each position, under the rules of records."""
     games = asked.games
     rows, which = np.unique(asked.row, return_inverse=True)
@@ -147,7 +156,7 @@ def _legal(asked: Asked) -> npt.NDArray[np.bool_]:
     return out
 
 
-def _note(out: Guesses, first: int, chances: Tensor, move: Tensor, name: str) -> None:
+def _note(out: MoveScores, first: int, chances: Tensor, move: Tensor, name: str) -> None:
     """Writes down, from place `first` on, what is kept of [B, moves] log-probabilities.
 
     Raises FormatError if they are no numbers.

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.draw import draw_board, printable, save
+from kifu.describe import Shown
 from kifu.go.board import Board
-from kifu.learn.predict import Answers, Positions, Predictor
+from kifu.learn.predict import Predictions, Predictor, PredictPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
-from kifu.show import Shown
+from kifu.viz.boards import draw_board, printable, save
 
 _DIGITS = 6
 """Of probabilities in JSON, after the point."""
@@ -35,7 +35,7 @@ class Forecast:
     shown: Shown
     plies: int
     board: Board
-    answers: Answers
+    answers: Predictions
     best: tuple[int, ...]
     played: int | None
 
@@ -66,10 +66,10 @@ class Forecast:
 def forecast(predictor: Predictor, shown: Shown, move: int | None, top: int = 5) -> Forecast:
     """What a net expects next in a game, after `move` moves; None: after all, or as many as can be played.
 
-    top: how many moves are listed. Raises GameError and RecipeError as `Positions.of_games` and `Predictor.ask`.
+    top: how many moves are listed. Raises GameError and RecipeError as `PredictPositions.of_games` and `Predictor.ask`.
     """
     game, plies = shown.game, shown.until if move is None else move
-    positions = Positions.of_games([game], [plies])
+    positions = PredictPositions.of_games([game], [plies])
     answers = predictor.ask(positions)
     best = answers.top(top)[0][0]
     word = int(game.moves[plies] & POINT_MASK) if plies < len(game) else NO_POINT

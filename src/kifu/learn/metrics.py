@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kifu.atomic_io import cannot_write, write_file
 from kifu.errors import FormatError
 from kifu.learn.module import COUNTED
-from kifu.output import cannot_write, write_file
 
 COLUMNS = (
     "step", "epoch", "positions", "seconds", "lr", "rate", "loss", "top1", "top5", "value", "ownership",

@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 
 from kifu.datasets.labels import UNKNOWN
 from kifu.datasets.torch_data import unpack
-from kifu.learn.data import Examples
-from kifu.learn.nets import Network, Told
+from kifu.learn.data import TrainingBatch
+from kifu.learn.nets import Network, NetworkOutput
 from kifu.learn.optim import make_optimiser
-from kifu.recipes.training import Training
+from kifu.recipes.training import TrainingRecipe
 
 TOP = 5
 
@@ -30,14 +30,14 @@ class Measured(NamedTuple):
     sums: Tensor
 
 
-class Learner(LightningModule):  # type: ignore[misc]
+class PolicyModule(LightningModule):  # type: ignore[misc]
     """A network and how it learns.
 
     sums: [8] float32 of the training since they were last taken, see COUNTED.  bad: how many batches there were in a
     row, up to the last one, whose loss was no number.  Both lie where the network does, so that nothing waits for it.
     """
 
-    def __init__(self, network: Network, recipe: Training) -> None:
+    def __init__(self, network: Network, recipe: TrainingRecipe) -> None:
         super().__init__()
         self.network, self.recipe = network, recipe
         self.sums, self.bad = torch.zeros(len(COUNTED)), torch.zeros((), dtype=torch.int64)
@@ -55,15 +55,15 @@ class Learner(LightningModule):  # type: ignore[misc]
         if self.recipe.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
 
-    def training_step(self, examples: Examples, batch_idx: int) -> Tensor:
+    def training_step(self, examples: TrainingBatch, batch_idx: int) -> Tensor:
         measured = self.measure(examples)
         self.sums += measured.sums
         self.bad = (self.bad + 1) * ~measured.loss.detach().isfinite()
         return measured.loss
 
-    def measure(self, examples: Examples) -> Measured:
+    def measure(self, examples: TrainingBatch) -> Measured:
         """The errors on a batch. Nothing waits for the device."""
-        told: Told = self.network(self.ready(examples.planes))
+        told: NetworkOutput = self.network(self.ready(examples.planes))
         policy = told.policy.float()
         loss = functional.cross_entropy(policy, examples.move)
         with torch.no_grad():

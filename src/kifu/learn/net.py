@@ -11,7 +11,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,13 +22,14 @@ from pydantic import BaseModel, Field, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from kifu.assets import asset
+from kifu.atomic_io import hash_file, write_file
+from kifu.config import STRICT, Line
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.learn import BEST, SUFFIX
 from kifu.learn.nets import Heads, Network, make_net
-from kifu.output import hash_file, write_file
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.progress import format_seconds
-from kifu.tables import STRICT, Line
 
 _KEY, _GAMES, _WEIGHT = "kifu-net", "games", "net."
 
@@ -39,7 +39,7 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 """What weights may be kept as; all are read as float32."""
 
 
-class About(BaseModel):
+class NetMetadata(BaseModel):
     """What a net is, and how it came to be."""
 
     model_config = STRICT
@@ -75,7 +75,7 @@ class Net:
     """
 
     module: Network
-    about: About
+    about: NetMetadata
     games: npt.NDArray[np.uint64]
     name: str
 
@@ -94,7 +94,7 @@ class Net:
         return find_encoder(self.about.planes, width, height)
 
 
-def net_bytes(module: Network, about: About, games: npt.NDArray[np.uint64]) -> bytes:
+def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> bytes:
     """The file of a net. games: [K] uint64, `canonical` of each game that it was learned from, in any order."""
     tensors = {_WEIGHT + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
     tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
@@ -102,14 +102,14 @@ def net_bytes(module: Network, about: About, games: npt.NDArray[np.uint64]) -> b
     return data
 
 
-def save_net(path: Path, module: Network, about: About, games: npt.NDArray[np.uint64]) -> None:
+def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]) -> None:
     """Writes a net's file, whole or not at all. Raises OutputError."""
     write_file(path, net_bytes(module, about, games))
 
 
 def default_net_path() -> Path:
     """The small net that comes with kifu."""
-    return Path(str(resources.files("kifu"))) / "data" / f"small{SUFFIX}"
+    return Path(str(asset("nets", f"small{SUFFIX}")))
 
 
 def open_net(path: str | os.PathLike[str] | None = None) -> Net:
@@ -166,11 +166,11 @@ def _amount(told: Mapping[str, Any]) -> str:
     return f"{steps}\n  validation  {held}"
 
 
-def _read_about(path: Path, metadata: Mapping[str, str] | None) -> About:
+def _read_about(path: Path, metadata: Mapping[str, str] | None) -> NetMetadata:
     if not metadata or _KEY not in metadata:
         raise FormatError(f"{path} is a safetensors file, but no net of kifu: its metadata has no {_KEY!r}")
     try:
-        return About.model_validate(json.loads(metadata[_KEY]))
+        return NetMetadata.model_validate(json.loads(metadata[_KEY]))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -188,7 +188,7 @@ def _read_games(path: Path, games: torch.Tensor) -> npt.NDArray[np.uint64]:
     return found
 
 
-def _make(about: About) -> Network:
+def _make(about: NetMetadata) -> Network:
     encoder = find_encoder(about.planes, about.width, about.height)
     return make_net(
         about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.rim, passes=about.passes,
@@ -196,7 +196,7 @@ def _make(about: About) -> Network:
     )  # fmt: skip
 
 
-def _fill(path: Path, about: About, tensors: dict[str, torch.Tensor]) -> Network:
+def _fill(path: Path, about: NetMetadata, tensors: dict[str, torch.Tensor]) -> Network:
     """The network with these weights. Raises FormatError unless names, shapes and values fit."""
     found = {key.removeprefix(_WEIGHT): value for key, value in tensors.items()}
     try:
@@ -213,7 +213,7 @@ def _fill(path: Path, about: About, tensors: dict[str, torch.Tensor]) -> Network
     return module
 
 
-def _check(path: Path, about: About, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
+def _check(path: Path, about: NetMetadata, found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor]) -> None:
     if found.keys() != wanted.keys():
         odd = sorted(found.keys() ^ wanted.keys())[0]
         raise FormatError(f"{path}: {odd!r} is only in the {'file' if odd in found else 'net'} ({about.net})")

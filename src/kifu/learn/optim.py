@@ -6,7 +6,7 @@ from torch import nn
 from torch import optim as torch_optim
 
 from kifu.learn import muon
-from kifu.recipes.training import Adadelta, Adagrad, AdamW, Muon, Optimiser, Sgd
+from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
 
 
 def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
@@ -17,20 +17,20 @@ def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
     vectors = [p for name, p in named if p.ndim < 2 or name == "bias"]
     parameters = [p for _, p in named]
     match told:
-        case Sgd():
+        case SgdConfig():
             return torch_optim.SGD(
                 parameters, told.lr, told.momentum, weight_decay=told.weight_decay, nesterov=told.nesterov
             )
-        case Adagrad():
+        case AdagradConfig():
             return torch_optim.Adagrad(parameters, told.lr, eps=told.epsilon)
-        case Adadelta():
+        case AdadeltaConfig():
             return torch_optim.Adadelta(parameters, told.lr, rho=told.rho, eps=told.epsilon)
-        case AdamW():
+        case AdamWConfig():
             groups = [
                 {"params": matrices, "weight_decay": told.weight_decay},
                 {"params": vectors, "weight_decay": 0.0},
             ]
             # One kernel for all parameters: less for Python to do in each step.
             return torch_optim.AdamW(groups, told.lr, told.betas, told.epsilon, fused=True)
-        case Muon():
+        case MuonConfig():
             return muon.Muon(matrices, vectors, told.lr, told.momentum, told.betas, told.weight_decay)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kifu.charts import begin_chart
-from kifu.draw import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, our_style, printable
 from kifu.learn.evaluate import Evaluation
+from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, our_style, printable
+from kifu.viz.charts import begin_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,12 +24,12 @@ from kifu.go.legal import legal_moves, refuse
 from kifu.go.replay import GamesLike
 from kifu.go.rules import RECORDS, Rules
 from kifu.learn.net import Net
-from kifu.learn.nets import Told
+from kifu.learn.nets import NetworkOutput
 from kifu.planes.encoder import Desk, Encoder
 from kifu.planes.unpack import unpack
 from kifu.point import BLACK, WHITE, WHITE_BIT, check_size, symmetries
 from kifu.records.game import Game
-from kifu.records.games import PlainGames
+from kifu.records.games import MoveArrays
 
 Words = npt.NDArray[np.uint16]
 Rows = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ _CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class PredictPositions:
     """B positions, each the one before a move of a game.
 
     games: arrays of games, all of one size (`kifu.go.replay.GamesLike`).  game: [B] int64, which of them.
@@ -75,7 +75,7 @@ class Positions:
     @classmethod
     def of_games(
         cls, games: Sequence[Game], plies: Sequence[int], *, to_play: Sequence[int] | None = None
-    ) -> Positions:
+    ) -> PredictPositions:
         """The position before move `plies[k]`, from 0 to the number of moves, of games[k].
 
         to_play: [B] of BLACK and WHITE, who is asked for a move. By default the player of the game's next move; after
@@ -108,7 +108,7 @@ class Positions:
         setup: npt.ArrayLike = (),
         setup_ply: npt.ArrayLike | None = None,
         to_play: Sequence[int] | None = None,
-    ) -> Positions:
+    ) -> PredictPositions:
         """The position after each sequence of moves, on a board that is square if no height is given.
 
         moves: [B] of uint16 arrays, point | WHITE_BIT; a pass is width * height.  setup: uint16, point | WHITE_BIT, the
@@ -129,7 +129,7 @@ class Positions:
     def _of(
         cls, moves: Sequence[Words], sizes: Sequence[tuple[int, int]], setups: Sequence[tuple[Words, Words]],
         turns: Sequence[int], ratings: Sequence[Sequence[float]],
-    ) -> Positions:  # fmt: skip
+    ) -> PredictPositions:  # fmt: skip
         """A game for each position, which ends with a pass by who is to move: encoders draw what is before a move."""
         ends = []
         for (width, height), turn in zip(sizes, turns, strict=True):
@@ -138,7 +138,7 @@ class Positions:
             ends.append(np.array([width * height | (WHITE_BIT if turn == WHITE else 0)], np.uint16))
         words = [part for each, end in zip(moves, ends) for part in (each, end)]
         board = np.array(sizes, np.uint8).reshape(-1, 2)
-        games = PlainGames(
+        games = MoveArrays(
             board[:, 0].copy(), board[:, 1].copy(), _joined(words), _offsets([len(each) + 1 for each in moves]),
             _joined([stones for stones, _ in setups]), _joined([due for _, due in setups]),
             _offsets([len(stones) for stones, _ in setups]),
@@ -147,8 +147,8 @@ class Positions:
         plies = np.array([len(each) for each in moves], np.int64)
         return cls(games, np.arange(len(moves)), plies, np.array(ratings, np.float32).reshape(-1, 2))
 
-    def _part(self, first: int, last: int) -> Positions:
-        return Positions(self.games, self.game[first:last], self.ply[first:last], self.rating)
+    def _part(self, first: int, last: int) -> PredictPositions:
+        return PredictPositions(self.games, self.game[first:last], self.ply[first:last], self.rating)
 
     def _take(self) -> tuple[Rows, Rows, Rows]:
         """(rows, take, slot): each game once, what is wanted of it (`Encoder.encode`), and [B] where each position is.
@@ -185,7 +185,7 @@ def _turn(game: Game, ply: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class Predictions:
     """What a net says of B positions.
 
     policy: [B, moves] float32, probabilities that sum to 1; a move is row * width + column, and a pass is the last one,
@@ -246,7 +246,7 @@ class Predictor:
         self._desks: dict[tuple[int, int], tuple[Encoder, Desk]] = {}
         self._device = next(net.module.parameters()).device
 
-    def ask(self, positions: Positions, legal: bool = True) -> Answers:
+    def ask(self, positions: PredictPositions, legal: bool = True) -> Predictions:
         """All that the net says of some positions.
 
         legal: whether only legal moves are admitted, to which the probabilities are confined. Answers do not depend on
@@ -260,28 +260,28 @@ class Predictor:
         policy, masks, value, ownership = (
             [getattr(part, name) for part in parts] for name in ("policy", "legal", "value", "ownership")
         )
-        return Answers(
+        return Predictions(
             np.concatenate(policy),
             np.concatenate(masks),
             None if value[0] is None else np.concatenate(value),
             None if ownership[0] is None else np.concatenate(ownership),
         )
 
-    def probabilities(self, positions: Positions, legal: bool = True) -> npt.NDArray[np.float32]:
-        """[B, moves] float32: `Answers.policy`."""
+    def probabilities(self, positions: PredictPositions, legal: bool = True) -> npt.NDArray[np.float32]:
+        """[B, moves] float32: `Predictions.policy`."""
         return self.ask(positions, legal).policy
 
-    def top(self, positions: Positions, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-        """The n likeliest legal moves [B, n], and their probabilities: `Answers.top`."""
+    def top(self, positions: PredictPositions, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
+        """The n likeliest legal moves [B, n], and their probabilities: `Predictions.top`."""
         return self.ask(positions).top(n)
 
     def sample(
-        self, positions: Positions, rng: np.random.Generator, temperature: float = 1.0, epsilon: float = 0.0
+        self, positions: PredictPositions, rng: np.random.Generator, temperature: float = 1.0, epsilon: float = 0.0
     ) -> npt.NDArray[np.int16]:
-        """[B] legal moves drawn by chance: `Answers.sample`."""
+        """[B] legal moves drawn by chance: `Predictions.sample`."""
         return self.ask(positions).sample(rng, temperature, epsilon)
 
-    def _ask(self, positions: Positions, legal: bool) -> Answers:
+    def _ask(self, positions: PredictPositions, legal: bool) -> Predictions:
         about = self.net.about
         width, height = about.width, about.height
         if len(positions):
@@ -304,7 +304,7 @@ class Predictor:
                 value.append(told.value.float().cpu().numpy())
             if told.ownership is not None:
                 ownership.append(_turned_back(told.ownership, width, height, k))
-        return Answers(
+        return Predictions(
             (policy / len(turns)).astype(np.float32),
             admitted,
             np.mean(value, 0) if value else None,
@@ -318,8 +318,15 @@ class Predictor:
         return self._desks[width, height]
 
     def _forward(
-        self, encoder: Encoder, desk: Desk, positions: Positions, rows: Rows, take: Rows, slot: Rows, symmetry: int
-    ) -> Told:
+        self,
+        encoder: Encoder,
+        desk: Desk,
+        positions: PredictPositions,
+        rows: Rows,
+        take: Rows,
+        slot: Rows,
+        symmetry: int,
+    ) -> NetworkOutput:
         """What the network tells of the positions as they look under a symmetry."""
         slots = int(take.max(initial=-1)) + 1
         drawn = encoder.new_out(slots)
@@ -334,7 +341,7 @@ class Predictor:
         else:
             unpack(drawn, planes)
         with torch.inference_mode():
-            told: Told = self.net.module(torch.from_numpy(planes[slot]).to(self._device))
+            told: NetworkOutput = self.net.module(torch.from_numpy(planes[slot]).to(self._device))
         return told
 
 

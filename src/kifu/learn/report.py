@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment, StrictUndefined
 
-from kifu.draw import draw_board, printable, to_svg
+from kifu.assets import asset
+from kifu.atomic_io import write_file
 from kifu.learn.breakdown import BREAKDOWNS
 from kifu.learn.evaluate import Evaluation
 from kifu.learn.gallery import Example, Kind
 from kifu.learn.plots import draw_breakdown, draw_calibration
 from kifu.learn.scores import MEASURES
 from kifu.learn.summary import TITLES, more, written
-from kifu.output import write_file
+from kifu.viz.boards import draw_board, printable, to_svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def page(found: Evaluation) -> str:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )  # fmt: skip
-    template = environment.from_string(resources.files("kifu.learn").joinpath("page.html").read_text("utf-8"))
+    template = environment.from_string(asset("evaluation.html").read_text("utf-8"))
     return template.render(
         found=found,
         measures=MEASURES,

@@ -19,18 +19,18 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from kifu.atomic_io import write_file
 from kifu.errors import RecipeError, first_line
 from kifu.learn import BEST
-from kifu.learn.average import Average
+from kifu.learn.average import EMA
 from kifu.learn.checkpoint import STATE
 from kifu.learn.curves import draw_curves
-from kifu.learn.data import Examples
+from kifu.learn.data import TrainingBatch
 from kifu.learn.folder import CURVES, FINAL, LAST, METRICS, Run, State, difference
 from kifu.learn.metrics import Metrics, Row, figures, latest
-from kifu.learn.module import COUNTED, Learner
-from kifu.learn.net import About, save_net
-from kifu.output import write_file
-from kifu.progress import Bar, OpenBar, silent
+from kifu.learn.module import COUNTED, PolicyModule
+from kifu.learn.net import NetMetadata, save_net
+from kifu.progress import Progress, ProgressFactory, silent
 
 FIGURES = 50
 """Steps from one row of figures to the next."""
@@ -49,7 +49,7 @@ _FAR = 0x9E3779B97F4A7C15
 LOGS = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
 
 
-def hush() -> None:
+def silence_lightning() -> None:
     """From now on Lightning does not tell what it found and did."""
     for log in LOGS:
         log.setLevel(logging.ERROR)
@@ -63,7 +63,7 @@ class Conductor(Callback):  # type: ignore[misc]
     All that is decided by the clock is decided by the first process' clock, for all of them.
     """
 
-    def __init__(self, folder: Path, run: Run, progress: OpenBar) -> None:
+    def __init__(self, folder: Path, run: Run, progress: ProgressFactory) -> None:
         self._folder, self._run, self._progress = folder, run, progress
         self.steps = self.positions = 0
         self.seconds = 0.0
@@ -76,22 +76,22 @@ class Conductor(Callback):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         """In a process of its own, before Lightning says anything there."""
         self.__dict__.update(state)
-        hush()
+        silence_lightning()
 
     # What Lightning calls, in this order.
 
-    def on_load_checkpoint(self, trainer: Trainer, module: Learner, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, trainer: Trainer, module: PolicyModule, checkpoint: dict[str, Any]) -> None:
         saved = self._saved = checkpoint[STATE]
         self.steps, self.positions, self.seconds = saved["steps"], saved["positions"], saved["seconds"]
         self._best, self._worse = saved["best"], saved["worse"]
         trainer.datamodule.resume(saved["place"])
 
-    def on_train_start(self, trainer: Trainer, module: Learner) -> None:
+    def on_train_start(self, trainer: Trainer, module: PolicyModule) -> None:
         self.trainer, self.module, self.feed = trainer, module, trainer.datamodule
         self.recipe = module.recipe
         self.first = trainer.is_global_zero
         self._require_same()
-        self._average = Average(module.network, self.recipe.average) if self.recipe.average else None
+        self._average = EMA(module.network, self.recipe.average) if self.recipe.average else None
         if self._saved is not None:
             if self.first:  # they are of all processes
                 module.sums.copy_(self._saved["sums"])
@@ -120,7 +120,7 @@ class Conductor(Callback):  # type: ignore[misc]
     def _open(self) -> None:
         """What only the first process has: figures, the bar; and how all of them are stopped."""
         self._resources.enter_context(_signals(self._ask))
-        self.bar: Bar = self._resources.enter_context(silent("", None, ""))
+        self.bar: Progress = self._resources.enter_context(silent("", None, ""))
         if self.first:
             self._metrics = Metrics(self._folder / METRICS, self.steps if self._saved is not None else None)
             told = {"state": "running", "why": None, "machine": self._machine(), "counts": self._counts()}
@@ -133,7 +133,9 @@ class Conductor(Callback):  # type: ignore[misc]
             self._shown = 0
             self._show()
 
-    def on_train_batch_start(self, trainer: Trainer, module: Learner, batch: Examples, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, module: PolicyModule, batch: TrainingBatch, batch_idx: int
+    ) -> None:
         rate = self._rate()
         for group in trainer.optimizers[0].param_groups:
             group["lr"] = rate
@@ -141,7 +143,7 @@ class Conductor(Callback):  # type: ignore[misc]
         torch.manual_seed((self.recipe.seed + _FAR * (self.steps * trainer.world_size + trainer.global_rank)) % 2**63)
 
     def on_train_batch_end(
-        self, trainer: Trainer, module: Learner, outputs: Any, batch: Examples, batch_idx: int
+        self, trainer: Trainer, module: PolicyModule, outputs: Any, batch: TrainingBatch, batch_idx: int
     ) -> None:
         self.steps += 1
         self.positions += len(batch.move) * trainer.world_size
@@ -163,7 +165,7 @@ class Conductor(Callback):  # type: ignore[misc]
         if ended:
             trainer.should_stop = True
 
-    def on_save_checkpoint(self, trainer: Trainer, module: Learner, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, trainer: Trainer, module: PolicyModule, checkpoint: dict[str, Any]) -> None:
         checkpoint[STATE] = {
             "recipe": self._run.recipe,
             "inputs": self._run.inputs,
@@ -178,12 +180,12 @@ class Conductor(Callback):  # type: ignore[misc]
             "finished": self._ended[1] if self._ended and self._ended[0] == "finished" else None,
         }
 
-    def on_train_end(self, trainer: Trainer, module: Learner) -> None:
+    def on_train_end(self, trainer: Trainer, module: PolicyModule) -> None:
         assert self._ended is not None
         state, why = self._ended
         self._close(state, why)
 
-    def on_exception(self, trainer: Trainer, module: Learner, exception: BaseException) -> None:
+    def on_exception(self, trainer: Trainer, module: PolicyModule, exception: BaseException) -> None:
         if hasattr(self, "_resources"):
             self._close("stopped" if isinstance(exception, KeyboardInterrupt) else "failed", first_line(exception))
 
@@ -371,7 +373,7 @@ class Conductor(Callback):  # type: ignore[misc]
             "inputs": self._run.inputs,
             "machine": self._run.machine,
         }
-        about = About(
+        about = NetMetadata(
             net=recipe.net, planes=self.feed.games.train.layout.plane_set, width=width, height=height,
             passes=recipe.positions.passes, heads=tuple(recipe.heads), recipe=self._run.recipe, trained=trained,
         )  # fmt: skip

@@ -88,7 +88,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Guesses:
+class MoveScores:
     """What a net thought of N moves that were played.
 
     place: [N] uint16, how many moves were likelier; of equally likely ones those of lower number count as likelier.
@@ -144,13 +144,13 @@ def _interval(value: float, draws: Floats) -> Interval:
     return Interval(float(value), float(low), float(high))
 
 
-def score(guesses: Guesses, game: npt.NDArray[np.int64], seed: int) -> Score:
+def score(guesses: MoveScores, game: npt.NDArray[np.int64], seed: int) -> Score:
     """The score of all positions. game: [N] int64 from 0 up, each at least once."""
     return score_groups(guesses, game, np.zeros(len(game), np.int64), ("",), seed)[""]
 
 
 def score_groups(
-    guesses: Guesses, game: npt.NDArray[np.int64], group: npt.NDArray[np.int64], names: Sequence[str], seed: int
+    guesses: MoveScores, game: npt.NDArray[np.int64], group: npt.NDArray[np.int64], names: Sequence[str], seed: int
 ) -> dict[str, Score]:
     """The score of each group of positions, in the order of names, without groups that have none.
 
@@ -171,7 +171,7 @@ def score_groups(
     }
 
 
-def differences(one: Guesses, other: Guesses, game: npt.NDArray[np.int64], seed: int) -> dict[str, Interval]:
+def differences(one: MoveScores, other: MoveScores, game: npt.NDArray[np.int64], seed: int) -> dict[str, Interval]:
     """How much more `one` scores than `other` on the same positions, by measure. game: as `score` takes it.
 
     Both are drawn together, so that what is hard for both does not widen the interval.
@@ -183,7 +183,7 @@ def differences(one: Guesses, other: Guesses, game: npt.NDArray[np.int64], seed:
     return {name: _interval(value[m], draws[:, m]) for m, name in enumerate(MEASURES)}
 
 
-def calibrate(guesses: Guesses, game: npt.NDArray[np.int64], seed: int) -> Calibration:
+def calibrate(guesses: MoveScores, game: npt.NDArray[np.int64], seed: int) -> Calibration:
     """Whether the likeliest move is played as often as its probability says. game: as `score` takes it."""
     games = int(game.max()) + 1
     place = np.clip((guesses.sure.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)

@@ -8,11 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kifu.draw import printable
 from kifu.learn.breakdown import BREAKDOWNS
-from kifu.learn.evaluate import Evaluation, Examined
+from kifu.learn.evaluate import Evaluation, NetResult
 from kifu.learn.scores import MEASURES, Interval
-from kifu.terminal import cell, make_console, make_table, print_parts
+from kifu.tables import cell, make_console, make_table, print_parts
+from kifu.viz.boards import printable
 
 _ABREAST = 3
 """Nets that stand side by side."""
@@ -62,7 +62,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _NAME else f"{text[: _NAME - 1]}…"
 
 
-def _headline(nets: tuple[Examined, ...]) -> Table:
+def _headline(nets: tuple[NetResult, ...]) -> Table:
     table = make_table(("", "left"), *((_cut(net.name), "right") for net in nets))
     table.add_row("net", *(cell(net.about.net) for net in nets))
     table.add_row("planes", *(cell(_cut(net.about.planes)) for net in nets))
@@ -77,7 +77,7 @@ def _headline(nets: tuple[Examined, ...]) -> Table:
     return table
 
 
-def _breakdown(name: str, nets: tuple[Examined, ...]) -> Table:
+def _breakdown(name: str, nets: tuple[NetResult, ...]) -> Table:
     """Of one net all measures, of several the first of them."""
     title = BREAKDOWNS[name][0].partition(",")[0].removesuffix(" of the move").removesuffix(" by the move")
     if len(nets) == 1:

@@ -17,27 +17,27 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from torch.multiprocessing import ProcessRaisedException
 
 from kifu import errors
+from kifu.atomic_io import locked_folder, write_file
+from kifu.config import check_config
 from kifu.errors import KifuError, RecipeError, first_line
 from kifu.learn.checkpoint import SafeCheckpoints, read_checkpoint
 from kifu.learn.curves import draw_curves
-from kifu.learn.data import Feed, Games, read_all
+from kifu.learn.data import DataModule, TrainingGames, read_all
 from kifu.learn.folder import BOARD, CURVES, LAST, MANIFEST, METRICS, Run, difference, read_run
 from kifu.learn.metrics import latest, read_metrics
-from kifu.learn.module import Learner
+from kifu.learn.module import PolicyModule
 from kifu.learn.nets import make_net
 from kifu.learn.nets.init import initialise
-from kifu.learn.run import LOGS, Conductor, hush
-from kifu.output import locked_folder, write_file
-from kifu.progress import OpenBar, silent
+from kifu.learn.run import LOGS, Conductor, silence_lightning
+from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training
-from kifu.recipes.training import Training
-from kifu.tables import check_table
+from kifu.recipes.training import TrainingRecipe
 
 _PRECISION = {"float32": "32-true", "bfloat16": "bf16-mixed"}
 
 
 def train(
-    recipe: str | Training,
+    recipe: str | TrainingRecipe,
     sources: Iterable[str | os.PathLike[str]],
     into: str | os.PathLike[str],
     *,
@@ -49,7 +49,7 @@ def train(
     strategy: str = "auto",
     accelerator: str = "auto",
     jobs: int | None = None,
-    progress: OpenBar = silent,
+    progress: ProgressFactory = silent,
 ) -> Run:
     """Trains a net, and returns what the folder `into` then says of the run; see docs/training.md.
 
@@ -67,7 +67,7 @@ def train(
     """
     told = load_training(recipe) if isinstance(recipe, str) else recipe
     if max_minutes is not None:
-        told = check_table(Training, {**told.told(), "max_minutes": max_minutes}, "recipe", told.name)
+        told = check_config(TrainingRecipe, {**told.told(), "max_minutes": max_minutes}, "recipe", told.name)
     if told.batch_size % (devices * nodes):
         raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices * nodes} devices")
     if "value" in told.heads and told.batch_size < 2 * devices * nodes:
@@ -142,7 +142,7 @@ def _completed(folder: Path, run: Run, saved: dict[str, Any]) -> Run:
     return run
 
 
-def _make(recipe: Training) -> Learner:
+def _make(recipe: TrainingRecipe) -> PolicyModule:
     """The net before its first step; a pure function of the recipe. Raises RecipeError."""
     encoder = recipe.encoder()
     with torch.random.fork_rng(devices=[]):
@@ -152,12 +152,12 @@ def _make(recipe: Training) -> Learner:
             heads=tuple(recipe.heads),
         )  # fmt: skip
         initialise(network, recipe.init)
-    return Learner(network.to(memory_format=torch.channels_last), recipe)
+    return PolicyModule(network.to(memory_format=torch.channels_last), recipe)
 
 
 def _fit(
-    module: Learner, recipe: Training, games: Games, run: Run, folder: Path, checkpoint: Path | None,
-    progress: OpenBar, placing: dict[str, Any],
+    module: PolicyModule, recipe: TrainingRecipe, games: TrainingGames, run: Run, folder: Path, checkpoint: Path | None,
+    progress: ProgressFactory, placing: dict[str, Any],
 ) -> None:  # fmt: skip
     with _quiet(), torch.random.fork_rng(devices=[]):
         try:
@@ -168,7 +168,7 @@ def _fit(
                 enable_model_summary=False, enable_progress_bar=False, log_every_n_steps=10**9, **placing,
             )  # fmt: skip
             path = None if checkpoint is None else str(checkpoint)
-            trainer.fit(module, datamodule=Feed(recipe, games), ckpt_path=path, weights_only=True)
+            trainer.fit(module, datamodule=DataModule(recipe, games), ckpt_path=path, weights_only=True)
         except ProcessRaisedException as error:
             raise _ours(error) from None
         except SystemExit:  # Lightning's way out of a second Ctrl-C
@@ -196,7 +196,7 @@ def _quiet() -> Iterator[None]:
     levels = {log: log.level for log in LOGS}
     try:
         with warnings.catch_warnings():
-            hush()
+            silence_lightning()
             yield
     finally:
         for log, level in levels.items():

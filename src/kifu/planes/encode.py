@@ -8,21 +8,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.errors import Drop, GameError, IllegalMove
+from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.state import new_state
+from kifu.katago.encoder import KataEncoder
+from kifu.katago.rules import usual_terms
 from kifu.planes import kgsgo
 from kifu.planes.encoder import find_encoder
-from kifu.planes.katago.encoder import KataEncoder
-from kifu.planes.katago.rules import usual_terms
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.planes.packed import DAT1, DAT2, Labels, Planes, unpack_dat1, unpack_dat2
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.planes.unpack import unpack
 from kifu.point import POINT_MASK
 from kifu.records.game import Game
-from kifu.records.games import NO_HANDICAP, PlainGames
+from kifu.records.games import NO_HANDICAP, MoveArrays
 
-_OF_MOVES = (Drop.OCCUPIED, Drop.SUICIDE, Drop.KO, Drop.SUPERKO)
+_OF_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO)
 
 _ONE_ROW, _STRAIGHT = np.zeros(1, np.int64), np.zeros(1, np.uint8)
 
@@ -62,19 +62,19 @@ def _check(game: Game) -> None:
         raise GameError(f"a game that was set aside cannot be encoded: {game.drop.reason}")
 
 
-def _alone(game: Game) -> tuple[PlainGames, npt.NDArray[np.int64]]:
+def _alone(game: Game) -> tuple[MoveArrays, npt.NDArray[np.int64]]:
     """The game as the only one, and `take` (see `Encoder.encode`): a slot for each move that is no pass."""
     width, height = np.array([[game.width], [game.height]], np.uint8)
     ends = np.array([[0, len(game.moves)], [0, len(game.setup)]])
     root = np.array([game.root_setup], np.uint16)
-    alone = PlainGames(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1], root)
+    alone = MoveArrays(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1], root)
     wanted = game.moves & POINT_MASK != game.width * game.height
     return alone, np.where(wanted, np.cumsum(wanted) - 1, -1)
 
 
 def _check_played(game: Game, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
     if drop[0]:
-        raise IllegalMove(int(ply[0]), int(game.moves[ply[0]] & POINT_MASK), Drop(drop[0]))
+        raise IllegalMove(int(ply[0]), int(game.moves[ply[0]] & POINT_MASK), DropReason(drop[0]))
 
 
 def _encode_features(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
@@ -97,7 +97,7 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
 
     Returns planes: [T, 22, H, W] uint8 of 0 and 1, globals: [T, 19] float32 (`KATAGO22.inputs` of
     `kifu.planes.registry`), and labels: [T] int32, the next move as row * width + column. Passes give no example. Rules
-    and komi are those of the record, or else the usual ones (`kifu.planes.katago.rules.usual_terms`); see `encode` for
+    and komi are those of the record, or else the usual ones (`kifu.katago.rules.usual_terms`); see `encode` for
     the rest.
 
     Raises GameError for a game that was set aside, whose board, setup, rules or komi KataGo would not take, that goes
@@ -115,8 +115,8 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
     drawn, label = encoder.new_out(examples), np.empty(examples, np.int16)
     told = encoder.new_inputs(examples)
     drop, ply = encoder.encode(encoder.new_desk(), alone, _ONE_ROW, _STRAIGHT, take, drawn, label, _terms(game), told)
-    if Drop(drop[0]) not in (Drop.KEPT, *_OF_MOVES):
-        raise GameError(f"KataGo follows the game for {ply[0]} of {len(game)} moves: {Drop(drop[0]).reason}")
+    if DropReason(drop[0]) not in (DropReason.KEPT, *_OF_MOVES):
+        raise GameError(f"KataGo follows the game for {ply[0]} of {len(game)} moves: {DropReason(drop[0]).reason}")
     _check_played(game, drop, ply)
     out = np.empty((examples, *encoder.shape), np.uint8)
     unpack(drawn, out)
@@ -132,8 +132,10 @@ def _terms(game: Game) -> npt.NDArray[Any]:
         pa.array([game.handicap], pa.int16()),
     )
     if drop[0]:
-        told = game.rules if drop[0] == Drop.RULES_UNKNOWN else game.text("KM")
-        raise GameError(f"KataGo's planes need terms that it understands, not {told[:80]!r}: {Drop(drop[0]).reason}")
+        told = game.rules if drop[0] == DropReason.RULES_UNKNOWN else game.text("KM")
+        raise GameError(
+            f"KataGo's planes need terms that it understands, not {told[:80]!r}: {DropReason(drop[0]).reason}"
+        )
     return terms
 
 
@@ -173,4 +175,4 @@ def _encode_kgsgo(game: Game, v1: bool) -> tuple[Planes, Labels]:
 
 def _check_kgsgo(drop: npt.NDArray[np.uint8]) -> None:
     if drop[0]:
-        raise GameError(f"the kgsgo program could not use this game: {Drop(drop[0]).reason}")
+        raise GameError(f"the kgsgo program could not use this game: {DropReason(drop[0]).reason}")

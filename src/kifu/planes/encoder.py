@@ -16,11 +16,11 @@ import numpy.typing as npt
 from kifu.errors import GameError, RecipeError
 from kifu.go.replay import GamesLike
 from kifu.go.rules import History, new_history
-from kifu.planes.driver import make_driver
+from kifu.planes.board_embedding import FrameEncoder, Rows, read_only
+from kifu.planes.codegen import compile_encoder
+from kifu.planes.context import PositionContext, new_view
 from kifu.planes.feature import Feature
-from kifu.planes.placing import FrameEncoder, Rows, read_only
 from kifu.planes.registry import find_plane_set
-from kifu.planes.view import View, new_view
 from kifu.point import MAX_SIZE, check_size
 
 
@@ -30,7 +30,7 @@ class Desk:
 
     bits: npt.NDArray[np.uint64]
     history: History = field(default_factory=lambda: new_history(0))
-    rooms: dict[tuple[int, int], View] = field(default_factory=dict)
+    rooms: dict[tuple[int, int], PositionContext] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Encoder(FrameEncoder):
 
 @functools.cache
 def _driver(features: tuple[Feature, ...]) -> Any:
-    return make_driver(features)
+    return compile_encoder(features)
 
 
 def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Encoder:
@@ -103,7 +103,7 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
     pad: whether smaller boards are taken too, laid into the upper left corner; all planes are 0 outside the game's
         board but `edge`, and a plane `board` tells where it is.
     Raises RecipeError if there is no such set, for the kgsgo sets, which leave out positions and have kernels of their
-    own, and for KataGo's, which is more than planes (`kifu.planes.katago.encoder`); GameError for a size that is not
+    own, and for KataGo's, which is more than planes (`kifu.katago.encoder`); GameError for a size that is not
     within 1 to 25, less the set's rim.
     """
     plane_set = find_plane_set(name)

@@ -5,7 +5,7 @@
         ...
 
 A feature fills `out`: [k, W] uint64, one bit set for each of its k planes, empty when it is called (see
-`kifu.planes.view`); or, if it is `real`, [k, n] float32, zero when it is called. It reads `view` and changes nothing
+`kifu.planes.context`); or, if it is `real`, [k, n] float32, zero when it is called. It reads `view` and changes nothing
 there. It is a kernel, compiled into the one kernel of each plane set that has it: plain loops, see `kifu.kernel`.
 """
 

@@ -13,8 +13,8 @@ import numpy as np
 from kifu.go.rules import retakes
 from kifu.go.state import EMPTY, KO_POINT, ONE, ZERO, bit
 from kifu.kernel import inline_kernel
+from kifu.planes.context import PAST, PositionContext, add_point, opp, own, some_point
 from kifu.planes.feature import Feature, family, feature
-from kifu.planes.view import PAST, View, add_point, opp, own, some_point
 from kifu.point import BLACK, POINT_MASK, WHITE
 
 _MOST_BINS = 64
@@ -32,12 +32,12 @@ Side = Callable[[Any], Any]
 
 
 @inline_kernel
-def black(view: View) -> Any:
+def black(view: PositionContext) -> Any:
     return 0
 
 
 @inline_kernel
-def white(view: View) -> Any:
+def white(view: PositionContext) -> Any:
     return 1
 
 
@@ -52,39 +52,39 @@ def copy_set(words: Any, out: Any) -> None:
 
 
 @feature("own", ["own stones"])
-def own_stones(view: View, out: Any) -> None:
+def own_stones(view: PositionContext, out: Any) -> None:
     copy_set(view.stones[own(view)], out[0])
 
 
 @feature("opp", ["opponent's stones"])
-def opp_stones(view: View, out: Any) -> None:
+def opp_stones(view: PositionContext, out: Any) -> None:
     copy_set(view.stones[opp(view)], out[0])
 
 
 @feature("empty", ["empty points"])
-def empty(view: View, out: Any) -> None:
+def empty(view: PositionContext, out: Any) -> None:
     stones = view.stones
     for i in range(len(view.s.words)):
         out[0, i] = view.board[i] & ~(stones[0, i] | stones[1, i])
 
 
 @feature("board", ["the board: ones"])
-def board(view: View, out: Any) -> None:
+def board(view: PositionContext, out: Any) -> None:
     copy_set(view.board, out[0])
 
 
 @feature("zeros", ["zeros"])
-def zeros(view: View, out: Any) -> None:
+def zeros(view: PositionContext, out: Any) -> None:
     pass
 
 
 @feature("edge", ["outside the board"], rim=1)
-def edge(view: View, out: Any) -> None:
+def edge(view: PositionContext, out: Any) -> None:
     copy_set(view.edge, out[0])
 
 
 @feature("border", ["the outermost points of the board"])
-def border(view: View, out: Any) -> None:
+def border(view: PositionContext, out: Any) -> None:
     n = view.s.near.shape[0]
     for i in range(len(view.s.words)):
         word = view.board[i]
@@ -97,20 +97,20 @@ def border(view: View, out: Any) -> None:
 
 
 @feature("ko", ["the point that ko forbids"])
-def ko(view: View, out: Any) -> None:
+def ko(view: PositionContext, out: Any) -> None:
     p = view.s.numbers[KO_POINT]
     if p >= 0 and retakes(view.s, p, view.mover):
         add_point(out[0], p)
 
 
 @feature("black_to_move", ["ones if Black is to move"])
-def black_to_move(view: View, out: Any) -> None:
+def black_to_move(view: PositionContext, out: Any) -> None:
     if view.mover == BLACK:
         copy_set(view.board, out[0])
 
 
 @feature("white_to_move", ["ones if White is to move"])
-def white_to_move(view: View, out: Any) -> None:
+def white_to_move(view: PositionContext, out: Any) -> None:
     if view.mover == WHITE:
         copy_set(view.board, out[0])
 
@@ -119,7 +119,7 @@ def white_to_move(view: View, out: Any) -> None:
 
 
 @inline_kernel
-def fill_liberties(view: View, c: Any, count: Any, out: Any) -> None:
+def fill_liberties(view: PositionContext, c: Any, count: Any, out: Any) -> None:
     """Adds the stones of colour index c to out [count, W] by the liberties of their chains."""
     s = view.s
     for k in range(3):
@@ -142,7 +142,7 @@ def fill_liberties(view: View, c: Any, count: Any, out: Any) -> None:
 @family("liberties", 1, _MOST_BINS)
 def liberties(k: int) -> Feature:
     @inline_kernel
-    def fill(view: View, out: Any) -> None:
+    def fill(view: PositionContext, out: Any) -> None:
         fill_liberties(view, own(view), k, out)
         fill_liberties(view, opp(view), k, out)
 
@@ -155,7 +155,7 @@ def _liberties_of(name: str, who: str, side: Side) -> None:
     @family(name, 1, _MOST_BINS)
     def liberties_of(k: int) -> Feature:
         @inline_kernel
-        def fill(view: View, out: Any) -> None:
+        def fill(view: PositionContext, out: Any) -> None:
             fill_liberties(view, side(view), k, out)
 
         return Feature(f"{name}{k}", bins(who, 1, k, "liberty", "liberties"), fill)
@@ -173,7 +173,7 @@ _liberties_of("white_liberties", "white stones", white)
 @family("last", 1, _MOST_BINS)
 def last(k: int) -> Feature:
     @inline_kernel
-    def fill(view: View, out: Any) -> None:
+    def fill(view: PositionContext, out: Any) -> None:
         for t in range(min(k, view.ply)):
             p = view.moves[view.ply - 1 - t] & POINT_MASK
             if p < view.s.near.shape[0]:
@@ -186,7 +186,7 @@ def last(k: int) -> Feature:
 @family("turns_since", 1, _MOST_BINS)
 def turns_since(k: int) -> Feature:
     @inline_kernel
-    def fill(view: View, out: Any) -> None:
+    def fill(view: PositionContext, out: Any) -> None:
         stones = view.stones
         for i in range(len(view.s.words)):
             out[k - 1, i] = stones[0, i] | stones[1, i]
@@ -201,7 +201,7 @@ def turns_since(k: int) -> Feature:
 
 
 @inline_kernel
-def fill_past(view: View, t: Any, c: Any, out: Any) -> None:
+def fill_past(view: PositionContext, t: Any, c: Any, out: Any) -> None:
     """Copies the stones of colour index c before the move t moves ago; none before the first move."""
     if t <= view.ply:
         copy_set(view.past[(view.ply - t) & (PAST - 1), c], out)
@@ -218,7 +218,7 @@ def _alternating(k: int) -> tuple[str, ...]:
 @family("history", 1, PAST)
 def history(k: int) -> Feature:
     @inline_kernel
-    def fill(view: View, out: Any) -> None:
+    def fill(view: PositionContext, out: Any) -> None:
         for t in range(k):
             fill_past(view, t, own(view), out[2 * t])
             fill_past(view, t, opp(view), out[2 * t + 1])
@@ -229,7 +229,7 @@ def history(k: int) -> Feature:
 @family("repeated_history", 1, PAST)
 def repeated_history(k: int) -> Feature:
     @inline_kernel
-    def fill(view: View, out: Any) -> None:
+    def fill(view: PositionContext, out: Any) -> None:
         for t in range(k):
             fill_past(view, min(t, view.ply), own(view), out[2 * t])
             fill_past(view, min(t, view.ply), opp(view), out[2 * t + 1])
@@ -243,7 +243,7 @@ def _history_of(name: str, who: str, side: Side) -> None:
     @family(name, 1, PAST)
     def history_of(k: int) -> Feature:
         @inline_kernel
-        def fill(view: View, out: Any) -> None:
+        def fill(view: PositionContext, out: Any) -> None:
             for t in range(k):
                 fill_past(view, t, side(view), out[t])
 

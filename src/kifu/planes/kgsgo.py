@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.go.state import (
     EMPTY,
     LAST_CAPTURED,
@@ -34,9 +34,9 @@ V2: Final = 2  # records of `packed.DAT2`
 V1_BYTES: Final = DAT1.itemsize
 V2_BYTES: Final = DAT2.itemsize
 
-_KEPT = int(Drop.KEPT)
-_OFF_BOARD = int(Drop.OFF_BOARD)
-_SETUP_TWICE = int(Drop.SETUP_TWICE)
+_KEPT = int(DropReason.KEPT)
+_OFF_BOARD = int(DropReason.OFF_BOARD)
+_SETUP_TWICE = int(DropReason.SETUP_TWICE)
 _VALID_AREA = np.uint64(0x8080808080808080)
 
 

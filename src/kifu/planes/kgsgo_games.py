@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
-from kifu.records.games import NO_HANDICAP, Note
+from kifu.errors import DropReason
+from kifu.records.games import NO_HANDICAP, ParseWarning
 
 # What made it raise, and so lose the game. Later ones win.
 _REFUSED = (
-    (Note.HANDICAP_TEXT | Note.HANDICAP_ONE, Drop.BAD_HANDICAP),
-    (Note.SIZE_PAIR, Drop.BAD_SIZE),
-    (Note.BAD_CHARSET, Drop.BAD_CHARSET),
-    (Note.TRUNCATED, Drop.TRUNCATED),
+    (ParseWarning.HANDICAP_TEXT | ParseWarning.HANDICAP_ONE, DropReason.BAD_HANDICAP),
+    (ParseWarning.SIZE_PAIR, DropReason.BAD_SIZE),
+    (ParseWarning.BAD_CHARSET, DropReason.BAD_CHARSET),
+    (ParseWarning.TRUNCATED, DropReason.TRUNCATED),
 )
 
 
@@ -33,12 +33,12 @@ def refuse(
     notes: npt.NDArray[np.uint32],
     drop: npt.NDArray[np.uint8],
 ) -> npt.NDArray[np.uint8]:
-    """[G] uint8 of `Drop`: what the program would not have read. Whether the moves can be played is not looked at.
+    """[G] uint8 of `DropReason`: what the program would not have read. Whether the moves can be played is not looked at.
 
     All are [G], columns of `kifu.records.games.Games`.
     """
-    why = np.where((width == 19) & (height == 19), Drop.KEPT, Drop.WRONG_SIZE).astype(np.uint8)
-    why[has_handicap(handicap) & (notes & Note.BAD_SETUP_POINT != 0)] = Drop.OFF_BOARD
+    why = np.where((width == 19) & (height == 19), DropReason.KEPT, DropReason.WRONG_SIZE).astype(np.uint8)
+    why[has_handicap(handicap) & (notes & ParseWarning.BAD_SETUP_POINT != 0)] = DropReason.OFF_BOARD
     for forgiven, reason in _REFUSED:
         why[notes & forgiven != 0] = reason
-    return np.where(drop != Drop.KEPT, drop, why)
+    return np.where(drop != DropReason.KEPT, drop, why)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from kifu.errors import RecipeError
 from kifu.planes import features as _features  # noqa: F401 - these three register what they define
-from kifu.planes import tries as _tries  # noqa: F401
+from kifu.planes import move_effects as _move_effects  # noqa: F401
 from kifu.planes import values as _values  # noqa: F401
 from kifu.planes.feature import Feature, find_feature
 

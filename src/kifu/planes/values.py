@@ -9,9 +9,9 @@ import numpy as np
 
 from kifu.go.state import ONE, ZERO
 from kifu.kernel import inline_kernel
+from kifu.planes.context import FRAME_WIDTH, HEIGHT, LEFT, TOP, WIDTH, PositionContext, add_point, opp, own, some_point
 from kifu.planes.feature import feature
 from kifu.planes.features import copy_set
-from kifu.planes.view import FRAME_WIDTH, HEIGHT, LEFT, TOP, WIDTH, View, add_point, opp, own, some_point
 
 _DAN = 9
 _DECAY = 0.1
@@ -19,7 +19,7 @@ _FAR = 1_000_000
 
 
 @feature("signed_stones", ["own stones 1, opponent's stones -1"], real=True)
-def signed_stones(view: View, out: Any) -> None:
+def signed_stones(view: PositionContext, out: Any) -> None:
     for p in range(view.s.near.shape[0]):
         if view.s.colour[p] == view.mover:
             out[0, p] = 1
@@ -28,7 +28,7 @@ def signed_stones(view: View, out: Any) -> None:
 
 
 @inline_kernel
-def _fill_decay(view: View, colour: Any, out: Any) -> None:
+def _fill_decay(view: PositionContext, colour: Any, out: Any) -> None:
     """Fills out [n] with exp(-0.1 t) for stones played t turns ago, 1 for the last move; 0 for those set up."""
     for p in range(view.s.near.shape[0]):
         if view.s.colour[p] == colour:
@@ -36,17 +36,17 @@ def _fill_decay(view: View, colour: Any, out: Any) -> None:
 
 
 @feature("own_decay", ["own stones, exp(-0.1 t) for t turns since they were played"], real=True)
-def own_decay(view: View, out: Any) -> None:
+def own_decay(view: PositionContext, out: Any) -> None:
     _fill_decay(view, view.mover, out[0])
 
 
 @feature("opp_decay", ["opponent's stones, exp(-0.1 t) for t turns since they were played"], real=True)
-def opp_decay(view: View, out: Any) -> None:
+def opp_decay(view: PositionContext, out: Any) -> None:
     _fill_decay(view, 3 - view.mover, out[0])
 
 
 @feature("centre", ["exp(-d * d / 2) at distance d from the middle of the board"], real=True)
-def centre(view: View, out: Any) -> None:
+def centre(view: PositionContext, out: Any) -> None:
     place = view.place
     for y in range(place[HEIGHT]):
         for x in range(place[WIDTH]):
@@ -55,7 +55,7 @@ def centre(view: View, out: Any) -> None:
 
 
 @inline_kernel
-def _measure(view: View, stones: Any, distance: Any, queue: Any) -> None:
+def _measure(view: PositionContext, stones: Any, distance: Any, queue: Any) -> None:
     """Fills distance [n]: steps from each point of the board to the nearest of some stones, over whatever stands there.
 
     stones: bit set [W].  queue: [n], scratch.
@@ -85,7 +85,7 @@ def _measure(view: View, stones: Any, distance: Any, queue: Any) -> None:
 
 
 @feature("closest", ["points nearer to an own stone", "points nearer to an opponent's stone"])
-def closest(view: View, out: Any) -> None:
+def closest(view: PositionContext, out: Any) -> None:
     stones = view.stones
     mine, theirs, queue = view.distance[0], view.distance[1], view.distance[2]
     _measure(view, stones[own(view)], mine, queue)
@@ -110,14 +110,14 @@ def _dan_planes(who: str) -> list[str]:
 
 
 @feature("own_dan", _dan_planes("mover"), ranked=True)
-def own_dan(view: View, out: Any) -> None:
+def own_dan(view: PositionContext, out: Any) -> None:
     k = _dan(view.rating[own(view)])
     if k > 0:
         copy_set(view.board, out[k - 1])
 
 
 @feature("opp_dan", _dan_planes("opponent"), ranked=True)
-def opp_dan(view: View, out: Any) -> None:
+def opp_dan(view: PositionContext, out: Any) -> None:
     k = _dan(view.rating[opp(view)])
     if k > 0:
         copy_set(view.board, out[k - 1])

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kifu.play.ongoing import Ongoing
-from kifu.play.player import Outlook
+from kifu.play.ongoing import GameSession
+from kifu.play.player import PolicyValue
 from kifu.point import to_gtp
 
 _VISITS = 1000
@@ -20,7 +20,13 @@ _LABELLED = 0.005
 
 
 def info_line(
-    game: Ongoing, outlook: Outlook, *, kata: bool, least: int = 0, most: int | None = None, ownership: bool = False
+    game: GameSession,
+    outlook: PolicyValue,
+    *,
+    kata: bool,
+    least: int = 0,
+    most: int | None = None,
+    ownership: bool = False,
 ) -> str:
     """One line: "info move D4 visits 412 winrate 5210 prior 4117 lcb 5210 order 0 pv D4 info move ...".
 
@@ -46,7 +52,7 @@ def info_line(
     return " ".join(parts)
 
 
-def policy_gfx(game: Ongoing, outlook: Outlook) -> str:
+def policy_gfx(game: GameSession, outlook: PolicyValue) -> str:
     """GoGui graphics: a square on each point, as large as its probability beside the best one's, and percentages."""
     chances = outlook.policy[:-1]
     top = float(chances.max())

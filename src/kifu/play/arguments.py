@@ -14,12 +14,12 @@ _OF_SEARCHES = ("rootinfo", "pvvisits", "pvedgevisits", "movesownership", "owner
 _REAL = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
 
 
-class Refused(KifuError):
+class GtpError(KifuError):
     """A command that is answered with a question mark and this text."""
 
 
 @dataclass(slots=True)
-class Asked:
+class AnalyzeRequest:
     """What an analysis is asked for. seconds: between two lines; None: one line only."""
 
     colour: int
@@ -44,33 +44,33 @@ class Arguments:
     def end(self) -> None:
         """That was all."""
         if self._words:
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
 
     def word(self) -> str:
         """Any word."""
         if not self._words:
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
         return self._words.pop()
 
     def integer(self, low: int, high: int) -> int:
         """A whole number within low to high."""
         word = self.word()
         if not (word.isascii() and word.isdigit() and len(word) <= 10 and low <= int(word) <= high):
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
         return int(word)
 
     def real(self) -> float:
         """A decimal number."""
         word = self.word()
         if not _REAL.fullmatch(word) or not word.isascii():
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
         return float(word)
 
     def colour(self) -> int:
         """BLACK or WHITE."""
         found = _COLOURS.get(self.word().lower())
         if found is None:
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
         return found
 
     def vertex(self) -> int:
@@ -78,11 +78,11 @@ class Arguments:
         try:
             return parse_gtp(self.word(), self._width, self._height)
         except GameError:
-            raise Refused("syntax error") from None
+            raise GtpError("syntax error") from None
 
-    def analysis(self, to_play: int) -> Asked:
+    def analysis(self, to_play: int) -> AnalyzeRequest:
         """[colour] [interval], then keys with values: interval, minmoves, maxmoves, ownership, and `_OF_SEARCHES`."""
-        asked = Asked(to_play)
+        asked = AnalyzeRequest(to_play)
         if self.more and self._words[-1].lower() in _COLOURS:
             asked.colour = self.colour()
         if self.more and self._words[-1].isdigit():
@@ -100,7 +100,7 @@ class Arguments:
                 case key if key in _OF_SEARCHES:
                     self._boolean()
                 case _:
-                    raise Refused("syntax error")
+                    raise GtpError("syntax error")
         return asked
 
     def _centiseconds(self) -> float:
@@ -109,7 +109,7 @@ class Arguments:
     def _boolean(self) -> bool:
         word = self.word().lower()
         if word not in ("true", "false"):
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
         return word == "true"
 
 

@@ -64,7 +64,7 @@ class ProgramFault(KifuError):
         super().__init__(reason)
 
 
-class Stopped(KifuError):
+class Cancelled(KifuError):
     """The work is to end: nobody waits for the answer any more."""
 
 
@@ -110,7 +110,7 @@ def find_program(name: str) -> str | None:
     return shutil.which(name, path=places)
 
 
-class Program:
+class GtpProcess:
     """A GTP program that runs. Leaving it as a context manager ends it and all that it started.
 
     It is the leader of a process group of its own, so Ctrl-C does not reach it: it ends when it is closed.
@@ -193,7 +193,7 @@ class Program:
                     assert pipe is not None
                     pipe.close()
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> GtpProcess:
         return self
 
     def __exit__(
@@ -222,7 +222,7 @@ class Program:
     def _wait(self, seconds: float) -> None:
         """Sends and takes what can be sent and taken by then."""
         if self._stop.is_set():
-            raise Stopped("stopped")
+            raise Cancelled("stopped")
         for key, _ in self._selector.select(seconds):
             if key.fd == self._in:
                 self._send()

@@ -42,7 +42,7 @@ def own_eyes(board: Board, colour: int) -> Mask:
     return eyes
 
 
-def open_points(board: Board, colour: int) -> Mask:
+def contested_points(board: Board, colour: int) -> Mask:
     """[n] bool: the empty points that a move of that player may still change something at.
 
     These are the ones of regions that touch stones of both players or of none, or that are large; and the last

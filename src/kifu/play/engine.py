@@ -14,10 +14,10 @@ from pathlib import Path
 from kifu.errors import GameError, IllegalMove, RecordError
 from kifu.go.rules import Rules
 from kifu.play.analysis import board_of_numbers, info_line, policy_gfx
-from kifu.play.arguments import Arguments, Asked, Refused
+from kifu.play.arguments import AnalyzeRequest, Arguments, GtpError
 from kifu.play.handicap import fixed_handicap, most_handicap
-from kifu.play.ongoing import CHINESE, Ongoing
-from kifu.play.player import RESIGN, Outlook, Player
+from kifu.play.ongoing import CHINESE, GameSession
+from kifu.play.player import RESIGN, Player, PolicyValue
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
 from kifu.records.game import read_sgf
 
@@ -42,14 +42,14 @@ class Engine:
     def __init__(self, player: Player, *, rules: Rules = CHINESE, width: int = 19, height: int = 19) -> None:
         """width, height: of the board that it begins with, which the player must be able to take."""
         self.player, self._rules = player, rules
-        self.game = Ongoing(width, height, rules=rules)
+        self.game = GameSession(width, height, rules=rules)
         self.komi = 7.5
 
     def run(self, name: str, words: list[str]) -> Answer:
         """Does a command. Raises KifuError, whose text is the answer that begins with a question mark."""
         command = COMMANDS.get(name)
         if command is None:
-            raise Refused("unknown command")
+            raise GtpError("unknown command")
         arguments = Arguments(words, self.game.board.width, self.game.board.height)
         return command(self, arguments)
 
@@ -95,8 +95,8 @@ class Engine:
     def _resize(self, width: int, height: int) -> str:
         fits = min(width, height) >= 2 and max(width, height) <= MAX_SIZE
         if not fits or not self.player.oracle.takes(width, height):
-            raise Refused("unacceptable size")
-        self.game = Ongoing(width, height, rules=self._rules)
+            raise GtpError("unacceptable size")
+        self.game = GameSession(width, height, rules=self._rules)
         return ""
 
     def clear_board(self, given: Arguments) -> str:
@@ -122,7 +122,7 @@ class Engine:
         self._require_untouched()
         most = most_handicap(board.width, board.height)
         if stones < 2 or most < 2 or (stones > most and not at_most):
-            raise Refused("invalid number of stones")
+            raise GtpError("invalid number of stones")
         points = fixed_handicap(min(stones, most), board.width, board.height)
         self.game.give_handicap(points)
         return " ".join(to_gtp(point, board.width, board.height) for point in points)
@@ -134,13 +134,13 @@ class Engine:
         self._require_untouched()
         n = self.game.board.pass_move
         if len(points) < 2 or len(points) >= n or len(set(points)) < len(points) or n in points:
-            raise Refused("bad vertex list")
+            raise GtpError("bad vertex list")
         self.game.give_handicap(points)
         return ""
 
     def _require_untouched(self) -> None:
         if not self.game.untouched:
-            raise Refused("board not empty")
+            raise GtpError("board not empty")
 
     def showboard(self, given: Arguments) -> str:
         given.end()
@@ -158,14 +158,14 @@ class Engine:
         given.end()
         try:
             if not path.is_file() or path.stat().st_size > _LARGEST_RECORD:
-                raise Refused("cannot load file")
+                raise GtpError("cannot load file")
             record = read_sgf(path.read_bytes())
             plies = len(record) if before is None else min(before - 1, len(record))
-            game = Ongoing.of(record, plies, rules=self._rules)
+            game = GameSession.of(record, plies, rules=self._rules)
         except (OSError, ValueError, RecordError, GameError):
-            raise Refused("cannot load file") from None
+            raise GtpError("cannot load file") from None
         if not self.player.oracle.takes(record.width, record.height):
-            raise Refused("unacceptable size")
+            raise GtpError("unacceptable size")
         self.game = game
         if record.komi is not None:
             self.komi = record.komi
@@ -179,7 +179,7 @@ class Engine:
         try:
             self.game.play(move, colour)
         except IllegalMove:
-            raise Refused("illegal move") from None
+            raise GtpError("illegal move") from None
         return ""
 
     def genmove(self, given: Arguments) -> str:
@@ -197,10 +197,10 @@ class Engine:
         try:
             self.game.undo()
         except GameError:
-            raise Refused("cannot undo") from None
+            raise GtpError("cannot undo") from None
         return ""
 
-    def _generate(self, colour: int, outlook: Outlook) -> str:
+    def _generate(self, colour: int, outlook: PolicyValue) -> str:
         move = self.player.choose(self.game, colour, outlook)
         if move != RESIGN:
             self.game.play(move, colour)
@@ -210,7 +210,7 @@ class Engine:
         board = self.game.board
         return "resign" if move == RESIGN else to_gtp(move, board.width, board.height)
 
-    def _outlook(self, colour: int) -> Outlook:
+    def _outlook(self, colour: int) -> PolicyValue:
         return self.player.oracle.outlook(self.game, colour)
 
     # time and score
@@ -231,7 +231,7 @@ class Engine:
     def final_score(self, given: Arguments) -> str:
         given.end()
         if self.game.passes < 2:
-            raise Refused("cannot score")
+            raise GtpError("cannot score")
         score = self.game.board.area_score() - self.komi
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
@@ -239,7 +239,7 @@ class Engine:
         status = given.word()
         given.end()
         if status not in ("alive", "dead", "seki"):
-            raise Refused("syntax error")
+            raise GtpError("syntax error")
         board = self.game.board
         chains = board.chains() if status == "alive" else []
         return "\n".join(" ".join(to_gtp(p, board.width, board.height) for p in chain) for chain in chains)
@@ -267,7 +267,7 @@ class Engine:
         outlook = self._outlook(asked.colour)
         return f"\n{self._info(asked, outlook, kata)}\nplay {self._generate(asked.colour, outlook)}"
 
-    def _info(self, asked: Asked, outlook: Outlook, kata: bool) -> str:
+    def _info(self, asked: AnalyzeRequest, outlook: PolicyValue, kata: bool) -> str:
         return info_line(
             self.game, outlook, kata=kata, least=asked.least, most=asked.most, ownership=kata and asked.ownership
         )
@@ -289,7 +289,7 @@ class Engine:
         given.end()
         told = self._outlook(colour).ownership
         if told is None:
-            raise Refused("this net does not tell ownership")
+            raise GtpError("this net does not tell ownership")
         return board_of_numbers(told if colour == BLACK else -told, self.game.board.width)
 
     def value(self, given: Arguments) -> str:
@@ -297,7 +297,7 @@ class Engine:
         given.end()
         told = self._outlook(colour).value
         if told is None:
-            raise Refused("this net does not tell who wins")
+            raise GtpError("this net does not tell who wins")
         return f"{(told + 1) / 2:.3f}"
 
 

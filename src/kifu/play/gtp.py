@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from threading import Thread
 
 from kifu.errors import KifuError, first_line
-from kifu.play.arguments import Refused
+from kifu.play.arguments import GtpError
 from kifu.play.engine import Analysis, Answer, Engine
 
 _LONGEST = 1 << 16
@@ -43,7 +43,7 @@ def _decoded(line: bytes) -> str:
     return line[:_LONGEST].decode("utf-8", "surrogateescape")
 
 
-class Inbox:
+class LineReader:
     """The lines of a stream, read ahead by a thread."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
@@ -86,7 +86,7 @@ def parse_command(line: str) -> tuple[str, str, list[str]] | None:
     return number, words[0] if words else "", words[1:]
 
 
-def serve(engine: Engine, inbox: Inbox, write: Callable[[str], None]) -> None:
+def serve(engine: Engine, inbox: LineReader, write: Callable[[str], None]) -> None:
     """Answers every command until `quit` or the end of the input. write: sends a text on its way, all of it."""
     while (line := inbox.take()) is not None:
         command = parse_command(line)
@@ -117,7 +117,7 @@ def _run(engine: Engine, name: str, arguments: list[str]) -> Answer:
     except KifuError:
         raise
     except Exception as error:
-        raise Refused(f"internal error: {type(error).__name__}: {first_line(error)}") from None
+        raise GtpError(f"internal error: {type(error).__name__}: {first_line(error)}") from None
 
 
 def serve_stdio(engine: Engine) -> None:
@@ -129,4 +129,4 @@ def serve_stdio(engine: Engine) -> None:
         out.flush()
 
     with contextlib.suppress(KeyboardInterrupt):
-        serve(engine, Inbox(lambda size: os.read(0, size)), write)
+        serve(engine, LineReader(lambda size: os.read(0, size)), write)

@@ -15,36 +15,36 @@ from pathlib import Path
 
 import numpy as np
 
-from kifu.errors import Drop, RecipeError
+from kifu.atomic_io import locked_folder, write_file
+from kifu.errors import DropReason, RecipeError
+from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.output import locked_folder, write_file
-from kifu.parallel import count_jobs
-from kifu.play.client import Program, ProgramFault, Stopped, find_program, parse_command, shown
+from kifu.play.client import Cancelled, GtpProcess, ProgramFault, find_program, parse_command, shown
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
-from kifu.play.referee import Ended, Terms, play_game, prepare
+from kifu.play.referee import GameOutcome, MatchRules, play_game, prepare
 from kifu.play.results import (
     COUNTED,
     RESULTS,
     Match,
-    Played,
+    MatchPrograms,
+    PlayedGame,
     Player,
-    Programs,
     Results,
     Settings,
+    match_score_of,
     resumed,
-    standing_of,
 )
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
-from kifu.progress import Bar, OpenBar, silent
+from kifu.progress import Progress, ProgressFactory, silent
 from kifu.records.game import Game
-from kifu.records.games import TO_PLAY_UNSET, Note
+from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.sgf import make_record, write_sgf
 
 GNUGO = "gnugo --mode gtp --chinese-rules --seed 1"
 """Who counts the games if nobody else is asked to, and it is there."""
 
-TERMS = Terms()
+TERMS = MatchRules()
 
 _TICK = 0.2
 """Seconds."""
@@ -56,13 +56,13 @@ def play_match(
     into: Path,
     *,
     games: int = 20,
-    terms: Terms = TERMS,
+    terms: MatchRules = TERMS,
     openings: Path | None = None,
     opening_moves: int = 8,
     seed: int = 1,
     score_by: str | None = None,
     jobs: int = 1,
-    progress: OpenBar = silent,
+    progress: ProgressFactory = silent,
 ) -> Match:
     """Plays games 1 to `games`, but for those that are in the folder already.
 
@@ -101,7 +101,7 @@ def play_match(
     return Match(results, len(missing))
 
 
-def _play_all(work: _Work, missing: Sequence[int], jobs: int, progress: OpenBar) -> None:
+def _play_all(work: _Work, missing: Sequence[int], jobs: int, progress: ProgressFactory) -> None:
     with progress(f"match in {work.into}", total=len(missing), unit="games") as bar, ThreadPoolExecutor(jobs) as pool:
         waiting = {pool.submit(work.play, number, bar) for number in missing}
         try:
@@ -130,14 +130,14 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
-    except Stopped:
+    except Cancelled:
         raise KeyboardInterrupt from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _load_kernels(terms: Terms) -> None:
+def _load_kernels(terms: MatchRules) -> None:
     """What our board needs: once compiled, no program waits for it, and Ctrl-C no more for the compiler."""
     board = Board(terms.size, rules=Rules.named(terms.rules))
     for point in (0, board.pass_move, 1, board.pass_move):  # so many that the history has to grow
@@ -149,7 +149,7 @@ def _openings_text(openings: Path | None) -> str:
     return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
 
 
-def _check(terms: Terms, games: int, opening_moves: int | None) -> None:
+def _check(terms: MatchRules, games: int, opening_moves: int | None) -> None:
     if not 2 <= terms.size <= MAX_SIZE:
         raise RecipeError(f"board size {terms.size} is not within 2 to {MAX_SIZE}")
     if not abs(terms.komi) <= terms.size**2 or terms.komi * 2 % 1:
@@ -163,20 +163,20 @@ def _check(terms: Terms, games: int, opening_moves: int | None) -> None:
     Rules.named(terms.rules)
 
 
-def _introduce(letter: str, text: str, terms: Terms, stop: threading.Event) -> Programs:
+def _introduce(letter: str, text: str, terms: MatchRules, stop: threading.Event) -> MatchPrograms:
     """Starts a program once to see that it can play. Raises RecipeError."""
     try:
-        with Program(parse_command(text, terms.rules), stop) as program:
+        with GtpProcess(parse_command(text, terms.rules), stop) as program:
             name = program.ask("name", terms.start_seconds)
             version = program.ask("version", terms.move_seconds)
             prepare(program, terms, terms.start_seconds)
     except ProgramFault as fault:
         raise RecipeError(f"{letter}, {text!r}, cannot play: {fault}") from None
     name, version = (shown(said.encode(), quote=False) for said in (name, version))
-    return Programs(command=text, name=name, version=version)
+    return MatchPrograms(command=text, name=name, version=version)
 
 
-def _find_scorer(text: str | None, terms: Terms, stop: threading.Event) -> tuple[list[str] | None, str | None]:
+def _find_scorer(text: str | None, terms: MatchRules, stop: threading.Event) -> tuple[list[str] | None, str | None]:
     """Who counts: the command, and how it was given. Raises RecipeError if what was asked for cannot."""
     asked = text is not None
     if text is None:
@@ -185,7 +185,7 @@ def _find_scorer(text: str | None, terms: Terms, stop: threading.Event) -> tuple
         text = GNUGO
     command = parse_command(text, terms.rules)
     try:
-        with Program(command, stop) as program:
+        with GtpProcess(command, stop) as program:
             prepare(program, terms, terms.start_seconds)
     except ProgramFault as fault:
         if asked:
@@ -200,7 +200,7 @@ class _Work:
 
     into: Path
     results: Results
-    terms: Terms
+    terms: MatchRules
     commands: dict[Player, list[str]]
     scorer: list[str] | None
     lines: Sequence[Opening]
@@ -222,7 +222,7 @@ class _Work:
                     f"{self.words(game.game)!r}: the openings have changed, so take another folder"
                 )
 
-    def play(self, number: int, bar: Bar) -> None:
+    def play(self, number: int, bar: Progress) -> None:
         black: Player = "A" if number % 2 else "B"
         white: Player = "B" if number % 2 else "A"
         began = time.monotonic()
@@ -233,7 +233,7 @@ class _Work:
             )
         winner = {BLACK: black, WHITE: white}.get(ended.result.winner or 0)
         took = dict(zip((black, white), ended.seconds))
-        played = Played(
+        played = PlayedGame(
             game=number, file=f"game-{number:04d}.sgf", opening=self.words(number), black=black, white=white,
             result=str(ended.result), winner=winner, ending=ended.ending, reason=ended.reason,
             scored_by=ended.scored_by, moves=len(ended.moves), seconds=round(time.monotonic() - began, 3),
@@ -253,11 +253,11 @@ class _Work:
         """Writes match.json; a game is in it once its record is in the folder."""
         self.results.games.sort(key=lambda game: game.game)
         standings: dict[str, Player | None] = {"all": None, "a_black": "A", "a_white": "B"}
-        told = {name: standing_of(self.results.games, black).to_json() for name, black in standings.items()}
+        told = {name: match_score_of(self.results.games, black).to_json() for name, black in standings.items()}
         table = self.results.model_dump() | {"standing": told}
         write_file(self.into / RESULTS, (json.dumps(table, indent=1) + "\n").encode())
 
-    def record(self, played: Played, ended: Ended) -> bytes:
+    def record(self, played: PlayedGame, ended: GameOutcome) -> bytes:
         """The game as SGF. It has no date, so that the same game is the same bytes."""
         names = {letter: f"{each.name} {each.version}".strip() for letter, each in self._players()}
         if names["A"] == names["B"]:
@@ -274,12 +274,12 @@ class _Work:
         size = self.terms.size
         game = Game(
             width=size, height=size, moves=moves, setup=nothing, setup_ply=nothing, root_setup=0,
-            to_play=TO_PLAY_UNSET, handicap=0, record=make_record(size, size, 0, root), notes=Note(0), drop=Drop.KEPT,
+            to_play=TO_PLAY_UNSET, handicap=0, record=make_record(size, size, 0, root), notes=ParseWarning(0), drop=DropReason.KEPT,
             source="", name="",
         )  # fmt: skip
         return write_sgf(game)
 
-    def _players(self) -> tuple[tuple[Player, Programs], tuple[Player, Programs]]:
+    def _players(self) -> tuple[tuple[Player, MatchPrograms], tuple[Player, MatchPrograms]]:
         return ("A", self.results.a), ("B", self.results.b)
 
 

@@ -16,7 +16,7 @@ from kifu.records.game import Game
 CHINESE = Rules.named("chinese")
 
 
-class Ongoing:
+class GameSession:
     """A game in the making.
 
     board: the position now, under the rules that were chosen; to be changed by the methods here only.
@@ -32,7 +32,7 @@ class Ongoing:
         self._first = BLACK
 
     @classmethod
-    def of(cls, game: Game, ply: int, *, rules: Rules = CHINESE) -> Ongoing:
+    def of(cls, game: Game, ply: int, *, rules: Rules = CHINESE) -> GameSession:
         """A game that was read, up to the position before move `ply`.
 
         Raises IllegalMove if a move before it is not legal under these rules, GameError for a game that was set aside.

@@ -21,7 +21,7 @@ from kifu.errors import IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.point import BLACK, POINT_MASK, WHITE, symmetries
-from kifu.records.games import Games
+from kifu.records.games import GameArrays
 
 Opening = tuple[int, ...]
 """Points, Black's first, colours in turn."""
@@ -78,7 +78,7 @@ def catalogue_openings(
     return openings
 
 
-def _first_moves(games: Games, size: int, moves: int) -> npt.NDArray[np.int64]:
+def _first_moves(games: GameArrays, size: int, moves: int) -> npt.NDArray[np.int64]:
     """[G, moves] int64: the points, of those games that can be openings."""
     starts, lengths = games.move_offset[:-1], np.diff(games.move_offset)
     fits = (games.width == size) & (games.height == size) & (games.drop == 0)

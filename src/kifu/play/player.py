@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import KifuError, RecipeError
-from kifu.learn.predict import Positions, Predictor
-from kifu.play.ending import open_points, own_eyes
-from kifu.play.ongoing import Ongoing
+from kifu.learn.predict import Predictor, PredictPositions
+from kifu.play.ending import contested_points, own_eyes
+from kifu.play.ongoing import GameSession
 
 RESIGN = -1
 """What `Player.choose` returns instead of a move."""
@@ -22,7 +22,7 @@ _MATTERS = 0.5
 """A player whose opponent has passed plays on if the net puts that much of its trust in points that are open."""
 
 
-class Outlook(NamedTuple):
+class PolicyValue(NamedTuple):
     """What an oracle says of a position.
 
     policy: [n + 1] float32, probabilities of the legal moves, which sum to 1 (or are all 0 where there is none); the
@@ -36,7 +36,7 @@ class Outlook(NamedTuple):
     ownership: npt.NDArray[np.float32] | None = None
 
 
-class Oracle(Protocol):
+class Evaluator(Protocol):
     """What a player asks."""
 
     @property
@@ -58,12 +58,12 @@ class Oracle(Protocol):
         """Whether it can be asked for boards of that size."""
         ...
 
-    def outlook(self, game: Ongoing, colour: int) -> Outlook:
+    def outlook(self, game: GameSession, colour: int) -> PolicyValue:
         """What it says of the position, with the player of that colour to move."""
         ...
 
 
-class NetOracle:
+class NetEvaluator:
     """A trained net as an oracle."""
 
     def __init__(self, predictor: Predictor) -> None:
@@ -79,24 +79,24 @@ class NetOracle:
             return False
         return True
 
-    def outlook(self, game: Ongoing, colour: int) -> Outlook:
+    def outlook(self, game: GameSession, colour: int) -> PolicyValue:
         board = game.board
         setup, setup_ply = game.setup
-        positions = Positions.of_moves(
+        positions = PredictPositions.of_moves(
             [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour]
         )
         told = self._predictor.ask(positions)
         policy = np.zeros(board.pass_move + 1, np.float32)
         policy[: told.policy.shape[1]] = told.policy[0]
         value = None if told.value is None else float(told.value[0])
-        return Outlook(policy, value, None if told.ownership is None else told.ownership[0])
+        return PolicyValue(policy, value, None if told.ownership is None else told.ownership[0])
 
 
 class Player:
     """Plays what an oracle says, passes when the game is over, and never fills an eye of its own."""
 
     def __init__(
-        self, oracle: Oracle, *, temperature: float = 0.0, resign: float | None = None, seed: int | None = None
+        self, oracle: Evaluator, *, temperature: float = 0.0, resign: float | None = None, seed: int | None = None
     ) -> None:
         """temperature: probabilities are taken to the power of 1 / temperature and drawn from; 0 is the likeliest move.
 
@@ -113,7 +113,7 @@ class Player:
         self._temperature, self._resign = temperature, resign
         self._rng = np.random.default_rng(seed)
 
-    def choose(self, game: Ongoing, colour: int, outlook: Outlook) -> int:
+    def choose(self, game: GameSession, colour: int, outlook: PolicyValue) -> int:
         """A legal move (a pass is one), or RESIGN. outlook: what the oracle says of the position."""
         if self._resign is not None and outlook.value is not None and (outlook.value + 1) / 2 < self._resign:
             return RESIGN
@@ -133,16 +133,16 @@ class Player:
         return int(self._rng.choice(len(weights), p=weights / weights.sum()))
 
 
-def worth_playing(game: Ongoing, colour: int, policy: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+def worth_playing(game: GameSession, colour: int, policy: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     """The points that a player of that colour may play on before it should rather pass; none if it should.
 
-    policy: as `Outlook` has it. The points are legal, have a probability, and are no own eyes. There are none once all
+    policy: as `PolicyValue` has it. The points are legal, have a probability, and are no own eyes. There are none once all
     is settled (`open_points`), or in a game that is longer than games are. After a pass of the opponent, and in a long
     game, they are open, and there are some only if the net puts most of its trust in them.
     """
     n = game.board.pass_move
     fair = (policy[:-1] > 0) & ~own_eyes(game.board, colour)
-    opened = fair & open_points(game.board, colour)
+    opened = fair & contested_points(game.board, colour)
     if not opened.any() or len(game.moves) >= _LONGEST * n:
         return np.empty(0, np.int64)
     if game.passes or len(game.moves) >= _LONG * n:

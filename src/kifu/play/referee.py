@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kifu.errors import Drop, GameError, IllegalMove
+from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import Program, ProgramFault, shown
+from kifu.play.client import GtpProcess, ProgramFault, shown
 from kifu.play.openings import Opening
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
 from kifu.records.meta import Result
@@ -33,7 +33,7 @@ _SCORE = re.compile(r"0|[BW]\+\d{1,4}(\.\d{1,3})?")
 
 
 @dataclass(frozen=True)
-class Terms:
+class MatchRules:
     """What both programs agree to."""
 
     size: int = 19
@@ -52,7 +52,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Ended:
+class GameOutcome:
     """A game that was played. moves: point | WHITE_BIT, the opening's among them.
 
     seconds: what Black's and White's program took for its answers to genmove.
@@ -71,7 +71,7 @@ class _Seat:
     """A program at the board."""
 
     colour: int
-    program: Program
+    program: GtpProcess
     seconds: float = 0.0
 
     @property
@@ -103,7 +103,7 @@ class _Lost(Exception):
 class _Game:
     """A game while it is played."""
 
-    terms: Terms
+    terms: MatchRules
     seats: dict[int, _Seat]
     board: Board
     tell: Callable[[], None]
@@ -119,7 +119,7 @@ class _Game:
         self.tell()
 
 
-def prepare(program: Program, terms: Terms, seconds: float) -> None:
+def prepare(program: GtpProcess, terms: MatchRules, seconds: float) -> None:
     """An empty board. Raises ProgramFault."""
     program.ask(f"boardsize {terms.size}", seconds)
     program.ask("clear_board", terms.move_seconds)
@@ -130,21 +130,21 @@ def play_game(
     black: Sequence[str],
     white: Sequence[str],
     opening: Opening,
-    terms: Terms,
+    terms: MatchRules,
     scorer: Sequence[str] | None,
     stop: threading.Event,
     tell: Callable[[], None] = lambda: None,
-) -> tuple[Ended, dict[int, bytes]]:
+) -> tuple[GameOutcome, dict[int, bytes]]:
     """A game of two programs that are started for it, and what each colour's wrote to standard error.
 
     black, white, scorer: as `kifu.play.client.parse_command` gives them. opening: points, colours in turn, legal under
     the rules. tell: called after each move. Raises Stopped when `stop` is set, and nothing for what the programs do.
     """
-    programs: dict[int, Program] = {}
+    programs: dict[int, GtpProcess] = {}
     try:
         try:
             for colour, command in ((BLACK, black), (WHITE, white)):
-                programs[colour] = Program(command, stop)
+                programs[colour] = GtpProcess(command, stop)
         except ProgramFault as fault:
             lost = _Lost(colour, fault.fault, fault.reason)
             return _ended_by(lost, [], (0.0, 0.0)), {}
@@ -157,7 +157,7 @@ def play_game(
     return ended, {colour: program.log for colour, program in programs.items()}
 
 
-def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: threading.Event) -> Ended:
+def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: threading.Event) -> GameOutcome:
     ending: Ending = "score"
     scored_by: ScoredBy | None = None
     try:
@@ -172,7 +172,7 @@ def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: thr
         ending, result, reason = "unfinished", Result(how="void"), f"unfinished after {len(game.moves)} moves"
     else:
         result, scored_by, reason = _score(game, scorer, stop)
-    return Ended(tuple(game.moves), result, ending, reason, scored_by, _seconds(game))
+    return GameOutcome(tuple(game.moves), result, ending, reason, scored_by, _seconds(game))
 
 
 def _begin(game: _Game, opening: Opening) -> None:
@@ -203,19 +203,19 @@ def _move(game: _Game) -> bool:
     try:
         game.play(point)
     except IllegalMove as illegal:
-        why = f"{to_gtp(point, size)} as move {illegal.ply + 1} is illegal: {Drop(illegal.why).reason}"
+        why = f"{to_gtp(point, size)} as move {illegal.ply + 1} is illegal: {DropReason(illegal.why).reason}"
         raise _Lost(colour, "illegal", why) from None
     other.ask(f"play {mine.letter} {to_gtp(point, size)}", game.terms.move_seconds)
     return True
 
 
-def _ended_by(lost: _Lost, moves: Sequence[int], seconds: tuple[float, float]) -> Ended:
+def _ended_by(lost: _Lost, moves: Sequence[int], seconds: tuple[float, float]) -> GameOutcome:
     winner = BLACK + WHITE - lost.colour
     how: Literal["resign", "time", "forfeit"] = (
         "resign" if lost.ending == "resign" else "time" if lost.ending == "time" else "forfeit"
     )
     reason = lost.reason if lost.ending == "resign" else f"{COLOURS[lost.colour]} loses: {lost.reason}"
-    return Ended(tuple(moves), Result(winner, how), lost.ending, reason, None, seconds)
+    return GameOutcome(tuple(moves), Result(winner, how), lost.ending, reason, None, seconds)
 
 
 def _seconds(game: _Game) -> tuple[float, float]:
@@ -246,7 +246,7 @@ def _score(game: _Game, scorer: Sequence[str] | None, stop: threading.Event) -> 
 
 
 def _ask_scorer(game: _Game, scorer: Sequence[str], stop: threading.Event) -> Result:
-    with Program(scorer, stop) as program:
+    with GtpProcess(scorer, stop) as program:
         prepare(program, game.terms, game.terms.start_seconds)
         for move in game.moves:
             letter, point = "w" if move & WHITE_BIT else "b", move & ~WHITE_BIT
@@ -254,7 +254,7 @@ def _ask_scorer(game: _Game, scorer: Sequence[str], stop: threading.Event) -> Re
         return _final_score(program, game.terms)
 
 
-def _final_score(program: Program, terms: Terms) -> Result:
+def _final_score(program: GtpProcess, terms: MatchRules) -> Result:
     """What a program says of the game that it knows. Raises ProgramFault."""
     answer = program.ask("final_score", terms.start_seconds)
     if not _SCORE.fullmatch(answer):

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from kifu.config import STRICT
 from kifu.errors import FormatError, RecipeError
 from kifu.play.referee import Ending, ScoredBy
-from kifu.play.standing import Standing
-from kifu.tables import STRICT
+from kifu.play.standing import MatchScore
 
 RESULTS = "match.json"
 
@@ -22,7 +22,7 @@ _RESULTS_LIMIT = 64 << 20
 Player = Literal["A", "B"]
 
 
-class Programs(BaseModel):
+class MatchPrograms(BaseModel):
     """A player, as match.json has it. command: as given; name, version: what it says of itself."""
 
     model_config = STRICT
@@ -32,7 +32,7 @@ class Programs(BaseModel):
     version: str
 
 
-class Played(BaseModel):
+class PlayedGame(BaseModel):
     """A game of a match, as match.json has it."""
 
     model_config = STRICT
@@ -93,11 +93,11 @@ class Results(BaseModel):
     model_config = STRICT
 
     version: Literal[1] = 1
-    a: Programs
-    b: Programs
+    a: MatchPrograms
+    b: MatchPrograms
     settings: Settings
     standing: dict[str, Any] = Field(default_factory=dict)
-    games: list[Played] = Field(default_factory=list)
+    games: list[PlayedGame] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ class Match:
     """How many of its games were played just now."""
 
     @property
-    def games(self) -> Sequence[Played]:
+    def games(self) -> Sequence[PlayedGame]:
         return self.results.games
 
-    def standing(self, black: Player | None = None) -> Standing:
+    def standing(self, black: Player | None = None) -> MatchScore:
         """Of all games, or of those where this player has Black."""
-        return standing_of(self.games, black)
+        return match_score_of(self.games, black)
 
     def __str__(self) -> str:
         r = self.results
@@ -154,12 +154,12 @@ _ENDINGS: dict[Ending, str] = {
 COUNTED = {"players": "the players, who agreed", "board": "area on the board, no stone dead"}
 
 
-def standing_of(games: Sequence[Played], black: Player | None) -> Standing:
+def match_score_of(games: Sequence[PlayedGame], black: Player | None) -> MatchScore:
     """Of all games, or of those where this player has Black."""
     taken = [game for game in games if black in (None, game.black)]
     won, lost = (sum(game.winner == letter for game in taken) for letter in "AB")
     drawn = sum(game.result == "0" for game in taken)
-    return Standing(won, lost, drawn, len(taken) - won - lost - drawn)
+    return MatchScore(won, lost, drawn, len(taken) - won - lost - drawn)
 
 
 def resumed(into: Path, now: Results) -> Results:

@@ -39,7 +39,7 @@ def elo(share: float) -> float:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MatchScore:
     """Games between A and B, as A sees them. none: games without a winner that are no draw; they do not count."""
 
     won: int = 0

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.planes.kgsgo_games import has_handicap, refuse
 from kifu.point import POINT_MASK
 from kifu.recipes.kgs_index import PAGE_LIMIT, Archive, order_as_page, parse_archive_name, parse_index
 from kifu.records.containers import blocks, containers
-from kifu.records.games import Bytes, Games, Note, concat
-from kifu.records.places import Place
+from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
+from kifu.records.places import AnyPath
 from kifu.records.sgf import scan
 
 
@@ -29,7 +29,7 @@ class LoadedArchive:
     """
 
     archive: Archive
-    games: Games
+    games: GameArrays
     drop: npt.NDArray[np.uint8]
     handicap: npt.NDArray[np.bool_]
     names: Bytes
@@ -46,7 +46,7 @@ class LoadedArchive:
 
         Raises SourceError if the archive does not list that many.
         """
-        first = np.flatnonzero(self.games.notes & Note.LATER_GAME == 0)
+        first = np.flatnonzero(self.games.notes & ParseWarning.LATER_GAME == 0)
         member = self.games.member[first]
         at = np.minimum(np.searchsorted(member, numbers + 1), len(member) - 1)
         absent = numbers[member[at] != numbers + 1] if len(member) else numbers
@@ -63,12 +63,12 @@ class LoadedArchive:
         offset = self.games.move_offset
         stones = np.diff(offset - passes[offset])[rows]
         stones[~self.handicap[rows]] -= 1  # the first move, where there is one, is played but not written
-        return int(np.maximum(stones, 0)[self.drop[rows] == Drop.KEPT].sum())
+        return int(np.maximum(stones, 0)[self.drop[rows] == DropReason.KEPT].sum())
 
 
-def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, Place]:
+def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, AnyPath]:
     """The KGS archives among the sources, and in folders among them; of several files of one archive the first."""
-    found: dict[Archive, Place] = {}
+    found: dict[Archive, AnyPath] = {}
     for path in containers(sources):
         archive = parse_archive_name(path.name)
         if archive is not None:
@@ -89,9 +89,9 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
         raise SourceError(f"cannot read the index page {index}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def load_archive(path: Place, archive: Archive) -> LoadedArchive:
+def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
     """Reads an archive whole; what stays is a few bytes a move. Raises SourceError."""
-    parts: list[Games] = []
+    parts: list[GameArrays] = []
     names: list[Bytes] = []
     starts: list[npt.NDArray[np.int64]] = []
     stops: list[npt.NDArray[np.int64]] = []

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
 
-from kifu.corpus.units import Source, describe_sources
+from kifu.atomic_io import AtomicFile, remove_file, staging_dir
+from kifu.corpus.units import Source, hash_sources
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, RowsNoted, manifest_path, read_manifest
-from kifu.errors import Drop, FormatError, RecipeError, SourceError
-from kifu.output import Output, remove_file, work_folder
-from kifu.parallel import THREADS, Crew, open_crew
-from kifu.progress import Bar, OpenBar, silent
+from kifu.errors import DropReason, FormatError, RecipeError, SourceError
+from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.archives import find_archives, read_index
-from kifu.recipes.dat_jobs import ArchiveGames, Chunk, ForeseeExamples, WriteRecords
+from kifu.recipes.dat_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
 from kifu.recipes.kgs_index import Archive
 from kifu.recipes.sampling import Sampler, Selection
-from kifu.recipes.schema import Recipe
-from kifu.records.places import Place
+from kifu.recipes.schema import KgsgoRecipe
+from kifu.records.places import AnyPath
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuildReport:
     """One finished file. fresh: False if an earlier run had made it from the same recipe and archives."""
 
     path: Path
@@ -44,7 +44,7 @@ class _Plan:
 
 
 def build(
-    recipe: Recipe,
+    recipe: KgsgoRecipe,
     sources: Iterable[str | os.PathLike[str]],
     into: str | os.PathLike[str],
     *,
@@ -52,13 +52,13 @@ def build(
     index: str | os.PathLike[str] | None = None,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
-) -> list[Built]:
+    progress: ProgressFactory = silent,
+) -> list[BuildReport]:
     """Makes the files of a recipe's sets, each with its manifest, and returns them in the order of `sets`.
 
     sources: archives named as KGS names them, or folders with such. sets: default those that the recipe marks so.
     index: an index page (file), whose archives and order the draws use; without it, the archives at hand, newest
-    first. jobs, engine: see `kifu.parallel.open_crew`; the bytes are the same for any. A file that is there already,
+    first. jobs, engine: see `kifu.execution.executor.open_crew`; the bytes are the same for any. A file that is there already,
     made by this version from the same recipe and archives, stays as it is. Files are complete or not there at all,
     whatever interrupts.
     Raises RecipeError, SourceError, OutputError or ClusterError. A game that cannot be used is dropped, and told of in
@@ -77,8 +77,8 @@ def build(
     if not wanted:
         return []
     first = recipe.sets[names[0]].file
-    with open_crew(engine, jobs, work_folder(Path(into, first))) as crew:
-        told = describe_sources([Source(paths[archive], archive.name, None) for archive in wanted], crew)
+    with make_executor(engine, jobs, staging_dir(Path(into, first))) as crew:
+        told = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], crew)
         found = {archive: (paths[archive], about["blake3"]) for archive, about in zip(wanted, told)}
         built = []
         for name, selections in drawn:
@@ -87,7 +87,7 @@ def build(
 
 
 def _plans(
-    recipe: Recipe, name: str, selections: list[Selection], found: dict[Archive, tuple[Place, str]], into: Path
+    recipe: KgsgoRecipe, name: str, selections: list[Selection], found: dict[Archive, tuple[AnyPath, str]], into: Path
 ) -> list[_Plan]:
     """found: where each archive lies, and its hash."""
     chosen = recipe.sets[name]
@@ -97,32 +97,34 @@ def _plans(
     return [_Plan(name, into / chosen.file.replace("{archive}", u.selection.archive.stem), [u]) for u in units]
 
 
-def _require_archives(wanted: Collection[Archive], paths: dict[Archive, Place]) -> None:
+def _require_archives(wanted: Collection[Archive], paths: dict[Archive, AnyPath]) -> None:
     missing = sorted(a.stem for a in wanted if a not in paths)
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise SourceError(f"{len(missing)} of the {len(wanted)} archives that the sets draw from are missing: {listed}")
 
 
-def _build_set(recipe: Recipe, plans: list[_Plan], crew: Crew, progress: OpenBar) -> list[Built]:
+def _build_set(recipe: KgsgoRecipe, plans: list[_Plan], crew: Executor, progress: ProgressFactory) -> list[BuildReport]:
     """The files of one set. Their archives are one run, so that all are at work where each file has one of its own."""
     layout = find_format(recipe.format)
     earlier = [_earlier(recipe, plan) for plan in plans]
     units = [unit for plan, there in zip(plans, earlier) if there is None for unit in plan.units]
-    foreseen = crew.run(ForeseeExamples(), units, ahead=1) if layout.header_bytes else repeat(0)
-    job = WriteRecords(layout.name, crew.map(ArchiveGames.load, units, ahead=1))
+    foreseen = crew.run(CountRecords(), units, prefetch=1) if layout.header_bytes else repeat(0)
+    job = WriteRecords(layout.name, crew.map(ArchiveGames.load, units, prefetch=1))
     made = crew.run(job, units, crew.jobs + 1)
     built = []
     for plan, there in zip(plans, earlier):
         if there is None:
             examples = sum(islice(foreseen, len(plan.units)))
-            built.append(Built(plan.path, _build_file(recipe, plan, examples, made, progress), True))
+            built.append(BuildReport(plan.path, _build_file(recipe, plan, examples, made, progress), True))
         else:
-            built.append(Built(plan.path, there, False))
+            built.append(BuildReport(plan.path, there, False))
     return built
 
 
-def _build_file(recipe: Recipe, plan: _Plan, foreseen: int, made: Iterator[Chunk], progress: OpenBar) -> Manifest:
+def _build_file(
+    recipe: KgsgoRecipe, plan: _Plan, foreseen: int, made: Iterator[Chunk], progress: ProgressFactory
+) -> Manifest:
     """foreseen: how many examples there will be, unless a move cannot be played. Known before any is written, the
     number can be hashed with the rest: to read archives twice takes a tenth of the time that reading the file would."""
     layout = find_format(recipe.format)
@@ -131,7 +133,7 @@ def _build_file(recipe: Recipe, plan: _Plan, foreseen: int, made: Iterator[Chunk
     origins: list[ArchiveRows] = []
     dropped: list[Dropped] = []
     with (
-        Output(plan.path, layout.header(foreseen)) as output,
+        AtomicFile(plan.path, layout.header(foreseen)) as output,
         progress(f"building {plan.path.name}", games, "games") as bar,
     ):
         for unit in plan.units:
@@ -172,7 +174,7 @@ def _chunks_of(unit: ArchiveGames, made: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _write_archive(
-    unit: ArchiveGames, chunks: Iterator[Chunk], output: Output, bar: Bar
+    unit: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, bar: Progress
 ) -> tuple[ArchiveRows, list[Dropped]]:
     """Writes the records of an archive's games, and says which gave them and which were set aside."""
     stem = unit.selection.archive.stem
@@ -180,15 +182,15 @@ def _write_archive(
     aside: list[Dropped] = []
     for chunk in chunks:
         output.write(chunk.records.data)
-        kept = chunk.drop == Drop.KEPT
+        kept = chunk.drop == DropReason.KEPT
         noted.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
         left = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
-        aside += [Dropped(stem, m, name, Drop(why).name) for m, name, why in left]
+        aside += [Dropped(stem, m, name, DropReason(why).name) for m, name, why in left]
         bar.advance(len(kept))
     return noted.end(stem, unit.blake3), aside
 
 
-def _earlier(recipe: Recipe, plan: _Plan) -> Manifest | None:
+def _earlier(recipe: KgsgoRecipe, plan: _Plan) -> Manifest | None:
     """The manifest of the file, if it is what this run would make again."""
     try:
         manifest = read_manifest(plan.path)

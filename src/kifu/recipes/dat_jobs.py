@@ -13,14 +13,14 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from kifu.datasets.formats import Format, find_format
-from kifu.errors import Drop
+from kifu.errors import DropReason
+from kifu.execution.executor import Item, Job, R
+from kifu.execution.serialization import Parcel
 from kifu.go.state import State, new_state
-from kifu.parallel import Item, Job, R
-from kifu.parcels import Parcel
 from kifu.planes import kgsgo
 from kifu.recipes.archives import LoadedArchive, load_archive
 from kifu.recipes.sampling import Selection
-from kifu.records.places import Place
+from kifu.records.places import AnyPath
 
 _CHUNK_BYTES = 1 << 21
 """What a thread makes at one go: small enough to be written while it is in the processor's cache."""
@@ -33,7 +33,7 @@ class ArchiveGames(NamedTuple):
     """The games that a file takes of one archive, a unit of work. path, blake3: where that lies, and its hash."""
 
     selection: Selection
-    path: Place
+    path: AnyPath
     blake3: str
 
     def load(self) -> LoadedArchive:
@@ -49,7 +49,7 @@ class _ArchiveJob(Job[ArchiveGames, Item, R]):
         return [selection.archive.name, unit.blake3, blake3(selection.games.tobytes()).hexdigest()]
 
 
-class ForeseeExamples(_ArchiveJob[ArchiveGames, int]):
+class CountRecords(_ArchiveJob[ArchiveGames, int]):
     """How many examples there will be, unless a move cannot be played."""
 
     def identity(self) -> Any:
@@ -70,7 +70,7 @@ class ForeseeExamples(_ArchiveJob[ArchiveGames, int]):
         return count
 
 
-class Task(NamedTuple):
+class RecordTask(NamedTuple):
     """Some games of an archive, as rows of it."""
 
     archive: LoadedArchive
@@ -104,7 +104,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WriteRecords(_ArchiveJob[Task, Chunk]):
+class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
     """The records of games, archive by archive; at least one chunk of each.
 
     loaded: the archives of the units in their order, if they are read in advance; it does not travel.
@@ -128,17 +128,17 @@ class WriteRecords(_ArchiveJob[Task, Chunk]):
     def identity(self) -> Any:
         return self.format
 
-    def items(self, unit: ArchiveGames) -> Iterator[Task]:
+    def items(self, unit: ArchiveGames) -> Iterator[RecordTask]:
         archive = unit.load() if self.loaded is None else next(self.loaded)
         rows = archive.rows(unit.selection.games)
         moves = np.diff(archive.games.move_offset)[rows]
         for start, stop in pairwise(_cuts(moves * self._layout.record_bytes)):
-            yield Task(archive, rows[start:stop])
+            yield RecordTask(archive, rows[start:stop])
 
-    def make(self, item: Task) -> Chunk:
+    def make(self, item: RecordTask) -> Chunk:
         archive, rows = item
         games, drop = archive.games, archive.drop[rows]
-        usable = drop == Drop.KEPT
+        usable = drop == DropReason.KEPT
         picks = rows[usable]
         why, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
         desk = self._desk(int(np.diff(games.move_offset)[rows].sum()))
@@ -154,7 +154,7 @@ class WriteRecords(_ArchiveJob[Task, Chunk]):
             member=games.member[rows],
             drop=drop,
             examples=examples,
-            names=[archive.name(g) for g in rows[drop != Drop.KEPT].tolist()],
+            names=[archive.name(g) for g in rows[drop != DropReason.KEPT].tolist()],
             plies=desk.plies[:total],
             records=desk.records[: total * self._layout.record_bytes],
             desk=desk,

@@ -6,17 +6,17 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from kifu.corpus.clean import Clean, load_clean
+from kifu.config import STRICT, Line
+from kifu.corpus.clean import CleaningRules, load_cleaning_rules
 from kifu.corpus.divide import load_split
 from kifu.corpus.splits import Split
 from kifu.errors import RecipeError
-from kifu.tables import STRICT, Line
-from kifu.versions import nearest
+from kifu.registry import nearest
 
 
 def _named_clean(rules: object) -> object:
     try:
-        return load_clean(rules) if isinstance(rules, str) else rules
+        return load_cleaning_rules(rules) if isinstance(rules, str) else rules
     except RecipeError as error:
         raise ValueError(str(error)) from None
 
@@ -28,14 +28,14 @@ def _named_split(split: object) -> object:
         raise ValueError(str(error)) from None
 
 
-NamedClean = Annotated[Clean, BeforeValidator(_named_clean)]
+NamedClean = Annotated[CleaningRules, BeforeValidator(_named_clean)]
 """Rules of cleaning, by their name or file (`kifu.corpus.clean`), or a table of them."""
 
 NamedSplit = Annotated[Split, BeforeValidator(_named_split)]
 """A split by its name or file (`kifu.corpus.divide`), or a table."""
 
 
-class Divided(BaseModel):
+class SplitRecipe(BaseModel):
     """The part of a recipe that says which games go to which set."""
 
     model_config = STRICT
@@ -52,7 +52,7 @@ class Divided(BaseModel):
     """The sets that are built when none is named; left out: all of the split."""
 
     @model_validator(mode="after")
-    def _names_sets(self) -> Divided:
+    def _names_sets(self) -> SplitRecipe:
         for name in self.all_sets():
             if name.startswith(".") or any(c in name for c in "/\\"):
                 raise ValueError(f"set {name!r} would make no plain file name")

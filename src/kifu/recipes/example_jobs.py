@@ -15,19 +15,19 @@ import pyarrow as pa
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers
 from kifu.corpus.hashes import Hashes
-from kifu.datasets.drawing import TOLD_COLUMNS, Drawing
 from kifu.datasets.examples import Batch, Layout, Runs
 from kifu.datasets.formats import find_writer
-from kifu.datasets.labels import LABEL_COLUMNS, Positions, label_values
+from kifu.datasets.labels import LABEL_COLUMNS, LabelPositions, label_values
+from kifu.datasets.renderer import TOLD_COLUMNS, Renderer
 from kifu.datasets.writer import Writer
-from kifu.errors import Drop
+from kifu.errors import DropReason
+from kifu.execution.executor import R
+from kifu.execution.serialization import Parcel
 from kifu.kernel import kernel
-from kifu.parallel import R
-from kifu.parcels import Parcel
 from kifu.point import POINT_MASK
-from kifu.recipes.schema import ExampleSets
-from kifu.recipes.sets import RowsJob, Some
-from kifu.records.games import Games
+from kifu.recipes.schema import ExamplesRecipe
+from kifu.recipes.sets import CatalogueRowsJob, RowSlice
+from kifu.records.games import GameArrays
 
 CHUNK_BYTES = 4 << 20
 """Packed planes that a thread makes at one go, about."""
@@ -53,7 +53,7 @@ class _Selected(NamedTuple):
     why: of the other rows, how many are set aside, by reason; elsewhere: and how many are of no set, or of others.
     """
 
-    games: Games
+    games: GameArrays
     rows: npt.NDArray[np.int64]
     take: npt.NDArray[np.int64]
     at: npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class _Selected(NamedTuple):
         return self._replace(at=self.at[wanted], game=self.game[wanted], ply=self.ply[wanted], keys=self.keys[wanted])
 
 
-class Made(NamedTuple):
+class ExampleChunk(NamedTuple):
     """What was made of some rows. content: what is to be written, or, with keys, sorted first.
 
     member, rows: [K] which rows of the catalogue gave examples, and how many; plies: [B] uint16 of all of them.
@@ -85,22 +85,22 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _ExampleJob(RowsJob[R]):
+class _ExampleJob(CatalogueRowsJob[R]):
     """Positions of games are looked at."""
 
     columns = _COLUMNS
 
-    recipe: ExampleSets
+    recipe: ExamplesRecipe
 
     @cached_property
-    def drawing(self) -> Drawing:
+    def drawing(self) -> Renderer:
         return self.recipe.drawing()
 
     @cached_property
     def layout(self) -> Layout:
         return self.recipe.layout()
 
-    def _select(self, some: Some) -> _Selected:
+    def _select(self, some: RowSlice) -> _Selected:
         """Which positions of these rows become examples."""
         recipe, batch = self.recipe, some.batch
         games = games_of(batch)
@@ -110,14 +110,14 @@ class _ExampleJob(RowsJob[R]):
         fits = (games.width == width) & (games.height == height)
         if recipe.pad:
             fits = (games.width <= width) & (games.height <= height)
-        drop[(drop == Drop.KEPT) & ours & ~fits] = Drop.WRONG_SIZE
-        rows = np.flatnonzero((drop == Drop.KEPT) & ours)
-        dropped = drop[drop != Drop.KEPT]
-        why = Counter({Drop(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
+        drop[(drop == DropReason.KEPT) & ours & ~fits] = DropReason.WRONG_SIZE
+        rows = np.flatnonzero((drop == DropReason.KEPT) & ours)
+        dropped = drop[drop != DropReason.KEPT]
+        why = Counter({DropReason(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
         chosen = self._choose(batch, games, rows)
         return chosen._replace(why=why, elsewhere=len(batch) - len(dropped) - len(rows))
 
-    def _choose(self, batch: pa.RecordBatch, games: Games, rows: npt.NDArray[np.int64]) -> _Selected:
+    def _choose(self, batch: pa.RecordBatch, games: GameArrays, rows: npt.NDArray[np.int64]) -> _Selected:
         """Which positions of these games are wanted."""
         of = self.recipe.positions
         moves = int(np.diff(games.move_offset)[rows].sum())
@@ -143,7 +143,7 @@ class CountExamples(_ExampleJob[int]):
 
     games = _GAMES
 
-    def make(self, item: Some) -> int:
+    def make(self, item: RowSlice) -> int:
         return len(self._select(item).game)
 
     def pack(self, result: int) -> Parcel:
@@ -155,7 +155,7 @@ class CountExamples(_ExampleJob[int]):
 
 
 @dataclass(frozen=True)
-class _DrawExamples(_ExampleJob[Made]):
+class _DrawExamples(_ExampleJob[ExampleChunk]):
     """Positions become examples."""
 
     @property
@@ -163,31 +163,31 @@ class _DrawExamples(_ExampleJob[Made]):
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
         return min(max(CHUNK_BYTES // (drawn * self.layout.stored_bytes), 4), 2048)
 
-    def make(self, item: Some) -> Made:
+    def make(self, item: RowSlice) -> ExampleChunk:
         return self._encode(item, self._select(item))
 
     @abstractmethod
     def pack_content(self, content: Any) -> Parcel:
-        """`Made.content` as it travels."""
+        """`ExampleChunk.content` as it travels."""
 
     @abstractmethod
     def unpack_content(self, parcel: Parcel) -> Any:
         """The reverse."""
 
-    def pack(self, result: Made) -> Parcel:
+    def pack(self, result: ExampleChunk) -> Parcel:
         parcel: Parcel = {f"content {name}": value for name, value in self.pack_content(result.content).items()}
         return parcel | {name: value for name, value in result._asdict().items() if name != "content"}
 
-    def unpack(self, parcel: Parcel) -> Made:
+    def unpack(self, parcel: Parcel) -> ExampleChunk:
         content = {name.removeprefix("content "): parcel.pop(name) for name in list(parcel) if " " in name}
-        return Made(self.unpack_content(content), **parcel)._replace(why=Counter(parcel["why"]))
+        return ExampleChunk(self.unpack_content(content), **parcel)._replace(why=Counter(parcel["why"]))
 
-    def _encode(self, some: Some, chosen: _Selected) -> Made:
+    def _encode(self, some: RowSlice, chosen: _Selected) -> ExampleChunk:
         """Planes and labels of the wanted positions."""
         batch, games, rows = some.batch, chosen.games, chosen.rows
         planes = self.drawing.encoder.new_out(len(chosen.game))
         drawn = self.drawing.new_labels(len(chosen.game))
-        at = Positions(batch, games, rows[chosen.game], chosen.ply, self.layout.width, self.layout.height)
+        at = LabelPositions(batch, games, rows[chosen.game], chosen.ply, self.layout.width, self.layout.height)
         symmetry = np.zeros(len(rows), np.uint8)
         drop, _ = self.drawing.draw(batch, games, rows, symmetry, chosen.take, planes, drawn)
         labels = drawn | label_values(self.layout.labels, at)
@@ -196,15 +196,15 @@ class _DrawExamples(_ExampleJob[Made]):
         wanted = {label.name: labels[label.name] for label in self.layout.labels}
         content = Batch(planes, wanted, numbers(batch["id"])[at.game], at.ply, runs)
         keys, why = chosen.keys, chosen.why
-        kept = drop == Drop.KEPT
+        kept = drop == DropReason.KEPT
         if not kept.all():  # KataGo's planes ask for more than what our catalogues have; others made the catalogue
             stays = np.flatnonzero(kept[chosen.game])
-            why = why + Counter(Drop(k).name for k in drop[~kept].tolist())
+            why = why + Counter(DropReason(k).name for k in drop[~kept].tolist())
             rows, counts, keys = rows[kept], counts[kept], keys[stays]
             content = content.pick(stays)
             if runs is not None:
                 content = content.with_runs(_runs(batch, rows, counts))
-        return Made(
+        return ExampleChunk(
             content, keys, (some.first + rows).astype(np.int32), counts.astype(np.int32),
             content.ply.astype(np.uint16), why, chosen.elsewhere,
         )  # fmt: skip
@@ -218,7 +218,7 @@ class WriteExamples(_DrawExamples):
     def writer(self) -> type[Writer]:
         return find_writer(self.recipe.format)
 
-    def make(self, item: Some) -> Made:
+    def make(self, item: RowSlice) -> ExampleChunk:
         made = super().make(item)
         return made._replace(content=self.writer.prepare(made.content, self.layout))
 

@@ -21,12 +21,12 @@ from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import ExamplesManifest
 from kifu.datasets.writer import Writer
-from kifu.parallel import THREADS
-from kifu.progress import Bar, OpenBar, silent
-from kifu.ranges import Ranges
+from kifu.execution.bucket_sort import BucketSort
+from kifu.execution.executor import THREADS
+from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.example_jobs import CountExamples, SortExamples, WriteExamples
-from kifu.recipes.schema import ExampleSets
-from kifu.recipes.sets import BuiltExamples, SetPlan, Tally, build_sets
+from kifu.recipes.schema import ExamplesRecipe
+from kifu.recipes.sets import ExamplesReport, ManifestCounts, SetPlan, build_sets
 
 WINDOW_BYTES = 128 << 20
 """Packed planes that are sorted at one go."""
@@ -39,20 +39,20 @@ _PIECE = 4096
 
 
 def build_examples(
-    recipe: ExampleSets,
+    recipe: ExamplesRecipe,
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     into: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
-) -> list[BuiltExamples]:
+    progress: ProgressFactory = silent,
+) -> list[ExamplesReport]:
     """Makes the data sets of a recipe, each with its manifest, and returns them in the order of `sets`.
 
     sources: what `ingest` reads, catalogues among it. Catalogues alone are taken as they are, if the recipe has no
     rules of cleaning or they were made by these; else all is read into a new one, CATALOGUE in the folder, which one
-    build at a time may then hold. sets: by default those of the recipe. jobs, engine: see `kifu.parallel.open_crew`;
+    build at a time may then hold. sets: by default those of the recipe. jobs, engine: see `kifu.execution.executor.open_crew`;
     the bytes are the same for any. A data set that is there already, made by this version from the same recipe and
     sources, stays as it is. Each is complete or not there at all, whatever interrupts. Memory is that of `ingest`, and
     then some chunks for each thread; where examples are shuffled, three times 128 MiB, and on the disk what they take
@@ -70,9 +70,9 @@ def build_examples(
 class _Build:
     """One data set in the making."""
 
-    recipe: ExampleSets
+    recipe: ExamplesRecipe
     plan: SetPlan
-    tally: Tally = field(default_factory=Tally)
+    tally: ManifestCounts = field(default_factory=ManifestCounts)
 
     @cached_property
     def layout(self) -> Layout:
@@ -105,7 +105,7 @@ class _Build:
     def _write_shuffled(self, writer: Writer, expected: int) -> None:
         job = SortExamples(self.recipe, self.plan.set)
         most = max(WINDOW_BYTES // self.layout.stored_bytes, 1)
-        with Ranges(_KEYS, most, self.plan.path.parent, expected) as ranges:
+        with BucketSort(_KEYS, most, self.plan.path.parent, expected) as ranges:
             with self._bar("drawing", expected) as bar:
                 for made in self.plan.crew.run(job, self.plan.units):
                     self.tally.set_aside(made.why, made.elsewhere)
@@ -122,7 +122,7 @@ class _Build:
         for given in self.plan.catalogues:
             self.tally.end(given)
 
-    def _bar(self, doing: str, expected: int) -> AbstractContextManager[Bar]:
+    def _bar(self, doing: str, expected: int) -> AbstractContextManager[Progress]:
         return self.plan.progress(f"{doing} {self.plan.path.name}", expected, "examples")
 
 

@@ -24,17 +24,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
+from kifu.atomic_io import AtomicFile, locked_folder, remove_file, staging_dir, write_file
 from kifu.corpus.catalogue import RowsUnit, by_value, numbers, open_catalogue, rows_of_unit
 from kifu.corpus.ingest import ingest
 from kifu.corpus.spell import catalogue_olf
-from kifu.corpus.units import describe_sources, find_sources
+from kifu.corpus.units import find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
-from kifu.output import Output, locked_folder, remove_file, work_folder, write_file
-from kifu.parallel import THREADS, Job, open_crew
-from kifu.parcels import Parcel
-from kifu.progress import Bar, OpenBar, format_bytes, silent
-from kifu.recipes.schema import OlfArchive
+from kifu.execution.executor import THREADS, Job, make_executor
+from kifu.execution.serialization import Parcel
+from kifu.progress import Progress, ProgressFactory, format_bytes, silent
+from kifu.recipes.schema import OlfArchiveRecipe
 from kifu.recipes.sets import was_ingested
 from kifu.records.olf import Unsayable
 
@@ -96,7 +96,7 @@ class ArchiveManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltArchive:
+class ArchiveReport:
     """A finished archive. fresh: False if an earlier run had made it from the same recipe and sources."""
 
     path: Path
@@ -122,17 +122,17 @@ class _Lines(NamedTuple):
 
 
 def build_archive(
-    recipe: OlfArchive,
+    recipe: OlfArchiveRecipe,
     sources: Iterable[str | os.PathLike[str]],
     into: str | os.PathLike[str],
     *,
     jobs: int | None = None,
     engine: str = THREADS,
-    progress: OpenBar = silent,
-) -> BuiltArchive:
+    progress: ProgressFactory = silent,
+) -> ArchiveReport:
     """Makes the tree in the folder `into`, with its catalogue and manifest.
 
-    sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.parallel.open_crew`; the bytes are the
+    sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.execution.executor.open_crew`; the bytes are the
     same for any. An archive that is there already, made by this version from the same recipe and sources, stays as it
     is; another one is replaced. One build at a time may hold the folder. Files are complete or not there at all,
     whatever interrupts, and the manifest comes last. Memory is that of `ingest`, and at most 64 KiB for each file.
@@ -140,11 +140,11 @@ def build_archive(
     """
     into, sources = Path(into), list(sources)
     with ExitStack() as held:
-        crew = held.enter_context(open_crew(engine, jobs, work_folder(into / MANIFEST)))
-        found = describe_sources(find_sources(sources), crew)
+        crew = held.enter_context(make_executor(engine, jobs, staging_dir(into / MANIFEST)))
+        found = hash_sources(find_sources(sources), crew)
         earlier = _read_manifest(into)
         if earlier is not None and _is_current(earlier, recipe, found, into):
-            return BuiltArchive(into, earlier, False)
+            return ArchiveReport(into, earlier, False)
         held.enter_context(locked_folder(into))  # so that no other build replaces what this one reads
         if earlier is not None:
             for file in earlier.files:
@@ -172,7 +172,7 @@ def build_archive(
         catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),
     )
     write_file(into / MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode() + b"\n")
-    return BuiltArchive(into, manifest, True)
+    return ArchiveReport(into, manifest, True)
 
 
 def _read_manifest(into: Path) -> ArchiveManifest | None:
@@ -187,7 +187,7 @@ def _read_manifest(into: Path) -> ArchiveManifest | None:
 _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
-def _is_current(manifest: ArchiveManifest, recipe: OlfArchive, sources: list[dict[str, Any]], into: Path) -> bool:
+def _is_current(manifest: ArchiveManifest, recipe: OlfArchiveRecipe, sources: list[dict[str, Any]], into: Path) -> bool:
     """Whether the archive is what this run would make again. A folder of loose records has no hash that tells."""
     return (
         manifest.kifu == importlib.metadata.version("kifu")
@@ -202,7 +202,7 @@ def _has_size(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
 
 
-def _sort(found: Iterable[_Lines], spool: _Spool, bar: Bar) -> Counter[str]:
+def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]:
     """Puts lines by their files. Returns how many games OLF cannot say, by reason."""
     unsayable: Counter[str] = Counter()
     for lines in found:
@@ -318,7 +318,7 @@ def _require_no_others(into: Path, spool: _Spool) -> None:
 
 def _write(into: Path, place: int, spool: _Spool) -> ArchiveFile:
     name = _file_of(place)
-    with Output(into / name) as output:
+    with AtomicFile(into / name) as output:
         for chunk in spool.read(place):
             output.write(chunk)
         return ArchiveFile(name, spool.games[place], output.size, output.commit())

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from kifu.errors import RecipeError
 from kifu.recipes.kgs_index import Archive
-from kifu.recipes.python2 import hash_pairs, hash_text, set_order, text_set_order
-from kifu.recipes.schema import Recipe
+from kifu.recipes.py2_compat import hash_pairs, hash_text, set_order, text_set_order
+from kifu.recipes.schema import KgsgoRecipe
 
 MAX_GAMES = 10_000_000
 """More games than this, all archives together, are not drawn from; KGS had 171,562 up to 2014."""
@@ -37,7 +37,7 @@ class Sampler:
     they tell of more than `MAX_GAMES` games.
     """
 
-    def __init__(self, recipe: Recipe, archives: list[Archive]) -> None:
+    def __init__(self, recipe: KgsgoRecipe, archives: list[Archive]) -> None:
         self._recipe = recipe
         self._all = archives
         self._archives = [a for a in archives if a.year <= recipe.until]

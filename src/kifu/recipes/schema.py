@@ -11,18 +11,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from kifu.datasets.drawing import Drawing, find_drawing
+from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
 from kifu.datasets.manifest import SUFFIX
+from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
-from kifu.recipes.divided import Divided, NamedClean
-from kifu.recipes.kata_sets import KataSets
-from kifu.recipes.training import Training
-from kifu.tables import STRICT, Line, check_table, load_table, table_names, table_text
+from kifu.katago.recipe import KatagoRecipe
+from kifu.recipes.divided import NamedClean, SplitRecipe
+from kifu.recipes.training import TrainingRecipe
 
-_ROOM, _KIND = "kifu.recipes", "recipe"
+_FOLDER, _KIND = "recipes", "recipe"
 
 
 class GameSet(BaseModel):
@@ -61,7 +61,7 @@ class GameSet(BaseModel):
         return self
 
 
-class Recipe(BaseModel):
+class KgsgoRecipe(BaseModel):
     """A family of data sets drawn from the same archives."""
 
     model_config = STRICT
@@ -86,7 +86,7 @@ class Recipe(BaseModel):
             raise ValueError(str(error)) from None
 
     @model_validator(mode="after")
-    def _known_sets(self) -> Recipe:
+    def _known_sets(self) -> KgsgoRecipe:
         if not self.sets:
             raise ValueError("a recipe has at least one set")
         for name, chosen in self.sets.items():
@@ -104,7 +104,7 @@ class Recipe(BaseModel):
         return [name for name, chosen in self.sets.items() if chosen.default]
 
 
-class OlfArchive(BaseModel):
+class OlfArchiveRecipe(BaseModel):
     """A tree of OLF files as `kifu.recipes.olf_archive` makes it."""
 
     model_config = STRICT
@@ -118,7 +118,7 @@ class OlfArchive(BaseModel):
     """Which games are set aside."""
 
 
-class Chosen(BaseModel):
+class PositionOptions(BaseModel):
     """Which positions of a game become examples."""
 
     model_config = STRICT
@@ -132,7 +132,7 @@ class Chosen(BaseModel):
     """How many of these are drawn from each game; all of a game that has fewer."""
 
 
-class ExampleSets(Divided):
+class ExamplesRecipe(SplitRecipe):
     """Data sets of examples: which games, which positions of them, their planes and labels, and the format."""
 
     kind: Literal["examples"]
@@ -146,14 +146,14 @@ class ExampleSets(Divided):
     """Games on another board are passed over."""
     pad: bool = False
     """Games on smaller boards are taken, too, and laid into the upper left corner."""
-    positions: Chosen = Chosen()
+    positions: PositionOptions = PositionOptions()
     order: Literal["corpus", "shuffled"] = "corpus"
     """The order of the games in the catalogue, or a permutation of all positions of a set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of that permutation, and of drawing positions."""
 
     @model_validator(mode="after")
-    def _fits(self) -> ExampleSets:
+    def _fits(self) -> ExamplesRecipe:
         try:
             self.layout()
             form = self.example_format
@@ -176,10 +176,10 @@ class ExampleSets(Divided):
         """What `format` names. Raises RecipeError."""
         return find_example_format(self.format)
 
-    def drawing(self) -> Drawing:
+    def drawing(self) -> Renderer:
         """What draws the planes. Raises RecipeError, GameError."""
         width, height = map(int, self.board.split("x"))
-        return find_drawing(self.planes, width, height, self.pad)
+        return find_renderer(self.planes, width, height, self.pad)
 
     def layout(self) -> Layout:
         """What all examples have in common. Raises RecipeError, GameError."""
@@ -188,55 +188,57 @@ class ExampleSets(Divided):
 
 def recipe_names() -> list[str]:
     """The recipes that come with kifu."""
-    return table_names(_ROOM)
+    return config_names(_FOLDER)
 
 
-def load_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe:
+def load_recipe(name: str, overrides: Iterable[str] = ()) -> KgsgoRecipe:
     """A recipe that draws games, by its name, or from a TOML file if `name` ends in .toml.
 
-    overrides: see `kifu.tables.load_table`. Raises RecipeError.
+    overrides: see `kifu.config.load_config`. Raises RecipeError.
     """
     recipe = find_recipe(name, overrides)
-    if not isinstance(recipe, Recipe):
+    if not isinstance(recipe, KgsgoRecipe):
         raise RecipeError(f"recipe {name} is of the kind {recipe.kind!r}, and draws no games")
     return recipe
 
 
-def find_recipe(name: str, overrides: Iterable[str] = ()) -> Recipe | OlfArchive | ExampleSets | KataSets | Training:
+def find_recipe(
+    name: str, overrides: Iterable[str] = ()
+) -> KgsgoRecipe | OlfArchiveRecipe | ExamplesRecipe | KatagoRecipe | TrainingRecipe:
     """A recipe of any kind, as `load_recipe` takes it."""
-    table = load_table(_ROOM, _KIND, name, overrides)
+    table = load_config(_FOLDER, _KIND, name, overrides)
     if "kind" not in table:
         return check_recipe(table, name)
     if table["kind"] == "olf-archive":
-        return check_table(OlfArchive, table, _KIND, name)
+        return check_config(OlfArchiveRecipe, table, _KIND, name)
     if table["kind"] == "examples":
-        return check_table(ExampleSets, table, _KIND, name)
+        return check_config(ExamplesRecipe, table, _KIND, name)
     if table["kind"] == "training":
-        return check_table(Training, table, _KIND, name)
+        return check_config(TrainingRecipe, table, _KIND, name)
     if table["kind"] == "katago":
-        return check_table(KataSets, table, _KIND, name)
+        return check_config(KatagoRecipe, table, _KIND, name)
     raise RecipeError(
         f"{_KIND} {name}: kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; "
         f"not {str(table['kind'])[:80]!r}"
     )
 
 
-def load_training(name: str, overrides: Iterable[str] = ()) -> Training:
+def load_training(name: str, overrides: Iterable[str] = ()) -> TrainingRecipe:
     """A recipe of a training run, as `load_recipe` takes it."""
     recipe = find_recipe(name, overrides)
-    if not isinstance(recipe, Training):
+    if not isinstance(recipe, TrainingRecipe):
         raise RecipeError(f"recipe {name} makes data sets, and trains no net")
     return recipe
 
 
-def check_recipe(table: Mapping[str, Any], name: str) -> Recipe:
+def check_recipe(table: Mapping[str, Any], name: str) -> KgsgoRecipe:
     """The recipe of data sets that a table of values makes.
 
     Raises RecipeError, which names the first value that does not fit.
     """
-    return check_table(Recipe, table, _KIND, name)
+    return check_config(KgsgoRecipe, table, _KIND, name)
 
 
 def recipe_text(name: str) -> str:
     """The TOML text of a recipe. Raises RecipeError."""
-    return table_text(_ROOM, _KIND, name)
+    return config_text(_FOLDER, _KIND, name)

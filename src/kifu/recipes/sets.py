@@ -17,11 +17,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kifu.atomic_io import locked_folder, remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowsUnit, open_catalogue, rows_of_unit
-from kifu.corpus.clean import Clean, load_clean
+from kifu.corpus.clean import CleaningRules, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.splits import ListSplit
-from kifu.corpus.units import Source, describe_sources, find_sources
+from kifu.corpus.units import Source, find_sources, hash_sources
 from kifu.datasets.manifest import (
     ArchiveRows,
     ExamplesManifest,
@@ -29,19 +30,18 @@ from kifu.datasets.manifest import (
     manifest_path,
     read_examples_manifest,
 )
-from kifu.datasets.writer import Written
+from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
-from kifu.output import locked_folder, remove_file, work_folder
-from kifu.parallel import Crew, Item, Job, R, Unit, open_crew
-from kifu.progress import OpenBar, format_bytes
-from kifu.recipes.divided import Divided
+from kifu.execution.executor import Executor, Item, Job, R, Unit, make_executor
+from kifu.progress import ProgressFactory, format_bytes
+from kifu.recipes.divided import SplitRecipe
 
 CATALOGUE = "games.parquet"
 """The catalogue of the games that were read, where the sources are none that could be taken as they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltExamples:
+class ExamplesReport:
     """A finished data set. fresh: False if an earlier run had made it from the same recipe and sources."""
 
     path: Path
@@ -57,7 +57,7 @@ class BuiltExamples:
         return f"{self.path}: {m.examples:,} examples, {size}; {m.read:,} games = {m.kept:,} kept{others}{drops}{state}"
 
 
-class Tally:
+class ManifestCounts:
     """What became of the games of one set, as its chunks are written in order: the part of a manifest that counts."""
 
     def __init__(self) -> None:
@@ -75,13 +75,13 @@ class Tally:
         """Notes which rows [K] of the catalogue gave examples, how many each, and the plies of all of them."""
         self._noted.add(member, rows, plies)
 
-    def end(self, of: Given) -> None:
+    def end(self, of: CatalogueInput) -> None:
         """Ends a catalogue."""
         self._origins.append(self._noted.end(of.catalogue.path.name, of.digest))
         self._noted = RowsNoted()
 
     def manifest(
-        self, plan: SetPlan, written: Written, recipe: Divided, format: str, plane_set: str
+        self, plan: SetPlan, written: WriteReport, recipe: SplitRecipe, format: str, plane_set: str
     ) -> ExamplesManifest:
         """The manifest of the set, all of whose catalogues have ended."""
         return ExamplesManifest(
@@ -114,7 +114,7 @@ class SetUnit(NamedTuple):
         return [self.digest, self.first, self.rows.rows]
 
 
-class Given(NamedTuple):
+class CatalogueInput(NamedTuple):
     """A catalogue that sets are made from. digest: see `Catalogue.digest`."""
 
     catalogue: Catalogue
@@ -122,7 +122,7 @@ class Given(NamedTuple):
     units: list[SetUnit]
 
     @classmethod
-    def of(cls, catalogue: Catalogue) -> Given:
+    def of(cls, catalogue: Catalogue) -> CatalogueInput:
         """Raises FormatError."""
         digest, units, first = catalogue.digest(), [], 0
         for rows in catalogue.units():
@@ -131,18 +131,18 @@ class Given(NamedTuple):
         return cls(catalogue, digest, units)
 
 
-class Some(NamedTuple):
+class RowSlice(NamedTuple):
     """Some rows of a catalogue. first: the number of the first of them."""
 
     first: int
     batch: pa.RecordBatch
 
 
-def some_rows(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[Some]:
+def row_slices(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
     """All rows of a unit, `rows` at a time, with these columns, of which some may be named twice."""
     first = unit.first
     for batch in rows_of_unit(unit.rows, list(dict.fromkeys(columns)), rows):
-        yield Some(first, batch)
+        yield RowSlice(first, batch)
         first += len(batch)
 
 
@@ -150,7 +150,7 @@ def some_rows(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[Some
 class SetJob(Job[Unit, Item, R]):
     """Work for one set of a recipe."""
 
-    recipe: Divided
+    recipe: SplitRecipe
     set: str
 
     def identity(self) -> Any:
@@ -171,7 +171,7 @@ class SetJob(Job[Unit, Item, R]):
 
 
 @dataclass(frozen=True)
-class RowsJob(SetJob[SetUnit, Some, R]):
+class CatalogueRowsJob(SetJob[SetUnit, RowSlice, R]):
     """Work on the rows of catalogues, some at a time."""
 
     columns: ClassVar[Iterable[str]]
@@ -185,9 +185,9 @@ class RowsJob(SetJob[SetUnit, Some, R]):
     def unit_identity(self, unit: SetUnit) -> Any:
         return unit.identity()
 
-    def items(self, unit: SetUnit) -> Iterator[Some]:
+    def items(self, unit: SetUnit) -> Iterator[RowSlice]:
         split = self.recipe.split
-        return some_rows(unit, (*self.columns, *(split.columns if split else ())), self.games)
+        return row_slices(unit, (*self.columns, *(split.columns if split else ())), self.games)
 
 
 class SetPlan(NamedTuple):
@@ -195,10 +195,10 @@ class SetPlan(NamedTuple):
 
     set: str
     path: Path
-    catalogues: list[Given]
+    catalogues: list[CatalogueInput]
     sources: list[dict[str, Any]]
-    crew: Crew
-    progress: OpenBar
+    crew: Executor
+    progress: ProgressFactory
 
     @property
     def games(self) -> int:
@@ -212,7 +212,7 @@ class SetPlan(NamedTuple):
 
 
 def build_sets(
-    recipe: Divided,
+    recipe: SplitRecipe,
     suffix: str,
     make: Callable[[SetPlan], ExamplesManifest],
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
@@ -220,8 +220,8 @@ def build_sets(
     sets: Sequence[str] | None,
     jobs: int | None,
     engine: str,
-    progress: OpenBar,
-) -> list[BuiltExamples]:
+    progress: ProgressFactory,
+) -> list[ExamplesReport]:
     """Makes the data sets that are not there yet, into/SET + suffix, each by `make`, and writes their manifests.
 
     For the rest see `kifu.recipes.examples.build_examples`.
@@ -238,25 +238,25 @@ def build_sets(
     found = find_sources(given)
     paths = {name: into / f"{name}{suffix}" for name in names}
     with ExitStack() as held:
-        crew = held.enter_context(open_crew(engine, jobs, work_folder(paths[names[0]])))
-        told = describe_sources(found, crew)
+        crew = held.enter_context(make_executor(engine, jobs, staging_dir(paths[names[0]])))
+        told = hash_sources(found, crew)
         built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
         if not all(built.values()):
             opened = _as_they_are(recipe, found)
             if opened is None:
                 held.enter_context(locked_folder(into))  # until all sets are made, no other build may replace it
                 opened = [_own_catalogue(recipe, given, found, told, into, jobs, engine, progress)]
-            catalogues = [Given.of(each) for each in opened]
+            catalogues = [CatalogueInput.of(each) for each in opened]
         for name, path in paths.items():
             if built[name] is None:
                 remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
                 manifest = make(SetPlan(name, path, catalogues, told, crew, progress))
                 manifest.write(manifest_path(path))
-                built[name] = BuiltExamples(path, manifest, True)
+                built[name] = ExamplesReport(path, manifest, True)
     return [each for each in built.values() if each]
 
 
-def _earlier(recipe: Divided, name: str, path: Path, sources: list[dict[str, Any]]) -> BuiltExamples | None:
+def _earlier(recipe: SplitRecipe, name: str, path: Path, sources: list[dict[str, Any]]) -> ExamplesReport | None:
     """The data set, if it is what this run would make again. Neither folders of records nor lists have a hash."""
     try:
         manifest = read_examples_manifest(path)
@@ -274,10 +274,10 @@ def _earlier(recipe: Divided, name: str, path: Path, sources: list[dict[str, Any
         where = path / file.file if path.is_dir() else path
         if not where.is_file() or where.stat().st_size != file.bytes:
             return None
-    return BuiltExamples(path, manifest, False)
+    return ExamplesReport(path, manifest, False)
 
 
-def _as_they_are(recipe: Divided, found: list[Source]) -> list[Catalogue] | None:
+def _as_they_are(recipe: SplitRecipe, found: list[Source]) -> list[Catalogue] | None:
     """The sources, if they are catalogues that were made by the recipe's rules, or if it has none."""
     rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
     catalogues = [source.catalogue for source in found if source.catalogue is not None]
@@ -286,26 +286,26 @@ def _as_they_are(recipe: Divided, found: list[Source]) -> list[Catalogue] | None
 
 
 def _own_catalogue(
-    recipe: Divided,
+    recipe: SplitRecipe,
     given: list[str | os.PathLike[str]],
     found: list[Source],
     told: list[dict[str, Any]],
     into: Path,
     jobs: int | None,
     engine: str,
-    progress: OpenBar,
+    progress: ProgressFactory,
 ) -> Catalogue:
     """The catalogue of all that the sources have, read unless an earlier run did."""
     path = into / CATALOGUE
     if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in found):
         raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
-    clean = recipe.clean or load_clean("legal")
+    clean = recipe.clean or load_cleaning_rules("legal")
     if not was_ingested(path, told, clean):
         ingest(given, path, clean=clean, jobs=jobs, engine=engine, progress=progress)
     return open_catalogue(path)
 
 
-def was_ingested(path: Path, sources: list[dict[str, Any]], clean: Clean) -> bool:
+def was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRules) -> bool:
     """Whether a run that was interrupted later has left the catalogue that `ingest` would make again.
 
     sources: what `describe_sources` says. A folder of loose records has no hash that tells.

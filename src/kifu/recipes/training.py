@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, model_validator
 
-from kifu.datasets.choice import Choice
+from kifu.config import STRICT, Line
 from kifu.datasets.loader import WINDOW
+from kifu.datasets.position_filter import PositionFilter
 from kifu.errors import KifuError
 from kifu.planes.encoder import Encoder, find_encoder
-from kifu.tables import STRICT, Line
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -24,7 +24,7 @@ SHOWN = 0.01
 """The least part of the rate that a warm-up begins with."""
 
 
-class Sgd(BaseModel):
+class SgdConfig(BaseModel):
     """Stochastic gradient descent."""
 
     model_config = STRICT
@@ -39,13 +39,13 @@ class Sgd(BaseModel):
     weight_decay: Share = 0.0
 
     @model_validator(mode="after")
-    def _nesterov_has_momentum(self) -> Sgd:
+    def _nesterov_has_momentum(self) -> SgdConfig:
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
         return self
 
 
-class Adagrad(BaseModel):
+class AdagradConfig(BaseModel):
     """Duchi, Hazan and Singer 2011. Defaults of Keras 2."""
 
     model_config = STRICT
@@ -55,7 +55,7 @@ class Adagrad(BaseModel):
     epsilon: Positive = 1e-7
 
 
-class Adadelta(BaseModel):
+class AdadeltaConfig(BaseModel):
     """Zeiler 2012 (arXiv:1212.5701). Defaults of Keras 2."""
 
     model_config = STRICT
@@ -66,7 +66,7 @@ class Adadelta(BaseModel):
     epsilon: Positive = 1e-7
 
 
-class AdamW(BaseModel):
+class AdamWConfig(BaseModel):
     """Loshchilov and Hutter 2019 (arXiv:1711.05101)."""
 
     model_config = STRICT
@@ -79,7 +79,7 @@ class AdamW(BaseModel):
     """Of matrices and convolutions; biases and norms have none."""
 
 
-class Muon(BaseModel):
+class MuonConfig(BaseModel):
     """Jordan et al. 2024, with AdamW for biases and norms: see `kifu.learn.muon`."""
 
     model_config = STRICT
@@ -93,7 +93,9 @@ class Muon(BaseModel):
     """Of matrices and convolutions."""
 
 
-Optimiser: TypeAlias = Annotated[Sgd | Adagrad | Adadelta | AdamW | Muon, Field(discriminator="kind")]
+Optimiser: TypeAlias = Annotated[
+    SgdConfig | AdagradConfig | AdadeltaConfig | AdamWConfig | MuonConfig, Field(discriminator="kind")
+]
 
 
 class _Schedule(BaseModel):
@@ -119,7 +121,7 @@ class _Schedule(BaseModel):
         """Without the warm-up; done: what share of the rest is over."""
 
 
-class Constant(_Schedule):
+class ConstantSchedule(_Schedule):
     """Always the same."""
 
     kind: Literal["constant"]
@@ -128,7 +130,7 @@ class Constant(_Schedule):
         return 1.0
 
 
-class Step(_Schedule):
+class StepSchedule(_Schedule):
     """Falls by a factor now and then."""
 
     kind: Literal["step"]
@@ -140,7 +142,7 @@ class Step(_Schedule):
         return float(self.factor ** sum(done >= place for place in self.at))
 
 
-class Cosine(_Schedule):
+class CosineSchedule(_Schedule):
     """Half a wave from 1 to `end`. Loshchilov and Hutter 2017 (arXiv:1608.03983), without restarts."""
 
     kind: Literal["cosine"]
@@ -150,7 +152,7 @@ class Cosine(_Schedule):
         return _half_wave(1.0, self.end, done)
 
 
-class OneCycle(_Schedule):
+class OneCycleSchedule(_Schedule):
     """Half a wave up from `begin`, and another down to `end`. Smith 2018 (arXiv:1803.09820)."""
 
     kind: Literal["one-cycle"]
@@ -169,11 +171,13 @@ def _half_wave(begin: float, end: float, done: float) -> float:
     return end + (begin - end) * (1 + math.cos(math.pi * done)) / 2
 
 
-Schedule: TypeAlias = Annotated[Constant | Step | Cosine | OneCycle, Field(discriminator="kind")]
+Schedule: TypeAlias = Annotated[
+    ConstantSchedule | StepSchedule | CosineSchedule | OneCycleSchedule, Field(discriminator="kind")
+]
 
 
-class Positions(BaseModel):
-    """Which positions of the games an epoch takes, as `kifu.datasets.choice.Choice` says."""
+class PositionOptions(BaseModel):
+    """Which positions of the games an epoch takes, as `kifu.datasets.position_filter.Choice` says."""
 
     model_config = STRICT
 
@@ -183,12 +187,12 @@ class Positions(BaseModel):
     rank_weights: dict[Line, float] | None = None
     per_game: Count | None = None
 
-    def choice(self) -> Choice:
+    def choice(self) -> PositionFilter:
         """Raises RecipeError for a value that makes no sense."""
-        return Choice(self.passes, self.ply_weights, self.rank_weights, self.per_game)
+        return PositionFilter(self.passes, self.ply_weights, self.rank_weights, self.per_game)
 
 
-class Training(BaseModel):
+class TrainingRecipe(BaseModel):
     """All that a training run follows from, beside the games."""
 
     model_config = STRICT
@@ -215,7 +219,7 @@ class Training(BaseModel):
     """The share of the games that is held out to validate with, unless others are named for that."""
     validation_positions: Count = 20_000
     """At most so many positions of them are validated with, always the same."""
-    positions: Positions = Positions()
+    positions: PositionOptions = PositionOptions()
 
     batch_size: Annotated[int, Field(ge=1, le=10**6)] = 128
     """Of all processes together."""
@@ -226,7 +230,7 @@ class Training(BaseModel):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     optimiser: Optimiser
-    schedule: Schedule = Constant(kind="constant")
+    schedule: Schedule = ConstantSchedule(kind="constant")
     steps: Count | None = None
     epochs: Annotated[int, Field(ge=1, le=10**6)] | None = None
     max_minutes: Positive | None = None
@@ -247,7 +251,7 @@ class Training(BaseModel):
     """How often what a run resumes from is written, besides after each epoch and at the end."""
 
     @model_validator(mode="after")
-    def _fits(self) -> Training:
+    def _fits(self) -> TrainingRecipe:
         if self.steps is not None and self.epochs is not None:
             raise ValueError("a run is steps or epochs long, not both")
         if self.steps is None and self.epochs is None and self.max_minutes is None:
@@ -277,7 +281,7 @@ class Training(BaseModel):
     def rate(self, done: float, step: int) -> float:
         """The learning rate when so much of the run is over (0 to 1), after so many steps."""
         rate = self.optimiser.lr * self.schedule.part(done, step)
-        return rate / (1 + self.optimiser.decay * step) if isinstance(self.optimiser, Sgd) else rate
+        return rate / (1 + self.optimiser.decay * step) if isinstance(self.optimiser, SgdConfig) else rate
 
     def told(self) -> dict[str, Any]:
         """The whole recipe as JSON values."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kifu.errors import Drop, SourceError
-from kifu.parallel import Crew
+from kifu.errors import DropReason, SourceError
+from kifu.execution.executor import Executor
 from kifu.records._members import (
     MEMBER_LIMIT,
     make_block,
@@ -21,8 +21,8 @@ from kifu.records._members import (
 )
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
-from kifu.records.games import Block, Bytes
-from kifu.records.places import Place, Remote, open_file
+from kifu.records.games import Bytes, RecordBlock
+from kifu.records.places import AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz")
@@ -38,7 +38,7 @@ class LooseRecords:
     Whoever reads them need not look through the tree, and each of them keeps its number whatever becomes of the others.
     """
 
-    root: Place
+    root: AnyPath
     first: int
     """How many records of the tree come before them."""
 
@@ -55,7 +55,7 @@ class LooseRecords:
         """Those from number `begin` of these to the one before `stop`."""
         return LooseRecords(self.root, self.first + begin, self.names[begin:stop], self.remote[begin:stop])
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[AnyPath]:
         """Where they are."""
         if isinstance(self.root, Remote):
             yield from self.remote
@@ -68,11 +68,11 @@ class Tree:
     """What a directory tree holds, in the order of the bytes of the paths below it."""
 
     records: LooseRecords
-    archives: list[Place]
+    archives: list[AnyPath]
     """Containers of their own: archives, files of lines (.olf), and indexes to such (.index)."""
 
 
-def read_tree(root: Place) -> Tree:
+def read_tree(root: AnyPath) -> Tree:
     """Lists a directory tree by names alone, but for those .gz, .bz2 and .xz whose name does not say what is in them.
 
     Symbolic links are passed over, also those to files: what they point at lies elsewhere, or is listed anyway. Raises
@@ -97,7 +97,7 @@ def _records_in(names: Iterable[bytes]) -> list[bytes]:
     return [name for name in names if name_says_record(without_compression(name))]
 
 
-def _archives_in(names: Iterable[bytes], at: Callable[[bytes], Place]) -> list[Place]:
+def _archives_in(names: Iterable[bytes], at: Callable[[bytes], AnyPath]) -> list[AnyPath]:
     """at: where a file of this name is."""
     told = ((name, _says_archive(name)) for name in names)
     return [at(name) for name, says in told if says or (says is None and _holds_tar(at(name)))]
@@ -135,7 +135,7 @@ def _says_archive(name: bytes) -> bool | None:
     return None if name.lower().endswith(COMPRESSIONS) and not name_says_record(plain) else False
 
 
-def _holds_tar(path: Place) -> bool:
+def _holds_tar(path: AnyPath) -> bool:
     """Whether a compressed file is a tar, or is damaged: reading it will tell."""
     try:
         with open_file(path) as file:
@@ -147,7 +147,7 @@ def _holds_tar(path: Place) -> bool:
     return bool(stream.damage) or header_status(head, 0) == 1
 
 
-def folder_blocks(root: Place, block_bytes: int) -> Iterator[Block]:
+def folder_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
     """All loose records of a tree, as `record_blocks` gives them. Raises SourceError also if there are none."""
     records = read_tree(root).records
     if not records:
@@ -155,7 +155,7 @@ def folder_blocks(root: Place, block_bytes: int) -> Iterator[Block]:
     return record_blocks(records, block_bytes)
 
 
-def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[Block]:
+def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[RecordBlock]:
     """Loose records, several to a block. One that cannot be read becomes an empty row.
 
     There must be some. Raises SourceError if a store of another machine does not give one of them.
@@ -175,33 +175,33 @@ def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[Block]:
     yield _block(records.part(first, len(records)), data[:filled], stops, drops)
 
 
-def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int]) -> Block:
+def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int]) -> RecordBlock:
     members = list(range(records.first, records.first + len(records)))
     return make_block(str(records.root), data, stops, members, records.names, drops)
 
 
-def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, Drop]]:
+def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
     """The records, in order; those of other storage several at a time, for each takes a while."""
     if isinstance(records.root, Path):
         top = os.fsencode(records.root)
         yield from (_read_record(top + b"/" + name) for name in records.names)
         return
-    with Crew(_REQUESTS) as crew:
-        yield from crew.map(_fetch_record, records.remote, ahead=_REQUESTS)
+    with Executor(_REQUESTS) as crew:
+        yield from crew.map(_fetch_record, records.remote, prefetch=_REQUESTS)
 
 
-def _read_record(path: bytes) -> tuple[Bytes, Drop]:
+def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
     """A loose record, inflated if it is compressed; empty with the reason if it cannot be read."""
     try:
         with FileIO(path) as file:
             size = os.fstat(file.fileno()).st_size
             raw = None if size > MEMBER_LIMIT else file.read(size)
     except OSError:
-        return _NOTHING, Drop.UNREADABLE
+        return _NOTHING, DropReason.UNREADABLE
     return _content(raw)
 
 
-def _fetch_record(record: Place) -> tuple[Bytes, Drop]:
+def _fetch_record(record: AnyPath) -> tuple[Bytes, DropReason]:
     """The same of other storage. Raises SourceError if that does not give it, which is no fault of the record's."""
     try:
         return _content(None if record.stat().st_size > MEMBER_LIMIT else record.read_bytes())
@@ -209,15 +209,15 @@ def _fetch_record(record: Place) -> tuple[Bytes, Drop]:
         raise SourceError(f"{record}: {error.strerror}") from None
 
 
-def _content(raw: bytes | None) -> tuple[Bytes, Drop]:
+def _content(raw: bytes | None) -> tuple[Bytes, DropReason]:
     """What is in a file of a record. raw: None if it is too large."""
     if raw is None:
-        return _NOTHING, Drop.TOO_LARGE
+        return _NOTHING, DropReason.TOO_LARGE
     stream, compression = open_stream(BytesIO(raw))
     if not compression:
-        return np.frombuffer(raw, np.uint8), Drop.KEPT
+        return np.frombuffer(raw, np.uint8), DropReason.KEPT
     head = np.empty(_FIRST_GUESS, np.uint8)
     content = read_whole(stream, head, stream.fill(head.data))
     if stream.damage:
-        return _NOTHING, Drop.UNREADABLE
-    return (_NOTHING, Drop.TOO_LARGE) if content is None else (content, Drop.KEPT)
+        return _NOTHING, DropReason.UNREADABLE
+    return (_NOTHING, DropReason.TOO_LARGE) if content is None else (content, DropReason.KEPT)

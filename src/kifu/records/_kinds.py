@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._members import has_extension
 from kifu.records._tokens import OPEN, SEMICOLON, SPACE, Int, skip_space
-from kifu.records.games import Block, Bytes
+from kifu.records.games import Bytes, RecordBlock
 
 SGF, OLF, TYGEM, TYGEM_INDEX = range(4)
 
@@ -108,7 +108,7 @@ def member_kinds(
         kind[k] = kind_of(data, start[k], stop[k], OLF if is_olf else SGF)
 
 
-def kinds_in(block: Block) -> npt.NDArray[np.uint8]:
+def kinds_in(block: RecordBlock) -> npt.NDArray[np.uint8]:
     """[K] uint8: what each member of a block is."""
     if block.kind is not None:
         return np.full(len(block), block.kind, np.uint8)

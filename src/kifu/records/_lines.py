@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.records._kinds import (
     LINE_LIMIT,
     OLF,
@@ -20,10 +20,10 @@ from kifu.records._kinds import (
 )
 from kifu.records._members import make_block
 from kifu.records._streams import Stream
-from kifu.records.games import Block, Bytes
+from kifu.records.games import Bytes, RecordBlock
 
 
-def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> Iterator[Block]:
+def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> Iterator[RecordBlock]:
     """A file of lines whose first bytes are data[:filled] and whose rest `stream` gives, as blocks of that length.
 
     All but the last end with a line. One line over `LINE_LIMIT` is a block of its own, cut there: the reader drops it.
@@ -58,11 +58,11 @@ def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes
         raise SourceError(f"{source}: {stream.damage}")
 
 
-def _one(source: str, name: bytes, kind: int, data: Bytes, stop: int, line: int) -> Block:
-    return replace(make_block(source, data[:stop], [stop], [0], [name], [Drop.KEPT]), index=line, kind=kind)
+def _one(source: str, name: bytes, kind: int, data: Bytes, stop: int, line: int) -> RecordBlock:
+    return replace(make_block(source, data[:stop], [stop], [0], [name], [DropReason.KEPT]), index=line, kind=kind)
 
 
-def _content(block: Block) -> Block:
+def _content(block: RecordBlock) -> RecordBlock:
     """A block of one member of lines, without the empty lines and comments that it begins with."""
     start, stop = int(block.start[0]), int(block.stop[0])
     first = first_game_line(block.data, start, stop)
@@ -89,7 +89,7 @@ def _after_line(stream: Stream, tail: Bytes) -> Bytes:
             return tail
 
 
-def split_lines(block: Block, block_bytes: int) -> Iterator[Block]:
+def split_lines(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
     """The same members, each file of lines that is larger than `block_bytes` in several blocks: nothing is copied."""
     done = 0
     large = np.flatnonzero(block.stop - block.start > block_bytes).tolist()
@@ -105,7 +105,7 @@ def split_lines(block: Block, block_bytes: int) -> Iterator[Block]:
         yield block.part(done, len(block))
 
 
-def _cut(block: Block, block_bytes: int) -> Iterator[Block]:
+def _cut(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
     """A block of one member, in several; a line that is longer than `block_bytes` stays whole."""
     start, stop, line = int(block.start[0]), int(block.stop[0]), block.index
     given = False

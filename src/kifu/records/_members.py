@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.kernel import inline_kernel
-from kifu.records.games import Block, Bytes
+from kifu.records.games import Bytes, RecordBlock
 
 MEMBER_LIMIT = 256 << 20
 """Bytes. A larger member is not read: it becomes an empty row with `Drop.TOO_LARGE`."""
@@ -79,10 +79,10 @@ def _name_ends(name: bytes, extension: bytes) -> bool:
 
 def make_block(
     source: str, data: Bytes, stop: list[int], members: list[int], names: list[bytes], drops: list[int]
-) -> Block:
+) -> RecordBlock:
     """A block whose members lie in `data` one after the other, member k up to stop[k]."""
     ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
-    return Block(
+    return RecordBlock(
         source=source,
         data=data,
         start=ends[:-1].copy(),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.kernel import inline_kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, SGF_LETTERS, WHITE, WHITE_BIT
 from kifu.records._tokens import (
@@ -46,13 +46,13 @@ from kifu.records._tokens import (
     read_number,
     skip_space,
 )
-from kifu.records.games import NO_HANDICAP, Bytes, Note
+from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
 
 MAX_MOVES = 65_535
-"""More moves than this, and the game is `Drop.TOO_LARGE` (`Games.setup_ply` is uint16)."""
+"""More moves than this, and the game is `DropReason.TOO_LARGE` (`Games.setup_ply` is uint16)."""
 
 MAX_SETUP = 4_096
-"""More setup stones than this, rectangles expanded, and the game is `Drop.TOO_LARGE`: `AB[aa:yy]` is 625 in 8 bytes."""
+"""More setup stones than this, rectangles expanded, and the game is `DropReason.TOO_LARGE`: `AB[aa:yy]` is 625 in 8 bytes."""
 
 MAX_POINTS = MAX_SIZE * MAX_SIZE
 
@@ -64,23 +64,23 @@ NOTES, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
 BUDGET, NODES, IN_ROOT, STATES = range(7, 11)
 
-_SIZE_MISSING = int(Note.SIZE_MISSING)
-_SIZE_PAIR = int(Note.SIZE_PAIR)
-_HANDICAP_TEXT = int(Note.HANDICAP_TEXT)
-_TWO_MOVES = int(Note.TWO_MOVES_IN_NODE)
-_MANY_VALUES = int(Note.MANY_MOVE_VALUES)
-_SETUP_AFTER_ROOT = int(Note.SETUP_AFTER_ROOT)
-_SETUP_TWICE = int(Note.SETUP_TWICE)
-_PASS_AS_TT = int(Note.PASS_AS_TT)
-_LOWER_CASE = int(Note.LOWER_CASE_NAME)
-_BAD_SETUP = int(Note.BAD_SETUP_POINT)
-_HANDICAP_ONE = int(Note.HANDICAP_ONE)
-_BAD_CHARSET = int(Note.BAD_CHARSET)
-_MOVE_IN_ROOT = int(Note.MOVE_IN_ROOT)
-_PASS_AS_WORD = int(Note.PASS_AS_WORD)
+_SIZE_MISSING = int(ParseWarning.SIZE_MISSING)
+_SIZE_PAIR = int(ParseWarning.SIZE_PAIR)
+_HANDICAP_TEXT = int(ParseWarning.HANDICAP_TEXT)
+_TWO_MOVES = int(ParseWarning.TWO_MOVES_IN_NODE)
+_MANY_VALUES = int(ParseWarning.MANY_MOVE_VALUES)
+_SETUP_AFTER_ROOT = int(ParseWarning.SETUP_AFTER_ROOT)
+_SETUP_TWICE = int(ParseWarning.SETUP_TWICE)
+_PASS_AS_TT = int(ParseWarning.PASS_AS_TT)
+_LOWER_CASE = int(ParseWarning.LOWER_CASE_NAME)
+_BAD_SETUP = int(ParseWarning.BAD_SETUP_POINT)
+_HANDICAP_ONE = int(ParseWarning.HANDICAP_ONE)
+_BAD_CHARSET = int(ParseWarning.BAD_CHARSET)
+_MOVE_IN_ROOT = int(ParseWarning.MOVE_IN_ROOT)
+_PASS_AS_WORD = int(ParseWarning.PASS_AS_WORD)
 
-_KEPT, _NOT_GO = int(Drop.KEPT), int(Drop.NOT_GO)
-_BAD_SIZE, _TOO_LARGE = int(Drop.BAD_SIZE), int(Drop.TOO_LARGE)
+_KEPT, _NOT_GO = int(DropReason.KEPT), int(DropReason.NOT_GO)
+_BAD_SIZE, _TOO_LARGE = int(DropReason.BAD_SIZE), int(DropReason.TOO_LARGE)
 
 _COORDINATE = np.full(256, 255, np.uint8)  # of each coordinate letter; 255 is off every board
 _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
@@ -90,7 +90,7 @@ _PASS = tuple(b"pass")
 _BLACK_WORDS, _WHITE_WORDS = tuple(b"Bb1"), tuple(b"Ww2")
 
 
-class Out(NamedTuple):
+class NodesOut(NamedTuple):
     """What the scanner fills.
 
     rows: [G, COLUMNS] int64.  moves: [M] uint16.  setup, setup_ply: [S] uint16.  state: [STATES] int64.
@@ -241,7 +241,7 @@ def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int
 
 @inline_kernel
 def put_stones(
-    left: Int, top: Int, right: Int, bottom: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: Out
+    left: Int, top: Int, right: Int, bottom: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> None:
     """Sets up a rectangle of points (borders included) as black (kind 0), white (1) or empty (2)."""
     state = out.state
@@ -285,7 +285,7 @@ def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> t
 
 
 @inline_kernel
-def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     """One value of AB, AW or AE."""
     status, left, top, right, bottom = read_rectangle(data, i, stop, row[WIDTH], row[HEIGHT])
     if status > 0:
@@ -295,7 +295,7 @@ def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDA
 
 
 @inline_kernel
-def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: Out) -> Int:
+def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
     """Any node from after its ; -> its end. Its stones come before its move, wherever they stand in it."""
     state = out.state
     state[NODES] += 1
@@ -354,7 +354,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
 
 
 @inline_kernel
-def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: Out) -> Int:
+def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
     """As many nodes as are just ;B[xy] or ;W[xy] with a point of the board, from `i` on: nearly all of most records."""
     moves = out.moves
     m = out.state[MOVES]

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records._kinds import LINE_LIMIT
 from kifu.records._nodes import MAX_MOVES
 from kifu.records._scan import BYTES_A_GAME
 from kifu.records._tokens import COLON, SPACE, Int, byte, read_number
-from kifu.records.games import NO_HANDICAP, Bytes, Note
+from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
 from kifu.records.words import FIELDS
 
 MAX_SIZE = 19
@@ -67,12 +67,12 @@ _NO_LETTER = 255
 _COORDINATE = np.full(256, _NO_LETTER, np.uint8)
 _COORDINATE[UPPER_A : UPPER_A + 26] = _COORDINATE[LOWER_A : LOWER_A + 26] = np.arange(26)
 
-_KEPT, _NO_RECORD, _BAD_SIZE = int(Drop.KEPT), int(Drop.NO_RECORD), int(Drop.BAD_SIZE)
-_TOO_LARGE, _UNREADABLE, _OFF_BOARD = int(Drop.TOO_LARGE), int(Drop.UNREADABLE), int(Drop.OFF_BOARD)
-_HANDICAP_TEXT, _HANDICAP_ONE = int(Note.HANDICAP_TEXT), int(Note.HANDICAP_ONE)
+_KEPT, _NO_RECORD, _BAD_SIZE = int(DropReason.KEPT), int(DropReason.NO_RECORD), int(DropReason.BAD_SIZE)
+_TOO_LARGE, _UNREADABLE, _OFF_BOARD = int(DropReason.TOO_LARGE), int(DropReason.UNREADABLE), int(DropReason.OFF_BOARD)
+_HANDICAP_TEXT, _HANDICAP_ONE = int(ParseWarning.HANDICAP_TEXT), int(ParseWarning.HANDICAP_ONE)
 
 
-class Out(NamedTuple):
+class OlfOut(NamedTuple):
     """What the reader fills, and needs to work.
 
     rows: [G, COLUMNS] int64.  word_start, word_stop: [len(FIELDS), G] int64, zeros at first.  Of these the caller makes
@@ -228,7 +228,7 @@ def passes_twice(moves: npt.NDArray[np.uint16], at: Int, stop: Int, points: Int)
 
 
 @inline_kernel
-def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: Out) -> Int:
+def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: OlfOut) -> Int:
     """The territory -> how many points, put in rising order. Of one that is told twice the last word counts."""
     points = row[WIDTH] * row[HEIGHT]
     at, stamp = out.state[AREA], out.state[GAMES]
@@ -252,7 +252,7 @@ def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: O
 
 
 @inline_kernel
-def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.NDArray[np.int64], out: OlfOut) -> None:
     """Moves, handicap stones among them, and territory."""
     state = out.state
     i, stop = fields[PLAYED, 0], fields[PLAYED, 1]
@@ -282,7 +282,7 @@ def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.N
 
 
 @inline_kernel
-def new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: Out) -> None:
+def new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: OlfOut) -> None:
     row = out.rows[out.state[GAMES]]
     row[:] = 0
     row[HANDICAP] = NO_HANDICAP
@@ -292,7 +292,7 @@ def new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: Out) 
 
 
 @inline_kernel
-def read_line(data: Bytes, count: Int, out: Out) -> None:
+def read_line(data: Bytes, count: Int, out: OlfOut) -> None:
     """The newest row's game, from the fields that were found."""
     state, fields = out.state, out.fields
     game = state[GAMES] - 1
@@ -310,7 +310,7 @@ def read_line(data: Bytes, count: Int, out: Out) -> None:
 
 
 @inline_kernel
-def end_row(out: Out) -> None:
+def end_row(out: OlfOut) -> None:
     state = out.state
     row = out.rows[state[GAMES] - 1]
     row[MOVE_END], row[SETUP_END], row[TERRITORY_END] = state[MOVES], state[SETUP], state[AREA]
@@ -318,7 +318,7 @@ def end_row(out: Out) -> None:
 
 @kernel
 def read_members(
-    data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], out: Out
+    data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], out: OlfOut
 ) -> None:
     """Reads every line.
 

@@ -32,7 +32,7 @@ SAYABLE, BAD_SETUP, BAD_MOVES = 0, 3, 4
 """What `measure` finds; the numbers are those of `kifu.records.olf.Unsayable`."""
 
 
-class Source(NamedTuple):
+class OlfSource(NamedTuple):
     """What the writer is given, of G games.
 
     width .. setup_offset, handicap: as in `kifu.records.games.Games`.  territory, territory_offset: as in `Reading`.
@@ -56,7 +56,7 @@ class Source(NamedTuple):
 
 
 @inline_kernel
-def check_setup(source: Source, g: Int, points: Int, seen: npt.NDArray[np.int64]) -> Any:
+def check_setup(source: OlfSource, g: Int, points: Int, seen: npt.NDArray[np.int64]) -> Any:
     """Whether reading finds the game's setup, no more and no less, in the moves that a line would hold."""
     begin, stop = source.move_offset[g], source.move_offset[g + 1]
     first, stones = source.setup_offset[g], source.setup_offset[g + 1] - source.setup_offset[g]
@@ -74,7 +74,7 @@ def check_setup(source: Source, g: Int, points: Int, seen: npt.NDArray[np.int64]
 
 
 @inline_kernel
-def check_moves(source: Source, g: Int, points: Int) -> Any:
+def check_moves(source: OlfSource, g: Int, points: Int) -> Any:
     """Whether all moves are points or passes, the territory is of points, and a line may hold so many moves."""
     begin, stop = source.move_offset[g], source.move_offset[g + 1]
     stones = source.setup_offset[g + 1] - source.setup_offset[g]
@@ -90,7 +90,7 @@ def check_moves(source: Source, g: Int, points: Int) -> Any:
 
 
 @kernel
-def measure(source: Source, seen: npt.NDArray[np.int64], why: npt.NDArray[np.uint8], size: Any) -> None:
+def measure(source: OlfSource, seen: npt.NDArray[np.int64], why: npt.NDArray[np.uint8], size: Any) -> None:
     """The bytes of each game's line into size [G] int64; 0 where why [G] uint8 is, or becomes, other than SAYABLE.
 
     seen: [POINTS] int64, zeros.
@@ -129,7 +129,7 @@ def put_point(line: Bytes, at: Int, entry: Int, width: Int, points: Int) -> Int:
 
 
 @kernel
-def fill(source: Source, offset: npt.NDArray[np.int64], lines: Bytes) -> None:
+def fill(source: OlfSource, offset: npt.NDArray[np.int64], lines: Bytes) -> None:
     """The lines of the games into lines[offset[g]:offset[g + 1]], as `measure` measured them."""
     for g in range(len(offset) - 1):
         at = offset[g]

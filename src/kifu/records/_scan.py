@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._nodes import (
     BUDGET,
@@ -33,7 +33,7 @@ from kifu.records._nodes import (
     SETUP_END,
     START,
     STOP,
-    Out,
+    NodesOut,
     plain_moves,
     read_node,
     read_root,
@@ -54,20 +54,20 @@ from kifu.records._tokens import (
     next_name,
     skip_space,
 )
-from kifu.records.games import NO_HANDICAP, Bytes, Note
+from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
 
 DONE, FULL = 0, 1
 
 BYTES_A_GAME = 32
 """A member of more games than its bytes / 32 + 16 is not read further: `(;)` would be a row for each 3 bytes."""
 
-_TRUNCATED = int(Note.TRUNCATED)
-_JUNK_BEFORE = int(Note.JUNK_BEFORE)
-_VARIATIONS = int(Note.VARIATIONS)
-_LATER_GAME = int(Note.LATER_GAME)
-_OPENING_MISSING = int(Note.OPENING_MISSING)
+_TRUNCATED = int(ParseWarning.TRUNCATED)
+_JUNK_BEFORE = int(ParseWarning.JUNK_BEFORE)
+_VARIATIONS = int(ParseWarning.VARIATIONS)
+_LATER_GAME = int(ParseWarning.LATER_GAME)
+_OPENING_MISSING = int(ParseWarning.OPENING_MISSING)
 
-_KEPT, _NO_RECORD, _TOO_LARGE = int(Drop.KEPT), int(Drop.NO_RECORD), int(Drop.TOO_LARGE)
+_KEPT, _NO_RECORD, _TOO_LARGE = int(DropReason.KEPT), int(DropReason.NO_RECORD), int(DropReason.TOO_LARGE)
 
 
 @inline_kernel
@@ -83,7 +83,9 @@ def is_root(data: Bytes, i: Int, stop: Int) -> Any:
 
 
 @inline_kernel
-def main_line(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: Out) -> tuple[Int, Int]:
+def main_line(
+    data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut
+) -> tuple[Int, Int]:
     """The first line of play, from the ; of a node -> (its end, how many parentheses are open there)."""
     depth = 1
     while i < stop and row[DROP] == _KEPT:
@@ -149,7 +151,7 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 
 
 @inline_kernel
-def new_row(out: Out, drop: Int, at: Int) -> None:
+def new_row(out: NodesOut, drop: Int, at: Int) -> None:
     """Begins a row for a game whose text starts at `at`. Until `end_game`, MOVE_END and SETUP_END are its starts."""
     state = out.state
     row = out.rows[state[GAMES]]
@@ -166,7 +168,7 @@ def new_row(out: Out, drop: Int, at: Int) -> None:
 
 
 @inline_kernel
-def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: Out) -> Int:
+def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> Int:
     """Begins the row of the member's next game -> its first ;. Or -1: the member has no more, and is done with."""
     state = out.state
     if state[IN_MEMBER] == 0:
@@ -196,7 +198,7 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: Out) -> Int:
 
 
 @inline_kernel
-def end_game(i: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+def end_game(i: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     """Completes the row of a game that ends at `i`. One that is dropped keeps neither moves nor setup."""
     state = out.state
     state[IN_ROOT] = 0
@@ -216,7 +218,7 @@ def scan_members(
     stop: npt.NDArray[np.int64],
     drop: npt.NDArray[np.uint8],
     charsets: Charsets,
-    out: Out,
+    out: NodesOut,
 ) -> Int:
     """Scans on from `out.state` (zeros at first) to the end: DONE; or FULL where `out` has no room for another game.
 

@@ -37,7 +37,7 @@ class Stream(Protocol):
         """Goes on to the end without keeping anything, if that can bring damage to light."""
 
 
-class File(Protocol):
+class StreamFile(Protocol):
     """What is needed of an open, unbuffered file."""
 
     def read(self, size: int, /) -> bytes: ...
@@ -48,7 +48,7 @@ class File(Protocol):
 class Plain:
     """The bytes of an unbuffered file."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: StreamFile) -> None:
         self._file = file
         self.damage = ""
 
@@ -93,7 +93,7 @@ class Inflated:
     Checksums are verified. Bytes that were inflated by the same feed as the first damaged one are lost with it.
     """
 
-    def __init__(self, file: File, engine: Callable[[], _Engine], errors: tuple[type[Exception], ...]) -> None:
+    def __init__(self, file: StreamFile, engine: Callable[[], _Engine], errors: tuple[type[Exception], ...]) -> None:
         self._file = file
         self._new_engine = engine
         self._errors: tuple[type[Exception], ...] = (EOFError, OSError, *errors)
@@ -160,7 +160,7 @@ def _reason(error: Exception) -> str:
 _GZIP_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
-def open_stream(file: File) -> tuple[Stream, str]:
+def open_stream(file: StreamFile) -> tuple[Stream, str]:
     """The stream for an unbuffered file, by its first bytes, and the name of its compression ("" if none).
 
     The file is left, or put back, at its start.

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._members import MEMBER_LIMIT, is_record
 from kifu.records._streams import Stream
-from kifu.records.games import Block, Bytes
+from kifu.records.games import Bytes, RecordBlock
 
 HEADER = 512
 """Bytes of a tar header. Everything in a tar starts at a multiple of it."""
@@ -31,7 +31,7 @@ _REGULAR, _OLD_REGULAR, _CONTIGUOUS, _DIRECTORY, _LINK = 0x30, 0x00, 0x37, 0x35,
 _GNU_NAME, _GNU_LINK, _GNU_SPARSE = 0x4C, 0x4B, 0x53
 _PAX, _SOLARIS_PAX, _PAX_GLOBAL = 0x78, 0x58, 0x67
 
-_UNREADABLE, _TOO_LARGE = int(Drop.UNREADABLE), int(Drop.TOO_LARGE)
+_UNREADABLE, _TOO_LARGE = int(DropReason.UNREADABLE), int(DropReason.TOO_LARGE)
 
 # Return values of _walk.
 _MORE, _END, _DAMAGED = 0, 1, 2
@@ -216,7 +216,7 @@ def _walk(
 ) -> int:
     """Lists the records that lie whole in data[:filled], from state[_POSITION] on.
 
-    One row per record in `start` .. `name_offset` (as in `Block`), which must hold a row for each 512 bytes of data,
+    One row per record in `start` .. `name_offset` (as in `RecordBlock`), which must hold a row for each 512 bytes of data,
     as `names` must hold len(data) bytes; `found` is room for the metadata of one member. Returns _END at the end mark;
     _DAMAGED, with state[_POSITION] at the bad header; _MORE, with state[_POSITION] where the first unfinished entry
     starts (it may lie behind the data), and state[_NEED] how many bytes from there on must be at hand to go on.
@@ -275,7 +275,7 @@ def _walk(
     return status
 
 
-def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int64]) -> tuple[int, Block]:
+def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int64]) -> tuple[int, RecordBlock]:
     """Runs `_walk` and makes a block of its rows."""
     room = filled // HEADER
     start, stop = np.empty(room, np.int64), np.empty(room, np.int64)
@@ -285,7 +285,7 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])
     return (
         status,
-        Block(
+        RecordBlock(
             source=source,
             data=data[:filled],
             start=start[:rows],
@@ -298,7 +298,7 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
     )
 
 
-def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_bytes: int) -> Iterator[Block]:
+def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_bytes: int) -> Iterator[RecordBlock]:
     """The records of a tar whose first bytes are data[:filled] and whose rest `stream` gives.
 
     Each buffer of `block_bytes` (or as much as one member takes) is one block, without a copy; the entry that its end

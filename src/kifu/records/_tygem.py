@@ -8,15 +8,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
 from kifu.records._kinds import HASH, LINE_LIMIT, TAB, end_of_line, is_digit, read_id, skip_bom
-from kifu.records._nodes import MAX_MOVES, Out, plain_moves, read_move
+from kifu.records._nodes import MAX_MOVES, NodesOut, plain_moves, read_move
 from kifu.records._scan import BYTES_A_GAME
 from kifu.records._tokens import LEFT, LETTER_B, LETTER_W, RIGHT, SEMICOLON, SPACE, Int, skip_space
-from kifu.records.games import NO_HANDICAP, Bytes, Note
+from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
 
 # Columns of a row after those of `_nodes`: the game's number, and its line in its member.
 ID, LINE, COLUMNS = n.COLUMNS, n.COLUMNS + 1, n.COLUMNS + 2
@@ -36,14 +36,14 @@ SHORTEST_ROW = 12
 
 _SLASH, _LETTER_C, _LETTER_M = ord("/"), ord("C"), ord("m")
 
-_TRUNCATED = int(Note.TRUNCATED)
+_TRUNCATED = int(ParseWarning.TRUNCATED)
 _KEPT, _NO_RECORD, _TOO_LARGE, _UNREADABLE = (
-    int(drop) for drop in (Drop.KEPT, Drop.NO_RECORD, Drop.TOO_LARGE, Drop.UNREADABLE)
+    int(drop) for drop in (DropReason.KEPT, DropReason.NO_RECORD, DropReason.TOO_LARGE, DropReason.UNREADABLE)
 )
 
 
 @inline_kernel
-def read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: Out) -> None:
+def read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
     """;B[pd];W[dp] .. up to the end of the line. One that is cut off there is left out; anything else is no game."""
     state = out.state
     while i < stop:
@@ -76,7 +76,7 @@ def read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: 
 
 
 @inline_kernel
-def new_row(start: Int, stop: Int, line: Int, drop: Int, out: Out) -> None:
+def new_row(start: Int, stop: Int, line: Int, drop: Int, out: NodesOut) -> None:
     """Begins the row of a game whose line is data[start:stop]."""
     state = out.state
     row = out.rows[state[n.GAMES]]
@@ -93,7 +93,7 @@ def new_row(start: Int, stop: Int, line: Int, drop: Int, out: Out) -> None:
 
 
 @inline_kernel
-def read_line(data: Bytes, start: Int, stop: Int, line_end: Int, line: Int, out: Out) -> None:
+def read_line(data: Bytes, start: Int, stop: Int, line_end: Int, line: Int, out: NodesOut) -> None:
     """The row of one line, which is neither empty nor a comment: data[start:line_end], up to `stop` without the white
     space at its end.
     """
@@ -118,7 +118,7 @@ def read_lines(
     start: npt.NDArray[np.int64],
     stop: npt.NDArray[np.int64],
     drop: npt.NDArray[np.uint8],
-    out: Out,
+    out: NodesOut,
 ) -> None:
     """Every line of every member. `out.rows` is [.., COLUMNS], with room for as many as the limits allow."""
     state = out.state

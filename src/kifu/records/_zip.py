@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 from isal import isal_zlib
 
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._members import MEMBER_LIMIT, is_index, is_record
 from kifu.records._remote import RemoteFile, SparseCopy
 from kifu.records._streams import inflate_into
-from kifu.records.games import Block, Bytes
+from kifu.records.games import Bytes, RecordBlock
 
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call: about one block of game records
 _NAMES_AT_ONCE = 1 << 20  # bytes of their names
@@ -42,7 +42,7 @@ _LARGE = 1 << 20  # bytes of a member; below, one call that inflates it at once 
 # isal's own type stubs call it an instance.
 _INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
 
-_UNREADABLE, _TOO_LARGE = int(Drop.UNREADABLE), int(Drop.TOO_LARGE)
+_UNREADABLE, _TOO_LARGE = int(DropReason.UNREADABLE), int(DropReason.TOO_LARGE)
 
 # Return values of _list_records.
 _MORE, _END, _DAMAGED, _OVERLAP = 0, 1, 2, 3
@@ -270,7 +270,7 @@ def _find_record_64(mapped: _Mapping, end_record: int) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """Members that are one block, as the directory lists them: `table` and, of `Block`, the fields of these names.
+    """Members that are one block, as the directory lists them: `table` and, of `RecordBlock`, the fields of these names.
 
     ends: [K + 1] int64: where each starts and ends in the block, if all of them can be read.
     """
@@ -312,13 +312,13 @@ def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False
 
 def zip_blocks(
     source: str, file: FileIO | RemoteFile, block_bytes: int, *, indexes: bool = False, first: int = 0
-) -> Iterator[Block]:
+) -> Iterator[RecordBlock]:
     """The records of a zip, or its indexes of TYGEM games, in the order of its central directory.
 
     A file of this machine is mapped, not read; one of another storage is copied to a file without a name, but for what
     nobody asks for. first: how many blocks to pass over; nothing of them is inflated, or copied.
     Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
-    rows with `Drop.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
+    rows with `DropReason.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
     given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
     """
     mapped = _map(file)
@@ -326,7 +326,7 @@ def zip_blocks(
     for run in islice(_runs(source, mapped, block_bytes, indexes), first, None):
         mapped.need(*run.reach())
         _find_contents(data, run.table, run.drop)
-        block = Block(
+        block = RecordBlock(
             source=source,
             data=np.empty(int(run.ends[-1]), np.uint8),
             start=run.ends[:-1].copy(),
@@ -361,7 +361,7 @@ def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[slice,
         first = last
 
 
-def _read_members(block: Block, mapped: memoryview, table: npt.NDArray[np.int64]) -> None:
+def _read_members(block: RecordBlock, mapped: memoryview, table: npt.NDArray[np.int64]) -> None:
     """Fills in the content of a block's members; those that are not what their sizes and checksum say become empty."""
     target = block.data.data
     places = zip(block.start.tolist(), block.stop.tolist(), block.drop.tolist(), table.tolist())
@@ -381,6 +381,6 @@ def _read_members(block: Block, mapped: memoryview, table: npt.NDArray[np.int64]
                 size = -1  # as no content is
         if len(content) != size or isal_zlib.crc32(content) != crc:
             block.stop[k] = start
-            block.drop[k] = Drop.UNREADABLE
+            block.drop[k] = DropReason.UNREADABLE
         elif not large:
             target[start:stop] = content

@@ -20,7 +20,7 @@ from itertools import islice
 
 import numpy as np
 
-from kifu.errors import Drop, SourceError
+from kifu.errors import DropReason, SourceError
 from kifu.records._folder import COMPRESSIONS, folder_blocks, read_tree, without_compression
 from kifu.records._kinds import OLF, SGF, TYGEM, kinds_in
 from kifu.records._lines import line_blocks
@@ -29,8 +29,8 @@ from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._zip import count_zip_blocks, zip_blocks
-from kifu.records.games import Block, Bytes
-from kifu.records.places import Place, Remote, open_file, place
+from kifu.records.games import Bytes, RecordBlock
+from kifu.records.places import AnyPath, Remote, as_path, open_file
 
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a file of another name must start a record to be taken for one
@@ -40,7 +40,7 @@ _NO_ZIPS = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".sgf"
 BLOCK_BYTES = 4 << 20
 
 
-def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, first: int = 0) -> Iterator[Block]:
+def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, first: int = 0) -> Iterator[RecordBlock]:
     """The records of one container, several to a block, in its order and as they lie there.
 
     A container is
@@ -49,21 +49,21 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
       or .xz after it. They are ordered by the bytes of their paths, and numbered in that order. Archives
       and .olf files in the tree are containers of their own, which `containers` finds; symbolic links are not followed;
     - a .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf or .olf, in any case, or without an extension.
-      The others are passed over, but count in `Block.member`, as folders do;
+      The others are passed over, but count in `RecordBlock.member`, as folders do;
     - a file of its own (also in .gz, .bz2 or .xz), if it is named .sgf or .olf, if a record starts in its first 64 KiB,
       or if it begins with a line of OLF or TYGEM. Lines come in several blocks, cut between them, with one
-      `Block.member`; an index of TYGEM games holds none, see `kifu.records.tygem.load_index`.
+      `RecordBlock.member`; an index of TYGEM games holds none, see `kifu.records.tygem.load_index`.
 
     block_bytes: how many bytes of members and archive headers a block holds at most, unless one member alone, or one
     line, is larger. What the blocks are depends on the container and this number only.
     first: how many blocks to pass over: those of a .zip are not inflated, all others are read but for that.
 
-    A member over 256 MiB becomes an empty row with `Drop.TOO_LARGE`; one that its archive or the file system cannot
-    give, with `Drop.UNREADABLE`. Raises SourceError if the container does not exist, is of no known kind, is an empty
+    A member over 256 MiB becomes an empty row with `DropReason.TOO_LARGE`; one that its archive or the file system cannot
+    give, with `DropReason.UNREADABLE`. Raises SourceError if the container does not exist, is of no known kind, is an empty
     file or a directory without records; and, after all that is whole was given out, if it is damaged or cut off, or if
     the system cannot read on. An archive without records gives no block.
     """
-    path = place(source)
+    path = as_path(source)
     if _is_folder(path):
         yield from islice(folder_blocks(path, block_bytes), first, None)
         return
@@ -74,16 +74,16 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Place]:
+def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[AnyPath]:
     """What to call `blocks` with, one after the other, to read all of `sources`, each a file or a directory.
 
     A file stays as it is. A directory becomes itself, if there are loose records in its tree, and then each archive,
     .olf file and .index of TYGEM games in the tree, ordered by the bytes of their paths. Raises SourceError if a source
     does not exist, or is a directory without any of these.
     """
-    found: list[Place] = []
+    found: list[AnyPath] = []
     for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        path = place(source)
+        path = as_path(source)
         if not _is_folder(path):
             found.append(path)
             continue
@@ -94,7 +94,7 @@ def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
     return found
 
 
-def _is_folder(path: Place) -> bool:
+def _is_folder(path: AnyPath) -> bool:
     """Whether it is a folder, or else a file. Raises SourceError if it is neither."""
     try:
         if isinstance(path, Remote):
@@ -109,7 +109,7 @@ def _is_folder(path: Place) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _file_blocks(path: Place, file: FileIO | RemoteFile, block_bytes: int, first: int) -> Iterator[Block]:
+def _file_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     head = file.read(4)
     file.seek(0)
     if head in (b"PK\3\4", b"PK\5\6"):
@@ -118,7 +118,7 @@ def _file_blocks(path: Place, file: FileIO | RemoteFile, block_bytes: int, first
         yield from islice(_stream_blocks(path, file, block_bytes), first, None)
 
 
-def _stream_blocks(path: Place, file: FileIO | RemoteFile, block_bytes: int) -> Iterator[Block]:
+def _stream_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int) -> Iterator[RecordBlock]:
     """The blocks of a file that does not begin as a zip does."""
     if name_says_index(without_compression(os.fsencode(path.name))):
         return
@@ -140,7 +140,7 @@ def _stream_blocks(path: Place, file: FileIO | RemoteFile, block_bytes: int) -> 
 
 def _kind(name: bytes, data: Bytes, filled: int) -> int:
     """What a file is that is no archive, by what it begins with, one of `kifu.records._kinds`."""
-    return int(kinds_in(make_block("", data, [filled], [0], [name], [Drop.KEPT]))[0])
+    return int(kinds_in(make_block("", data, [filled], [0], [name], [DropReason.KEPT]))[0])
 
 
 def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
@@ -150,7 +150,7 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
     return status == 1 or (status == 0 and name.lower().endswith((b".tar", b".tgz", b".tbz", b".tbz2", b".txz")))
 
 
-def _single(path: Place, name: bytes, stream: Stream, data: Bytes, filled: int) -> Block:
+def _single(path: AnyPath, name: bytes, stream: Stream, data: Bytes, filled: int) -> RecordBlock:
     """A block of the one record that a file is."""
     content = read_whole(stream, data, filled)
     if stream.damage:
@@ -162,8 +162,8 @@ def _single(path: Place, name: bytes, stream: Stream, data: Bytes, filled: int) 
             kinds = "a directory, .zip, .tar, .gz, .bz2, .xz, .sgf, .olf and TYGEM's lines"
             raise SourceError(f"{path}: neither an archive nor a game record that is known here ({kinds} are)")
     if content is None:
-        return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [Drop.TOO_LARGE])
-    return make_block(str(path), content, [len(content)], [0], [name], [Drop.KEPT])
+        return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [DropReason.TOO_LARGE])
+    return make_block(str(path), content, [len(content)], [0], [name], [DropReason.KEPT])
 
 
 def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES) -> tuple[int, bool]:
@@ -172,7 +172,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
     That is the number for a .zip, a guess for a tar and for a file of lines, by what its first block takes of the file,
     and 1 for all else, also for what cannot be read: reading it tells why. It takes no longer than to read two blocks.
     """
-    path = place(source)
+    path = as_path(source)
     try:
         if _is_folder(path):
             return 1, False
@@ -191,7 +191,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
         return 1, False
 
 
-def index_files(source: Place) -> Iterator[Bytes]:
+def index_files(source: AnyPath) -> Iterator[Bytes]:
     """The content of each index of TYGEM games that a container is, or holds if it is a .zip: by the name .index.
 
     What is named as a record or another archive is not opened, as that takes a while at a URL. Raises SourceError if
@@ -209,18 +209,18 @@ def index_files(source: Place) -> Iterator[Bytes]:
                 for block in _until_damage(zip_blocks(str(source), file, BLOCK_BYTES, indexes=True)):
                     for k in range(len(block)):
                         if block.drop[k]:
-                            raise SourceError(f"{source}: {block.name(k)}: {Drop(block.drop[k]).reason}")
+                            raise SourceError(f"{source}: {block.name(k)}: {DropReason(block.drop[k]).reason}")
                         yield block.data[block.start[k] : block.stop[k]]
     except OSError as error:
         raise SourceError(f"{source}: {error.strerror}") from None
 
 
-def _until_damage(found: Iterator[Block]) -> Iterator[Block]:
+def _until_damage(found: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
     with contextlib.suppress(SourceError):
         yield from found
 
 
-def _whole(path: Place, file: FileIO | RemoteFile) -> Bytes:
+def _whole(path: AnyPath, file: FileIO | RemoteFile) -> Bytes:
     """All of a file, inflated if it is compressed. Raises SourceError if that is damaged or over 256 MiB."""
     stream, _ = open_stream(file)
     data = np.empty(BLOCK_BYTES, np.uint8)
@@ -228,5 +228,5 @@ def _whole(path: Place, file: FileIO | RemoteFile) -> Bytes:
     if stream.damage:
         raise SourceError(f"{path}: {stream.damage}")
     if content is None:
-        raise SourceError(f"{path}: {Drop.TOO_LARGE.reason}")
+        raise SourceError(f"{path}: {DropReason.TOO_LARGE.reason}")
     return content

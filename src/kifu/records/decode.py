@@ -18,7 +18,7 @@ from kifu.records._words import BEYOND_ASCII, BLANK, ESCAPED, NOT_UTF8, gather, 
 from kifu.records.games import Bytes
 from kifu.records.sgf import root_codec, root_properties
 from kifu.records.text import detect, keeps_utf8, unescape
-from kifu.records.words import FIELDS, Reading, Words
+from kifu.records.words import FIELDS, ParsedBlock, TextFields
 
 _CHARSET = FIELDS.index("charset")
 _PLAYERS = ("black", "white")
@@ -41,7 +41,7 @@ class Decoded:
     encoding: pa.StringArray
 
 
-def decode(reading: Reading) -> Decoded:
+def decode(reading: ParsedBlock) -> Decoded:
     """What the games of a block say, as `Game.text` has it. Bytes that are not of a game's charset become U+FFFD.
 
     SGF is decoded by the codec of its record (`Game.codec`) and its escapes are undone. Other formats have no escapes
@@ -69,7 +69,7 @@ def decode(reading: Reading) -> Decoded:
     return Decoded(text, _encoding(codecs, len(reading.index)))
 
 
-def _sgf_codecs(reading: Reading, charset_kind: Bytes) -> dict[int, str]:
+def _sgf_codecs(reading: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
     """Game -> codec, for all games but such that are surely UTF-8.
 
     A charset is that of all values of a root. It is UTF-8 if the whole record is, unless CA names a double-byte set.
@@ -84,7 +84,7 @@ def _sgf_codecs(reading: Reading, charset_kind: Bytes) -> dict[int, str]:
     return {g: root_codec(root_properties(record)) for g, record in records}
 
 
-def _keep_utf8(words: Words, charset_kind: Bytes) -> _Mask:
+def _keep_utf8(words: TextFields, charset_kind: Bytes) -> _Mask:
     """[G] whether the CA of each game leaves UTF-8 as it is. Each name of a charset is asked for once."""
     names = pa.Array.from_buffers(
         pa.binary(), len(charset_kind), _buffers(words, _CHARSET, charset_kind & BLANK != 0, {})
@@ -94,23 +94,23 @@ def _keep_utf8(words: Words, charset_kind: Bytes) -> _Mask:
     return keeps[of_game]
 
 
-def _codecs(words: Words, kinds: Bytes) -> dict[int, str]:
+def _codecs(words: TextFields, kinds: Bytes) -> dict[int, str]:
     """Game -> codec, for the games of other formats whose words are not UTF-8."""
     rows = np.flatnonzero(np.bitwise_or.reduce(kinds, axis=0) & NOT_UTF8)
     return {g: detect(b"\n".join(_raw(words, f, g) for f in range(len(FIELDS)))) for g in rows.tolist()}
 
 
-def _raw(words: Words, f: int, g: int) -> bytes:
+def _raw(words: TextFields, f: int, g: int) -> bytes:
     return words.data[words.start[f, g] : words.stop[f, g]].tobytes()
 
 
-def _say(reading: Reading, f: int, g: int, codec: str) -> bytes:
+def _say(reading: ParsedBlock, f: int, g: int, codec: str) -> bytes:
     """One value, as UTF-8."""
     value = _raw(reading.words, f, g).decode(codec, "replace")
     return (unescape(value) if reading.format == "sgf" else value).encode("utf-8", "replace")
 
 
-def _buffers(words: Words, f: int, blank: _Mask, said: Mapping[int, bytes]) -> list[pa.Buffer | None]:
+def _buffers(words: TextFields, f: int, blank: _Mask, said: Mapping[int, bytes]) -> list[pa.Buffer | None]:
     """The buffers of an Arrow array of field f: validity, offsets, data.
 
     blank: [G] where it is null.  said: row -> what stands there in place of the record's own bytes.

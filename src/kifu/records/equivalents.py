@@ -6,9 +6,9 @@ It is of the 1990s and anchored at IGS, whose ranks are the scale of `Rank.ratin
 from __future__ import annotations
 
 import functools
-from importlib import resources
 from typing import Literal, TypeAlias, get_args
 
+from kifu.assets import asset
 from kifu.errors import RecipeError
 from kifu.records.meta import Rank
 
@@ -22,7 +22,7 @@ Span: TypeAlias = tuple[int, int]
 @functools.cache
 def _table() -> dict[int, dict[System, Span]]:
     """By rating."""
-    lines = resources.files("kifu.records").joinpath("data", "ranks.csv").read_text("utf-8").splitlines()
+    lines = asset("ranks.csv").read_text("utf-8").splitlines()
     rows = {}
     for line in lines[1:]:
         rating, *cells = line.split(",")

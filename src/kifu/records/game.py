@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, GameError, IllegalMove, RecordError
+from kifu.errors import DropReason, GameError, IllegalMove, RecordError
 from kifu.go.board import Board
 from kifu.point import NO_POINT, POINT_MASK
 from kifu.records import olf, tygem
 from kifu.records.containers import containers
-from kifu.records.games import NO_HANDICAP, Note
-from kifu.records.kinds import readings, units
+from kifu.records.games import NO_HANDICAP, ParseWarning
+from kifu.records.kinds import parse_blocks, records_units
 from kifu.records.meta import Rank, Result, parse_komi
 from kifu.records.sgf import (
     as_block,
@@ -32,7 +32,7 @@ from kifu.records.sgf import (
 )
 from kifu.records.text import detect, unescape
 from kifu.records.tygem import load_index
-from kifu.records.words import FIELDS, Reading
+from kifu.records.words import FIELDS, ParsedBlock
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,9 +61,9 @@ class Game:
     """The SGF text that the game was read from, from "(" to ")"; properties are read from it when asked for.
 
     For a game of another format a root that says the same in SGF; b"" if it is set aside."""
-    notes: Note
+    notes: ParseWarning
     """What the reader forgave or passed over."""
-    drop: Drop
+    drop: DropReason
     """Why the reader sets the game aside; KEPT if it does not. A game set aside has neither moves nor setup."""
     source: str
     """The path of the container that it came from; "" if from memory."""
@@ -146,7 +146,7 @@ class Game:
         if self.drop:
             return (GameError(self.drop.reason),)
         off = np.flatnonzero(self.moves & POINT_MASK == NO_POINT).tolist()
-        errors = [IllegalMove(ply, NO_POINT, Drop.OFF_BOARD) for ply in off]
+        errors = [IllegalMove(ply, NO_POINT, DropReason.OFF_BOARD) for ply in off]
         try:
             self.board()
         except IllegalMove as illegal:
@@ -166,7 +166,7 @@ class Game:
 
     def _repr_svg_(self) -> str | None:
         """The final position as a picture, for notebooks; None where there is none."""
-        from kifu.draw import draw_board, to_svg  # a room below this one, asked for by notebooks only
+        from kifu.viz.boards import draw_board, to_svg  # a room below this one, asked for by notebooks only
 
         if self.errors:
             return None
@@ -209,7 +209,7 @@ class Game:
         return f"<Game: {self}>"
 
 
-def game_at(reading: Reading, g: int) -> Game:
+def game_at(reading: ParsedBlock, g: int) -> Game:
     """Game g of a reading. Copies its parts of the arrays."""
     block, games = reading.block, reading.games
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].copy()
@@ -228,14 +228,14 @@ def game_at(reading: Reading, g: int) -> Game:
         to_play=int(games.to_play[g]),
         handicap=None if handicap == NO_HANDICAP else handicap,
         record=_record(reading, g),
-        notes=Note(int(games.notes[g])),
-        drop=Drop(int(games.drop[g])),
+        notes=ParseWarning(int(games.notes[g])),
+        drop=DropReason(int(games.drop[g])),
         source=block.source,
         name=block.name(int(games.block_index[g])),
     )
 
 
-def _record(reading: Reading, g: int) -> bytes:
+def _record(reading: ParsedBlock, g: int) -> bytes:
     """A game's text; or if it is not SGF, the root that says in SGF what the game does in words."""
     games, words = reading.games, reading.words
     if reading.format == "sgf":
@@ -253,7 +253,7 @@ def _record(reading: Reading, g: int) -> bytes:
     )
 
 
-def _games_of(reading: Reading) -> Iterator[Game]:
+def _games_of(reading: ParsedBlock) -> Iterator[Game]:
     return (game_at(reading, g) for g in range(len(reading.games)))
 
 
@@ -266,15 +266,15 @@ def read(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> I
     """
     found = containers(source)
     index = load_index(found)
-    for block in units(found):
-        for reading in readings(block, index):
+    for block in records_units(found):
+        for reading in parse_blocks(block, index):
             yield from _games_of(reading)
 
 
 def read_games(data: bytes) -> list[Game]:
     """All games in the text of a record, or of a collection of them. Raises RecordError if there is none."""
     games = list(_games_of(read_block(as_block([data]))))
-    if games[0].drop == Drop.NO_RECORD:
+    if games[0].drop == DropReason.NO_RECORD:
         raise RecordError(f'no game record in {len(data):,} bytes: it would begin with "(;"')
     return games
 

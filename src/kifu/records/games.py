@@ -1,7 +1,7 @@
 """Many records, many games, as flat arrays: the form in which rooms hand them on and kernels take them.
 
-A container yields `Block`s (bytes of whole members, side by side in one buffer); the scanner turns a block into
-`Games`. Nothing here is made once per game.
+A container yields `RecordBlock`s (bytes of whole members, side by side in one buffer); the scanner turns a block into
+`GameArrays`. Nothing here is made once per game.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 NO_HANDICAP = -32768
-"""`Games.handicap` of a game without HA, or with one that is no number (then with `Note.HANDICAP_TEXT`)."""
+"""`GameArrays.handicap` of a game without HA, or with one that is no number (then with `ParseWarning.HANDICAP_TEXT`)."""
 
 TO_PLAY_UNSET = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RecordBlock:
     """Some members of one container, whole, in their order there.
 
     data: [N] uint8, may hold other bytes between the members (archive headers). Never written to.
@@ -54,7 +54,7 @@ class Block:
         raw = self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes()
         return raw.decode("utf-8", "backslashreplace")
 
-    def part(self, first: int, last: int) -> Block:
+    def part(self, first: int, last: int) -> RecordBlock:
         """Members first to last - 1 only."""
         at = self.name_offset[first : last + 1]
         return replace(
@@ -69,7 +69,7 @@ class Block:
         )
 
 
-class Note(IntFlag):
+class ParseWarning(IntFlag):
     """What the reader forgave in a record, or passed over. Each is told in docs/leniency.md."""
 
     TRUNCATED = 1 << 0  # the record ends before its last )
@@ -95,8 +95,8 @@ class Note(IntFlag):
 
 
 @dataclass(frozen=True, slots=True)
-class PlainGames:
-    """What a replay needs of G games, and what of their setup stands in the root: see `Games`."""
+class MoveArrays:
+    """What a replay needs of G games, and what of their setup stands in the root: see `GameArrays`."""
 
     width: npt.NDArray[np.uint8]
     height: npt.NDArray[np.uint8]
@@ -109,7 +109,7 @@ class PlainGames:
 
 
 @dataclass(frozen=True, slots=True)
-class Games(PlainGames):
+class GameArrays(MoveArrays):
     """G games read from one block (or several, see `concat`), in its order. Every member gives at least one row.
 
     width, height: [G] uint8; 0 where unreadable.
@@ -123,7 +123,7 @@ class Games(PlainGames):
     root_setup: [G] uint16: how many of the game's setup entries stand in its root node.
     to_play: [G] uint8: PL of the root as BLACK or WHITE, else TO_PLAY_UNSET.
     handicap: [G] int16: HA, or NO_HANDICAP.
-    notes: [G] uint32 of `Note`.
+    notes: [G] uint32 of `ParseWarning`.
     drop: [G] uint8 of `Drop`: reader's reasons only. A game that has one has neither moves nor setup.
     member: [G] int32: the member's ordinal in its container.
     block_index: [G] int32: the member's row in its block.
@@ -143,14 +143,14 @@ class Games(PlainGames):
         return len(self.width)
 
 
-def concat(parts: Sequence[Games]) -> Games:
+def concat(parts: Sequence[GameArrays]) -> GameArrays:
     """The rows of all parts, in order. start, stop and block_index still refer to each part's own block."""
     columns = {
         field.name: np.concatenate([getattr(_NO_GAMES, field.name)] + [getattr(part, field.name) for part in parts])
-        for field in fields(Games)
+        for field in fields(GameArrays)
         if field.name not in ("move_offset", "setup_offset")
     }
-    return Games(
+    return GameArrays(
         **columns,
         move_offset=_concat_offsets([part.move_offset for part in parts]),
         setup_offset=_concat_offsets([part.setup_offset for part in parts]),
@@ -162,7 +162,7 @@ def _concat_offsets(parts: list[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]
     return np.cumsum(np.concatenate(counts))
 
 
-_NO_GAMES = Games(
+_NO_GAMES = GameArrays(
     width=np.empty(0, np.uint8),
     height=np.empty(0, np.uint8),
     moves=np.empty(0, np.uint16),

@@ -22,8 +22,8 @@ from kifu.records._folder import read_tree, without_compression
 from kifu.records._lines import split_lines
 from kifu.records._members import name_says_index
 from kifu.records.containers import blocks, count_blocks
-from kifu.records.games import Block
-from kifu.records.places import Place
+from kifu.records.games import RecordBlock
+from kifu.records.places import AnyPath
 
 _BLOCK = 1 << 20
 """Bytes of records in one block of a look, or fewer, where there is less room."""
@@ -51,15 +51,15 @@ _ENDINGS = re.compile(r"(?:\.[A-Za-z0-9]{1,16}){0,2}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Glimpse:
+class RecordsSample:
     """What was looked at. share: of the container's records, above 0 to 1. seconds: what reading all of it takes."""
 
-    blocks: list[Block]
+    blocks: list[RecordBlock]
     share: float
     seconds: float
 
 
-def extent(path: Place) -> int:
+def estimated_size(path: AnyPath) -> int:
     """The size of a container, in bytes: of a folder's loose records about. Raises SourceError."""
     try:
         return len(read_tree(path).records) * _RECORD if path.is_dir() else path.stat().st_size
@@ -67,7 +67,7 @@ def extent(path: Place) -> int:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def glimpse(path: Place, room: int) -> Glimpse:
+def read_sample(path: AnyPath, room: int) -> RecordsSample:
     """Reads about `room` bytes of a container, or all of a smaller one; more where one record alone is larger.
 
     Raises SourceError as `kifu.records.containers.blocks` does for what is read.
@@ -78,16 +78,16 @@ def glimpse(path: Place, room: int) -> Glimpse:
         records = len(read_tree(path).records)
         found = list(_until(blocks(path, block_bytes=block), room))
         share = sum(map(len, found)) / max(records, 1)
-        return Glimpse(found, share, (perf_counter() - began) / share)
+        return RecordsSample(found, share, (perf_counter() - began) / share)
     if name_says_index(without_compression(os.fsencode(path.name))):
-        return Glimpse([], 1.0, 0.0)
-    if extent(path) <= room:
-        return Glimpse(list(blocks(path, block_bytes=_BLOCK)), 1.0, perf_counter() - began)
+        return RecordsSample([], 1.0, 0.0)
+    if estimated_size(path) <= room:
+        return RecordsSample(list(blocks(path, block_bytes=_BLOCK)), 1.0, perf_counter() - began)
     count, by_place = count_blocks(path, block_bytes=block)
     return _places(path, room, block, count) if by_place else _beginning(path, room)
 
 
-def _until(drawn: Iterator[Block], room: int) -> Iterator[Block]:
+def _until(drawn: Iterator[RecordBlock], room: int) -> Iterator[RecordBlock]:
     """Blocks, until there is no room left."""
     for block in drawn:
         yield block
@@ -96,7 +96,7 @@ def _until(drawn: Iterator[Block], room: int) -> Iterator[Block]:
             return
 
 
-def _places(path: Place, room: int, block: int, count: int) -> Glimpse:
+def _places(path: AnyPath, room: int, block: int, count: int) -> RecordsSample:
     """Of a .zip of so many blocks of this size."""
     began = perf_counter()
     wanted = room * _INFLATED // block
@@ -109,10 +109,10 @@ def _places(path: Place, room: int, block: int, count: int) -> Glimpse:
     seen = len(found) / count if count else 1.0
     seconds = (perf_counter() - began) / seen
     parts, share = _parts(found, room * _INFLATED, block)
-    return Glimpse(parts, share * seen, seconds)
+    return RecordsSample(parts, share * seen, seconds)
 
 
-def _parts(found: list[Block], room: int, block: int) -> tuple[list[Block], float]:
+def _parts(found: list[RecordBlock], room: int, block: int) -> tuple[list[RecordBlock], float]:
     """Of blocks that are large, since they hold a file of many lines, some parts; and the share that is left."""
     size = sum(len(whole.data) for whole in found)
     parts = [part for whole in found for part in split_lines(whole, block)]
@@ -125,15 +125,15 @@ def _parts(found: list[Block], room: int, block: int) -> tuple[list[Block], floa
     return [_copied(part) for part in chosen], taken / held
 
 
-def _copied(block: Block) -> Block:
+def _copied(block: RecordBlock) -> RecordBlock:
     """A block that holds no more than its members."""
     begin, end = int(block.start.min()), int(block.stop.max())
     return replace(block, data=block.data[begin:end].copy(), start=block.start - begin, stop=block.stop - begin)
 
 
-def _beginning(path: Place, room: int) -> Glimpse:
+def _beginning(path: AnyPath, room: int) -> RecordsSample:
     """Of any other file, which is cut off there, or farther on if no record is whole by then."""
-    size, head = extent(path), bytearray()
+    size, head = estimated_size(path), bytearray()
     try:
         with path.open("rb") as file:
             room = max(room, _BZIP2_LEAST) if file.read(3) == b"BZh" else room
@@ -145,7 +145,7 @@ def _beginning(path: Place, room: int) -> Glimpse:
                 found = _blocks_of(head, path.name, len(head) < size)
                 share = len(head) / size
                 if found or share >= 1:
-                    return Glimpse(found, share, (perf_counter() - began) / share)
+                    return RecordsSample(found, share, (perf_counter() - began) / share)
                 if len(head) >= _MOST_HEAD or len(head) < room:
                     raise SourceError(f"{path}: no game record in its first {len(head):,} bytes to plan by")
                 room = min(4 * room, _MOST_HEAD)
@@ -153,9 +153,9 @@ def _beginning(path: Place, room: int) -> Glimpse:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _blocks_of(head: bytes | bytearray, name: str, cut: bool) -> list[Block]:
+def _blocks_of(head: bytes | bytearray, name: str, cut: bool) -> list[RecordBlock]:
     """What is whole in the first bytes of a file of that name."""
-    found: list[Block] = []
+    found: list[RecordBlock] = []
     with tempfile.TemporaryDirectory(prefix="kifu-") as folder:
         copy = Path(folder, "head" + "".join(_ENDINGS.findall(name)))  # a URL's name may hold anything
         copy.write_bytes(head)

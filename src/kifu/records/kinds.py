@@ -11,14 +11,14 @@ from kifu.records import sgf
 from kifu.records._kinds import OLF, TYGEM, TYGEM_INDEX, kinds_in
 from kifu.records._lines import split_lines
 from kifu.records.containers import BLOCK_BYTES, blocks
-from kifu.records.games import Block
+from kifu.records.games import RecordBlock
 from kifu.records.olf import read_olf
-from kifu.records.places import Place
-from kifu.records.tygem import Index, read_tygem
-from kifu.records.words import Reading
+from kifu.records.places import AnyPath
+from kifu.records.tygem import TygemIndex, read_tygem
+from kifu.records.words import ParsedBlock
 
 
-def readings(block: Block, index: Index | None) -> Iterator[Reading]:
+def parse_blocks(block: RecordBlock, index: TygemIndex | None) -> Iterator[ParsedBlock]:
     """The games of a block, in its order: one reading for each run of members of one format.
 
     An index of TYGEM games among them holds no games and gives none. index: see `kifu.records.tygem`.
@@ -35,16 +35,16 @@ def readings(block: Block, index: Index | None) -> Iterator[Reading]:
             yield sgf.read_block(part)
 
 
-def units(containers: Iterable[Place], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def records_units(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
     """All blocks of the containers, with large files of lines cut into several: what threads share the work by.
 
     Raises SourceError as `kifu.records.containers.blocks` does.
     """
     for container in containers:
-        yield from shares(blocks(container, block_bytes=block_bytes), block_bytes)
+        yield from split_large_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
 
 
-def shares(found: Iterable[Block], block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def split_large_blocks(found: Iterable[RecordBlock], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
     """The same members, with large files of lines cut into several blocks."""
     for block in found:
         yield from split_lines(block, block_bytes)

@@ -14,32 +14,32 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop
+from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 from kifu.records import _olf as o
 from kifu.records import _olf_write as w
-from kifu.records.games import NO_HANDICAP, Block, Bytes, Games
+from kifu.records.games import NO_HANDICAP, Bytes, GameArrays, RecordBlock
 from kifu.records.meta import Rank, Result
-from kifu.records.words import FIELDS, Reading, Words
+from kifu.records.words import FIELDS, ParsedBlock, TextFields
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def read_olf(block: Block) -> Reading:
-    """Reads every line of a block's members as a game. Never fails: what can't be read gives a row with its `Drop`.
+def read_olf(block: RecordBlock) -> ParsedBlock:
+    """Reads every line of a block's members as a game. Never fails: what can't be read gives a row with its `DropReason`.
 
     Each member gives at least one row; lines without a word, or with a # before the first, give none. Games.start and
-    stop enclose the line without the white space around it. Handicap stones are setup of the root, see `Games`. Words
+    stop enclose the line without the white space around it. Handicap stones are setup of the root, see `GameArrays`. Words
     are as the line spells them, see `parse_rating` and the like; what OLF says by a word of its own for nothing (?, the
     rating 0, a date of zeros) is not told.
 
     Time is linear in the bytes; memory is bounded by a few times the bytes: a line of over 1 MiB or 65,535
-    moves is `Drop.TOO_LARGE`, and so is all that follows where a member packs lines too densely.
+    moves is `DropReason.TOO_LARGE`, and so is all that follows where a member packs lines too densely.
     """
     length = int(np.sum(block.stop - block.start))
     count = o.count_rows(block.data, block.start, block.stop)
-    out = o.Out(
+    out = o.OlfOut(
         rows=np.empty((count, o.COLUMNS), np.int64),
         word_start=np.zeros((len(FIELDS), count), np.int64),
         word_stop=np.zeros((len(FIELDS), count), np.int64),
@@ -56,7 +56,7 @@ def read_olf(block: Block) -> Reading:
     rows = out.rows[:total]
     member = rows[:, o.MEMBER_ROW]
     setup_offset = np.concatenate(([0], rows[:, o.SETUP_END]))
-    games = Games(
+    games = GameArrays(
         width=rows[:, o.WIDTH].astype(np.uint8),
         height=rows[:, o.HEIGHT].astype(np.uint8),
         moves=out.moves[: out.state[o.MOVES]].copy(),
@@ -76,11 +76,11 @@ def read_olf(block: Block) -> Reading:
     )
     line = rows[:, o.LINE].astype(np.int32)
     line[member == 0] += block.index
-    return Reading(
+    return ParsedBlock(
         format="olf",
         block=block,
         games=games,
-        words=Words(block.data, out.word_start[:, :total], out.word_stop[:, :total]),
+        words=TextFields(block.data, out.word_start[:, :total], out.word_stop[:, :total]),
         index=line,
         territory=out.territory[: out.state[o.AREA]].copy(),
         territory_offset=np.concatenate(([0], rows[:, o.TERRITORY_END])),
@@ -237,14 +237,14 @@ _Codes: TypeAlias = npt.NDArray[np.int64]
 
 
 def write_olf(
-    games: Games,
+    games: GameArrays,
     words: OlfWords,
     territory: npt.NDArray[np.uint16],
     territory_offset: npt.NDArray[np.int64],
 ) -> Lines:
     """The games' lines. Reading one gives the same play, territory and words; or there is none, see `Unsayable`.
 
-    games, territory, territory_offset: as in `Reading`. What OLF has no word for is left out: PL, which of a handicap's
+    games, territory, territory_offset: as in `ParsedBlock`. What OLF has no word for is left out: PL, which of a handicap's
     stones stand in the root, whether a rating is doubted, a handicap of 0 as against none. White space, control
     characters and underscores in names come back as single spaces.
     """
@@ -268,12 +268,12 @@ def write_olf(
     unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
     unsaid = np.array([text is None for text in texts], bool)[which]
     why = np.select(
-        [games.drop != Drop.KEPT, unwritable, unsaid[o.RESULT]],
+        [games.drop != DropReason.KEPT, unwritable, unsaid[o.RESULT]],
         [Unsayable.SET_ASIDE, Unsayable.BOARD, Unsayable.RESULT],
         np.where(unsaid.any(axis=0), Unsayable.TERMS, Unsayable.SAYABLE),
     ).astype(np.uint8)
     encoded = [text or b"" for text in texts]
-    source = w.Source(
+    source = w.OlfSource(
         width=games.width,
         height=games.height,
         moves=games.moves,

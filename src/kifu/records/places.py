@@ -122,10 +122,10 @@ class Remote:
         return dict(sorted(found.items()))
 
 
-Place: TypeAlias = Path | Remote
+AnyPath: TypeAlias = Path | Remote
 
 
-def place(source: str | os.PathLike[str]) -> Place:
+def as_path(source: str | os.PathLike[str]) -> AnyPath:
     """What a source names: a `Remote` if it begins like a URL, else a path. Nothing is looked at yet."""
     if isinstance(source, Remote):
         return source
@@ -133,7 +133,7 @@ def place(source: str | os.PathLike[str]) -> Place:
     return Remote(text) if _URL.match(text) else Path(text)
 
 
-def name_below(root: Place, found: Place) -> str:
+def name_below(root: AnyPath, found: AnyPath) -> str:
     """What to call that which was found in a folder: its path from there, with /; the folder itself: its last name."""
     if found == root:
         return found.resolve().name if isinstance(found, Path) else found.name
@@ -142,7 +142,7 @@ def name_below(root: Place, found: Place) -> str:
     return str(found)[len(str(root).rstrip("/")) + 1 :]
 
 
-def marks_of(found: Place) -> Any:
+def marks_of(found: AnyPath) -> Any:
     """What tells a file from a later one of this name, as JSON values. Raises OSError."""
     if isinstance(found, Remote):
         return found.marks()
@@ -150,6 +150,6 @@ def marks_of(found: Place) -> Any:
     return [told.st_size, told.st_mtime_ns]
 
 
-def open_file(found: Place) -> FileIO | RemoteFile:
+def open_file(found: AnyPath) -> FileIO | RemoteFile:
     """A file, unbuffered; leaving it as a context manager tells if it has changed. Raises OSError."""
     return found.open() if isinstance(found, Remote) else FileIO(found)

@@ -7,9 +7,9 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable
-from importlib import resources
 from pathlib import Path
 
+from kifu.assets import asset
 from kifu.errors import RecipeError, SourceError
 from kifu.records.spelling import LONGEST
 
@@ -62,7 +62,7 @@ def known_programs(*more: str, file: Path | None = None) -> Programs:
 
     Raises SourceError if the file cannot be read, is no UTF-8 or larger than 1 MiB; RecipeError as `Programs` does.
     """
-    patterns = _patterns(resources.files("kifu.records").joinpath("data", "programs.txt").read_text("utf-8"))
+    patterns = _patterns(asset("programs.txt").read_text("utf-8"))
     if file is not None:
         try:
             with file.open("rb") as opened:

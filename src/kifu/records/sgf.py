@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import Drop, GameError
+from kifu.errors import DropReason, GameError
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
 from kifu.records import _nodes as n
 from kifu.records._members import make_block
 from kifu.records._scan import FULL, scan_members
 from kifu.records._words import collect_territory, find_territory, find_words, root_values
-from kifu.records.games import Block, Bytes, Games
+from kifu.records.games import Bytes, GameArrays, RecordBlock
 from kifu.records.text import charset, charsets, escape, normalise
-from kifu.records.words import FIELDS, Reading, Words
+from kifu.records.words import FIELDS, ParsedBlock, TextFields
 
 if TYPE_CHECKING:
     from kifu.records.game import Game
@@ -31,12 +31,12 @@ _T = TypeVar("_T", bound=np.generic)
 _LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
 
 
-def as_block(members: Sequence[bytes], source: str = "") -> Block:
+def as_block(members: Sequence[bytes], source: str = "") -> RecordBlock:
     """A block of records that are in memory already. Their names are empty."""
     count = len(members)
     stop = np.cumsum([len(member) for member in members], dtype=np.int64).tolist()
     return make_block(
-        source, _writable(b"".join(members)), stop, list(range(count)), [b""] * count, [Drop.KEPT] * count
+        source, _writable(b"".join(members)), stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count
     )
 
 
@@ -45,15 +45,15 @@ def _writable(data: bytes) -> Bytes:
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-def scan(block: Block) -> Games:
-    """Reads every game of a block. Never fails: what can't be read gives a row with its `Drop`.
+def scan(block: RecordBlock) -> GameArrays:
+    """Reads every game of a block. Never fails: what can't be read gives a row with its `DropReason`.
 
     Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
     bytes; memory is bounded by a few times the bytes: a game of over 65,535 moves or 4,096 setup stones (rectangles
-    expanded) is `Drop.TOO_LARGE`, and so is all that follows where a member packs games, or setup stones, too densely.
+    expanded) is `DropReason.TOO_LARGE`, and so is all that follows where a member packs games, or setup stones, too densely.
     """
     length = int(np.sum(block.stop - block.start))
-    out = n.Out(
+    out = n.NodesOut(
         rows=np.empty((len(block) + 64, n.COLUMNS), np.int64),
         moves=np.empty(length // 4 + 1, np.uint16),
         setup=np.empty(n.MAX_SETUP + length // 64, np.uint16),
@@ -69,11 +69,11 @@ def scan(block: Block) -> Games:
     return games_in(out, block)
 
 
-def games_in(out: n.Out, block: Block) -> Games:
+def games_in(out: n.NodesOut, block: RecordBlock) -> GameArrays:
     """What a reader filled `out` with, as games of the block."""
     rows = out.rows[: out.state[n.GAMES]]
     member = rows[:, n.MEMBER_ROW]
-    return Games(
+    return GameArrays(
         width=rows[:, n.WIDTH].astype(np.uint8),
         height=rows[:, n.HEIGHT].astype(np.uint8),
         moves=out.moves[: out.state[n.MOVES]].copy(),
@@ -98,12 +98,12 @@ def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
     return np.concatenate((array, np.empty_like(array)))
 
 
-def read_block(block: Block) -> Reading:
+def read_block(block: RecordBlock) -> ParsedBlock:
     """Every game of a block with what it says: `scan`, `read_words` and `read_territory` in one."""
     games = scan(block)
     territory, territory_offset = read_territory(block, games)
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member: they lie in its order
-    return Reading(
+    return ParsedBlock(
         format="sgf",
         block=block,
         games=games,
@@ -114,7 +114,7 @@ def read_block(block: Block) -> Reading:
     )
 
 
-def read_words(block: Block, games: Games) -> Words:
+def read_words(block: RecordBlock, games: GameArrays) -> TextFields:
     """What the roots of games say, also of those set aside. games: as `scan` read them from the block.
 
     Of a property's values the first counts, as for `Game.raw`.
@@ -122,11 +122,11 @@ def read_words(block: Block, games: Games) -> Words:
     start = np.zeros((len(FIELDS), len(games)), np.int64)
     stop = np.zeros_like(start)
     find_words(block.data, games.start, games.stop, charsets(), start, stop)
-    return Words(block.data, start, stop)
+    return TextFields(block.data, start, stop)
 
 
-def read_territory(block: Block, games: Games) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """The territory that the records tell: (territory [T], offset [G + 1]), see `Reading`.
+def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+    """The territory that the records tell: (territory [T], offset [G + 1]), see `ParsedBlock`.
 
     It is that of the last node of the main line that has TB or TW; a point in both belongs to the one that comes
     later. Values that are no point or rectangle of the board are passed over. Games are looked at only if they spell it
@@ -135,7 +135,7 @@ def read_territory(block: Block, games: Games) -> tuple[npt.NDArray[np.uint16], 
     """
     told = np.empty(len(games), np.uint8)
     find_territory(block.data, games.start, games.stop, told)
-    width = np.where(games.drop == Drop.KEPT, games.width, 0) * told
+    width = np.where(games.drop == DropReason.KEPT, games.width, 0) * told
     budget = block.stop - block.start + 4 * n.MAX_SETUP
     most = min(int((width.astype(np.int64) * games.height).sum()), int(budget.sum()))
     territory, offset = np.empty(most, np.uint16), np.zeros(len(games) + 1, np.int64)

@@ -22,11 +22,11 @@ from kifu.records import _tygem as t
 from kifu.records._members import MEMBER_LIMIT
 from kifu.records._scan import BYTES_A_GAME
 from kifu.records.containers import index_files
-from kifu.records.games import Block, Bytes
+from kifu.records.games import Bytes, RecordBlock
 from kifu.records.meta import Result
-from kifu.records.places import Place
+from kifu.records.places import AnyPath
 from kifu.records.sgf import games_in
-from kifu.records.words import FIELDS, Reading, Words
+from kifu.records.words import FIELDS, ParsedBlock, TextFields
 
 _SPANS = {
     "black": t.BLACK,
@@ -41,7 +41,7 @@ _NO_BYTES = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class TygemIndex:
     """What one or several index files tell of games.
 
     data: [N] uint8, the files' text.
@@ -60,16 +60,16 @@ class Index:
         return len(self.ids)
 
 
-def read_index(data: Bytes) -> Index:
+def read_index(data: Bytes) -> TygemIndex:
     """The rows of an index. Never fails: lines that are none are counted. data: [N] uint8, kept by the index."""
     room = len(data) // t.SHORTEST_ROW + 1
     ids, start, stop = (np.empty(room, np.int64) for _ in range(3))
     rows, bad = t.index_rows(data, ids, start, stop)
     ids, first = np.unique(ids[:rows], return_index=True)
-    return Index(data, ids, start[first], stop[first], int(bad))
+    return TygemIndex(data, ids, start[first], stop[first], int(bad))
 
 
-def load_index(containers: Sequence[Place]) -> Index | None:
+def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
     """All index files among the containers, as one; None if there are none.
 
     Taken by name, .index in any case: files, also in .gz, .bz2 or .xz, and members of .zip archives. Tar archives are
@@ -87,7 +87,7 @@ def load_index(containers: Sequence[Place]) -> Index | None:
     return read_index(np.concatenate(parts)) if parts else None
 
 
-def read_tygem(block: Block, index: Index | None) -> Reading:
+def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
     """Reads every line of a block. Never fails: what can't be read gives a row with its `Drop`.
 
     Each line is a row, but for empty ones and those that begin with #; a member without any gives one row. The moves
@@ -97,7 +97,7 @@ def read_tygem(block: Block, index: Index | None) -> Reading:
     index: where the words come from; a game that it does not tell of has none, and so have all without an index.
     """
     length = int(np.sum(block.stop - block.start))
-    out = n.Out(
+    out = n.NodesOut(
         rows=np.empty((length // BYTES_A_GAME + (t.GAMES_ALWAYS + 1) * len(block), t.COLUMNS), np.int64),
         moves=np.empty(length // 4 + 1, np.uint16),
         setup=np.empty(0, np.uint16),
@@ -110,7 +110,7 @@ def read_tygem(block: Block, index: Index | None) -> Reading:
     rows = out.rows[: len(games)]
     line = rows[:, t.LINE].astype(np.int32)
     line[games.block_index == 0] += block.index
-    return Reading(
+    return ParsedBlock(
         format="tygem",
         block=block,
         games=games,
@@ -121,20 +121,20 @@ def read_tygem(block: Block, index: Index | None) -> Reading:
     )
 
 
-def _words(ids: npt.NDArray[np.int64], index: Index | None) -> Words:
+def _words(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFields:
     start, stop = np.zeros((2, len(FIELDS), len(ids)), np.int64)
     if index is None or not len(index):
-        return Words(_NO_BYTES, start, stop)
+        return TextFields(_NO_BYTES, start, stop)
     at = np.minimum(np.searchsorted(index.ids, ids), len(index) - 1)
     found = index.ids[at] == ids
     spans = np.empty((2, t.SPANS, len(ids)), np.int64)
     t.index_spans(index.data, np.where(found, index.start[at], 0), np.where(found, index.stop[at], 0), *spans)
     rows, columns = [FIELDS.index(name) for name in _SPANS], list(_SPANS.values())
     start[rows], stop[rows] = spans[0, columns], spans[1, columns]
-    return Words(index.data, start, stop)
+    return TextFields(index.data, start, stop)
 
 
-def not_indexed(reading: Reading) -> int:
+def not_indexed(reading: ParsedBlock) -> int:
     """How many games of a reading no index tells of."""
     date = FIELDS.index("date")
     told = reading.words.stop[date] > reading.words.start[date]

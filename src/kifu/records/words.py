@@ -1,6 +1,6 @@
 """What records say in words, of many games at once: where each value lies in its buffer, still undecoded.
 
-A reader finds them (`Words`); `kifu.records.decode` makes text of them, and `kifu.corpus` meaning.
+A reader finds them (`TextFields`); `kifu.records.decode` makes text of them, and `kifu.corpus` meaning.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kifu.records.games import Block, Bytes, Games
+from kifu.records.games import Bytes, GameArrays, RecordBlock
 
 FormatName: TypeAlias = Literal["sgf", "olf", "tygem"]
 
@@ -24,7 +24,7 @@ and TC and TT, by which Fox tells its overtime."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class TextFields:
     """The words of G games, as found: escapes, spelling and charset are those of the record's format.
 
     data: [N] uint8, in which the values lie. Never written to.
@@ -38,20 +38,20 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedBlock:
     """G games of one block, all in one record format, with what they say in words.
 
     games: for each row its board, moves, setup; see there.
-    words: see `Words`.
+    words: see `TextFields`.
     index: [G] int32: the game's ordinal among the games of its member, from 0; in formats of lines, its line there.
     territory: [T] uint16: point | WHITE_BIT, rising by point, of the final territory, where the record tells it.
     territory_offset: [G + 1] int64: game g's territory is territory[territory_offset[g]:territory_offset[g + 1]].
     """
 
     format: FormatName
-    block: Block
-    games: Games
-    words: Words
+    block: RecordBlock
+    games: GameArrays
+    words: TextFields
     index: npt.NDArray[np.int32]
     territory: npt.NDArray[np.uint16]
     territory_offset: npt.NDArray[np.int64]

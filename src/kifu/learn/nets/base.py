@@ -17,7 +17,7 @@ from torch import Tensor, nn
 Heads = Literal["value", "ownership"]
 
 
-class Told(NamedTuple):
+class NetworkOutput(NamedTuple):
     """What a network tells of a batch.
 
     policy: [B, N] logits of the points, row * width + column; [B, N + 1] with a pass if the net has passes.
@@ -30,7 +30,7 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Task:
+class NetworkConfig:
     """What a network is made for.
 
     planes, width, height, rim: of the plane set, `kifu.planes.encoder.Encoder`; the board is width x height, and the
@@ -61,7 +61,7 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
     any_size: bool
     """Whether it takes boards of other sizes than it was made for."""
 
-    def __init__(self, task: Task, channels: int) -> None:
+    def __init__(self, task: NetworkConfig, channels: int) -> None:
         """channels: F, of what `features` returns."""
         super().__init__()
         self.task = task
@@ -76,11 +76,11 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
     def policy(self, features: Tensor) -> Tensor:
         """[B, moves] logits of features [B, F, H, W]."""
 
-    def forward(self, planes: Tensor) -> Told:
+    def forward(self, planes: Tensor) -> NetworkOutput:
         features = self.features(planes)
         value = None if self.value is None else self.value(features)
         ownership = None if self.ownership is None else self.ownership(features)
-        return Told(self.policy(features), value, ownership)
+        return NetworkOutput(self.policy(features), value, ownership)
 
 
 def first_padding(size: int, rim: int) -> int:
@@ -88,7 +88,7 @@ def first_padding(size: int, rim: int) -> int:
     return size // 2 - rim
 
 
-class Points(nn.Conv2d):  # type: ignore[misc]
+class PointsConv(nn.Conv2d):  # type: ignore[misc]
     """[B, N] of [B, F, H, W]: one number for each point, row * width + column, by a convolution of 1 x 1."""
 
     def __init__(self, channels: int, bias: bool = True) -> None:
@@ -116,7 +116,7 @@ class ValueHead(nn.Module):  # type: ignore[misc]
         return torch.tanh(self.second(torch.relu(self.norm(self.first(pooled)))).squeeze(1))
 
 
-class OwnershipHead(Points):
+class OwnershipHead(PointsConv):
     """Whose each point is in the end."""
 
     def forward(self, features: Tensor) -> Tensor:

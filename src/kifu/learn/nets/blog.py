@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kifu.learn.nets.base import Task
+from kifu.learn.nets.base import NetworkConfig
 from kifu.learn.nets.plain import Dense
 
 
@@ -14,5 +14,5 @@ class Blog(Dense):
     there are 4.4 million.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NetworkConfig) -> None:
         super().__init__(task, ((32, 9), (32, 7), (32, 5)), task.points, dropout=0.5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kifu.learn.nets.base import Task
+from kifu.learn.nets.base import NetworkConfig
 from kifu.learn.nets.plain import Dense
 
 
@@ -13,7 +13,7 @@ class BookSmall(Dense):
     layer. Neither has dropout, which the chapter only recommends.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NetworkConfig) -> None:
         super().__init__(task, ((48, 7), (32, 5), (32, 5), (32, 5)), 512)
 
 
@@ -24,7 +24,7 @@ class BookMedium(Dense):
     dropout.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NetworkConfig) -> None:
         super().__init__(task, ((64, 5), (64, 5), (64, 3), (64, 3), (64, 3)), 512)
 
 
@@ -35,5 +35,5 @@ class BookLarge(Dense):
     dropout. Its convolutions are those of Clark and Storkey's best network, without its symmetries.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NetworkConfig) -> None:
         super().__init__(task, ((64, 7), (64, 5), (64, 5), (48, 5), (48, 5), (32, 5), (32, 5)), 1024)

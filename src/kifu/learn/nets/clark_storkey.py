@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from kifu.learn.nets.base import Network, Task, first_padding
+from kifu.learn.nets.base import Network, NetworkConfig, first_padding
 from kifu.point import symmetries
 
 _LAYERS = ((64, 7), (64, 5), (64, 5), (48, 5), (48, 5), (32, 5), (32, 5))
@@ -30,7 +30,7 @@ class ClarkStorkey(Network):
 
     any_size = False
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NetworkConfig) -> None:
         super().__init__(task, _LAYERS[-1][0])
         channels = task.planes
         parts: list[nn.Module] = []

@@ -7,7 +7,7 @@ from torch import nn
 
 from kifu.errors import RecipeError
 from kifu.learn.nets.clark_storkey import SymmetricConv, SymmetricLinear
-from kifu.versions import nearest
+from kifu.registry import nearest
 
 INITIALISATIONS = {
     "torch": "as torch draws them: uniform to 1 / sqrt(inputs), biases too",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kifu.learn.nets.base import Network, Points, Task, first_padding
+from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding
 
 _LAYERS, _FILTERS = 12, 128
 
@@ -28,7 +28,7 @@ class Maddison(Network):
 
     any_size = False
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: NetworkConfig) -> None:
         super().__init__(task, _FILTERS)
         parts: list[nn.Module] = []
         for k in range(_LAYERS):
@@ -36,7 +36,7 @@ class Maddison(Network):
             parts += [nn.Conv2d(channels, _FILTERS, size, padding=padding, bias=False)]
             parts += [PointBias(_FILTERS, task.height, task.width), nn.ReLU()]
         self.trunk = nn.Sequential(*parts)
-        self.points = Points(_FILTERS, bias=False)
+        self.points = PointsConv(_FILTERS, bias=False)
         self.points_bias = PointBias(task.points)
         self.pass_ = nn.Linear(_FILTERS, 1) if task.passes else None
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from torch import Tensor, nn
 
-from kifu.learn.nets.base import Network, Task, first_padding
+from kifu.learn.nets.base import Network, NetworkConfig, first_padding
 
 Layer = tuple[int, int]
 """A convolution: how many filters, and of how many rows and columns. It keeps the board's size; ReLU follows."""
 
 
-def convolutions(task: Task, layers: Iterable[Layer]) -> nn.Sequential:
+def convolutions(task: NetworkConfig, layers: Iterable[Layer]) -> nn.Sequential:
     """The layers, named conv1, relu1, conv2 and so on."""
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     channels = task.planes
@@ -33,7 +33,7 @@ class Dense(Network):
 
     any_size = False
 
-    def __init__(self, task: Task, layers: tuple[Layer, ...], hidden: int, dropout: float = 0) -> None:
+    def __init__(self, task: NetworkConfig, layers: tuple[Layer, ...], hidden: int, dropout: float = 0) -> None:
         channels = layers[-1][0]
         super().__init__(task, channels)
         self.trunk = convolutions(task, layers)

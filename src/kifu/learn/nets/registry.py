@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kifu.errors import RecipeError
-from kifu.learn.nets.base import Heads, Network, Task
+from kifu.learn.nets.base import Heads, Network, NetworkConfig
 from kifu.learn.nets.blog import Blog
 from kifu.learn.nets.book import BookLarge, BookMedium, BookSmall
 from kifu.learn.nets.clark_storkey import ClarkStorkey
 from kifu.learn.nets.maddison import Maddison
 from kifu.learn.nets.residual import Residual
-from kifu.versions import nearest
+from kifu.registry import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Architecture:
     title: str
     source: str
     planes: str
-    make: Callable[[Task], Network]
+    make: Callable[[NetworkConfig], Network]
     readings: str
     """What it is and where its source leaves room, for people."""
 
@@ -102,4 +102,4 @@ def make_net(
     planes, rim: of the plane set; width, height: of the board. Raises RecipeError for a name that there is not, and for
     a net that is too large.
     """
-    return find_net(name).make(Task(planes, width, height, rim, passes, heads))
+    return find_net(name).make(NetworkConfig(planes, width, height, rim, passes, heads))

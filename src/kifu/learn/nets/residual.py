@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from kifu.learn.nets.base import Network, Points, Task, first_padding
+from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding
 
 _EVERY = 3
 """Each so manieth block pools."""
@@ -39,7 +39,7 @@ class PooledBias(nn.Module):  # type: ignore[misc]
         return self.linear(self.pooled(x))[:, :, None, None]  # [B, F_out, 1, 1]
 
 
-class Block(nn.Module):  # type: ignore[misc]
+class ResidualBlock(nn.Module):  # type: ignore[misc]
     """x + two convolutions of it; the second sees the whole board if the block pools."""
 
     def __init__(self, channels: int, pools: bool) -> None:
@@ -66,16 +66,16 @@ class Residual(Network):
 
     any_size = True
 
-    def __init__(self, task: Task, blocks: int, channels: int) -> None:
+    def __init__(self, task: NetworkConfig, blocks: int, channels: int) -> None:
         super().__init__(task, channels)
         self.stem = nn.Conv2d(task.planes, channels, 3, padding=first_padding(3, task.rim), bias=False)
-        self.blocks = nn.Sequential(*(Block(channels, k % _EVERY == _EVERY - 1) for k in range(blocks)))
+        self.blocks = nn.Sequential(*(ResidualBlock(channels, k % _EVERY == _EVERY - 1) for k in range(blocks)))
         self.norm = nn.BatchNorm2d(channels)
         self.place = _conv(channels, _HEAD, 1)
         self.squeeze = _conv(channels, _HEAD, 1)
         self.bias = PooledBias(_HEAD, _HEAD)
         self.head_norm = nn.BatchNorm2d(_HEAD)
-        self.points = Points(_HEAD)
+        self.points = PointsConv(_HEAD)
         self.pass_ = nn.Linear(2 * _HEAD, 1) if task.passes else None
 
     def features(self, planes: Tensor) -> Tensor:

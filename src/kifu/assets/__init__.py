@@ -1,0 +1,34 @@
+"""Data files of the package: cards, recipes, rule sets, the sample archive and the packaged network."""
+
+from __future__ import annotations
+
+from importlib import resources
+from importlib.resources.abc import Traversable
+
+OTHER_FORMATS = {
+    "catalogue@1": "games of a corpus, one row each, in Parquet",
+    "olf@1": "games as lines of text, in Schraudolph's one-line format",
+    "tygem@1": "games of TYGEM as lines of moves, with the index beside them",
+    "katago-npz@1": "KataGo's training rows, planes and targets, in a folder of .npz files",
+    "kifu-net@1": "a trained network with its metadata and the games it was trained on, in safetensors",
+}
+"""Formats that have a card but do not take a plane set, with a one-line description of each."""
+
+
+def asset(*parts: str) -> Traversable:
+    """Return the data file or folder at that path below `kifu/assets`.
+
+    >>> asset("recipes", "agz17.toml").name
+    'agz17.toml'
+    """
+    return resources.files("kifu.assets").joinpath(*parts)
+
+
+def read_card(kind: str, name: str) -> str:
+    """Return the Markdown text of the card of a plane set or a format.
+
+    Args:
+        kind: "planes" or "formats".
+        name: Full name of the plane set or format, such as "seven@1".
+    """
+    return asset("cards", kind, f"{name.partition('@')[0]}.md").read_text("utf-8")

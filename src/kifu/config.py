@@ -1,0 +1,136 @@
+"""TOML tables that say what is to be done, read from the package or from a file, overridden, and checked by a model."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from kifu.assets import asset
+from kifu.errors import RecipeError
+
+TEXT_LIMIT = 16 << 10
+"""A file of more bytes is not read: tomllib takes a minute for a key of 30,000 dotted parts."""
+
+STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
+"""How the models of such tables are: no unknown keys, no change once made, no 1 for true."""
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def one_line(text: str) -> str:
+    """The text itself. Raises ValueError unless a message or a table can show it as it is."""
+    if not text.isprintable():
+        raise ValueError(f"{text!r} is not one line of printable characters")
+    return text
+
+
+Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
+"""Text that a message or a table can show as it is."""
+
+
+def config_names(folder: str) -> list[str]:
+    """Return the names of the TOML files in a folder of `kifu.assets`, sorted."""
+    return sorted(p.name.removesuffix(".toml") for p in asset(folder).iterdir() if p.name.endswith(".toml"))
+
+
+def config_text(folder: str, kind: str, name: str) -> str:
+    """The TOML text of a table by its name in that folder of `kifu.assets`, or of a file if `name` ends in .toml. Raises RecipeError.
+
+    kind: what messages call it.
+    """
+    if name.endswith(".toml"):
+        try:
+            with Path(name).open("rb") as file:
+                data = file.read(TEXT_LIMIT + 1)
+            text = data.decode()
+        except OSError as error:
+            raise RecipeError(f"cannot read the {kind} {name}: {error.strerror}") from None
+        except ValueError as error:  # not UTF-8, or a zero byte in the name
+            raise RecipeError(f"cannot read the {kind} {name!r}: {error}") from None
+        if len(data) > TEXT_LIMIT:
+            raise RecipeError(f"the {kind} {name} has more than {TEXT_LIMIT:,} bytes")
+        return text
+    if name not in config_names(folder):
+        known = ", ".join(config_names(folder))
+        raise RecipeError(f"no {kind} {name!r}; there are {known}, or a file that ends in .toml")
+    return asset(folder, f"{name}.toml").read_text("utf-8")
+
+
+def load_config(folder: str, kind: str, name: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
+    """The table of that name or file, not checked by any model yet.
+
+    overrides: "key=value" each, with dots for inner keys ("sets.test.games=20"); a value is read as TOML, and as text
+    where it is none. Raises RecipeError.
+    """
+    text = config_text(folder, kind, name)
+    try:
+        table = tomllib.loads(text)
+    except ValueError as error:  # also a number of thousands of digits
+        raise RecipeError(f"{kind} {name} is no TOML: {_short(str(error))}") from None
+    except RecursionError:
+        raise RecipeError(f"{kind} {name} is nested too deeply") from None
+    for override in overrides:
+        _override(table, override, kind)
+    return table
+
+
+def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str) -> Model:
+    """What a table of values says. Raises RecipeError, which names the first value that does not fit."""
+    try:
+        return model.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = _short(".".join(str(part) for part in first["loc"]))
+        what = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            what = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
+        plain = first["type"] in ("missing", "value_error", "extra_forbidden")
+        value = "" if plain else f" (it is {_shown(first['input'])})"
+        raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{_short(what, 300)}{value}") from None
+
+
+def _nearest_key(key: str, model: type[BaseModel]) -> str:
+    """What to say of a key that neither the model nor one in it has: the one that is most like it, if any is."""
+    schema = model.model_json_schema()
+    known = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())]
+    near = difflib.get_close_matches(key, known, 1)
+    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(schema['properties'])}"
+
+
+def _shown(value: Any) -> str:
+    """A value of a table, for a message."""
+    try:
+        return _short(json.dumps(value, default=str))
+    except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another
+        return "too large to show"
+
+
+def _short(text: str, length: int = 80) -> str:
+    """The text as one line of that length at most."""
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= length else text[: length - 4] + " ..."
+
+
+def _override(table: dict[str, Any], override: str, kind: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"--set takes key=value, not {override!r}")
+    value: Any = text
+    with contextlib.suppress(ValueError, RecursionError):
+        parsed = tomllib.loads(f"value = {text}")
+        if len(parsed) == 1:  # else there are lines after the value
+            value = parsed["value"]
+    *outer, last = key.strip().split(".")
+    inner: Any = table
+    for part in outer:
+        inner = inner.get(part)
+        if not isinstance(inner, dict):
+            raise RecipeError(f"--set {override!r}: the {kind} has no table {'.'.join(outer)!r}")
+    inner[last] = value

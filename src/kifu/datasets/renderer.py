@@ -1,0 +1,151 @@
+"""Planes of games in a catalogue, drawn by the encoder of their plane set, which is told what it asks for of each game.
+
+Most sets ask for ranks at most. KataGo's asks for the terms of the game, and gives numbers beside its planes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kifu.corpus.catalogue import numbers, played_of
+from kifu.datasets.labels import DRAWN, RATING_COLUMNS
+from kifu.errors import DropReason
+from kifu.execution.executor import Executor
+from kifu.katago.encoder import KataEncoder, RootedGames
+from kifu.katago.rules import usual_terms
+from kifu.planes.encoder import Encoder, find_encoder
+from kifu.planes.registry import find_plane_set
+
+Rows = npt.NDArray[np.int64]
+
+_TERMS_COLUMNS = ("rules", "komi", "komi_text", "handicap")
+
+TOLD_COLUMNS = (*_TERMS_COLUMNS, *RATING_COLUMNS)
+"""What encoders ask for of the catalogue, beside the games themselves."""
+
+_GAMES = 1024
+"""Followed at one go where nothing is drawn."""
+
+
+class RenderedColumns(NamedTuple):
+    """What an encoder asks for of R games: values [R, ...], and drop [R] uint8, why some cannot be drawn."""
+
+    values: npt.NDArray[Any]
+    drop: npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Renderer:
+    """An encoder, and desks for any number of threads. `find_drawing` makes it."""
+
+    encoder: Encoder | KataEncoder
+    _desks: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """Of threads that are not at work."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it tells beside the planes: those of `DRAWN` that mean something."""
+        return DRAWN if self.encoder.plane_set.inputs else DRAWN[:1]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of TOLD_COLUMNS that `draw` needs."""
+        if isinstance(self.encoder, KataEncoder):
+            return _TERMS_COLUMNS
+        return RATING_COLUMNS if self.encoder.plane_set.ranked else ()
+
+    def told(self, batch: pa.RecordBatch, rows: Rows) -> RenderedColumns:
+        """What it asks for of some rows of a batch, which has its `columns` at least.
+
+        Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are the usual
+        ones (`usual_terms`); what it says and KataGo does not understand, sets the game aside.
+        """
+        if not self.columns:
+            return RenderedColumns(np.zeros((len(rows), 2), np.float32), np.zeros(len(rows), np.uint8))
+        some = batch.select(self.columns).take(pa.array(rows))
+        if isinstance(self.encoder, Encoder):
+            return RenderedColumns(ratings_of(some), np.zeros(len(rows), np.uint8))
+        return RenderedColumns(*usual_terms(some["rules"], recorded_komi(some), some["handicap"]))
+
+    def draw(
+        self,
+        batch: pa.RecordBatch,
+        games: RootedGames,
+        rows: Rows,
+        symmetry: npt.NDArray[np.uint8],
+        take: Rows,
+        planes: npt.NDArray[Any],
+        labels: Mapping[str, npt.NDArray[Any]],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Draws positions of these games as `Encoder.encode` does: planes, and the labels that are `DRAWN`.
+
+        batch: rows of the catalogue with its `columns` at least; games: the same rows. Returns drop and ply of each of
+        `rows`; nothing that is wanted of a game whose terms are not known is of any meaning, and its ply is 0.
+        """
+        try:
+            desk = self._desks.pop()
+        except IndexError:
+            desk = self.encoder.new_desk()
+        told = self.told(batch, rows)
+        given = games, rows, symmetry, take, planes, labels["move"], told.values
+        if isinstance(self.encoder, Encoder):
+            drop, ply = self.encoder.encode(desk, *given)
+        else:
+            drop, ply = self.encoder.encode(desk, *given, labels["globals"])
+        self._desks.append(desk)
+        unknown = told.drop != DropReason.KEPT
+        return np.where(unknown, told.drop, drop), np.where(unknown, 0, ply).astype(np.int32)
+
+    def playable(self, batch: pa.RecordBatch, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+        """[G] of how many moves of each game the position before can be drawn.
+
+        batch: rows of the catalogue with PLAYED_COLUMNS and its `columns` at least.  legal: [G], how many moves can be
+        played under `kifu.go.rules.RECORDS`, by which most sets go.
+        """
+        if isinstance(self.encoder, Encoder):
+            return legal
+        nothing = self.encoder.new_out(0), self.new_labels(0)
+
+        def follow(first: int) -> npt.NDArray[np.int32]:
+            some = batch.slice(first, _GAMES)
+            games = played_of(some)
+            rows, take = np.arange(len(some)), np.full(len(games.moves), -1)
+            return self.draw(some, games, rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
+
+        with Executor() as crew:
+            found = [np.empty(0, np.int32), *crew.map(follow, range(0, len(legal), _GAMES))]
+        return np.minimum(np.concatenate(found), legal)
+
+    def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
+        """Room for `DRAWN` of so many positions, not initialised; `globals` are no numbers where they mean nothing."""
+        return {
+            "move": np.empty(slots, np.int16),
+            "globals": np.empty((slots, len(self.encoder.plane_set.inputs)), np.float32),
+        }
+
+
+def recorded_komi(batch: pa.RecordBatch) -> pa.FloatArray:
+    """[G] the komi of these rows: null where none is told, and NaN where it is told but not understood."""
+    wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
+    return pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
+
+
+def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
+    """[G, 2] the ranks of Black and White (`kifu.records.meta.Rank.rating`); NaN where they are not known."""
+    columns = (batch["black_rating"], batch["white_rating"])
+    return np.stack([numbers(pc.fill_null(column, float("nan"))) for column in columns], 1)
+
+
+def find_renderer(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Renderer:
+    """What draws a plane set, as `find_encoder` takes it. Raises RecipeError, GameError."""
+    plane_set = find_plane_set(name)
+    if plane_set.inputs:
+        return Renderer(KataEncoder(plane_set, width, height, pad))
+    return Renderer(find_encoder(name, width, height, pad))

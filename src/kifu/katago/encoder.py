@@ -1,0 +1,112 @@
+"""Positions of many games as KataGo's inputs: planes, and the numbers beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import GameError
+from kifu.go.replay import GamesLike
+from kifu.katago.history import codes_of
+from kifu.katago.inputs import INPUTS, KataWorkspace, encode_rows, new_sheet
+from kifu.planes.board_embedding import FrameEncoder, Rows, read_only
+
+LEAST, MOST = 2, 19
+"""Sizes of boards that KataGo plays on."""
+
+_PLIES = 512
+
+
+class RootedGames(GamesLike, Protocol):
+    """Games that tell how many of their setup entries stand in the root node; `kifu.records.games.Games` is one."""
+
+    @property
+    def root_setup(self) -> npt.NDArray[np.uint16]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class KataScratch:
+    """What one thread needs to encode, by the size of games and how long they are. An encoder makes it (`new_desk`)."""
+
+    sheets: dict[tuple[int, int, int], KataWorkspace] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KataEncoder(FrameEncoder):
+    """`katago22@1` for boards of one size, in KataGo's own files 19 x 19, with smaller ones laid in.
+
+    It holds no state and serves any number of threads. Raises GameError for a size that is not within 2 to 19.
+
+    >>> from kifu.katago.encoder import KataEncoder
+    >>> from kifu.planes.registry import KATAGO22
+    >>> encoder = KataEncoder(KATAGO22, 19, 19, pad=True)
+    >>> encoder.planes, encoder.shape, encoder.bytes
+    (22, (22, 19, 19), 46)
+    """
+
+    LEAST: ClassVar[int] = LEAST
+
+    def __post_init__(self) -> None:
+        if not (LEAST <= self.width <= MOST and LEAST <= self.height <= MOST):
+            raise GameError(
+                f"{self.plane_set.name} draws boards from {LEAST} to {MOST}, not {self.width} x {self.height}"
+            )
+
+    def new_desk(self) -> KataScratch:
+        """Room for one thread to work in."""
+        return KataScratch()
+
+    def new_inputs(self, slots: int) -> npt.NDArray[np.float32]:
+        """An array for `encode` to fill, not initialised: [slots, 19] float32."""
+        return np.empty((slots, INPUTS), np.float32)
+
+    def encode(
+        self,
+        desk: KataScratch,
+        games: RootedGames,
+        rows: Rows,
+        symmetry: npt.NDArray[np.uint8],
+        take: Rows,
+        out: npt.NDArray[np.uint8],
+        label: npt.NDArray[np.int16],
+        terms: npt.NDArray[np.void],
+        inputs: npt.NDArray[np.float32],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Draws positions of some games, each game as it looks under a symmetry of the board (`kifu.point.symmetries`).
+
+        desk, rows, symmetry, take, out, label: as for `kifu.planes.encoder.Encoder.encode`; out is [slots, 22, bytes].
+        terms: [R] `kifu.katago.rules.TERMS`, what each of these games is played for.
+        inputs: [slots, 19] float32, the numbers beside the planes, as `PlaneSet.inputs` names them.
+
+        Each game is followed under its own terms, up to where KataGo would follow it. Returns ply [R] int32, before how
+        many of its moves there is a position, and drop [R] uint8 of `Drop`, what ends it there: a move that its rules
+        do not allow; setup after the root (SETUP_LATER); the end of the game, or of the normal phase where territory is
+        counted, though moves follow (AFTER_END). Setup that KataGo refuses (SETUP_TWICE, SETUP_DEAD) gives no position,
+        nor does a board that does not fit or has sides below 2 (WRONG_SIZE). Moves out of turn end nothing; they cut
+        the history that planes show. What is wanted from that ply on is not drawn, or is the position before a move
+        that cannot be played.
+        Raises ValueError if the arrays do not fit each other. That each slot is wanted only once is not checked.
+        """
+        plan = self._plan(games, rows, symmetry, take, out, label)
+        if inputs.shape != (len(out), INPUTS) or inputs.dtype != np.float32:
+            raise ValueError(f"inputs is {inputs.dtype} {inputs.shape}, not float32 [{len(out)}, {INPUTS}]")
+        if len(terms) != len(rows):
+            raise ValueError(f"there are {len(rows)} games, and terms of {len(terms)}")
+        longest = _PLIES
+        while longest < len(plan.placed[0]):
+            longest *= 2
+        codes = codes_of(terms)
+        for placing, which in plan.parts:
+            size = placing.width, placing.height, longest
+            if size not in desk.sheets:
+                desk.sheets[size] = new_sheet(placing.width, placing.height, self.width, self.height, longest)
+            encode_rows(
+                desk.sheets[size], read_only(games.moves), read_only(games.move_offset), read_only(games.setup),
+                read_only(games.setup_ply), read_only(games.setup_offset), read_only(games.root_setup), rows, which,
+                symmetry, codes, placing.table, placing.label_of, plan.placed, take, plan.take_offset, out, label,
+                inputs, plan.drop, plan.ply,
+            )  # fmt: skip
+        return plan.drop, plan.ply

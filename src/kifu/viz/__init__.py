@@ -1,0 +1,1 @@
+"""Boards, planes and charts as SVG and PNG pictures."""

@@ -24,7 +24,7 @@ from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes import example_jobs
 from kifu.recipes import examples as building
-from kifu.recipes.examples import BuiltExamples, build_examples
+from kifu.recipes.examples import ExamplesReport, build_examples
 from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe, recipe_names
 
 PLAIN: dict[str, Any] = {
@@ -54,7 +54,7 @@ def games(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[BuiltExamples]:
+def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[ExamplesReport]:
     return build_examples(chosen, source, into, **options)
 
 

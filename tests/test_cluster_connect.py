@@ -45,7 +45,7 @@ def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached
     answers = [ConnectionAbortedError("Initialization failure from server:\nno server")] * failures + [None] * 2
     init = Mock(side_effect=answers)
     monkeypatch.setattr("kifu.execution.ray_connect.ray.init", init)
-    monkeypatch.setattr("kifu.execution.ray_connect.silence", lambda *_: None)
+    monkeypatch.setattr("kifu.execution.ray_connect.probe", lambda *_: None)
     failure = pytest.raises(ClusterError, match=r"^no cluster at ray://head:1: Init.* no server$")
     with nullcontext() if reached else failure, connected("ray://head:1", 1):
         pass

@@ -29,7 +29,7 @@ from commands import run
 from kgs_archives import BROKEN, records
 from kifu.atomic_io import hash_file
 from kifu.corpus import ingest as ingesting
-from kifu.corpus import records_units
+from kifu.corpus import units
 from kifu.corpus.clean import clean_names, load_cleaning_rules
 from kifu.corpus.ingest import IngestJob, IngestReport, ingest
 from kifu.corpus.parts import append
@@ -63,11 +63,11 @@ def small() -> Iterator[None]:
     """Blocks of 8 KiB, two of them a unit, even of small archives."""
     with (
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
-        mock.patch.dict(records_units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
+        mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
         mock.patch.object(split_large_blocks, "__defaults__", (BLOCK,)),
         mock.patch.object(_streams, "_CHUNK", 1000),
-        mock.patch.object(records_units, "_SMALL", 1000),
-        mock.patch.object(records_units, "_BLOCKS", 2),
+        mock.patch.object(units, "_SMALL", 1000),
+        mock.patch.object(units, "_BLOCKS", 2),
     ):
         yield
 
@@ -200,8 +200,8 @@ def test_loose_records_of_several_units_make_the_same_catalogue(
 
     (one,) = archive_units(as_path(source))
     expected = made()
-    monkeypatch.setattr(records_units, "_LOOSE", most)
-    monkeypatch.setattr(records_units, "_LOOSE_BYTES", bytes_)
+    monkeypatch.setattr(units, "_LOOSE", most)
+    monkeypatch.setattr(units, "_LOOSE_BYTES", bytes_)
     cut = list(archive_units(as_path(source)))
     counted = most < 1000 or where != "here"  # a store says how long they are, and this machine would have to be asked
     assert len(cut) >= 5 if counted else cut == [one]
@@ -218,7 +218,7 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that vanishes is set aside; a new one is none of those that were found."""
-    monkeypatch.setattr(records_units, "_LOOSE", 64)
+    monkeypatch.setattr(units, "_LOOSE", 64)
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
     found = pickle.loads(pickle.dumps(list(source_units(find_sources(top)))))
@@ -279,7 +279,7 @@ def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], mo
         raise SourceError("connection lost")
 
     with monkeypatch.context() as patched, pytest.raises(SourceError):
-        patched.setattr(records_units, "shares", lost)
+        patched.setattr(units, "split_large_blocks", lost)
         list(reader.read(first))
     assert told(reader.read(second)) == told(UnitReader().read(second)) != []
 
@@ -430,7 +430,7 @@ def test_a_cluster_measures_the_sources_itself(
     postal.post(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
-    assert records_units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
+    assert units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
 
 
 def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_the_bytes_do_not_depend_on_who_does_the_work(
 ) -> None:
     for jobs in (1, 2):
         append(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
-    monkeypatch.setattr("kifu.corpus.parts.open_crew", lambda engine, jobs, work: PostalCrew(None, jobs, work))
+    monkeypatch.setattr("kifu.corpus.parts.make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
     append(sources, tmp_path / "sent", clean=rules("games"))
     assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
 

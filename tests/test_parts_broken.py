@@ -281,7 +281,7 @@ def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
     """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
     append(sources, tmp_path / "alone", clean=rules("games"))
     with PostalCrew(work=tmp_path) as crew:  # all runs have this one, which does nothing twice
-        monkeypatch.setattr(parts, "open_crew", lambda *_: nullcontext(crew))
+        monkeypatch.setattr(parts, "make_executor", lambda *_: nullcontext(crew))
         monkeypatch.chdir(tmp_path)
         with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
             kill(patched, CatalogueTransaction, "commit")

@@ -31,7 +31,7 @@ from kifu.recipes.build import build
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import find_recipe
 from kifu.records import _remote
-from kifu.records import read_sample as looking
+from kifu.records import glimpse as looking
 from kifu.records.containers import blocks
 from kifu.records.glimpse import read_sample
 from kifu.records.kinds import parse_blocks
@@ -185,7 +185,7 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
             waited.append(self._file.tell())
             return super().parcels()
 
-    monkeypatch.setattr(ranges, "ParcelSpool", Watched)
+    monkeypatch.setattr(ranges, "SpillFile", Watched)
     monkeypatch.setattr(ranges, "_TOGETHER", 500_000)
     for module in (examples, estimating):
         monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)

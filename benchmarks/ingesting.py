@@ -12,12 +12,13 @@ from throughput import inflate, write
 from timing import Task, cores, in_turns, one_core
 
 from kifu.convert import convert
-from kifu.corpus.catalogue import games_of, open_catalogue
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
+from kifu.corpus.export import catalogue_olf
 from kifu.corpus.hashes import hash_games
 from kifu.corpus.ingest import ingest
-from kifu.corpus.spell import catalogue_olf
+from kifu.corpus.schema import games_of
 from kifu.records.containers import blocks
 from kifu.records.olf import read_olf
 

@@ -11,8 +11,9 @@ from corpus import Corpus
 from figures import Figure, at_least
 from timing import Task, in_turns, one_core
 
-from kifu.corpus.catalogue import CatalogueWriter, games_of, open_catalogue
+from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import games_of
 from kifu.datasets.renderer import find_renderer
 from kifu.katago.build import build_katago
 from kifu.katago.recipe import KatagoRecipe

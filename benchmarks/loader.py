@@ -14,8 +14,9 @@ from processes import peak
 from timing import Task, cores, in_turns, one_core
 
 import kifu
-from kifu.corpus.catalogue import GAME_COLUMNS, games_of, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import GAME_COLUMNS, games_of
 from kifu.datasets.loader import Output
 from kifu.planes.encoder import find_encoder
 from kifu.records.games import concat

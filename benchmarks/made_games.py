@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import games_of, open_catalogue
-from kifu.corpus.clean import check_clean
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.cleaning import check_clean
+from kifu.corpus.export import catalogue_olf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import POINTS, SCHEMA
-from kifu.corpus.spell import catalogue_olf
+from kifu.corpus.schema import POINTS, SCHEMA, games_of
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.olf import Unsayable
 

@@ -16,11 +16,11 @@ import numpy as np
 from made_games import GAMES, Maker
 
 import kifu
-from kifu.corpus.clean import load_cleaning_rules
-from kifu.corpus.divide import load_split
-from kifu.corpus.divide import split as split_catalogues
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import ingest
+from kifu.corpus.splits import load_split
+from kifu.corpus.splits import split as split_catalogues
 from kifu.corpus.stats import count_games
 from kifu.errors import DropReason
 

@@ -13,8 +13,9 @@ from corpus import Corpus
 from figures import Figure
 
 import kifu
-from kifu.corpus.catalogue import numbers, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import numbers
 
 _ROWS = 4096
 _POSITIONS = 2_000_000

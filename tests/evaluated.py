@@ -12,8 +12,9 @@ import torch
 
 import kifu
 from kgs_archives import archive
-from kifu.corpus.catalogue import numbers, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import numbers
 from kifu.go.board import Board
 from kifu.learn.net import Net, open_net
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf

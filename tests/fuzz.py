@@ -26,9 +26,9 @@ from fuzz_sgf import fuzz as fuzz_sgf
 from fuzz_tygem import fuzz as fuzz_tygem
 from kata_rows import as_arrays, random_rows
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import clean_names, load_cleaning_rules
+from kifu.corpus.cleaning import clean_names, load_cleaning_rules
+from kifu.corpus.export import catalogue_olf, catalogue_sgf
 from kifu.corpus.rows import rows_of_batch
-from kifu.corpus.spell import catalogue_olf, catalogue_sgf
 from kifu.datasets.formats import open as open_data_set
 from kifu.datasets.formats import open_writer
 from kifu.errors import KifuError

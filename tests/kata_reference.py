@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import games_of
 from kifu.katago.rules import KataRules, terms_of
 from kifu.records.games import GameArrays
 

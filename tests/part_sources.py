@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from kgs_archives import BROKEN, archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import CleaningRules, load_cleaning_rules
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 
 
 def rules(duplicates: str) -> CleaningRules:

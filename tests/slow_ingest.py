@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from unittest import mock
 
 from kifu.corpus import catalogue, parquet
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError
 

@@ -25,8 +25,8 @@ from kifu.audit.audit import audit
 from kifu.audit.overlap import BANDS
 from kifu.audit.positions import hash_games, hash_records
 from kifu.audit.sets import open_set
-from kifu.corpus.catalogue import games_of
 from kifu.corpus.hashes import hash_games as hash_whole_games
+from kifu.corpus.schema import games_of
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path

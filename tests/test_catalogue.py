@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from kifu.corpus.catalogue import CatalogueWriter, games_of, is_catalogue, list_parts, open_catalogue
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.catalogue import CatalogueWriter, is_catalogue, open_catalogue
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.rows import rows_of_batch
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import SCHEMA, games_of, list_parts
 from kifu.errors import DropReason, FormatError, KifuError, OutputError
 from kifu.records.games import NO_HANDICAP, ParseWarning
 

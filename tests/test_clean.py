@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import clean_names, clean_text, load_cleaning_rules
+from kifu.corpus.cleaning import clean_names, clean_text, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason, RecipeError
 from kifu.point import to_sgf

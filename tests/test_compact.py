@@ -15,9 +15,8 @@ from commands import run
 from kgs_archives import archive
 from kifu.corpus import compact as compacting
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.compact import _pieces, compact
 from kifu.corpus.index import Partition, read_index
-from kifu.corpus.parts import append
+from kifu.corpus.update import _pieces, append, compact
 from part_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
 from postal import PostalCrew
 

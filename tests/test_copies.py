@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from compiled import random_games
 from kifu.corpus import copies
-from kifu.corpus.copies import IdSet, exact_duplicates
+from kifu.corpus.duplicates import IdSet, exact_duplicates
 from kifu.errors import FormatError
 
 parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)

@@ -20,7 +20,7 @@ import pytest
 
 import naive
 from kifu.convert import convert
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import DropReason

@@ -13,8 +13,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.divide import load_split, split, split_names
-from kifu.corpus.splits import split_of
+from kifu.corpus.splits import load_split, split, split_names, split_of
 from kifu.errors import OutputError, RecipeError
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)

@@ -19,8 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from kifu.corpus.catalogue import games_of, played_of
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import SCHEMA, games_of, played_of
 from kifu.datasets import mmap_games as held
 from kifu.datasets.mmap_games import COLUMNS, pick, read_games, spill
 from kifu.datasets.position_filter import PositionFilter

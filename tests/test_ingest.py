@@ -17,7 +17,7 @@ import kifu
 from commands import run
 from kgs_archives import archive, record, records
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import clean_names, load_cleaning_rules
+from kifu.corpus.cleaning import clean_names, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
 from test_kinds import OLF_LINE, TYGEM_LINE

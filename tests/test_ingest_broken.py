@@ -18,7 +18,7 @@ import pytest
 from commands import run
 from kgs_archives import archive, records
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError, OutputError
 from slow_ingest import small_steps

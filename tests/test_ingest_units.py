@@ -30,10 +30,9 @@ from kgs_archives import BROKEN, records
 from kifu.atomic_io import hash_file
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import units
-from kifu.corpus.clean import clean_names, load_cleaning_rules
+from kifu.corpus.cleaning import clean_names, load_cleaning_rules
 from kifu.corpus.ingest import IngestJob, IngestReport, ingest
-from kifu.corpus.parts import append
-from kifu.corpus.units import (
+from kifu.corpus.sources import (
     ArchiveUnit,
     SourceUnit,
     UnitReader,
@@ -42,6 +41,7 @@ from kifu.corpus.units import (
     hash_sources,
     source_units,
 )
+from kifu.corpus.update import append
 from kifu.errors import DropReason, KifuError, SourceError
 from kifu.execution.executor import Executor
 from kifu.execution.serialization import read_parcels, write_parcels

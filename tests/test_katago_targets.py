@@ -12,7 +12,8 @@ import pytest
 
 from catalogues import rows as catalogue_rows
 from kata_reference import ARCHIVES, unpack
-from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.schema import games_of
 from kifu.katago.build import build_katago
 from kifu.katago.npz import game_hashes
 from kifu.katago.rows import ARRAYS, TARGETS

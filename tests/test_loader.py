@@ -19,7 +19,8 @@ import naive_order
 from catalogues import write_catalogue
 from commands import run
 from kgs_archives import archive, records
-from kifu.corpus.catalogue import games_of, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.schema import games_of
 from kifu.datasets.augment import turn_planes
 from kifu.datasets.examples import Batch, LabelSpec, Layout, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer

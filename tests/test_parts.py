@@ -21,14 +21,14 @@ from kifu.audit.sets import open_set
 from kifu.convert import convert
 from kifu.corpus import layout, units
 from kifu.corpus.catalogue import is_catalogue, open_catalogue, rows_of_unit
-from kifu.corpus.clean import load_cleaning_rules
-from kifu.corpus.divide import load_split
-from kifu.corpus.folder import CatalogueTransaction
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.index import INDEX, PART_NAME
 from kifu.corpus.ingest import ingest
-from kifu.corpus.parts import append
+from kifu.corpus.partitions import CatalogueTransaction
 from kifu.corpus.query import open_query
+from kifu.corpus.splits import load_split
 from kifu.corpus.stats import count_games
+from kifu.corpus.update import append
 from kifu.datasets.mmap_games import read_games
 from kifu.describe import describe_catalogue, find_game
 from kifu.errors import RecipeError, SourceError
@@ -219,7 +219,7 @@ def test_the_bytes_do_not_depend_on_who_does_the_work(
 ) -> None:
     for jobs in (1, 2):
         append(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
-    monkeypatch.setattr("kifu.corpus.parts.make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
+    monkeypatch.setattr("kifu.corpus.update.make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
     append(sources, tmp_path / "sent", clean=rules("games"))
     assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
 

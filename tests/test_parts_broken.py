@@ -17,11 +17,10 @@ from hypothesis import strategies as st
 from commands import run
 from kifu.corpus import parts
 from kifu.corpus.catalogue import RowsUnit, is_catalogue, open_catalogue, rows_of_unit
-from kifu.corpus.compact import compact
-from kifu.corpus.database import open_database
-from kifu.corpus.folder import CatalogueTransaction
 from kifu.corpus.index import INDEX, Index
-from kifu.corpus.parts import append
+from kifu.corpus.partitions import CatalogueTransaction
+from kifu.corpus.query import open_database
+from kifu.corpus.update import append, compact
 from kifu.describe import describe_catalogue
 from kifu.errors import FormatError, OutputError, RecipeError
 from part_sources import bag, make_sources, rules, tree

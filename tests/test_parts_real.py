@@ -8,7 +8,7 @@ import polars
 
 from commands import run
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.parts import append
+from kifu.corpus.update import append
 from kifu.describe import describe_catalogue
 from part_sources import bag, rules
 

@@ -24,7 +24,7 @@ from commands import run
 from kgs_archives import archive, records
 from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
-from kifu.corpus.units import archive_units, find_sources, hash_sources
+from kifu.corpus.sources import archive_units, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Executor
 from kifu.records import _remote, _store

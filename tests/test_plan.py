@@ -16,9 +16,9 @@ import pytest
 from commands import run
 from kgs_archives import archive, record
 from kifu.convert import convert
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import IngestReport, ingest
-from kifu.corpus.units import find_sources
+from kifu.corpus.sources import find_sources
 from kifu.errors import RecipeError, SourceError
 from kifu.estimate import estimate as estimating
 from kifu.estimate.estimate import estimate

@@ -277,7 +277,7 @@ def test_bad_queries_are_one_line(small: Path, tmp_path: Path, sql: str, told: s
 
 
 def test_python_variables_are_no_tables(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kifu.corpus.database.frame", pandas.DataFrame({"x": [1]}), raising=False)
+    monkeypatch.setattr("kifu.corpus.query.frame", pandas.DataFrame({"x": [1]}), raising=False)
     with pytest.raises(RecipeError, match="frame does not exist"):
         ask("SELECT * FROM frame", small)
 

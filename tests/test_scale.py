@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.demo import sample_path
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogues import rows
-from kifu.corpus.clean import load_cleaning_rules
-from kifu.corpus.meaning import COLUMN_OF
+from kifu.corpus.cleaning import load_cleaning_rules
+from kifu.corpus.export import catalogue_olf, catalogue_sgf, games_of_rows
+from kifu.corpus.fields import COLUMN_OF
 from kifu.corpus.rows import rows_as_recorded, rows_of_reading
 from kifu.corpus.schema import SCHEMA
-from kifu.corpus.spell import catalogue_olf, catalogue_sgf, games_of_rows
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.olf import OlfWords, Unsayable, read_olf

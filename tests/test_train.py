@@ -24,8 +24,8 @@ import kifu
 from commands import finish, run, start
 from example_sets import layout_for, random_batch, write
 from kifu.atomic_io import locked_folder, write_file
-from kifu.corpus.catalogue import numbers
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import numbers
 from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.learn.average import EMA

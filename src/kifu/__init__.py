@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kifu.corpus.catalogue import Catalogue, open_catalogue
-    from kifu.corpus.clean import CleaningRules, load_cleaning_rules
-    from kifu.corpus.compact import compact
+    from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
     from kifu.corpus.ingest import ingest
-    from kifu.corpus.parts import append
+    from kifu.corpus.update import append, compact
     from kifu.datasets.dat import Dat
     from kifu.datasets.formats import open
     from kifu.datasets.loader import Loader, load
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Board": "kifu.go.board",
     "Catalogue": "kifu.corpus.catalogue",
-    "CleaningRules": "kifu.corpus.clean",
+    "CleaningRules": "kifu.corpus.cleaning",
     "ClusterError": "kifu.errors",
     "Dat": "kifu.datasets.dat",
     "DropReason": "kifu.errors",
@@ -67,13 +66,13 @@ _HOMES = {
     "Result": "kifu.records.meta",
     "Rules": "kifu.go.rules",
     "SourceError": "kifu.errors",
-    "append": "kifu.corpus.parts",
+    "append": "kifu.corpus.update",
     "build": "kifu.recipes.build",
-    "compact": "kifu.corpus.compact",
+    "compact": "kifu.corpus.update",
     "encode": "kifu.planes.encode",
     "ingest": "kifu.corpus.ingest",
     "load": "kifu.datasets.loader",
-    "load_cleaning_rules": "kifu.corpus.clean",
+    "load_cleaning_rules": "kifu.corpus.cleaning",
     "load_recipe": "kifu.recipes.schema",
     "open": "kifu.datasets.formats",
     "open_catalogue": "kifu.corpus.catalogue",

@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.catalogue import drop_code
+from kifu.corpus.export import catalogue_olf, catalogue_sgf
 from kifu.corpus.ingest import Item, source_items
 from kifu.corpus.rows import rows_as_recorded
-from kifu.corpus.spell import catalogue_olf, catalogue_sgf
-from kifu.corpus.units import find_sources
+from kifu.corpus.schema import drop_code
+from kifu.corpus.sources import find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import Executor
 from kifu.progress import ProgressFactory, format_bytes, silent

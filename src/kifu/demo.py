@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kifu.assets import asset
 from kifu.atomic_io import hash_file
-from kifu.corpus.clean import load_cleaning_rules
+from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import count_games
 from kifu.datasets.dat import Dat

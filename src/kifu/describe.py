@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import Catalogue, drop_code, games_of, is_catalogue, numbers, open_catalogue
+from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
+from kifu.corpus.export import games_of_rows
 from kifu.corpus.index import INDEX
-from kifu.corpus.schema import SCHEMA, VERSION
-from kifu.corpus.spell import games_of_rows
+from kifu.corpus.schema import SCHEMA, VERSION, drop_code, games_of, numbers
 from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.audit.positions import PositionHashes, hash_games, hash_records
-from kifu.corpus.catalogue import GAME_COLUMNS, RowsUnit, games_of, rows_of_unit
+from kifu.corpus.catalogue import RowsUnit, rows_of_unit
 from kifu.corpus.hashes import Hashes
+from kifu.corpus.schema import GAME_COLUMNS, games_of
 from kifu.datasets.dat import read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import open as open_examples

@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, RowSpan, Slice
 from kifu.audit.positions import PositionHashes
-from kifu.corpus.catalogue import by_value, drop_code, is_catalogue, numbers, open_catalogue
+from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.hashes import Hashes
+from kifu.corpus.schema import by_value, drop_code, numbers
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch
 from kifu.datasets.formats import KATAGO, detect_format

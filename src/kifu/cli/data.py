@@ -60,9 +60,9 @@ def ingest(
     engine: Engine = "threads",
 ) -> None:
     """Read games of any kind, clean them, and catalogue them all: Parquet, one row a game, in a file or a folder."""
-    from kifu.corpus.clean import load_cleaning_rules
+    from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
-    from kifu.corpus.parts import append
+    from kifu.corpus.update import append
     from kifu.kernel import announce_compilation
     from kifu.progress import progress
 
@@ -81,7 +81,7 @@ def compact(
     engine: Engine = "threads",
 ) -> None:
     """Put the many parts of a folder together into few, and judge anew which games are copies of others."""
-    from kifu.corpus.compact import compact as compact_parts
+    from kifu.corpus.update import compact as compact_parts
     from kifu.kernel import announce_compilation
     from kifu.progress import progress
 
@@ -100,7 +100,7 @@ def split(
     ] = None,
 ) -> None:
     """Divide a corpus into sets to learn from and to test with; the same game never falls in two."""
-    from kifu.corpus.divide import load_split, split
+    from kifu.corpus.splits import load_split, split
     from kifu.progress import progress
 
     told = split(catalogues, load_split(by, set_ or ()), into, progress=progress)

@@ -32,7 +32,7 @@ def plan(
 ) -> None:
     """Tell from a sample what an ingest or a build will take: games, positions, time, memory, disk."""
     from kifu.atomic_io import write_file
-    from kifu.corpus.clean import load_cleaning_rules
+    from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.estimate.estimate import estimate
     from kifu.kernel import announce_compilation
     from kifu.recipes.schema import find_recipe

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kifu.corpus import _hashes
-from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_walk
+from kifu.corpus.schema import GAME_COLUMNS, by_value, drop_code, games_of, numbers, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor, Job
 from kifu.execution.serialization import Parcel
@@ -272,3 +274,147 @@ def _follow(link: Rows) -> Rows:
         if np.array_equal(further, link):
             return link
         link = further
+
+
+MOST = 1 << 22
+"""Ids that are kept in memory at a time: they take 64 MB."""
+
+
+class IdSet:
+    """The ids met so far, in 11 to 22 bytes each once there are many."""
+
+    def __init__(self, most: int | None = None) -> None:
+        """most: how many are kept, at most; None: all."""
+        self._table = np.zeros(1 << 10, np.uint64)  # 0 is a free slot
+        self._salt = _salt()
+        self._used = 0
+        self._zero = False
+        self._most = most
+        self.full = False
+        """Whether no more are kept: then a new id is one that is none of those, if it was met later or not."""
+
+    def __len__(self) -> int:
+        return self._used + self._zero
+
+    def add(self, ids: Hashes) -> npt.NDArray[np.bool_]:
+        """Adds ids: [G] uint64; returns [G] bool: whether each was met for the first time, also among these.
+
+        Adds none of them, nor any later ones, if it is full or would hold more than it may afterwards.
+        """
+        self.full |= self._most is not None and len(self) + len(ids) > self._most
+        zero = ids == 0
+        new = np.zeros(len(ids), np.bool_)
+        new[~zero] = self._put(ids[~zero])
+        if zero.any() and not self._zero:
+            new[zero if self.full else np.argmax(zero)] = True
+            self._zero = not self.full
+        return new
+
+    def _put(self, keys: Hashes) -> npt.NDArray[np.bool_]:
+        size = len(self._table)
+        while not self.full and 4 * (self._used + len(keys)) > 3 * size:
+            size *= 2
+        if size > len(self._table):
+            before, self._table = self._table[self._table != 0], np.zeros(size, np.uint64)
+            self._look_up(before)
+        new = self._look_up(keys)
+        self._used += 0 if self.full else int(new.sum())
+        return new
+
+    def _look_up(self, keys: Hashes) -> npt.NDArray[np.bool_]:
+        new = np.empty(len(keys), np.bool_)
+        with np.errstate(over="ignore"):
+            _hashes.look_up(self._table, self._salt, keys, new, not self.full)
+        return new
+
+
+def _salt() -> Hashes:
+    """[1] uint64 that nobody can foresee, to be mixed into ids before they are hashed."""
+    return np.frombuffer(bytearray(os.urandom(8)), np.uint64)
+
+
+def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MOST) -> npt.NDArray[np.int64]:
+    """The rows of these catalogues, counted through all of them, whose id an earlier one has; rising.
+
+    Games that are set aside are none of either. most: of how many games ids are kept in memory at a time, about; for
+    each so many games the ids are read once. It changes no result. Raises FormatError.
+    """
+    ranges = np.uint64(max(-(-sum(open_catalogue(path).rows for path in paths) // most), 1))
+    salt = _salt()
+    found = [np.empty(0, np.int64)]
+    for number in range(int(ranges)):
+        seen, start = IdSet(), 0
+        for path in paths:
+            for batch in open_catalogue(path).batches(("id", "drop")):
+                ids = numbers(batch["id"])
+                place = (_hashes.mix_words(ids ^ salt) >> np.uint64(32)) * ranges >> np.uint64(32)
+                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                rows = np.flatnonzero(kept & (place == number))
+                found.append(start + rows[~seen.add(ids[rows])])
+                start += len(batch)
+    return np.sort(np.concatenate(found))
+
+
+COPIES = (DropReason.DUPLICATE, DropReason.SAME_GAME, DropReason.CUT_OFF)
+"""What a verdict says; other reasons have been found before."""
+
+
+class DuplicateFlags(NamedTuple):
+    """The K rows that are set aside. row: [K] int64, rising. drop: [K] uint8 of COPIES. of: [K] uint64, the id of the
+    game that stays in its stead, which is told of those that are not equal in all fields."""
+
+    row: npt.NDArray[np.int64]
+    drop: npt.NDArray[np.uint8]
+    of: npt.NDArray[np.uint64]
+
+    def within(self, first: int, stop: int) -> DuplicateFlags:
+        """What it says of some rows, which are counted from 0 then."""
+        some = slice(*np.searchsorted(self.row, [first, stop]))
+        return DuplicateFlags(self.row[some] - first, self.drop[some], self.of[some])
+
+    def applied(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """The rows of a catalogue from `first` on, set aside as told."""
+        some = self.within(first, first + len(batch))
+        if not len(some.row):
+            return batch
+        drop = by_value(batch.column("drop"), drop_code, np.uint8)
+        drop[some.row] = some.drop
+        detail = batch.column("drop_detail").to_pylist()
+        told = some.drop != DropReason.DUPLICATE
+        for row, of in zip(some.row[told].tolist(), some.of[told].tolist()):
+            detail[row] = f"of game {of:016x}"
+        return with_drop(batch, drop, pa.array(detail, pa.string()))
+
+
+def judge_copies(paths: Sequence[str | os.PathLike[str]], first: int, rule: str, crew: Executor) -> DuplicateFlags:
+    """What the rule `kifu.corpus.cleaning.Clean.duplicates` says of the rows of these catalogues from `first` on.
+
+    Rows are counted through all catalogues; those of the verdict from `first`. Earlier ones stay what they are: of two
+    games of which one is earlier, and either could stay, only a later one is ever set aside; if the earlier one is the
+    shorter, both stay. Raises FormatError.
+    """
+    none = np.empty(0, np.int64)
+    if rule == "keep":
+        return DuplicateFlags(none, none.astype(np.uint8), none.astype(np.uint64))
+    equal = exact_duplicates(paths)
+    row, drop, of = equal, np.full(len(equal), DropReason.DUPLICATE, np.uint8), np.zeros(len(equal), np.uint64)
+    if rule == "games":
+        bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)])
+        found = find_clusters(paths, crew)
+        rows = found.row + bounds[found.source]
+        gone = (found.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
+        row, drop = np.append(row, rows[gone]), np.append(drop, found.relation[gone])
+        of = np.append(of, ids_of(paths, rows[found.stays[gone]]))
+    order = np.argsort(row)
+    return DuplicateFlags(row[order], drop[order], of[order]).within(first, np.iinfo(np.int64).max)
+
+
+def ids_of(paths: Sequence[str | os.PathLike[str]], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """The ids of some rows of catalogues, counted through all of them. Raises FormatError."""
+    order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
+    for path in paths:
+        for batch in open_catalogue(path).batches(("id",)):
+            some = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
+            ids[some] = numbers(batch.column("id"))[rows[some] - start]
+            start += len(batch)
+    return ids

@@ -48,11 +48,11 @@ class Partition(BaseModel):
     sources: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]
     """Whose games it has: places among the index's sources, rising."""
     year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]
-    """Of all its games, see `kifu.corpus.parts.year_names`."""
+    """Of all its games, see `kifu.corpus.update.year_names`."""
 
 
 class SourceInfo(BaseModel):
-    """A source, as `kifu.corpus.units.Source.about` tells of it; a folder of loose records has no size and hash."""
+    """A source, as `kifu.corpus.sources.Source.about` tells of it; a folder of loose records has no size and hash."""
 
     model_config = STRICT
 
@@ -73,7 +73,7 @@ class Index(BaseModel):
     clean: dict[str, Any]
     """The rules of cleaning, which are the same for all sources."""
     compacted: Count = 0
-    """How often the parts have been put together, see `kifu.corpus.compact`."""
+    """How often the parts have been put together, see `kifu.corpus.update`."""
     sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]
     read: Count
     kept: Count

@@ -16,21 +16,13 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.atomic_io import remove_file, staging_dir, temp_path
-from kifu.corpus.catalogue import CatalogueWriter, by_value, drop_code, numbers, open_catalogue
-from kifu.corpus.clean import CleaningRules, load_cleaning_rules
-from kifu.corpus.copies import MOST, IdSet, exact_duplicates
-from kifu.corpus.meaning import Unclear
-from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading, with_drop
-from kifu.corpus.units import (
-    Content,
-    Source,
-    SourceUnit,
-    UnitReader,
-    find_sources,
-    hash_sources,
-    source_units,
-)
-from kifu.corpus.verdict import judge_copies
+from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.duplicates import MOST, IdSet, exact_duplicates, judge_copies
+from kifu.corpus.fields import Unclear
+from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading
+from kifu.corpus.schema import by_value, drop_code, numbers, with_drop
+from kifu.corpus.sources import Content, Source, SourceUnit, UnitReader, find_sources, hash_sources, source_units
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.serialization import Parcel
@@ -157,7 +149,7 @@ def ingest(
     sources: archives, folders and records as `kifu.read` takes them, and catalogues, whose games are judged anew.
     clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.execution.executor.open_crew`; the bytes
     are the same for any. Memory does not grow with the games, but for a list of those that are another one once more:
-    what only the whole corpus can tell waits in hidden files beside `path`, see `kifu.corpus.copies` and
+    what only the whole corpus can tell waits in hidden files beside `path`, see `kifu.corpus.duplicates` and
     `kifu.corpus.duplicates`.
     Raises SourceError, FormatError, OutputError or ClusterError, and then there is no new file.
     """

@@ -11,11 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.corpus.catalogue import drop_name, games_of, repairs_text
-from kifu.corpus.clean import CleaningRules, judge
+from kifu.corpus.cleaning import CleaningRules, judge
+from kifu.corpus.fields import COLUMN_OF, Unclear, parse_fields
 from kifu.corpus.hashes import hash_games, hash_rows
-from kifu.corpus.meaning import COLUMN_OF, Unclear, parse_fields
-from kifu.corpus.schema import POINTS, SCHEMA
+from kifu.corpus.schema import POINTS, READ, SCHEMA, drop_names, games_of, repairs_text, with_drop
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
@@ -24,9 +23,6 @@ from kifu.records.decode import decode
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, RecordBlock
 from kifu.records.programs import Programs
 from kifu.records.words import ParsedBlock
-
-READ = (DropReason.NO_RECORD, DropReason.NOT_GO, DropReason.BAD_SIZE, DropReason.TOO_LARGE, DropReason.UNREADABLE)
-"""What only a reader can say of a game; it has neither moves nor setup then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +47,6 @@ class Rows:
         return with_drop(self.columns, drop, detail)
 
 
-_DROP_NAMES = pa.array([drop_name(k) if k in set(DropReason) else None for k in range(256)], pa.string())
-
-
-def with_drop(
-    columns: Mapping[str, pa.Array] | pa.RecordBatch, drop: npt.NDArray[np.uint8], detail: pa.StringArray
-) -> pa.RecordBatch:
-    """Rows of the catalogue, whose columns `drop` and `drop_detail` are these. drop: [G] uint8 of `DropReason`."""
-    last = {"drop": _DROP_NAMES.take(pa.array(drop)), "drop_detail": detail}
-    return pa.RecordBatch.from_arrays(
-        [last[name] if name in last else columns[name] for name in SCHEMA.names], schema=SCHEMA
-    )
-
-
 def rows_of_reading(reading: ParsedBlock, archive: str, clean: CleaningRules, programs: Programs) -> Rows:
     """The rows of some games that a reader gave.
 
@@ -84,7 +67,7 @@ def rows_as_recorded(reading: ParsedBlock, archive: str, programs: Programs) -> 
     `drop` says what the reader says. archive: what the catalogue calls the container.
     """
     columns, _ = _told(reading, archive, programs)
-    columns |= _play(reading.games) | {"drop": _DROP_NAMES.take(pa.array(reading.games.drop))}
+    columns |= _play(reading.games) | {"drop": drop_names(reading.games.drop)}
     return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
 
 

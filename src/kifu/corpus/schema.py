@@ -5,7 +5,18 @@ A change of these columns, or of what one of them means, is a new version.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from kifu.errors import DropReason, FormatError
+from kifu.point import MAX_SIZE
+from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
 VERSION = 1
 """Stands in the file's own key-value metadata as `kifu.catalogue`."""
@@ -83,3 +94,134 @@ SCHEMA = pa.schema(
     ]
 )
 """Missing words are null, never empty. Lists are never null but `territory`, which is if the record tells none."""
+
+READ = (DropReason.NO_RECORD, DropReason.NOT_GO, DropReason.BAD_SIZE, DropReason.TOO_LARGE, DropReason.UNREADABLE)
+"""What only a reader can say of a game; it has neither moves nor setup then."""
+
+PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves")
+"""What `played_of` needs."""
+
+GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
+"""What `games_of` needs."""
+
+
+def played_of(batch: pa.RecordBatch) -> MoveArrays:
+    """What is played in the games of some rows. Numbers, those within lists and the offsets of large lists are Arrow's
+    own buffers, not copies.
+
+    batch: with PLAYED_COLUMNS at least, as `Catalogue.batches` gives it.
+    Raises FormatError if a row contradicts itself.
+    """
+    moves, move_offset = list_parts(batch.column("moves"))
+    setup, setup_offset = list_parts(batch.column("setup"))
+    setup_ply, ply_offset = list_parts(batch.column("setup_ply"))
+    root_setup = numbers(batch.column("root_setup"))
+    width, height = numbers(batch.column("width")), numbers(batch.column("height"))
+    if not np.array_equal(setup_offset, ply_offset) or np.any(root_setup > np.diff(setup_offset)):
+        raise FormatError("setup, setup_ply and root_setup of a row do not fit together")
+    begins = np.zeros(len(setup_ply) + 1, np.bool_)
+    begins[setup_offset] = True
+    if np.any((setup_ply[1:] < setup_ply[:-1]) & ~begins[1:-1]):
+        raise FormatError("setup_ply of a row does not rise")
+    if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
+        raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
+    return MoveArrays(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
+
+
+def games_of(batch: pa.RecordBatch) -> GameArrays:
+    """The games of some rows as kernels take them; moves and numbers are Arrow's own buffers, not copies.
+
+    batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
+    Raises FormatError if a row contradicts itself.
+    """
+    rows, played = len(batch), played_of(batch)
+    return GameArrays(
+        **{field.name: getattr(played, field.name) for field in fields(played)},
+        to_play=numbers(batch.column("to_play")),
+        handicap=numbers(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
+        notes=by_value(batch.column("repairs"), note_bits, np.uint32),
+        drop=by_value(batch.column("drop"), drop_code, np.uint8),
+        member=numbers(batch.column("entry")),
+        block_index=np.arange(rows, dtype=np.int32),
+        start=np.zeros(rows, np.int64),
+        stop=np.zeros(rows, np.int64),
+    )
+
+
+def list_parts(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """A list column without nulls as (values, offsets [G + 1] int64 into them)."""
+    if not len(column):
+        return _writable(column.values.to_numpy()[:0]), np.zeros(1, np.int64)
+    offsets = column.offsets.to_numpy().astype(np.int64, copy=False)
+    values = column.values.to_numpy()[offsets[0] : offsets[-1]]
+    return _writable(values), _writable(offsets - offsets[0] if offsets[0] else offsets)
+
+
+def numbers(column: pa.Array) -> npt.NDArray[Any]:
+    """A column of numbers without nulls as an array."""
+    return _writable(column.to_numpy(zero_copy_only=False))
+
+
+class _Alias:
+    """Another array's memory, said to be writable."""
+
+    def __init__(self, values: npt.NDArray[Any]) -> None:
+        self.values = values
+        self.__array_interface__ = {**values.__array_interface__, "data": (values.ctypes.data, False)}
+
+
+def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same memory as another type, no copy: a kernel is compiled once more for arrays that are read-only, and none
+    of ours writes to what it reads."""
+    return values if values.flags.writeable else np.asarray(_Alias(values))
+
+
+def by_value(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[np.generic]) -> npt.NDArray[Any]:
+    """meaning(text) of each row, called once for each distinct text; null is None."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    table = np.array([meaning(text) for text in coded.dictionary.to_pylist()], kind)
+    return table[coded.indices.to_numpy()] if len(column) else np.empty(0, kind)
+
+
+def note_bits(repairs: str | None) -> int:
+    """The `ParseWarning`s of a row's `repairs`. Raises FormatError for a name that is none."""
+    try:
+        return sum(int(ParseWarning[name.upper()]) for name in {*repairs.split(",")}) if repairs else 0
+    except KeyError as error:
+        raise FormatError(f"unknown repair {error.args[0].lower()!r}") from None
+
+
+def repairs_text(notes: int) -> str | None:
+    """The names of some `ParseWarning`s, as `repairs` has them; None for none."""
+    return ",".join(str(note.name).lower() for note in ParseWarning if notes & note) or None
+
+
+def drop_code(drop: str | None) -> int:
+    """The `DropReason` of a row. Raises FormatError for a name that is none."""
+    try:
+        return int(DropReason[drop.upper()]) if drop is not None else int(DropReason.KEPT)
+    except KeyError:
+        raise FormatError(f"unknown reason {drop!r} to drop a game") from None
+
+
+def drop_name(drop: int) -> str | None:
+    """What column `drop` says for a `DropReason`."""
+    return DropReason(drop).name.lower() if drop else None
+
+
+_DROP_NAMES = pa.array([drop_name(k) if k in set(DropReason) else None for k in range(256)], pa.string())
+
+
+def drop_names(drop: npt.NDArray[np.uint8]) -> pa.StringArray:
+    """Return column `drop` of rows. drop: [G] uint8 of `DropReason`."""
+    return _DROP_NAMES.take(pa.array(drop))
+
+
+def with_drop(
+    columns: Mapping[str, pa.Array] | pa.RecordBatch, drop: npt.NDArray[np.uint8], detail: pa.StringArray
+) -> pa.RecordBatch:
+    """Rows of the catalogue, whose columns `drop` and `drop_detail` are these. drop: [G] uint8 of `DropReason`."""
+    last = {"drop": drop_names(drop), "drop_detail": detail}
+    return pa.RecordBatch.from_arrays(
+        [last[name] if name in last else columns[name] for name in SCHEMA.names], schema=SCHEMA
+    )

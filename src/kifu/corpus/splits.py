@@ -10,8 +10,11 @@ All of it looks at one game at a time, so that no game changes its set when othe
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import date
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -27,11 +30,14 @@ import pyarrow.compute as pc
 from blake3 import blake3
 from pydantic import BaseModel, Field, field_validator
 
-from kifu.config import STRICT, Line
+from kifu.atomic_io import remove_file
+from kifu.config import STRICT, Line, check_config, config_names, load_config
 from kifu.corpus._hashes import mix_words
-from kifu.corpus.catalogue import by_value, numbers
+from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, text_hashes
-from kifu.errors import RecipeError, SourceError
+from kifu.corpus.schema import by_value, drop_code, numbers
+from kifu.errors import DropReason, RecipeError, SourceError
+from kifu.progress import ProgressFactory, silent
 
 Codes = npt.NDArray[np.int64]
 """[G] int64: the ordinal of each game's set in the order in which the split names them; -1 if it is in none."""
@@ -257,3 +263,87 @@ def assign(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
     """
     codes = split.codes(batch)
     return pa.array(list(split.sets), pa.string()).take(pa.array(codes, mask=codes == NO_SET))
+
+
+_FOLDER, _KIND = "splits", "split"
+
+
+class SplitTable(BaseModel):
+    """A split that has a name."""
+
+    model_config = STRICT
+
+    name: Line
+    title: Line
+    split: Split
+
+
+def split_names() -> list[str]:
+    """The splits that come with kifu."""
+    return config_names(_FOLDER)
+
+
+def load_split(name: str, overrides: Iterable[str] = ()) -> SplitTable:
+    """A split by its name, or from a TOML file if `name` ends in .toml.
+
+    overrides: see `kifu.config.load_config`. Raises RecipeError.
+    """
+    return check_config(SplitTable, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """What became of the games; read == the sum of sets + unset + dropped."""
+
+    sets: dict[Path, int]
+    """By the file of each set, in the order of the split: how many games it has."""
+    unset: int
+    """Games that belong to no set."""
+    dropped: int
+    """Games that were set aside in the catalogues; no set has them."""
+
+    @property
+    def read(self) -> int:
+        """All games of the catalogues."""
+        return sum(self.sets.values()) + self.unset + self.dropped
+
+
+def split(
+    paths: Sequence[str | os.PathLike[str]],
+    table: SplitTable,
+    into: str | os.PathLike[str],
+    *,
+    progress: ProgressFactory = silent,
+) -> SplitReport:
+    """Writes SET.parquet into the folder for each set of the split: a catalogue of its games, in their order.
+
+    Files have their names once all are complete: until then those that they replace stay, afterwards none does.
+    Raises FormatError, RecipeError, SourceError or OutputError.
+    """
+    names = list(table.split.sets)
+    for name in names:
+        if name.startswith(".") or any(c in name for c in "/\\"):
+            raise RecipeError(f"set {name!r} of split {table.name} would make no plain file name")
+    files = [Path(into, f"{name}.parquet") for name in names]
+    catalogues = [open_catalogue(path) for path in paths]
+    of = [{"name": c.path.name, "blake3": c.digest()} for c in catalogues]
+    counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
+    with ExitStack() as stack, progress("dividing games", sum(c.rows for c in catalogues), "games") as bar:
+        writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
+        for catalogue in catalogues:
+            for batch in catalogue.batches():
+                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                codes = np.where(kept, table.split.codes(batch), NO_SET)
+                dropped += int(np.count_nonzero(~kept))
+                unset += int(np.count_nonzero(kept & (codes == NO_SET)))
+                counts += np.bincount(codes[codes != NO_SET], minlength=len(names))
+                for code in np.unique(codes[codes != NO_SET]).tolist():
+                    writers[code].write(batch.filter(pa.array(codes == code)))
+                bar.advance(len(batch))
+        for name, writer in zip(names, writers):
+            writer.end({"split": table.model_dump(mode="json"), "set": name, "of": of})
+        for file in files:  # all of them first: none of an earlier split lies beside one of this, whatever interrupts
+            remove_file(file)
+        for writer in writers:
+            writer.give_name()
+    return SplitReport(dict(zip(files, counts.tolist())), unset, dropped)

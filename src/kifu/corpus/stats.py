@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import RowsUnit, numbers, open_catalogue, rows_of_unit
-from kifu.corpus.meaning import MADE_OF, is_parsed
+from kifu.corpus.catalogue import RowsUnit, open_catalogue, rows_of_unit
+from kifu.corpus.fields import MADE_OF, is_parsed
+from kifu.corpus.schema import numbers
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.execution.serialization import Parcel
 from kifu.records.words import FormatName

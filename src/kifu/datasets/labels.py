@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import by_value, numbers
+from kifu.corpus.schema import by_value, numbers
 from kifu.datasets.examples import LabelSpec
 from kifu.errors import RecipeError
 from kifu.go.replay import GamesLike, follow

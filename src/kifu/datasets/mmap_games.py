@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, is_catalogue, list_parts, numbers, open_catalogue
+from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import SCHEMA
+from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, by_value, drop_code, list_parts, numbers
 from kifu.datasets.labels import LABEL_COLUMNS
 from kifu.datasets.renderer import TOLD_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.catalogue import numbers
 from kifu.corpus.parquet import TableWriter
+from kifu.corpus.schema import numbers
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, join, parse_layout
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line

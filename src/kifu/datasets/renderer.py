@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import numbers, played_of
+from kifu.corpus.schema import numbers, played_of
 from kifu.datasets.labels import DRAWN, RATING_COLUMNS
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor

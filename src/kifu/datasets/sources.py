@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus.catalogue import PLAYED_COLUMNS, numbers, played_of
+from kifu.corpus.schema import PLAYED_COLUMNS, numbers, played_of
 from kifu.datasets import _order
 from kifu.datasets.augment import check_turnable, turn_labels, turn_planes
 from kifu.datasets.examples import Batch, Dataset, Layout

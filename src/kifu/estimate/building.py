@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus._hashes import mix_words
-from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
+from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.schema import numbers
 from kifu.corpus.splits import NO_SET
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path

@@ -17,8 +17,8 @@ from time import perf_counter
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.clean import CleaningRules, load_cleaning_rules
-from kifu.corpus.units import Source, find_sources
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.sources import Source, find_sources
 from kifu.errors import RecipeError
 from kifu.estimate.building import BuildRecipe, build_sample, moves_by_set
 from kifu.estimate.kgs import build_drawn, reads_of

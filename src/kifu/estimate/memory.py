@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from kifu.corpus.clean import CleaningRules
-from kifu.corpus.copies import MOST
-from kifu.corpus.duplicates import RANGE
+from kifu.corpus.cleaning import CleaningRules
+from kifu.corpus.duplicates import MOST, RANGE
 from kifu.recipes.example_jobs import CHUNK_BYTES
 from kifu.recipes.examples import WINDOW_BYTES
 

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import CatalogueWriter, numbers, open_catalogue
-from kifu.corpus.clean import CleaningRules
+from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
+from kifu.corpus.cleaning import CleaningRules
 from kifu.corpus.ingest import IngestJob, Item, apply_rules
 from kifu.corpus.parquet import GROUP
 from kifu.corpus.rows import Rows
-from kifu.corpus.units import Content
+from kifu.corpus.schema import numbers
+from kifu.corpus.sources import Content
 from kifu.estimate.sample import SamplePart
 from kifu.execution.executor import Executor
 from kifu.records.tygem import TygemIndex

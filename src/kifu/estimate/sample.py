@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus.catalogue import RowsUnit, rows_of_unit
-from kifu.corpus.units import Content, Source
+from kifu.corpus.sources import Content, Source
 from kifu.records.glimpse import estimated_size, read_sample
 
 _GROUPS = 12

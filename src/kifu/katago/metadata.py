@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import by_value, numbers
+from kifu.corpus.schema import by_value, numbers
 from kifu.records import tygem
 from kifu.records.times import parse_overtime
 from kifu.records.understood import understood

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import by_value, games_of, numbers
+from kifu.corpus.schema import by_value, games_of, numbers
 from kifu.datasets._zip_write import Packed
 from kifu.execution.serialization import Parcel
 from kifu.katago.encoder import KataScratch

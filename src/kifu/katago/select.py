@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers
+from kifu.corpus.schema import GAME_COLUMNS, by_value, drop_code, games_of, numbers
 from kifu.datasets.renderer import TOLD_COLUMNS, recorded_komi
 from kifu.datasets.sources import parse_board
 from kifu.errors import DropReason

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import numbers
+from kifu.corpus.schema import numbers
 from kifu.corpus.stats import BANDS, find_bands
 from kifu.go.captures import stones_taken
 from kifu.point import POINT_MASK, WHITE_BIT

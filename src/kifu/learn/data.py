@@ -17,7 +17,8 @@ from torch import Tensor
 
 from kifu.atomic_io import hash_file
 from kifu.corpus._hashes import mix_words
-from kifu.corpus.catalogue import is_catalogue, numbers, open_catalogue
+from kifu.corpus.catalogue import is_catalogue, open_catalogue
+from kifu.corpus.schema import numbers
 from kifu.corpus.splits import split_of
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import MEMORY, Loader, Output

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.catalogue import games_of, numbers
+from kifu.corpus.schema import games_of, numbers
 from kifu.datasets.epoch_plan import check_word
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter

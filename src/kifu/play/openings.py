@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.corpus.catalogue import GAME_COLUMNS, games_of, open_catalogue
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.schema import GAME_COLUMNS, games_of
 from kifu.errors import IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import Rules

@@ -11,7 +11,7 @@ from itertools import islice, repeat
 from pathlib import Path
 
 from kifu.atomic_io import AtomicFile, remove_file, staging_dir
-from kifu.corpus.units import Source, hash_sources
+from kifu.corpus.sources import Source, hash_sources
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, RowsNoted, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError

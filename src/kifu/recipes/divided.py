@@ -7,9 +7,8 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from kifu.config import STRICT, Line
-from kifu.corpus.clean import CleaningRules, load_cleaning_rules
-from kifu.corpus.divide import load_split
-from kifu.corpus.splits import Split
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.splits import Split, load_split
 from kifu.errors import RecipeError
 from kifu.registry import nearest
 
@@ -29,10 +28,10 @@ def _named_split(split: object) -> object:
 
 
 NamedClean = Annotated[CleaningRules, BeforeValidator(_named_clean)]
-"""Rules of cleaning, by their name or file (`kifu.corpus.clean`), or a table of them."""
+"""Rules of cleaning, by their name or file (`kifu.corpus.cleaning`), or a table of them."""
 
 NamedSplit = Annotated[Split, BeforeValidator(_named_split)]
-"""A split by its name or file (`kifu.corpus.divide`), or a table."""
+"""A split by its name or file (`kifu.corpus.splits`), or a table."""
 
 
 class SplitRecipe(BaseModel):

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus._hashes import mix_words
-from kifu.corpus.catalogue import GAME_COLUMNS, by_value, drop_code, games_of, numbers
 from kifu.corpus.hashes import Hashes
+from kifu.corpus.schema import GAME_COLUMNS, by_value, drop_code, games_of, numbers
 from kifu.datasets.examples import Batch, Layout, Runs
 from kifu.datasets.formats import find_writer
 from kifu.datasets.labels import LABEL_COLUMNS, LabelPositions, label_values

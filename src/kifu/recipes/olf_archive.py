@@ -25,10 +25,11 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.atomic_io import AtomicFile, locked_folder, remove_file, staging_dir, write_file
-from kifu.corpus.catalogue import RowsUnit, by_value, numbers, open_catalogue, rows_of_unit
+from kifu.corpus.catalogue import RowsUnit, open_catalogue, rows_of_unit
+from kifu.corpus.export import catalogue_olf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.spell import catalogue_olf
-from kifu.corpus.units import find_sources, hash_sources
+from kifu.corpus.schema import by_value, numbers
+from kifu.corpus.sources import find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Job, make_executor

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from kifu.atomic_io import locked_folder, remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowsUnit, open_catalogue, rows_of_unit
-from kifu.corpus.clean import CleaningRules, load_cleaning_rules
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.ingest import ingest
+from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.corpus.splits import ListSplit
-from kifu.corpus.units import Source, find_sources, hash_sources
 from kifu.datasets.manifest import (
     ArchiveRows,
     ExamplesManifest,

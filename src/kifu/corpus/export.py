@@ -14,9 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import games_of
-from kifu.corpus.meaning import COLUMN_OF
-from kifu.corpus.rows import READ
+from kifu.corpus.fields import COLUMN_OF
+from kifu.corpus.schema import READ, games_of
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records import olf, tygem

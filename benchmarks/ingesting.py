@@ -15,10 +15,10 @@ from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
-from kifu.corpus.export import catalogue_olf
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.hashes import hash_games
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import games_of
+from kifu.corpus.schema import game_arrays
 from kifu.records.containers import blocks
 from kifu.records.olf import read_olf
 
@@ -59,7 +59,7 @@ def duplicates(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     """Canonical hashes of games in memory, and clusters of those of a catalogue."""
     path = folder / "games.parquet"
     count = ingest(_archives(corpus), path).read
-    batches = [games_of(batch) for batch in open_catalogue(path).batches()]
+    batches = [game_arrays(batch) for batch in open_catalogue(path).batches()]
     with one_core():
         hashed, clustered = in_turns(
             rounds, Task(lambda: [hash_games(games) for games in batches]), Task(lambda: find_clusters([path]))
@@ -83,7 +83,7 @@ def olf(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
         read, written = in_turns(
             rounds,
             Task(lambda: [read_olf(block) for block in in_memory]),
-            Task(lambda: [catalogue_olf(batch) for batch in batches]),
+            Task(lambda: [rows_to_olf(batch) for batch in batches]),
         )
     size = lines.stat().st_size
     path.unlink()

@@ -13,7 +13,7 @@ from timing import Task, in_turns, one_core
 
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import games_of
+from kifu.corpus.schema import game_arrays
 from kifu.datasets.renderer import find_renderer
 from kifu.katago.build import build_katago
 from kifu.katago.recipe import KatagoRecipe
@@ -51,7 +51,7 @@ def katago(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     """To follow the first games, to draw all their positions, some games at a time; and how many these are."""
     batch = next(open_catalogue(path).batches(size=_GAMES))
-    games = games_of(batch)
+    games = game_arrays(batch)
     drawing = find_renderer("katago22", pad=True)
     told = drawing.told(batch, np.arange(len(batch)))
     rows = np.flatnonzero((games.drop == 0) & (told.drop == 0))

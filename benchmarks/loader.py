@@ -16,7 +16,7 @@ from timing import Task, cores, in_turns, one_core
 import kifu
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import GAME_COLUMNS, games_of
+from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.datasets.loader import Output
 from kifu.planes.encoder import find_encoder
 from kifu.records.games import concat
@@ -92,7 +92,7 @@ def _drain(given: kifu.Loader) -> Callable[[], None]:
 
 def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None], int]:
     """A function that draws about so many positions, about 16,384 at a time into the same memory, and how many."""
-    games = concat([games_of(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
+    games = concat([game_arrays(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
     encoder = find_encoder(planes)
     desk = encoder.new_desk()
     plies = np.diff(games.move_offset)

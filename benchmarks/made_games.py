@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import check_clean
-from kifu.corpus.export import catalogue_olf
+from kifu.corpus.cleaning import check_cleaning_rules
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import POINTS, SCHEMA, games_of
+from kifu.corpus.schema import POINTS, SCHEMA, game_arrays
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.olf import Unsayable
 
@@ -74,10 +74,10 @@ class Maker:
     def __init__(self, archives: Sequence[Path], catalogue: Path) -> None:
         """catalogue: where the real games lie; it is made if it is not there."""
         if not catalogue.exists():
-            ingest(archives, catalogue, clean=check_clean(_CLEAN, "real"))
+            ingest(archives, catalogue, clean=check_cleaning_rules(_CLEAN, "real"))
         table = pa.Table.from_batches(map(_plain, open_catalogue(catalogue).batches()), SCHEMA)
         self._rows = table.combine_chunks().to_batches()[0]
-        games = games_of(self._rows)
+        games = game_arrays(self._rows)
         self._moves, self._offset = games.moves, games.move_offset
         self._white_first = (self._moves[self._offset[:-1]] & WHITE_BIT != 0).astype(np.int64)
         self._turned = symmetries(19, 19).astype(np.uint16)
@@ -105,7 +105,7 @@ class Maker:
         black = pc.binary_join_element_wise(pc.fill_null(rows["black"], ""), pc.cast(pa.array(mark), pa.string()), " ")
         changed = {"moves": pa.ListArray.from_arrays(pa.array(offset.astype(np.int32)), moves, POINTS), "black": black}
         columns = [changed.get(name, rows[name]) for name in SCHEMA.names]
-        lines = catalogue_olf(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
+        lines = rows_to_olf(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
         return lines.data.data
 
     def _play(self, chosen: Chosen) -> tuple[npt.NDArray[np.uint16], Numbers]:
@@ -145,7 +145,7 @@ def choose(number: int) -> Chosen:
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Those of a catalogue's rows that games are made of, as OLF can say them; their territory is left out."""
-    games = games_of(batch)
+    games = game_arrays(batch)
     count = np.diff(games.move_offset)
     passes = np.append(0, np.cumsum(games.moves & POINT_MASK == _PASS))[games.move_offset]
     last = np.flatnonzero(games.moves & POINT_MASK != _PASS)
@@ -157,4 +157,4 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     bare = pa.nulls(len(batch), POINTS)
     columns = [bare if name == "territory" else batch[name] for name in SCHEMA.names]
     plain = pa.RecordBatch.from_arrays(columns, schema=SCHEMA).filter(pa.array(kept))
-    return plain.filter(pa.array(catalogue_olf(plain).why == Unsayable.SAYABLE))
+    return plain.filter(pa.array(rows_to_olf(plain).why == Unsayable.SAYABLE))

@@ -15,7 +15,7 @@ from figures import Figure
 import kifu
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 
 _ROWS = 4096
 _POSITIONS = 2_000_000
@@ -54,7 +54,7 @@ def _games(path: Path) -> tuple[npt.NDArray[np.uint64], Numbers]:
     """Ids, rising, and of each game a number that has nothing to do with others: is it White who wins?"""
     ids, wins = [], []
     for batch in open_catalogue(path).batches(("id", "winner")):
-        ids.append(numbers(batch["id"]))
+        ids.append(to_numpy(batch["id"]))
         wins.append(np.array([winner == "white" for winner in batch["winner"].to_pylist()], float))
     together = np.concatenate(ids)
     order = np.argsort(together)

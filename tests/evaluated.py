@@ -14,7 +14,7 @@ import kifu
 from kgs_archives import archive
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 from kifu.go.board import Board
 from kifu.learn.net import Net, open_net
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
@@ -61,7 +61,7 @@ def make(folder: Path, games: int = 8, plies: int = 36, size: int = 9) -> Path:
 
 def canonical(path: Path) -> list[int]:
     return [
-        key for batch in open_catalogue(path).batches(["canonical"]) for key in numbers(batch["canonical"]).tolist()
+        key for batch in open_catalogue(path).batches(["canonical"]) for key in to_numpy(batch["canonical"]).tolist()
     ]
 
 

@@ -26,9 +26,9 @@ from fuzz_sgf import fuzz as fuzz_sgf
 from fuzz_tygem import fuzz as fuzz_tygem
 from kata_rows import as_arrays, random_rows
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import clean_names, load_cleaning_rules
-from kifu.corpus.export import catalogue_olf, catalogue_sgf
-from kifu.corpus.rows import rows_of_batch
+from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
+from kifu.corpus.rows import rows_from_catalogue
 from kifu.datasets.formats import open as open_data_set
 from kifu.datasets.formats import open_writer
 from kifu.errors import KifuError
@@ -45,7 +45,7 @@ LIMIT = 10.0  # seconds for one input, of a few KB
 
 TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-", b"PAR1")
 
-RULES = [load_cleaning_rules(name) for name in clean_names()]
+RULES = [load_cleaning_rules(name) for name in cleaning_rule_names()]
 
 FILES_OF_LINES = (OLF_LINE * 5, TYGEM_LINE * 5, ROW.encode())
 
@@ -127,10 +127,10 @@ def read_data_set(path: Path) -> None:
 def read_catalogue(path: Path) -> None:
     for batch in open_catalogue(path).batches():
         for rules in RULES:
-            rows = rows_of_batch(batch, rules)
+            rows = rows_from_catalogue(batch, rules)
             rows.batch(rows.drop).validate(full=True)
-        catalogue_olf(batch)
-        catalogue_sgf(batch)
+        rows_to_olf(batch)
+        rows_to_sgf(batch)
 
 
 def fuzz_files(seconds: float, seed: int, seeds: list[bytes], names: list[str], read: Callable[[Path], None]) -> int:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import games_of
+from kifu.corpus.schema import game_arrays
 from kifu.katago.rules import KataRules, terms_of
 from kifu.records.games import GameArrays
 
@@ -50,7 +50,7 @@ def read_reference(shared: Path, name: str, folder: Path) -> Reference:
     place = {member: i for i, member in enumerate(batch.column("member").to_pylist())}
     terms, _ = terms_of(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
     order = np.array([place[each] for each in rows["names"].tolist()])
-    return Reference(rows, games_of(batch), order, terms[order])
+    return Reference(rows, game_arrays(batch), order, terms[order])
 
 
 def unpack(archive: Path, wanted: set[str], folder: Path) -> None:

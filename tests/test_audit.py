@@ -26,7 +26,7 @@ from kifu.audit.overlap import BANDS
 from kifu.audit.positions import hash_games, hash_records
 from kifu.audit.sets import open_set
 from kifu.corpus.hashes import hash_games as hash_whole_games
-from kifu.corpus.schema import games_of
+from kifu.corpus.schema import game_arrays
 from kifu.datasets.dat import Dat
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
@@ -60,7 +60,7 @@ def batch(games, **columns):
 
 def hashed(games, **columns):
     """[(game, hash, stones)] of all positions."""
-    found = hash_games(games_of(batch(games, **columns)))
+    found = hash_games(game_arrays(batch(games, **columns)))
     return list(zip(found.game.tolist(), found.hashes.tolist(), found.stones.tolist()))
 
 
@@ -206,7 +206,7 @@ def test_early_positions_in_two_sets_are_no_leak(built, tmp_path) -> None:
 
 
 def test_hashes_of_records_are_those_of_their_games(built) -> None:
-    game = hash_games(games_of(batch([read_sgf(data) for data in records(12, 2, 90)])))
+    game = hash_games(game_arrays(batch([read_sgf(data) for data in records(12, 2, 90)])))
     told = dict(zip(game.hashes.tolist(), game.stones.tolist()))
     for kind in "12":
         with Dat(data_set(built, kind, 2001)) as data:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from catalogues import rows, write_catalogue
 from kifu.corpus.catalogue import CatalogueWriter, is_catalogue, open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.rows import rows_of_batch
-from kifu.corpus.schema import SCHEMA, games_of, list_parts
+from kifu.corpus.rows import rows_from_catalogue
+from kifu.corpus.schema import SCHEMA, game_arrays, list_to_numpy
 from kifu.errors import DropReason, FormatError, KifuError, OutputError
 from kifu.records.games import NO_HANDICAP, ParseWarning
 
@@ -73,22 +73,22 @@ def test_rows_are_games_again(tmp_path: Path) -> None:
 
 
 def test_games_of_rows_are_what_kernels_take() -> None:
-    games = games_of(GAMES)
+    games = game_arrays(GAMES)
     assert games.moves.tolist() == [0, 0x8001, 361, 72 | 0x8000]
     assert games.move_offset.tolist() == [0, 3, 3, 4]
     assert games.setup_offset.tolist() == [0, 0, 3, 3]
     assert games.handicap.tolist() == [NO_HANDICAP, 2, 0]
     assert games.notes.tolist() == [0, int(ParseWarning.TRUNCATED | ParseWarning.CUT), int(ParseWarning.PASS_AS_TT)]
     assert games.drop.tolist() == [DropReason.KEPT, DropReason.KO, DropReason.KEPT]
-    later = games_of(GAMES.slice(2))
+    later = game_arrays(GAMES.slice(2))
     assert (later.moves.tolist(), later.move_offset.tolist()) == ([72 | 0x8000], [0, 1])
-    none = games_of(GAMES.slice(0, 0))
+    none = game_arrays(GAMES.slice(0, 0))
     assert (len(none), none.move_offset.tolist(), none.moves.tolist()) == (0, [0], [])
 
 
 def test_the_moves_of_a_catalogue_are_arrows_own_memory_and_of_one_type_to_the_compiler(tmp_path: Path) -> None:
     (batch,) = read(write_catalogue(tmp_path / "a.parquet", GAMES))
-    values, _ = list_parts(batch["moves"])
+    values, _ = list_to_numpy(batch["moves"])
     buffer = batch["moves"].values.buffers()[1]
     assert values.ctypes.data == buffer.address
     assert values.flags.writeable and values.flags.c_contiguous
@@ -173,7 +173,7 @@ def test_rows_that_contradict_themselves_are_refused(tmp_path: Path, name: str) 
     arrays = {key: pa.array(value, SCHEMA.field(key).type) for key, value in changed.items()}
     (batch,) = read(saved(tmp_path / "a.parquet", table(**arrays)))
     with pytest.raises(FormatError, match=message):
-        games_of(batch)
+        game_arrays(batch)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 4, 100, -1, -8, -200])
@@ -218,8 +218,8 @@ def test_rows_of_any_values_are_judged_like_any_game(games: list[dict[str, Any]]
         setup_ply=[sorted(ply for _, ply in game["stones"]) for game in games],
         root_setup=[min(game["root"], len(game["stones"])) for game in games],
     )
-    judged = rows_of_batch(batch, load_cleaning_rules(rules))
-    again = rows_of_batch(judged.batch(judged.drop), load_cleaning_rules(rules))
+    judged = rows_from_catalogue(batch, load_cleaning_rules(rules))
+    again = rows_from_catalogue(judged.batch(judged.drop), load_cleaning_rules(rules))
     assert again.batch(again.drop).equals(judged.batch(judged.drop)), "judging twice changes nothing"
 
 
@@ -242,7 +242,7 @@ def test_changed_bytes_are_a_format_error_or_rows(
     path.write_bytes(content)
     try:
         for batch in open_catalogue(path).batches():
-            rows_of_batch(batch, load_cleaning_rules("training"))
+            rows_from_catalogue(batch, load_cleaning_rules("training"))
     except KifuError as error:
         assert "\n" not in str(error)
 

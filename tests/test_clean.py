@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import clean_names, clean_text, load_cleaning_rules
+from kifu.corpus.cleaning import cleaning_rule_names, cleaning_rules_text, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.errors import DropReason, RecipeError
 from kifu.point import to_sgf
@@ -189,11 +189,11 @@ def test_of_equal_games_and_their_beginnings_the_longest_stays(tmp_path: Path) -
     assert sorted(tmp_path.iterdir()) == [tmp_path / "games.parquet", tmp_path / "games.zip"]
 
 
-@pytest.mark.parametrize("name", clean_names())
+@pytest.mark.parametrize("name", cleaning_rule_names())
 def test_the_rules_that_come_with_kifu_have_their_own_name_and_a_title(name: str) -> None:
     rules = load_cleaning_rules(name)
     assert rules.name == name
-    assert f'name = "{name}"' in clean_text(name)
+    assert f'name = "{name}"' in cleaning_rules_text(name)
 
 
 def test_there_are_rules_for_schraudolphs_archive() -> None:

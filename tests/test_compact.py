@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from commands import run
 from kgs_archives import archive
-from kifu.corpus import compact as compacting
+from kifu.corpus import update
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.index import Partition, read_index
 from kifu.corpus.update import _pieces, append, compact
@@ -82,8 +82,8 @@ def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, mo
     path = tmp_path / "games"
     append(sources, path, clean=rules("games"))
     before = table(path)
-    monkeypatch.setattr(compacting, "LARGE", 14)
-    monkeypatch.setattr(compacting, "PART_ROWS", 2)
+    monkeypatch.setattr(update, "LARGE", 14)
+    monkeypatch.setattr(update, "PART_ROWS", 2)
     compact(path)
     names = [part.relative_to(path).as_posix() for part in open_catalogue(path).parts]
     assert [name for name in names if "KGS-2004" in name and "2003" in name] == [
@@ -116,7 +116,7 @@ def test_who_does_the_work_makes_no_difference(
         append(sources, tmp_path / name, clean=rules("games"))
     done = run("compact", tmp_path / "here", "--jobs", 2)
     assert done.code == 0 and done.out.startswith(f"{tmp_path / 'here'}: parts: 12 before, 7 now; 43 games = ")
-    monkeypatch.setattr(compacting, "make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
+    monkeypatch.setattr(update, "make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
     compact(tmp_path / "sent")
     assert tree(tmp_path / "here") == tree(tmp_path / "sent")
 
@@ -128,7 +128,7 @@ def test_pieces_are_all_rows_in_order_and_full_but_for_the_last(counts: list[int
         for k, n in enumerate(counts)
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(compacting, "PART_ROWS", most)
+        patched.setattr(update, "PART_ROWS", most)
         pieces = list(_pieces(whole))
     rows = [[(part.path, row) for part, some in piece for row in some] for piece in pieces]
     assert list(chain(*rows)) == [(part.path, row) for part in whole for row in range(part.rows)]

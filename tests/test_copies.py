@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
 from compiled import random_games
-from kifu.corpus import copies
+from kifu.corpus import duplicates
 from kifu.corpus.duplicates import IdSet, exact_duplicates
 from kifu.errors import FormatError
 
@@ -96,7 +96,7 @@ def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest
             tables.append(len(self))
             return new
 
-    monkeypatch.setattr(copies, "SeenIds", Watched)
+    monkeypatch.setattr(duplicates, "IdSet", Watched)
     assert len(exact_duplicates([path], most=4_000)) == 0
     assert max(tables) < 5_000
 

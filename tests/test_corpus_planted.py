@@ -20,7 +20,7 @@ from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import OPENING_PLIES
-from kifu.corpus.splits import HashSplit, assign
+from kifu.corpus.splits import HashSplit, assign_sets
 from kifu.point import to_sgf
 
 GAMES = 2000
@@ -159,7 +159,9 @@ def test_the_command_counts_them(planted: Planted, folder: Path, tmp_path: Path)
 
 
 def sets_of(path: Path) -> list[str | None]:
-    return [name for batch in open_catalogue(path).batches(SPLIT.columns) for name in assign(batch, SPLIT).to_pylist()]
+    return [
+        name for batch in open_catalogue(path).batches(SPLIT.columns) for name in assign_sets(batch, SPLIT).to_pylist()
+    ]
 
 
 def parts(path: Path, into: Path) -> dict[str, Path]:

@@ -13,7 +13,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.splits import load_split, split, split_names, split_of
+from kifu.corpus.splits import load_split, split, split_keys, split_names
 from kifu.errors import OutputError, RecipeError
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
@@ -33,7 +33,7 @@ def test_each_game_is_in_the_set_that_the_split_says_in_its_order(tmp_path: Path
     path = corpus(tmp_path / "a.parquet")
     table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
     told = split([path], table, tmp_path / "sets")
-    codes = split_of(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
+    codes = split_keys(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
     kept = np.arange(400) % 10 > 0
     for code, name in enumerate(("train", "validation", "test")):
         file = tmp_path / "sets" / f"{name}.parquet"

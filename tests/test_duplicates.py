@@ -15,9 +15,9 @@ import naive_hashes as naive
 from catalogues import rows, write_catalogue
 from compiled import random_games
 from flat import OneGame, flat
-from kifu.corpus.duplicates import MIN_PLIES, Clusters, clusters_of, find_clusters
+from kifu.corpus.duplicates import MIN_PLIES, Clusters, cluster_games, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
-from kifu.corpus.splits import split_of
+from kifu.corpus.splits import split_keys
 from kifu.errors import DropReason, FormatError
 from kifu.execution.executor import Executor
 from kifu.point import ERASE_BIT, WHITE_BIT
@@ -32,7 +32,7 @@ KINDS = {DropReason.KEPT: "kept", DropReason.SAME_GAME: "same", DropReason.CUT_O
 def clusters(games) -> Clusters:
     arrays = flat(games)
     canonical, opening = hash_games(arrays)
-    return clusters_of(opening, canonical, arrays)
+    return cluster_games(opening, canonical, arrays)
 
 
 def told(found: Clusters):
@@ -129,8 +129,8 @@ def test_all_that_is_planted_is_found_and_nothing_else():
 def test_no_cluster_is_in_two_sets():
     games, _ = planted(random.Random(4), 2000)
     canonical, opening = hash_games(flat(games))
-    found = clusters_of(opening, canonical, flat(games))
-    codes = split_of(opening, {"a": 1, "b": 1, "c": 1})[found.row]
+    found = cluster_games(opening, canonical, flat(games))
+    codes = split_keys(opening, {"a": 1, "b": 1, "c": 1})[found.row]
     assert set(codes.tolist()) == {0, 1, 2}
     assert len(set(zip(found.cluster.tolist(), codes.tolist()))) == found.cluster.max() + 1 > 100
 
@@ -262,6 +262,6 @@ def test_the_games_of_kgs(shared):
     games = concat([scan(block) for path in containers(shared / "data/kgs") for block in blocks(path)])
     canonical, opening = hash_games(games)
     assert [len(games), len(np.unique(canonical)), len(np.unique(opening))] == [64_842, 64_672, 63_680]
-    found = clusters_of(opening, canonical, games)
+    found = cluster_games(opening, canonical, games)
     counts = np.bincount(found.relation)
     assert {name: counts[drop] for drop, name in KINDS.items()} == {"kept": 9, "same": 4, "cut": 5}

@@ -15,7 +15,7 @@ import naive_hashes as naive
 from compiled import random_games
 from flat import OneGame, flat
 from kifu.corpus import _hashes
-from kifu.corpus.hashes import OPENING_PLIES, hash_games, hash_rows, make_walk, text_hashes
+from kifu.corpus.hashes import OPENING_PLIES, hash_games, hash_rows, make_hash_state, text_hashes
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records.games import concat
 from kifu.records.sgf import as_block, scan
@@ -41,7 +41,7 @@ def canonical(*some):
 
 def opening(game, plies):
     """The kernel's hash of the first plies, however many."""
-    walk, out = make_walk(flat([game])), np.empty((2, 1), np.uint64)
+    walk, out = make_hash_state(flat([game])), np.empty((2, 1), np.uint64)
     with np.errstate(over="ignore"):
         _hashes.hash_all(walk, plies, *out)
     return int(out[1, 0])

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from kifu.corpus.schema import SCHEMA, games_of, played_of
+from kifu.corpus.schema import SCHEMA, game_arrays, move_arrays
 from kifu.datasets import mmap_games as held
 from kifu.datasets.mmap_games import COLUMNS, pick, read_games, spill
 from kifu.datasets.position_filter import PositionFilter
@@ -42,7 +42,7 @@ def test_rows_are_those_of_the_catalogues(tmp_path):
     assert found.schema.names == [*COLUMNS, "black"]
     assert found["moves"].to_pylist() == 2 * [GAMES[0], GAMES[2], GAMES[3]]
     assert found["black"].to_pylist() == 2 * ["a", "c", "d"]
-    games = games_of(found)
+    games = game_arrays(found)
     assert games.move_offset.tolist() == [0, 3, 4, 304, 307, 308, 608]
     assert games.moves[304:308].tolist() == [1, 2, 3, 361]
     padded = read_games(paths[:1], (19, 19), True, None, ("moves", "black"))
@@ -82,7 +82,7 @@ def test_rows_that_are_held_are_those_that_were_given(told, cuts, data):
 
 def test_kernels_take_what_is_held_without_a_copy(tmp_path):
     found = read_games([write(tmp_path / "games.parquet")], (19, 19), False, None)
-    games = played_of(found)
+    games = move_arrays(found)
     arrow = [found[name].buffers()[1] for name in ("width", "height", "root_setup")]
     arrow += [buffer for name in ("moves", "setup") for buffer in (found[name].buffers()[1], found[name].buffers()[3])]
     arrays = games.width, games.height, games.root_setup, games.move_offset, games.moves, games.setup_offset

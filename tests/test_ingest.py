@@ -17,7 +17,7 @@ import kifu
 from commands import run
 from kgs_archives import archive, record, records
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.cleaning import clean_names, load_cleaning_rules
+from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
 from test_kinds import OLF_LINE, TYGEM_LINE
@@ -205,7 +205,7 @@ def test_archives_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert rows(path, "archive") == [name for name in names for _ in range(2)]
 
 
-@pytest.mark.parametrize("rules", clean_names())
+@pytest.mark.parametrize("rules", cleaning_rule_names())
 def test_the_bytes_are_the_same_for_any_number_of_threads(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     made = []
     for jobs in (1, 2, 3, 3):
@@ -226,7 +226,7 @@ def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path)
     assert made[0] == made[1] == made[2]
 
 
-@pytest.mark.parametrize("rules", clean_names())
+@pytest.mark.parametrize("rules", cleaning_rule_names())
 def test_a_catalogue_read_anew_is_the_same(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     """Also over itself; a judgement by other rules leaves nothing behind."""
     odd = {

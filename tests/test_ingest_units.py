@@ -29,17 +29,17 @@ from commands import run
 from kgs_archives import BROKEN, records
 from kifu.atomic_io import hash_file
 from kifu.corpus import ingest as ingesting
-from kifu.corpus import units
-from kifu.corpus.cleaning import clean_names, load_cleaning_rules
+from kifu.corpus import sources as corpus_sources
+from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
 from kifu.corpus.ingest import IngestJob, IngestReport, ingest
 from kifu.corpus.sources import (
-    ArchiveUnit,
-    SourceUnit,
-    UnitReader,
-    archive_units,
+    ArchiveShard,
+    ShardReader,
+    SourceShard,
+    archive_shards,
     find_sources,
     hash_sources,
-    source_units,
+    source_shards,
 )
 from kifu.corpus.update import append
 from kifu.errors import DropReason, KifuError, SourceError
@@ -63,11 +63,11 @@ def small() -> Iterator[None]:
     """Blocks of 8 KiB, two of them a unit, even of small archives."""
     with (
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
-        mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
+        mock.patch.dict(corpus_sources.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
         mock.patch.object(split_large_blocks, "__defaults__", (BLOCK,)),
         mock.patch.object(_streams, "_CHUNK", 1000),
-        mock.patch.object(units, "_SMALL", 1000),
-        mock.patch.object(units, "_BLOCKS", 2),
+        mock.patch.object(corpus_sources, "_SMALL", 1000),
+        mock.patch.object(corpus_sources, "_BLOCKS", 2),
     ):
         yield
 
@@ -138,9 +138,9 @@ def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: 
     whole = told(shares_of([path], BLOCK))
     count = sum(1 for _ in blocks(path))
     cuts = [0, *sorted(rng.sample(range(1, count + 3), min(count + 2, 4)))]
-    cut = [ArchiveUnit(path, first, stop - first) for first, stop in pairwise(cuts)]
-    cut.append(ArchiveUnit(path, cuts[-1], None))
-    one = UnitReader()
+    cut = [ArchiveShard(path, first, stop - first) for first, stop in pairwise(cuts)]
+    cut.append(ArchiveShard(path, cuts[-1], None))
+    one = ShardReader()
     assert [block for unit in cut for block in told(one.read(unit))] == whole
     parts = {k: told(one.read(cut[k])) for k in rng.sample(range(len(cut)), len(cut))}
     assert [block for k in range(len(cut)) for block in parts[k]] == whole
@@ -149,10 +149,10 @@ def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) -> None:
     path = kinds[kind]
-    cut = list(archive_units(path))
+    cut = list(archive_shards(path))
     if kind == "folder":
         assert [(unit.first, len(unit)) for unit in cut] == [(0, 20)]
-        assert told(UnitReader().read(cut[0])) == told(blocks(path, block_bytes=BLOCK_BYTES))
+        assert told(ShardReader().read(cut[0])) == told(blocks(path, block_bytes=BLOCK_BYTES))
         return
     assert cut[0].first == 0 and cut[-1].blocks is None
     assert [(unit.path, unit.first + (unit.blocks or 0)) for unit in cut[:-1]] == [
@@ -163,11 +163,11 @@ def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) 
         assert len(cut) == -(-count // 2) > 8
     elif kind in ("tar", "tar.gz", "olf"):
         assert 4 <= len(cut) <= 8
-        sizes = [sum(1 for _ in UnitReader().read(unit)) for unit in cut]
+        sizes = [sum(1 for _ in ShardReader().read(unit)) for unit in cut]
         assert max(sizes) <= 2 * count / len(cut) + 2  # what the guess is for: none has much more to do
     elif kind in ("tygem", "sgf"):  # of the others, which are small, the size says little
         assert len(cut) == 1
-    assert [block for unit in cut for block in told(UnitReader().read(unit))] == told(shares_of([path], BLOCK))
+    assert [block for unit in cut for block in told(ShardReader().read(unit))] == told(shares_of([path], BLOCK))
 
 
 @pytest.fixture(scope="module")
@@ -198,11 +198,11 @@ def test_loose_records_of_several_units_make_the_same_catalogue(
         shutil.rmtree(path.parent)
         return files
 
-    (one,) = archive_units(as_path(source))
+    (one,) = archive_shards(as_path(source))
     expected = made()
-    monkeypatch.setattr(units, "_LOOSE", most)
-    monkeypatch.setattr(units, "_LOOSE_BYTES", bytes_)
-    cut = list(archive_units(as_path(source)))
+    monkeypatch.setattr(corpus_sources, "_LOOSE", most)
+    monkeypatch.setattr(corpus_sources, "_LOOSE_BYTES", bytes_)
+    cut = list(archive_shards(as_path(source)))
     counted = most < 1000 or where != "here"  # a store says how long they are, and this machine would have to be asked
     assert len(cut) >= 5 if counted else cut == [one]
     assert [name for unit in cut for name in unit.names] == one.names
@@ -218,17 +218,17 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that vanishes is set aside; a new one is none of those that were found."""
-    monkeypatch.setattr(units, "_LOOSE", 64)
+    monkeypatch.setattr(corpus_sources, "_LOOSE", 64)
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
-    found = pickle.loads(pickle.dumps(list(source_units(find_sources(top)))))
+    found = pickle.loads(pickle.dumps(list(source_shards(find_sources(top)))))
     before = [unit.identity() for unit in found]
     (top / "0" / "0.sgf.gz").unlink()
     (top / "0" / "1.sgf").write_bytes(b"(;SZ[9])")
     after = [unit.identity() for unit in found]
     assert before[0] != after[0] and before[1:] == after[1:]
     assert [json.loads(json.dumps(each)) for each in after] == after
-    whole = [block for unit in found for block in UnitReader().read(unit.part)]
+    whole = [block for unit in found for block in ShardReader().read(unit.part)]
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
     assert whole[0].name(0) == "0/0.sgf.gz" and whole[0].drop[0] == DropReason.UNREADABLE
     assert b"0/1.sgf" not in found[0].part.names
@@ -247,11 +247,11 @@ def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
         del data[len(data) * 2 // 3 :]
     path = saved(tmp_path / kinds[kind].name, bytes(data))
 
-    def read(reader: UnitReader | None) -> tuple[list[Any], str]:
+    def read(reader: ShardReader | None) -> tuple[list[Any], str]:
         given: list[RecordBlock] = []
-        for unit in archive_units(path):
+        for unit in archive_shards(path):
             try:
-                given += (reader or UnitReader()).read(unit)
+                given += (reader or ShardReader()).read(unit)
             except SourceError as error:
                 return told(iter(given)), str(error)
         return told(iter(given)), ""
@@ -259,29 +259,29 @@ def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
     expected: list[RecordBlock] = []
     with pytest.raises(SourceError) as raised:
         expected += shares_of([path], BLOCK)
-    assert read(None) == read(UnitReader())
+    assert read(None) == read(ShardReader())
     assert read(None)[1] == str(raised.value)
     assert len(read(None)[0]) > 4
 
 
 def test_what_cannot_be_read_is_one_unit(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.zip", saved(tmp_path / "broken.zip", b"PK\3\4" + bytes(5000)), tmp_path):
-        assert list(archive_units(path)) == [ArchiveUnit(path, 0, None)]
+        assert list(archive_shards(path)) == [ArchiveShard(path, 0, None)]
 
 
 def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of a cluster has one reader, and other units to make after one that failed."""
-    path, reader = kinds["tar"], UnitReader()
-    first, second, *_ = archive_units(path)
+    path, reader = kinds["tar"], ShardReader()
+    first, second, *_ = archive_shards(path)
 
     def lost(found: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
         yield next(found)
         raise SourceError("connection lost")
 
     with monkeypatch.context() as patched, pytest.raises(SourceError):
-        patched.setattr(units, "split_large_blocks", lost)
+        patched.setattr(corpus_sources, "split_large_blocks", lost)
         list(reader.read(first))
-    assert told(reader.read(second)) == told(UnitReader().read(second)) != []
+    assert told(reader.read(second)) == told(ShardReader().read(second)) != []
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip", "sgf"])
@@ -295,15 +295,15 @@ def test_a_file_that_is_another_for_one_unit_than_for_others_is_none(
         web.files["/a"] = kinds[kind].read_bytes()
         path = as_path(f"{web.url}/a")
         hash_file(path)
-        cut = [pickle.loads(pickle.dumps(unit)) for unit in archive_units(path)]
+        cut = [pickle.loads(pickle.dumps(unit)) for unit in archive_shards(path)]
         assert len(cut) > 1 or kind == "sgf"
         for unit in cut[1:]:
-            assert told(UnitReader().read(unit))
+            assert told(ShardReader().read(unit))
         data = bytearray(web.files["/a"])
         data[len(data) // 3] ^= 1
         web.files["/a"] = bytes(data)
         with pytest.raises(SourceError, match=f"{path}: it changed while it was read"):
-            told(UnitReader().read(cut[0]))
+            told(ShardReader().read(cut[0]))
 
 
 # Real archives, in blocks of the size that they are always read in
@@ -314,9 +314,9 @@ def test_slices_of_real_archives(shared: Path) -> None:
         path = shared / "data" / name
         with mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=1 << 18):
             whole = told(shares_of([path], 1 << 18))
-            cut = [ArchiveUnit(path, 0, 1), ArchiveUnit(path, 1, 3), ArchiveUnit(path, 4, None)]
+            cut = [ArchiveShard(path, 0, 1), ArchiveShard(path, 1, 3), ArchiveShard(path, 4, None)]
             with mock.patch.object(split_large_blocks, "__defaults__", (1 << 18,)):
-                assert [block for unit in cut for block in told(UnitReader().read(unit))] == whole
+                assert [block for unit in cut for block in told(ShardReader().read(unit))] == whole
 
 
 # Catalogues
@@ -344,7 +344,7 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-@pytest.mark.parametrize("rules", clean_names())
+@pytest.mark.parametrize("rules", cleaning_rule_names())
 def test_units_that_are_posted_make_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str
 ) -> None:
@@ -370,7 +370,7 @@ def test_ids_that_are_looked_through_later_give_the_same_catalogue(
     expected = ingest(mix, path, clean=clean), path.read_bytes()
     assert expected[0].drops["DUPLICATE"] > 10
     assert (expected[0].drops["SAME_GAME"] > 3) == (rule == "games")
-    monkeypatch.setattr(ingesting, "MOST", most)
+    monkeypatch.setattr(ingesting, "MAX_IDS", most)
     assert (ingest(mix, path, clean=clean, jobs=2), path.read_bytes()) == expected
     assert list(tmp_path.iterdir()) == [path]
 
@@ -378,7 +378,7 @@ def test_ids_that_are_looked_through_later_give_the_same_catalogue(
 def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Path) -> None:
     found = find_sources(mix)
     job = pickle.loads(pickle.dumps(IngestJob(load_cleaning_rules("training", ["illegal=drop"]), None)))
-    made = [job.make(item) for unit in source_units(found) for item in job.items(pickle.loads(pickle.dumps(unit)))]
+    made = [job.make(item) for unit in source_shards(found) for item in job.items(pickle.loads(pickle.dumps(unit)))]
     write_parcels(tmp_path / "a", map(job.pack, made))
     back = [job.unpack(parcel) for parcel in read_parcels(tmp_path / "a")]
     assert len(back) == len(made) > len(mix)
@@ -396,7 +396,7 @@ def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Pa
 def identities(sources: Any, rules: str = "legal") -> list[Any]:
     found, job = find_sources(sources), IngestJob(load_cleaning_rules(rules), None)
     told = hash_sources(found, Executor(1))
-    return [[job.identity(), job.unit_identity(unit)] for unit in source_units(found, told)]
+    return [[job.identity(), job.unit_identity(unit)] for unit in source_shards(found, told)]
 
 
 def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_a_cluster_measures_the_sources_itself(
     postal.post(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
-    assert units.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
+    assert corpus_sources.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
 
 
 def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:
@@ -442,6 +442,6 @@ def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Pa
 
 
 def test_a_unit_that_is_missing_is_told_of(tmp_path: Path) -> None:
-    unit = SourceUnit("a", None, ArchiveUnit(tmp_path / "missing", 0, None))
+    unit = SourceShard("a", None, ArchiveShard(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
         list(IngestJob(load_cleaning_rules("legal"), None).items(unit))

@@ -13,7 +13,7 @@ import pytest
 from catalogues import rows as catalogue_rows
 from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.schema import games_of
+from kifu.corpus.schema import game_arrays
 from kifu.katago.build import build_katago
 from kifu.katago.npz import game_hashes
 from kifu.katago.rows import ARRAYS, TARGETS
@@ -133,7 +133,7 @@ def test_what_a_net_is_shown_of_history_is_drawn_as_katago_draws_it(trained: Tra
 def _coins(n: int) -> Any:
     """Those of one long game, and of others of a move each."""
     batch = catalogue_rows(moves=[[9]])
-    games, rows = games_of(batch), np.zeros(n, np.int64)
+    games, rows = game_arrays(batch), np.zeros(n, np.int64)
     terms = np.repeat(_terms("japanese"), n)
     span = _span([1] * n, key=np.arange(n, dtype=np.uint64))
     parts = []
@@ -208,7 +208,7 @@ def _flat(played: Played) -> GameArrays:
         return p | (WHITE_BIT if colour == WHITE else 0)
 
     setup = [word(*stone) for stone in played.setup]
-    return games_of(
+    return game_arrays(
         catalogue_rows(
             width=[played.width],
             height=[played.height],
@@ -288,7 +288,7 @@ def test_targets_are_those_of_the_slow_twin(
 def _one(moves: list[int], rules: str = "japanese", **told: Any) -> Targets:
     """The targets of all moves of a game on 19 x 19."""
     span = _span([len(moves)], **told)
-    games = games_of(catalogue_rows(moves=[moves]))
+    games = game_arrays(catalogue_rows(moves=[moves]))
     ply = np.arange(len(moves), dtype=np.int32)
     return fill_targets(
         TargetScratch(), games, np.zeros(1, np.int64), _terms(rules), span, np.zeros(len(ply), np.int64), ply

@@ -20,7 +20,7 @@ from catalogues import write_catalogue
 from commands import run
 from kgs_archives import archive, records
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.schema import games_of
+from kifu.corpus.schema import game_arrays
 from kifu.datasets.augment import turn_planes
 from kifu.datasets.examples import Batch, LabelSpec, Layout, store
 from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
@@ -458,7 +458,7 @@ def test_every_position_of_the_real_games_comes_once_an_epoch(shared, tmp_path):
     keys = lambda game, ply: game * np.uint64(10_007) + ply.astype(np.uint64)  # noqa: E731 - no two alike by chance
     wanted = []
     for batch in open_catalogue(path).batches():
-        games = games_of(batch.filter(batch["drop"].is_null()))
+        games = game_arrays(batch.filter(batch["drop"].is_null()))
         ids = batch.filter(batch["drop"].is_null())["id"].to_numpy()
         plies = np.diff(games.move_offset)
         ply = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], plies)

@@ -19,8 +19,9 @@ from commands import run
 from kgs_archives import archive
 from kifu.audit.sets import open_set
 from kifu.convert import convert
-from kifu.corpus import layout, units
-from kifu.corpus.catalogue import is_catalogue, open_catalogue, rows_of_unit
+from kifu.corpus import partitions
+from kifu.corpus import sources as corpus_sources
+from kifu.corpus.catalogue import is_catalogue, open_catalogue, read_shard
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.index import INDEX, PART_NAME
 from kifu.corpus.ingest import ingest
@@ -102,7 +103,7 @@ def test_batches_units_and_games_are_those_of_the_parts_in_order(folder: Path, f
     expected = pa.concat_tables([table(path) for path in whole.parts]).combine_chunks()
     assert table(folder).equals(expected) and table(file).equals(expected) and len(whole) == len(expected)
     assert [len(batch) for batch in whole.batches(("id",), size=3)].count(3) > 5
-    rows_of_units = [batch for unit in whole.units() for batch in rows_of_unit(unit)]
+    rows_of_units = [batch for unit in whole.units() for batch in read_shard(unit)]
     assert pa.Table.from_batches(rows_of_units).combine_chunks().equals(expected)
     assert [str(game) for game in whole.games()] == [str(game) for game in open_catalogue(file).games()]
 
@@ -122,9 +123,9 @@ def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
 
 
 def test_every_reader_takes_it_as_one(folder: Path, file: Path, tmp_path: Path) -> None:
-    split = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
+    table = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
     for name, path in (("folder", folder), ("file", file)):
-        split([path], split, tmp_path / name)
+        split([path], table, tmp_path / name)
         convert(path, tmp_path / name / "games.olf")
         with open_query("SELECT * EXCLUDE catalogue FROM kept ORDER BY id", [path]) as answer:
             answer.write(tmp_path / name / "kept.csv")
@@ -230,8 +231,8 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
     ingest(large, tmp_path / "games.parquet", clean=rules("games"))
     with (
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
-        mock.patch.dict(units.count_blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
-        mock.patch.multiple(units, _SMALL=1000, _BLOCKS=2),
+        mock.patch.dict(corpus_sources.count_blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
+        mock.patch.multiple(corpus_sources, _SMALL=1000, _BLOCKS=2),
     ):
         append(large, tmp_path / "games", clean=rules("games"))
     names = [path.name for path in open_catalogue(tmp_path / "games").parts]
@@ -241,20 +242,20 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
 
 @given(st.dictionaries(st.integers(1899, 2100), st.integers(1, 1 << 19), max_size=300))
 def test_parts_that_are_written_at_a_time_are_few_and_small(counts: dict[int, int]) -> None:
-    groups = layout._at_a_time(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
+    groups = partitions._at_a_time(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
     assert [year for group in groups for year in group] == sorted(counts)
     for group in groups:
         assert 1 <= len(group) <= 64 and (len(group) == 1 or sum(counts[year] for year in group) <= 1 << 17)
 
 
 def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "_OPEN", 3)
-    monkeypatch.setattr(layout, "_HELD", 5)
+    monkeypatch.setattr(partitions, "_OPEN", 3)
+    monkeypatch.setattr(partitions, "_HELD", 5)
     years = [None, -3, 0, 1899, 1900, *range(1990, 2004), 2099, 2100, 32767, None, 1990]
-    found = layout.years_of(rows(year=years))
+    found = partitions.partition_years(rows(year=years))
     expected = [2100, 2100, 1899, 1899, 1900, *range(1990, 2004), 2099, 2100, 2100, 2100, 1990]
     assert found.tolist() == expected
-    names = {layout.year_name(year) for year in expected}
+    names = {partitions.year_name(year) for year in expected}
     assert {"before-1900", "unknown", "1900", "2099"} < names and all(re.fullmatch("[a-z0-9-]{1,20}", n) for n in names)
 
 

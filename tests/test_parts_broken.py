@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import run
-from kifu.corpus import parts
-from kifu.corpus.catalogue import RowsUnit, is_catalogue, open_catalogue, rows_of_unit
+from kifu.corpus import update
+from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.index import INDEX, Index
 from kifu.corpus.partitions import CatalogueTransaction
 from kifu.corpus.query import open_database
@@ -234,10 +234,10 @@ def test_inspect_finds_a_part_with_other_bytes(folders: tuple[Path, Path], tmp_p
 
 def test_a_unit_of_another_file_is_refused(folders: tuple[Path, Path]) -> None:
     (unit, *_) = open_catalogue(folders[0]).units()
-    assert sum(len(batch) for batch in rows_of_unit(RowsUnit(unit.path, 1, unit.rows - 1))) == unit.rows - 1
+    assert sum(len(batch) for batch in read_shard(RowShard(unit.path, 1, unit.rows - 1))) == unit.rows - 1
     for first, rows in ((0, unit.rows + 1), (-1, unit.rows), (unit.rows + 1, 0)):
         with pytest.raises(FormatError, match="is not the file that it was"):
-            list(rows_of_unit(RowsUnit(unit.path, first, rows)))
+            list(read_shard(RowShard(unit.path, first, rows)))
 
 
 def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Path], tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
     """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
     append(sources, tmp_path / "alone", clean=rules("games"))
     with PostalCrew(work=tmp_path) as crew:  # all runs have this one, which does nothing twice
-        monkeypatch.setattr(parts, "make_executor", lambda *_: nullcontext(crew))
+        monkeypatch.setattr(update, "make_executor", lambda *_: nullcontext(crew))
         monkeypatch.chdir(tmp_path)
         with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
             kill(patched, CatalogueTransaction, "commit")

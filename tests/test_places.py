@@ -24,7 +24,7 @@ from commands import run
 from kgs_archives import archive, records
 from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
-from kifu.corpus.sources import archive_units, find_sources, hash_sources
+from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Executor
 from kifu.records import _remote, _store
@@ -362,7 +362,7 @@ def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest
 
 def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) -> None:
     web.files["/games.zip"] = TREE["a.zip"]
-    (unit,) = archive_units(as_path(f"{web.url}/games.zip"))
+    (unit,) = archive_shards(as_path(f"{web.url}/games.zip"))
     arrived = pickle.loads(pickle.dumps(unit))
     assert arrived == unit
     assert rows(arrived.path) == rows(unit.path)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from catalogues import rows
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.export import catalogue_olf, catalogue_sgf, games_of_rows
-from kifu.corpus.fields import COLUMN_OF
-from kifu.corpus.rows import rows_as_recorded, rows_of_reading
+from kifu.corpus.export import rows_to_games, rows_to_olf, rows_to_sgf
+from kifu.corpus.fields import TEXT_COLUMNS
+from kifu.corpus.rows import recorded_rows, rows_from_parsed
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
@@ -28,7 +28,7 @@ from kifu.records.words import ParsedBlock
 RECORDS = sorted((Path(__file__).parent / "records").glob("*.sgf"))
 PROGRAMS = known_programs()
 PLAY = ("width", "height", "handicap", "to_play", "moves", "territory")
-SAID = tuple(COLUMN_OF.values())
+SAID = tuple(TEXT_COLUMNS.values())
 WHERE = ("member", "entry", "index", "encoding", "repairs")
 OLF_SAYS = ("width", "height", "moves", "setup", "territory", *OlfWords.__dataclass_fields__)
 
@@ -40,11 +40,11 @@ def batch_of(made: list[Row]) -> pa.RecordBatch:
 
 
 def recorded(reading: ParsedBlock) -> pa.RecordBatch:
-    return rows_as_recorded(reading, "x", PROGRAMS)
+    return recorded_rows(reading, "x", PROGRAMS)
 
 
 def as_written(batch: pa.RecordBatch) -> list[bytes]:
-    records, why = catalogue_sgf(batch)
+    records, why = rows_to_sgf(batch)
     assert not why.any()
     return records
 
@@ -113,11 +113,11 @@ def test_every_test_record_survives_sgf() -> None:
     clean = load_cleaning_rules("legal")
 
     def rows_in(data: list[bytes]) -> pa.RecordBatch:
-        found = rows_of_reading(read_block(as_block(data)), "x", clean, PROGRAMS)
+        found = rows_from_parsed(read_block(as_block(data)), "x", clean, PROGRAMS)
         return found.batch(found.drop)
 
     first = rows_in([path.read_bytes() for path in RECORDS])
-    records, why = catalogue_sgf(first)
+    records, why = rows_to_sgf(first)
     assert [record == b"" for record in records] == (why == Unsayable.SET_ASIDE).tolist()
     said = why == Unsayable.SAYABLE
     assert said.sum() > 40 > (~said).sum() > 2
@@ -159,14 +159,14 @@ def test_a_row_as_sgf() -> None:
 )
 def test_words_are_spelled_as_sgf_does(format: str, said: dict[str, str], words: dict[str, str]) -> None:
     batch = rows(format=[format], **{name: [text] for name, text in said.items()})
-    (game,) = games_of_rows(batch)
+    (game,) = rows_to_games(batch)
     assert {name: game.text(name) for name in words} == words
     assert read_block(as_block(as_written(batch))).games.drop.tolist() == [DropReason.KEPT]
 
 
 def test_a_row_as_a_game() -> None:
     batch = rows(black=["x", "y"], moves=[[3], [4 | WHITE_BIT]], drop=["ko", "bad_size"], width=[19, 0], height=[19, 0])
-    game, unread = games_of_rows(batch)
+    game, unread = rows_to_games(batch)
     assert (game.players, game.moves.tolist(), game.drop, game.source, game.name) == (
         ("x", ""), [3], DropReason.KEPT, "games.zip", "0.sgf"
     )  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_row_as_a_game() -> None:
 def test_what_cannot_be_said(row: Row, why: Unsayable) -> None:
     plain: Row = {"width": 19, "moves": [], "drop": None, "territory": None, "setup": [], "setup_ply": []}
     batch = batch_of([plain | {"moves": [0]}, plain | row, plain | {"moves": [1]}])
-    records, found = catalogue_sgf(batch)
+    records, found = rows_to_sgf(batch)
     assert found.tolist() == [0, why, 0]
     assert [record == b"" for record in records] == [False, why != Unsayable.SAYABLE, False]
 
@@ -240,7 +240,7 @@ def olf_rows(draw: st.DrawFn) -> Row:
 @settings(max_examples=150, deadline=None)
 def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
     batch = batch_of(made)
-    lines = catalogue_olf(batch)
+    lines = rows_to_olf(batch)
     said = lines.why == Unsayable.SAYABLE
     assert all(row["setup"] or why == Unsayable.SAYABLE for row, why in zip(made, lines.why)), lines.why
     if not said.any():
@@ -251,7 +251,7 @@ def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
         wanted = batch[name].filter(pa.array(said)).to_pylist()
         assert from_olf[name].to_pylist() == wanted, name
         assert from_sgf[name].to_pylist() == wanted, name
-    assert catalogue_olf(from_sgf).data.tobytes() == lines.data.tobytes()
+    assert rows_to_olf(from_sgf).data.tobytes() == lines.data.tobytes()
 
 
 def test_a_row_as_olf() -> None:
@@ -260,4 +260,4 @@ def test_a_row_as_olf() -> None:
         ending=["resign"], handicap=[2], setup=[[0, 80]], setup_ply=[[0, 0]], root_setup=[2],
         moves=[[4 | WHITE_BIT, 81]], territory=[[1, 2 | WHITE_BIT]], drop=["few_stones"],
     )  # fmt: skip
-    assert catalogue_olf(batch).data.tobytes() == b"0000-00-00 Ann_B 0 ? 35.0 9:9 ? -999.9 ? h-2 AAttIIeaTT BAca\n"
+    assert rows_to_olf(batch).data.tobytes() == b"0000-00-00 Ann_B 0 ? 35.0 9:9 ? -999.9 ? h-2 AAttIIeaTT BAca\n"

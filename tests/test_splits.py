@@ -18,7 +18,7 @@ from catalogues import rows
 from flat import OneGame, flat
 from kifu.config import check_config
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
-from kifu.corpus.splits import Split, assign, split_of
+from kifu.corpus.splits import Split, assign_sets, split_keys
 from kifu.errors import RecipeError, SourceError
 from kifu.point import WHITE_BIT
 
@@ -42,7 +42,7 @@ def test_a_key_goes_where_the_docstring_says(shares, seed, keys):
     exact = [Fraction(str(share)) for share in shares.values()]
     bounds = [2**64 * sum(exact[: k + 1]) // sum(exact) for k in range(len(exact))]
     expected = [next(k for k, bound in enumerate(bounds) if naive.mix(key ^ naive.mix(seed)) < bound) for key in keys]
-    found = split_of(np.array(keys, np.uint64), shares, seed)
+    found = split_keys(np.array(keys, np.uint64), shares, seed)
     assert found.dtype == np.int64
     assert found.tolist() == expected
 
@@ -51,20 +51,20 @@ def test_a_key_goes_where_the_docstring_says(shares, seed, keys):
 def test_a_key_on_a_bound(key, seed):
     drawn = naive.mix(key ^ naive.mix(seed))
     for below, code in ((drawn, 1), (drawn + 1, 0)):
-        assert split_of(np.array([key], np.uint64), {"a": below, "b": 2**64 - below}, seed).tolist() == [code]
+        assert split_keys(np.array([key], np.uint64), {"a": below, "b": 2**64 - below}, seed).tolist() == [code]
 
 
 @given(SHARES, SEEDS, st.integers(0, 2**32))
 def test_no_game_moves_when_others_come(shares, seed, shuffle):
-    before = split_of(KEYS[:2_000], shares, seed)
-    assert np.array_equal(split_of(KEYS, shares, seed)[:2_000], before)
+    before = split_keys(KEYS[:2_000], shares, seed)
+    assert np.array_equal(split_keys(KEYS, shares, seed)[:2_000], before)
     order = np.random.default_rng(shuffle).permutation(2_000)
-    assert np.array_equal(split_of(KEYS[order], shares, seed), before[order])
+    assert np.array_equal(split_keys(KEYS[order], shares, seed), before[order])
 
 
 @given(SHARES, SEEDS)
 def test_sets_have_their_shares(shares, seed):
-    counts = np.bincount(split_of(KEYS, shares, seed), minlength=len(shares))
+    counts = np.bincount(split_keys(KEYS, shares, seed), minlength=len(shares))
     for count, share in zip(counts, shares.values()):
         p = share / sum(shares.values())
         assert abs(count - len(KEYS) * p) <= 6 * sqrt(len(KEYS) * p * (1 - p)) + 1
@@ -72,14 +72,14 @@ def test_sets_have_their_shares(shares, seed):
 
 def test_seeds_give_different_splits():
     halves = {"a": 1, "b": 1}
-    same = np.count_nonzero(split_of(KEYS, halves, 1) == split_of(KEYS, halves, 2))
+    same = np.count_nonzero(split_keys(KEYS, halves, 1) == split_keys(KEYS, halves, 2))
     assert abs(same - len(KEYS) / 2) < 6 * sqrt(len(KEYS) / 4)
 
 
 def test_shares_are_exact_and_fixed_for_ever():
     keys = np.arange(1_000, dtype=np.uint64)
-    tenths = split_of(keys, {"a": 0.7, "b": 0.2, "c": 0.1}, 5)
-    assert np.array_equal(tenths, split_of(keys, {"a": 7, "b": 2, "c": 1}, 5))
+    tenths = split_keys(keys, {"a": 0.7, "b": 0.2, "c": 0.1}, 5)
+    assert np.array_equal(tenths, split_keys(keys, {"a": 7, "b": 2, "c": 1}, 5))
     assert np.bincount(tenths).tolist() == [733, 186, 81]
     assert np.flatnonzero(tenths == 2)[:8].tolist() == [0, 23, 31, 32, 37, 57, 60, 62]
 
@@ -87,7 +87,7 @@ def test_shares_are_exact_and_fixed_for_ever():
 @pytest.mark.parametrize("shares", [{}, {"a": 0}, {"a": 1, "b": -1}, {"a": float("nan")}, {"a": float("inf")}])
 def test_shares_that_are_none(shares):
     with pytest.raises(RecipeError, match="shares are numbers above 0"):
-        split_of(KEYS, shares)
+        split_keys(KEYS, shares)
 
 
 @given(st.integers(0, 2**32), SHARES, SEEDS)
@@ -97,32 +97,32 @@ def test_a_game_its_copies_and_its_beginnings_are_in_one_set(seed, shares, split
     cut = game._replace(moves=game.moves[: rng.integers(OPENING_PLIES, 50)])
     family = [naive.symmetric(each, k) for each in (game, naive.swapped(game), cut) for k in range(8)]
     _, opening = hash_games(flat(family))
-    assert len(set(split_of(opening, shares, split_seed).tolist())) == 1
+    assert len(set(split_keys(opening, shares, split_seed).tolist())) == 1
 
 
 def test_by_hash():
     by_hash = split('kind = "hash"\nseed = 3\nsets = { train = 0.9, test = 0.1 }')
     batch = rows(opening=KEYS[:100])
-    expected = np.array(["train", "test"])[split_of(KEYS[:100], {"train": 9, "test": 1}, 3)]
-    assert assign(batch, by_hash).to_pylist() == expected.tolist()
-    assert assign(batch.slice(40, 9), by_hash).to_pylist() == expected[40:49].tolist()
-    assert assign(batch.slice(0, 0), by_hash).to_pylist() == []
+    expected = np.array(["train", "test"])[split_keys(KEYS[:100], {"train": 9, "test": 1}, 3)]
+    assert assign_sets(batch, by_hash).to_pylist() == expected.tolist()
+    assert assign_sets(batch.slice(40, 9), by_hash).to_pylist() == expected[40:49].tolist()
+    assert assign_sets(batch.slice(0, 0), by_hash).to_pylist() == []
 
 
 def test_by_player():
     by_player = split('kind = "player"\nsets = { a = 1, b = 1 }')
     names = [f"player {k}" for k in range(400)]
-    alone = np.array(assign(rows(black=names, white=names), by_player).to_pylist())
+    alone = np.array(assign_sets(rows(black=names, white=names), by_player).to_pylist())
     assert set(alone) == {"a", "b"}
     rng = np.random.default_rng(1)
     black, white = rng.integers(0, 400, (2, 3_000))
-    found = assign(rows(black=np.array(names)[black], white=np.array(names)[white]), by_player).to_pylist()
+    found = assign_sets(rows(black=np.array(names)[black], white=np.array(names)[white]), by_player).to_pylist()
     assert found == [alone[b] if alone[b] == alone[w] else None for b, w in zip(black, white)]
     assert abs(found.count(None) - 1_500) < 300
     spelled = [f" {name.upper()} " for name in names]
-    assert assign(rows(black=spelled, white=names), by_player).to_pylist() == alone.tolist()
+    assert assign_sets(rows(black=spelled, white=names), by_player).to_pylist() == alone.tolist()
     nobody = rows(black=[None, "player 7", None], white=["player 7", None, None])
-    assert assign(nobody, by_player).to_pylist() == [None, None, None]
+    assert assign_sets(nobody, by_player).to_pylist() == [None, None, None]
 
 
 def test_by_date():
@@ -133,16 +133,16 @@ def test_by_date():
         date(2016, 12, 31): "new", date(2017, 1, 1): None, date(1899, 12, 31): None, date(1900, 1, 1): "old",
     }  # fmt: skip
     batch = rows(date=list(days), year=[day.year for day in days])
-    assert assign(batch, by_date).to_pylist() == list(days.values())
+    assert assign_sets(batch, by_date).to_pylist() == list(days.values())
     years = {2015: "old", 2016: None, 2017: None, None: None, 1900: "old", 1899: None, 1970: "old"}
-    assert assign(rows(year=list(years)), by_date).to_pylist() == list(years.values())
+    assert assign_sets(rows(year=list(years)), by_date).to_pylist() == list(years.values())
 
 
 def test_by_archive():
     by_archive = split("""kind = "archive"
         sets = { test = ["KGS-2016_0[12]*", "x.zip"], train = ["KGS-*"] }""")
     archives = ["KGS-2016_01-19.zip", "KGS-2016_03-19.zip", "kgs-2016", "x.zip", "x_zip", "KGS-2016_02"]
-    found = assign(rows(archive=archives), by_archive).to_pylist()
+    found = assign_sets(rows(archive=archives), by_archive).to_pylist()
     assert found == ["test", "train", None, "test", None, "test"]
 
 
@@ -157,9 +157,9 @@ def test_by_list(tmp_path):
     ]  # fmt: skip
     ids, archives, members, expected = zip(*games)
     batch = rows(id=ids, archive=archives, member=members)
-    assert assign(batch, by_list).to_pylist() == list(expected)
+    assert assign_sets(batch, by_list).to_pylist() == list(expected)
     (tmp_path / "train.txt").unlink()
-    assert assign(batch.slice(3, 2), by_list).to_pylist() == list(expected[3:5])
+    assert assign_sets(batch.slice(3, 2), by_list).to_pylist() == list(expected[3:5])
 
 
 def test_by_lists_without_ids_or_names(tmp_path):
@@ -167,7 +167,10 @@ def test_by_lists_without_ids_or_names(tmp_path):
     (tmp_path / "b.txt").write_text("5\n")
     batch = rows(id=[5, 6], archive=["x", "a"], member=["b", "b"])
     for name, expected in (("a", [None, "s"]), ("b", ["s", None])):
-        assert assign(batch, split(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')).to_pylist() == expected
+        assert (
+            assign_sets(batch, split(f'kind = "list"\nsets = {{ s = "{tmp_path}/{name}.txt" }}')).to_pylist()
+            == expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +190,7 @@ def test_lists_that_are_none(tmp_path, text, error, message):
         (tmp_path / "s.txt").write_bytes(text.encode("latin-1" if text == "\x80" else "utf-8"))
     by_list = split(f'kind = "list"\nsets = {{ other = "{tmp_path}/other.txt", s = "{tmp_path}/s.txt" }}')
     with pytest.raises(error, match=message):
-        assign(rows(id=[1]), by_list)
+        assign_sets(rows(id=[1]), by_list)
 
 
 @pytest.mark.parametrize(
@@ -221,4 +224,4 @@ def test_a_split_names_the_columns_that_it_needs():
     ]  # fmt: skip
     batch = rows(black=["x"], white=["x"], date=[date(2016, 1, 5)])
     for each in map(split, texts):
-        assert assign(batch.select(list(each.columns)), each).to_pylist() == ["a"]
+        assert assign_sets(batch.select(list(each.columns)), each).to_pylist() == ["a"]

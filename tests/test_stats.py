@@ -17,7 +17,7 @@ import pytest
 from catalogues import rows, write_catalogue
 from commands import run
 from kifu.corpus.ingest import ingest
-from kifu.corpus.stats import BANDS, OTHERS, UNTOLD, Stats, Unclear, count_games
+from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, count_games
 from kifu.errors import FormatError
 from kifu.tables import print_stats
 from kifu.viz.boards import to_svg
@@ -54,7 +54,7 @@ def test_counts_are_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
     kept = [game for game in games if game["drop"] is None]
 
     def told(value: object) -> str:
-        return UNTOLD if value is None else re.sub(r"\.0$", "", str(value))
+        return UNKNOWN if value is None else re.sub(r"\.0$", "", str(value))
 
     assert (stats.read, stats.kept) == (700, len(kept))
     assert stats.dropped == Counter(game["drop"] for game in games if game["drop"])
@@ -104,9 +104,9 @@ def test_the_order_of_what_is_counted(tmp_path: Path) -> None:
         winner=[None, "odd", "draw", "white", "black", "white", None, None],
         ending=["void", "odd", "score", "even", "time", "resign", "unknown", "score"],
     )  # fmt: skip
-    assert [*stats.komi.items()] == [("6.5", 2), ("7.5", 2), (UNTOLD, 2), ("-2.13", 1), ("3.13", 1)]
-    assert [*stats.years.items()] == [("1846", 1), ("1999", 2), ("2002", 3), (UNTOLD, 2)]
-    assert [*stats.handicaps.items()] == [("0", 5), ("2", 1), ("9", 1), (UNTOLD, 1)]
+    assert [*stats.komi.items()] == [("6.5", 2), ("7.5", 2), (UNKNOWN, 2), ("-2.13", 1), ("3.13", 1)]
+    assert [*stats.years.items()] == [("1846", 1), ("1999", 2), ("2002", 3), (UNKNOWN, 2)]
+    assert [*stats.handicaps.items()] == [("0", 5), ("2", 1), ("9", 1), (UNKNOWN, 1)]
     assert [*stats.boards] == ["9x9", "19x19", "13x13"]
     assert [*stats.results] == ["black", "white", "draw", "none", "odd"]
     assert [*stats.results["white"], *stats.results["none"]] == ["resign", "even", "score", "void", "unknown"]
@@ -123,9 +123,9 @@ def test_words_that_are_not_understood_are_counted(tmp_path: Path) -> None:
         format=["sgf", "sgf", "sgf", "sgf", "gib"],
     )  # fmt: skip
     assert stats.unclear == {
-        "black_rank": Unclear(2, {"strong": 2}),
-        "result_text": Unclear(2, {"someone": 1, "who knows": 1}),
-        "date_text": Unclear(1, {"someday": 1}),
+        "black_rank": UnparsedColumn(2, {"strong": 2}),
+        "result_text": UnparsedColumn(2, {"someone": 1, "who knows": 1}),
+        "date_text": UnparsedColumn(1, {"someday": 1}),
     }
 
 

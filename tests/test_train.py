@@ -25,7 +25,7 @@ from commands import finish, run, start
 from example_sets import layout_for, random_batch, write
 from kifu.atomic_io import locked_folder, write_file
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.learn.average import EMA
@@ -266,7 +266,7 @@ def test_the_net_knows_the_games_it_was_learned_from(games: Path, tmp_path: Path
     canonical = {
         key: value
         for batch in catalogue.batches(("id", "canonical"))
-        for key, value in zip(numbers(batch["id"]).tolist(), numbers(batch["canonical"]).tolist())
+        for key, value in zip(to_numpy(batch["id"]).tolist(), to_numpy(batch["canonical"]).tolist())
     }
     expected = sorted(canonical[key] for key in found.train.ids.tolist())
     assert len(expected) == 7

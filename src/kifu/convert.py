@@ -18,9 +18,9 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 import pyarrow as pa
 
 from kifu.atomic_io import AtomicFile
-from kifu.corpus.export import catalogue_olf, catalogue_sgf
-from kifu.corpus.ingest import Item, source_items
-from kifu.corpus.rows import rows_as_recorded
+from kifu.corpus.export import rows_to_olf, rows_to_sgf
+from kifu.corpus.ingest import IngestItem, read_items
+from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import find_sources
 from kifu.errors import DropReason, RecipeError
@@ -48,7 +48,7 @@ _UNIX = 3
 
 
 @dataclass(slots=True)
-class Converted:
+class ConvertReport:
     """What became of the games; read == written + the sum of unsayable + the sum of drops."""
 
     read: int = 0
@@ -81,7 +81,7 @@ def convert(
     *,
     jobs: int | None = None,
     progress: ProgressFactory = silent,
-) -> Converted:
+) -> ConvertReport:
     """Writes every game of the sources that can be said, in order; illegal moves are no hindrance.
 
     sources: as `kifu.corpus.ingest.ingest` takes them. path: ends in .olf (see docs/formats/olf.md) or .sgf (all games
@@ -97,16 +97,16 @@ def convert(
     programs = known_programs()
     index = load_index([source.path for source in found if source.catalogue is None])
 
-    def make(item: Item) -> _Part:
+    def make(item: IngestItem) -> _Part:
         if isinstance(item.content, pa.RecordBatch):
             return _spell([item.content], spelling)
         read = parse_blocks(item.content, index)
-        return _spell([rows_as_recorded(each, item.name, programs) for each in read], spelling)
+        return _spell([recorded_rows(each, item.name, programs) for each in read], spelling)
 
-    told = Converted()
+    told = ConvertReport()
     with Executor(jobs) as crew, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
-            for part in crew.map(make, source_items(found)):
+            for part in crew.map(make, read_items(found)):
                 write(part.records)
                 told.read += part.read
                 told.written += part.read - part.unsayable.total() - part.drops.total()
@@ -124,11 +124,11 @@ def _spell(batches: Iterable[pa.RecordBatch], spelling: _Spelling) -> _Part:
     unsayable, drops = Counter[str](), Counter[str]()
     for batch in batches:
         if spelling == "olf":
-            lines = catalogue_olf(batch)
+            lines = rows_to_olf(batch)
             records.append(lines.data.tobytes())
             why = lines.why
         else:
-            written, why = catalogue_sgf(batch)
+            written, why = rows_to_sgf(batch)
             records += filter(None, written)
         read += len(batch)
         aside = why == Unsayable.SET_ASIDE

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
-from kifu.corpus.export import games_of_rows
+from kifu.corpus.export import rows_to_games
 from kifu.corpus.index import INDEX
-from kifu.corpus.schema import SCHEMA, VERSION, drop_code, games_of, numbers
+from kifu.corpus.schema import SCHEMA, VERSION, drop_code, game_arrays, to_numpy
 from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
@@ -98,10 +98,10 @@ def describe_catalogue(path: Path) -> str:
     drops, formats, archives, boards = (Counter[str]() for _ in range(4))
     moves = 0
     for batch in catalogue.batches():
-        games = games_of(batch)
+        games = game_arrays(batch)
         drops.update(_counted(batch["drop"]))
         kept = batch.filter(pc.is_null(batch["drop"]))
-        moves += int(numbers(kept["n_legal"]).sum())
+        moves += int(to_numpy(kept["n_legal"]).sum())
         formats.update(_counted(kept["format"]))
         archives.update(_counted(kept["archive"]))
         sizes = np.stack([games.width, games.height], 1)[games.drop == DropReason.KEPT]
@@ -327,7 +327,7 @@ def _find_row(path: Path, number: int) -> Shown:
             if row["drop"]:
                 detail = f" ({row['drop_detail']})" if row["drop_detail"] else ""
                 remarks.append(f"set aside: {DropReason(drop_code(row['drop'])).reason}{detail}")
-            (game,) = games_of_rows(batch.slice(before, 1))
+            (game,) = rows_to_games(batch.slice(before, 1))
             return Shown(game, row["n_legal"], tuple(remarks))
         before -= len(batch)
     raise GameError(f"{path} has {catalogue.rows:,} games, no game {number}")

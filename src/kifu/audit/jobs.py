@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.audit.positions import PositionHashes, hash_games, hash_records
-from kifu.corpus.catalogue import RowsUnit, rows_of_unit
+from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.hashes import Hashes
-from kifu.corpus.schema import GAME_COLUMNS, games_of
+from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.datasets.dat import read_records
 from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import open as open_examples
@@ -47,7 +47,7 @@ class _Hashing(Job[Unit, Item, PositionHashes]):
 class Slice(NamedTuple):
     """Rows of a catalogue; first: how many come before them in all of it."""
 
-    rows: RowsUnit
+    rows: RowShard
     first: int
 
 
@@ -56,13 +56,13 @@ class HashCatalogue(_Hashing[Slice, tuple[int, pa.RecordBatch]]):
 
     def items(self, unit: Slice) -> Iterator[tuple[int, pa.RecordBatch]]:
         first = unit.first
-        for batch in rows_of_unit(unit.rows, GAME_COLUMNS, _GAMES):
+        for batch in read_shard(unit.rows, GAME_COLUMNS, _GAMES):
             yield first, batch
             first += len(batch)
 
     def make(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
         first, batch = item
-        found = hash_games(games_of(batch))
+        found = hash_games(game_arrays(batch))
         return PositionHashes(found.hashes, found.stones, found.game + np.int32(first))
 
 

@@ -16,7 +16,7 @@ from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, RowSpan,
 from kifu.audit.positions import PositionHashes
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.hashes import Hashes
-from kifu.corpus.schema import by_value, drop_code, numbers
+from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch
 from kifu.datasets.formats import KATAGO, detect_format
@@ -83,9 +83,9 @@ class CatalogueSet:
         self.path = path
         self.games = self.foreseen = 0
         for batch in open_catalogue(path).batches(("drop", "n_moves")):
-            kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+            kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
             self.games += int(np.count_nonzero(kept))
-            self.foreseen += int(np.clip(numbers(batch["n_moves"])[kept], 0, _LONGEST).sum())
+            self.foreseen += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _LONGEST).sum())
         self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
 
     def positions(self, crew: Executor) -> Iterator[PositionHashes]:
@@ -101,7 +101,7 @@ class CatalogueSet:
             if lo < hi:
                 rows = games[lo:hi]
                 some = batch.take(rows - first)
-                named = zip(some["archive"].to_pylist(), numbers(some["entry"]), numbers(some["index"]), rows)
+                named = zip(some["archive"].to_pylist(), to_numpy(some["entry"]), to_numpy(some["index"]), rows)
                 found += [SetPlace(archive, int(entry), int(index), int(row)) for archive, entry, index, row in named]
             first += len(batch)
         return found

@@ -17,7 +17,7 @@ from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 SETUP_TOKEN = 0x10000
 BOARD_TOKEN = 0x20000
 
-# Variants of a point in `Walk.table`; 0 and 1 are moves of the first colour and of the other.
+# Variants of a point in `HashState.table`; 0 and 1 are moves of the first colour and of the other.
 SETUP = 2  # and 3: the other colour's stone
 EMPTIED = 4
 VARIANTS = 5
@@ -41,7 +41,7 @@ def mix_words(x: Any) -> Any:
 mix = inline_kernel(mix_words)
 
 
-class Walk(NamedTuple):
+class HashState(NamedTuple):
     """G games, and what it takes to hash them.
 
     width ... setup_offset: as in `kifu.records.games.Games`, but for width and height, which are int64.
@@ -85,7 +85,7 @@ def lowest(lanes: Any) -> Any:
 
 
 @inline_kernel
-def trimmed(w: Walk, g: Any) -> Any:
+def trimmed(w: HashState, g: Any) -> Any:
     """How many moves game g has up to its last stone, played or set up."""
     start, stop = w.move_offset[g], w.move_offset[g + 1]
     plies = stop - start
@@ -99,7 +99,7 @@ def trimmed(w: Walk, g: Any) -> Any:
 
 
 @inline_kernel
-def begin(w: Walk, g: Any) -> None:
+def begin(w: HashState, g: Any) -> None:
     """Begins the hash of game g, with its board."""
     across = np.uint64(BOARD_TOKEN + w.width[g] * 256 + w.height[g])
     upright = np.uint64(BOARD_TOKEN + w.height[g] * 256 + w.width[g])
@@ -108,7 +108,7 @@ def begin(w: Walk, g: Any) -> None:
 
 
 @inline_kernel
-def set_up(w: Walk, g: Any, first: Any, at: Any, last_ply: Any) -> Any:
+def set_up(w: HashState, g: Any, first: Any, at: Any, last_ply: Any) -> Any:
     """Hashes what is set up from setup[at] on by `last_ply`, the last word for each point. Returns where that ends."""
     stop = at
     while stop < w.setup_offset[g + 1] and np.int64(w.setup_ply[stop]) <= last_ply:
@@ -141,7 +141,7 @@ def set_up(w: Walk, g: Any, first: Any, at: Any, last_ply: Any) -> Any:
 
 
 @inline_kernel
-def play(w: Walk, g: Any, first: Any, word: Any) -> None:
+def play(w: HashState, g: Any, first: Any, word: Any) -> None:
     """Hashes one move."""
     p = word & POINT_MASK
     other = (word ^ first) >> 15
@@ -156,7 +156,7 @@ def play(w: Walk, g: Any, first: Any, word: Any) -> None:
 
 
 @kernel
-def hash_all(w: Walk, opening_plies: Any, canonical: Any, opening: Any) -> None:
+def hash_all(w: HashState, opening_plies: Any, canonical: Any, opening: Any) -> None:
     """Fills canonical and opening: [G] uint64; see `kifu.corpus.hashes.hash_games`."""
     for g in range(canonical.shape[0]):
         plies = trimmed(w, g)
@@ -188,7 +188,7 @@ def hash_all(w: Walk, opening_plies: Any, canonical: Any, opening: Any) -> None:
 
 
 @kernel
-def look_up(table: Any, salt: Any, keys: Any, new: Any, adds: bool) -> None:
+def find_new(table: Any, salt: Any, keys: Any, new: Any, adds: bool) -> None:
     """Fills new: [G] bool, whether each of keys [G] uint64, none of them 0, is not there yet; and adds them, if told.
 
     table: [power of 2] uint64, where 0 is a free slot, with more of these than keys. salt: [1] uint64: where a key goes
@@ -272,7 +272,7 @@ def _note(lanes: Any, keys: Any, me: Any, plies: Any, longer: Any, parent: Any) 
 
 @kernel
 def find_beginnings(
-    w: Walk, rows: Any, numbers: Any, least: Any, keys: Any, plies: Any, longer: Any, parent: Any
+    w: HashState, rows: Any, numbers: Any, least: Any, keys: Any, plies: Any, longer: Any, parent: Any
 ) -> None:
     """Finds which of C games are beginnings, of at least `least` plies (1 or more), of the games `rows` of w.
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from kifu.atomic_io import hash_file
 from kifu.corpus.index import Index, has_index, read_index
-from kifu.corpus.parquet import KEY, TableWriter, group_rows, open_file, read_rows
+from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line
 from kifu.records.game import Game
@@ -42,7 +42,7 @@ class CatalogueWriter(TableWriter):
         columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
         super().__init__(
             path,
-            SCHEMA.with_metadata({KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")}),
+            SCHEMA.with_metadata({VERSION_KEY: str(VERSION), "kifu.version": importlib.metadata.version("kifu")}),
             use_dictionary=[name for name in columns if name not in plain],
             column_encoding=dict.fromkeys(_SPLIT, "BYTE_STREAM_SPLIT") | dict.fromkeys(_DELTAS, "DELTA_BINARY_PACKED"),
             write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
@@ -57,7 +57,7 @@ class CatalogueWriter(TableWriter):
 
 
 @dataclass(frozen=True, slots=True)
-class RowsUnit:
+class RowShard:
     """Some rows of a catalogue as a unit of work, see `kifu.execution.executor`."""
 
     path: str
@@ -97,9 +97,9 @@ class Catalogue:
         """
         for part, rows in self.parts.items():
             file = _open_part(part, rows)
-            yield from read_rows(part, file, range(file.metadata.num_row_groups), columns, size)
+            yield from read_batches(part, file, range(file.metadata.num_row_groups), columns, size)
 
-    def units(self) -> list[RowsUnit]:
+    def units(self) -> list[RowShard]:
         """All rows, in order, as units of at most 131,072 rows, or of one row group if that has more.
 
         They are cut where row groups end, so that none is read twice. Raises FormatError.
@@ -111,10 +111,10 @@ class Catalogue:
 
         Of what the record said only that is left which has columns. Raises as `batches` does.
         """
-        from kifu.corpus.export import games_of_rows  # it needs this module
+        from kifu.corpus.export import rows_to_games  # it needs this module
 
         for batch in self.batches():
-            yield from games_of_rows(batch)
+            yield from rows_to_games(batch)
 
     def digest(self) -> str:
         """What tells these rows, in this order, from others, in hex: the BLAKE3 of the file.
@@ -170,7 +170,7 @@ def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
     return Catalogue(path, rows, about, {path: rows}, None)
 
 
-def rows_of_unit(unit: RowsUnit, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
+def read_shard(unit: RowShard, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
     """The unit's rows as `Catalogue.batches` gives them. Raises FormatError, also if the file has no such rows.
 
     Any rows of a file will do; of a row group all that lie before them, or behind, are read in vain.
@@ -184,7 +184,7 @@ def rows_of_unit(unit: RowsUnit, columns: Sequence[str] | None = None, size: int
     first = bisect_right(ends, unit.first)
     groups = range(first, bisect_left(ends, stop) + 1 if unit.rows else first)
     at = ends[first - 1] if first else 0
-    for batch in read_rows(path, file, groups, columns, size):
+    for batch in read_batches(path, file, groups, columns, size):
         low, high = max(unit.first - at, 0), min(stop - at, len(batch))
         if low < high:
             yield batch if high - low == len(batch) else batch.slice(low, high - low)
@@ -198,12 +198,12 @@ def _open_part(path: Path, rows: int) -> pq.ParquetFile:
     return file
 
 
-def _units(path: Path, rows: int) -> Iterator[RowsUnit]:
+def _units(path: Path, rows: int) -> Iterator[RowShard]:
     start = stop = 0
     for group in group_rows(_open_part(path, rows)):
         if start < stop and stop + group - start > _UNIT:
-            yield RowsUnit(str(path), start, stop - start)
+            yield RowShard(str(path), start, stop - start)
             start = stop
         stop += group
     if start < stop:
-        yield RowsUnit(str(path), start, stop - start)
+        yield RowShard(str(path), start, stop - start)

@@ -93,7 +93,7 @@ class CleaningRules(BaseModel):
         return sizes
 
 
-def clean_names() -> list[str]:
+def cleaning_rule_names() -> list[str]:
     """The sets of rules that come with kifu."""
     return config_names(_FOLDER)
 
@@ -103,20 +103,20 @@ def load_cleaning_rules(name: str, overrides: Iterable[str] = ()) -> CleaningRul
 
     overrides: see `kifu.config.load_config`. Raises RecipeError.
     """
-    return check_clean(load_config(_FOLDER, _KIND, name, overrides), name)
+    return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
 
-def check_clean(table: Mapping[str, object], name: str) -> CleaningRules:
+def check_cleaning_rules(table: Mapping[str, object], name: str) -> CleaningRules:
     """The rules that a table of values makes. Raises RecipeError, which names the first value that does not fit."""
     return check_config(CleaningRules, table, _KIND, name)
 
 
-def clean_text(name: str) -> str:
+def cleaning_rules_text(name: str) -> str:
     """The TOML text of a set of rules. Raises RecipeError."""
     return config_text(_FOLDER, _KIND, name)
 
 
-def judge(clean: CleaningRules, games: GameArrays, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
+def apply_rules(clean: CleaningRules, games: GameArrays, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
     """What the rules say of each row: [G] uint8, the first `DropReason` that applies, or `DropReason.KEPT`.
 
     games: of the rows of `batch`, which has all columns of the catalogue but for `drop`, which is not looked at.

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from kifu.corpus import _hashes
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_walk
-from kifu.corpus.schema import GAME_COLUMNS, by_value, drop_code, games_of, numbers, with_drop
+from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_hash_state
+from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy, with_drop
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor, Job
 from kifu.execution.serialization import Parcel
@@ -33,7 +33,7 @@ measure on, 2,261 pairs of equal games have 4 moves or fewer, and 40 of them the
 pairs have 33 and more, and nothing lies between. But 11,699 pairs of different games share their first 20 moves, so
 that among millions some that end there are bound to be equal by chance."""
 
-RANGE = 1 << 22
+RANGE_GAMES = 1 << 22
 """Games, on average, whose openings are in one range. More take more memory, fewer more passes over the corpus: each
 range reads all of it."""
 
@@ -61,7 +61,7 @@ class Clusters:
 
 
 def find_clusters(
-    paths: Sequence[str | os.PathLike[str]], crew: Executor | None = None, *, games: int = RANGE
+    paths: Sequence[str | os.PathLike[str]], crew: Executor | None = None, *, games: int = RANGE_GAMES
 ) -> Clusters:
     """The clusters of all games of these catalogues together that are not set aside.
 
@@ -79,7 +79,7 @@ def find_clusters(
     return _join((crew or Executor(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
 
 
-def clusters_of(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
+def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
     """The clusters of games in memory, none of which is left out; `Clusters.source` is 0.
 
     opening, canonical: [G] uint64, as `kifu.corpus.hashes.hash_games` gives them for these games.
@@ -146,8 +146,8 @@ class _Catalogues:
         for path in self.paths:
             for batch in open_catalogue(path).batches(("opening", "canonical", "n_moves", "drop")):
                 row = np.arange(start, start + len(batch))
-                keys = _Keys(row, *(numbers(batch[name]) for name in ("opening", "canonical", "n_moves")))
-                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                keys = _Keys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
+                kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 yield keys.pick(kept & within.has(keys.opening))
                 start += len(batch)
 
@@ -157,7 +157,7 @@ class _Catalogues:
             for batch in open_catalogue(path).batches(GAME_COLUMNS):
                 lo, hi = np.searchsorted(rows, (start, start + len(batch)))
                 if lo < hi:
-                    yield start, games_of(batch)
+                    yield start, game_arrays(batch)
                 start += len(batch)
 
 
@@ -262,7 +262,7 @@ def _compare(keys: Hashes, speaker: Rows, corpus: _Corpus) -> tuple[Rows, Rows, 
         lo, hi = np.searchsorted(row, (start, start + len(games.width)))
         with np.errstate(over="ignore"):
             _hashes.find_beginnings(
-                make_walk(games), row[lo:hi] - start, order[lo:hi], OPENING_PLIES, keys, plies, longer, parent
+                make_hash_state(games), row[lo:hi] - start, order[lo:hi], OPENING_PLIES, keys, plies, longer, parent
             )
     return plies, longer, _follow(parent)
 
@@ -276,7 +276,7 @@ def _follow(link: Rows) -> Rows:
         link = further
 
 
-MOST = 1 << 22
+MAX_IDS = 1 << 22
 """Ids that are kept in memory at a time: they take 64 MB."""
 
 
@@ -324,7 +324,7 @@ class IdSet:
     def _look_up(self, keys: Hashes) -> npt.NDArray[np.bool_]:
         new = np.empty(len(keys), np.bool_)
         with np.errstate(over="ignore"):
-            _hashes.look_up(self._table, self._salt, keys, new, not self.full)
+            _hashes.find_new(self._table, self._salt, keys, new, not self.full)
         return new
 
 
@@ -333,7 +333,7 @@ def _salt() -> Hashes:
     return np.frombuffer(bytearray(os.urandom(8)), np.uint64)
 
 
-def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MOST) -> npt.NDArray[np.int64]:
+def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MAX_IDS) -> npt.NDArray[np.int64]:
     """The rows of these catalogues, counted through all of them, whose id an earlier one has; rising.
 
     Games that are set aside are none of either. most: of how many games ids are kept in memory at a time, about; for
@@ -346,16 +346,16 @@ def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MOS
         seen, start = IdSet(), 0
         for path in paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
-                ids = numbers(batch["id"])
+                ids = to_numpy(batch["id"])
                 place = (_hashes.mix_words(ids ^ salt) >> np.uint64(32)) * ranges >> np.uint64(32)
-                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 rows = np.flatnonzero(kept & (place == number))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
     return np.sort(np.concatenate(found))
 
 
-COPIES = (DropReason.DUPLICATE, DropReason.SAME_GAME, DropReason.CUT_OFF)
+DUPLICATE_REASONS = (DropReason.DUPLICATE, DropReason.SAME_GAME, DropReason.CUT_OFF)
 """What a verdict says; other reasons have been found before."""
 
 
@@ -377,7 +377,7 @@ class DuplicateFlags(NamedTuple):
         some = self.within(first, first + len(batch))
         if not len(some.row):
             return batch
-        drop = by_value(batch.column("drop"), drop_code, np.uint8)
+        drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
         drop[some.row] = some.drop
         detail = batch.column("drop_detail").to_pylist()
         told = some.drop != DropReason.DUPLICATE
@@ -386,7 +386,7 @@ class DuplicateFlags(NamedTuple):
         return with_drop(batch, drop, pa.array(detail, pa.string()))
 
 
-def judge_copies(paths: Sequence[str | os.PathLike[str]], first: int, rule: str, crew: Executor) -> DuplicateFlags:
+def flag_duplicates(paths: Sequence[str | os.PathLike[str]], first: int, rule: str, crew: Executor) -> DuplicateFlags:
     """What the rule `kifu.corpus.cleaning.Clean.duplicates` says of the rows of these catalogues from `first` on.
 
     Rows are counted through all catalogues; those of the verdict from `first`. Earlier ones stay what they are: of two
@@ -404,17 +404,17 @@ def judge_copies(paths: Sequence[str | os.PathLike[str]], first: int, rule: str,
         rows = found.row + bounds[found.source]
         gone = (found.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
         row, drop = np.append(row, rows[gone]), np.append(drop, found.relation[gone])
-        of = np.append(of, ids_of(paths, rows[found.stays[gone]]))
+        of = np.append(of, read_ids(paths, rows[found.stays[gone]]))
     order = np.argsort(row)
     return DuplicateFlags(row[order], drop[order], of[order]).within(first, np.iinfo(np.int64).max)
 
 
-def ids_of(paths: Sequence[str | os.PathLike[str]], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+def read_ids(paths: Sequence[str | os.PathLike[str]], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """The ids of some rows of catalogues, counted through all of them. Raises FormatError."""
     order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
     for path in paths:
         for batch in open_catalogue(path).batches(("id",)):
             some = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
-            ids[some] = numbers(batch.column("id"))[rows[some] - start]
+            ids[some] = to_numpy(batch.column("id"))[rows[some] - start]
             start += len(batch)
     return ids

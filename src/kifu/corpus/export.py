@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.fields import COLUMN_OF
-from kifu.corpus.schema import READ, games_of
+from kifu.corpus.fields import TEXT_COLUMNS
+from kifu.corpus.schema import READER_REASONS, game_arrays
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records import olf, tygem
@@ -38,7 +38,7 @@ _AS_SGF: Mapping[str, Callable[[Mapping[str, str]], Mapping[str, str | None]]] =
 }
 
 
-def territory_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
+def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
     """The territory of some rows as (territory [T] uint16, offset [G + 1] int64), see `kifu.records.words.Reading`."""
     column = batch.column("territory")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
@@ -47,17 +47,17 @@ def territory_of(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDA
 
 def read_games(batch: pa.RecordBatch) -> GameArrays:
     """The games of some rows as their records have them: of reasons to drop one, only those of a reader stay."""
-    games = games_of(batch)
-    return replace(games, drop=np.where(np.isin(games.drop, READ), games.drop, np.uint8(DropReason.KEPT)))
+    games = game_arrays(batch)
+    return replace(games, drop=np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT)))
 
 
-def catalogue_olf(batch: pa.RecordBatch) -> Lines:
+def rows_to_olf(batch: pa.RecordBatch) -> Lines:
     """The rows as lines of OLF, dropped ones too if their record could be read."""
     words = OlfWords(**{name: batch.column(name) for name in OlfWords.__dataclass_fields__})
-    return write_olf(read_games(batch), words, *territory_of(batch))
+    return write_olf(read_games(batch), words, *territory_arrays(batch))
 
 
-def catalogue_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:
+def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:
     """The rows as SGF -> (a record for each row, b"" where there is none; why [G] uint8 of `Unsayable`).
 
     SGF cannot say what a reader could read nothing of, nor points beyond the board; it says every other row, dropped
@@ -66,7 +66,7 @@ def catalogue_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.ui
     of other formats' rows the spelling of the words.
     """
     games = read_games(batch)
-    territory, offset = territory_of(batch)
+    territory, offset = territory_arrays(batch)
     why = _unsayable(games, territory, offset)
     written = []
     for (game, words), unsayable, begin, end in zip(_games(batch, games), why, offset, offset[1:]):
@@ -75,7 +75,7 @@ def catalogue_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.ui
     return written, why
 
 
-def games_of_rows(batch: pa.RecordBatch) -> Iterator[Game]:
+def rows_to_games(batch: pa.RecordBatch) -> Iterator[Game]:
     """The rows as games; the `drop` of each is its reader's, if that had a reason."""
     for game, words in _games(batch, read_games(batch)):
         yield replace(game, record=make_record(game.width, game.height, game.handicap, words))
@@ -83,7 +83,7 @@ def games_of_rows(batch: pa.RecordBatch) -> Iterator[Game]:
 
 def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Mapping[str, str | None]]]:
     """The rows as games without a record, and what its root would say."""
-    told = {name: batch.column(name).to_pylist() for name in (*COLUMN_OF.values(), "format")}
+    told = {name: batch.column(name).to_pylist() for name in (*TEXT_COLUMNS.values(), "format")}
     archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
     for g in range(len(games)):
         moves = slice(games.move_offset[g], games.move_offset[g + 1])
@@ -118,7 +118,7 @@ def _sgf_words(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
     as_sgf = _AS_SGF.get(row["format"] or "")
     if as_sgf is None:
         return {name: row[column] for name, column in _WORDS.items()}
-    return as_sgf({field: row[column] or "" for field, column in COLUMN_OF.items()})
+    return as_sgf({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:

@@ -21,14 +21,14 @@ from kifu.records.times import parse_minutes
 from kifu.records.understood import understood
 from kifu.records.words import FormatName
 
-COLUMN_OF = {
+TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
     "result": "result_text", "komi": "komi_text", "date": "date_text", "time": "time_text", "overtime": "overtime",
     "rules": "rules", "event": "event", "round": "round", "place": "place", "title": "title",
 }  # fmt: skip
 """The catalogue's column for each of `kifu.records.words.FIELDS` that has one of its own."""
 
-Unclear: TypeAlias = dict[str, Counter[str]]
+UnparsedTexts: TypeAlias = dict[str, Counter[str]]
 """By column, texts that were not understood, with their counts."""
 
 Read = Callable[[str], tuple[Any, ...]]
@@ -117,7 +117,7 @@ _SPELLING: Mapping[FormatName, tuple[Read, ...]] = {
     "tygem": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _tygem_time),
 }
 
-MADE_OF: Mapping[str, tuple[int, tuple[str, ...]]] = {
+PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "black_rank": (_RANK, ("black_rating", "black_confirmed", "black_pro")),
     "white_rank": (_RANK, ("white_rating", "white_confirmed", "white_pro")),
     "result_text": (_RESULT, ("winner", "margin", "ending")),
@@ -130,19 +130,19 @@ MADE_OF: Mapping[str, tuple[int, tuple[str, ...]]] = {
 
 def is_parsed(spelling: FormatName, column: str, text: str) -> bool:
     """Whether all that a text of such a column says is understood. column: one of MADE_OF."""
-    return bool(_SPELLING[spelling][MADE_OF[column][0]](text)[-1])
+    return bool(_SPELLING[spelling][PARSED_COLUMNS[column][0]](text)[-1])
 
 
 def parse_fields(
     spelling: FormatName, text: Mapping[str, pa.StringArray], programs: Programs
-) -> tuple[dict[str, pa.Array], Unclear]:
+) -> tuple[dict[str, pa.Array], UnparsedTexts]:
     """The typed columns of G games of one format, and what of their words was not understood.
 
-    text: the catalogue's columns of words (`COLUMN_OF`), [G] each, null where nothing is told.
+    text: the catalogue's columns of words (`TEXT_COLUMNS`), [G] each, null where nothing is told.
     """
     columns: dict[str, pa.Array] = {}
-    unclear: Unclear = {}
-    for name, (kind, made) in MADE_OF.items():
+    unclear: UnparsedTexts = {}
+    for name, (kind, made) in PARSED_COLUMNS.items():
         _read(name, text[name], _SPELLING[spelling][kind], made, columns, unclear)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
     for side in ("black", "white"):
@@ -153,7 +153,12 @@ def parse_fields(
 
 
 def _read(
-    name: str, texts: pa.StringArray, read: Read, made: Sequence[str], columns: dict[str, pa.Array], unclear: Unclear
+    name: str,
+    texts: pa.StringArray,
+    read: Read,
+    made: Sequence[str],
+    columns: dict[str, pa.Array],
+    unclear: UnparsedTexts,
 ) -> None:
     """Fills the columns `made` from the texts of column `name`."""
     coded = texts.dictionary_encode()

@@ -34,7 +34,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus import _hashes
-from kifu.corpus._hashes import Walk
+from kifu.corpus._hashes import HashState
 from kifu.go.replay import GamesLike
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.games import GameArrays
@@ -59,21 +59,21 @@ def hash_games(games: GamesLike) -> tuple[Hashes, Hashes]:
     it. So a game and any beginning of it that has as many moves up to its last stone share it.
     Takes any words for moves and setup; that games are legal is not checked.
     """
-    walk = make_walk(games)
+    walk = make_hash_state(games)
     canonical, opening = np.empty(len(games.width), np.uint64), np.empty(len(games.width), np.uint64)
     with np.errstate(over="ignore"):
         _hashes.hash_all(walk, OPENING_PLIES, canonical, opening)
     return canonical, opening
 
 
-def make_walk(games: GamesLike) -> Walk:
+def make_hash_state(games: GamesLike) -> HashState:
     """What kernels need to hash these games."""
     width, height = games.width.astype(np.int64), games.height.astype(np.int64)
     boards, board = np.unique(width * 256 + height, return_inverse=True)
     tables = [_table(*divmod(int(key), 256)) for key in boards]
     rows = np.array([len(table) for table in tables], np.int64)
     base = np.cumsum(rows) - rows
-    return Walk(
+    return HashState(
         width=width,
         height=height,
         moves=games.moves,

@@ -18,11 +18,11 @@ from blake3 import blake3
 from kifu.atomic_io import remove_file, staging_dir, temp_path
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.duplicates import MOST, IdSet, exact_duplicates, judge_copies
-from kifu.corpus.fields import Unclear
-from kifu.corpus.rows import Rows, rows_of_batch, rows_of_reading
-from kifu.corpus.schema import by_value, drop_code, numbers, with_drop
-from kifu.corpus.sources import Content, Source, SourceUnit, UnitReader, find_sources, hash_sources, source_units
+from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplicates
+from kifu.corpus.fields import UnparsedTexts
+from kifu.corpus.rows import Rows, rows_from_catalogue, rows_from_parsed
+from kifu.corpus.schema import drop_code, map_distinct, to_numpy, with_drop
+from kifu.corpus.sources import Content, ShardReader, Source, SourceShard, find_sources, hash_sources, source_shards
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.serialization import Parcel
@@ -47,7 +47,7 @@ class IngestReport:
     """Of the kept games, passes too."""
     drops: Counter[str] = field(default_factory=Counter)
     """By the name of the `DropReason`."""
-    unclear: Unclear = field(default_factory=dict)
+    unclear: UnparsedTexts = field(default_factory=dict)
     """By column, texts that were not understood, with their counts."""
     bytes: int = 0
     """Of the catalogue."""
@@ -63,14 +63,14 @@ class IngestReport:
         return "\n".join(lines)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        drop = by_value(batch.column("drop"), drop_code, np.uint8)
+        drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
         kept = drop == DropReason.KEPT
         self.read += len(drop)
         self.kept += int(kept.sum())
-        self.moves += int(numbers(batch.column("n_legal"))[kept].sum())
+        self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
         self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
 
-    def add_unclear(self, unclear: Unclear) -> None:
+    def add_unclear(self, unclear: UnparsedTexts) -> None:
         for column, texts in unclear.items():
             known = self.unclear.setdefault(column, Counter())
             for text, count in texts.items():
@@ -78,22 +78,22 @@ class IngestReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class IngestItem:
     """What a thread makes rows of at one go. name: what a catalogue calls the container."""
 
     name: str
     content: Content
 
 
-def source_items(sources: Iterable[Source]) -> Iterator[Item]:
+def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
     """What threads share the work by, in order. Raises SourceError or FormatError as it is drawn from."""
-    reader = UnitReader()
-    for unit in source_units(sources):
+    reader = ShardReader()
+    for unit in source_shards(sources):
         for content in reader.read(unit.part):
-            yield Item(unit.name, content)
+            yield IngestItem(unit.name, content)
 
 
-class IngestJob(Job[SourceUnit, Item, list[Rows]]):
+class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
     """From units to the rows of a catalogue, judged as far as one game alone can be."""
 
     def __init__(self, clean: CleaningRules, index: TygemIndex | None) -> None:
@@ -101,24 +101,24 @@ class IngestJob(Job[SourceUnit, Item, list[Rows]]):
         self._clean = clean
         self._index = index
         self._programs = known_programs(*clean.program_names)
-        self._reader = UnitReader()
+        self._reader = ShardReader()
 
     def identity(self) -> Any:
         index = None if self._index is None else blake3(self._index.data.data).hexdigest()
         return {"clean": self._clean.model_dump(mode="json"), "index": index}
 
-    def unit_identity(self, unit: SourceUnit) -> Any:
+    def unit_identity(self, unit: SourceShard) -> Any:
         return unit.identity()
 
-    def items(self, unit: SourceUnit) -> Iterator[Item]:
+    def items(self, unit: SourceShard) -> Iterator[IngestItem]:
         for content in self._reader.read(unit.part):
-            yield Item(unit.name, content)
+            yield IngestItem(unit.name, content)
 
-    def make(self, item: Item) -> list[Rows]:
+    def make(self, item: IngestItem) -> list[Rows]:
         if isinstance(item.content, pa.RecordBatch):
-            return [rows_of_batch(item.content, self._clean)]
+            return [rows_from_catalogue(item.content, self._clean)]
         read = parse_blocks(item.content, self._index)
-        return [rows_of_reading(each, item.name, self._clean, self._programs) for each in read]
+        return [rows_from_parsed(each, item.name, self._clean, self._programs) for each in read]
 
     def pack(self, result: list[Rows]) -> Parcel:
         told = [{"detail": list(rows.detail.items()), "unclear": rows.unclear} for rows in result]
@@ -160,9 +160,9 @@ def ingest(
     told = IngestReport()
     with make_executor(engine, jobs, staging_dir(path)) as crew, progress("reading games", None, "games") as bar:
         measured = hash_sources(found, crew)
-        made = _noted(crew.run(job, source_units(found, measured)), told)
+        made = _noted(crew.run(job, source_shards(found, measured)), told)
         # Whoever ends it early, the hidden files are gone before another process may write to `path`.
-        with CatalogueWriter(path) as writer, closing(apply_rules(made, clean, crew, path)) as batches:
+        with CatalogueWriter(path) as writer, closing(mark_duplicates(made, clean, crew, path)) as batches:
             for batch in batches:
                 writer.write(batch)
                 told.add(batch)
@@ -173,7 +173,9 @@ def ingest(
     return told
 
 
-def apply_rules(made: Iterator[Rows], clean: CleaningRules, crew: Executor, path: Path) -> Generator[pa.RecordBatch]:
+def mark_duplicates(
+    made: Iterator[Rows], clean: CleaningRules, crew: Executor, path: Path
+) -> Generator[pa.RecordBatch]:
     """Rows of a catalogue with their final reasons, in order; with what only the whole corpus can tell.
 
     crew: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends, and those
@@ -200,7 +202,7 @@ def _without_equals(made: Iterator[Rows], rest: Path) -> Generator[pa.RecordBatc
 
     Once there are too many ids to be kept, what follows has to lie in the file `rest` until its ids can be compared.
     """
-    seen = IdSet(MOST)
+    seen = IdSet(MAX_IDS)
     for rows in made:
         batch = _without_seen(rows, seen)
         if seen.full:
@@ -210,9 +212,9 @@ def _without_equals(made: Iterator[Rows], rest: Path) -> Generator[pa.RecordBatc
         return
     with _set_down(chain([batch], (_without_seen(rows, seen) for rows in made)), rest):
         del seen
-        copies, at = exact_duplicates([rest], most=MOST), 0
+        copies, at = exact_duplicates([rest], most=MAX_IDS), 0
         for batch in open_catalogue(rest).batches():
-            drop = by_value(batch.column("drop"), drop_code, np.uint8)
+            drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
             drop[copies[slice(*np.searchsorted(copies, [at, at + len(batch)]))] - at] = DropReason.DUPLICATE
             yield with_drop(batch, drop, batch.column("drop_detail"))
             at += len(batch)
@@ -228,7 +230,7 @@ def _without_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
 def _without_copies(batches: Generator[pa.RecordBatch], first: Path, crew: Executor) -> Generator[pa.RecordBatch]:
     """The same rows, once all of them lie in the file `first`: games that are another one once more are set aside."""
     with closing(batches), _set_down(batches, first):
-        verdict, at = judge_copies([first], 0, "games", crew), 0
+        verdict, at = flag_duplicates([first], 0, "games", crew), 0
         for batch in open_catalogue(first).batches():
             yield verdict.applied(batch, at)
             at += len(batch)

@@ -18,10 +18,10 @@ from kifu.atomic_io import AtomicFile
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, OutputError, first_line
 
-KEY = "kifu.catalogue"
+VERSION_KEY = "kifu.catalogue"
 """What a file says its version by."""
 
-GROUP = 32_768
+GROUP_ROWS = 32_768
 """Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
 
 _GROUP_BYTES = 4 << 30
@@ -66,7 +66,9 @@ class TableWriter:
     The bytes depend on the rows, their order and the metadata only, not on how batches divide the rows.
     """
 
-    def __init__(self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP, **options: Any) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP_ROWS, **options: Any
+    ) -> None:
         """group: rows a row group.  options: of pyarrow's ParquetWriter. Raises OutputError."""
         self._output = AtomicFile(Path(path))
         self._group = group
@@ -146,7 +148,7 @@ def open_file(path: Path) -> pq.ParquetFile:
         groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"{path} is no catalogue: {first_line(error)}") from None
-    version = said.get(KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
+    version = said.get(VERSION_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
     if version != str(VERSION):
         raise FormatError(f"{path} is a catalogue of version {version!r}; this kifu reads version {VERSION}")
     missing = [name for name in SCHEMA.names if name not in columns]
@@ -162,7 +164,7 @@ def group_rows(file: pq.ParquetFile) -> list[int]:
     return [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
 
 
-def read_rows(
+def read_batches(
     path: Path, file: pq.ParquetFile, groups: range, columns: Sequence[str] | None, size: int
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some row groups, as `kifu.corpus.catalogue.Catalogue.batches` gives them."""
@@ -171,12 +173,12 @@ def read_rows(
     try:
         for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
             batch.validate(full=True)
-            yield fitted(batch, schema, path)
+            yield cast_batch(batch, schema, path)
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise FormatError(f"{path}: {first_line(error)}") from None
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
+def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
     """The batch in the schema's columns and types. Raises FormatError, in which `path` stands for the batch."""
     columns = []
     for field in schema:

@@ -27,10 +27,10 @@ from blake3 import blake3
 
 from kifu.atomic_io import cannot_write, locked_folder, temp_path, write_file
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.duplicates import DuplicateFlags, judge_copies
+from kifu.corpus.duplicates import DuplicateFlags, flag_duplicates
 from kifu.corpus.index import INDEX, PART_NAME, Index, Partition, SourceInfo, has_index, read_index
 from kifu.corpus.ingest import IngestReport
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job
 from kifu.execution.serialization import Parcel
@@ -97,7 +97,7 @@ class CatalogueTransaction:
 
     def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
         """The name of a new folder within this one, see `free_name`. taken: more that others will have."""
-        return free_name(name, [*taken, *(entry.name for entry in self.path.iterdir())])
+        return unique_name(name, [*taken, *(entry.name for entry in self.path.iterdir())])
 
     def commit(self, staged: Path, parts: Mapping[str, Path], index: Index) -> None:
         """Gives files in the hidden folder their names, and then the index its place; removes what is not listed in it.
@@ -149,7 +149,7 @@ class CatalogueTransaction:
         self._leave()
 
 
-def free_name(name: str, taken: Iterable[str]) -> str:
+def unique_name(name: str, taken: Iterable[str]) -> str:
     """A plain name, made of any name, that none of those taken is, on systems that mix up upper and lower case too."""
     plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _ARCHIVE.sub("", name))[:100].strip(".") or "source"
     used = {each.casefold() for each in taken}
@@ -192,14 +192,14 @@ def year_name(year: int) -> str:
     return {EARLIER: f"before-{FIRST}", UNKNOWN: "unknown"}.get(year, str(year))
 
 
-def years_of(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+def partition_years(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """The year of each row's part: [G], FIRST to LAST, or EARLIER, or UNKNOWN. batch: with column `year`."""
-    years = numbers(pc.fill_null(batch.column("year"), UNKNOWN)).astype(np.int64)
+    years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN)).astype(np.int64)
     known = np.clip(years, EARLIER, UNKNOWN)
     return np.where(years < 0, UNKNOWN, known)
 
 
-class RowsFiles(NamedTuple):
+class StagedRows(NamedTuple):
     """Catalogues in the hidden folder, not judged yet, that become parts as if they were one.
 
     names: in that folder. group: which folder their parts belong to. sources: places in the index."""
@@ -209,7 +209,7 @@ class RowsFiles(NamedTuple):
     sources: tuple[int, ...]
 
 
-class MadePartition(NamedTuple):
+class StagedPartition(NamedTuple):
     """A part that lies in the hidden folder still. name: there. drops: by the name of the `Drop`."""
 
     name: str
@@ -222,14 +222,14 @@ class MadePartition(NamedTuple):
     blake3: str
 
 
-class PartsUnit(NamedTuple):
+class PartitionShard(NamedTuple):
     """Files of rows, and what is said of them."""
 
-    files: RowsFiles
+    files: StagedRows
     verdict: DuplicateFlags
 
 
-class PartsJob(Job[PartsUnit, PartsUnit, list[MadePartition]]):
+class PartitionJob(Job[PartitionShard, PartitionShard, list[StagedPartition]]):
     """From files of rows to their parts, one for each year, in the hidden folder."""
 
     def __init__(self, staged: Path, clean: dict[str, Any], origins: Sequence[SourceInfo]) -> None:
@@ -241,24 +241,24 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[MadePartition]]):
     def identity(self) -> Any:
         return [self._staged.name, self._clean, self._origins]
 
-    def unit_identity(self, unit: PartsUnit) -> Any:
+    def unit_identity(self, unit: PartitionShard) -> Any:
         return [*unit.files, blake3(b"".join(column.tobytes() for column in unit.verdict)).hexdigest()]
 
-    def items(self, unit: PartsUnit) -> Iterator[PartsUnit]:
+    def items(self, unit: PartitionShard) -> Iterator[PartitionShard]:
         yield unit
 
-    def make(self, item: PartsUnit) -> list[MadePartition]:
+    def make(self, item: PartitionShard) -> list[StagedPartition]:
         files, verdict = item
         counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
         for batch in self._batches(files, ("year",)):
-            counts += np.bincount(years_of(batch) - EARLIER, minlength=len(counts))
+            counts += np.bincount(partition_years(batch) - EARLIER, minlength=len(counts))
         made = []
         for years in _at_a_time(counts) or [[UNKNOWN]]:
             with ExitStack() as stack:
                 parts = {year: stack.enter_context(_Part(self._staged, year)) for year in years}
                 first = 0
                 for batch in self._batches(files):
-                    judged, of = verdict.applied(batch, first), years_of(batch)
+                    judged, of = verdict.applied(batch, first), partition_years(batch)
                     for year in np.intersect1d(of, years).tolist():
                         parts[year].write(judged.filter(pa.array(of == year)))
                     first += len(batch)
@@ -266,15 +266,15 @@ class PartsJob(Job[PartsUnit, PartsUnit, list[MadePartition]]):
                 made += [part.end(about) for part in parts.values()]
         return made
 
-    def _batches(self, files: RowsFiles, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, files: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         for name in files.names:
             yield from open_catalogue(self._staged / name).batches(columns)
 
-    def pack(self, result: list[MadePartition]) -> Parcel:
+    def pack(self, result: list[StagedPartition]) -> Parcel:
         return {"parts": result}
 
-    def unpack(self, parcel: Parcel) -> list[MadePartition]:
-        return [MadePartition(*part) for part in parcel["parts"]]
+    def unpack(self, parcel: Parcel) -> list[StagedPartition]:
+        return [StagedPartition(*part) for part in parcel["parts"]]
 
 
 class _Part:
@@ -290,10 +290,12 @@ class _Part:
         self._told.add(rows)
         self._writer.write(rows)
 
-    def end(self, about: dict[str, Any]) -> MadePartition:
+    def end(self, about: dict[str, Any]) -> StagedPartition:
         told, drops = self._told, dict(sorted(self._told.drops.items()))
         digest = self._writer.commit(about | {"read": told.read, "kept": told.kept, "drops": drops})
-        return MadePartition(self._name, self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest)
+        return StagedPartition(
+            self._name, self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest
+        )
 
     def __enter__(self) -> _Part:
         return self
@@ -315,8 +317,8 @@ def _at_a_time(counts: npt.NDArray[np.int64]) -> list[list[int]]:
     return groups
 
 
-def make_parts(
-    folder: CatalogueTransaction, staged: Path, files: Sequence[RowsFiles], before: Index, crew: Executor, told: IngestReport, *,
+def write_partitions(
+    folder: CatalogueTransaction, staged: Path, files: Sequence[StagedRows], before: Index, crew: Executor, told: IngestReport, *,
     anew: bool,
 ) -> int:  # fmt: skip
     """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
@@ -329,9 +331,9 @@ def make_parts(
     paths = [[str(staged / name) for name in each.names] for each in files]
     starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in some) for some in paths)]).tolist()
     first = before.read if old else 0
-    verdict = judge_copies([*old, *chain.from_iterable(paths)], first, before.clean["duplicates"], crew)
-    units = [PartsUnit(some, verdict.within(*bounds)) for some, *bounds in zip(files, starts, starts[1:])]
-    made = list(crew.run(PartsJob(staged, before.clean, before.sources), units))
+    verdict = flag_duplicates([*old, *chain.from_iterable(paths)], first, before.clean["duplicates"], crew)
+    units = [PartitionShard(some, verdict.within(*bounds)) for some, *bounds in zip(files, starts, starts[1:])]
+    made = list(crew.run(PartitionJob(staged, before.clean, before.sources), units))
     named = list(_name_partitions(files, made))
     for _, part in named:
         told.read, told.kept, told.moves = told.read + part.rows, told.kept + part.kept, told.moves + part.moves
@@ -355,11 +357,11 @@ def make_parts(
 
 
 def _name_partitions(
-    files: Sequence[RowsFiles], made: Iterable[list[MadePartition]]
-) -> Iterator[tuple[Partition, MadePartition]]:
+    files: Sequence[StagedRows], made: Iterable[list[StagedPartition]]
+) -> Iterator[tuple[Partition, StagedPartition]]:
     """The parts with their names and in their order: by folder, year, and file. An empty one is listed only if its
     folder has no other, so that each source has a part."""
-    groups: dict[str, list[tuple[MadePartition, RowsFiles]]] = {}
+    groups: dict[str, list[tuple[StagedPartition, StagedRows]]] = {}
     for some, of_some in zip(files, made):
         groups.setdefault(some.group, []).extend((part, some) for part in of_some)
     for group, all_parts in groups.items():

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from kifu.atomic_io import AtomicFile
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
-from kifu.corpus.parquet import TableWriter, fitted
+from kifu.corpus.parquet import TableWriter, cast_batch
 from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import OutputError, RecipeError
 
@@ -110,7 +110,7 @@ class QueryResult:
         rows, corpus = 0, self.is_corpus
         with CatalogueWriter(path) if corpus else TableWriter(path, self._schema()) as writer:
             for batch in self._database.batches(self._relation):
-                writer.write(fitted(batch, SCHEMA, path) if corpus else batch)
+                writer.write(cast_batch(batch, SCHEMA, path) if corpus else batch)
                 rows += len(batch)
             about = self._about()
             writer.commit(about if corpus else {f"kifu.{key}": value for key, value in about.items()})

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.corpus.cleaning import CleaningRules, judge
-from kifu.corpus.fields import COLUMN_OF, Unclear, parse_fields
+from kifu.corpus.cleaning import CleaningRules, apply_rules
+from kifu.corpus.fields import TEXT_COLUMNS, UnparsedTexts, parse_fields
 from kifu.corpus.hashes import hash_games, hash_rows
-from kifu.corpus.schema import POINTS, READ, SCHEMA, drop_names, games_of, repairs_text, with_drop
+from kifu.corpus.schema import POINTS, READER_REASONS, SCHEMA, drop_names, game_arrays, warnings_to_text, with_drop
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
@@ -36,7 +36,7 @@ class Rows:
     columns: dict[str, pa.Array]
     drop: npt.NDArray[np.uint8]
     detail: dict[int, str]
-    unclear: Unclear
+    unclear: UnparsedTexts
 
     def batch(self, drop: npt.NDArray[np.uint8]) -> pa.RecordBatch:
         """The rows in the catalogue's columns, dropped as told."""
@@ -47,7 +47,7 @@ class Rows:
         return with_drop(self.columns, drop, detail)
 
 
-def rows_of_reading(reading: ParsedBlock, archive: str, clean: CleaningRules, programs: Programs) -> Rows:
+def rows_from_parsed(reading: ParsedBlock, archive: str, clean: CleaningRules, programs: Programs) -> Rows:
     """The rows of some games that a reader gave.
 
     archive: what the catalogue calls the container.
@@ -55,13 +55,14 @@ def rows_of_reading(reading: ParsedBlock, archive: str, clean: CleaningRules, pr
     games, block = reading.games, reading.block
     columns, unclear = _told(reading, archive, programs)
     raw = {
-        int(g): block.data[games.start[g] : games.stop[g]].tobytes() for g in np.flatnonzero(np.isin(games.drop, READ))
+        int(g): block.data[games.start[g] : games.stop[g]].tobytes()
+        for g in np.flatnonzero(np.isin(games.drop, READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
     return _rows(games, columns, moves, raw, clean, unclear)
 
 
-def rows_as_recorded(reading: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
+def recorded_rows(reading: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
     """The rows of some games as they were read, with those columns only that take neither replay nor hashes.
 
     `drop` says what the reader says. archive: what the catalogue calls the container.
@@ -71,11 +72,11 @@ def rows_as_recorded(reading: ParsedBlock, archive: str, programs: Programs) -> 
     return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
 
 
-def _told(reading: ParsedBlock, archive: str, programs: Programs) -> tuple[dict[str, pa.Array], Unclear]:
+def _told(reading: ParsedBlock, archive: str, programs: Programs) -> tuple[dict[str, pa.Array], UnparsedTexts]:
     """Columns: where the games lie, what they say in words, what that means; and what of it was not understood."""
     games, block = reading.games, reading.block
     decoded = decode(reading)
-    text = {column: decoded.text[field] for field, column in COLUMN_OF.items()}
+    text = {column: decoded.text[field] for field, column in TEXT_COLUMNS.items()}
     if reading.format == "sgf":
         periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
         periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
@@ -94,10 +95,10 @@ def _told(reading: ParsedBlock, archive: str, programs: Programs) -> tuple[dict[
     return fixed | text | typed, unclear
 
 
-def rows_of_batch(batch: pa.RecordBatch, clean: CleaningRules) -> Rows:
+def rows_from_catalogue(batch: pa.RecordBatch, clean: CleaningRules) -> Rows:
     """The rows of a catalogue, judged anew. What a reader alone can say of a game stays as it was."""
-    games = games_of(batch)
-    read = np.where(np.isin(games.drop, READ), games.drop, np.uint8(DropReason.KEPT))
+    games = game_arrays(batch)
+    read = np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT))
     columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
     return _rows(replace(games, drop=read), columns, columns["n_moves"], None, clean, {})
 
@@ -108,7 +109,7 @@ def _rows(
     recorded: pa.Array,
     raw: Mapping[int, bytes] | None,
     clean: CleaningRules,
-    unclear: Unclear,
+    unclear: UnparsedTexts,
 ) -> Rows:
     """Replays, cuts, hashes and judges the games.
 
@@ -122,7 +123,7 @@ def _rows(
         detail = {}
         illegal[:] = DropReason.KEPT
     else:
-        stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *READ)))
+        stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *READER_REASONS)))
         detail = {g: _where(games, g, int(legal[g])) for g in stuck.tolist()}
     canonical, opening = hash_games(games)
     ids = _ids(games, columns, raw)
@@ -139,7 +140,7 @@ def _rows(
     )
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
-    drop = np.where(drop != DropReason.KEPT, drop, judge(clean, games, batch))
+    drop = np.where(drop != DropReason.KEPT, drop, apply_rules(clean, games, batch))
     return Rows(columns, drop, detail, unclear)
 
 
@@ -190,7 +191,7 @@ def _where(games: GameArrays, g: int, ply: int) -> str:
 
 def _ids(games: GameArrays, columns: Mapping[str, pa.Array], raw: Mapping[int, bytes] | None) -> npt.NDArray[np.uint64]:
     """The ids: all that the row says; of a record that says nothing, its bytes."""
-    ids = hash_rows(games, [columns[name] for name in COLUMN_OF.values()])
+    ids = hash_rows(games, [columns[name] for name in TEXT_COLUMNS.values()])
     if raw is None:
         kept = columns["id"].to_numpy()
         return np.where(games.drop != DropReason.KEPT, kept, ids)
@@ -223,4 +224,4 @@ def _territory(reading: ParsedBlock) -> pa.ListArray:
 
 def _repairs(notes: npt.NDArray[np.uint32]) -> pa.Array:
     distinct, codes = np.unique(notes, return_inverse=True)
-    return pa.array([repairs_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))
+    return pa.array([warnings_to_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))

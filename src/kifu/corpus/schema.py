@@ -95,7 +95,13 @@ SCHEMA = pa.schema(
 )
 """Missing words are null, never empty. Lists are never null but `territory`, which is if the record tells none."""
 
-READ = (DropReason.NO_RECORD, DropReason.NOT_GO, DropReason.BAD_SIZE, DropReason.TOO_LARGE, DropReason.UNREADABLE)
+READER_REASONS = (
+    DropReason.NO_RECORD,
+    DropReason.NOT_GO,
+    DropReason.BAD_SIZE,
+    DropReason.TOO_LARGE,
+    DropReason.UNREADABLE,
+)
 """What only a reader can say of a game; it has neither moves nor setup then."""
 
 PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves")
@@ -105,18 +111,18 @@ GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "dro
 """What `games_of` needs."""
 
 
-def played_of(batch: pa.RecordBatch) -> MoveArrays:
+def move_arrays(batch: pa.RecordBatch) -> MoveArrays:
     """What is played in the games of some rows. Numbers, those within lists and the offsets of large lists are Arrow's
     own buffers, not copies.
 
     batch: with PLAYED_COLUMNS at least, as `Catalogue.batches` gives it.
     Raises FormatError if a row contradicts itself.
     """
-    moves, move_offset = list_parts(batch.column("moves"))
-    setup, setup_offset = list_parts(batch.column("setup"))
-    setup_ply, ply_offset = list_parts(batch.column("setup_ply"))
-    root_setup = numbers(batch.column("root_setup"))
-    width, height = numbers(batch.column("width")), numbers(batch.column("height"))
+    moves, move_offset = list_to_numpy(batch.column("moves"))
+    setup, setup_offset = list_to_numpy(batch.column("setup"))
+    setup_ply, ply_offset = list_to_numpy(batch.column("setup_ply"))
+    root_setup = to_numpy(batch.column("root_setup"))
+    width, height = to_numpy(batch.column("width")), to_numpy(batch.column("height"))
     if not np.array_equal(setup_offset, ply_offset) or np.any(root_setup > np.diff(setup_offset)):
         raise FormatError("setup, setup_ply and root_setup of a row do not fit together")
     begins = np.zeros(len(setup_ply) + 1, np.bool_)
@@ -128,27 +134,27 @@ def played_of(batch: pa.RecordBatch) -> MoveArrays:
     return MoveArrays(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
 
 
-def games_of(batch: pa.RecordBatch) -> GameArrays:
+def game_arrays(batch: pa.RecordBatch) -> GameArrays:
     """The games of some rows as kernels take them; moves and numbers are Arrow's own buffers, not copies.
 
     batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
     Raises FormatError if a row contradicts itself.
     """
-    rows, played = len(batch), played_of(batch)
+    rows, played = len(batch), move_arrays(batch)
     return GameArrays(
         **{field.name: getattr(played, field.name) for field in fields(played)},
-        to_play=numbers(batch.column("to_play")),
-        handicap=numbers(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
-        notes=by_value(batch.column("repairs"), note_bits, np.uint32),
-        drop=by_value(batch.column("drop"), drop_code, np.uint8),
-        member=numbers(batch.column("entry")),
+        to_play=to_numpy(batch.column("to_play")),
+        handicap=to_numpy(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
+        notes=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32),
+        drop=map_distinct(batch.column("drop"), drop_code, np.uint8),
+        member=to_numpy(batch.column("entry")),
         block_index=np.arange(rows, dtype=np.int32),
         start=np.zeros(rows, np.int64),
         stop=np.zeros(rows, np.int64),
     )
 
 
-def list_parts(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def list_to_numpy(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """A list column without nulls as (values, offsets [G + 1] int64 into them)."""
     if not len(column):
         return _writable(column.values.to_numpy()[:0]), np.zeros(1, np.int64)
@@ -157,7 +163,7 @@ def list_parts(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[An
     return _writable(values), _writable(offsets - offsets[0] if offsets[0] else offsets)
 
 
-def numbers(column: pa.Array) -> npt.NDArray[Any]:
+def to_numpy(column: pa.Array) -> npt.NDArray[Any]:
     """A column of numbers without nulls as an array."""
     return _writable(column.to_numpy(zero_copy_only=False))
 
@@ -176,14 +182,14 @@ def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return values if values.flags.writeable else np.asarray(_Alias(values))
 
 
-def by_value(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[np.generic]) -> npt.NDArray[Any]:
+def map_distinct(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[np.generic]) -> npt.NDArray[Any]:
     """meaning(text) of each row, called once for each distinct text; null is None."""
     coded = column.dictionary_encode(null_encoding="encode")
     table = np.array([meaning(text) for text in coded.dictionary.to_pylist()], kind)
     return table[coded.indices.to_numpy()] if len(column) else np.empty(0, kind)
 
 
-def note_bits(repairs: str | None) -> int:
+def warnings_from_text(repairs: str | None) -> int:
     """The `ParseWarning`s of a row's `repairs`. Raises FormatError for a name that is none."""
     try:
         return sum(int(ParseWarning[name.upper()]) for name in {*repairs.split(",")}) if repairs else 0
@@ -191,7 +197,7 @@ def note_bits(repairs: str | None) -> int:
         raise FormatError(f"unknown repair {error.args[0].lower()!r}") from None
 
 
-def repairs_text(notes: int) -> str | None:
+def warnings_to_text(notes: int) -> str | None:
     """The names of some `ParseWarning`s, as `repairs` has them; None for none."""
     return ",".join(str(note.name).lower() for note in ParseWarning if notes & note) or None
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.atomic_io import hash_file
-from kifu.corpus.catalogue import Catalogue, RowsUnit, is_catalogue, open_catalogue, rows_of_unit
+from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.execution.serialization import Parcel
@@ -55,7 +55,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveUnit:
+class ArchiveShard:
     """Some blocks of a container (see `kifu.records.containers.blocks`)."""
 
     path: AnyPath
@@ -66,17 +66,17 @@ class ArchiveUnit:
     """How many; None: all that follow."""
 
 
-Part: TypeAlias = ArchiveUnit | LooseRecords | RowsUnit
+Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
 """What can be read by itself of a source."""
 
 
 @dataclass(frozen=True, slots=True)
-class SourceUnit:
+class SourceShard:
     """A unit of one of several sources. name: what a catalogue calls it. blake3: of the source, if that is known."""
 
     name: str
     blake3: str | None
-    part: Part
+    part: Shard
 
     def identity(self) -> dict[str, Any]:
         """What tells it from others, as JSON values. Raises SourceError."""
@@ -108,20 +108,20 @@ def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[st
     return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
 
 
-def source_units(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceUnit]:
+def source_shards(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:
     """All units of the sources, in order. Raises FormatError as it is drawn from.
 
     about: what `describe_sources` says of them; units that are never asked for their identity can do without.
     """
     for source, told in zip(sources, repeat({}) if about is None else about):
-        parts: Iterable[Part] = archive_units(source.path)
+        parts: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
             parts = source.catalogue.units()
         for part in parts:
-            yield SourceUnit(source.name, told.get("blake3"), part)
+            yield SourceShard(source.name, told.get("blake3"), part)
 
 
-def archive_units(path: AnyPath) -> Iterator[ArchiveUnit | LooseRecords]:
+def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
     """A container in units, in order: one for a small archive, or for a single record.
 
     The loose records of a folder are cut every 16,384, or earlier, every 64 MiB, where their sizes are known with their
@@ -142,7 +142,7 @@ def archive_units(path: AnyPath) -> Iterator[ArchiveUnit | LooseRecords]:
     each = _BLOCKS if by_place else max(_BLOCKS, -(-count // _SLICES))
     firsts = range(0, max(count, 1), each)
     for first in firsts:
-        yield ArchiveUnit(path, first, None if first == firsts[-1] else each)
+        yield ArchiveShard(path, first, None if first == firsts[-1] else each)
 
 
 def _loose_units(records: LooseRecords) -> Iterator[LooseRecords]:
@@ -156,7 +156,7 @@ def _loose_units(records: LooseRecords) -> Iterator[LooseRecords]:
         begin = stop
 
 
-class UnitReader:
+class ShardReader:
     """Reads units; one that goes on where the one before ended goes on in the same open archive.
 
     It can be pickled, but takes nothing along.
@@ -167,15 +167,15 @@ class UnitReader:
         self._next = 0
         self._blocks: Iterator[RecordBlock] = iter(())
 
-    def read(self, unit: Part) -> Iterator[Content]:
+    def read(self, unit: Shard) -> Iterator[Content]:
         """The unit's blocks, large files of lines in several, or batches of its rows; no other is to be begun before
         the last of them is drawn.
 
         Raises SourceError as `kifu.records.containers.blocks` does, and at the end if a file of other storage is no
         longer the one that its sources were found with, which may have been read by other units; or FormatError.
         """
-        if isinstance(unit, RowsUnit):
-            yield from rows_of_unit(unit)
+        if isinstance(unit, RowShard):
+            yield from read_shard(unit)
             return
         if isinstance(unit, LooseRecords):
             yield from split_large_blocks(record_blocks(unit, BLOCK_BYTES))
@@ -188,8 +188,8 @@ class UnitReader:
         if unit.blocks is not None:
             self._next = unit.first + unit.blocks
 
-    def __reduce__(self) -> tuple[type[UnitReader], tuple[()]]:
-        return UnitReader, ()
+    def __reduce__(self) -> tuple[type[ShardReader], tuple[()]]:
+        return ShardReader, ()
 
 
 def hash_sources(sources: Iterable[Source], crew: Executor) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from kifu.config import STRICT, Line, check_config, config_names, load_config
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, text_hashes
-from kifu.corpus.schema import by_value, drop_code, numbers
+from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError
 from kifu.progress import ProgressFactory, silent
 
@@ -50,7 +50,7 @@ Share = Annotated[float, Field(gt=0, le=1e9)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
-def split_of(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Codes:
+def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Codes:
     """Deals out keys to sets: a pure function of each key, the seed, and the shares in their order.
 
     keys: [G] uint64, for games the hash of their opening, so that equal games and beginnings of OPENING_PLIES moves
@@ -98,7 +98,7 @@ class HashSplit(_Split):
     seed: Seed = 0
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
-        return split_of(numbers(batch["opening"]), self.sets, self.seed)
+        return split_keys(to_numpy(batch["opening"]), self.sets, self.seed)
 
 
 class PlayerSplit(_Split):
@@ -120,7 +120,7 @@ class PlayerSplit(_Split):
         return np.where(black == white, black, NO_SET)
 
     def _players(self, names: pa.StringArray) -> Codes:
-        codes = split_of(text_hashes(pc.utf8_lower(pc.utf8_trim_whitespace(names))), self.sets, self.seed)
+        codes = split_keys(text_hashes(pc.utf8_lower(pc.utf8_trim_whitespace(names))), self.sets, self.seed)
         codes[names.is_null().to_numpy(zero_copy_only=False)] = NO_SET
         return codes
 
@@ -152,7 +152,7 @@ class DateSplit(_Split):
     def codes(self, batch: pa.RecordBatch) -> Codes:
         dates = batch["date"]
         # Year 0 for none: no set has it, since dates begin with year 1.
-        year = (numbers(pc.fill_null(batch["year"], 0)).astype(np.int64) - 1970).astype("M8[Y]")
+        year = (to_numpy(pc.fill_null(batch["year"], 0)).astype(np.int64) - 1970).astype("M8[Y]")
         of_year = (year.astype("M8[D]"), (year + 1).astype("M8[D]") - np.timedelta64(1, "D"))
         dated = dates.is_valid().to_numpy(zero_copy_only=False)
         day = pc.fill_null(dates, date(1970, 1, 1)).to_numpy(zero_copy_only=False).astype("M8[D]")
@@ -182,7 +182,7 @@ class ArchiveSplit(_Split):
                     return code
             return NO_SET
 
-        return by_value(batch["archive"], code, np.int64)
+        return map_distinct(batch["archive"], code, np.int64)
 
 
 class ListSplit(_Split):
@@ -198,8 +198,8 @@ class ListSplit(_Split):
     def codes(self, batch: pa.RecordBatch) -> Codes:
         ids, id_codes, names, name_codes = self._lists
         place = pc.index_in(pc.binary_join_element_wise(batch["archive"], batch["member"], "/"), names)
-        codes: Codes = name_codes[numbers(pc.fill_null(place, -1))]
-        keys = numbers(batch["id"])
+        codes: Codes = name_codes[to_numpy(pc.fill_null(place, -1))]
+        keys = to_numpy(batch["id"])
         at = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
         return np.where(ids[at] == keys, id_codes[at], codes) if len(ids) else codes
 
@@ -256,7 +256,7 @@ Split: TypeAlias = Annotated[
 """What the table `split` of a recipe holds."""
 
 
-def assign(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
+def assign_sets(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
     """The name of each row's set; null where it is in none.
 
     batch: rows of the catalogue, with `split.columns` at least. Raises as the kind of split says.
@@ -268,7 +268,7 @@ def assign(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
 _FOLDER, _KIND = "splits", "split"
 
 
-class SplitTable(BaseModel):
+class NamedSplit(BaseModel):
     """A split that has a name."""
 
     model_config = STRICT
@@ -283,12 +283,12 @@ def split_names() -> list[str]:
     return config_names(_FOLDER)
 
 
-def load_split(name: str, overrides: Iterable[str] = ()) -> SplitTable:
+def load_split(name: str, overrides: Iterable[str] = ()) -> NamedSplit:
     """A split by its name, or from a TOML file if `name` ends in .toml.
 
     overrides: see `kifu.config.load_config`. Raises RecipeError.
     """
-    return check_config(SplitTable, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
+    return check_config(NamedSplit, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class SplitReport:
 
 def split(
     paths: Sequence[str | os.PathLike[str]],
-    table: SplitTable,
+    table: NamedSplit,
     into: str | os.PathLike[str],
     *,
     progress: ProgressFactory = silent,
@@ -332,7 +332,7 @@ def split(
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
         for catalogue in catalogues:
             for batch in catalogue.batches():
-                kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+                kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 codes = np.where(kept, table.split.codes(batch), NO_SET)
                 dropped += int(np.count_nonzero(~kept))
                 unset += int(np.count_nonzero(kept & (codes == NO_SET)))

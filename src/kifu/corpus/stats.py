@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.catalogue import RowsUnit, open_catalogue, rows_of_unit
-from kifu.corpus.fields import MADE_OF, is_parsed
-from kifu.corpus.schema import numbers
+from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
+from kifu.corpus.schema import to_numpy
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.execution.serialization import Parcel
 from kifu.records.words import FormatName
@@ -26,7 +26,7 @@ from kifu.records.words import FormatName
 Counts: TypeAlias = dict[str, int]
 """Games by some value of theirs."""
 
-UNTOLD = "not told"
+UNKNOWN = "not told"
 OTHERS = "others"
 
 _FROM_RATING = {
@@ -55,7 +55,7 @@ counted among the others: only twice as many are held at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unclear:
+class UnparsedColumn:
     """Games with words that are not understood. texts: the most frequent of these words."""
 
     games: int
@@ -84,7 +84,7 @@ class Stats:
     boards: Counts
     formats: Counts
     archives: Counts
-    unclear: dict[str, Unclear]
+    unclear: dict[str, UnparsedColumn]
     """By column, where there are any."""
 
     def to_json(self) -> str:
@@ -110,7 +110,7 @@ def count_games(
     return _stats(tuple(os.fspath(path) for path in catalogues), sum(catalogue.rows for catalogue in opened), told)
 
 
-_WORDS = {column: made[-1] for column, (_, made) in MADE_OF.items()}
+_WORDS = {column: made[-1] for column, (_, made) in PARSED_COLUMNS.items()}
 """Columns of words, and one that is null where they are not understood."""
 
 _KEYS: Mapping[str, tuple[str, ...]] = {
@@ -146,11 +146,11 @@ _Counted: TypeAlias = dict[str, pa.RecordBatch]
 """By name (see _KEYS) the keys that are there, and in column _COUNT how many games have them."""
 
 
-class _CountJob(Job[RowsUnit, pa.RecordBatch, _Counted]):
+class _CountJob(Job[RowShard, pa.RecordBatch, _Counted]):
     """Counts the games of catalogues, unit by unit."""
 
-    def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
-        yield from rows_of_unit(unit, _COLUMNS, _ROWS)
+    def items(self, unit: RowShard) -> Iterator[pa.RecordBatch]:
+        yield from read_shard(unit, _COLUMNS, _ROWS)
 
     def make(self, item: pa.RecordBatch) -> _Counted:
         rows = pa.Table.from_batches([item])
@@ -178,11 +178,11 @@ class _CountJob(Job[RowsUnit, pa.RecordBatch, _Counted]):
 
 def _described(kept: pa.Table) -> pa.Table:
     """With the columns of _KEYS that a catalogue has not, or not so."""
-    length = np.clip(numbers(kept["n_legal"]), 0, _LONGEST) // LENGTH_STEP
+    length = np.clip(to_numpy(kept["n_legal"]), 0, _LONGEST) // LENGTH_STEP
     size = [kept[name].cast(pa.string()) for name in ("width", "height")]
     made = {
-        "black_band": find_bands(kept["black_rating"], kept["black_pro"]),
-        "white_band": find_bands(kept["white_rating"], kept["white_pro"]),
+        "black_band": rank_bands(kept["black_rating"], kept["black_pro"]),
+        "white_band": rank_bands(kept["white_rating"], kept["white_pro"]),
         "length": length,
         "board": pc.binary_join_element_wise(*size, "x"),
         "komi": pc.round(kept["komi"], 2, "half_towards_infinity"),
@@ -257,7 +257,7 @@ def _counts(rows: Iterable[tuple[Any, ...]], total: int) -> Counts:
     """The values of these rows, and how many of the games have others."""
     counts: Counts = {}
     for value, count in rows:
-        name = UNTOLD if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+        name = UNKNOWN if value is None else f"{value:g}" if isinstance(value, float) else str(value)
         counts[name] = counts.get(name, 0) + count
     others = total - sum(counts.values())
     return counts | ({OTHERS: others} if others else {})
@@ -276,20 +276,20 @@ def _place(name: str, known: Sequence[str]) -> tuple[int, str]:
     return known.index(name) if name in known else len(known), name
 
 
-def _unclear(column: str, rows: Iterable[tuple[Any, ...]]) -> Unclear:
+def _unclear(column: str, rows: Iterable[tuple[Any, ...]]) -> UnparsedColumn:
     texts: Counts = {}
     for text, form, count in rows:
         if form in get_args(FormatName) and not is_parsed(form, column, text):
             texts[text] = texts.get(text, 0) + count
-    return Unclear(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
+    return UnparsedColumn(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
 
 
-def find_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
+def rank_bands(rating: pa.ChunkedArray | pa.Array, pro: pa.ChunkedArray | pa.Array) -> npt.NDArray[np.int64]:
     """[K] int64: places in BANDS of some players, by a catalogue's columns of the rating and of who is professional.
 
     10 dan is no professional, but has the rating of one.
     """
-    strength, master = (numbers(pc.fill_null(each.cast(pa.float32()), float("nan"))) for each in (rating, pro))
+    strength, master = (to_numpy(pc.fill_null(each.cast(pa.float32()), float("nan"))) for each in (rating, pro))
     lowest = [low for low in _FROM_RATING.values() if low]
     band = np.searchsorted(lowest, strength, side="right")
     band = np.where(master == 1, len(BANDS) - 2, np.where(master == 0, np.minimum(band, len(BANDS) - 3), band))

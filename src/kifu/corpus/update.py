@@ -20,15 +20,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.atomic_io import staging_dir
-from kifu.corpus.catalogue import CatalogueWriter, RowsUnit, is_catalogue, rows_of_unit
+from kifu.corpus.catalogue import CatalogueWriter, RowShard, is_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.duplicates import COPIES
-from kifu.corpus.fields import Unclear
+from kifu.corpus.duplicates import DUPLICATE_REASONS
+from kifu.corpus.fields import UnparsedTexts
 from kifu.corpus.index import Index, Partition, SourceInfo, has_index
-from kifu.corpus.ingest import IngestJob, IngestReport, Item
-from kifu.corpus.partitions import CatalogueTransaction, RowsFiles, free_name, make_parts
-from kifu.corpus.schema import by_value, drop_code, with_drop
-from kifu.corpus.sources import Source, SourceUnit, UnitReader, find_sources, hash_sources, source_units
+from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
+from kifu.corpus.partitions import CatalogueTransaction, StagedRows, unique_name, write_partitions
+from kifu.corpus.schema import drop_code, map_distinct, with_drop
+from kifu.corpus.sources import ShardReader, Source, SourceShard, find_sources, hash_sources, source_shards
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.serialization import Parcel
@@ -87,13 +87,15 @@ def append(
         staged = folder.stage([importlib.metadata.version("kifu"), before.clean, identity, len(before.sources)])
         with progress("reading games", None, "games") as bar:
             units = list(_units(folder, new, len(before.sources)))
-            files: list[RowsFiles] = []
-            for made, unit in zip(crew.run(PartitionRowsJob(rows_job, staged), [unit.part for unit in units]), units):
+            files: list[StagedRows] = []
+            for made, unit in zip(crew.run(StageJob(rows_job, staged), [unit.part for unit in units]), units):
                 before_it = files.pop().names if unit.goes_on else ()
-                files.append(RowsFiles((*before_it, made.name), unit.group, (unit.source,)))
+                files.append(StagedRows((*before_it, made.name), unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
                 bar.advance(made.rows)
-            make_parts(folder, staged, files, before.model_copy(update={"sources": origins}), crew, told, anew=False)
+            write_partitions(
+                folder, staged, files, before.model_copy(update={"sources": origins}), crew, told, anew=False
+            )
     return told
 
 
@@ -135,7 +137,7 @@ class _Unit(NamedTuple):
 
     source: int
     group: str
-    part: SourceUnit
+    part: SourceShard
 
     @property
     def goes_on(self) -> bool:
@@ -148,19 +150,19 @@ def _units(folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]
     groups: list[str] = []
     for number, (source, origin) in enumerate(new, first):
         groups.append(folder.new_name(source.name, groups))
-        for unit in source_units([source], [origin.model_dump(exclude_none=True)]):
+        for unit in source_shards([source], [origin.model_dump(exclude_none=True)]):
             yield _Unit(number, groups[-1], unit)
 
 
-class PartitionRows(NamedTuple):
+class StagedShard(NamedTuple):
     """A file of rows. name: in the hidden folder, which another run may call by another path."""
 
     name: str
     rows: int
-    unclear: Unclear
+    unclear: UnparsedTexts
 
 
-class PartitionRowsJob(Job[SourceUnit, SourceUnit, PartitionRows]):
+class StageJob(Job[SourceShard, SourceShard, StagedShard]):
     """From units of sources to files of rows, judged as far as one game alone can be."""
 
     def __init__(self, rows: IngestJob, staged: Path) -> None:
@@ -171,30 +173,30 @@ class PartitionRowsJob(Job[SourceUnit, SourceUnit, PartitionRows]):
     def identity(self) -> Any:
         return [self._rows.identity(), self._staged.name]
 
-    def unit_identity(self, unit: SourceUnit) -> Any:
+    def unit_identity(self, unit: SourceShard) -> Any:
         return unit.identity()
 
-    def items(self, unit: SourceUnit) -> Iterator[SourceUnit]:
+    def items(self, unit: SourceShard) -> Iterator[SourceShard]:
         yield unit
 
-    def make(self, item: SourceUnit) -> PartitionRows:
+    def make(self, item: SourceShard) -> StagedShard:
         name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
         told = IngestReport()
         with CatalogueWriter(self._staged / name) as writer:
-            for content in UnitReader().read(item.part):  # one of its own: threads make several units at a time
-                for rows in self._rows.make(Item(item.name, content)):
+            for content in ShardReader().read(item.part):  # one of its own: threads make several units at a time
+                for rows in self._rows.make(IngestItem(item.name, content)):
                     writer.write(rows.batch(rows.drop))
                     told.add_unclear(rows.unclear)
                     told.read += len(rows.drop)
             writer.commit({})
-        return PartitionRows(name, told.read, told.unclear)
+        return StagedShard(name, told.read, told.unclear)
 
-    def pack(self, result: PartitionRows) -> Parcel:
+    def pack(self, result: StagedShard) -> Parcel:
         return result._asdict()
 
-    def unpack(self, parcel: Parcel) -> PartitionRows:
+    def unpack(self, parcel: Parcel) -> StagedShard:
         unclear = {column: Counter(texts) for column, texts in parcel["unclear"].items()}
-        return PartitionRows(parcel["name"], parcel["rows"], unclear)
+        return StagedShard(parcel["name"], parcel["rows"], unclear)
 
 
 PART_ROWS = 1 << 20
@@ -252,22 +254,22 @@ def compact(
             units = list(_merge_units(folder, before))
             files = []
             for made, unit in zip(crew.run(MergeJob(staged), units), units):
-                files.append(RowsFiles((made,), unit.group, unit.sources))
+                files.append(StagedRows((made,), unit.group, unit.sources))
                 bar.advance(sum(rows.rows for rows in unit.rows))
             games = IngestReport()
-            parts = make_parts(folder, staged, files, before, crew, games, anew=True)
+            parts = write_partitions(folder, staged, files, before, crew, games, anew=True)
         return CompactReport(len(before.parts), parts, games)
 
 
-class MergeUnit(NamedTuple):
+class MergeShard(NamedTuple):
     """Rows that are to be one part. group: its folder. sources: places in the index, rising."""
 
     group: str
     sources: tuple[int, ...]
-    rows: tuple[RowsUnit, ...]
+    rows: tuple[RowShard, ...]
 
 
-def _merge_units(folder: CatalogueTransaction, index: Index) -> Iterator[MergeUnit]:
+def _merge_units(folder: CatalogueTransaction, index: Index) -> Iterator[MergeShard]:
     top = folder.new_name(f"compact-{index.compacted + 1}")
     total: Counter[int] = Counter()
     for part in index.parts:
@@ -279,13 +281,13 @@ def _merge_units(folder: CatalogueTransaction, index: Index) -> Iterator[MergeUn
         together.setdefault((source, part.year), []).append(part)
     names: dict[int, str] = {}
     for source in sorted({source for source, _ in together} - {_SHARED}):
-        names[source] = free_name(index.sources[source].name, names.values())
+        names[source] = unique_name(index.sources[source].name, names.values())
     groups = {_SHARED: top} | {source: f"{top}/{name}" for source, name in names.items()}
     for source, year in sorted(together):
         for piece in _pieces(together[source, year]):
             sources = sorted({source for part, _ in piece for source in part.sources})
-            rows = tuple(RowsUnit(str(folder.path / part.path), some.start, len(some)) for part, some in piece)
-            yield MergeUnit(groups[source], tuple(sources), rows)
+            rows = tuple(RowShard(str(folder.path / part.path), some.start, len(some)) for part, some in piece)
+            yield MergeShard(groups[source], tuple(sources), rows)
 
 
 def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]]]:
@@ -302,7 +304,7 @@ def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]
     yield piece
 
 
-class MergeJob(Job[MergeUnit, MergeUnit, str]):
+class MergeJob(Job[MergeShard, MergeShard, str]):
     """From rows of parts to files of rows in the hidden folder, by their names in it; those that were set aside as
     copies are kept again."""
 
@@ -312,17 +314,17 @@ class MergeJob(Job[MergeUnit, MergeUnit, str]):
     def identity(self) -> Any:
         return self._staged.name
 
-    def unit_identity(self, unit: MergeUnit) -> Any:
+    def unit_identity(self, unit: MergeShard) -> Any:
         return [unit.group, unit.sources, [rows.identity() for rows in unit.rows]]
 
-    def items(self, unit: MergeUnit) -> Iterator[MergeUnit]:
+    def items(self, unit: MergeShard) -> Iterator[MergeShard]:
         yield unit
 
-    def make(self, item: MergeUnit) -> str:
+    def make(self, item: MergeShard) -> str:
         name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
         with CatalogueWriter(self._staged / name) as writer:
             for rows in item.rows:
-                for batch in rows_of_unit(rows):
+                for batch in read_shard(rows):
                     writer.write(_kept_again(batch))
             writer.commit({})
         return name
@@ -335,7 +337,7 @@ class MergeJob(Job[MergeUnit, MergeUnit, str]):
 
 
 def _kept_again(batch: pa.RecordBatch) -> pa.RecordBatch:
-    drop = by_value(batch.column("drop"), drop_code, np.uint8)
-    copies = np.isin(drop, COPIES)
+    drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
+    copies = np.isin(drop, DUPLICATE_REASONS)
     detail = pc.if_else(pa.array(copies), pa.scalar(None, pa.string()), batch.column("drop_detail"))
     return with_drop(batch, np.where(copies, np.uint8(DropReason.KEPT), drop), detail)

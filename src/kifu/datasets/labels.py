@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import by_value, numbers
+from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.datasets.examples import LabelSpec
 from kifu.errors import RecipeError
 from kifu.go.replay import GamesLike, follow
@@ -75,7 +75,7 @@ class LabelPositions(NamedTuple):
 
     def column(self, name: str) -> npt.NDArray[np.float32]:
         """[G] a column of numbers; NaN where it is null."""
-        values: npt.NDArray[np.float32] = numbers(pc.fill_null(self.batch[name], float("nan")))
+        values: npt.NDArray[np.float32] = to_numpy(pc.fill_null(self.batch[name], float("nan")))
         return values
 
 
@@ -92,7 +92,7 @@ def _next(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
 
 
 def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    of_black = by_value(
+    of_black = map_distinct(
         at.batch["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
     )
     result = of_black[at.game]

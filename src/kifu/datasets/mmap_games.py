@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, by_value, drop_code, list_parts, numbers
+from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, list_to_numpy, map_distinct, to_numpy
 from kifu.datasets.labels import LABEL_COLUMNS
 from kifu.datasets.renderer import TOLD_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
@@ -88,9 +88,9 @@ def spill(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.Recor
 def _fitting(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of a catalogue's kept games that have moves and fit the board."""
     for batch in open_catalogue(path).batches(tuple(dict.fromkeys((*columns, *_FITTING))), size=_ROWS):
-        width, height = numbers(batch["width"]), numbers(batch["height"])
-        kept = by_value(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-        kept &= numbers(batch["n_legal"]) > 0
+        width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
+        kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
+        kept &= to_numpy(batch["n_legal"]) > 0
         if pad:
             kept &= (width <= board[0]) & (height <= board[1])
         else:
@@ -118,11 +118,11 @@ class _Column:
         """Sets down more rows. Raises OutputError."""
         self._rows += len(column)
         if self._valid is not None:
-            self._valid.append(numbers(column.is_valid()))
+            self._valid.append(to_numpy(column.is_valid()))
         if self._ends is None:
-            self._values.append(numbers(column.fill_null(pa.scalar(0).cast(column.type))))
+            self._values.append(to_numpy(column.fill_null(pa.scalar(0).cast(column.type))))
             return
-        values, offsets = list_parts(_as_lists(column))
+        values, offsets = list_to_numpy(_as_lists(column))
         self._ends.append(offsets[1:] + self._end)
         self._end += int(offsets[-1])
         self._values.append(values)

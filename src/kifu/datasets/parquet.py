@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kifu.corpus.parquet import TableWriter
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, join, parse_layout
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
@@ -202,8 +202,8 @@ class Parquet(Dataset):
             flat = values.flatten() if label.shape else values
             if flat.null_count or len(flat) * label.kind.itemsize != rows * label.bytes:
                 raise FormatError(f"{self.path}: column {label.name} has not the values that its layout tells of")
-            labels[label.name] = numbers(flat).reshape(rows, *label.shape)
-        return Batch(planes, labels, numbers(table["game"]), numbers(table["ply"]))
+            labels[label.name] = to_numpy(flat).reshape(rows, *label.shape)
+        return Batch(planes, labels, to_numpy(table["game"]), to_numpy(table["ply"]))
 
     def close(self) -> None:
         self._first, self._last = [], None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import numbers, played_of
+from kifu.corpus.schema import move_arrays, to_numpy
 from kifu.datasets.labels import DRAWN, RATING_COLUMNS
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor
@@ -115,7 +115,7 @@ class Renderer:
 
         def follow(first: int) -> npt.NDArray[np.int32]:
             some = batch.slice(first, _GAMES)
-            games = played_of(some)
+            games = move_arrays(some)
             rows, take = np.arange(len(some)), np.full(len(games.moves), -1)
             return self.draw(some, games, rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
 
@@ -140,7 +140,7 @@ def recorded_komi(batch: pa.RecordBatch) -> pa.FloatArray:
 def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
     """[G, 2] the ranks of Black and White (`kifu.records.meta.Rank.rating`); NaN where they are not known."""
     columns = (batch["black_rating"], batch["white_rating"])
-    return np.stack([numbers(pc.fill_null(column, float("nan"))) for column in columns], 1)
+    return np.stack([to_numpy(pc.fill_null(column, float("nan"))) for column in columns], 1)
 
 
 def find_renderer(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Renderer:

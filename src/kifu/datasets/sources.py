@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.corpus.schema import PLAYED_COLUMNS, numbers, played_of
+from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
 from kifu.datasets import _order
 from kifu.datasets.augment import check_turnable, turn_labels, turn_planes
 from kifu.datasets.examples import Batch, Dataset, Layout
@@ -144,9 +144,9 @@ class CatalogueSource(LoaderSource):
         self._given = self._rows, planes, board, pad, labels, choice
         self.drawing = find_renderer(planes, *board, pad)
         self.layout = make_layout(self.drawing, labels)
-        self.games = played_of(rows)
-        self.ids: npt.NDArray[np.uint64] = numbers(rows["id"])
-        legal = np.minimum(numbers(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
+        self.games = move_arrays(rows)
+        self.ids: npt.NDArray[np.uint64] = to_numpy(rows["id"])
+        legal = np.minimum(to_numpy(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
         self.playable = self.drawing.playable(self._rows, legal)
         self._choice, self._by_ply = choice, choice.by_ply()
 
@@ -211,7 +211,7 @@ class CatalogueSource(LoaderSource):
     def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: RenderedGames) -> None:
         """Labels what was drawn of these rows."""
         batch = self._rows.take(pa.array(rows))
-        games, slots = played_of(batch), take[take >= 0]
+        games, slots = move_arrays(batch), take[take >= 0]
         game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[take >= 0]
         at = LabelPositions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
         values = label_values(self.layout.labels, at)

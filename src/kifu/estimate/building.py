@@ -15,7 +15,7 @@ import pyarrow as pa
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import NO_SET
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path
@@ -195,7 +195,7 @@ def moves_by_set(
         mine = weight[at : at + len(batch)]
         for k in range(len(names)):
             ours = codes == k
-            found[k] += mine[ours].sum(), (mine * numbers(batch["n_legal"]))[ours].sum()
+            found[k] += mine[ours].sum(), (mine * to_numpy(batch["n_legal"]))[ours].sum()
         at += len(batch)
     built = names if isinstance(recipe, OlfArchiveRecipe) else recipe.default_sets()
     return {name: (float(games), float(moves)) for name, (games, moves) in zip(names, found) if name in built}

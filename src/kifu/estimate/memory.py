@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kifu.corpus.cleaning import CleaningRules
-from kifu.corpus.duplicates import MOST, RANGE
+from kifu.corpus.duplicates import MAX_IDS, RANGE_GAMES
 from kifu.recipes.example_jobs import CHUNK_BYTES
 from kifu.recipes.examples import WINDOW_BYTES
 
@@ -17,10 +17,10 @@ _WRITER = 60_000_000
 """A catalogue's row group, as it comes and as it is compressed."""
 
 _SEEN = 22
-"""The id of a game, while exact copies are looked for: of `MOST` games at a time."""
+"""The id of a game, while exact copies are looked for: of `MAX_IDS` games at a time."""
 
 _COMPARED = 40
-"""The hashes of a game, while the same games are looked for: of `RANGE` games at a time."""
+"""The hashes of a game, while the same games are looked for: of `RANGE_GAMES` games at a time."""
 
 _WINDOW = 3 * WINDOW_BYTES
 """What is sorted at one go: as it comes, in order, and on its way to the file."""
@@ -35,8 +35,8 @@ _MOVE = 6
 def memory_of_ingest(jobs: int, games: float, clean: CleaningRules) -> int:
     """In bytes."""
     writers = 2 if clean.duplicates == "games" else 1  # what waits until all games are known is written, too
-    seen = 0 if clean.duplicates == "keep" else _SEEN * min(games, MOST)
-    compared = _COMPARED * min(games, RANGE) if clean.duplicates == "games" else 0
+    seen = 0 if clean.duplicates == "keep" else _SEEN * min(games, MAX_IDS)
+    compared = _COMPARED * min(games, RANGE_GAMES) if clean.duplicates == "games" else 0
     return round(_BASE + jobs * _THREAD + writers * _WRITER + seen + compared)
 
 

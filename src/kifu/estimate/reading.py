@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.cleaning import CleaningRules
-from kifu.corpus.ingest import IngestJob, Item, apply_rules
-from kifu.corpus.parquet import GROUP
+from kifu.corpus.ingest import IngestItem, IngestJob, mark_duplicates
+from kifu.corpus.parquet import GROUP_ROWS
 from kifu.corpus.rows import Rows
-from kifu.corpus.schema import numbers
+from kifu.corpus.schema import to_numpy
 from kifu.corpus.sources import Content
 from kifu.estimate.sample import SamplePart
 from kifu.execution.executor import Executor
@@ -87,7 +87,7 @@ class SampleReader:
 
         began = perf_counter()
         with Executor(jobs) as crew, CatalogueWriter(path) as writer:
-            with closing(apply_rules(rows(), self._clean, crew, path)) as batches:
+            with closing(mark_duplicates(rows(), self._clean, crew, path)) as batches:
                 for batch in batches:
                     writer.write(batch)
             writer.commit({"clean": self._clean.model_dump(mode="json")})
@@ -101,7 +101,7 @@ class SampleReader:
     def _make(self, numbered: tuple[int, Content]) -> tuple[int, list[Rows], float]:
         began = perf_counter()
         k, content = numbered
-        made = self._job.make(Item(self._parts[k].source.name, content))
+        made = self._job.make(IngestItem(self._parts[k].source.name, content))
         return k, made, perf_counter() - began
 
 
@@ -132,8 +132,8 @@ def size_of(path: Path, rows: float) -> float:
     none, one = sizes
     if not sample.rows:
         return none
-    groups = max(math.ceil(rows / GROUP), 1)
-    own = max(path.stat().st_size - none - math.ceil(sample.rows / GROUP) * (one - none), 0)
+    groups = max(math.ceil(rows / GROUP_ROWS), 1)
+    own = max(path.stat().st_size - none - math.ceil(sample.rows / GROUP_ROWS) * (one - none), 0)
     return none + groups * (one - none) + own * rows / sample.rows
 
 
@@ -143,7 +143,7 @@ def _count(path: Path, part: npt.NDArray[np.int64], parts: int) -> SampleCounts:
     for batch in open_catalogue(path).batches(("drop", "n_legal")):
         stays = batch["drop"].is_null().to_numpy(zero_copy_only=False)
         kept.append(stays.astype(np.float64))
-        moves.append(stays * numbers(batch["n_legal"]).astype(np.float64))
+        moves.append(stays * to_numpy(batch["n_legal"]).astype(np.float64))
     games = np.bincount(part, minlength=parts).astype(np.float64)
     sums = [np.bincount(part, np.concatenate(each), minlength=parts).astype(np.float64) for each in (kept, moves)]
     return SampleCounts(games, sums[0], sums[1], part)

@@ -15,7 +15,7 @@ from itertools import islice, pairwise
 import numpy as np
 import numpy.typing as npt
 
-from kifu.corpus.catalogue import RowsUnit, rows_of_unit
+from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.sources import Content, Source
 from kifu.records.glimpse import estimated_size, read_sample
 
@@ -63,7 +63,7 @@ class _Candidate:
     """A container, or a unit of a catalogue, that could be looked at."""
 
     source: Source
-    unit: RowsUnit | None
+    unit: RowShard | None
     kind: str
     size: int
 
@@ -122,12 +122,12 @@ def _look(chosen: _Candidate, size: int, room: int) -> SamplePart:
     )
 
 
-def _look_at_rows(chosen: _Candidate, unit: RowsUnit, size: int, rows: int, scanned: int) -> SamplePart:
+def _look_at_rows(chosen: _Candidate, unit: RowShard, size: int, rows: int, scanned: int) -> SamplePart:
     """Looks at `rows` rows of a catalogue, drawn evenly from the first `scanned` ones, or more, of a unit."""
     wanted = -(-rows // _ROWS)
     until = max(min(scanned, unit.rows) // _ROWS, wanted)
     step = until // wanted
-    items = list(islice(rows_of_unit(unit, size=_ROWS), step // 2, until, step))
+    items = list(islice(read_shard(unit, size=_ROWS), step // 2, until, step))
     share = sum(map(len, items)) / max(unit.rows, 1)
     return SamplePart(chosen.source, chosen.kind, [*items], chosen.size * share, size / chosen.size / share, 0.0)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import by_value, numbers
+from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.records import tygem
 from kifu.records.times import parse_overtime
 from kifu.records.understood import understood
@@ -84,7 +84,7 @@ def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float
     """
     out = np.zeros((len(batch), 2, WIDTH), np.float32)
     sides = [_standing(batch, side, source) for side in ("black", "white")]
-    humans = [~numbers(batch[f"{side}_program"]) for side in ("black", "white")]
+    humans = [~to_numpy(batch[f"{side}_program"]) for side in ("black", "white")]
     for mover in range(2):
         for k, side in enumerate((mover, 1 - mover)):
             first = _RANK_AT + k * _RANKS
@@ -94,7 +94,7 @@ def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float
             out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < sides[side].inverse[:, None]
     out[:, :, _RATED_AT] = 0.0 if source in ("gogod", "go4go") else 0.5
     _fill_clock(out, _clock(batch, source))
-    area = numbers(batch["width"]).astype(np.int64) * numbers(batch["height"])
+    area = to_numpy(batch["width"]).astype(np.int64) * to_numpy(batch["height"])
     out[:, :, 86] = (0.5 * np.log(area / 361.0))[:, None]
     days, which = np.unique(_days(batch), return_inverse=True)
     turns = days[:, None] / _PERIODS * _TWO_PI
@@ -117,14 +117,14 @@ def _fill_clock(out: npt.NDArray[np.float32], clock: _Clock) -> None:
 
 def _standing(batch: pa.RecordBatch, side: str, source: Source) -> _Standing:
     text = batch[f"{side}_rank"]
-    rating = numbers(pc.fill_null(batch[f"{side}_rating"], float("nan")))
+    rating = to_numpy(pc.fill_null(batch[f"{side}_rating"], float("nan")))
     rated = ~np.isnan(rating)
-    pro = numbers(pc.fill_null(batch[f"{side}_pro"], False))
-    word = by_value(text, _rank_word, np.int64)
+    pro = to_numpy(pc.fill_null(batch[f"{side}_pro"], False))
+    word = map_distinct(text, _rank_word, np.int64)
     # 30 kyu is 2 on the catalogue's scale, 1 kyu 31, 1 dan 32, 9 dan 40; fractions count down.
     inverse = np.where(pro, 1, 41 - np.floor(np.where(rated, rating, 41)).astype(np.int64))
     if source == "gogod":  # which writes 9d for professionals; kyu may be of a time when they were strong
-        amateur = by_value(text, lambda t: t is not None and t.lower().endswith("ama"), np.bool_)
+        amateur = map_distinct(text, lambda t: t is not None and t.lower().endswith("ama"), np.bool_)
         inverse[rated & ~amateur & (rating >= 32)] = 1
         rated &= amateur | (rating >= 32)
         inverse[~rated] = 0
@@ -149,13 +149,13 @@ def _rank_word(text: str | None) -> int:
 def _clock(batch: pa.RecordBatch, source: Source) -> _Clock:
     if source in ("gogod", "go4go"):
         return _limited(np.full(len(batch), _UNKNOWN), np.zeros(len(batch)), np.zeros((len(batch), 3)))
-    main = np.round(60.0 * numbers(pc.fill_null(batch["main_minutes"], float("nan"))).astype(np.float64), 1)
-    told = by_value(batch["overtime"], _overtime, np.float64).reshape(-1, 4)
-    tygems = by_value(batch["format"], lambda name: name == "tygem", np.bool_)
+    main = np.round(60.0 * to_numpy(pc.fill_null(batch["main_minutes"], float("nan"))).astype(np.float64), 1)
+    told = map_distinct(batch["overtime"], _overtime, np.float64).reshape(-1, 4)
+    tygems = map_distinct(batch["format"], lambda name: name == "tygem", np.bool_)
     if tygems.any():  # where 30/3 is no 30 moves in 3 seconds
-        told = np.where(tygems[:, None], by_value(batch["overtime"], _tygem_overtime, np.float64), told)
+        told = np.where(tygems[:, None], map_distinct(batch["overtime"], _tygem_overtime, np.float64), told)
     over = told[:, 0].astype(np.int64)
-    no_time = numbers(batch["time_text"].is_null()) & np.isnan(main)
+    no_time = to_numpy(batch["time_text"].is_null()) & np.isnan(main)
     kind = np.where(np.isnan(main), _UNKNOWN, over)
     kind[(over == _NONE) & (main > 0)] = _ABSOLUTE
     if source in ("ogs", "kgs"):  # which always tell a limit that there is
@@ -188,9 +188,9 @@ def _tygem_overtime(text: str | None) -> tuple[float, float, int, int]:
 
 def _days(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """[G] days from 1 January 1970 to the game."""
-    days = numbers(pc.fill_null(batch["date"].cast(pa.int32()).cast(pa.int64()), _NO_DAY))
-    months = by_value(batch["date_text"], _first_of_month, np.int64)
-    years = numbers(pc.fill_null(batch["year"].cast(pa.int64()), 1970))
+    days = to_numpy(pc.fill_null(batch["date"].cast(pa.int32()).cast(pa.int64()), _NO_DAY))
+    months = map_distinct(batch["date_text"], _first_of_month, np.int64)
+    years = to_numpy(pc.fill_null(batch["year"].cast(pa.int64()), 1970))
     of_year = (years - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
     found: npt.NDArray[np.int64] = np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
     return found

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.schema import by_value, games_of, numbers
+from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets._zip_write import Packed
 from kifu.execution.serialization import Parcel
 from kifu.katago.encoder import KataScratch
@@ -114,7 +114,7 @@ class DrawRows(SetJob[DrawUnit, PieceItem, RenderedRows]):
 
     def _draw(self, item: PieceItem) -> KataRows:
         """The rows that are wanted of these games, which have all been played once."""
-        games, rows = games_of(item.batch), np.flatnonzero(item.counts)
+        games, rows = game_arrays(item.batch), np.flatnonzero(item.counts)
         terms, first = self._rulebook.terms(item.batch)[0][rows], self._rulebook.firsts(games).first[rows]
         take, game, ply = choose_plies(games, rows, first)
         # Slots of a game are in the order of its plies, so that those it has rows of are its first ones.
@@ -151,9 +151,11 @@ class DrawRows(SetJob[DrawUnit, PieceItem, RenderedRows]):
         return GameSpan(
             first=first,
             stop=stop,
-            winner=by_value(batch["winner"], lambda winner: _WINNERS.get(winner or "", UNKNOWN_WINNER), np.int8)[rows],
-            trusted=by_value(batch["ending"], lambda ending: trust.get(ending or "", 0), np.float32)[rows],
-            key=numbers(batch["id"])[rows],
+            winner=map_distinct(batch["winner"], lambda winner: _WINNERS.get(winner or "", UNKNOWN_WINNER), np.int8)[
+                rows
+            ],
+            trusted=map_distinct(batch["ending"], lambda ending: trust.get(ending or "", 0), np.float32)[rows],
+            key=to_numpy(batch["id"])[rows],
         )
 
     def _metadata(

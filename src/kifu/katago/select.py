@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.schema import GAME_COLUMNS, by_value, drop_code, games_of, numbers
+from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
 from kifu.datasets.renderer import TOLD_COLUMNS, recorded_komi
 from kifu.datasets.sources import parse_board
 from kifu.errors import DropReason
@@ -115,7 +115,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         return _GAMES
 
     def make(self, item: RowSlice) -> RowCounts:
-        games = games_of(item.batch)
+        games = game_arrays(item.batch)
         chosen = self._select(item.batch, games)
         stop, drop = self._ended(games, chosen, *self._follow(games, chosen))
         _, game, ply = choose_plies(games, chosen.rows, chosen.first)
@@ -141,7 +141,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         """Which of these rows are of the set, as far as can be told before the games are played."""
         ours = self.ours(batch)
         terms, unknown = self._rulebook.terms(batch)
-        drop = by_value(batch["drop"], drop_code, np.uint8)
+        drop = map_distinct(batch["drop"], drop_code, np.uint8)
         set_aside = drop != DropReason.KEPT
         for why, applies in self._faults(batch, games, unknown):
             drop[(drop == DropReason.KEPT) & applies] = why
@@ -177,9 +177,9 @@ class CountRows(CatalogueRowsJob[RowCounts]):
             return
         told = batch["result_text"].is_valid().to_numpy(zero_copy_only=False)
         winner = batch["winner"].is_valid().to_numpy(zero_copy_only=False)
-        ending = by_value(batch["ending"], lambda e: e == "unknown", np.bool_)
+        ending = map_distinct(batch["ending"], lambda e: e == "unknown", np.bool_)
         yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else told & ending & ~winner & ~_asked(batch)
-        yield DropReason.HUGE_SCORE, numbers(batch["margin"].fill_null(0)) >= points
+        yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
 
     def _follow(self, games: GameArrays, chosen: _Selected) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """[R] what ends each game, and before how many moves there is a position, as `KataEncoder.encode` tells."""
@@ -219,4 +219,4 @@ class CountRows(CatalogueRowsJob[RowCounts]):
 
 def _asked(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """[G] whether the result is a question mark: nothing that anybody failed to understand."""
-    return by_value(batch["result_text"], lambda text: (text or "").strip() == "?", np.bool_)
+    return map_distinct(batch["result_text"], lambda text: (text or "").strip() == "?", np.bool_)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.corpus.schema import numbers
-from kifu.corpus.stats import BANDS, find_bands
+from kifu.corpus.schema import to_numpy
+from kifu.corpus.stats import BANDS, rank_bands
 from kifu.go.captures import stones_taken
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.games import GameArrays
@@ -81,12 +81,12 @@ def _by_move_number(asked: EvalPositions) -> Groups:
 
 def _by_rank(asked: EvalPositions) -> Groups:
     rows = asked.rows
-    bands = np.stack([find_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
+    bands = np.stack([rank_bands(rows[f"{side}_rating"], rows[f"{side}_pro"]) for side in ("black", "white")])
     return Groups(BANDS, bands[((asked.words & WHITE_BIT) != 0).astype(np.int64), asked.row])
 
 
 def _by_handicap(asked: EvalPositions) -> Groups:
-    told = numbers(pc.fill_null(asked.rows["handicap"], 0)).astype(np.int64)
+    told = to_numpy(pc.fill_null(asked.rows["handicap"], 0)).astype(np.int64)
     names = ["none", *map(str, range(1, _HANDICAP + 1)), f"{_HANDICAP + 1} or more"]
     return Groups(names, np.clip(told, 0, _HANDICAP + 1)[asked.row])
 

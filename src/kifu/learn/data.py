@@ -18,8 +18,8 @@ from torch import Tensor
 from kifu.atomic_io import hash_file
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
-from kifu.corpus.schema import numbers
-from kifu.corpus.splits import split_of
+from kifu.corpus.schema import to_numpy
+from kifu.corpus.splits import split_keys
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import MEMORY, Loader, Output
 from kifu.datasets.mmap_games import pick, read_games
@@ -84,13 +84,13 @@ def read_all(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int 
     SourceError or FormatError.
     """
     rows = _read(recipe, sources, jobs)
-    opening = numbers(rows["opening"])
+    opening = to_numpy(rows["opening"])
     if validate:
         held = _read(recipe, validate, jobs)
-        learned = ~np.isin(opening, numbers(held["opening"]))
+        learned = ~np.isin(opening, to_numpy(held["opening"]))
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
-        learned = split_of(opening, shares, recipe.seed) == 0
+        learned = split_keys(opening, shares, recipe.seed) == 0
         held = pick(rows, ~learned)
     else:
         learned, held = np.ones(len(rows), np.bool_), None
@@ -101,7 +101,7 @@ def read_all(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int 
     return TrainingGames(
         _source(recipe, train),
         None if held is None else _source(recipe, held),
-        numbers(train["canonical"]),
+        to_numpy(train["canonical"]),
         {"train": _hashes(sources), "validation": _hashes(validate)},
     )
 
@@ -120,7 +120,7 @@ def _draw(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
         return rows
     seed = mix_words(np.array([recipe.seed], np.uint64))
     drawn = np.zeros(len(rows), np.bool_)
-    drawn[np.argsort(mix_words(numbers(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
+    drawn[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
     return pick(rows, drawn)
 
 

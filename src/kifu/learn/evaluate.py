@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.corpus.schema import games_of, numbers
+from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.epoch_plan import check_word
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter
@@ -236,7 +236,7 @@ def evaluate(
     if open_written(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; nets are tested on games: catalogues, archives, records")
     rows = read_games(paths, size, False, jobs, (*COLUMNS, *_COLUMNS))
-    learned = [np.isin(numbers(rows["canonical"]), net.games) for net in nets]
+    learned = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
     rows = _without_learned(rows, nets, learned, overlap)
     source = CatalogueSource(
         rows, about.planes, size, False, ("move",), PositionFilter(passes=passes, per_game=per_game)
@@ -334,4 +334,4 @@ def _ask_for(source: CatalogueSource, rows: pa.RecordBatch, terms: EvalOptions) 
         at, row = at[drawn], row[drawn]
     if not len(at):
         raise SourceError(f"the games have no position to ask for: {_games(len(rows))}, of passes only")
-    return EvalPositions(rows, games_of(rows), *terms.board, at, row)
+    return EvalPositions(rows, game_arrays(rows), *terms.board, at, row)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from blake3 import blake3
 
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.schema import GAME_COLUMNS, games_of
+from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.errors import IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import Rules
@@ -67,7 +67,7 @@ def catalogue_openings(
     none, FormatError as `kifu.corpus.catalogue.open_catalogue` does.
     """
     catalogue = open_catalogue(path)
-    found = [_first_moves(games_of(batch), size, moves) for batch in catalogue.batches(GAME_COLUMNS)]
+    found = [_first_moves(game_arrays(batch), size, moves) for batch in catalogue.batches(GAME_COLUMNS)]
     lines = np.concatenate([np.empty((0, moves), np.int64), *found])
     legal = (opening for opening in _different(lines, size, seed) if _is_legal(opening, size, rules))
     openings = list(itertools.islice(legal, count))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.hashes import Hashes
-from kifu.corpus.schema import GAME_COLUMNS, by_value, drop_code, games_of, numbers
+from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
 from kifu.datasets.examples import Batch, Layout, Runs
 from kifu.datasets.formats import find_writer
 from kifu.datasets.labels import LABEL_COLUMNS, LabelPositions, label_values
@@ -103,9 +103,9 @@ class _ExampleJob(CatalogueRowsJob[R]):
     def _select(self, some: RowSlice) -> _Selected:
         """Which positions of these rows become examples."""
         recipe, batch = self.recipe, some.batch
-        games = games_of(batch)
+        games = game_arrays(batch)
         ours = self.ours(batch)
-        drop = by_value(batch["drop"], drop_code, np.uint8)
+        drop = map_distinct(batch["drop"], drop_code, np.uint8)
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
         if recipe.pad:
@@ -129,7 +129,7 @@ class _ExampleJob(CatalogueRowsJob[R]):
             game, ply,
         )  # fmt: skip
         at, game, ply = at[:n], game[:n], ply[:n]
-        ids = mix_words(numbers(batch["id"])[rows] ^ mix_words(np.array([self.recipe.seed], np.uint64)))
+        ids = mix_words(to_numpy(batch["id"])[rows] ^ mix_words(np.array([self.recipe.seed], np.uint64)))
         keys = mix_words(ids[game] + ply.astype(np.uint64))
         chosen = _Selected(games, rows, take, at, game, ply, keys, Counter(), 0)
         if of.per_game is None:
@@ -194,7 +194,7 @@ class _DrawExamples(_ExampleJob[ExampleChunk]):
         counts = np.bincount(chosen.game, minlength=len(rows))
         runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
         wanted = {label.name: labels[label.name] for label in self.layout.labels}
-        content = Batch(planes, wanted, numbers(batch["id"])[at.game], at.ply, runs)
+        content = Batch(planes, wanted, to_numpy(batch["id"])[at.game], at.ply, runs)
         keys, why = chosen.keys, chosen.why
         kept = drop == DropReason.KEPT
         if not kept.all():  # KataGo's planes ask for more than what our catalogues have; others made the catalogue
@@ -281,7 +281,7 @@ def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArra
     """The games of these rows that have examples."""
     some = rows[counts > 0]
     members = batch["member"].take(pa.array(some)).to_pylist()
-    index = numbers(batch["index"])[some]
+    index = to_numpy(batch["index"])[some]
     for k in np.flatnonzero(index).tolist():  # games after the first of a member
         members[k] += f"#{index[k] + 1}"
     return Runs(batch["archive"].take(pa.array(some)).to_pylist(), members, counts[counts > 0])

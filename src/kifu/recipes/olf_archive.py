@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.atomic_io import AtomicFile, locked_folder, remove_file, staging_dir, write_file
-from kifu.corpus.catalogue import RowsUnit, open_catalogue, rows_of_unit
-from kifu.corpus.export import catalogue_olf
+from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.export import rows_to_olf
 from kifu.corpus.ingest import ingest
-from kifu.corpus.schema import by_value, numbers
+from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.corpus.sources import find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
@@ -215,7 +215,7 @@ def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]
 
 
 @dataclass(frozen=True)
-class _LinesJob(Job[RowsUnit, pa.RecordBatch, _Lines]):
+class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
     """Lines of a catalogue's games. digest: of the catalogue."""
 
     digest: str
@@ -223,11 +223,11 @@ class _LinesJob(Job[RowsUnit, pa.RecordBatch, _Lines]):
     def identity(self) -> Any:
         return self.digest
 
-    def unit_identity(self, unit: RowsUnit) -> Any:
+    def unit_identity(self, unit: RowShard) -> Any:
         return unit.identity()
 
-    def items(self, unit: RowsUnit) -> Iterator[pa.RecordBatch]:
-        return rows_of_unit(unit)
+    def items(self, unit: RowShard) -> Iterator[pa.RecordBatch]:
+        return read_shard(unit)
 
     def make(self, item: pa.RecordBatch) -> _Lines:
         return _lines(item)
@@ -252,7 +252,7 @@ def _lines(batch: pa.RecordBatch) -> _Lines:
     places = _places(kept)
     order = np.argsort(places, kind="stable")
     places = places[order]
-    lines = catalogue_olf(kept.take(pa.array(order)))
+    lines = rows_to_olf(kept.take(pa.array(order)))
     said = np.append(0, np.cumsum(lines.why == Unsayable.SAYABLE))
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     placed = []
@@ -266,14 +266,14 @@ def _lines(batch: pa.RecordBatch) -> _Lines:
 
 def _places(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """[G] which file each game goes to, as a number that `_file_of` names. Rows that OLF cannot say go anywhere."""
-    width, height = numbers(batch["width"]), numbers(batch["height"])
+    width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
     square = np.where(width == height, width, 0)
     size = np.select([square == 9, square == 13, square == 19], [0, 1, 2], 3)
-    ending = by_value(batch["ending"], lambda text: {"time": 2, "resign": 3}.get(text or "", 0), np.int64)
+    ending = map_distinct(batch["ending"], lambda text: {"time": 2, "resign": 3}.get(text or "", 0), np.int64)
     area = pc.fill_null(pc.list_value_length(batch["territory"]), 0).to_numpy()
     ending[(ending == 0) & (area > 0)] = 1
-    handicap = numbers(pc.fill_null(batch["handicap"], 0)).astype(np.int64)
-    black, white = (numbers(pc.fill_null(batch[name], 0.0)) for name in ("black_rating", "white_rating"))
+    handicap = to_numpy(pc.fill_null(batch["handicap"], 0)).astype(np.int64)
+    black, white = (to_numpy(pc.fill_null(batch[name], 0.0)) for name in ("black_rating", "white_rating"))
     rating = file_rating(black, white, handicap)
     places: npt.NDArray[np.int64] = ((size * 4 + ending) * 2 + (handicap > 1)) * 100 + rating
     return places

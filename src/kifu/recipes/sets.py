@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kifu.atomic_io import locked_folder, remove_file, staging_dir
-from kifu.corpus.catalogue import Catalogue, RowsUnit, open_catalogue, rows_of_unit
+from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import Source, find_sources, hash_sources
@@ -107,7 +107,7 @@ class SetUnit(NamedTuple):
 
     digest: str
     first: int
-    rows: RowsUnit
+    rows: RowShard
 
     def identity(self) -> list[Any]:
         """What tells it from others, as JSON values."""
@@ -141,7 +141,7 @@ class RowSlice(NamedTuple):
 def row_slices(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
     """All rows of a unit, `rows` at a time, with these columns, of which some may be named twice."""
     first = unit.first
-    for batch in rows_of_unit(unit.rows, list(dict.fromkeys(columns)), rows):
+    for batch in read_shard(unit.rows, list(dict.fromkeys(columns)), rows):
         yield RowSlice(first, batch)
         first += len(batch)
 

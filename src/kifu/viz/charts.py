@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kifu.corpus.stats import BANDS, ENDINGS, OTHERS, UNTOLD, Counts, Stats
+from kifu.corpus.stats import BANDS, ENDINGS, OTHERS, UNKNOWN, Counts, Stats
 from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, our_style, printable
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def _headline(stats: Stats) -> str:
 
 
 def _subtitle(stats: Stats) -> str:
-    years = [year for year in stats.years if year not in (UNTOLD, OTHERS)]
+    years = [year for year in stats.years if year not in (UNKNOWN, OTHERS)]
     parts = [f"{stats.read:,} read, {stats.read - stats.kept:,} dropped"]
     parts += [f"{years[0]} to {years[-1]}"] if years else []
     parts += [", ".join(list(stats.boards)[:3])] if stats.kept else []
@@ -130,7 +130,7 @@ def short_count(count: int) -> str:
 def _years(axes: Axes, stats: Stats) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    told = {int(year): count for year, count in stats.years.items() if year not in (UNTOLD, OTHERS)}
+    told = {int(year): count for year, count in stats.years.items() if year not in (UNKNOWN, OTHERS)}
     rest = stats.kept - sum(told.values())
     begin_chart(axes, "years" + (f" ({rest:,} not told)" if rest else ""))
     if not told:

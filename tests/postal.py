@@ -75,6 +75,6 @@ def _do(sent: bytes, path: Path, identity: list[Any] | None) -> None:
 def post(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on the engine `ENGINE` is a `PostalCrew`, for whoever calls `kifu.execution.executor.open_crew`."""
     crew = ModuleType("kifu.execution.ray_executor")
-    crew.RayCrew = PostalCrew  # type: ignore[attr-defined]
+    crew.RayExecutor = PostalCrew  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, crew.__name__, crew)
     monkeypatch.setattr(PostalCrew, "units", 0)

@@ -134,7 +134,7 @@ def test_a_disk_that_is_full_leaves_no_file(source: Path, tmp_path: Path, name: 
     def full(*_: object) -> None:
         raise OutputError("cannot write: No space left on device")
 
-    with mock.patch.object(kifu.convert.Output, "write", full), pytest.raises(OutputError, match="No space left"):
+    with mock.patch.object(kifu.convert.AtomicFile, "write", full), pytest.raises(OutputError, match="No space left"):
         convert(source, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 

@@ -27,7 +27,7 @@ from kifu.corpus.index import INDEX, PART_NAME
 from kifu.corpus.ingest import ingest
 from kifu.corpus.partitions import CatalogueTransaction
 from kifu.corpus.query import open_query
-from kifu.corpus.splits import load_split
+from kifu.corpus.splits import load_split, split
 from kifu.corpus.stats import count_games
 from kifu.corpus.update import append
 from kifu.datasets.mmap_games import read_games
@@ -123,9 +123,9 @@ def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
 
 
 def test_every_reader_takes_it_as_one(folder: Path, file: Path, tmp_path: Path) -> None:
-    table = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
+    halves = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
     for name, path in (("folder", folder), ("file", file)):
-        split([path], table, tmp_path / name)
+        split([path], halves, tmp_path / name)
         convert(path, tmp_path / name / "games.olf")
         with open_query("SELECT * EXCLUDE catalogue FROM kept ORDER BY id", [path]) as answer:
             answer.write(tmp_path / name / "kept.csv")

@@ -15,8 +15,8 @@ import kifu
 from drawn_planes import draw
 from flat import OneGame, flat
 from kifu.errors import DropReason, GameError, RecipeError
+from kifu.kernel import fingerprint
 from kifu.planes import encoder as encoder_module
-from kifu.planes.codegen import code_hash
 from kifu.planes.context import PositionContext, add_point
 from kifu.planes.encoder import find_encoder
 from kifu.planes.feature import FEATURES, feature
@@ -288,7 +288,7 @@ def _program(text, **names):
 
 
 def test_the_hash_of_code_changes_with_all_that_the_code_uses():
-    calls, adds = "def f(view, out):\n    g(out, K)\n", "def f(out, k):\n    out[0] = k + L\n"
+    calls, adds = "def f(view, out):\n    'Draws.'\n    g(out, K)\n", "def f(out, k):\n    out[0] = k + L\n"
     made = "def make(k):\n    def f(view, out): out[0] = k\n    return f\nf = make(%d)"
     g = _program(adds, L=1)
     whole = _program(calls, g=g, K=3)
@@ -303,11 +303,12 @@ def test_the_hash_of_code_changes_with_all_that_the_code_uses():
         _program(made % 1),
         _program(made % 2),
     ]
-    modules = set()
-    hashes = [code_hash(each, modules) for each in [whole, *others]]
+    hashes = [fingerprint(each) for each in [whole, *others]]
     assert len(set(hashes)) == len(hashes)
-    assert hashes[0] == code_hash(_program(calls, g=_program(adds, L=1), K=3), set())
-    assert modules == {"mine", "theirs"}
+    assert hashes[0] == fingerprint(_program(calls, g=_program(adds, L=1), K=3))
+    assert hashes[0] == fingerprint(_program(calls.replace("Draws.'", "Draw.'\n\n    # here"), g=g, K=3))
+    assert hashes[0].modules == {"mine"}
+    assert hashes[4].modules == {"mine", "theirs"}
 
 
 @pytest.mark.slow

@@ -1,92 +1,252 @@
-"""The one decorator that compiles kernels, and the word to the user when that takes a while.
+"""The one decorator around `numba.njit`: compiler options, the on-disk cache, and the notice about compilation.
 
-Kernels are plain loops over flat arrays. They fill arrays that the caller gives, return a status and raise nothing.
-With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
+Kernels are plain loops over flat arrays of many games. They fill arrays that the caller provides, return a status and
+raise nothing. With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
+
+Everything that depends on Numba's internals is in this module: `_Kernel` and `_Inlined` derive from Numba's dispatcher
+class, and `_KernelCache` from its cache class.
+
+The cache is keyed on content. Numba names an entry after the file and line of a function and stamps it with a hash of
+that one file, although functions of other files are compiled into it. Here the key is a fingerprint of the byte code of
+the kernel and of every function, constant and class it uses, so editing a comment, a docstring or an unrelated function
+never recompiles, any other change always does, and checkouts of one user share the entries. They are in NUMBA_CACHE_DIR if it
+is set, else in ~/.cache/kifu, else, if that is not writable, in the package's __pycache__. They may be deleted at any time.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import re
+import enum
+import hashlib
+import os
 import sys
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
+import numpy as np
+import numpy.typing as npt
 from numba.core import event
+from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.registry import CPUDispatcher
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-_ROOT = Path(__file__).parent
-_IMPORT = re.compile(r"^from kifu\.([\w.]+) import ([\w, ]*)", re.MULTILINE)
-
-
-@functools.cache
-def _sources(path: Path) -> frozenset[Path]:
-    """The module at `path` and all modules of the package that it imports at its top, directly or not."""
-    found = {path}
-    for name, parts in _IMPORT.findall(path.read_text("utf-8")):
-        modules = [name, *(f"{name}.{part.split()[0]}" for part in parts.split(",") if part.strip())]
-        for imported in (_ROOT.joinpath(*module.split(".")).with_suffix(".py") for module in modules):
-            if imported != path and imported.is_file():
-                found |= _sources(imported)
-    return frozenset(found)
+# nogil: threads run kernels side by side. error_model numpy: loops do not check for division by zero. boundscheck is
+# off: a kernel proves its own bounds, and the tests run it uncompiled, where NumPy checks them. _nrt off: kernels
+# allocate nothing, so they need no reference counts, whose atomic increments at each inlined call took two thirds of
+# the replay's time (6 against 20 million moves a second).
+_OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+# Without an entry point for Python, a function that is only inlined compiles in half the time.
+_INLINE_OPTIONS = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-@functools.cache
-def _stamp(path: Path) -> tuple[int, int]:
-    """Changes when any of `_sources(path)` does: the newest time of change, and the sum of the sizes."""
-    stats = [source.stat() for source in _sources(path)]
-    return max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats)
+def kernel(function: F) -> F:
+    """Compile `function` at its first call and cache the result on disk."""
+    if numba.config.DISABLE_JIT:
+        return function
+    return cast(F, _Kernel(function, targetoptions=dict(_OPTIONS)))
 
 
-def kernel(function: F, keep: bool = True) -> F:
-    """Compiles `function` at first use, and keeps it on disk.
-
-    nogil: threads run kernels side by side. cache: compiled code is kept on disk; numba#4807 (crashes of worker
-    processes that share a cache) does not touch us, because our workers are threads. error_model numpy: no check for
-    division by zero in the loops. boundscheck stays off: a kernel proves its own bounds, and the tests run it
-    uncompiled, where NumPy checks them. _nrt off: kernels allocate nothing, so they need no reference counts, whose
-    atomic increments at each inlined call took two thirds of the replay's time (6 against 20 million moves a second).
-    """
-    compiled = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
-    if keep and not numba.config.DISABLE_JIT:
-        # Where no folder can be written to, it is compiled at each start.
-        with contextlib.suppress(RuntimeError):
-            compiled.enable_caching()
-            # Numba stamps cached code with its own file only, though kernels of other files are compiled into it.
-            compiled._cache._cache_file._source_stamp = _stamp(Path(function.__code__.co_filename))
-    return cast(F, compiled)
+def inline_kernel(function: F) -> F:
+    """Compile `function` into the kernels that call it. Python cannot call it."""
+    if numba.config.DISABLE_JIT:
+        return function
+    return cast(F, _Inlined(function, targetoptions=dict(_INLINE_OPTIONS)))
 
 
 class _Inlined(CPUDispatcher):  # type: ignore[misc]
-    """A function without an entry for Python, which took half the time of compiling it."""
-
     def __call__(self, *_: Any) -> Any:
         raise TypeError(f"{self.py_func.__name__} is compiled into kernels; Python cannot call it")
 
 
-def inline_kernel(function: F) -> F:
-    """A kernel that only kernels call, compiled into its caller: a `State` handed on by value is a hundred words."""
-    if numba.config.DISABLE_JIT:
-        return function
-    options = {"nopython": True, "nogil": True, "error_model": "numpy", "forceinline": True, "_nrt": False}
-    return cast(F, _Inlined(function, targetoptions=options | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}))
+class _Kernel(CPUDispatcher):  # type: ignore[misc]
+    """A dispatcher that enables its cache at the first compilation, when all globals that it uses are defined."""
+
+    _lock = threading.Lock()
+    _cache_sought = False
+
+    def compile(self, sig: Any) -> Any:
+        with self._lock:
+            if not self._cache_sought:
+                self.enable_caching()
+                self._cache_sought = True
+        return super().compile(sig)
+
+    def enable_caching(self) -> None:
+        # Numba imports the modules of all functions when it loads an entry, so code that was only executed is not kept.
+        if fingerprint(self.py_func).modules <= sys.modules.keys():
+            with contextlib.suppress(RuntimeError):  # no writable directory: compile again in each process
+                self._cache = _KernelCache(self.py_func)
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]
-    """Says once, at the first real compilation, what the wait is for."""
+class _Locator:
+    """Names and finds cache entries by content; see `numba.core.caching._CacheLocator`, whose interface this is."""
+
+    def __init__(self, function: Callable[..., Any], source: str, directory: Path) -> None:
+        self._py_file = source  # Numba's warnings mention it
+        self._directory = directory
+        self._digest = fingerprint(function).digest
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], source: str) -> _Locator | None:
+        for directory in _cache_directories():
+            locator = cls(function, source, directory)
+            with contextlib.suppress(OSError):
+                locator.ensure_cache_path()
+                return locator
+        return None
+
+    def ensure_cache_path(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=self._directory).close()  # raises OSError if it is not writable
+
+    def get_cache_path(self) -> str:
+        return str(self._directory)
+
+    def get_source_stamp(self) -> str:
+        return self._digest
+
+    def get_disambiguator(self) -> str:
+        return self._digest
+
+
+class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    _impl_class = _KernelCacheImpl
+
+
+def _cache_directories() -> list[Path]:
+    if numba.config.CACHE_DIR:
+        return [Path(numba.config.CACHE_DIR, "kifu")]
+    user = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    return [user / "kifu", Path(__file__).parent / "__pycache__"]
+
+
+class Fingerprint(NamedTuple):
+    """Identifies the code of a kernel.
+
+    Attributes:
+        digest: 20 hexadecimal digits, a hash of the code and all that it uses.
+        modules: names of the modules of all functions in it.
+    """
+
+    digest: str
+    modules: frozenset[str]
+
+
+def fingerprint(function: Callable[..., Any]) -> Fingerprint:
+    """Return a hash of the byte code of `function` and of every constant, function and class that it uses.
+
+    Docstrings, comments and line numbers do not count.
+    """
+    walk = _Walk()
+    walk.add(function)
+    return Fingerprint(
+        hashlib.blake2b("\n".join(walk.lines).encode(), digest_size=10).hexdigest(), frozenset(walk.modules)
+    )
+
+
+class _Walk:
+    """Collects a description of a function and of everything that it refers to, directly or not."""
 
     def __init__(self) -> None:
-        self.said = False
+        self.lines = [repr(_OPTIONS), repr(_INLINE_OPTIONS)]
+        self.modules: set[str] = set()
+        self._seen: set[int] = set()
+
+    def add(self, value: Any) -> None:
+        value = getattr(value, "py_func", value)
+        if isinstance(value, FunctionType):
+            self._add_function(value)
+        elif isinstance(value, np.ndarray):
+            self.lines.append(f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}")
+        elif isinstance(value, type):
+            self._add_class(value)
+        elif isinstance(value, ModuleType):
+            self.lines.append(value.__name__)
+        elif isinstance(value, tuple | list):
+            for each in value:
+                self.add(each)
+        elif isinstance(value, frozenset):
+            self.lines.append(repr(sorted(map(repr, value))))
+        elif type(value).__repr__ is object.__repr__:  # type: ignore[comparison-overlap]  # it contains the address
+            self.lines.append(type(value).__qualname__)
+        else:
+            self.lines.append(repr(value))
+
+    def _add_function(self, function: FunctionType) -> None:
+        if id(function) in self._seen:
+            return
+        self._seen.add(id(function))
+        self.modules.add(function.__module__)
+        code, names = function.__code__, function.__globals__
+        self.lines += [function.__module__, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
+        constants = code.co_consts
+        self._add_code(code, constants[1:] if constants[:1] == (function.__doc__,) else constants, names)
+        for cell in function.__closure__ or ():
+            self.add(cell.cell_contents)
+        self.add(function.__defaults__ or ())
+        # The parameters of a kernel may be named tuples that its code does not name.
+        for _, value in sorted(names.items()):
+            if isinstance(value, type) and issubclass(value, tuple):
+                self._add_class(value)
+
+    def _add_code(self, code: CodeType, constants: tuple[Any, ...], names: dict[str, Any]) -> None:
+        self.lines += [code.co_code.hex(), repr(code.co_names)]
+        for constant in constants:
+            if isinstance(constant, CodeType):
+                self._add_code(constant, constant.co_consts, names)
+            else:
+                self.add(constant)
+        for name in code.co_names:
+            value = names.get(name)
+            self.add(value)
+            if isinstance(value, ModuleType) and not value.__name__.startswith(("numpy", "numba", "math")):
+                for attribute in code.co_names:
+                    self.add(getattr(value, attribute, None))
+
+    def _add_class(self, value: type) -> None:
+        members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
+        self.lines.append(f"{value.__qualname__} {members}")
+
+
+class _WritableAlias:
+    """Describes the memory of an array as writable."""
+
+    def __init__(self, array: npt.NDArray[Any]) -> None:
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, "data": (array.ctypes.data, False)}
+
+
+def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return an array over the same memory that Numba takes for writable, without copying it.
+
+    To Numba a read-only array is another type, for which it compiles a kernel once more. Kernels never write to their
+    inputs, so the arrays over Arrow buffers, byte strings and mapped files that they read are all passed as writable.
+
+    Args:
+        array: a contiguous array, returned as it is if it is writable.
+    """
+    return array if array.flags.writeable else np.asarray(_WritableAlias(array))
+
+
+class _CompilationNotice(event.Listener):  # type: ignore[misc]
+    """Prints a line at the first compilation."""
+
+    def __init__(self) -> None:
+        self.printed = False
 
     def on_start(self, event: Any) -> None:
-        if not self.said:
-            self.said = True
+        if not self.printed:
+            self.printed = True
             print("kifu: compiling its kernels, once on this machine ...", file=sys.stderr)
 
     def on_end(self, event: Any) -> None:
@@ -94,5 +254,5 @@ class _Announcer(event.Listener):  # type: ignore[misc]
 
 
 def announce_compilation() -> None:
-    """From now on, tells on standard error when kernels are compiled rather than loaded from the cache."""
-    event.register("numba:compile", _Announcer())
+    """Print a line to standard error when kernels are compiled rather than loaded from the cache."""
+    event.register("numba:compile", _CompilationNotice())

@@ -36,6 +36,7 @@ import pyarrow as pa
 from kifu.corpus import _hashes
 from kifu.corpus._hashes import HashState
 from kifu.go.replay import GamesLike
+from kifu.kernel import writable_view
 from kifu.point import ERASE_BIT, MAX_SIZE, POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.games import GameArrays
 
@@ -140,7 +141,5 @@ def _hash_texts(states: Hashes, column: pa.StringArray) -> None:
 
 
 def _bytes(data: pa.Buffer | None) -> npt.NDArray[np.uint8]:
-    """An Arrow buffer as an array, always a read-only one: a writable one would be another type to the compiler."""
-    array = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    array.flags.writeable = False
-    return array
+    """Return an Arrow buffer as an array."""
+    return np.empty(0, np.uint8) if data is None else writable_view(np.frombuffer(data, np.uint8))

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kifu.errors import DropReason, FormatError
+from kifu.kernel import writable_view
 from kifu.point import MAX_SIZE
 from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
@@ -157,29 +158,15 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
 def list_to_numpy(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """A list column without nulls as (values, offsets [G + 1] int64 into them)."""
     if not len(column):
-        return _writable(column.values.to_numpy()[:0]), np.zeros(1, np.int64)
+        return writable_view(column.values.to_numpy()[:0]), np.zeros(1, np.int64)
     offsets = column.offsets.to_numpy().astype(np.int64, copy=False)
     values = column.values.to_numpy()[offsets[0] : offsets[-1]]
-    return _writable(values), _writable(offsets - offsets[0] if offsets[0] else offsets)
+    return writable_view(values), writable_view(offsets - offsets[0] if offsets[0] else offsets)
 
 
 def to_numpy(column: pa.Array) -> npt.NDArray[Any]:
     """A column of numbers without nulls as an array."""
-    return _writable(column.to_numpy(zero_copy_only=False))
-
-
-class _Alias:
-    """Another array's memory, said to be writable."""
-
-    def __init__(self, values: npt.NDArray[Any]) -> None:
-        self.values = values
-        self.__array_interface__ = {**values.__array_interface__, "data": (values.ctypes.data, False)}
-
-
-def _writable(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same memory as another type, no copy: a kernel is compiled once more for arrays that are read-only, and none
-    of ours writes to what it reads."""
-    return values if values.flags.writeable else np.asarray(_Alias(values))
+    return writable_view(column.to_numpy(zero_copy_only=False))
 
 
 def map_distinct(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[np.generic]) -> npt.NDArray[Any]:

@@ -12,7 +12,8 @@ from kifu.errors import GameError
 from kifu.go.replay import GamesLike
 from kifu.katago.history import codes_of
 from kifu.katago.inputs import INPUTS, KataWorkspace, encode_rows, new_sheet
-from kifu.planes.board_embedding import FrameEncoder, Rows, read_only
+from kifu.kernel import writable_view
+from kifu.planes.board_embedding import FrameEncoder, Rows
 
 LEAST, MOST = 2, 19
 """Sizes of boards that KataGo plays on."""
@@ -104,8 +105,8 @@ class KataEncoder(FrameEncoder):
             if size not in desk.sheets:
                 desk.sheets[size] = new_sheet(placing.width, placing.height, self.width, self.height, longest)
             encode_rows(
-                desk.sheets[size], read_only(games.moves), read_only(games.move_offset), read_only(games.setup),
-                read_only(games.setup_ply), read_only(games.setup_offset), read_only(games.root_setup), rows, which,
+                desk.sheets[size], writable_view(games.moves), writable_view(games.move_offset), writable_view(games.setup),
+                writable_view(games.setup_ply), writable_view(games.setup_offset), writable_view(games.root_setup), rows, which,
                 symmetry, codes, placing.table, placing.label_of, plan.placed, take, plan.take_offset, out, label,
                 inputs, plan.drop, plan.ply,
             )  # fmt: skip

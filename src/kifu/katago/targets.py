@@ -45,8 +45,8 @@ from kifu.katago.history import (
 )
 from kifu.katago.inputs import own_komi, set_up_root
 from kifu.katago.rows import POINTS, SIDE, TARGETS
-from kifu.kernel import inline_kernel, kernel
-from kifu.planes.board_embedding import make_placing, place, read_only
+from kifu.kernel import inline_kernel, kernel, writable_view
+from kifu.planes.board_embedding import make_placing, place
 from kifu.planes.context import new_view, snapshot, some_point
 from kifu.point import BLACK, POINT_MASK, WHITE_BIT
 
@@ -150,8 +150,8 @@ def fill_targets(
         width, height = size >> 8, size & 0xFF
         course = desk.course(width, height, longest)
         failed = _fill(
-            course, codes_of(terms), read_only(games.moves), read_only(games.move_offset), read_only(games.setup),
-            read_only(games.setup_ply), read_only(games.setup_offset), read_only(games.root_setup), rows,
+            course, codes_of(terms), writable_view(games.moves), writable_view(games.move_offset), writable_view(games.setup),
+            writable_view(games.setup_ply), writable_view(games.setup_offset), writable_view(games.root_setup), rows,
             np.flatnonzero(sizes == size), make_placing(width, height, False, SIDE, SIDE, 0).table[0], placed, span,
             slots, ply, desk.boards, desk.komi, out,
         )  # fmt: skip

@@ -172,13 +172,6 @@ class FrameEncoder:
             raise ValueError(f"slot {take.max()} is not below {slots}")
 
 
-def read_only(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same memory said to be read-only, so that one compiled kernel serves arrays that are and that are not."""
-    view = values.view()
-    view.flags.writeable = False
-    return view
-
-
 @kernel
 def place(words: Any, start: Any, stop: Any, table: Any, out: Any) -> None:
     """Fills out from words[start:stop] with the points of moves or setup moved as the table says."""

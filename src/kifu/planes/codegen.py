@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
-from collections.abc import Callable, Sequence
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Sequence
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from kifu.errors import DropReason
 from kifu.go.replay import set_up
 from kifu.go.rules import RECORDS, History, move
 from kifu.go.state import BLACK, ONE, WHITE, ZERO, State, clear
-from kifu.kernel import inline_kernel, kernel
+from kifu.kernel import fingerprint, inline_kernel, kernel
 from kifu.planes.bits import BYTE, put_word
 from kifu.planes.board_embedding import place
 from kifu.planes.context import NEVER, PAST, PositionContext, has_breathless, snapshot, some_point, view_at
@@ -190,11 +188,9 @@ def _all_prepared(uses: Sequence[Prepare]) -> Any:
 
 
 def compile_encoder(features: Sequence[Feature]) -> Any:
-    """The kernel of `_encode` for a set of these features, compiled at its first call and then kept on disk.
+    """Return the kernel of `_encode` with these features compiled in.
 
-    Its name has a hash of all code that goes into it, so that a feature that is changed, wherever it is defined, is
-    compiled anew. What uses functions of a module that cannot be imported (one that was only executed) is not kept:
-    Numba imports the modules of all functions when it loads a kernel.
+    Its name contains its fingerprint, because Numba does not tell apart the compiled code of two kernels of one name.
     """
     parts: dict[str, Any] = {"prepare": prepare, "begin": begin, "fill": fill, "finish": finish}
     if uses := tuple(dict.fromkeys(use for each in features for use in each.uses)):
@@ -208,53 +204,5 @@ def compile_encoder(features: Sequence[Feature]) -> Any:
     if any(each.real for each in features):
         parts |= {"begin": _begin_values, "finish": _finish_values}
     names = {**_encode.__globals__, **parts}
-    modules: set[str] = set()
-    name = f"encode_{code_hash(FunctionType(_encode.__code__, names), modules)}"
-    function = FunctionType(_encode.__code__.replace(co_name=name, co_qualname=name), names, name)
-    return kernel(function, keep=modules <= sys.modules.keys())
-
-
-def code_hash(function: Callable[..., Any], modules: set[str]) -> str:
-    """A hash of the function's code and of every constant and function that it uses, down to the last.
-
-    Adds the names of the modules that these are of to `modules`.
-    """
-    told: list[str] = []
-    _tell(function, told, modules, set())
-    return hashlib.blake2b("\n".join(told).encode(), digest_size=10).hexdigest()
-
-
-def _tell(value: Any, told: list[str], modules: set[str], seen: set[int]) -> None:
-    """Adds to `told` what a value that compiled code refers to is."""
-    function = getattr(value, "py_func", value)
-    if isinstance(function, FunctionType):
-        if id(function) in seen:
-            return
-        seen.add(id(function))
-        modules.add(function.__module__)
-        told.append(function.__module__)
-        cells = [cell.cell_contents for cell in function.__closure__ or ()]
-        _tell_code(function.__code__, function.__globals__, told, modules, seen)
-        for used in (*cells, *(function.__defaults__ or ())):
-            _tell(used, told, modules, seen)
-    elif isinstance(value, np.ndarray):
-        told.append(f"{value.dtype} {value.shape} {hashlib.blake2b(value.tobytes()).hexdigest()}")
-    elif isinstance(value, ModuleType | type):
-        told.append(value.__name__)
-    else:
-        told.append(repr(value))
-
-
-def _tell_code(code: CodeType, names: dict[str, Any], told: list[str], modules: set[str], seen: set[int]) -> None:
-    told += [code.co_code.hex(), repr(code.co_names)]
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            _tell_code(constant, names, told, modules, seen)
-        else:
-            told.append(repr(constant))
-    for name in code.co_names:
-        value = names.get(name)
-        _tell(value, told, modules, seen)
-        if isinstance(value, ModuleType) and not value.__name__.startswith(("numpy", "numba", "math")):
-            for part in code.co_names:
-                _tell(getattr(value, part, None), told, modules, seen)
+    name = f"encode_{fingerprint(FunctionType(_encode.__code__, names)).digest}"
+    return kernel(FunctionType(_encode.__code__.replace(co_name=name, co_qualname=name), names, name))

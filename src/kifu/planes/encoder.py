@@ -16,7 +16,8 @@ import numpy.typing as npt
 from kifu.errors import GameError, RecipeError
 from kifu.go.replay import GamesLike
 from kifu.go.rules import History, new_history
-from kifu.planes.board_embedding import FrameEncoder, Rows, read_only
+from kifu.kernel import writable_view
+from kifu.planes.board_embedding import FrameEncoder, Rows
 from kifu.planes.codegen import compile_encoder
 from kifu.planes.context import PositionContext, new_view
 from kifu.planes.feature import Feature
@@ -84,8 +85,8 @@ class Encoder(FrameEncoder):
             if size not in desk.rooms:
                 desk.rooms[size] = new_view(*size, *self._frame)
             _driver(self.plane_set.features)(
-                desk.rooms[size], desk.history, read_only(games.moves), read_only(games.move_offset),
-                read_only(games.setup), read_only(games.setup_ply), read_only(games.setup_offset), rows, which,
+                desk.rooms[size], desk.history, writable_view(games.moves), writable_view(games.move_offset),
+                writable_view(games.setup), writable_view(games.setup_ply), writable_view(games.setup_offset), rows, which,
                 symmetry, rating, placing.table, placing.label_of, plan.placed, take, plan.take_offset, desk.bits, out,
                 label, plan.drop, plan.ply,
             )  # fmt: skip

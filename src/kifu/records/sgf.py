@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError
+from kifu.kernel import writable_view
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
 from kifu.records import _nodes as n
 from kifu.records._members import make_block
@@ -36,13 +37,12 @@ def as_block(members: Sequence[bytes], source: str = "") -> RecordBlock:
     count = len(members)
     stop = np.cumsum([len(member) for member in members], dtype=np.int64).tolist()
     return make_block(
-        source, _writable(b"".join(members)), stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count
+        source, _as_array(b"".join(members)), stop, list(range(count)), [b""] * count, [DropReason.KEPT] * count
     )
 
 
-def _writable(data: bytes) -> Bytes:
-    """An array of the bytes; a read-only one would be another type to the compiler, and so be compiled for again."""
-    return np.frombuffer(bytearray(data), np.uint8)
+def _as_array(data: bytes) -> Bytes:
+    return writable_view(np.frombuffer(data, np.uint8))
 
 
 def scan(block: RecordBlock) -> GameArrays:
@@ -161,7 +161,7 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     Names are brought to FF[4]'s form: their capitals only; or if there are none, or digits, all as capitals. Properties
     come in the record's order; one that is there twice has the values of both. {} if there is no game.
     """
-    data = _writable(record)
+    data = _as_array(record)
     spans = np.empty((64, 4), np.int64)
     count = root_values(data, charsets(), spans)
     if count > len(spans):

@@ -21,9 +21,9 @@ from kifu.datasets.manifest import Manifest
 from kifu.go.replay import replay_all
 from kifu.go.state import new_state
 from kifu.planes import kgsgo
-from kifu.recipes.archives import LoadedArchive, load_archive
-from kifu.recipes.build import build
 from kifu.recipes.kgs_index import parse_archive_name
+from kifu.recipes.kgsgo import build
+from kifu.recipes.kgsgo_jobs import LoadedArchive, load_archive
 from kifu.recipes.schema import load_recipe
 from kifu.records.containers import blocks
 from kifu.records.sgf import scan
@@ -147,7 +147,7 @@ def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     def written(jobs: int) -> Task:
         return replace(task(jobs), prepare=lambda: _touch_memory(folder / ".touched", size))
 
-    with mock.patch("kifu.recipes.build.Output", _Discarded), ThreadPoolExecutor(2) as pool:
+    with mock.patch("kifu.recipes.kgsgo.Output", _Discarded), ThreadPoolExecutor(2) as pool:
         bare_one, bare_two, one, two = in_turns(
             rounds,
             Task(lambda: [write_all() for write_all in kernel]),

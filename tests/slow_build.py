@@ -10,8 +10,8 @@ import time
 from contextlib import contextmanager
 
 from kifu.errors import KifuError
-from kifu.recipes import dat_jobs
-from kifu.recipes.build import build
+from kifu.recipes import kgsgo_jobs
+from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
 
 SETTINGS = ("sets.test.games=40", "sets.train10k.games=20")
@@ -33,7 +33,7 @@ def main(into, pause, jobs, sets, *sources):
         yield Slow(float(pause))
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us with it ignored
-    dat_jobs._CHUNK_BYTES = CHUNK
+    kgsgo_jobs._CHUNK_BYTES = CHUNK
     recipe = load_recipe("kgsgo-v2", SETTINGS)
     try:
         build(recipe, sources, into, sets=sets.split(","), jobs=int(jobs), progress=slowly)

@@ -33,7 +33,7 @@ from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
 from kifu.execution.executor import Executor
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
-from kifu.recipes.build import build
+from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
 from naive import NaiveBoard
 from naive_hashes import symmetric, turned

@@ -14,9 +14,9 @@ from kgs_archives import BROKEN, archive, record, records
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError, RecipeError, SourceError
-from kifu.recipes import dat_jobs
-from kifu.recipes.build import build
+from kifu.recipes import kgsgo_jobs
 from kifu.recipes.kgs_index import order_as_page, parse_archive_name
+from kifu.recipes.kgsgo import build
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import examples_of
@@ -87,7 +87,7 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
 def test_threads_and_chunks_make_no_difference(source, tmp_path, monkeypatch, version, chunk):
     one = tmp_path / "one"
     build(RECIPES[version], [source], one, sets=SETS, jobs=1)
-    monkeypatch.setattr(dat_jobs, "_CHUNK_BYTES", chunk)
+    monkeypatch.setattr(kgsgo_jobs, "_CHUNK_BYTES", chunk)
     for jobs in (1, 2, 3, 7):
         build(RECIPES[version], [source], tmp_path / f"{jobs}", sets=SETS, jobs=jobs)
         assert content(tmp_path / f"{jobs}") == content(one)

@@ -10,7 +10,7 @@ import kifu
 from kgs_archives import members
 from kifu.datasets.formats import find_format
 from kifu.errors import SourceError
-from kifu.recipes.build import build
+from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import examples_of
 

@@ -33,15 +33,15 @@ from kifu.katago import select as kata_counts
 from kifu.katago.build import build_katago
 from kifu.katago.render import _spans
 from kifu.progress import silent
-from kifu.recipes import dat_jobs, example_jobs, examples, sets
-from kifu.recipes.build import build
+from kifu.recipes import example_jobs, examples, kgsgo_jobs, pipeline
 from kifu.recipes.example_jobs import WriteExamples
 from kifu.recipes.examples import build_examples
 from kifu.recipes.kgs_index import parse_archive_name
+from kifu.recipes.kgsgo import build
 from kifu.recipes.olf_archive import build_archive
+from kifu.recipes.pipeline import CatalogueInput
 from kifu.recipes.sampling import Selection
 from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe
-from kifu.recipes.sets import CatalogueInput
 from postal import ENGINE, PostalCrew, post
 
 SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
@@ -77,7 +77,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (catalogue, "_UNIT", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
         (examples, "WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
-        (kata_draws, "_GAMES", 3), (katago_rows, "_PIECE", 64), (dat_jobs, "_CHUNK_BYTES", 30_000),
+        (kata_draws, "_GAMES", 3), (katago_rows, "_PIECE", 64), (kgsgo_jobs, "_CHUNK_BYTES", 30_000),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 
@@ -146,14 +146,14 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
         build_examples(recipe(**changes), sources, tmp_path, sets=["test"])
         return len(read)
 
-    monkeypatch.setattr(sets, "ingest", counted)
+    monkeypatch.setattr(pipeline, "ingest", counted)
     one, other = sorted(kgs.iterdir())
     assert make(one) == 1
     (tmp_path / "test.manifest.json").unlink()
     assert make(one) == 0 and make(one, seed=5) == 0
     assert make(one, other) == 1 and make(one) == 1
     assert make(one, clean="training") == 1
-    monkeypatch.setattr(sets.importlib.metadata, "version", lambda _: "0.0.1")
+    monkeypatch.setattr(pipeline.importlib.metadata, "version", lambda _: "0.0.1")
     assert make(one, clean="training") == 1
 
 
@@ -171,7 +171,7 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
         assert build_examples(recipe(), iter([source]), into, sets=["test"])[0].manifest.read == games
         assert into.joinpath("games.parquet").read_bytes() == expected.read_bytes()
     (into / "test.manifest.json").unlink()
-    monkeypatch.setattr(sets, "ingest", None)
+    monkeypatch.setattr(pipeline, "ingest", None)
     assert build_examples(recipe(), nested, into, sets=["test"])[0].fresh
 
 
@@ -290,13 +290,13 @@ def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
 
 def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
     """Units of other games, or of another file, are others."""
-    job = dat_jobs.WriteRecords("dat2@1", iter(()))
+    job = kgsgo_jobs.WriteRecords("dat2@1", iter(()))
     assert pickle.loads(pickle.dumps(job)).loaded is None
     path = sorted(kgs.iterdir())[0]
     found = parse_archive_name(path.name)
     assert found is not None
     units = [
-        dat_jobs.ArchiveGames(Selection(found, np.array(games)), path, digest)
+        kgsgo_jobs.ArchiveGames(Selection(found, np.array(games)), path, digest)
         for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
     ]
     assert len({str(job.unit_identity(unit)) for unit in units}) == 3

@@ -24,8 +24,8 @@ from kifu.katago.npz import game_hashes
 from kifu.katago.recipe import KatagoRecipe
 from kifu.katago.rows import ARRAYS
 from kifu.point import WHITE_BIT, to_sgf
+from kifu.recipes.pipeline import ExamplesReport
 from kifu.recipes.schema import find_recipe, load_recipe
-from kifu.recipes.sets import ExamplesReport
 
 HEAD = "GM[1]FF[4]SZ[19]RU[Japanese]KM[6.5]RE[W+R]"
 

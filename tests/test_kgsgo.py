@@ -18,9 +18,9 @@ from kifu.datasets.formats import find_format
 from kifu.errors import DropReason, GameError
 from kifu.planes.packed import DAT1, DAT2
 from kifu.point import to_sgf
-from kifu.recipes.archives import load_archive
-from kifu.recipes.build import build
 from kifu.recipes.kgs_index import parse_archive_name
+from kifu.recipes.kgsgo import build
+from kifu.recipes.kgsgo_jobs import load_archive
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import Board, Refused, examples_of
 

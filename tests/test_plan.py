@@ -27,8 +27,8 @@ from kifu.estimate.told import Estimate, Range
 from kifu.execution import bucket_sort as ranges
 from kifu.execution.serialization import Parcel, SpillFile
 from kifu.recipes import examples
-from kifu.recipes.build import build
 from kifu.recipes.examples import build_examples
+from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import find_recipe
 from kifu.records import _remote
 from kifu.records import glimpse as looking

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 import naive_python2 as naive
 from compiled import random_games
 from kifu.errors import RecipeError
-from kifu.recipes.archives import read_index
-from kifu.recipes.kgs_index import parse_archive_name, parse_index
+from kifu.recipes.kgs_index import parse_archive_name, parse_index, read_index
 from kifu.recipes.sampling import MAX_GAMES, Sampler
 from kifu.recipes.schema import check_recipe, load_recipe
 

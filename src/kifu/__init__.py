@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kifu.go.board import Board
     from kifu.go.rules import Rules
     from kifu.planes.encode import encode
-    from kifu.recipes.build import build
+    from kifu.recipes.kgsgo import build
     from kifu.recipes.schema import load_recipe
     from kifu.records.game import Game, read, read_games, read_sgf
     from kifu.records.meta import Rank, Result
@@ -67,7 +67,7 @@ _HOMES = {
     "Rules": "kifu.go.rules",
     "SourceError": "kifu.errors",
     "append": "kifu.corpus.update",
-    "build": "kifu.recipes.build",
+    "build": "kifu.recipes.kgsgo",
     "compact": "kifu.corpus.update",
     "encode": "kifu.planes.encode",
     "ingest": "kifu.corpus.ingest",

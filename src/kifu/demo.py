@@ -22,7 +22,7 @@ from kifu.errors import FormatError
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress
-from kifu.recipes.build import BuildReport, build
+from kifu.recipes.kgsgo import BuildReport, build
 from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game, read
 from kifu.records.survey import summarize

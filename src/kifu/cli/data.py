@@ -158,8 +158,8 @@ def build(
     from kifu.katago.recipe import KatagoRecipe
     from kifu.kernel import announce_compilation
     from kifu.progress import format_bytes, progress
-    from kifu.recipes.build import build as build_sets
     from kifu.recipes.examples import build_examples
+    from kifu.recipes.kgsgo import build as build_sets
     from kifu.recipes.olf_archive import build_archive
     from kifu.recipes.schema import ExamplesRecipe, OlfArchiveRecipe, find_recipe
     from kifu.recipes.training import TrainingRecipe

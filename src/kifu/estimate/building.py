@@ -26,8 +26,8 @@ from kifu.katago.build import build_katago
 from kifu.katago.recipe import KatagoRecipe
 from kifu.recipes.examples import build_examples
 from kifu.recipes.olf_archive import build_archive
+from kifu.recipes.pipeline import ExamplesReport
 from kifu.recipes.schema import ExamplesRecipe, OlfArchiveRecipe
-from kifu.recipes.sets import ExamplesReport
 
 BuildRecipe = ExamplesRecipe | KatagoRecipe | OlfArchiveRecipe
 """Those that start from a catalogue."""

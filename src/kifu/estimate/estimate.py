@@ -27,8 +27,8 @@ from kifu.estimate.reading import SampleCounts, SampleReader, Speed, copy_rows, 
 from kifu.estimate.sample import draw, standard_error
 from kifu.estimate.told import Estimate, EstimateStep, Range, SetSize
 from kifu.execution.executor import count_jobs
-from kifu.recipes.archives import find_archives, read_index
 from kifu.recipes.examples import WINDOW_BYTES
+from kifu.recipes.kgs_index import find_archives, read_index
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import ExamplesRecipe, KgsgoRecipe, OlfArchiveRecipe
 from kifu.recipes.training import TrainingRecipe

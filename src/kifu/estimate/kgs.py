@@ -16,9 +16,9 @@ from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import Manifest, manifest_path
 from kifu.estimate.reading import Speed
 from kifu.estimate.sample import UNSURE, SamplePart
-from kifu.recipes.archives import load_archive
-from kifu.recipes.build import build
 from kifu.recipes.kgs_index import Archive, parse_archive_name
+from kifu.recipes.kgsgo import build
+from kifu.recipes.kgsgo_jobs import load_archive
 from kifu.recipes.schema import GameSet, KgsgoRecipe
 from kifu.records.games import RecordBlock
 from kifu.records.places import AnyPath

@@ -22,7 +22,7 @@ from kifu.katago.render import DrawRows, DrawUnit
 from kifu.katago.select import CountRows
 from kifu.planes.registry import KATAGO22
 from kifu.progress import ProgressFactory, silent
-from kifu.recipes.sets import ExamplesReport, ManifestCounts, SetPlan, build_sets
+from kifu.recipes.pipeline import ExamplesReport, ManifestCounts, SetPlan, build_sets
 
 FORMAT = "katago-npz@1"
 

@@ -14,7 +14,7 @@ from kifu.katago.encoder import LEAST, MOST
 from kifu.katago.metadata import Source
 from kifu.katago.npz import MOST_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules
-from kifu.recipes.divided import SplitRecipe
+from kifu.recipes.schema import SplitRecipe
 
 Moves = Annotated[int, Field(ge=0, le=10_000)]
 Weight = Annotated[float, Field(ge=0, le=1)]

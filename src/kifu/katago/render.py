@@ -28,7 +28,7 @@ from kifu.katago.rows import KataRows, piece_end
 from kifu.katago.select import COLUMNS, RuleResolver
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
 from kifu.point import BLACK, WHITE, WHITE_BIT
-from kifu.recipes.sets import SetJob, SetUnit, row_slices
+from kifu.recipes.pipeline import SetJob, SetUnit, row_slices
 from kifu.records.games import GameArrays
 
 _GAMES = 64

@@ -22,7 +22,7 @@ from kifu.katago.moves import Firsts, choose_plies, find_end_plies, find_firsts
 from kifu.katago.recipe import KatagoRecipe
 from kifu.katago.rules import KataRules, terms_of
 from kifu.planes.registry import KATAGO22
-from kifu.recipes.sets import CatalogueRowsJob, RowSlice
+from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
 from kifu.records.games import GameArrays, ParseWarning
 
 _GAMES = 256

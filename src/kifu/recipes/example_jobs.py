@@ -25,8 +25,8 @@ from kifu.execution.executor import R
 from kifu.execution.serialization import Parcel
 from kifu.kernel import kernel
 from kifu.point import POINT_MASK
+from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
 from kifu.recipes.schema import ExamplesRecipe
-from kifu.recipes.sets import CatalogueRowsJob, RowSlice
 from kifu.records.games import GameArrays
 
 CHUNK_BYTES = 4 << 20

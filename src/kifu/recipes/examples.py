@@ -25,8 +25,8 @@ from kifu.execution.bucket_sort import BucketSort
 from kifu.execution.executor import THREADS
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.example_jobs import CountExamples, SortExamples, WriteExamples
+from kifu.recipes.pipeline import ExamplesReport, ManifestCounts, SetPlan, build_sets
 from kifu.recipes.schema import ExamplesRecipe
-from kifu.recipes.sets import ExamplesReport, ManifestCounts, SetPlan, build_sets
 
 WINDOW_BYTES = 128 << 20
 """Packed planes that are sorted at one go."""

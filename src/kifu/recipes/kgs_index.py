@@ -6,12 +6,16 @@ An archive is named KGS-<year>[_<month>]-<board size>-<number of games>-, and th
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 
 from kifu.errors import SourceError
+from kifu.records.containers import containers
+from kifu.records.places import AnyPath
 
 KINDS = ("zip", "tar.gz", "tar.bz2")
 """In the order in which the page lists them."""
@@ -115,3 +119,26 @@ def parse_index(page: bytes) -> list[Archive]:
 def order_as_page(archives: Iterable[Archive]) -> list[Archive]:
     """Newest first, by year and month, as the page has them; a whole year comes after the months of that year."""
     return sorted(archives, key=lambda archive: (archive.year, archive.month or 0), reverse=True)
+
+
+def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, AnyPath]:
+    """The KGS archives among the sources, and in folders among them; of several files of one archive the first."""
+    found: dict[Archive, AnyPath] = {}
+    for path in containers(sources):
+        archive = parse_archive_name(path.name)
+        if archive is not None:
+            found.setdefault(archive, path)
+    if not found:
+        raise SourceError("no archive among the sources is named as KGS does, like KGS-2006-19-10388-.tar.gz")
+    return found
+
+
+def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
+    """The archives that an index page (a file) lists, in its order; without one those found, newest first."""
+    if index is None:
+        return order_as_page(found)
+    try:
+        with Path(index).open("rb") as file:
+            return parse_index(file.read(PAGE_LIMIT + 1))
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise SourceError(f"cannot read the index page {index}: {getattr(error, 'strerror', None) or error}") from None

@@ -35,8 +35,8 @@ from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.execution.serialization import Parcel
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
+from kifu.recipes.pipeline import was_ingested
 from kifu.recipes.schema import OlfArchiveRecipe
-from kifu.recipes.sets import was_ingested
 from kifu.records.olf import Unsayable
 
 MANIFEST = "olf-archive" + SUFFIX

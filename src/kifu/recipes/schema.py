@@ -1,26 +1,88 @@
-"""Recipes: a TOML file that says everything about one family of data sets, or one archive of OLF files.
-
-Those with a `kind` say what they make: "examples" of any plane set in any format, training files for "katago", an
-"olf-archive", or a net, by "training". Those without draw games as the program of 2015 did.
-"""
+"""What recipes of data sets of examples have in common: which games are taken, and which set each of them goes to."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config
+from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
 from kifu.datasets.manifest import SUFFIX
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
-from kifu.katago.recipe import KatagoRecipe
-from kifu.recipes.divided import NamedClean, SplitRecipe
-from kifu.recipes.training import TrainingRecipe
+from kifu.registry import nearest
+
+
+def _named_clean(rules: object) -> object:
+    try:
+        return load_cleaning_rules(rules) if isinstance(rules, str) else rules
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _named_split(split: object) -> object:
+    try:
+        return load_split(split).split if isinstance(split, str) else split
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+NamedClean = Annotated[CleaningRules, BeforeValidator(_named_clean)]
+"""Rules of cleaning, by their name or file (`kifu.corpus.cleaning`), or a table of them."""
+
+NamedSplit = Annotated[Split, BeforeValidator(_named_split)]
+"""A split by its name or file (`kifu.corpus.splits`), or a table."""
+
+
+class SplitRecipe(BaseModel):
+    """The part of a recipe that says which games go to which set."""
+
+    model_config = STRICT
+
+    name: Line
+    title: Line
+    """For people."""
+    clean: NamedClean | None = None
+    """Which games are set aside: rules by their name or file, or a table of them. Left out: those that cannot be read
+    or played; games of a catalogue are then taken as it has them."""
+    split: NamedSplit | None = None
+    """Which game goes to which set: a split by its name or file, or a table. Left out: all go to the set "all"."""
+    sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
+    """The sets that are built when none is named; left out: all of the split."""
+
+    @model_validator(mode="after")
+    def _names_sets(self) -> SplitRecipe:
+        for name in self.all_sets():
+            if name.startswith(".") or any(c in name for c in "/\\"):
+                raise ValueError(f"set {name!r} would make no plain file name")
+        for name in self.default_sets():
+            self.require_set(name)
+        return self
+
+    def all_sets(self) -> list[str]:
+        """The sets that there are."""
+        return ["all"] if self.split is None else list(self.split.sets)
+
+    def require_set(self, name: str) -> None:
+        """Raises ValueError that names the nearest set, unless there is one of that name."""
+        if name not in self.all_sets():
+            near = nearest(name, self.all_sets())
+            raise ValueError(f"no set {name!r} (there are {', '.join(self.all_sets())}); did you mean {near!r}?")
+
+    def default_sets(self) -> list[str]:
+        """The sets that are built when none is named."""
+        return self.all_sets() if self.sets is None else list(self.sets)
+
+
+if TYPE_CHECKING:
+    from kifu.recipes.training import TrainingRecipe
 
 _FOLDER, _KIND = "recipes", "recipe"
 
@@ -186,9 +248,43 @@ class ExamplesRecipe(SplitRecipe):
         return make_layout(self.drawing(), self.labels)
 
 
+KINDS = {
+    "examples": "kifu.recipes.schema:ExamplesRecipe",
+    "katago": "kifu.katago.recipe:KatagoRecipe",
+    "olf-archive": "kifu.recipes.schema:OlfArchiveRecipe",
+    "training": "kifu.recipes.training:TrainingRecipe",
+}
+"""The model of each kind of recipe, as "module:class", imported when a recipe of that kind is loaded."""
+
+
 def recipe_names() -> list[str]:
-    """The recipes that come with kifu."""
+    """Return the names of the recipes that come with kifu, sorted."""
     return config_names(_FOLDER)
+
+
+def find_recipe(name: str, overrides: Iterable[str] = ()) -> Any:
+    """Load a recipe of any kind.
+
+    Args:
+        name: a recipe that comes with kifu, or a TOML file if it ends in .toml.
+        overrides: see `kifu.config.load_config`.
+
+    Returns:
+        An instance of the model of its kind: `KgsgoRecipe` without `kind`, else the one in `KINDS`.
+
+    Raises:
+        RecipeError: there is no such recipe, or a value does not fit.
+    """
+    table = load_config(_FOLDER, _KIND, name, overrides)
+    if "kind" not in table:
+        return check_recipe(table, name)
+    kind = table["kind"]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise RecipeError(
+            f"{_KIND} {name}: kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; "
+            f"not {str(kind)[:80]!r}"
+        )
+    return check_config(pkgutil.resolve_name(KINDS[kind]), table, _KIND, name)
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> KgsgoRecipe:
@@ -202,29 +298,10 @@ def load_recipe(name: str, overrides: Iterable[str] = ()) -> KgsgoRecipe:
     return recipe
 
 
-def find_recipe(
-    name: str, overrides: Iterable[str] = ()
-) -> KgsgoRecipe | OlfArchiveRecipe | ExamplesRecipe | KatagoRecipe | TrainingRecipe:
-    """A recipe of any kind, as `load_recipe` takes it."""
-    table = load_config(_FOLDER, _KIND, name, overrides)
-    if "kind" not in table:
-        return check_recipe(table, name)
-    if table["kind"] == "olf-archive":
-        return check_config(OlfArchiveRecipe, table, _KIND, name)
-    if table["kind"] == "examples":
-        return check_config(ExamplesRecipe, table, _KIND, name)
-    if table["kind"] == "training":
-        return check_config(TrainingRecipe, table, _KIND, name)
-    if table["kind"] == "katago":
-        return check_config(KatagoRecipe, table, _KIND, name)
-    raise RecipeError(
-        f"{_KIND} {name}: kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; "
-        f"not {str(table['kind'])[:80]!r}"
-    )
-
-
 def load_training(name: str, overrides: Iterable[str] = ()) -> TrainingRecipe:
     """A recipe of a training run, as `load_recipe` takes it."""
+    from kifu.recipes.training import TrainingRecipe
+
     recipe = find_recipe(name, overrides)
     if not isinstance(recipe, TrainingRecipe):
         raise RecipeError(f"recipe {name} makes data sets, and trains no net")

@@ -17,9 +17,8 @@ from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, RowsNoted, ma
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.recipes.archives import find_archives, read_index
-from kifu.recipes.dat_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
-from kifu.recipes.kgs_index import Archive
+from kifu.recipes.kgs_index import Archive, find_archives, read_index
+from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
 from kifu.recipes.sampling import Sampler, Selection
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.places import AnyPath

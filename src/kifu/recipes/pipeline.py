@@ -34,7 +34,7 @@ from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
 from kifu.execution.executor import Executor, Item, Job, R, Unit, make_executor
 from kifu.progress import ProgressFactory, format_bytes
-from kifu.recipes.divided import SplitRecipe
+from kifu.recipes.schema import SplitRecipe
 
 CATALOGUE = "games.parquet"
 """The catalogue of the games that were read, where the sources are none that could be taken as they are."""

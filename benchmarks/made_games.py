@@ -24,7 +24,7 @@ from kifu.corpus.export import rows_to_olf
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import POINTS, SCHEMA, game_arrays
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
-from kifu.records.olf import Unsayable
+from kifu.records.olf import ExportFailure
 
 GAMES = 20_000
 """In one file."""
@@ -157,4 +157,4 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     bare = pa.nulls(len(batch), POINTS)
     columns = [bare if name == "territory" else batch[name] for name in SCHEMA.names]
     plain = pa.RecordBatch.from_arrays(columns, schema=SCHEMA).filter(pa.array(kept))
-    return plain.filter(pa.array(rows_to_olf(plain).why == Unsayable.SAYABLE))
+    return plain.filter(pa.array(rows_to_olf(plain).why == ExportFailure.SAYABLE))

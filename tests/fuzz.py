@@ -33,7 +33,7 @@ from kifu.datasets.formats import open as open_data_set
 from kifu.datasets.formats import open_writer
 from kifu.errors import KifuError
 from kifu.katago.npz import KataWriter
-from kifu.records.survey import summarize
+from kifu.records.parse import summarize
 from test_catalogue import GAMES, table
 from test_containers import small_archives
 from test_dat import some_file

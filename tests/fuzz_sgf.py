@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 
 from fuzzing import damage, run, try_all
-from kifu.records.game import read_sgf
-from kifu.records.sgf import as_block, write_sgf
+from kifu.records.game import read_sgf, write_sgf
+from kifu.records.sgf import as_block
 from test_decode import compare_text
 from test_sgf import RECORDS, compare_with_naive, games_of
 from test_words import SOUP, compare_words

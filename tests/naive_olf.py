@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
-from kifu.records._kinds import LINE_LIMIT
+from kifu.records._tokens import LINE_LIMIT
 from kifu.records.games import ParseWarning
 
 LETTERS = "abcdefghijklmnopqrs"
@@ -25,7 +25,7 @@ class NaiveGame:
     setup: list[int] = field(default_factory=list)
     territory: list[int] = field(default_factory=list)
     handicap: int | None = None
-    notes: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
     drop: DropReason = DropReason.KEPT
     words: dict[str, bytes] = field(default_factory=dict)
 
@@ -61,9 +61,9 @@ def read_fields(game: NaiveGame, fields: list[bytes]) -> DropReason:
     if handicap:
         game.handicap = int(handicap[1]) or None
         if game.handicap == 1:
-            game.notes |= ParseWarning.HANDICAP_ONE
+            game.warnings |= ParseWarning.HANDICAP_ONE
     else:
-        game.notes |= ParseWarning.HANDICAP_TEXT
+        game.warnings |= ParseWarning.HANDICAP_TEXT
     if not game.width:
         return DropReason.BAD_SIZE
     if len(fields[10]) // 2 > 65_535:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
 from kifu.records.games import ParseWarning
-from kifu.records.text import codec_of
+from kifu.records.text import codec_named
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
@@ -34,7 +34,7 @@ class NaiveGame:
     root_setup: int = 0
     to_play: int = 0
     handicap: int | None = None
-    notes: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
     drop: DropReason = DropReason.KEPT
 
 
@@ -44,11 +44,11 @@ def read_member(data: bytes) -> list[NaiveGame]:
     while start := find_start(data, at):
         game = NaiveGame(start.start())
         if data[at : game.start].strip(SPACE):
-            game.notes |= ParseWarning.JUNK_BEFORE
+            game.warnings |= ParseWarning.JUNK_BEFORE
         if games:
-            game.notes |= ParseWarning.LATER_GAME
+            game.warnings |= ParseWarning.LATER_GAME
         if start[1] is None:
-            game.notes |= ParseWarning.OPENING_MISSING
+            game.warnings |= ParseWarning.OPENING_MISSING
         read_game(data, start.end(2), game)
         games.append(game)
         at = game.stop
@@ -85,7 +85,7 @@ def split_nodes(data: bytes, at: int, game: NaiveGame) -> list[list[tuple[bytes,
                 node = nodes[-1]
                 is_first_ca = sum(len(v) for name, v in node if name == b"CA") == 1 and node[-1][0] == b"CA"
                 if len(nodes) == 1 and is_first_ca:
-                    value_form = VALUE.get(codec_of(value[1]) or "", PLAIN_VALUE)
+                    value_form = VALUE.get(codec_named(value[1]) or "", PLAIN_VALUE)
             at = value.end()
             continue
         if char in b"()" and char == b"(" and NESTED_ROOT.match(data, at):
@@ -104,20 +104,20 @@ def split_nodes(data: bytes, at: int, game: NaiveGame) -> list[list[tuple[bytes,
             in_node = False
             depth += 1
             if not on_main_line:
-                game.notes |= ParseWarning.VARIATIONS
+                game.warnings |= ParseWarning.VARIATIONS
         elif char == b")":
             on_main_line = False
             depth -= 1
         at += 1
     game.stop = at
     if depth:
-        game.notes |= ParseWarning.TRUNCATED
+        game.warnings |= ParseWarning.TRUNCATED
     return nodes
 
 
 def plain_name(name: bytes, game: NaiveGame) -> bytes:
     if re.search(rb"[a-z]", name):
-        game.notes |= ParseWarning.LOWER_CASE_NAME
+        game.warnings |= ParseWarning.LOWER_CASE_NAME
     if re.search(rb"[0-9]", name):
         return b"?"
     return re.sub(rb"[a-z]", b"", name) or name.upper()
@@ -139,27 +139,27 @@ def read_root(node: list[tuple[bytes, list[bytes]]], game: NaiveGame) -> None:
         else:
             game.drop = DropReason.BAD_SIZE
         if len(sides) == 2 and sides[0] == sides[1] and sides[0] is not None:
-            game.notes |= ParseWarning.SIZE_PAIR
+            game.warnings |= ParseWarning.SIZE_PAIR
     if not game.width and not game.drop:
         game.width = game.height = 19
-        game.notes |= ParseWarning.SIZE_MISSING
+        game.warnings |= ParseWarning.SIZE_MISSING
     if any(name == b"GM" and value.strip(SPACE) and number(value) != 1 for name, value in first):
         game.drop = DropReason.NOT_GO
     handicaps = [value for name, value in first if name == b"HA"]
     if handicaps:
         game.handicap = number(handicaps[0])
         if game.handicap is None:
-            game.notes |= ParseWarning.HANDICAP_TEXT
+            game.warnings |= ParseWarning.HANDICAP_TEXT
         if game.handicap == 1:
-            game.notes |= ParseWarning.HANDICAP_ONE
+            game.warnings |= ParseWarning.HANDICAP_ONE
     for name, value in first:
         if name == b"PL":
             game.to_play = {b"B": 1, b"b": 1, b"1": 1, b"W": 2, b"w": 2, b"2": 2}.get(
                 value.strip(SPACE)[:1], game.to_play
             )
     charsets = [value for name, value in first if name == b"CA"]
-    if charsets and codec_of(charsets[0]) is None:
-        game.notes |= ParseWarning.BAD_CHARSET
+    if charsets and codec_named(charsets[0]) is None:
+        game.warnings |= ParseWarning.BAD_CHARSET
 
 
 def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveGame) -> None:
@@ -170,11 +170,11 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
         if bits is None:
             continue
         if values and not in_root:
-            game.notes |= ParseWarning.SETUP_AFTER_ROOT
+            game.warnings |= ParseWarning.SETUP_AFTER_ROOT
         for value in values:
             for point in points(value.strip(SPACE), game):
                 if kinds.get(point, bits) != bits and in_root:
-                    game.notes |= ParseWarning.SETUP_TWICE
+                    game.warnings |= ParseWarning.SETUP_TWICE
                 if kinds.get(point) != bits:
                     game.setup.append((ply, point | bits))
                 kinds[point] = bits
@@ -184,17 +184,17 @@ def read_node(node: list[tuple[bytes, list[bytes]]], in_root: bool, game: NaiveG
     for name, bits in ((b"B", 0), (b"W", WHITE_BIT)):
         given = [values for other, values in node if other == name and values]
         if any(len(values) > 1 for values in given):
-            game.notes |= ParseWarning.MANY_MOVE_VALUES
+            game.warnings |= ParseWarning.MANY_MOVE_VALUES
         if given:
             found.append(move(given[0][0].strip(SPACE), game) | bits)
         if len(given) > 1:
-            game.notes |= ParseWarning.TWO_MOVES_IN_NODE
+            game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
     if found:
         game.moves.append(found[0])
         if in_root:
-            game.notes |= ParseWarning.MOVE_IN_ROOT
+            game.warnings |= ParseWarning.MOVE_IN_ROOT
     if len(found) > 1:
-        game.notes |= ParseWarning.TWO_MOVES_IN_NODE
+        game.warnings |= ParseWarning.TWO_MOVES_IN_NODE
 
 
 def point_of(text: bytes, game: NaiveGame) -> tuple[int, int] | None:
@@ -208,10 +208,10 @@ def move(value: bytes, game: NaiveGame) -> int:
     if point := point_of(value, game):
         return point[1] * game.width + point[0]
     if value == b"tt" and game.width <= 19 and game.height <= 19:
-        game.notes |= ParseWarning.PASS_AS_TT
+        game.warnings |= ParseWarning.PASS_AS_TT
         return game.width * game.height
     if value.lower() in (b"pass", b"--"):
-        game.notes |= ParseWarning.PASS_AS_WORD
+        game.warnings |= ParseWarning.PASS_AS_WORD
         return game.width * game.height
     return NO_POINT
 
@@ -225,5 +225,5 @@ def points(value: bytes, game: NaiveGame) -> list[int]:
         (left, top), (right, bottom) = left_top, right_bottom
         if left <= right and top <= bottom:
             return [y * game.width + x for y in range(top, bottom + 1) for x in range(left, right + 1)]
-    game.notes |= ParseWarning.BAD_SETUP_POINT
+    game.warnings |= ParseWarning.BAD_SETUP_POINT
     return []

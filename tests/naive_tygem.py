@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
-from kifu.records._kinds import LINE_LIMIT
+from kifu.records._tokens import LINE_LIMIT
 from kifu.records.games import ParseWarning
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
@@ -23,7 +23,7 @@ class NaiveLine:
     text: bytes = b""
     id: int = -1
     moves: list[int] = field(default_factory=list)
-    notes: ParseWarning = field(default_factory=lambda: ParseWarning(0))
+    warnings: ParseWarning = field(default_factory=lambda: ParseWarning(0))
     drop: DropReason = DropReason.KEPT
 
 
@@ -54,7 +54,7 @@ def read_line(number: int, text: bytes) -> NaiveLine:
     for colour, value in MOVE.findall(match[2]):
         row.moves.append(read_value(value.strip(SPACE), row) | (WHITE_BIT if colour == b"W" else 0))
     if match[3]:
-        row.notes |= ParseWarning.TRUNCATED
+        row.warnings |= ParseWarning.TRUNCATED
     if len(row.moves) > 65_535:
         return NaiveLine(number, row.text, row.id, drop=DropReason.TOO_LARGE)
     return row
@@ -64,10 +64,10 @@ def read_value(value: bytes, row: NaiveLine) -> int:
     if not value:
         return 361
     if value == b"tt":
-        row.notes |= ParseWarning.PASS_AS_TT
+        row.warnings |= ParseWarning.PASS_AS_TT
         return 361
     if value.lower() in (b"pass", b"--"):
-        row.notes |= ParseWarning.PASS_AS_WORD
+        row.warnings |= ParseWarning.PASS_AS_WORD
         return 361
     x, y = (LETTERS.find(value[k : k + 1]) for k in (0, 1)) if len(value) == 2 else (-1, -1)
     return y * 19 + x if 0 <= x < 19 and 0 <= y < 19 else NO_POINT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kifu.point import WHITE_BIT
 from kifu.records.game import Game
-from kifu.records.words import FIELDS
+from kifu.records.games import FIELDS
 from naive_sgf import SPACE, NaiveGame, find_start, points, split_nodes
 
 _SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")

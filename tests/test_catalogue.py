@@ -78,7 +78,7 @@ def test_games_of_rows_are_what_kernels_take() -> None:
     assert games.move_offset.tolist() == [0, 3, 3, 4]
     assert games.setup_offset.tolist() == [0, 0, 3, 3]
     assert games.handicap.tolist() == [NO_HANDICAP, 2, 0]
-    assert games.notes.tolist() == [0, int(ParseWarning.TRUNCATED | ParseWarning.CUT), int(ParseWarning.PASS_AS_TT)]
+    assert games.warnings.tolist() == [0, int(ParseWarning.TRUNCATED | ParseWarning.CUT), int(ParseWarning.PASS_AS_TT)]
     assert games.drop.tolist() == [DropReason.KEPT, DropReason.KO, DropReason.KEPT]
     later = game_arrays(GAMES.slice(2))
     assert (later.moves.tolist(), later.move_offset.tolist()) == ([72 | 0x8000], [0, 1])

@@ -601,7 +601,7 @@ def test_containers_of_a_directory_are_itself_and_its_archives(tree: Path) -> No
 
 
 def test_a_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kifu.records._folder.MEMBER_LIMIT", 1000)
+    monkeypatch.setattr("kifu.records.directory.MEMBER_LIMIT", 1000)
     monkeypatch.setattr("kifu.records._streams.MEMBER_LIMIT", 1000)
     put(tmp_path, "a/a.sgf", bytes(1001))
     put(tmp_path, "a/b.sgf.gz", gzip.compress(bytes(1001)))

@@ -17,8 +17,8 @@ from kifu.errors import DropReason
 from kifu.records.containers import blocks
 from kifu.records.decode import Decoded, decode
 from kifu.records.game import game_at
+from kifu.records.games import FIELDS, FormatName, ParsedBlock, TextFields
 from kifu.records.sgf import as_block, read_block
-from kifu.records.words import FIELDS, FormatName, ParsedBlock, TextFields
 from test_sgf import RECORDS
 from test_words import SOUP
 
@@ -126,7 +126,7 @@ def reading_of(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
     shape = len(FIELDS), len(games)
     data = np.frombuffer(bytearray(b"".join(values) + b"."), np.uint8)
     words = TextFields(data, ends[:-1].reshape(shape), ends[1:].reshape(shape))
-    return replace(read_block(as_block([b""] * len(games))), format=kind, words=words)
+    return replace(read_block(as_block([b""] * len(games))), format=kind, text_fields=words)
 
 
 @pytest.mark.nojit

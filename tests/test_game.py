@@ -30,7 +30,7 @@ def test_a_game() -> None:
     assert game.players == ("柯洁", "Bob ] B") and game.raw("PW") == b"Bob \\] B"
     assert game.ranks == (Rank(19), Rank(-2)) and game.result == Result(WHITE, "score", 12.5)
     assert (game.komi, game.date, game.event, game.rules) == (5.5, "2024-05-01", "Cup: final", "Chinese")
-    assert (game.notes, game.drop, game.errors) == (ParseWarning.SETUP_AFTER_ROOT, DropReason.KEPT, ())
+    assert (game.warnings, game.drop, game.errors) == (ParseWarning.SETUP_AFTER_ROOT, DropReason.KEPT, ())
     assert (game.source, game.name, game.record) == ("", "", RECORD)
     assert str(game) == "柯洁 [9p] - Bob ] B [3k?], W+12.5, 3 moves, 9 x 9, handicap 2, komi 5.5, 2024-05-01"
     assert repr(game) == f"<Game: {game}>"

@@ -163,7 +163,7 @@ def test_an_id_is_of_all_that_the_arrays_say():
     twice = hash_rows(concat([games, games]), [])
     assert twice.tolist() == ids.tolist() * 2
     # Where a game lies, and what was forgiven, do not count.
-    moved = replace(games, member=games.member + 1, notes=games.notes + 1, start=games.start + 1)
+    moved = replace(games, member=games.member + 1, warnings=games.warnings + 1, start=games.start + 1)
     assert hash_rows(moved, []).tolist() == ids.tolist()
 
 

@@ -46,10 +46,9 @@ from kifu.errors import DropReason, KifuError, SourceError
 from kifu.execution.executor import Executor
 from kifu.execution.serialization import read_parcels, write_parcels
 from kifu.records import _remote, _streams
-from kifu.records.containers import BLOCK_BYTES, blocks
+from kifu.records.containers import BLOCK_BYTES, blocks, split_large_blocks
+from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
-from kifu.records.kinds import records_units as shares_of
-from kifu.records.kinds import split_large_blocks
 from kifu.records.places import as_path
 from test_ingest import INDEX, saved, zipped
 from test_kinds import OLF_LINE, TYGEM_LINE

@@ -22,13 +22,12 @@ from hypothesis import strategies as st
 import kifu
 from commands import run
 from kifu.errors import DropReason, SourceError
-from kifu.records._kinds import LINE_LIMIT, OLF, SGF, TYGEM, TYGEM_INDEX, kinds_in
-from kifu.records._lines import split_lines
-from kifu.records.containers import blocks, containers
-from kifu.records.games import RecordBlock
-from kifu.records.kinds import parse_blocks, records_units
+from kifu.records._tokens import LINE_LIMIT
+from kifu.records.containers import blocks, containers, read_blocks, split_lines
+from kifu.records.detect import OLF, SGF, TYGEM, TYGEM_INDEX, detect
+from kifu.records.games import ParsedBlock, RecordBlock
+from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from kifu.records.words import ParsedBlock
 from test_tygem import ROW
 
 OLF_LINE = b"1996-03-12 a 20 b 21.0 19:19 30 3.5 5.5 h-0 PDdp\n"
@@ -64,7 +63,7 @@ FIRST_BYTES = {
 
 @pytest.mark.nojit
 def test_what_the_first_bytes_tell() -> None:
-    assert dict(zip(FIRST_BYTES, kinds_in(as_block(list(FIRST_BYTES))).tolist())) == FIRST_BYTES
+    assert dict(zip(FIRST_BYTES, detect(as_block(list(FIRST_BYTES))).tolist())) == FIRST_BYTES
 
 
 @pytest.mark.parametrize(
@@ -82,12 +81,12 @@ def test_the_name_tells_only_what_the_bytes_cannot(tmp_path: Path, name: str, da
         archive.writestr(name, data)
     (tmp_path / name).write_bytes(data)
     for source in (tmp_path / "in.zip", tmp_path / name):
-        assert [reading.format for block in blocks(source) for reading in parse_blocks(block, None)] == [formats[kind]]
+        assert [reading.format for block in blocks(source) for reading in parse_block(block, None)] == [formats[kind]]
 
 
 def test_runs_of_one_kind_are_read_in_their_order() -> None:
     members = [SGF_RECORD, OLF_LINE, OLF_LINE + OLF_LINE, ROW.encode(), TYGEM_LINE, b"?", SGF_RECORD, TYGEM_LINE]
-    found = list(parse_blocks(as_block(members), None))
+    found = list(parse_block(as_block(members), None))
     assert [reading.format for reading in found] == ["sgf", "olf", "tygem", "sgf", "tygem"]
     assert [reading.games.member.tolist() for reading in found] == [[0], [1, 2, 2], [4], [5, 6], [7]]
     assert [reading.index.tolist() for reading in found] == [[0], [0, 0, 1], [0], [0, 0], [0]]  # lines, or games
@@ -98,7 +97,7 @@ def test_runs_of_one_kind_are_read_in_their_order() -> None:
 
 def test_a_block_of_one_kind_is_read_as_it_is() -> None:
     block = as_block([SGF_RECORD] * 5)
-    (reading,) = parse_blocks(block, None)
+    (reading,) = parse_block(block, None)
     assert reading.block is block
 
 
@@ -132,16 +131,16 @@ def test_a_file_of_lines_comes_in_blocks_cut_between_lines(tmp_path: Path, suffi
     path = tmp_path / f"2016-07{suffix}"
     path.write_bytes(PACKED[suffix](data))
     (whole,) = blocks(path)
-    expected = rows_of(list(parse_blocks(whole, None)))
+    expected = rows_of(list(parse_block(whole, None)))
     assert len(expected) > 500 and {drop for _, _, drop in expected} == {DropReason.KEPT, DropReason.UNREADABLE}
     assert [data.split(b"\n")[at].strip() for at, _, _ in expected] == [text for _, text, _ in expected]
     for size in (700, 4096, 30_000):
         found = list(blocks(path, block_bytes=size))
         assert len(found) > 1 or size > len(data)
         assert all(len(block.data) <= size for block in found)
-        assert rows_of([reading for block in found for reading in parse_blocks(block, None)]) == expected
+        assert rows_of([reading for block in found for reading in parse_block(block, None)]) == expected
         cut = [part for block in blocks(path) for part in split_lines(block, size)]
-        assert rows_of([reading for block in cut for reading in parse_blocks(block, None)]) == expected
+        assert rows_of([reading for block in cut for reading in parse_block(block, None)]) == expected
         assert all(np.shares_memory(part.data, cut[0].data) for part in cut)
 
 
@@ -152,18 +151,18 @@ def test_a_file_of_lines_comes_in_blocks_cut_between_lines(tmp_path: Path, suffi
 )
 def test_cutting_loses_no_line_that_matters(pieces: list[bytes], size: int) -> None:
     data = TYGEM_LINE + b"".join(pieces)
-    (whole,) = parse_blocks(as_block([data]), None)
+    (whole,) = parse_block(as_block([data]), None)
     cut = list(split_lines(as_block([data]), size))
-    assert rows_of([reading for block in cut for reading in parse_blocks(block, None)]) == rows_of([whole])
+    assert rows_of([reading for block in cut for reading in parse_block(block, None)]) == rows_of([whole])
 
 
 def test_only_comments_give_one_row(tmp_path: Path) -> None:
     path = tmp_path / "a.olf"
     path.write_bytes(b"# x\n" * 9_000)
-    found = [reading for block in blocks(path, block_bytes=4096) for reading in parse_blocks(block, None)]
+    found = [reading for block in blocks(path, block_bytes=4096) for reading in parse_block(block, None)]
     assert [(r.format, r.games.drop.tolist()) for r in found] == [("olf", [DropReason.NO_RECORD])]
     members = [part for block in blocks(path) for part in split_lines(block, 100)]
-    assert [r.games.drop.tolist() for block in members for r in parse_blocks(block, None)] == [[DropReason.NO_RECORD]]
+    assert [r.games.drop.tolist() for block in members for r in parse_block(block, None)] == [[DropReason.NO_RECORD]]
 
 
 @pytest.mark.parametrize("line", [OLF_LINE, TYGEM_LINE])
@@ -174,7 +173,7 @@ def test_a_line_that_is_too_long_is_set_aside_alone(tmp_path: Path, line: bytes,
     path.write_bytes(line * 3 + b"x" * length + b"\n" + line * 3)
     found = list(blocks(path, block_bytes=size))
     assert max(len(block.data) for block in found) <= max(size, LINE_LIMIT + 1)
-    rows = rows_of([reading for block in found for reading in parse_blocks(block, None)])
+    rows = rows_of([reading for block in found for reading in parse_block(block, None)])
     why = DropReason.TOO_LARGE if length > LINE_LIMIT else DropReason.UNREADABLE
     assert [(index, drop) for index, _, drop in rows] == [(0, 0), (1, 0), (2, 0), (3, why), (4, 0), (5, 0), (6, 0)]
 
@@ -187,7 +186,7 @@ def test_lines_before_damage_are_given_out(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="ends too early"):
         for block in blocks(path, block_bytes=10_000):
             given.append(block)
-    rows = rows_of([reading for block in given for reading in parse_blocks(block, None)])
+    rows = rows_of([reading for block in given for reading in parse_block(block, None)])
     assert len(rows) > 1000
     assert {drop for _, _, drop in rows} == {0}
 
@@ -199,14 +198,12 @@ def test_large_members_of_archives_are_shared_out(tmp_path: Path) -> None:
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    found = list(records_units([tmp_path / "in.tar"], 16 << 10))
+    found = list(read_blocks([tmp_path / "in.tar"], 16 << 10))
     assert len(found) > 4
-    per_format = [
-        (reading.format, reading.games.member.tolist()[0]) for b in found for reading in parse_blocks(b, None)
-    ]
+    per_format = [(reading.format, reading.games.member.tolist()[0]) for b in found for reading in parse_block(b, None)]
     assert per_format[0] == ("sgf", 0) and per_format[-1] == ("tygem", 2) and set(per_format[1:-1]) == {("olf", 1)}
-    (whole,) = parse_blocks(as_block([lines]), None)
-    parts = [reading for block in found for reading in parse_blocks(block, None) if reading.format == "olf"]
+    (whole,) = parse_block(as_block([lines]), None)
+    parts = [reading for block in found for reading in parse_block(block, None) if reading.format == "olf"]
     assert rows_of(parts) == rows_of([whole])
 
 
@@ -224,7 +221,7 @@ def test_files_of_lines_in_a_directory_are_containers_of_their_own(tmp_path: Pat
         path.write_bytes(data)
     found = containers(tmp_path)
     assert found == [tmp_path, *(tmp_path / name for name in ("9x9/score/a.olf", "b.OLF.gz", "k.index"))]
-    formats = [reading.format for block in records_units(found) for reading in parse_blocks(block, None)]
+    formats = [reading.format for block in read_blocks(found) for reading in parse_block(block, None)]
     assert formats == ["sgf", "olf", "olf"]
 
 
@@ -270,7 +267,7 @@ def test_the_commands_take_files_of_lines(tmp_path: Path) -> None:
 BOUNDED = r"""
 import re, sys
 from pathlib import Path
-from kifu.records.survey import survey
+from kifu.records.parse import summarize
 found = survey(sys.argv[1])
 # What getrusage tells begins with the peak of the process that started this one.
 peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])

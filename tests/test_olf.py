@@ -22,11 +22,10 @@ from kifu.errors import DropReason
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, WHITE, WHITE_BIT
 from kifu.records import olf
 from kifu.records.containers import blocks, containers
-from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, concat
+from kifu.records.games import FIELDS, NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, concat
 from kifu.records.meta import Result
-from kifu.records.olf import Lines, OlfWords, Unsayable, read_olf, write_olf
+from kifu.records.olf import ExportFailure, OlfFields, OlfLines, read_olf, write_olf
 from kifu.records.sgf import as_block, scan
-from kifu.records.words import FIELDS, ParsedBlock
 from naive_olf import NAMES, NaiveGame, read_member, write_line
 
 COMPILED = not numba.config.DISABLE_JIT
@@ -41,7 +40,7 @@ def read_lines(data: bytes) -> list[NaiveGame]:
 
 
 def naive_of(reading: ParsedBlock) -> list[NaiveGame]:
-    games, words = reading.games, reading.words
+    games, words = reading.games, reading.text_fields
     return [
         NaiveGame(
             index=reading.index[g],
@@ -53,7 +52,7 @@ def naive_of(reading: ParsedBlock) -> list[NaiveGame]:
             setup=games.setup[games.setup_offset[g] : games.setup_offset[g + 1]].tolist(),
             territory=reading.territory[reading.territory_offset[g] : reading.territory_offset[g + 1]].tolist(),
             handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
-            notes=ParseWarning(int(games.notes[g])),
+            warnings=ParseWarning(int(games.warnings[g])),
             drop=DropReason(games.drop[g]),
             words={
                 name: words.data[words.start[f, g] : words.stop[f, g]].tobytes()
@@ -65,7 +64,7 @@ def naive_of(reading: ParsedBlock) -> list[NaiveGame]:
     ]
 
 
-def told(reading: ParsedBlock) -> OlfWords:
+def told(reading: ParsedBlock) -> OlfFields:
     """What the lines say, understood."""
     words = [{name: value.decode() for name, value in game.words.items()} for game in naive_of(reading)]
     dates = [olf.parse_date(word.get("date", "")) or "" for word in words]
@@ -74,7 +73,7 @@ def told(reading: ParsedBlock) -> OlfWords:
         colour: [olf.parse_rating(word.get(f"{colour}_rank", "")) for word in words] for colour in ("black", "white")
     }
     name = lambda word: olf.parse_name(word) if word else None  # noqa: E731
-    return OlfWords(
+    return OlfFields(
         date=pa.array([day_of(text) for text in dates], pa.date32()),
         year=pa.array([int(text) if re.fullmatch("[0-9]{4}", text) else None for text in dates], pa.int16()),
         black=pa.array([name(word.get("black")) for word in words], pa.string()),
@@ -102,7 +101,7 @@ def winner_of(result: Result) -> str | None:
     return {BLACK: "black", WHITE: "white"}.get(result.winner or 0, "draw" if result == Result.parse("0") else None)
 
 
-def write_back(reading: ParsedBlock) -> Lines:
+def write_back(reading: ParsedBlock) -> OlfLines:
     return write_olf(reading.games, told(reading), reading.territory, reading.territory_offset)
 
 
@@ -185,7 +184,7 @@ def test_handicap(handicap: int, play: bytes, setup: list[int], moves: list[int]
     reading = read_olf(as_block([HEAD[:-2] + b"%d " % handicap + play]))
     (game,) = naive_of(reading)
     assert (game.setup, game.moves, game.handicap) == (setup, moves, handicap or None)
-    assert game.notes == (ParseWarning.HANDICAP_ONE if handicap == 1 else ParseWarning(0))
+    assert game.warnings == (ParseWarning.HANDICAP_ONE if handicap == 1 else ParseWarning(0))
     assert reading.games.root_setup.tolist() == [len(setup)] and not reading.games.setup_ply.any()
 
 
@@ -230,7 +229,7 @@ def test_moves_that_are_no_points_are_kept() -> None:
 @pytest.mark.parametrize("text", [b"h2", b"2", b"h-", b"H-2", b"h-x", b"h--2", b"h-12345", b"-h2", b"h"])
 def test_handicaps_that_are_none(text: bytes) -> None:
     (game,) = read_lines(with_field(10, text))
-    assert game.handicap is None and game.notes == ParseWarning.HANDICAP_TEXT and not game.drop
+    assert game.handicap is None and game.warnings == ParseWarning.HANDICAP_TEXT and not game.drop
 
 
 @pytest.mark.parametrize(
@@ -270,7 +269,7 @@ def test_members_and_lines() -> None:
     assert games.move_offset.tolist() == [0, 4, 8, 8, 8, 8, 12] and games.setup_offset.tolist() == [0] * 7
     texts = [block.data[a:b].tobytes() for a, b in zip(games.start, games.stop)]
     assert texts == [LINE, LINE.replace(b" ", b" \t "), b"", b"", b"", LINE]
-    assert reading.format == "olf" and reading.words.start.shape == (len(FIELDS), 6)
+    assert reading.format == "olf" and reading.text_fields.start.shape == (len(FIELDS), 6)
 
 
 def test_bytes_between_members_are_not_read() -> None:
@@ -302,7 +301,9 @@ def test_types() -> None:
     for name in GameArrays.__slots__:
         assert getattr(reading.games, name).dtype == getattr(empty, name).dtype, name
     assert (reading.index.dtype, reading.territory.dtype) == (np.int32, np.uint16)
-    assert reading.territory_offset.dtype == reading.words.start.dtype == reading.words.stop.dtype == np.int64
+    assert (
+        reading.territory_offset.dtype == reading.text_fields.start.dtype == reading.text_fields.stop.dtype == np.int64
+    )
 
 
 # Limits
@@ -353,7 +354,7 @@ def test_time_is_linear_and_memory_bounded(piece: bytes, start: bytes) -> None:
     reading = read_olf(block)
     assert time.process_time() - begin < 5  # about 0.02 s; anything quadratic would take hours
     games = sum(getattr(reading.games, name).nbytes for name in GameArrays.__slots__)
-    words = reading.words.start.nbytes + reading.words.stop.nbytes
+    words = reading.text_fields.start.nbytes + reading.text_fields.stop.nbytes
     assert games + words + reading.territory.nbytes < 12 * len(block.data) + 10_000
 
 
@@ -460,11 +461,11 @@ TYPES = {
 }
 
 
-def words_of(rows: list[dict[str, Any]]) -> OlfWords:
-    return OlfWords(**{name: pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()})
+def words_of(rows: list[dict[str, Any]]) -> OlfFields:
+    return OlfFields(**{name: pa.array([row[name] for row in rows], kind) for name, kind in TYPES.items()})
 
 
-def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[list[int]] | None = None) -> Lines:
+def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[list[int]] | None = None) -> OlfLines:
     """plies: how many moves come before each setup stone; by default none."""
     offset = lambda lists: np.cumsum([0, *map(len, lists)], dtype=np.int64)  # noqa: E731
     flat = lambda lists: np.array([entry for part in lists for entry in part], np.uint16)  # noqa: E731
@@ -480,7 +481,7 @@ def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[
         root_setup=np.array([len(part) for part in setup], np.uint16),
         to_play=np.zeros(count, np.uint8),
         handicap=np.array([NO_HANDICAP if game.handicap is None else game.handicap for game in games], np.int16),
-        notes=np.zeros(count, np.uint32),
+        warnings=np.zeros(count, np.uint32),
         drop=np.array([game.drop for game in games], np.uint8),
         member=np.zeros(count, np.int32),
         block_index=np.zeros(count, np.int32),
@@ -491,11 +492,11 @@ def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[
     return write_olf(arrays, words_of(rows), flat(territory), offset(territory))
 
 
-def why_not(game: NaiveGame | None = None, plies: list[int] | None = None, **words: Any) -> Unsayable:
+def why_not(game: NaiveGame | None = None, plies: list[int] | None = None, **words: Any) -> ExportFailure:
     game = game or NaiveGame(width=19, height=19)
     lines = write_games([game], [DEFAULTS | words], plies and [plies])
-    assert bool(len(lines.data)) == (lines.why[0] == Unsayable.SAYABLE)
-    return Unsayable(lines.why[0])
+    assert bool(len(lines.data)) == (lines.why[0] == ExportFailure.SAYABLE)
+    return ExportFailure(lines.why[0])
 
 
 ON_19 = NaiveGame(width=19, height=19)
@@ -506,67 +507,67 @@ TWO_STONES = replace(ON_19, handicap=2, setup=[D, P])
 @pytest.mark.parametrize(
     "game, why",
     [
-        (TWO_STONES, Unsayable.SAYABLE),
-        (replace(ON_19, drop=DropReason.NOT_GO), Unsayable.SET_ASIDE),
-        (replace(ON_19, width=0, height=0, drop=DropReason.BAD_SIZE), Unsayable.SET_ASIDE),
-        (replace(ON_19, width=20), Unsayable.BOARD),
-        (replace(ON_19, height=25), Unsayable.BOARD),
-        (replace(ON_19, height=0), Unsayable.BOARD),
-        (replace(TWO_STONES, handicap=None), Unsayable.SETUP),
-        (replace(TWO_STONES, handicap=3), Unsayable.SETUP),
-        (replace(TWO_STONES, setup=[D, P | WHITE_BIT]), Unsayable.SETUP),
-        (replace(TWO_STONES, setup=[D, P | ERASE_BIT]), Unsayable.SETUP),
-        (replace(TWO_STONES, setup=[D, D]), Unsayable.SETUP),
-        (replace(TWO_STONES, setup=[D, 361]), Unsayable.SETUP),
-        (replace(TWO_STONES, moves=[WPASS, W]), Unsayable.SETUP),
-        (replace(TWO_STONES, moves=[WPASS, Q]), Unsayable.SAYABLE),
-        (replace(ON_19, handicap=1, setup=[D]), Unsayable.SETUP),
-        (replace(ON_19, handicap=2, moves=[D, WPASS, P, W]), Unsayable.SETUP),
-        (replace(ON_19, handicap=2, moves=[D, W, P]), Unsayable.SAYABLE),
-        (replace(ON_19, moves=[D, WPASS, P, W]), Unsayable.SAYABLE),
-        (replace(ON_19, moves=[NO_POINT]), Unsayable.MOVES),
-        (replace(ON_19, moves=[362]), Unsayable.MOVES),
-        (replace(ON_19, moves=[D | ERASE_BIT]), Unsayable.MOVES),
-        (replace(ON_19, territory=[D | ERASE_BIT]), Unsayable.MOVES),
-        (replace(ON_19, territory=[361]), Unsayable.MOVES),
-        (replace(ON_19, moves=[D] * 65_535), Unsayable.SAYABLE),
-        (replace(TWO_STONES, moves=[D] * 65_535), Unsayable.MOVES),
-        (replace(ON_19, handicap=-2), Unsayable.TERMS),
-        (replace(ON_19, handicap=10_000), Unsayable.TERMS),
-        (replace(ON_19, handicap=9_999), Unsayable.SAYABLE),
+        (TWO_STONES, ExportFailure.SAYABLE),
+        (replace(ON_19, drop=DropReason.NOT_GO), ExportFailure.SET_ASIDE),
+        (replace(ON_19, width=0, height=0, drop=DropReason.BAD_SIZE), ExportFailure.SET_ASIDE),
+        (replace(ON_19, width=20), ExportFailure.BOARD),
+        (replace(ON_19, height=25), ExportFailure.BOARD),
+        (replace(ON_19, height=0), ExportFailure.BOARD),
+        (replace(TWO_STONES, handicap=None), ExportFailure.SETUP),
+        (replace(TWO_STONES, handicap=3), ExportFailure.SETUP),
+        (replace(TWO_STONES, setup=[D, P | WHITE_BIT]), ExportFailure.SETUP),
+        (replace(TWO_STONES, setup=[D, P | ERASE_BIT]), ExportFailure.SETUP),
+        (replace(TWO_STONES, setup=[D, D]), ExportFailure.SETUP),
+        (replace(TWO_STONES, setup=[D, 361]), ExportFailure.SETUP),
+        (replace(TWO_STONES, moves=[WPASS, W]), ExportFailure.SETUP),
+        (replace(TWO_STONES, moves=[WPASS, Q]), ExportFailure.SAYABLE),
+        (replace(ON_19, handicap=1, setup=[D]), ExportFailure.SETUP),
+        (replace(ON_19, handicap=2, moves=[D, WPASS, P, W]), ExportFailure.SETUP),
+        (replace(ON_19, handicap=2, moves=[D, W, P]), ExportFailure.SAYABLE),
+        (replace(ON_19, moves=[D, WPASS, P, W]), ExportFailure.SAYABLE),
+        (replace(ON_19, moves=[NO_POINT]), ExportFailure.MOVES),
+        (replace(ON_19, moves=[362]), ExportFailure.MOVES),
+        (replace(ON_19, moves=[D | ERASE_BIT]), ExportFailure.MOVES),
+        (replace(ON_19, territory=[D | ERASE_BIT]), ExportFailure.MOVES),
+        (replace(ON_19, territory=[361]), ExportFailure.MOVES),
+        (replace(ON_19, moves=[D] * 65_535), ExportFailure.SAYABLE),
+        (replace(TWO_STONES, moves=[D] * 65_535), ExportFailure.MOVES),
+        (replace(ON_19, handicap=-2), ExportFailure.TERMS),
+        (replace(ON_19, handicap=10_000), ExportFailure.TERMS),
+        (replace(ON_19, handicap=9_999), ExportFailure.SAYABLE),
     ],
 )  # fmt: skip
-def test_games_that_cannot_be_said(game: NaiveGame, why: Unsayable) -> None:
+def test_games_that_cannot_be_said(game: NaiveGame, why: ExportFailure) -> None:
     assert why_not(game) == why
 
 
 def test_setup_after_moves_cannot_be_said() -> None:
-    assert why_not(replace(TWO_STONES, moves=[W]), plies=[0, 1]) == Unsayable.SETUP
+    assert why_not(replace(TWO_STONES, moves=[W]), plies=[0, 1]) == ExportFailure.SETUP
 
 
 @pytest.mark.parametrize(
     "words, why",
     [
-        ({"winner": "draw", "margin": None}, Unsayable.SAYABLE),
-        ({"winner": "draw", "ending": "unknown", "margin": None}, Unsayable.RESULT),
-        ({"winner": None, "ending": "void", "margin": None}, Unsayable.RESULT),
-        ({"ending": "forfeit", "margin": None}, Unsayable.RESULT),
-        ({"ending": None}, Unsayable.RESULT),
-        ({"margin": None}, Unsayable.RESULT),
-        *(({"margin": margin}, Unsayable.RESULT) for margin in (0, -1, 888.8, 999.9, 1000, math.nan, math.inf)),
-        ({"margin": 888.7}, Unsayable.SAYABLE),
-        ({"winner": "nobody"}, Unsayable.RESULT),
-        *(({"black_rating": rating}, Unsayable.TERMS) for rating in (0, -1, math.nan, math.inf, 1e-20)),
-        ({"white_rating": 34.5}, Unsayable.TERMS),
-        ({"white_rating": 34.5, "white_confirmed": True}, Unsayable.SAYABLE),
-        *(({"main_minutes": minutes}, Unsayable.TERMS) for minutes in (-1, math.nan, math.inf)),
-        *(({"komi": komi}, Unsayable.TERMS) for komi in (math.nan, math.inf, 1e20)),
-        *(({"date": None, "year": year}, Unsayable.TERMS) for year in (-5, 0, 10_000)),
-        ({"date": 10_000_000}, Unsayable.TERMS),
-        ({"date": -1_000_000}, Unsayable.TERMS),
+        ({"winner": "draw", "margin": None}, ExportFailure.SAYABLE),
+        ({"winner": "draw", "ending": "unknown", "margin": None}, ExportFailure.RESULT),
+        ({"winner": None, "ending": "void", "margin": None}, ExportFailure.RESULT),
+        ({"ending": "forfeit", "margin": None}, ExportFailure.RESULT),
+        ({"ending": None}, ExportFailure.RESULT),
+        ({"margin": None}, ExportFailure.RESULT),
+        *(({"margin": margin}, ExportFailure.RESULT) for margin in (0, -1, 888.8, 999.9, 1000, math.nan, math.inf)),
+        ({"margin": 888.7}, ExportFailure.SAYABLE),
+        ({"winner": "nobody"}, ExportFailure.RESULT),
+        *(({"black_rating": rating}, ExportFailure.TERMS) for rating in (0, -1, math.nan, math.inf, 1e-20)),
+        ({"white_rating": 34.5}, ExportFailure.TERMS),
+        ({"white_rating": 34.5, "white_confirmed": True}, ExportFailure.SAYABLE),
+        *(({"main_minutes": minutes}, ExportFailure.TERMS) for minutes in (-1, math.nan, math.inf)),
+        *(({"komi": komi}, ExportFailure.TERMS) for komi in (math.nan, math.inf, 1e20)),
+        *(({"date": None, "year": year}, ExportFailure.TERMS) for year in (-5, 0, 10_000)),
+        ({"date": 10_000_000}, ExportFailure.TERMS),
+        ({"date": -1_000_000}, ExportFailure.TERMS),
     ],
 )
-def test_words_that_cannot_be_said(words: dict[str, Any], why: Unsayable) -> None:
+def test_words_that_cannot_be_said(words: dict[str, Any], why: ExportFailure) -> None:
     assert why_not(**words) == why
 
 
@@ -574,7 +575,12 @@ def test_all_reasons_are_distinct_in_one_batch() -> None:
     """Each game has its own reason and its own line."""
     games = [replace(ON_19, width=20), TWO_STONES, replace(ON_19, moves=[NO_POINT]), replace(ON_19, moves=[W])]
     lines = write_games(games, [DEFAULTS] * 4)
-    assert lines.why.tolist() == [Unsayable.BOARD, Unsayable.SAYABLE, Unsayable.MOVES, Unsayable.SAYABLE]
+    assert lines.why.tolist() == [
+        ExportFailure.BOARD,
+        ExportFailure.SAYABLE,
+        ExportFailure.MOVES,
+        ExportFailure.SAYABLE,
+    ]
     texts = [lines.data[a:b].tobytes() for a, b in zip(lines.offset, lines.offset[1:])]
     assert texts == [b"", HEAD[:-2] + b"2 PDttDP\n", b"", HEAD + b"dd\n"]
 
@@ -632,7 +638,7 @@ def test_games_survive_or_cannot_be_said(games: list[NaiveGame]) -> None:
         line = write_line(words, game)
         (read,) = read_member(line)
         same = all(getattr(read, name) == getattr(game, name) for name in ("moves", "setup", "territory", "handicap"))
-        assert (why == Unsayable.SAYABLE) == same
+        assert (why == ExportFailure.SAYABLE) == same
         assert lines.data[start:stop].tobytes() == (line if same else b"")
 
 
@@ -671,7 +677,7 @@ def spoken(name: str | None) -> str | None:
 def test_words_survive(rows: list[dict[str, Any]]) -> None:
     lines = write_games([ON_19] * len(rows), rows)
     said = [row for row, why in zip(rows, lines.why) if not why]
-    assert {int(why) for why in lines.why} <= {Unsayable.SAYABLE, Unsayable.RESULT, Unsayable.TERMS}
+    assert {int(why) for why in lines.why} <= {ExportFailure.SAYABLE, ExportFailure.RESULT, ExportFailure.TERMS}
     if not said:
         assert len(lines.data) == 0
         return

@@ -30,12 +30,11 @@ from kifu.recipes import examples
 from kifu.recipes.examples import build_examples
 from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import find_recipe
-from kifu.records import _remote
-from kifu.records import glimpse as looking
+from kifu.records import _remote, sample
 from kifu.records.containers import blocks
-from kifu.records.glimpse import read_sample
-from kifu.records.kinds import parse_blocks
+from kifu.records.parse import parse_block
 from kifu.records.places import as_path
+from kifu.records.sample import read_sample
 from web_store import web_store
 
 ROOM = 24 << 10
@@ -290,7 +289,7 @@ def test_a_glimpse_knows_its_share(kind: Callable[[Path], Path], tmp_path: Path)
     path = kind(tmp_path)
 
     def count(found) -> int:
-        return sum(len(reading.games) for block in found for reading in parse_blocks(block, None))
+        return sum(len(reading.games) for block in found for reading in parse_block(block, None))
 
     whole = count(blocks(path))
     for room in (8 << 10, 40 << 10, 1 << 30):
@@ -341,7 +340,7 @@ def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypa
 
 
 def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "_MOST_HEAD", 10_000)
+    monkeypatch.setattr(sample, "_MOST_HEAD", 10_000)
     path = behind_a_picture(tmp_path, 20_000)
     with pytest.raises(SourceError, match=r"games\.tar\.gz: no game record in its first 10,000 bytes"):
         read_sample(path, 2000)

@@ -11,13 +11,13 @@ from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records.game import Game, read
 from kifu.records.games import ParseWarning
-from kifu.records.survey import SourceSummary, summarize
+from kifu.records.parse import SourceSummary, summarize
 
 
 def assert_adds_up(found: SourceSummary) -> None:
     assert found.read == found.kept + found.drops.total()
     assert found.kept == sum(found.sizes.values())
-    assert set(found.notes) == {str(note.name) for note in ParseWarning}
+    assert set(found.warnings) == {str(note.name) for note in ParseWarning}
 
 
 def why_naive(game: Game) -> DropReason:

@@ -16,9 +16,9 @@ from sgfmill import sgf as sgfmill
 
 from kifu.errors import DropReason, GameError
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT, to_sgf
-from kifu.records.game import Game, game_at, read_sgf
+from kifu.records.game import Game, game_at, read_sgf, write_sgf
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
-from kifu.records.sgf import as_block, make_record, read_block, scan, write_sgf
+from kifu.records.sgf import as_block, make_record, read_block, scan
 from naive_sgf import NaiveGame, read_member
 
 RECORDS = Path(__file__).parent / "records"
@@ -120,16 +120,16 @@ def test_every_trap_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", TRAPS)
 def test_trap(name: str) -> None:
     games = games_of((RECORDS / f"{name}.sgf").read_bytes())
-    found = [(game.drop or write_sgf(game).decode().replace("\n", ""), game.notes) for game in games]
+    found = [(game.drop or write_sgf(game).decode().replace("\n", ""), game.warnings) for game in games]
     assert found == TRAPS[name]
 
 
 @pytest.mark.parametrize(
-    "note", [note for note in ParseWarning if note != ParseWarning.CUT]
+    "warning", [warning for warning in ParseWarning if warning != ParseWarning.CUT]
 )  # which is no reader's doing
-def test_each_note_has_a_trap(note: ParseWarning) -> None:
-    assert any(note in notes for games in TRAPS.values() for _, notes in games)
-    assert note.name in (Path(__file__).parents[1] / "docs/leniency.md").read_text()
+def test_each_note_has_a_trap(warning: ParseWarning) -> None:
+    assert any(warning in warnings for games in TRAPS.values() for _, warnings in games)
+    assert warning.name in (Path(__file__).parents[1] / "docs/leniency.md").read_text()
 
 
 # What of the 48 records of the 2015 program the reader has to tell, for a recipe to do as that did.
@@ -169,7 +169,7 @@ IMPOSSIBLE = {
 
 
 def test_synthetic_records(shared: Path) -> None:
-    notes = {}
+    warnings = {}
     with tarfile.open(shared / "reference/kgsgo/synthetic.tar.gz") as archive:
         for member in archive:
             if not member.name.endswith(".sgf"):
@@ -177,11 +177,11 @@ def test_synthetic_records(shared: Path) -> None:
             file = archive.extractfile(member)
             assert file is not None
             name, game = Path(member.name).stem, games_of(file.read())[0]
-            notes[name] = game.notes
+            warnings[name] = game.warnings
             assert game.drop == (DropReason.NO_RECORD if name == "41_empty_file" else DropReason.KEPT)
             assert bool(game.errors) == (name in IMPOSSIBLE), name
-    assert len(notes) == 48
-    assert {name: note for name, note in notes.items() if note} == SYNTHETIC
+    assert len(warnings) == 48
+    assert {name: warning for name, warning in warnings.items() if warning} == SYNTHETIC
 
 
 # The slow twin
@@ -194,7 +194,7 @@ def compare_with_naive(data: bytes) -> None:
     found = [naive_of(games, g) for g in range(len(games))]
     for game in expected:
         if game.drop:  # what is noted on the way is of no use then, and left open
-            game.notes = ParseWarning(0)
+            game.warnings = ParseWarning(0)
             game.moves, game.setup, game.root_setup = [], [], 0
     assert found == expected
 
@@ -212,7 +212,7 @@ def naive_of(games: GameArrays, g: int) -> NaiveGame:
         root_setup=games.root_setup[g],
         to_play=games.to_play[g],
         handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
-        notes=ParseWarning(0) if drop else ParseWarning(int(games.notes[g])),
+        warnings=ParseWarning(0) if drop else ParseWarning(int(games.warnings[g])),
         drop=drop,
     )
 
@@ -288,7 +288,7 @@ def real_games(shared: Path, each: int) -> Iterator[Game]:
 
 def test_like_sgfmill_on_real_games(shared: Path) -> None:
     for game in real_games(shared, 250 if COMPILED else 20):
-        if ParseWarning.OPENING_MISSING in game.notes:  # sgfmill finds no game, or one of its variations
+        if ParseWarning.OPENING_MISSING in game.warnings:  # sgfmill finds no game, or one of its variations
             continue
         setup = sorted(zip(game.setup_ply.tolist(), game.setup.tolist()))
         assert (game.size, game.moves.tolist(), setup, game.properties) == witness(game.record)

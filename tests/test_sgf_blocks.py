@@ -103,7 +103,7 @@ def test_bytes_between_members_are_not_read() -> None:
     )
     assert games.moves.tolist() == [0, 20]
     assert games.member.tolist() == [0, 20] and games.block_index.tolist() == [0, 1]
-    assert games.notes.tolist() == [ParseWarning.TRUNCATED, ParseWarning.JUNK_BEFORE]
+    assert games.warnings.tolist() == [ParseWarning.TRUNCATED, ParseWarning.JUNK_BEFORE]
 
 
 def test_many_members_and_stones_outgrow_the_first_guess() -> None:

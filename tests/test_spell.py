@@ -20,17 +20,17 @@ from kifu.corpus.rows import recorded_rows, rows_from_parsed
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
-from kifu.records.olf import OlfWords, Unsayable, read_olf
+from kifu.records.games import ParsedBlock
+from kifu.records.olf import ExportFailure, OlfFields, read_olf
 from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block, final_setup, read_block
-from kifu.records.words import ParsedBlock
 
 RECORDS = sorted((Path(__file__).parent / "records").glob("*.sgf"))
 PROGRAMS = known_programs()
 PLAY = ("width", "height", "handicap", "to_play", "moves", "territory")
 SAID = tuple(TEXT_COLUMNS.values())
 WHERE = ("member", "entry", "index", "encoding", "repairs")
-OLF_SAYS = ("width", "height", "moves", "setup", "territory", *OlfWords.__dataclass_fields__)
+OLF_SAYS = ("width", "height", "moves", "setup", "territory", *OlfFields.__dataclass_fields__)
 
 Row = dict[str, Any]
 
@@ -118,8 +118,8 @@ def test_every_test_record_survives_sgf() -> None:
 
     first = rows_in([path.read_bytes() for path in RECORDS])
     records, why = rows_to_sgf(first)
-    assert [record == b"" for record in records] == (why == Unsayable.SET_ASIDE).tolist()
-    said = why == Unsayable.SAYABLE
+    assert [record == b"" for record in records] == (why == ExportFailure.SET_ASIDE).tolist()
+    said = why == ExportFailure.SAYABLE
     assert said.sum() > 40 > (~said).sum() > 2
     again = rows_in([record for record in records if record])
     before = first.filter(pa.array(said)).to_pylist()
@@ -179,22 +179,22 @@ def test_a_row_as_a_game() -> None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"drop": "unreadable"}, Unsayable.SET_ASIDE),
-        ({"drop": "suicide"}, Unsayable.SAYABLE),
-        ({"width": 0}, Unsayable.BOARD),
-        ({"moves": [361]}, Unsayable.SAYABLE),
-        ({"moves": [NO_POINT]}, Unsayable.SAYABLE),
-        ({"moves": [362]}, Unsayable.MOVES),
-        ({"territory": [361]}, Unsayable.MOVES),
-        ({"setup": [361], "setup_ply": [0]}, Unsayable.SETUP),
+        ({"drop": "unreadable"}, ExportFailure.SET_ASIDE),
+        ({"drop": "suicide"}, ExportFailure.SAYABLE),
+        ({"width": 0}, ExportFailure.BOARD),
+        ({"moves": [361]}, ExportFailure.SAYABLE),
+        ({"moves": [NO_POINT]}, ExportFailure.SAYABLE),
+        ({"moves": [362]}, ExportFailure.MOVES),
+        ({"territory": [361]}, ExportFailure.MOVES),
+        ({"setup": [361], "setup_ply": [0]}, ExportFailure.SETUP),
     ],
 )
-def test_what_cannot_be_said(row: Row, why: Unsayable) -> None:
+def test_what_cannot_be_said(row: Row, why: ExportFailure) -> None:
     plain: Row = {"width": 19, "moves": [], "drop": None, "territory": None, "setup": [], "setup_ply": []}
     batch = batch_of([plain | {"moves": [0]}, plain | row, plain | {"moves": [1]}])
     records, found = rows_to_sgf(batch)
     assert found.tolist() == [0, why, 0]
-    assert [record == b"" for record in records] == [False, why != Unsayable.SAYABLE, False]
+    assert [record == b"" for record in records] == [False, why != ExportFailure.SAYABLE, False]
 
 
 # Rows that OLF can say, as OLF, and from there as SGF
@@ -241,8 +241,8 @@ def olf_rows(draw: st.DrawFn) -> Row:
 def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
     batch = batch_of(made)
     lines = rows_to_olf(batch)
-    said = lines.why == Unsayable.SAYABLE
-    assert all(row["setup"] or why == Unsayable.SAYABLE for row, why in zip(made, lines.why)), lines.why
+    said = lines.why == ExportFailure.SAYABLE
+    assert all(row["setup"] or why == ExportFailure.SAYABLE for row, why in zip(made, lines.why)), lines.why
     if not said.any():
         return
     from_olf = recorded(read_olf(as_block([lines.data.tobytes()])))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.records.game import read, read_sgf
-from kifu.records.text import charset, charsets, codec_of, detect, escape, normalise, unescape
+from kifu.records.text import canonical_value, charsets, choose_codec, codec_named, detect_codec, escape, unescape
 
 WORDS = {
     "gb18030": ["柯洁 时越", "聂卫平 九段", "围棋甲级联赛第一轮", "黑中盘胜", "朴廷桓 芈昱廷", "马晓春\n刘小光"],
@@ -29,7 +29,7 @@ WORDS = {
 
 @pytest.mark.parametrize(("codec", "words"), [(codec, text) for codec, texts in WORDS.items() for text in texts])
 def test_detect(codec: str, words: str) -> None:
-    assert words.encode(codec).decode(detect(words.encode(codec))) == words
+    assert words.encode(codec).decode(detect_codec(words.encode(codec))) == words
 
 
 def test_detect_names_of_real_players(shared: Path) -> None:
@@ -42,7 +42,7 @@ def test_detect_names_of_real_players(shared: Path) -> None:
         names = sorted({name for name, origin in players if origin == nation and encodable(name, codec)})
         records = ["\n".join(draw.sample(names, 4)) for _ in range(200)]
         right = sum(
-            record.encode(codec).decode(detect(record.encode(codec)), "replace") == record for record in records
+            record.encode(codec).decode(detect_codec(record.encode(codec)), "replace") == record for record in records
         )
         assert right >= 0.95 * len(records), (codec, right)
 
@@ -78,13 +78,13 @@ def encodable(name: str, codec: str) -> bool:
     ],
 )
 def test_charset(ca: bytes | None, codec: str, text: str, expected: str) -> None:
-    assert charset(ca, text.encode(codec)) == expected
+    assert choose_codec(ca, text.encode(codec)) == expected
 
 
 def test_names_of_charsets() -> None:
-    assert codec_of(b" Utf-8 ") == codec_of(b"UTF8") == "utf_8"
+    assert codec_named(b" Utf-8 ") == codec_named(b"UTF8") == "utf_8"
     for name in (b"", b"no-such", b"utf-16", b"hex", b"rot13", b"idna", b"\xff\xfe", b"x" * 100):
-        assert codec_of(name) is None
+        assert codec_named(name) is None
     keys = charsets().key.tolist()
     assert keys == sorted(set(keys)) and int("utf8", 36) in keys
 
@@ -94,13 +94,13 @@ def test_names_of_charsets() -> None:
 )
 def test_scanner_and_text_know_the_same_charsets(name: bytes) -> None:
     game = read_sgf(b"(;GM[1]CA[" + name + b"]SZ[9])")
-    assert bool(game.notes & game.notes.BAD_CHARSET) == (codec_of(name) is None)
+    assert bool(game.warnings & game.warnings.BAD_CHARSET) == (codec_named(name) is None)
 
 
 @given(st.binary(max_size=40))
 def test_any_text_gets_a_codec(text: bytes) -> None:
     for ca in (None, b"gbk", b"utf-8", b"latin1", b"x"):
-        text.decode(charset(ca, text), "replace").encode("utf-8")
+        text.decode(choose_codec(ca, text), "replace").encode("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_any_text_gets_a_codec(text: bytes) -> None:
 )
 def test_escapes(value: str, says: str, written: str) -> None:
     assert unescape(value) == says
-    assert normalise(value) == written
+    assert canonical_value(value) == written
 
 
 @given(st.text(st.sampled_from("\\]:a\r\n")))
 def test_normal_form_is_final_and_says_the_same(value: str) -> None:
-    normal = normalise(value)
-    assert normalise(normal) == normal
+    normal = canonical_value(value)
+    assert canonical_value(normal) == normal
     assert "\r" not in normal
     if "\r" not in value:
         assert unescape(normal) == unescape(value)
@@ -131,7 +131,7 @@ def test_normal_form_is_final_and_says_the_same(value: str) -> None:
 @given(st.text(st.sampled_from("\\]:a\r\n")))
 def test_escaped_text_says_the_text(text: str) -> None:
     value = escape(text)
-    assert normalise(value) == value
+    assert canonical_value(value) == value
     assert read_sgf(b"(;PB[" + value.encode() + b"])").text("PB") == re.sub("\r\n|\n\r|\r", "\n", text)
 
 

@@ -17,12 +17,11 @@ import naive_tygem as naive
 from kifu.errors import DropReason, SourceError
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records import tygem
-from kifu.records._kinds import LINE_LIMIT
+from kifu.records._tokens import LINE_LIMIT
 from kifu.records.containers import blocks
-from kifu.records.games import NO_HANDICAP, ParseWarning
+from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.sgf import as_block
-from kifu.records.tygem import TygemIndex, as_sgf, load_index, not_indexed, read_index, read_tygem
-from kifu.records.words import FIELDS, ParsedBlock
+from kifu.records.tygem import TygemIndex, count_unindexed, load_index, read_index, read_tygem, to_sgf_properties
 from naive_tygem import NaiveLine
 
 ROW = "842008471\tC2016.01.01 00:02\t白\twhite(P)\t2\t黑(P)\tblack(P)\t0\tW+Resign\t154\t30/3 5m"
@@ -53,7 +52,7 @@ def lines_of(reading: ParsedBlock, k: int = 0) -> list[NaiveLine]:
         moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist()
         drop = DropReason(games.drop[g])
         text = reading.block.data[games.start[g] : games.stop[g]].tobytes()
-        found.append(NaiveLine(int(reading.index[g]), text, -1, moves, ParseWarning(int(games.notes[g])), drop))
+        found.append(NaiveLine(int(reading.index[g]), text, -1, moves, ParseWarning(int(games.warnings[g])), drop))
     return found
 
 
@@ -66,14 +65,14 @@ def compare_with_naive(members: list[bytes]) -> None:
         for row in expected:
             row.id = -1
             if row.drop:
-                row.moves, row.notes = [], ParseWarning(0)
+                row.moves, row.warnings = [], ParseWarning(0)
             if row.drop in (DropReason.NO_RECORD, DropReason.TOO_LARGE) and not row.text:
                 row.text = next(found.text for found in lines_of(reading, k) if found.line == row.line)
         assert lines_of(reading, k) == expected
 
 
 def words_of(reading: ParsedBlock, g: int) -> dict[str, str]:
-    words = reading.words
+    words = reading.text_fields
     texts = [words.data[a:b].tobytes().decode() for a, b in zip(words.start[:, g], words.stop[:, g])]
     return {name: text for name, text in zip(FIELDS, texts) if text}
 
@@ -112,7 +111,7 @@ TRAPS = {
 @pytest.mark.parametrize("data", TRAPS, ids=lambda data: repr(data[:40]))
 def test_trap(data: bytes) -> None:
     reading = read_tygem(as_block([data]), None)
-    assert [(row.drop, row.moves, row.notes) for row in lines_of(reading)] == TRAPS[data]
+    assert [(row.drop, row.moves, row.warnings) for row in lines_of(reading)] == TRAPS[data]
     compare_with_naive([data])
 
 
@@ -126,7 +125,7 @@ def test_the_rows_of_several_members() -> None:
     assert games.block_index.tolist() == games.member.tolist() == [0, 0, 1, 2, 3]
     assert games.handicap.tolist() == [NO_HANDICAP] * 5
     assert games.setup_offset.tolist() == reading.territory_offset.tolist() == [0] * 6
-    assert not_indexed(reading) == 3
+    assert count_unindexed(reading) == 3
 
 
 @settings(max_examples=300, deadline=None)
@@ -188,7 +187,7 @@ def compare_index_with_naive(data: bytes) -> None:
     spans = {}
     reading = read_tygem(as_block([b"%d\t" % number + b" " * 40 for number in index.ids.tolist()]), index)
     for g, number in enumerate(index.ids.tolist()):
-        words = reading.words
+        words = reading.text_fields
         at = {name: FIELDS.index(name) for name in WORDS}
         spans[number] = {name: words.data[words.start[f, g] : words.stop[f, g]].tobytes() for name, f in at.items()}
     assert spans == rows
@@ -239,7 +238,7 @@ def test_an_index_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path, mo
 
 
 def test_words_in_the_spelling_of_sgf() -> None:
-    assert as_sgf(WORDS) == {
+    assert to_sgf_properties(WORDS) == {
         "PB": "黑(P)",
         "PW": "白",
         "RE": "W+R",
@@ -248,8 +247,8 @@ def test_words_in_the_spelling_of_sgf() -> None:
         "OT": "3x30 byo-yomi",
     }
     odd = {"black": "", "white": "x", "result": "?!", "date": "1.1.2016", "time": "long", "overtime": "30"}
-    assert as_sgf(odd) == {"PB": None, "PW": "x", "RE": "?!", "DT": "1.1.2016", "TM": "long", "OT": "30"}
-    assert set(as_sgf(dict.fromkeys(odd, "")).values()) == {None}
+    assert to_sgf_properties(odd) == {"PB": None, "PW": "x", "RE": "?!", "DT": "1.1.2016", "TM": "long", "OT": "30"}
+    assert set(to_sgf_properties(dict.fromkeys(odd, "")).values()) == {None}
 
 
 def test_the_real_lines_and_their_index(shared: Path) -> None:
@@ -259,8 +258,8 @@ def test_the_real_lines_and_their_index(shared: Path) -> None:
     (block,) = blocks(shared / "data/tygem/2016-07.zip", block_bytes=64 << 20)
     reading = read_tygem(block, index)
     assert len(reading.games) == 11_365
-    assert not reading.games.drop.any() and not reading.games.notes.any()
-    assert not_indexed(reading) == 0
+    assert not reading.games.drop.any() and not reading.games.warnings.any()
+    assert count_unindexed(reading) == 0
     assert reading.index.tolist() == list(range(11_365))
     assert words_of(reading, 11_364) == {
         "black": "*保龄神童",

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
+from kifu.records.meta import Subject, is_recognized
 from kifu.records.programs import known_programs
 from kifu.records.times import parse_overtime
-from kifu.records.understood import Subject, understood
 
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 PROPERTIES: dict[str, Subject] = {
@@ -45,12 +45,12 @@ NOT_UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
 
 @pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in UNDERSTOOD.items() for text in texts])
 def test_understood(subject: Subject, text: str) -> None:
-    assert understood(subject, text) and understood(subject, f" {text} ")
+    assert is_recognized(subject, text) and is_recognized(subject, f" {text} ")
 
 
 @pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in NOT_UNDERSTOOD.items() for text in texts])
 def test_not_understood(subject: Subject, text: str) -> None:
-    assert not understood(subject, text)
+    assert not is_recognized(subject, text)
 
 
 @given(
@@ -58,7 +58,7 @@ def test_not_understood(subject: Subject, text: str) -> None:
     st.text() | st.text(st.sampled_from("0123456789.,:+-/x*?[]() dkpmhsBWRT年月日段级子目半胜三十又分")),
 )
 def test_any_words(subject: Subject, text: str) -> None:
-    understood(subject, text)
+    is_recognized(subject, text)
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
@@ -68,8 +68,8 @@ def test_any_words(subject: Subject, text: str) -> None:
 def test_long_words_take_no_time(subject: Subject, piece: str) -> None:
     start = time.perf_counter()
     for end in ("", "!", "d"):
-        understood(subject, piece * 100_000 + end)
-        understood(subject, (piece * 80)[:79] + end)
+        is_recognized(subject, piece * 100_000 + end)
+        is_recognized(subject, (piece * 80)[:79] + end)
     assert time.perf_counter() - start < 1
 
 
@@ -86,13 +86,13 @@ def words_of(source: Path) -> Counter[tuple[Subject, str]]:
 
 def test_of_the_wild_games_all_is_understood_but_one_rank(shared: Path) -> None:
     words = words_of(shared / "data" / "wild")
-    assert {word: count for word, count in words.items() if not understood(*word)} == {SPOILT: 1}
+    assert {word: count for word, count in words.items() if not is_recognized(*word)} == {SPOILT: 1}
     assert len(words) > 800
 
 
 def test_of_the_kgs_games_all_is_understood(shared: Path) -> None:
     words = words_of(shared / "data" / "kgs")
-    assert [word for word in words if not understood(*word)] == []
+    assert [word for word in words if not is_recognized(*word)] == []
     assert len(words) > 3600
     assert all(parse_overtime(text) for subject, text in words if subject == "overtime")
 
@@ -102,9 +102,9 @@ def test_of_tygems_index_all_is_understood(shared: Path) -> None:
         lines = archive.read("Kifu2016.index").decode("utf-8").splitlines()
     rows = [fields for line in lines if len(fields := line.split("\t")) == 11]
     assert len(rows) == 167_084
-    assert [text for text in {row[1] for row in rows} if not understood("date", text)] == []
-    assert [text for text in {row[8] for row in rows} if not understood("result", text)] == []
-    assert [text for text in {row[10].split()[1] for row in rows} if not understood("time", text)] == []
+    assert [text for text in {row[1] for row in rows} if not is_recognized("date", text)] == []
+    assert [text for text in {row[8] for row in rows} if not is_recognized("result", text)] == []
+    assert [text for text in {row[10].split()[1] for row in rows} if not is_recognized("time", text)] == []
 
 
 def test_programs_play_in_the_collections_of_their_games(shared: Path) -> None:

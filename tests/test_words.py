@@ -14,19 +14,18 @@ from hypothesis import strategies as st
 import naive_words
 from kifu.errors import DropReason
 from kifu.point import WHITE_BIT
-from kifu.records._words import BEYOND_ASCII, BLANK, ESCAPED, NAMES, NOT_UTF8, kinds_of
+from kifu.records._fields import BEYOND_ASCII, BLANK, ESCAPED, NAMES, NOT_UTF8, byte_kinds
 from kifu.records.containers import blocks
-from kifu.records.games import RecordBlock
+from kifu.records.games import FIELDS, ParsedBlock, RecordBlock
 from kifu.records.sgf import as_block, read_block, root_properties
-from kifu.records.words import FIELDS, ParsedBlock
 from test_sgf import PIECES, RECORDS
 
 COMPILED = not numba.config.DISABLE_JIT
 
 
 def words_of(reading: ParsedBlock, g: int) -> dict[str, bytes]:
-    spans = zip(FIELDS, reading.words.start[:, g].tolist(), reading.words.stop[:, g].tolist())
-    return {field: reading.words.data[start:stop].tobytes() for field, start, stop in spans if stop > start}
+    spans = zip(FIELDS, reading.text_fields.start[:, g].tolist(), reading.text_fields.stop[:, g].tolist())
+    return {field: reading.text_fields.data[start:stop].tobytes() for field, start, stop in spans if stop > start}
 
 
 def territory_of(reading: ParsedBlock, g: int) -> list[int]:
@@ -136,7 +135,7 @@ def test_a_member_that_packs_territory_too_densely_has_none_from_there_on() -> N
 def kind(data: bytes) -> int:
     found = np.empty(1, np.uint8)
     array = np.frombuffer(bytearray(b"[" + data + b"]"), np.uint8)
-    kinds_of(array, np.array([1]), np.array([1 + len(data)]), found)
+    byte_kinds(array, np.array([1]), np.array([1 + len(data)]), found)
     return int(found[0])
 
 

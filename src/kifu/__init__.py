@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from kifu.planes.encode import encode
     from kifu.recipes.kgsgo import build
     from kifu.recipes.schema import load_recipe
-    from kifu.records.game import Game, read, read_games, read_sgf
+    from kifu.records.game import Game, read, read_games, read_sgf, write_sgf
     from kifu.records.meta import Rank, Result
-    from kifu.records.sgf import write_sgf
 
 _HOMES = {
     "Board": "kifu.go.board",
@@ -79,7 +78,7 @@ _HOMES = {
     "read": "kifu.records.game",
     "read_games": "kifu.records.game",
     "read_sgf": "kifu.records.game",
-    "write_sgf": "kifu.records.sgf",
+    "write_sgf": "kifu.records.game",
 }
 
 __all__ = [

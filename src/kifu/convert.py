@@ -26,8 +26,8 @@ from kifu.corpus.sources import find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import Executor
 from kifu.progress import ProgressFactory, format_bytes, silent
-from kifu.records.kinds import parse_blocks
-from kifu.records.olf import Unsayable
+from kifu.records.olf import ExportFailure
+from kifu.records.parse import parse_block
 from kifu.records.programs import known_programs
 from kifu.records.tygem import load_index
 
@@ -54,7 +54,7 @@ class ConvertReport:
     read: int = 0
     written: int = 0
     unsayable: Counter[str] = field(default_factory=Counter)
-    """By the name of the `Unsayable`: games that the format cannot say."""
+    """By the name of the `ExportFailure`: games that the format cannot say."""
     drops: Counter[str] = field(default_factory=Counter)
     """By the name of the `DropReason`: games of which nothing could be read."""
     bytes: int = 0
@@ -100,7 +100,7 @@ def convert(
     def make(item: IngestItem) -> _Part:
         if isinstance(item.content, pa.RecordBatch):
             return _spell([item.content], spelling)
-        read = parse_blocks(item.content, index)
+        read = parse_block(item.content, index)
         return _spell([recorded_rows(each, item.name, programs) for each in read], spelling)
 
     told = ConvertReport()
@@ -131,11 +131,11 @@ def _spell(batches: Iterable[pa.RecordBatch], spelling: _Spelling) -> _Part:
             written, why = rows_to_sgf(batch)
             records += filter(None, written)
         read += len(batch)
-        aside = why == Unsayable.SET_ASIDE
+        aside = why == ExportFailure.SET_ASIDE
         drops.update(
             DropReason(drop_code(name)).name for name in batch.column("drop").filter(pa.array(aside)).to_pylist()
         )
-        unsayable.update(Unsayable(k).name for k in why[(why != Unsayable.SAYABLE) & ~aside].tolist())
+        unsayable.update(ExportFailure(k).name for k in why[(why != ExportFailure.SAYABLE) & ~aside].tolist())
     return _Part(records, read, unsayable, drops)
 
 

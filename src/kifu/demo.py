@@ -25,7 +25,7 @@ from kifu.progress import format_bytes, progress
 from kifu.recipes.kgsgo import BuildReport, build
 from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game, read
-from kifu.records.survey import summarize
+from kifu.records.parse import summarize
 from kifu.viz.boards import draw_planes, save
 from kifu.viz.charts import draw_charts
 

@@ -30,8 +30,8 @@ from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, read
+from kifu.records.parse import summarize
 from kifu.records.places import AnyPath
-from kifu.records.survey import summarize
 from kifu.viz.boards import draw_board, save
 
 _DAT_MARKS = (b"GO", b"END", b"mlv2-")
@@ -166,7 +166,7 @@ def describe_records(path: AnyPath) -> str:
     lines = [f"{path}: {found.read:,} games = {found.kept:,} kept" + _sum(found.drops)]
     lines.append(f"  moves       {found.moves:,} in the kept games")
     lines.append(f"  boards      {_common(found.sizes)}")
-    forgiven = [f"{name}: {n:,}" for name, n in found.notes.items() if n]
+    forgiven = [f"{name}: {n:,}" for name, n in found.warnings.items() if n]
     lines.append("  forgiven    " + (", ".join(forgiven) or "nothing"))
     lines += [
         f"  dropped     {name or container}: {why.reason}{f' (after {plies} moves)' if plies else ''}"

@@ -135,7 +135,7 @@ def _faults(
     points = width * height
     moves = np.diff(games.move_offset)
     if clean.known_size:
-        yield DropReason.BAD_SIZE, games.notes & ParseWarning.SIZE_MISSING != 0
+        yield DropReason.BAD_SIZE, games.warnings & ParseWarning.SIZE_MISSING != 0
     if clean.sizes is not None:
         wanted = [int(w) * 256 + int(h) for w, _, h in (size.partition("x") for size in clean.sizes)]
         yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, wanted)

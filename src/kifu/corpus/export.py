@@ -19,10 +19,10 @@ from kifu.corpus.schema import READER_REASONS, game_arrays
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records import olf, tygem
-from kifu.records.game import Game
+from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
-from kifu.records.olf import Lines, OlfWords, Unsayable, write_olf
-from kifu.records.sgf import make_record, root_texts, write_record
+from kifu.records.olf import ExportFailure, OlfFields, OlfLines, write_olf
+from kifu.records.sgf import make_record, text_properties
 
 # The root's properties in the order in which they are written, and the columns of their texts.
 _WORDS = {
@@ -33,13 +33,13 @@ _WORDS = {
 
 # How what other formats say is spelled in SGF.
 _AS_SGF: Mapping[str, Callable[[Mapping[str, str]], Mapping[str, str | None]]] = {
-    "olf": olf.as_sgf,
-    "tygem": tygem.as_sgf,
+    "olf": olf.to_sgf_properties,
+    "tygem": tygem.to_sgf_properties,
 }
 
 
 def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """The territory of some rows as (territory [T] uint16, offset [G + 1] int64), see `kifu.records.words.Reading`."""
+    """The territory of some rows as (territory [T] uint16, offset [G + 1] int64), see `kifu.records.games.ParsedBlock`."""
     column = batch.column("territory")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     return column.flatten().to_numpy(), np.append(0, np.cumsum(lengths, dtype=np.int64))
@@ -51,14 +51,14 @@ def read_games(batch: pa.RecordBatch) -> GameArrays:
     return replace(games, drop=np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT)))
 
 
-def rows_to_olf(batch: pa.RecordBatch) -> Lines:
+def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
     """The rows as lines of OLF, dropped ones too if their record could be read."""
-    words = OlfWords(**{name: batch.column(name) for name in OlfWords.__dataclass_fields__})
+    words = OlfFields(**{name: batch.column(name) for name in OlfFields.__dataclass_fields__})
     return write_olf(read_games(batch), words, *territory_arrays(batch))
 
 
 def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:
-    """The rows as SGF -> (a record for each row, b"" where there is none; why [G] uint8 of `Unsayable`).
+    """The rows as SGF -> (a record for each row, b"" where there is none; why [G] uint8 of `ExportFailure`).
 
     SGF cannot say what a reader could read nothing of, nor points beyond the board; it says every other row, dropped
     or not. Reading a record gives the same play, terms and words, but for what SGF has no word for: how a move that is
@@ -70,7 +70,7 @@ def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint
     why = _unsayable(games, territory, offset)
     written = []
     for (game, words), unsayable, begin, end in zip(_games(batch, games), why, offset, offset[1:]):
-        record = b"" if unsayable else write_record(game, root_texts(game.handicap, words))
+        record = b"" if unsayable else write_record(game, text_properties(game.handicap, words))
         written.append(_with_territory(record, game, territory[begin:end]) if begin < end and record else record)
     return written, why
 
@@ -99,7 +99,7 @@ def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Map
             to_play=int(games.to_play[g]),
             handicap=None if handicap == NO_HANDICAP else handicap,
             record=b"",
-            notes=ParseWarning(int(games.notes[g])),
+            warnings=ParseWarning(int(games.warnings[g])),
             drop=DropReason(games.drop[g]),
             source=archives[g],
             name=members[g],
@@ -115,10 +115,10 @@ def _read_only(part: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
 
 def _sgf_words(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """The root's properties of a row. row: its texts by column, and its format."""
-    as_sgf = _AS_SGF.get(row["format"] or "")
-    if as_sgf is None:
+    to_sgf_properties = _AS_SGF.get(row["format"] or "")
+    if to_sgf_properties is None:
         return {name: row[column] for name, column in _WORDS.items()}
-    return as_sgf({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
+    return to_sgf_properties({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:
@@ -134,15 +134,15 @@ def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]
 def _unsayable(
     games: GameArrays, territory: npt.NDArray[np.uint16], offset: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
-    """[G] uint8 of `Unsayable`: why SGF cannot say a game. A move that is no point of the board it can."""
+    """[G] uint8 of `ExportFailure`: why SGF cannot say a game. A move that is no point of the board it can."""
     points = games.width.astype(np.int64) * games.height
-    why = np.where(points == 0, Unsayable.BOARD, Unsayable.SAYABLE)
+    why = np.where(points == 0, ExportFailure.BOARD, ExportFailure.SAYABLE)
     moves = games.moves & POINT_MASK
     for reason, found, at, beyond in (
-        (Unsayable.MOVES, np.where(moves == NO_POINT, 0, moves), games.move_offset, points),
-        (Unsayable.MOVES, territory & POINT_MASK, offset, points - 1),
-        (Unsayable.SETUP, games.setup & POINT_MASK, games.setup_offset, points - 1),
+        (ExportFailure.MOVES, np.where(moves == NO_POINT, 0, moves), games.move_offset, points),
+        (ExportFailure.MOVES, territory & POINT_MASK, offset, points - 1),
+        (ExportFailure.SETUP, games.setup & POINT_MASK, games.setup_offset, points - 1),
     ):
         game = np.repeat(np.arange(len(games)), np.diff(at))
         why[game[found > beyond[game]]] = reason
-    return np.where(games.drop != DropReason.KEPT, Unsayable.SET_ASIDE, why).astype(np.uint8)
+    return np.where(games.drop != DropReason.KEPT, ExportFailure.SET_ASIDE, why).astype(np.uint8)

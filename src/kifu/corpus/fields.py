@@ -14,19 +14,17 @@ import pyarrow.compute as pc
 from kifu.corpus.schema import SCHEMA
 from kifu.point import BLACK, WHITE
 from kifu.records import olf, tygem
-from kifu.records.dates import parse_date
-from kifu.records.meta import Rank, Result, parse_komi
+from kifu.records.games import FormatName
+from kifu.records.meta import Rank, Result, is_recognized, parse_komi
 from kifu.records.programs import Programs
-from kifu.records.times import parse_minutes
-from kifu.records.understood import understood
-from kifu.records.words import FormatName
+from kifu.records.times import parse_date, parse_minutes
 
 TEXT_COLUMNS = {
     "black": "black", "white": "white", "black_rank": "black_rank", "white_rank": "white_rank",
     "result": "result_text", "komi": "komi_text", "date": "date_text", "time": "time_text", "overtime": "overtime",
     "rules": "rules", "event": "event", "round": "round", "place": "place", "title": "title",
 }  # fmt: skip
-"""The catalogue's column for each of `kifu.records.words.FIELDS` that has one of its own."""
+"""The catalogue's column for each of `kifu.records.games.FIELDS` that has one of its own."""
 
 UnparsedTexts: TypeAlias = dict[str, Counter[str]]
 """By column, texts that were not understood, with their counts."""
@@ -44,7 +42,7 @@ _remembered = lru_cache(_MEMORY)
 def _sgf_rank(text: str) -> tuple[float | None, bool | None, bool | None, bool]:
     rank = Rank.parse(text)
     if rank is None:
-        return None, None, None, understood("rank", text)
+        return None, None, None, is_recognized("rank", text)
     return rank.rating, rank.confirmed, rank.professional, True
 
 
@@ -61,7 +59,7 @@ def _ended(result: Result) -> tuple[str | None, float | None, str]:
 
 @_remembered
 def _sgf_result(text: str) -> tuple[str | None, float | None, str, bool]:
-    return *_ended(Result.parse(text)), understood("result", text)
+    return *_ended(Result.parse(text)), is_recognized("result", text)
 
 
 @_remembered
@@ -72,7 +70,7 @@ def _olf_result(text: str) -> tuple[str | None, float | None, str, bool]:
 
 @_remembered
 def _sgf_komi(text: str) -> tuple[float | None, bool]:
-    return parse_komi(text), understood("komi", text)
+    return parse_komi(text), is_recognized("komi", text)
 
 
 @_remembered
@@ -84,18 +82,18 @@ def _olf_komi(text: str) -> tuple[float | None, bool]:
 @_remembered
 def _sgf_date(text: str) -> tuple[datetime.date | None, int | None, bool]:
     date = parse_date(text)
-    return (None, None, understood("date", text)) if date is None else (date.first, date.year, True)
+    return (None, None, is_recognized("date", text)) if date is None else (date.first, date.year, True)
 
 
 @_remembered
 def _olf_date(text: str) -> tuple[datetime.date | None, int | None, bool]:
     date = olf.parse_date(text)
-    return _sgf_date(date) if date is not None else (None, None, understood("date", text))
+    return _sgf_date(date) if date is not None else (None, None, is_recognized("date", text))
 
 
 @_remembered
 def _sgf_time(text: str) -> tuple[float | None, bool]:
-    return parse_minutes(text), understood("time", text)
+    return parse_minutes(text), is_recognized("time", text)
 
 
 @_remembered

@@ -27,7 +27,7 @@ from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.serialization import Parcel
 from kifu.progress import ProgressFactory, format_bytes, silent
-from kifu.records.kinds import parse_blocks
+from kifu.records.parse import parse_block
 from kifu.records.programs import known_programs
 from kifu.records.tygem import TygemIndex, load_index
 
@@ -117,7 +117,7 @@ class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
     def make(self, item: IngestItem) -> list[Rows]:
         if isinstance(item.content, pa.RecordBatch):
             return [rows_from_catalogue(item.content, self._clean)]
-        read = parse_blocks(item.content, self._index)
+        read = parse_block(item.content, self._index)
         return [rows_from_parsed(each, item.name, self._clean, self._programs) for each in read]
 
     def pack(self, result: list[Rows]) -> Parcel:

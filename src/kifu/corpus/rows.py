@@ -20,9 +20,8 @@ from kifu.go.replay import replay_all
 from kifu.go.rules import Rules
 from kifu.point import NO_POINT, POINT_MASK, to_gtp
 from kifu.records.decode import decode
-from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning, RecordBlock
+from kifu.records.games import NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, RecordBlock
 from kifu.records.programs import Programs
-from kifu.records.words import ParsedBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ def _play(games: GameArrays) -> dict[str, pa.Array]:
         "setup_ply": _points(games.setup_ply, games.setup_offset),
         "root_setup": pa.array(games.root_setup),
         "moves": _points(games.moves, games.move_offset),
-        "repairs": _repairs(games.notes),
+        "repairs": _repairs(games.warnings),
     }
 
 
@@ -177,7 +176,7 @@ def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[n
         setup_ply=games.setup_ply[stands],
         setup_offset=kept_setup,
         root_setup=np.minimum(games.root_setup, np.diff(kept_setup)).astype(np.uint16),
-        notes=games.notes | np.where(illegal != DropReason.KEPT, np.uint32(ParseWarning.CUT), np.uint32(0)),
+        warnings=games.warnings | np.where(illegal != DropReason.KEPT, np.uint32(ParseWarning.CUT), np.uint32(0)),
     )
 
 
@@ -222,6 +221,6 @@ def _territory(reading: ParsedBlock) -> pa.ListArray:
     return pa.ListArray.from_arrays(offsets, pa.array(reading.territory), type=POINTS, mask=pa.array(~told))
 
 
-def _repairs(notes: npt.NDArray[np.uint32]) -> pa.Array:
-    distinct, codes = np.unique(notes, return_inverse=True)
+def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:
+    distinct, codes = np.unique(warnings, return_inverse=True)
     return pa.array([warnings_to_text(int(bits)) for bits in distinct], pa.string()).take(pa.array(codes))

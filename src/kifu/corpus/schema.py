@@ -146,7 +146,7 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
         **{field.name: getattr(played, field.name) for field in fields(played)},
         to_play=to_numpy(batch.column("to_play")),
         handicap=to_numpy(pc.fill_null(batch.column("handicap"), NO_HANDICAP)),
-        notes=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32),
+        warnings=map_distinct(batch.column("repairs"), warnings_from_text, np.uint32),
         drop=map_distinct(batch.column("drop"), drop_code, np.uint8),
         member=to_numpy(batch.column("entry")),
         block_index=np.arange(rows, dtype=np.int32),

@@ -25,10 +25,9 @@ from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalo
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.execution.serialization import Parcel
-from kifu.records._folder import LooseRecords, read_tree, record_blocks
-from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks
+from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks, split_large_blocks
+from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.games import RecordBlock
-from kifu.records.kinds import split_large_blocks
 from kifu.records.places import AnyPath, Remote, as_path, marks_of, name_below
 
 _SMALL = 8 << 20
@@ -131,7 +130,7 @@ def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
     """
     try:
         is_folder = path.is_dir()
-        loose = list(_loose_units(read_tree(path).records)) if is_folder else []
+        loose = list(_loose_units(list_directory(path).records)) if is_folder else []
         small = is_folder or path.stat().st_size < _SMALL
     except (OSError, SourceError):
         loose, small = [], True

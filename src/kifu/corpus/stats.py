@@ -21,7 +21,7 @@ from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.execution.serialization import Parcel
-from kifu.records.words import FormatName
+from kifu.records.games import FormatName
 
 Counts: TypeAlias = dict[str, int]
 """Games by some value of theirs."""

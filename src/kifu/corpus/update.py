@@ -33,7 +33,7 @@ from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.execution.serialization import Parcel
 from kifu.progress import ProgressFactory, silent
-from kifu.records._folder import LooseRecords
+from kifu.records.directory import LooseRecords
 from kifu.records.tygem import load_index
 
 

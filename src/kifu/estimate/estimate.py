@@ -32,7 +32,7 @@ from kifu.recipes.kgs_index import find_archives, read_index
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import ExamplesRecipe, KgsgoRecipe, OlfArchiveRecipe
 from kifu.recipes.training import TrainingRecipe
-from kifu.records.glimpse import estimated_size
+from kifu.records.sample import estimated_size
 from kifu.records.tygem import load_index
 
 ROOM = 6 << 20

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.sources import Content, Source
-from kifu.records.glimpse import estimated_size, read_sample
+from kifu.records.sample import estimated_size, read_sample
 
 _GROUPS = 12
 """Of one kind of sources."""

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.records import tygem
+from kifu.records.meta import is_recognized
 from kifu.records.times import parse_overtime
-from kifu.records.understood import understood
 
 Source: TypeAlias = Literal["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go"]
 """Where games are from: KataGo's own list, in its order. What is none of these is nearest to the one like it."""
@@ -175,7 +175,7 @@ def _overtime(text: str | None) -> tuple[float, float, int, int]:
     """Kind, _NONE if there is no overtime, seconds of a period, periods, moves."""
     over = parse_overtime(text) if text is not None else None
     if over is None:
-        return (_NONE if text is None or understood("overtime", text) else _UNKNOWN), 0.0, 0, 0
+        return (_NONE if text is None or is_recognized("overtime", text) else _UNKNOWN), 0.0, 0, 0
     if over.count > _ABSURD_COUNT or over.seconds > _ABSURD_SECONDS:
         return _UNKNOWN, 0.0, 0, 0
     periods, moves = over.count * (over.kind == "byo-yomi"), over.count * (over.kind == "canadian")

@@ -166,7 +166,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         yield DropReason.WRONG_SIZE, ~fits
         if recipe.handicap:
             told = batch["handicap"].is_valid().to_numpy(zero_copy_only=False)
-            yield DropReason.BAD_HANDICAP, games.notes & ParseWarning.HANDICAP_TEXT != 0
+            yield DropReason.BAD_HANDICAP, games.warnings & ParseWarning.HANDICAP_TEXT != 0
             large = (games.handicap < 0) | (games.handicap > np.floor(np.sqrt(points) / 2))
             yield DropReason.HANDICAP_LARGE, told & large
         yield DropReason.RULES_UNKNOWN, unknown == DropReason.RULES_UNKNOWN

@@ -30,7 +30,7 @@ def refuse(
     width: npt.NDArray[np.uint8],
     height: npt.NDArray[np.uint8],
     handicap: npt.NDArray[np.int16],
-    notes: npt.NDArray[np.uint32],
+    warnings: npt.NDArray[np.uint32],
     drop: npt.NDArray[np.uint8],
 ) -> npt.NDArray[np.uint8]:
     """[G] uint8 of `DropReason`: what the program would not have read. Whether the moves can be played is not looked at.
@@ -38,7 +38,7 @@ def refuse(
     All are [G], columns of `kifu.records.games.Games`.
     """
     why = np.where((width == 19) & (height == 19), DropReason.KEPT, DropReason.WRONG_SIZE).astype(np.uint8)
-    why[has_handicap(handicap) & (notes & ParseWarning.BAD_SETUP_POINT != 0)] = DropReason.OFF_BOARD
-    for forgiven, reason in _REFUSED:
-        why[notes & forgiven != 0] = reason
+    why[has_handicap(handicap) & (warnings & ParseWarning.BAD_SETUP_POINT != 0)] = DropReason.OFF_BOARD
+    for warning, reason in _REFUSED:
+        why[warnings & warning != 0] = reason
     return np.where(drop != DropReason.KEPT, drop, why)

@@ -37,9 +37,9 @@ from kifu.play.results import (
 )
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.records.game import Game
+from kifu.records.game import Game, write_sgf
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
-from kifu.records.sgf import make_record, write_sgf
+from kifu.records.sgf import make_record
 
 GNUGO = "gnugo --mode gtp --chinese-rules --seed 1"
 """Who counts the games if nobody else is asked to, and it is there."""
@@ -274,7 +274,7 @@ class _Work:
         size = self.terms.size
         game = Game(
             width=size, height=size, moves=moves, setup=nothing, setup_ply=nothing, root_setup=0,
-            to_play=TO_PLAY_UNSET, handicap=0, record=make_record(size, size, 0, root), notes=ParseWarning(0), drop=DropReason.KEPT,
+            to_play=TO_PLAY_UNSET, handicap=0, record=make_record(size, size, 0, root), warnings=ParseWarning(0), drop=DropReason.KEPT,
             source="", name="",
         )  # fmt: skip
         return write_sgf(game)

@@ -54,7 +54,7 @@ class LoadedArchive:
 
         Raises SourceError if the archive does not list that many.
         """
-        first = np.flatnonzero(self.games.notes & ParseWarning.LATER_GAME == 0)
+        first = np.flatnonzero(self.games.warnings & ParseWarning.LATER_GAME == 0)
         member = self.games.member[first]
         at = np.minimum(np.searchsorted(member, numbers + 1), len(member) - 1)
         absent = numbers[member[at] != numbers + 1] if len(member) else numbers
@@ -94,7 +94,7 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
     return LoadedArchive(
         archive=archive,
         games=games,
-        drop=refuse(games.width, games.height, games.handicap, games.notes, games.drop),
+        drop=refuse(games.width, games.height, games.handicap, games.warnings, games.drop),
         handicap=has_handicap(games.handicap),
         names=np.concatenate(names),
         name_start=np.concatenate(starts),

@@ -37,7 +37,7 @@ from kifu.execution.serialization import Parcel
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.pipeline import was_ingested
 from kifu.recipes.schema import OlfArchiveRecipe
-from kifu.records.olf import Unsayable
+from kifu.records.olf import ExportFailure
 
 MANIFEST = "olf-archive" + SUFFIX
 CATALOGUE = "games.parquet"
@@ -82,7 +82,7 @@ class ArchiveManifest:
     drops: dict[str, int]
     """By the name of the `Drop`: games that the rules of cleaning set aside."""
     unsayable: dict[str, int]
-    """By the name of the `Unsayable`: games that OLF cannot say."""
+    """By the name of the `ExportFailure`: games that OLF cannot say."""
     files: list[ArchiveFile]
     catalogue: ArchiveFile
 
@@ -253,14 +253,14 @@ def _lines(batch: pa.RecordBatch) -> _Lines:
     order = np.argsort(places, kind="stable")
     places = places[order]
     lines = rows_to_olf(kept.take(pa.array(order)))
-    said = np.append(0, np.cumsum(lines.why == Unsayable.SAYABLE))
+    said = np.append(0, np.cumsum(lines.why == ExportFailure.SAYABLE))
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     placed = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(places)]):
         data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
         if data:
             placed.append((int(places[start]), int(said[stop] - said[start]), data))
-    unsayable = Counter(Unsayable(k).name for k in lines.why[lines.why != Unsayable.SAYABLE].tolist())
+    unsayable = Counter(ExportFailure(k).name for k in lines.why[lines.why != ExportFailure.SAYABLE].tolist())
     return _Lines(placed, unsayable, len(kept))
 
 

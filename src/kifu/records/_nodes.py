@@ -30,13 +30,10 @@ from kifu.records._tokens import (
     NAME_PL,
     NAME_SZ,
     NAME_W,
-    NO_CHARSET,
     OPEN,
     RIGHT,
     SEMICOLON,
-    SINGLE,
     SPACE,
-    Charsets,
     Int,
     end_of_value,
     find_charset,
@@ -47,9 +44,10 @@ from kifu.records._tokens import (
     skip_space,
 )
 from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
+from kifu.records.text import NO_CHARSET, SINGLE, Charsets
 
 MAX_MOVES = 65_535
-"""More moves than this, and the game is `DropReason.TOO_LARGE` (`Games.setup_ply` is uint16)."""
+"""More moves than this, and the game is `DropReason.TOO_LARGE` (`GameArrays.setup_ply` is uint16)."""
 
 MAX_SETUP = 4_096
 """More setup stones than this, rectangles expanded, and the game is `DropReason.TOO_LARGE`: `AB[aa:yy]` is 625 in 8 bytes."""
@@ -58,7 +56,7 @@ MAX_POINTS = MAX_SIZE * MAX_SIZE
 
 # Columns of a row, one row a game.
 WIDTH, HEIGHT, MOVE_END, SETUP_END, ROOT_SETUP, TO_PLAY, HANDICAP = range(7)
-NOTES, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
+WARNINGS, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
 
 # The scanner's state between calls, and within one.
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
@@ -126,7 +124,7 @@ def read_size(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Non
         right, height = read_number(data, colon + 1, stop)
         good = good and right
         if good and width == height:
-            row[NOTES] |= _SIZE_PAIR
+            row[WARNINGS] |= _SIZE_PAIR
     if good and 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
         row[WIDTH], row[HEIGHT] = width, height
     else:
@@ -139,9 +137,9 @@ def read_handicap(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) ->
     if good:
         row[HANDICAP] = value
     else:
-        row[NOTES] |= _HANDICAP_TEXT
+        row[WARNINGS] |= _HANDICAP_TEXT
     if good and value == 1:
-        row[NOTES] |= _HANDICAP_ONE
+        row[WARNINGS] |= _HANDICAP_ONE
 
 
 @inline_kernel
@@ -169,7 +167,7 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
     while i < stop and is_letter(data[i]):
         i, key, small = read_name(data, i, stop)
         if small:
-            row[NOTES] |= _LOWER_CASE
+            row[WARNINGS] |= _LOWER_CASE
         if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
             plays = True
         i = skip_space(data, i, stop)
@@ -179,7 +177,7 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
             if end < stop:
                 if key == NAME_SZ and row[WIDTH] == 0:
                     read_size(data, i, end, row)
-                elif key == NAME_HA and row[HANDICAP] == NO_HANDICAP and row[NOTES] & _HANDICAP_TEXT == 0:
+                elif key == NAME_HA and row[HANDICAP] == NO_HANDICAP and row[WARNINGS] & _HANDICAP_TEXT == 0:
                     read_handicap(data, i, end, row)
                 elif key == NAME_PL:
                     read_player(data, i, end, row)
@@ -187,7 +185,7 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
                     charset_told = True
                     charset = find_charset(data, i, end, charsets)
                     if charset == NO_CHARSET:
-                        row[NOTES] |= _BAD_CHARSET
+                        row[WARNINGS] |= _BAD_CHARSET
                 elif key == NAME_GM and skip_space(data, i, end) < end:
                     good, value = read_number(data, i, end)
                     if not good or value != 1:
@@ -196,7 +194,7 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
         i = next_name(data, i, stop, charset)
     if row[WIDTH] == 0:
         row[WIDTH], row[HEIGHT] = 19, 19
-        row[NOTES] |= _SIZE_MISSING
+        row[WARNINGS] |= _SIZE_MISSING
     elif row[WIDTH] < 0:
         row[WIDTH] = 0
         if row[DROP] == _KEPT:
@@ -231,10 +229,10 @@ def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int
         if x < width and y < height:
             return y * width + x
         if x == _T and y == _T and width <= 19 and height <= 19:
-            row[NOTES] |= _PASS_AS_TT
+            row[WARNINGS] |= _PASS_AS_TT
             return width * height
     if says_pass(data, i, stop):
-        row[NOTES] |= _PASS_AS_WORD
+        row[WARNINGS] |= _PASS_AS_WORD
         return width * height
     return NO_POINT
 
@@ -258,7 +256,7 @@ def put_stones(
                 if before % 4 == kind:
                     continue
                 if state[IN_ROOT] == 1:
-                    row[NOTES] |= _SETUP_TWICE
+                    row[WARNINGS] |= _SETUP_TWICE
             out.seen[point] = state[NODES] * 4 + kind
             out.setup[state[SETUP]] = point | bits
             out.setup_ply[state[SETUP]] = ply
@@ -291,7 +289,7 @@ def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDA
     if status > 0:
         put_stones(left, top, right, bottom, kind, ply, row, out)
     elif status < 0:
-        row[NOTES] |= _BAD_SETUP
+        row[WARNINGS] |= _BAD_SETUP
 
 
 @inline_kernel
@@ -308,7 +306,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
     while i < stop and is_letter(data[i]):
         i, key, small = read_name(data, i, stop)
         if small:
-            row[NOTES] |= _LOWER_CASE
+            row[WARNINGS] |= _LOWER_CASE
         i = skip_space(data, i, stop)
         values = 0
         if key in (NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE):
@@ -323,11 +321,11 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
                     kind = 0 if key == NAME_AB else (1 if key == NAME_AW else 2)
                     read_setup(data, i, end, kind, ply, row, out)
                     if not in_root:
-                        row[NOTES] |= _SETUP_AFTER_ROOT
+                        row[WARNINGS] |= _SETUP_AFTER_ROOT
                 elif values > 1:
-                    row[NOTES] |= _MANY_VALUES
+                    row[WARNINGS] |= _MANY_VALUES
                 elif (key == NAME_B and black >= 0) or (key == NAME_W and white >= 0):
-                    row[NOTES] |= _TWO_MOVES
+                    row[WARNINGS] |= _TWO_MOVES
                 elif key == NAME_B:
                     black = read_move(data, i, end, row)
                 else:
@@ -338,7 +336,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
             charset = final_charset
         i = next_name(data, i, stop, charset)
     if black >= 0 and white >= 0:
-        row[NOTES] |= _TWO_MOVES
+        row[WARNINGS] |= _TWO_MOVES
     if black >= 0 or white >= 0:
         if ply == MAX_MOVES:
             row[DROP] = _TOO_LARGE
@@ -346,7 +344,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
             out.moves[state[MOVES]] = black if black >= 0 else white | WHITE_BIT
             state[MOVES] += 1
             if in_root:
-                row[NOTES] |= _MOVE_IN_ROOT
+                row[WARNINGS] |= _MOVE_IN_ROOT
     if in_root:
         row[ROOT_SETUP] = state[SETUP] - row[SETUP_END]
         state[IN_ROOT] = 0

@@ -14,12 +14,10 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT
-from kifu.records._kinds import LINE_LIMIT
 from kifu.records._nodes import MAX_MOVES
 from kifu.records._scan import BYTES_A_GAME
-from kifu.records._tokens import COLON, SPACE, Int, byte, read_number
-from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
-from kifu.records.words import FIELDS
+from kifu.records._tokens import COLON, LINE_LIMIT, SPACE, Int, byte, read_number
+from kifu.records.games import FIELDS, NO_HANDICAP, Bytes, ParseWarning
 
 MAX_SIZE = 19
 """Letters from a to s; t is the pass."""
@@ -34,7 +32,7 @@ POINTS = MAX_SIZE * MAX_SIZE
 
 # Columns of a row, one row a game.
 WIDTH, HEIGHT, MOVE_END, SETUP_END, TERRITORY_END, HANDICAP = range(6)
-NOTES, DROP, MEMBER_ROW, LINE, START, STOP, COLUMNS = range(6, 13)
+WARNINGS, DROP, MEMBER_ROW, LINE, START, STOP, COLUMNS = range(6, 13)
 
 # How far the reader is.
 GAMES, MOVES, SETUP, AREA, STATES = range(5)
@@ -161,11 +159,11 @@ def read_terms(data: Bytes, fields: npt.NDArray[np.int64], row: npt.NDArray[np.i
     i, stop = fields[STONES, 0], fields[STONES, 1]
     good, value = read_number(data, min(i + 2, stop), stop)
     if not good or value < 0 or data[i] != _LOWER_H or data[i + 1] != HYPHEN:
-        row[NOTES] |= _HANDICAP_TEXT
+        row[WARNINGS] |= _HANDICAP_TEXT
     elif value > 0:
         row[HANDICAP] = value
         if value == 1:
-            row[NOTES] |= _HANDICAP_ONE
+            row[WARNINGS] |= _HANDICAP_ONE
 
 
 @inline_kernel
@@ -322,7 +320,7 @@ def read_members(
 ) -> None:
     """Reads every line.
 
-    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.Block`.
+    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
     """
     for k in range(len(start)):
         games, line, i = 0, 0, start[k]

@@ -35,7 +35,7 @@ SAYABLE, BAD_SETUP, BAD_MOVES = 0, 3, 4
 class OlfSource(NamedTuple):
     """What the writer is given, of G games.
 
-    width .. setup_offset, handicap: as in `kifu.records.games.Games`.  territory, territory_offset: as in `Reading`.
+    width .. setup_offset, handicap: as in `kifu.records.games.GameArrays`.  territory, territory_offset: as in `ParsedBlock`.
     text: uint8, text_offset: [D + 1] int64: D texts side by side.  which: [WORD_COLUMNS, G] int64: the text of each
     field before the moves.
     """

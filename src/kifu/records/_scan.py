@@ -26,13 +26,13 @@ from kifu.records._nodes import (
     MEMBER_ROW,
     MOVE_END,
     MOVES,
-    NOTES,
     POSITION,
     ROOT_SETUP,
     SETUP,
     SETUP_END,
     START,
     STOP,
+    WARNINGS,
     NodesOut,
     plain_moves,
     read_node,
@@ -46,7 +46,6 @@ from kifu.records._tokens import (
     OPEN,
     SEMICOLON,
     SPACE,
-    Charsets,
     Int,
     byte,
     end_of_value,
@@ -55,6 +54,7 @@ from kifu.records._tokens import (
     skip_space,
 )
 from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
+from kifu.records.text import Charsets
 
 DONE, FULL = 0, 1
 
@@ -117,14 +117,14 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
         elif c == OPEN:
             if is_root(data, skip_space(data, i + 1, stop), stop):
                 break
-            row[NOTES] |= _VARIATIONS
+            row[WARNINGS] |= _VARIATIONS
             depth += 1
         elif c == CLOSE:
             depth -= 1
             if depth == 0:
                 return i + 1
         i += 1
-    row[NOTES] |= _TRUNCATED
+    row[WARNINGS] |= _TRUNCATED
     return i
 
 
@@ -162,7 +162,7 @@ def new_row(out: NodesOut, drop: Int, at: Int) -> None:
     row[START] = row[STOP] = at
     row[MOVE_END], row[SETUP_END] = state[MOVES], state[SETUP]
     if state[IN_MEMBER] > 0:
-        row[NOTES] = _LATER_GAME
+        row[WARNINGS] = _LATER_GAME
     state[GAMES] += 1
     state[IN_MEMBER] += 1
 
@@ -182,9 +182,9 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> 
         new_row(out, _KEPT, at)
         row = out.rows[state[GAMES] - 1]
         if junk:
-            row[NOTES] |= _JUNK_BEFORE
+            row[WARNINGS] |= _JUNK_BEFORE
         if root == at:
-            row[NOTES] |= _OPENING_MISSING
+            row[WARNINGS] |= _OPENING_MISSING
         state[BUDGET] = min(MAX_SETUP, state[MEMBER_BUDGET])
         return root
     if at < stop:
@@ -222,7 +222,7 @@ def scan_members(
 ) -> Int:
     """Scans on from `out.state` (zeros at first) to the end: DONE; or FULL where `out` has no room for another game.
 
-    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.Block`.
+    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
     """
     state = out.state
     while state[MEMBER] < len(start):

@@ -13,8 +13,7 @@ from typing import Protocol, cast
 import numpy as np
 from isal import igzip_lib
 
-from kifu.records._members import MEMBER_LIMIT
-from kifu.records.games import Bytes
+from kifu.records.games import MEMBER_LIMIT, Bytes
 
 _CHUNK = 128 << 10  # compressed bytes fed at once; what one feed inflates to still fits the processor's cache
 _SCRATCH = 1 << 20

@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._members import MEMBER_LIMIT, is_record
 from kifu.records._streams import Stream
-from kifu.records.games import Bytes, RecordBlock
+from kifu.records.detect import is_record
+from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 HEADER = 512
 """Bytes of a tar header. Everything in a tar starts at a multiple of it."""

@@ -6,19 +6,16 @@ All text stays bytes. A byte up to the space counts as white space. `i` is the p
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from kifu.kernel import inline_kernel
+from kifu.kernel import inline_kernel, kernel
 from kifu.records.games import Bytes
+from kifu.records.text import BIG5, NO_CHARSET, SINGLE, Charsets
 
 Int: TypeAlias = Any
 """An int64 in compiled code; uncompiled, an int or a NumPy scalar."""
-
-# How the bytes of a double-byte charset pair up, as far as it matters: its second bytes may look like \ or ].
-NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2
 
 SPACE = 32
 OPEN, CLOSE, SEMICOLON, LEFT, RIGHT, ESCAPE, COLON, HYPHEN = (ord(c) for c in "();[]\\:-")
@@ -32,13 +29,6 @@ def name_key(name: str) -> int:
 
 NAME_B, NAME_W, NAME_AB, NAME_AW, NAME_AE = map(name_key, ("B", "W", "AB", "AW", "AE"))
 NAME_FF, NAME_GM, NAME_SZ, NAME_CA, NAME_HA, NAME_PL = map(name_key, ("FF", "GM", "SZ", "CA", "HA", "PL"))
-
-
-class Charsets(NamedTuple):
-    """The character sets that we know: key [C] int64, rising, see `charset_key`; pairing [C] int64, SINGLE .. BIG5."""
-
-    key: npt.NDArray[np.int64]
-    pairing: npt.NDArray[np.int64]
 
 
 @inline_kernel
@@ -159,3 +149,81 @@ def find_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
         else:
             high = middle
     return NO_CHARSET
+
+
+LINE_LIMIT = 1 << 20
+"""Bytes. A longer line is no game of any kind; of a file of lines, no more of it than this and one byte is kept."""
+
+MOST_ID_DIGITS = 18  # what an int64 holds
+
+TAB, LINE_FEED, HASH, DASH = 9, 10, ord("#"), ord("-")
+_BOM = tuple(b"\xef\xbb\xbf")
+_ZERO = 48
+
+
+@inline_kernel
+def is_digit(c: Int) -> Any:
+    return _ZERO <= c <= 57
+
+
+@inline_kernel
+def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
+    """From `i` to the \\n that ends its line, or `stop`."""
+    while i < stop and data[i] != LINE_FEED:
+        i += 1
+    return i
+
+
+@inline_kernel
+def read_id(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
+    """A game's number and the tab after it -> (position after the tab, the number); -1 for both if it is none."""
+    begin, value = i, 0
+    while i < stop and is_digit(data[i]) and i - begin < MOST_ID_DIGITS:
+        value = value * 10 + int(data[i]) - _ZERO
+        i += 1
+    if begin < i < stop and data[i] == TAB:
+        return i + 1, value
+    return -1, -1
+
+
+@inline_kernel
+def skip_bom(data: Bytes, i: Int, stop: Int) -> Int:
+    if stop - i >= 3 and data[i] == _BOM[0] and data[i + 1] == _BOM[1] and data[i + 2] == _BOM[2]:
+        return i + 3
+    return i
+
+
+@kernel
+def count_lines(data: Bytes, start: Int, stop: Int) -> Int:
+    r"""How many \n are in data[start:stop]."""
+    count = 0
+    for i in range(start, stop):
+        if data[i] == LINE_FEED:
+            count += 1
+    return count
+
+
+@kernel
+def last_line_end(data: Bytes, start: Int, stop: Int) -> Int:
+    """After the last \\n of data[start:stop]; `start` if there is none."""
+    i = stop
+    while i > start and data[i - 1] != LINE_FEED:
+        i -= 1
+    return i
+
+
+@kernel
+def next_line(data: Bytes, i: Int, stop: Int) -> Int:
+    r"""After the \n that ends the line at `i`, or `stop`."""
+    return min(end_of_line(data, i, stop) + 1, stop)
+
+
+@kernel
+def first_game_line(data: Bytes, start: Int, stop: Int) -> Int:
+    """Where the first line begins that is neither empty nor a comment, from the line at `start` on; or `stop`."""
+    at = skip_space(data, start, stop)
+    while at < stop and data[at] == HASH:
+        at = skip_space(data, end_of_line(data, at, stop), stop)
+    while start < at < stop and data[at - 1] != LINE_FEED:
+        at -= 1
+    return at

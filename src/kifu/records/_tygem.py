@@ -12,10 +12,25 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
-from kifu.records._kinds import HASH, LINE_LIMIT, TAB, end_of_line, is_digit, read_id, skip_bom
 from kifu.records._nodes import MAX_MOVES, NodesOut, plain_moves, read_move
 from kifu.records._scan import BYTES_A_GAME
-from kifu.records._tokens import LEFT, LETTER_B, LETTER_W, RIGHT, SEMICOLON, SPACE, Int, skip_space
+from kifu.records._tokens import (
+    HASH,
+    LEFT,
+    LETTER_B,
+    LETTER_W,
+    LINE_LIMIT,
+    RIGHT,
+    SEMICOLON,
+    SPACE,
+    TAB,
+    Int,
+    end_of_line,
+    is_digit,
+    read_id,
+    skip_bom,
+    skip_space,
+)
 from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
 
 # Columns of a row after those of `_nodes`: the game's number, and its line in its member.
@@ -64,7 +79,7 @@ def read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: 
         while end < stop and data[end] != RIGHT:
             end += 1
         if end >= stop:
-            row[n.NOTES] |= _TRUNCATED
+            row[n.WARNINGS] |= _TRUNCATED
             return
         if state[n.MOVES] - row[n.MOVE_END] == MAX_MOVES:
             row[n.DROP] = _TOO_LARGE
@@ -108,7 +123,7 @@ def read_line(data: Bytes, start: Int, stop: Int, line_end: Int, line: Int, out:
             read_moves(data, i, stop, row, out)
     if row[n.DROP] != _KEPT:
         state[n.MOVES] = row[n.MOVE_END]
-        row[n.WIDTH] = row[n.HEIGHT] = row[n.NOTES] = 0
+        row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
     row[n.MOVE_END] = state[n.MOVES]
 
 

@@ -17,10 +17,10 @@ from isal import isal_zlib
 
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._members import MEMBER_LIMIT, is_index, is_record
 from kifu.records._remote import RemoteFile, SparseCopy
 from kifu.records._streams import inflate_into
-from kifu.records.games import Bytes, RecordBlock
+from kifu.records.detect import is_index, is_record
+from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call: about one block of game records
 _NAMES_AT_ONCE = 1 << 20  # bytes of their names

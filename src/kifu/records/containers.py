@@ -15,21 +15,21 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from io import FileIO
 from itertools import islice
 
 import numpy as np
 
 from kifu.errors import DropReason, SourceError
-from kifu.records._folder import COMPRESSIONS, folder_blocks, read_tree, without_compression
-from kifu.records._kinds import OLF, SGF, TYGEM, kinds_in
-from kifu.records._lines import line_blocks
-from kifu.records._members import make_block, name_says_index, name_says_record
 from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
+from kifu.records._tokens import LINE_LIMIT, count_lines, first_game_line, last_line_end, next_line
 from kifu.records._zip import count_zip_blocks, zip_blocks
-from kifu.records.games import Bytes, RecordBlock
+from kifu.records.detect import OLF, SGF, TYGEM, detect, name_says_index, name_says_record
+from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
+from kifu.records.games import Bytes, RecordBlock, make_block
 from kifu.records.places import AnyPath, Remote, as_path, open_file
 
 _RECORD_START = re.compile(rb"\(\s*;")
@@ -65,7 +65,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     """
     path = as_path(source)
     if _is_folder(path):
-        yield from islice(folder_blocks(path, block_bytes), first, None)
+        yield from islice(directory_blocks(path, block_bytes), first, None)
         return
     try:
         with open_file(path) as file:
@@ -87,7 +87,7 @@ def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
         if not _is_folder(path):
             found.append(path)
             continue
-        tree = read_tree(path)
+        tree = list_directory(path)
         if not tree.records and not tree.archives:
             raise SourceError(f"{path}: no .sgf files and no archives in this directory, nor .olf files")
         found += [path, *tree.archives] if tree.records else tree.archives
@@ -120,14 +120,14 @@ def _file_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int, fir
 
 def _stream_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int) -> Iterator[RecordBlock]:
     """The blocks of a file that does not begin as a zip does."""
-    if name_says_index(without_compression(os.fsencode(path.name))):
+    if name_says_index(strip_compression(os.fsencode(path.name))):
         return
     stream, compression = open_stream(file)
     data = np.empty(max(block_bytes, HEADER), np.uint8)
     filled = stream.fill(data.data)
     name = os.fsencode(path.name)
     if compression:
-        name = without_compression(name)
+        name = strip_compression(name)
     if _is_tar(name, data, filled):
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with something before the archive, or cut off
@@ -139,8 +139,8 @@ def _stream_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int) -
 
 
 def _kind(name: bytes, data: Bytes, filled: int) -> int:
-    """What a file is that is no archive, by what it begins with, one of `kifu.records._kinds`."""
-    return int(kinds_in(make_block("", data, [filled], [0], [name], [DropReason.KEPT]))[0])
+    """What a file is that is no archive, by what it begins with, one of `kifu.records.detect`."""
+    return int(detect(make_block("", data, [filled], [0], [name], [DropReason.KEPT]))[0])
 
 
 def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
@@ -183,7 +183,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
             stream, compression = open_stream(file)
             data = np.empty(max(block_bytes, HEADER), np.uint8)
             filled = stream.fill(data.data)
-            name = without_compression(os.fsencode(path.name)) if compression else os.fsencode(path.name)
+            name = strip_compression(os.fsencode(path.name)) if compression else os.fsencode(path.name)
             if filled < len(data) or not (_is_tar(name, data, filled) or _kind(name, data, filled) in (OLF, TYGEM)):
                 return 1, False
             return math.ceil(path.stat().st_size / file.tell()), False
@@ -198,7 +198,7 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
     one cannot be read, is damaged or over 256 MiB. A damaged archive is not told of here: reading its records does it.
     """
     name = os.fsencode(source.name)
-    is_index = name_says_index(without_compression(name))
+    is_index = name_says_index(strip_compression(name))
     if _is_folder(source) or (name.lower().endswith(_NO_ZIPS) and not is_index):
         return
     try:
@@ -230,3 +230,121 @@ def _whole(path: AnyPath, file: FileIO | RemoteFile) -> Bytes:
     if content is None:
         raise SourceError(f"{path}: {DropReason.TOO_LARGE.reason}")
     return content
+
+
+def read_blocks(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
+    """All blocks of the containers, with large files of lines cut into several: what threads share the work by.
+
+    Raises SourceError as `kifu.records.containers.blocks` does.
+    """
+    for container in containers:
+        yield from split_large_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
+
+
+def split_large_blocks(found: Iterable[RecordBlock], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
+    """The same members, with large files of lines cut into several blocks."""
+    for block in found:
+        yield from split_lines(block, block_bytes)
+
+
+def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> Iterator[RecordBlock]:
+    """A file of lines whose first bytes are data[:filled] and whose rest `stream` gives, as blocks of that length.
+
+    All but the last end with a line. One line over `LINE_LIMIT` is a block of its own, cut there: the reader drops it.
+    Raises SourceError at the end if the stream is damaged; the line that it broke off in is lost.
+    """
+    size, line, given = len(data), 0, False
+    while filled:
+        ended = filled < len(data)
+        stop = last_line_end(data, 0, filled)
+        if ended and not stream.damage:
+            stop = filled
+        elif stop == 0 and not ended and filled <= LINE_LIMIT:
+            data, filled = _refilled(stream, data[:filled], min(4 * filled, LINE_LIMIT + 1))
+            continue
+        elif stop == 0 and not ended:
+            stop = LINE_LIMIT + 1
+        block = _content(_one(source, name, kind, data, stop, line))
+        if len(block.data) and block.start[0] < block.stop[0]:
+            given = True
+            yield block
+        line += count_lines(data, 0, stop)
+        if ended:
+            break
+        tail = data[stop:filled]
+        if data[stop - 1] != ord("\n"):
+            tail = _after_line(stream, tail)
+            line += 1
+        data, filled = _refilled(stream, tail, size)
+    if not given and not stream.damage:
+        yield _one(source, name, kind, np.empty(0, np.uint8), 0, 0)
+    if stream.damage:
+        raise SourceError(f"{source}: {stream.damage}")
+
+
+def _one(source: str, name: bytes, kind: int, data: Bytes, stop: int, line: int) -> RecordBlock:
+    return replace(make_block(source, data[:stop], [stop], [0], [name], [DropReason.KEPT]), first_line=line, kind=kind)
+
+
+def _content(block: RecordBlock) -> RecordBlock:
+    """A block of one member of lines, without the empty lines and comments that it begins with."""
+    start, stop = int(block.start[0]), int(block.stop[0])
+    first = first_game_line(block.data, start, stop)
+    passed = count_lines(block.data, start, first)
+    return replace(block, start=np.array([first], np.int64), first_line=block.first_line + passed)
+
+
+def _refilled(stream: Stream, tail: Bytes, size: int) -> tuple[Bytes, int]:
+    """A new buffer of at least `size` bytes that begins with `tail`, and how many bytes of it are filled."""
+    data = np.empty(max(size, len(tail)), np.uint8)
+    data[: len(tail)] = tail
+    return data, len(tail) + stream.fill(data.data[len(tail) :])
+
+
+def _after_line(stream: Stream, tail: Bytes) -> Bytes:
+    """Reads on to the end of a line -> the bytes after it that were read with it."""
+    while True:
+        at = np.flatnonzero(tail == ord("\n"))
+        if len(at):
+            return tail[at[0] + 1 :]
+        tail = np.empty(LINE_LIMIT, np.uint8)
+        tail = tail[: stream.fill(tail.data)]
+        if not len(tail):
+            return tail
+
+
+def split_lines(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
+    """The same members, each file of lines that is larger than `block_bytes` in several blocks: nothing is copied."""
+    done = 0
+    large = np.flatnonzero(block.stop - block.start > block_bytes).tolist()
+    kinds = detect(block) if large else ()
+    for k in large:
+        if kinds[k] not in (OLF, TYGEM):
+            continue
+        if done < k:
+            yield block.part(done, k)
+        yield from _cut(replace(block.part(k, k + 1), kind=int(kinds[k])), block_bytes)
+        done = k + 1
+    if done < len(block):
+        yield block.part(done, len(block))
+
+
+def _cut(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
+    """A block of one member, in several; a line that is longer than `block_bytes` stays whole."""
+    start, stop, line = int(block.start[0]), int(block.stop[0]), block.first_line
+    given = False
+    while start < stop:
+        end = min(start + block_bytes, stop)
+        if end < stop:
+            end = last_line_end(block.data, start, end)
+        if end == start:
+            end = next_line(block.data, start, stop)
+        some = replace(block, start=np.array([start], np.int64), stop=np.array([end], np.int64), first_line=line)
+        part = _content(some)
+        if part.start[0] < part.stop[0]:
+            given = True
+            yield part
+        line += count_lines(block.data, start, end)
+        start = end
+    if not given:
+        yield replace(block, start=block.stop)

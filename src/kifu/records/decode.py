@@ -14,11 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kifu.records._words import BEYOND_ASCII, BLANK, ESCAPED, NOT_UTF8, gather, kinds_of
-from kifu.records.games import Bytes
+from kifu.records._fields import BEYOND_ASCII, BLANK, ESCAPED, NOT_UTF8, byte_kinds, gather
+from kifu.records.games import FIELDS, Bytes, ParsedBlock, TextFields
 from kifu.records.sgf import root_codec, root_properties
-from kifu.records.text import detect, keeps_utf8, unescape
-from kifu.records.words import FIELDS, ParsedBlock, TextFields
+from kifu.records.text import detect_codec, keeps_utf8, unescape
 
 _CHARSET = FIELDS.index("charset")
 _PLAYERS = ("black", "white")
@@ -48,9 +47,9 @@ def decode(reading: ParsedBlock) -> Decoded:
     and name no charset: a game is read as UTF-8 if all its words are, else by what they look like together; in OLF a
     "_" in a player's name is a space.
     """
-    words = reading.words
+    words = reading.text_fields
     kinds = np.empty(words.start.shape, np.uint8)
-    kinds_of(words.data, words.start.ravel(), words.stop.ravel(), kinds.ravel())
+    byte_kinds(words.data, words.start.ravel(), words.stop.ravel(), kinds.ravel())
     codecs = _sgf_codecs(reading, kinds[_CHARSET]) if reading.format == "sgf" else _codecs(words, kinds)
     odd = kinds & (NOT_UTF8 | ESCAPED if reading.format == "sgf" else NOT_UTF8) != 0
     odd[:, list(codecs)] = True
@@ -76,10 +75,10 @@ def _sgf_codecs(reading: ParsedBlock, charset_kind: Bytes) -> dict[int, str]:
     """
     games, data = reading.games, reading.block.data
     whole = np.empty(len(games), np.uint8)
-    kinds_of(data, games.start, games.stop, whole)
+    byte_kinds(data, games.start, games.stop, whole)
     doubtful = whole & NOT_UTF8 != 0
     if (whole & BEYOND_ASCII).any():
-        doubtful |= (whole & BEYOND_ASCII != 0) & ~_keep_utf8(reading.words, charset_kind)
+        doubtful |= (whole & BEYOND_ASCII != 0) & ~_keep_utf8(reading.text_fields, charset_kind)
     records = ((g, data[games.start[g] : games.stop[g]].tobytes()) for g in np.flatnonzero(doubtful).tolist())
     return {g: root_codec(root_properties(record)) for g, record in records}
 
@@ -97,7 +96,7 @@ def _keep_utf8(words: TextFields, charset_kind: Bytes) -> _Mask:
 def _codecs(words: TextFields, kinds: Bytes) -> dict[int, str]:
     """Game -> codec, for the games of other formats whose words are not UTF-8."""
     rows = np.flatnonzero(np.bitwise_or.reduce(kinds, axis=0) & NOT_UTF8)
-    return {g: detect(b"\n".join(_raw(words, f, g) for f in range(len(FIELDS)))) for g in rows.tolist()}
+    return {g: detect_codec(b"\n".join(_raw(words, f, g) for f in range(len(FIELDS)))) for g in rows.tolist()}
 
 
 def _raw(words: TextFields, f: int, g: int) -> bytes:
@@ -106,7 +105,7 @@ def _raw(words: TextFields, f: int, g: int) -> bytes:
 
 def _say(reading: ParsedBlock, f: int, g: int, codec: str) -> bytes:
     """One value, as UTF-8."""
-    value = _raw(reading.words, f, g).decode(codec, "replace")
+    value = _raw(reading.text_fields, f, g).decode(codec, "replace")
     return (unescape(value) if reading.format == "sgf" else value).encode("utf-8", "replace")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,24 +15,26 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError
 from kifu.go.board import Board
-from kifu.point import NO_POINT, POINT_MASK
+from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
 from kifu.records import olf, tygem
-from kifu.records.containers import containers
-from kifu.records.games import NO_HANDICAP, ParseWarning
-from kifu.records.kinds import parse_blocks, records_units
+from kifu.records.containers import containers, read_blocks
+from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
+from kifu.records.parse import parse_block
 from kifu.records.sgf import (
     as_block,
     final_setup,
+    format_root,
     make_record,
     plain_properties,
     read_block,
     root_codec,
     root_properties,
 )
-from kifu.records.text import detect, unescape
+from kifu.records.text import detect_codec, unescape
 from kifu.records.tygem import load_index
-from kifu.records.words import FIELDS, ParsedBlock
+
+_LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +63,7 @@ class Game:
     """The SGF text that the game was read from, from "(" to ")"; properties are read from it when asked for.
 
     For a game of another format a root that says the same in SGF; b"" if it is set aside."""
-    notes: ParseWarning
+    warnings: ParseWarning
     """What the reader forgave or passed over."""
     drop: DropReason
     """Why the reader sets the game aside; KEPT if it does not. A game set aside has neither moves nor setup."""
@@ -228,7 +230,7 @@ def game_at(reading: ParsedBlock, g: int) -> Game:
         to_play=int(games.to_play[g]),
         handicap=None if handicap == NO_HANDICAP else handicap,
         record=_record(reading, g),
-        notes=ParseWarning(int(games.notes[g])),
+        warnings=ParseWarning(int(games.warnings[g])),
         drop=DropReason(int(games.drop[g])),
         source=block.source,
         name=block.name(int(games.block_index[g])),
@@ -237,16 +239,16 @@ def game_at(reading: ParsedBlock, g: int) -> Game:
 
 def _record(reading: ParsedBlock, g: int) -> bytes:
     """A game's text; or if it is not SGF, the root that says in SGF what the game does in words."""
-    games, words = reading.games, reading.words
+    games, words = reading.games, reading.text_fields
     if reading.format == "sgf":
         return reading.block.data[games.start[g] : games.stop[g]].tobytes()
     if games.drop[g]:
         return b""
     spans = zip(words.start[:, g].tolist(), words.stop[:, g].tolist())
     values = [words.data[start:stop].tobytes() for start, stop in spans]
-    codec = detect(b"\n".join(values))
+    codec = detect_codec(b"\n".join(values))
     texts = {name: value.decode(codec, "replace") for name, value in zip(FIELDS, values)}
-    properties = olf.as_sgf(texts) if reading.format == "olf" else tygem.as_sgf(texts)
+    properties = olf.to_sgf_properties(texts) if reading.format == "olf" else tygem.to_sgf_properties(texts)
     handicap = int(games.handicap[g])
     return make_record(
         int(games.width[g]), int(games.height[g]), None if handicap == NO_HANDICAP else handicap, properties
@@ -266,8 +268,8 @@ def read(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> I
     """
     found = containers(source)
     index = load_index(found)
-    for block in records_units(found):
-        for reading in parse_blocks(block, index):
+    for block in read_blocks(found):
+        for reading in parse_block(block, index):
             yield from _games_of(reading)
 
 
@@ -288,3 +290,60 @@ def read_sgf(data: bytes, *, strict: bool = False) -> Game:
     if strict and game.errors:
         raise game.errors[0]
     return game
+
+
+def write_sgf(game: Game) -> bytes:
+    """The game as FF[4] in UTF-8: the root, then one node a line. Reading it gives an equal game.
+
+    All properties of the root are kept; those of later nodes, but for moves and setup, are not in a `Game` and so are
+    lost, as are variations. Setup that the record spreads over nodes without a move between them becomes one node. A
+    move that is no point of the board becomes "zz", which is none of any board. Raises GameError for a game that was
+    set aside by the reader: there is no board to write it for.
+    """
+    if game.drop:
+        raise GameError(f"a game that was set aside cannot be written: {game.drop.reason}")
+    return write_record(game, plain_properties(game.properties, game.codec))
+
+
+def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
+    """What `write_sgf` writes, with these properties of the root in place of the game's own.
+
+    properties: name -> values in normal form, as `plain_properties` and `root_texts` give them.
+    """
+    parts = [format_root(game.width, game.height, properties)]
+    if game.to_play:
+        parts.append(b"PL[B]" if game.to_play == BLACK else b"PL[W]")
+    parts.append(_stones(game.setup[: game.root_setup], game) + b"\n")
+    done = 0
+    later, later_ply = game.setup[game.root_setup :], game.setup_ply[game.root_setup :]
+    for ply in np.unique(later_ply).tolist():
+        parts.append(_move_nodes(game.moves[done:ply], game))
+        parts.append(b";" + _stones(later[later_ply == ply], game) + b"\n")
+        done = ply
+    parts.append(_move_nodes(game.moves[done:], game) + b")\n")
+    return b"".join(parts)
+
+
+def _stones(setup: npt.NDArray[np.uint16], game: Game) -> bytes:
+    """AB, AW and AE of one node."""
+    final = final_setup(setup)
+    text = ""
+    for kind, name in ((0, "AB"), (2, "AW"), (1, "AE")):
+        points = [to_sgf(point, game.width, game.height) for point, k in final.items() if k == kind]
+        text += name + "".join(f"[{point}]" for point in points) if points else ""
+    return text.encode()
+
+
+def _move_nodes(moves: npt.NDArray[np.uint16], game: Game) -> bytes:
+    r""";B[xy]\n for each move."""
+    points = (moves & POINT_MASK).astype(np.int64)
+    y, x = np.divmod(points, game.width)
+    off = points == NO_POINT
+    x[off] = y[off] = SGF_LETTERS.index("z")
+    text = np.tile(np.frombuffer(b";B[xy]\n", np.uint8), (len(moves), 1))
+    text[moves & WHITE_BIT != 0, 1] = ord("W")
+    text[:, 3] = _LETTERS[x]
+    text[:, 4] = _LETTERS[y]
+    kept = np.ones(text.shape, bool)
+    kept[points == game.width * game.height, 3:5] = False
+    return text[kept].tobytes()

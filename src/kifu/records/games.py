@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,18 @@ NO_HANDICAP = -32768
 
 TO_PLAY_UNSET = 0
 
+MEMBER_LIMIT = 256 << 20
+"""Bytes. A larger member is not read: it becomes an empty row with `DropReason.TOO_LARGE`."""
+
+FormatName: TypeAlias = Literal["sgf", "olf", "tygem"]
+
+FIELDS = (
+    "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
+    "round", "place", "title", "charset", "periods", "period_seconds",
+)  # fmt: skip
+"""What a game may say in words: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order;
+and TC and TT, by which Fox tells its overtime."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
@@ -29,10 +42,10 @@ class RecordBlock:
     start, stop: [K] int64: member k is data[start[k]:stop[k]].
     member: [K] int32: its ordinal in the container, counting everything the container lists, folders too, from 0.
     names, name_offset: [..] uint8, [K + 1] int64: member k's raw name is names[name_offset[k]:name_offset[k + 1]].
-    drop: [K] uint8: a `Drop` where the member could not be delivered (then it is empty), else 0.
+    drop: [K] uint8: a `DropReason` where the member could not be delivered (then it is empty), else 0.
     source: the container's path, as the user would recognise it.
-    index: how many lines of its first member went before, in earlier blocks; 0 unless the member is a file of lines.
-    kind: what all its members are, one of `kifu.records._kinds`; None if nobody has looked yet.
+    first_line: how many lines of its first member went before, in earlier blocks; 0 unless the member is a file of lines.
+    kind: what all its members are, one of `kifu.records.detect`; None if nobody has looked yet.
     """
 
     source: str
@@ -43,7 +56,7 @@ class RecordBlock:
     names: Bytes
     name_offset: npt.NDArray[np.int64]
     drop: npt.NDArray[np.uint8]
-    index: int = 0
+    first_line: int = 0
     kind: int | None = None
 
     def __len__(self) -> int:
@@ -65,8 +78,25 @@ class RecordBlock:
             names=self.names[at[0] : at[-1]],
             name_offset=at - at[0],
             drop=self.drop[first:last],
-            index=self.index if first == 0 else 0,
+            first_line=self.first_line if first == 0 else 0,
         )
+
+
+def make_block(
+    source: str, data: Bytes, stop: list[int], members: list[int], names: list[bytes], drops: list[int]
+) -> RecordBlock:
+    """A block whose members lie in `data` one after the other, member k up to stop[k]."""
+    ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
+    return RecordBlock(
+        source=source,
+        data=data,
+        start=ends[:-1].copy(),
+        stop=ends[1:].copy(),
+        member=np.array(members, np.int32),
+        names=np.frombuffer(bytearray(b"".join(names)), np.uint8),
+        name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64),
+        drop=np.array(drops, np.uint8),
+    )
 
 
 class ParseWarning(IntFlag):
@@ -123,8 +153,8 @@ class GameArrays(MoveArrays):
     root_setup: [G] uint16: how many of the game's setup entries stand in its root node.
     to_play: [G] uint8: PL of the root as BLACK or WHITE, else TO_PLAY_UNSET.
     handicap: [G] int16: HA, or NO_HANDICAP.
-    notes: [G] uint32 of `ParseWarning`.
-    drop: [G] uint8 of `Drop`: reader's reasons only. A game that has one has neither moves nor setup.
+    warnings: [G] uint32 of `ParseWarning`.
+    drop: [G] uint8 of `DropReason`: reader's reasons only. A game that has one has neither moves nor setup.
     member: [G] int32: the member's ordinal in its container.
     block_index: [G] int32: the member's row in its block.
     start, stop: [G] int64: the game's own text within the block's data, from its "(" to after its ")"; empty if none.
@@ -132,7 +162,7 @@ class GameArrays(MoveArrays):
 
     to_play: npt.NDArray[np.uint8]
     handicap: npt.NDArray[np.int16]
-    notes: npt.NDArray[np.uint32]
+    warnings: npt.NDArray[np.uint32]
     drop: npt.NDArray[np.uint8]
     member: npt.NDArray[np.int32]
     block_index: npt.NDArray[np.int32]
@@ -141,6 +171,40 @@ class GameArrays(MoveArrays):
 
     def __len__(self) -> int:
         return len(self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFields:
+    """The words of G games, as found: escapes, spelling and charset are those of the record's format.
+
+    data: [N] uint8, in which the values lie. Never written to.
+    start, stop: [F, G] int64, F = len(FIELDS): field f of game g is data[start[f, g]:stop[f, g]]; empty if it is not
+        told.
+    """
+
+    data: Bytes
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBlock:
+    """G games of one block, all in one record format, with what they say in words.
+
+    games: for each row its board, moves, setup; see there.
+    text_fields: see `TextFields`.
+    index: [G] int32: the game's ordinal among the games of its member, from 0; in formats of lines, its line there.
+    territory: [T] uint16: point | WHITE_BIT, rising by point, of the final territory, where the record tells it.
+    territory_offset: [G + 1] int64: game g's territory is territory[territory_offset[g]:territory_offset[g + 1]].
+    """
+
+    format: FormatName
+    block: RecordBlock
+    games: GameArrays
+    text_fields: TextFields
+    index: npt.NDArray[np.int32]
+    territory: npt.NDArray[np.uint16]
+    territory_offset: npt.NDArray[np.int64]
 
 
 def concat(parts: Sequence[GameArrays]) -> GameArrays:
@@ -173,7 +237,7 @@ _NO_GAMES = GameArrays(
     root_setup=np.empty(0, np.uint16),
     to_play=np.empty(0, np.uint8),
     handicap=np.empty(0, np.int16),
-    notes=np.empty(0, np.uint32),
+    warnings=np.empty(0, np.uint32),
     drop=np.empty(0, np.uint8),
     member=np.empty(0, np.int32),
     block_index=np.empty(0, np.int32),

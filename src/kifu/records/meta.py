@@ -7,12 +7,14 @@ tells which of these words we did not understand.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from kifu.point import BLACK, WHITE
-from kifu.records.spelling import respell
+from kifu.records.text import normalize
+from kifu.records.times import parse_date, parse_minutes, parse_overtime
 
 _PRO_RATING = 41  # 1 dan professional
 _TOP_RATING = 49  # 9 dan professional
@@ -59,7 +61,7 @@ class Rank:
         best). A rank with such a rating beside it ("2 dan (EGF 2050)") is the rank as told. East Asian records that
         write 九段 for professionals do not tell them from amateurs; nor do we.
         """
-        text = respell(text).strip("[](){}")
+        text = normalize(text).strip("[](){}")
         if aga := _AGA.fullmatch(text):
             rating = float(aga[1])
             if 1 <= rating < 11:
@@ -181,7 +183,7 @@ class Result:
 
 def read_result(text: str) -> tuple[Result, bool]:
     """A result, and whether it is all that the text says. "?" or "unfinished" say that it is unknown, all right."""
-    text = respell(text)
+    text = normalize(text)
     if _DRAW.fullmatch(text):
         return Result(how="draw"), True
     if _VOID.fullmatch(text):
@@ -236,7 +238,7 @@ def parse_komi(text: str) -> float | None:
     gives no quarter of a point. Servers that write decimals mean what they write: KM[-100.00] is a reverse komi of 100
     (KGS). Quarters below 5 are Chinese stones (子), each two points: KM[3.75] and KM[375] are 7.5; so is "3又3/4子".
     """
-    text = respell(text)
+    text = normalize(text)
     if _NUMBER.fullmatch(text):
         komi = float(text.replace(",", "."))
         if text.isdigit() and komi >= 100 and komi % 25 == 0:
@@ -250,3 +252,33 @@ def parse_komi(text: str) -> float | None:
             return None
         komi = points
     return komi + 0.0 if abs(komi) < 1000 else None
+
+
+Subject: TypeAlias = Literal["rank", "result", "komi", "date", "time", "overtime"]
+
+_READERS: dict[Subject, Callable[[str], object]] = {
+    "rank": Rank.parse,
+    "komi": parse_komi,
+    "date": parse_date,
+    "time": parse_minutes,
+    "overtime": parse_overtime,
+}
+_NOTHING = r"|\?+|-+|none|unknown|not known|n/?a|null|无|無|없음|不明"
+_SAYS_NOTHING: dict[Subject, str] = {
+    "rank": r"nr[?*]*|unranked|unrated|no rank|无段|無段",
+    "komi": "no|no komi",
+    "date": r"0000([-/.]00([-/.]00)?)?|1970-0?1-0?1|[?]{4}([-/.][?]{2}){0,2}|undated|no date|date unknown",
+    "time": "no|no limit|no time|no time limit|unlimited|untimed",
+    "overtime": "0|no|no limit|no overtime|no time limit|unlimited|absolute|sudden death",
+}
+
+
+def is_recognized(subject: Subject, text: str) -> bool:
+    """Whether we know what a value says, be it that there is nothing to say: "NR" is no rank, "?" no result.
+
+    Where this is False the reader of that subject gave None, or a Result that is not all that the text says.
+    """
+    if subject == "result":
+        return read_result(text)[1]
+    says_nothing = re.fullmatch(f"{_NOTHING}|{_SAYS_NOTHING[subject]}", normalize(text), re.IGNORECASE)
+    return says_nothing is not None or _READERS[subject](text) is not None

@@ -18,9 +18,8 @@ from kifu.errors import DropReason
 from kifu.point import BLACK, WHITE
 from kifu.records import _olf as o
 from kifu.records import _olf_write as w
-from kifu.records.games import NO_HANDICAP, Bytes, GameArrays, RecordBlock
+from kifu.records.games import FIELDS, NO_HANDICAP, Bytes, GameArrays, ParsedBlock, RecordBlock, TextFields
 from kifu.records.meta import Rank, Result
-from kifu.records.words import FIELDS, ParsedBlock, TextFields
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +66,7 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
         root_setup=np.diff(setup_offset).astype(np.uint16),
         to_play=np.zeros(total, np.uint8),
         handicap=rows[:, o.HANDICAP].astype(np.int16),
-        notes=rows[:, o.NOTES].astype(np.uint32),
+        warnings=rows[:, o.WARNINGS].astype(np.uint32),
         drop=rows[:, o.DROP].astype(np.uint8),
         member=block.member[member],
         block_index=member.astype(np.int32),
@@ -75,12 +74,12 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
         stop=rows[:, o.STOP].copy(),
     )
     line = rows[:, o.LINE].astype(np.int32)
-    line[member == 0] += block.index
+    line[member == 0] += block.first_line
     return ParsedBlock(
         format="olf",
         block=block,
         games=games,
-        words=TextFields(block.data, out.word_start[:, :total], out.word_stop[:, :total]),
+        text_fields=TextFields(block.data, out.word_start[:, :total], out.word_stop[:, :total]),
         index=line,
         territory=out.territory[: out.state[o.AREA]].copy(),
         territory_offset=np.concatenate(([0], rows[:, o.TERRITORY_END])),
@@ -157,7 +156,7 @@ def parse_date(text: str) -> str | None:
     return f"{year}-{month}" if day == "00" else text
 
 
-def as_sgf(texts: Mapping[str, str]) -> dict[str, str | None]:
+def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
     """The words of a game, by their names in FIELDS, decoded, as root properties of an SGF record, in its spelling."""
     result, komi, minutes = parse_result(texts["result"]), parse_komi(texts["komi"]), parse_time(texts["time"])
     return {
@@ -182,7 +181,7 @@ def _rank_text(text: str) -> str | None:
 # The writer
 
 
-class Unsayable(IntEnum):
+class ExportFailure(IntEnum):
     """Why a game cannot be said in OLF: a line would say less of it, or something else."""
 
     SAYABLE = 0
@@ -195,7 +194,7 @@ class Unsayable(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class OlfWords:
+class OlfFields:
     """What lines say of G games beside the play: columns of the catalogue, by the names that they have there.
 
     date: [G] date32.  year: [G] int16, told where there is no full date.  black, white: [G] string.
@@ -220,12 +219,12 @@ class OlfWords:
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class OlfLines:
     """The lines of G games.
 
     data: [N] uint8: the lines side by side, in UTF-8, each with its line end.
     offset: [G + 1] int64: game g's line is data[offset[g]:offset[g + 1]]; empty where there is none.
-    why: [G] uint8 of `Unsayable`: why there is none.
+    why: [G] uint8 of `ExportFailure`: why there is none.
     """
 
     data: Bytes
@@ -238,11 +237,11 @@ _Codes: TypeAlias = npt.NDArray[np.int64]
 
 def write_olf(
     games: GameArrays,
-    words: OlfWords,
+    words: OlfFields,
     territory: npt.NDArray[np.uint16],
     territory_offset: npt.NDArray[np.int64],
-) -> Lines:
-    """The games' lines. Reading one gives the same play, territory and words; or there is none, see `Unsayable`.
+) -> OlfLines:
+    """The games' lines. Reading one gives the same play, territory and words; or there is none, see `ExportFailure`.
 
     games, territory, territory_offset: as in `ParsedBlock`. What OLF has no word for is left out: PL, which of a handicap's
     stones stand in the root, whether a rating is doubted, a handicap of 0 as against none. White space, control
@@ -269,8 +268,8 @@ def write_olf(
     unsaid = np.array([text is None for text in texts], bool)[which]
     why = np.select(
         [games.drop != DropReason.KEPT, unwritable, unsaid[o.RESULT]],
-        [Unsayable.SET_ASIDE, Unsayable.BOARD, Unsayable.RESULT],
-        np.where(unsaid.any(axis=0), Unsayable.TERMS, Unsayable.SAYABLE),
+        [ExportFailure.SET_ASIDE, ExportFailure.BOARD, ExportFailure.RESULT],
+        np.where(unsaid.any(axis=0), ExportFailure.TERMS, ExportFailure.SAYABLE),
     ).astype(np.uint8)
     encoded = [text or b"" for text in texts]
     source = w.OlfSource(
@@ -293,7 +292,7 @@ def write_olf(
     np.cumsum(offset, out=offset)
     lines = np.empty(offset[-1], np.uint8)
     w.fill(source, offset, lines)
-    return Lines(lines, offset, why)
+    return OlfLines(lines, offset, why)
 
 
 def _spell(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kifu.assets import asset
 from kifu.errors import RecipeError, SourceError
-from kifu.records.spelling import LONGEST
+from kifu.records.text import MAX_TEXT
 
 _LARGEST_FILE = 1 << 20
 _MOST_NAMES = 1 << 16
@@ -19,7 +19,7 @@ _MOST_NAMES = 1 << 16
 
 def _bare(name: str) -> str:
     """Without what names are told apart by only at times: case, spaces, _ and -. A set like [0-9] keeps its -."""
-    name = unicodedata.normalize("NFKC", name[:LONGEST]).casefold()
+    name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
     return re.sub(r"(\[[^]]*])|[\s_-]", r"\1", name)
 
 

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason, GameError
+from kifu.errors import DropReason
 from kifu.kernel import writable_view
-from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
+from kifu.point import POINT_MASK
 from kifu.records import _nodes as n
-from kifu.records._members import make_block
+from kifu.records._fields import collect_territory, find_territory, find_text_fields, root_values
 from kifu.records._scan import FULL, scan_members
-from kifu.records._words import collect_territory, find_territory, find_words, root_values
-from kifu.records.games import Bytes, GameArrays, RecordBlock
-from kifu.records.text import charset, charsets, escape, normalise
-from kifu.records.words import FIELDS, ParsedBlock, TextFields
-
-if TYPE_CHECKING:
-    from kifu.records.game import Game
+from kifu.records.games import FIELDS, Bytes, GameArrays, ParsedBlock, RecordBlock, TextFields, make_block
+from kifu.records.text import canonical_value, charsets, choose_codec, escape
 
 _T = TypeVar("_T", bound=np.generic)
-
-_LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
 
 
 def as_block(members: Sequence[bytes], source: str = "") -> RecordBlock:
@@ -66,10 +59,10 @@ def scan(block: RecordBlock) -> GameArrays:
             out = out._replace(rows=_longer(out.rows))
         else:
             out = out._replace(setup=_longer(out.setup), setup_ply=_longer(out.setup_ply))
-    return games_in(out, block)
+    return to_game_arrays(out, block)
 
 
-def games_in(out: n.NodesOut, block: RecordBlock) -> GameArrays:
+def to_game_arrays(out: n.NodesOut, block: RecordBlock) -> GameArrays:
     """What a reader filled `out` with, as games of the block."""
     rows = out.rows[: out.state[n.GAMES]]
     member = rows[:, n.MEMBER_ROW]
@@ -84,7 +77,7 @@ def games_in(out: n.NodesOut, block: RecordBlock) -> GameArrays:
         root_setup=rows[:, n.ROOT_SETUP].astype(np.uint16),
         to_play=rows[:, n.TO_PLAY].astype(np.uint8),
         handicap=rows[:, n.HANDICAP].astype(np.int16),
-        notes=rows[:, n.NOTES].astype(np.uint32),
+        warnings=rows[:, n.WARNINGS].astype(np.uint32),
         drop=rows[:, n.DROP].astype(np.uint8),
         member=block.member[member],
         block_index=member.astype(np.int32),
@@ -107,21 +100,21 @@ def read_block(block: RecordBlock) -> ParsedBlock:
         format="sgf",
         block=block,
         games=games,
-        words=read_words(block, games),
+        text_fields=read_text_fields(block, games),
         index=(np.arange(len(games)) - first).astype(np.int32),
         territory=territory,
         territory_offset=territory_offset,
     )
 
 
-def read_words(block: RecordBlock, games: GameArrays) -> TextFields:
+def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
     """What the roots of games say, also of those set aside. games: as `scan` read them from the block.
 
     Of a property's values the first counts, as for `Game.raw`.
     """
     start = np.zeros((len(FIELDS), len(games)), np.int64)
     stop = np.zeros_like(start)
-    find_words(block.data, games.start, games.stop, charsets(), start, stop)
+    find_text_fields(block.data, games.start, games.stop, charsets(), start, stop)
     return TextFields(block.data, start, stop)
 
 
@@ -178,7 +171,7 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
 def root_codec(properties: Mapping[str, Sequence[bytes]]) -> str:
     """Python's name of the charset that a root's text is in: by CA if it can be believed, else detected."""
     ca = properties.get("CA")
-    return charset(ca[0] if ca else None, b"\n".join(value for values in properties.values() for value in values))
+    return choose_codec(ca[0] if ca else None, b"\n".join(value for values in properties.values() for value in values))
 
 
 # Properties that the writer makes from the arrays, or writes in one form always.
@@ -188,42 +181,10 @@ _OWN = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
     """The root's properties as the writer gives them, but for those that it makes from the game's arrays."""
     return {
-        name: tuple(normalise(value.decode(codec, "replace")) for value in values)
+        name: tuple(canonical_value(value.decode(codec, "replace")) for value in values)
         for name, values in properties.items()
         if name not in _OWN
     }
-
-
-def write_sgf(game: Game) -> bytes:
-    """The game as FF[4] in UTF-8: the root, then one node a line. Reading it gives an equal game.
-
-    All properties of the root are kept; those of later nodes, but for moves and setup, are not in a `Game` and so are
-    lost, as are variations. Setup that the record spreads over nodes without a move between them becomes one node. A
-    move that is no point of the board becomes "zz", which is none of any board. Raises GameError for a game that was
-    set aside by the reader: there is no board to write it for.
-    """
-    if game.drop:
-        raise GameError(f"a game that was set aside cannot be written: {game.drop.reason}")
-    return write_record(game, plain_properties(game.properties, game.codec))
-
-
-def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
-    """What `write_sgf` writes, with these properties of the root in place of the game's own.
-
-    properties: name -> values in normal form, as `plain_properties` and `root_texts` give them.
-    """
-    parts = [_opening(game.width, game.height, properties)]
-    if game.to_play:
-        parts.append(b"PL[B]" if game.to_play == BLACK else b"PL[W]")
-    parts.append(_stones(game.setup[: game.root_setup], game) + b"\n")
-    done = 0
-    later, later_ply = game.setup[game.root_setup :], game.setup_ply[game.root_setup :]
-    for ply in np.unique(later_ply).tolist():
-        parts.append(_move_nodes(game.moves[done:ply], game))
-        parts.append(b";" + _stones(later[later_ply == ply], game) + b"\n")
-        done = ply
-    parts.append(_move_nodes(game.moves[done:], game) + b")\n")
-    return b"".join(parts)
 
 
 def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
@@ -231,10 +192,10 @@ def make_record(width: int, height: int, handicap: int | None, properties: Mappi
 
     handicap, properties: as for `root_texts`.
     """
-    return _opening(width, height, root_texts(handicap, properties)) + b")"
+    return format_root(width, height, text_properties(handicap, properties)) + b")"
 
 
-def root_texts(handicap: int | None, properties: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
+def text_properties(handicap: int | None, properties: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
     """The properties of a root, in normal form, for a game that comes from elsewhere than SGF.
 
     properties: name -> what it says in plain text; None is left out. They are written in this order, HA (if handicap
@@ -244,7 +205,7 @@ def root_texts(handicap: int | None, properties: Mapping[str, str | None]) -> di
     return told if handicap is None else told | {"HA": (str(handicap),)}
 
 
-def _opening(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:
+def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:
     """The root of a record, up to its stones. properties: name -> values, which are in normal form."""
     size = str(width) if width == height else f"{width}:{height}"
     text = "".join(name + "".join(f"[{value}]" for value in values) for name, values in properties.items())
@@ -254,28 +215,3 @@ def _opening(width: int, height: int, properties: Mapping[str, Sequence[str]]) -
 def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:
     """Setup entries of one node -> what each point becomes: 0 black, 2 white, 1 empty. The last word counts."""
     return dict(zip((setup & POINT_MASK).tolist(), (setup >> 14).tolist()))
-
-
-def _stones(setup: npt.NDArray[np.uint16], game: Game) -> bytes:
-    """AB, AW and AE of one node."""
-    final = final_setup(setup)
-    text = ""
-    for kind, name in ((0, "AB"), (2, "AW"), (1, "AE")):
-        points = [to_sgf(point, game.width, game.height) for point, k in final.items() if k == kind]
-        text += name + "".join(f"[{point}]" for point in points) if points else ""
-    return text.encode()
-
-
-def _move_nodes(moves: npt.NDArray[np.uint16], game: Game) -> bytes:
-    r""";B[xy]\n for each move."""
-    points = (moves & POINT_MASK).astype(np.int64)
-    y, x = np.divmod(points, game.width)
-    off = points == NO_POINT
-    x[off] = y[off] = SGF_LETTERS.index("z")
-    text = np.tile(np.frombuffer(b";B[xy]\n", np.uint8), (len(moves), 1))
-    text[moves & WHITE_BIT != 0, 1] = ord("W")
-    text[:, 3] = _LETTERS[x]
-    text[:, 4] = _LETTERS[y]
-    kept = np.ones(text.shape, bool)
-    kept[points == game.width * game.height, 3:5] = False
-    return text[kept].tobytes()

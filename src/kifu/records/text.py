@@ -10,10 +10,22 @@ from __future__ import annotations
 import encodings.aliases
 import functools
 import re
+import unicodedata
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from kifu.records import _tokens
+# How the bytes of a double-byte charset pair up, as far as it matters: its second bytes may look like \ or ].
+NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2
+
+
+class Charsets(NamedTuple):
+    """The character sets that we know: key [C] int64, rising, see `charset_key`; pairing [C] int64, SINGLE .. BIG5."""
+
+    key: npt.NDArray[np.int64]
+    pairing: npt.NDArray[np.int64]
+
 
 # Python's codec -> the one that reads what programs write under its name: the superset that Windows brought.
 _SUPERSET = {
@@ -43,11 +55,11 @@ _UNUSABLE = re.compile(
 )
 
 _PAIRING = {
-    "cp932": _tokens.SHIFT_JIS,
-    "shift_jis_2004": _tokens.SHIFT_JIS,
-    "shift_jisx0213": _tokens.SHIFT_JIS,
-    "cp950": _tokens.BIG5,
-    "big5hkscs": _tokens.BIG5,
+    "cp932": SHIFT_JIS,
+    "shift_jis_2004": SHIFT_JIS,
+    "shift_jisx0213": SHIFT_JIS,
+    "cp950": BIG5,
+    "big5hkscs": BIG5,
 }
 
 
@@ -68,14 +80,14 @@ def _codecs() -> dict[str, str]:
 
 
 @functools.cache
-def charsets() -> _tokens.Charsets:
+def charsets() -> Charsets:
     """The table of known charsets, for the scanner."""
-    pairing = {int(name, 36): _PAIRING.get(codec, _tokens.SINGLE) for name, codec in _codecs().items()}
+    pairing = {int(name, 36): _PAIRING.get(codec, SINGLE) for name, codec in _codecs().items()}
     keys = sorted(pairing)
-    return _tokens.Charsets(np.array(keys, np.int64), np.array([pairing[key] for key in keys], np.int64))
+    return Charsets(np.array(keys, np.int64), np.array([pairing[key] for key in keys], np.int64))
 
 
-def codec_of(ca: bytes) -> str | None:
+def codec_named(ca: bytes) -> str | None:
     """Python's codec for a value of CA; None if we do not know the name."""
     return _codecs().get(_plain(ca.decode("latin-1")))
 
@@ -156,7 +168,7 @@ def _mostly_decodes(text: bytes, codec: str) -> bool:
     return 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
 
 
-def detect(text: bytes) -> str:
+def detect_codec(text: bytes) -> str:
     """Python's codec for text without a usable CA. Never fails; text that fits nothing is read as UTF-8, with gaps."""
     if _decodes(text, "utf_8"):
         return "utf_8"
@@ -185,19 +197,19 @@ def _is_single_byte(codec: str) -> bool:
 
 def keeps_utf8(ca: bytes | None) -> bool:
     """Whether text that is UTF-8 is read as such under this CA (None: there is none), whatever it says."""
-    codec = codec_of(ca) if ca else None
+    codec = codec_named(ca) if ca else None
     return codec is None or codec == "utf_8" or _is_single_byte(codec)
 
 
-def charset(ca: bytes | None, text: bytes) -> str:
+def choose_codec(ca: bytes | None, text: bytes) -> str:
     """Python's codec for a record, from its CA (None: it has none) and its text, all values joined.
 
     A charset of one byte a character can read any text, so its name alone proves little: text that is UTF-8 is read so.
     """
     if text.isascii() or (keeps_utf8(ca) and _decodes(text, "utf_8")):
         return "utf_8"
-    codec = codec_of(ca) if ca else None
-    return codec if codec and _mostly_decodes(text, codec) else detect(text)
+    codec = codec_named(ca) if ca else None
+    return codec if codec and _mostly_decodes(text, codec) else detect_codec(text)
 
 
 def unescape(value: str) -> str:
@@ -207,10 +219,10 @@ def unescape(value: str) -> str:
 
 def escape(text: str) -> str:
     """The value that says the text, as kifu writes it: of line breaks only that there is one is kept."""
-    return normalise(text.replace("\\", "\\\\"))
+    return canonical_value(text.replace("\\", "\\\\"))
 
 
-def normalise(value: str) -> str:
+def canonical_value(value: str) -> str:
     """The same value as kifu writes it: escaped where it must be, line breaks as \\n. Its own fixed point.
 
     A colon keeps its backslash, which tells it from the colon between two values.
@@ -225,3 +237,24 @@ def normalise(value: str) -> str:
         return "\\" + char if char in ("\\", "]") else char
 
     return re.sub(r"\\?(?:\r\n|\n\r)|\\.|[\r\]\\]", one, value, flags=re.DOTALL)
+
+
+MAX_TEXT = 80
+"""Characters of a value that are looked at."""
+
+_DIGITS = str.maketrans("〇零初一二三四五六七八九", "001123456789")
+_TENS = re.compile("([二三四五六七八九]?)十([一二三四五六七八九]?)")
+
+
+def normalize(text: str) -> str:
+    """The value without outer white space, full-width forms and East Asian numerals; at most its first 80 characters.
+
+    >>> respell(" ９段"), respell("十五级"), respell("初段"), respell("３½目")
+    ('9段', '15级', '1段', '3 1/2目')
+    """
+    text = text.strip()[:MAX_TEXT]
+    if text.isascii():
+        return text
+    text = re.sub("([¼½¾])", r" \1", text)
+    text = unicodedata.normalize("NFKC", text).replace("\u2044", "/").replace("\u2212", "-").strip()
+    return _TENS.sub(lambda ten: (ten[1] or "1") + (ten[2] or "0"), text).translate(_DIGITS)

@@ -19,14 +19,12 @@ import numpy.typing as npt
 from kifu.errors import SourceError
 from kifu.records import _nodes as n
 from kifu.records import _tygem as t
-from kifu.records._members import MEMBER_LIMIT
 from kifu.records._scan import BYTES_A_GAME
 from kifu.records.containers import index_files
-from kifu.records.games import Bytes, RecordBlock
+from kifu.records.games import FIELDS, MEMBER_LIMIT, Bytes, ParsedBlock, RecordBlock, TextFields
 from kifu.records.meta import Result
 from kifu.records.places import AnyPath
-from kifu.records.sgf import games_in
-from kifu.records.words import FIELDS, ParsedBlock, TextFields
+from kifu.records.sgf import to_game_arrays
 
 _SPANS = {
     "black": t.BLACK,
@@ -88,11 +86,11 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
 
 
 def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
-    """Reads every line of a block. Never fails: what can't be read gives a row with its `Drop`.
+    """Reads every line of a block. Never fails: what can't be read gives a row with its `DropReason`.
 
     Each line is a row, but for empty ones and those that begin with #; a member without any gives one row. The moves
-    stand as they are recorded, on 19 x 19. A line that is no game is `Drop.UNREADABLE`; one of over 1 MiB or 65,535
-    moves is `Drop.TOO_LARGE`, and so is all that follows where a member has more lines than its bytes / 32 + 16.
+    stand as they are recorded, on 19 x 19. A line that is no game is `DropReason.UNREADABLE`; one of over 1 MiB or 65,535
+    moves is `DropReason.TOO_LARGE`, and so is all that follows where a member has more lines than its bytes / 32 + 16.
 
     index: where the words come from; a game that it does not tell of has none, and so have all without an index.
     """
@@ -106,22 +104,22 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
         seen=np.empty(0, np.int64),
     )
     t.read_lines(block.data, block.start, block.stop, block.drop, out)
-    games = games_in(out, block)
+    games = to_game_arrays(out, block)
     rows = out.rows[: len(games)]
     line = rows[:, t.LINE].astype(np.int32)
-    line[games.block_index == 0] += block.index
+    line[games.block_index == 0] += block.first_line
     return ParsedBlock(
         format="tygem",
         block=block,
         games=games,
-        words=_words(rows[:, t.ID], index),
+        text_fields=_text_fields(rows[:, t.ID], index),
         index=line,
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(games) + 1, np.int64),
     )
 
 
-def _words(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFields:
+def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFields:
     start, stop = np.zeros((2, len(FIELDS), len(ids)), np.int64)
     if index is None or not len(index):
         return TextFields(_NO_BYTES, start, stop)
@@ -134,10 +132,10 @@ def _words(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFields:
     return TextFields(index.data, start, stop)
 
 
-def not_indexed(reading: ParsedBlock) -> int:
+def count_unindexed(reading: ParsedBlock) -> int:
     """How many games of a reading no index tells of."""
     date = FIELDS.index("date")
-    told = reading.words.stop[date] > reading.words.start[date]
+    told = reading.text_fields.stop[date] > reading.text_fields.start[date]
     return int(np.count_nonzero(~told & (reading.games.drop == 0)))
 
 
@@ -158,7 +156,7 @@ def parse_overtime(text: str) -> str | None:
     return f"{int(match[2])}x{int(match[1])} byo-yomi" if match else None
 
 
-def as_sgf(texts: Mapping[str, str]) -> dict[str, str | None]:
+def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
     """The words of a game, by their names in FIELDS, decoded, as root properties of an SGF record, in its spelling.
 
     What is spelled otherwise than we know is left as it is.

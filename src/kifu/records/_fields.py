@@ -21,9 +21,7 @@ from kifu.records._tokens import (
     NAME_CA,
     OPEN,
     SEMICOLON,
-    SINGLE,
     SPACE,
-    Charsets,
     Int,
     byte,
     end_of_value,
@@ -35,11 +33,12 @@ from kifu.records._tokens import (
     skip_space,
 )
 from kifu.records.games import Bytes
+from kifu.records.text import SINGLE, Charsets
 
 Spans = npt.NDArray[np.int64]
 
 NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
-"""SGF's names of `kifu.records.words.FIELDS`."""
+"""SGF's names of `kifu.records.games.FIELDS`."""
 
 _NO_FIELD = 255
 _FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name, less that of AA
@@ -105,7 +104,9 @@ def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
 
 
 @kernel
-def find_words(data: Bytes, start: Spans, stop: Spans, charsets: Charsets, word_start: Spans, word_stop: Spans) -> None:
+def find_text_fields(
+    data: Bytes, start: Spans, stop: Spans, charsets: Charsets, word_start: Spans, word_stop: Spans
+) -> None:
     """Where the first value of each of `NAMES` lies in the roots of games.
 
     start, stop: [G]: the games' texts.  word_start, word_stop: [F, G], zeros at first.
@@ -130,7 +131,7 @@ def find_words(data: Bytes, start: Spans, stop: Spans, charsets: Charsets, word_
 
 
 @inline_kernel
-def kind_of(data: Bytes, i: Int, stop: Int) -> Int:
+def byte_kind(data: Bytes, i: Int, stop: Int) -> Int:
     """The bits that hold for data[i:stop]."""
     top, escaped = np.uint8(0), False
     for c in data[i:stop]:  # over a view, in single bytes, the compiler takes many at once
@@ -173,10 +174,10 @@ def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
 
 
 @kernel
-def kinds_of(data: Bytes, start: Spans, stop: Spans, kind: Bytes) -> None:
+def byte_kinds(data: Bytes, start: Spans, stop: Spans, kind: Bytes) -> None:
     """What bytes each piece of the data is of. start, stop, kind: [K]."""
     for k in range(len(start)):
-        kind[k] = kind_of(data, start[k], stop[k])
+        kind[k] = byte_kind(data, start[k], stop[k])
 
 
 @kernel

@@ -1,11 +1,12 @@
-"""What is in a source: how many games, which are set aside and why, and what the reader had to forgive."""
+"""Parse blocks in any record format, and summarize whole sources."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,31 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORDS, Rules
-from kifu.records.containers import containers
-from kifu.records.games import GameArrays, ParseWarning
-from kifu.records.kinds import parse_blocks, records_units
-from kifu.records.tygem import load_index
+from kifu.records import sgf
+from kifu.records.containers import containers, read_blocks
+from kifu.records.detect import OLF, TYGEM, TYGEM_INDEX, detect
+from kifu.records.games import GameArrays, ParsedBlock, ParseWarning, RecordBlock
+from kifu.records.olf import read_olf
+from kifu.records.tygem import TygemIndex, load_index, read_tygem
 
 _NAMED = 20
+
+
+def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[ParsedBlock]:
+    """The games of a block, in its order: one reading for each run of members of one format.
+
+    An index of TYGEM games among them holds no games and gives none. index: see `kifu.records.tygem`.
+    """
+    kinds = detect(block)
+    cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+    for first, last in pairwise(cuts):
+        part = block if last - first == len(block) else block.part(first, last)
+        if kinds[first] == OLF:
+            yield read_olf(part)
+        elif kinds[first] == TYGEM:
+            yield read_tygem(part, index)
+        elif kinds[first] != TYGEM_INDEX:
+            yield sgf.read_block(part)
 
 
 @dataclass(slots=True)
@@ -33,7 +53,7 @@ class SourceSummary:
     """Of the records, as text."""
     drops: Counter[str] = field(default_factory=Counter)
     """By the name of the `DropReason`."""
-    notes: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
     """By the name of the `ParseWarning`."""
     sizes: Counter[str] = field(default_factory=Counter)
     """Of the kept games, by "19 x 19"."""
@@ -50,7 +70,7 @@ class SourceSummary:
         self.moves += int(ply[kept].sum())
         self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
         for note in ParseWarning:
-            self.notes[str(note.name)] += int(np.count_nonzero(games.notes & note))
+            self.warnings[str(note.name)] += int(np.count_nonzero(games.warnings & note))
         sizes = np.stack([games.width[kept], games.height[kept]], 1)
         for (width, height), n in zip(*np.unique(sizes, axis=0, return_counts=True)):
             self.sizes[f"{width} x {height}"] += int(n)
@@ -64,7 +84,7 @@ def summarize(
     found = SourceSummary()
     paths = containers(sources)
     index = load_index(paths)
-    for reading in (reading for block in records_units(paths) for reading in parse_blocks(block, index)):
+    for reading in (reading for block in read_blocks(paths) for reading in parse_block(block, index)):
         block, games = reading.block, reading.games
         found.bytes += int((block.stop - block.start).sum())
         drop, ply = found.add(games, rules, jobs)

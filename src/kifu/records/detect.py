@@ -1,18 +1,31 @@
-"""What the containers share: which members are records, how large one may be, blocks made from lists."""
+"""Detect what members of containers are: by their first bytes, and by their names only where the bytes cannot tell."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.kernel import inline_kernel
+from kifu.kernel import inline_kernel, kernel
+from kifu.records._tokens import (
+    HASH,
+    LINE_FEED,
+    OPEN,
+    SEMICOLON,
+    SPACE,
+    Int,
+    end_of_line,
+    is_digit,
+    read_id,
+    skip_bom,
+    skip_space,
+)
 from kifu.records.games import Bytes, RecordBlock
 
-MEMBER_LIMIT = 256 << 20
-"""Bytes. A larger member is not read: it becomes an empty row with `Drop.TOO_LARGE`."""
-
+_C, _DASH = ord("C"), ord("-")
 _SLASH, _DOT, _UNDERSCORE = 0x2F, 0x2E, 0x5F
 _LOWER = 0x20
+
+SGF, OLF, TYGEM, TYGEM_INDEX = range(4)
 
 
 @inline_kernel
@@ -77,18 +90,59 @@ def _name_ends(name: bytes, extension: bytes) -> bool:
     return name.lower().endswith(extension) and not name.rpartition(b"/")[2].startswith(b"._")
 
 
-def make_block(
-    source: str, data: Bytes, stop: list[int], members: list[int], names: list[bytes], drops: list[int]
-) -> RecordBlock:
-    """A block whose members lie in `data` one after the other, member k up to stop[k]."""
-    ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
-    return RecordBlock(
-        source=source,
-        data=data,
-        start=ends[:-1].copy(),
-        stop=ends[1:].copy(),
-        member=np.array(members, np.int32),
-        names=np.frombuffer(bytearray(b"".join(names)), np.uint8),
-        name_offset=np.cumsum([0, *map(len, names)], dtype=np.int64),
-        drop=np.array(drops, np.uint8),
-    )
+@inline_kernel
+def is_date(data: Bytes, i: Int, stop: Int) -> bool:
+    """Whether a line of OLF begins at `i`: dddd-dd-dd and a space."""
+    if stop - i < 11 or data[i + 10] != SPACE:
+        return False
+    for k in range(10):
+        if k in (4, 7):
+            if data[i + k] != _DASH:
+                return False
+        elif not is_digit(data[i + k]):
+            return False
+    return True
+
+
+@inline_kernel
+def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
+    """By the first line that is neither empty nor a comment: SGF, OLF, TYGEM, TYGEM_INDEX, or `otherwise`."""
+    i = skip_space(data, skip_bom(data, i, stop), stop)
+    while i < stop and data[i] == HASH:
+        i = skip_space(data, end_of_line(data, i, stop), stop)
+    if i == stop:
+        return otherwise
+    if data[i] == OPEN or data[i] == SEMICOLON:
+        return SGF
+    if is_date(data, i, stop):
+        return OLF
+    after, _ = read_id(data, i, stop)
+    if after < 0:
+        return otherwise
+    if after + 1 < stop and data[after] == _C and is_digit(data[after + 1]):
+        return TYGEM_INDEX
+    return TYGEM if after == stop or data[after] == SEMICOLON or data[after] == LINE_FEED else otherwise
+
+
+@kernel
+def detect_members(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    names: Bytes,
+    name_offset: npt.NDArray[np.int64],
+    kind: npt.NDArray[np.uint8],
+) -> None:
+    """kind: [K] uint8, to be filled. Where the bytes cannot tell, a name that ends in .olf does; else it is SGF."""
+    for k in range(len(start)):
+        is_olf = has_extension(names, name_offset[k], name_offset[k + 1], b"olf")
+        kind[k] = detect_text(data, start[k], stop[k], OLF if is_olf else SGF)
+
+
+def detect(block: RecordBlock) -> npt.NDArray[np.uint8]:
+    """[K] uint8: what each member of a block is."""
+    if block.kind is not None:
+        return np.full(len(block), block.kind, np.uint8)
+    kind = np.empty(len(block), np.uint8)
+    detect_members(block.data, block.start, block.stop, block.names, block.name_offset, kind)
+    return kind

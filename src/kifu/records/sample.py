@@ -18,10 +18,9 @@ from time import perf_counter
 import numpy as np
 
 from kifu.errors import SourceError
-from kifu.records._folder import read_tree, without_compression
-from kifu.records._lines import split_lines
-from kifu.records._members import name_says_index
-from kifu.records.containers import blocks, count_blocks
+from kifu.records.containers import blocks, count_blocks, split_lines
+from kifu.records.detect import name_says_index
+from kifu.records.directory import list_directory, strip_compression
 from kifu.records.games import RecordBlock
 from kifu.records.places import AnyPath
 
@@ -62,7 +61,7 @@ class RecordsSample:
 def estimated_size(path: AnyPath) -> int:
     """The size of a container, in bytes: of a folder's loose records about. Raises SourceError."""
     try:
-        return len(read_tree(path).records) * _RECORD if path.is_dir() else path.stat().st_size
+        return len(list_directory(path).records) * _RECORD if path.is_dir() else path.stat().st_size
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
@@ -75,11 +74,11 @@ def read_sample(path: AnyPath, room: int) -> RecordsSample:
     began = perf_counter()
     block = min(_BLOCK, room)
     if path.is_dir():
-        records = len(read_tree(path).records)
+        records = len(list_directory(path).records)
         found = list(_until(blocks(path, block_bytes=block), room))
         share = sum(map(len, found)) / max(records, 1)
         return RecordsSample(found, share, (perf_counter() - began) / share)
-    if name_says_index(without_compression(os.fsencode(path.name))):
+    if name_says_index(strip_compression(os.fsencode(path.name))):
         return RecordsSample([], 1.0, 0.0)
     if estimated_size(path) <= room:
         return RecordsSample(list(blocks(path, block_bytes=_BLOCK)), 1.0, perf_counter() - began)

@@ -12,16 +12,10 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Executor
-from kifu.records._members import (
-    MEMBER_LIMIT,
-    make_block,
-    name_says_index,
-    name_says_lines,
-    name_says_record,
-)
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
-from kifu.records.games import Bytes, RecordBlock
+from kifu.records.detect import name_says_index, name_says_lines, name_says_record
+from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
 from kifu.records.places import AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
@@ -64,7 +58,7 @@ class LooseRecords:
 
 
 @dataclass(frozen=True)
-class Tree:
+class DirectoryTree:
     """What a directory tree holds, in the order of the bytes of the paths below it."""
 
     records: LooseRecords
@@ -72,7 +66,7 @@ class Tree:
     """Containers of their own: archives, files of lines (.olf), and indexes to such (.index)."""
 
 
-def read_tree(root: AnyPath) -> Tree:
+def list_directory(root: AnyPath) -> DirectoryTree:
     """Lists a directory tree by names alone, but for those .gz, .bz2 and .xz whose name does not say what is in them.
 
     Symbolic links are passed over, also those to files: what they point at lies elsewhere, or is listed anyway. Raises
@@ -84,17 +78,17 @@ def read_tree(root: AnyPath) -> Tree:
         except OSError as error:
             raise SourceError(f"{root}: {error.strerror}") from None
         records = _records_in(remote)
-        return Tree(
+        return DirectoryTree(
             LooseRecords(root, 0, records, [remote[name] for name in records]),
             _archives_in(remote, remote.__getitem__),
         )
     names = sorted(_walk(os.fsencode(root)))
     archives = _archives_in(names, lambda name: root / os.fsdecode(name))
-    return Tree(LooseRecords(root, 0, _records_in(names), []), archives)
+    return DirectoryTree(LooseRecords(root, 0, _records_in(names), []), archives)
 
 
 def _records_in(names: Iterable[bytes]) -> list[bytes]:
-    return [name for name in names if name_says_record(without_compression(name))]
+    return [name for name in names if name_says_record(strip_compression(name))]
 
 
 def _archives_in(names: Iterable[bytes], at: Callable[[bytes], AnyPath]) -> list[AnyPath]:
@@ -120,7 +114,7 @@ def _walk(top: bytes) -> Iterator[bytes]:
             raise SourceError(f"{os.fsdecode(top + b'/' + folder)}: {error.strerror}") from None
 
 
-def without_compression(name: bytes) -> bytes:
+def strip_compression(name: bytes) -> bytes:
     """A file's name without .gz, .bz2 or .xz at its end."""
     return name.rpartition(b".")[0] if name.lower().endswith(COMPRESSIONS) else name
 
@@ -129,7 +123,7 @@ def _says_archive(name: bytes) -> bool | None:
     """Whether a file is a container of its own by its name; None if that can't tell."""
     if name.rpartition(b"/")[2].startswith(b"._"):
         return False
-    plain = without_compression(name)
+    plain = strip_compression(name)
     if name.lower().endswith(_ARCHIVES) or name_says_lines(plain) or name_says_index(plain):
         return True
     return None if name.lower().endswith(COMPRESSIONS) and not name_says_record(plain) else False
@@ -147,9 +141,9 @@ def _holds_tar(path: AnyPath) -> bool:
     return bool(stream.damage) or header_status(head, 0) == 1
 
 
-def folder_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
+def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
     """All loose records of a tree, as `record_blocks` gives them. Raises SourceError also if there are none."""
-    records = read_tree(root).records
+    records = list_directory(root).records
     if not records:
         raise SourceError(f"{root}: no .sgf files in this directory")
     return record_blocks(records, block_bytes)

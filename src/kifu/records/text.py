@@ -249,7 +249,7 @@ _TENS = re.compile("([二三四五六七八九]?)十([一二三四五六七八�
 def normalize(text: str) -> str:
     """The value without outer white space, full-width forms and East Asian numerals; at most its first 80 characters.
 
-    >>> respell(" ９段"), respell("十五级"), respell("初段"), respell("３½目")
+    >>> normalize(" ９段"), normalize("十五级"), normalize("初段"), normalize("３½目")
     ('9段', '15级', '1段', '3 1/2目')
     """
     text = text.strip()[:MAX_TEXT]

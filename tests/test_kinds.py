@@ -268,7 +268,7 @@ BOUNDED = r"""
 import re, sys
 from pathlib import Path
 from kifu.records.parse import summarize
-found = survey(sys.argv[1])
+found = summarize(sys.argv[1])
 # What getrusage tells begins with the peak of the process that started this one.
 peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 print(found.read, found.kept, found.moves, peak // 1024)

@@ -18,9 +18,8 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
-from kifu.katago.encoder import KataEncoder
+from kifu.katago.encoder import KataEncoder, encode_katago
 from kifu.katago.rules import TERMS, KataRules, usual_terms
-from kifu.planes.encode import encode_katago
 from kifu.planes.encoder import find_encoder
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.planes.unpack import unpack

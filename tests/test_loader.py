@@ -359,7 +359,7 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
 
 @pytest.mark.parametrize("name", [name for name, each in EXAMPLE_FORMATS.items() if each.traced])
 def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, name):
-    monkeypatch.setattr("kifu.datasets.sources._RUN", 16)
+    monkeypatch.setattr("kifu.datasets.examples._RUN", 16)
     monkeypatch.setattr("kifu.datasets.parquet._MOST_ROWS", 64)
     if name == "hdf5@1":
         pytest.importorskip("h5py")

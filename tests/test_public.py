@@ -33,10 +33,8 @@ ROOMS = [
     "tables", "learn", "play", "demo", "cli",
 ]  # fmt: skip
 LAZY = {
-    ("records/game.py", "viz"), ("planes/encode.py", "katago"), ("planes/encoder.py", "katago"), ("datasets/inspect.py", "katago"),
-    ("datasets/renderer.py", "katago"), ("datasets/sources.py", "katago"), ("recipes/schema.py", "katago"),
-    ("datasets/formats.py", "katago"), ("datasets/labels.py", "katago"), ("recipes/kgsgo.py", "katago"),
-}  # fmt: skip
+    ("records/game.py", "viz"),
+}
 
 
 def modules() -> list[str]:

@@ -153,7 +153,7 @@ def test_illegal_moves_are_named(text, ply, move, why):
 
 @pytest.mark.parametrize("planes", ["seven", "kgsgo7", "kgsgo8"])
 def test_games_that_were_set_aside(planes):
-    with pytest.raises(GameError, match="set aside cannot be encoded: board size"):
+    with pytest.raises(GameError, match="dropped game cannot be encoded: board size"):
         kifu.encode(kifu.read_sgf(b"(;SZ[99];B[aa])"), planes)
 
 

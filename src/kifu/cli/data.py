@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
@@ -154,14 +155,11 @@ def build(
 ) -> None:
     """Make a recipe's data sets, or its archive of OLF files, with manifests; what is there already stays."""
     from kifu.errors import RecipeError
-    from kifu.katago.build import build_katago
-    from kifu.katago.recipe import KatagoRecipe
     from kifu.kernel import announce_compilation
     from kifu.progress import format_bytes, progress
-    from kifu.recipes.examples import build_examples
     from kifu.recipes.kgsgo import build as build_sets
     from kifu.recipes.olf_archive import build_archive
-    from kifu.recipes.schema import ExamplesRecipe, OlfArchiveRecipe, find_recipe
+    from kifu.recipes.schema import KINDS, OlfArchiveRecipe, SplitRecipe, find_recipe
     from kifu.recipes.training import TrainingRecipe
 
     announce_compilation()
@@ -175,14 +173,11 @@ def build(
         typer.echo(build_archive(found, sources, into, jobs=jobs, engine=engine, progress=progress))
         return
     chosen = None if sets is None else [name.strip() for name in sets.split(",")]
-    if isinstance(found, ExamplesRecipe | KatagoRecipe):
+    if isinstance(found, SplitRecipe):
         if index is not None:
             raise RecipeError(f"recipe {found.name} draws from no index: it does not take --index")
-        if isinstance(found, KatagoRecipe):
-            made = build_katago(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress)
-        else:
-            made = build_examples(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress)
-        for each in made:
+        build_kind = resolve_name(KINDS[found.kind].build)
+        for each in build_kind(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress):
             typer.echo(each)
         return
     for built in build_sets(

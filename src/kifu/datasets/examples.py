@@ -241,6 +241,10 @@ def join(batches: Sequence[Batch], layout: Layout) -> Batch:
     )
 
 
+_RUN = 1024
+"""Rows of a run, where the format suggests no other length."""
+
+
 class Dataset(ABC):
     """A data set, opened and checked; `kifu.open` makes one, whatever its format. A context manager.
 
@@ -299,6 +303,10 @@ class Dataset(ABC):
         """All of it, `size` rows at a time."""
         for start in range(0, self.examples, size):
             yield self.read(start, min(start + size, self.examples))
+
+    def run_starts(self) -> npt.NDArray[np.int64]:
+        """Return the first row of each run, [K] int64: rows of a run are cheapest to read together."""
+        return np.arange(0, self.examples, _RUN)
 
     @property
     def _block(self) -> int:

@@ -101,6 +101,8 @@ class ExampleFormat:
     """Whether planes may have other values than 0 and 1."""
     home: str
     """Module and names of its writer and its reader."""
+    inspect: str = ""
+    """A function, as "module:name", that returns the lines of `kifu inspect` for an open data set; "" for the usual."""
 
 
 _EXAMPLES = (
@@ -108,25 +110,25 @@ _EXAMPLES = (
         "npy@1",
         "arrays that np.load maps into memory, in a folder",
         suffix="", traced=True, passes=True, labels=True, needs_move=False, real=True,
-        home="npy:NpyWriter:Npy",
+        home="kifu.datasets.npy:NpyWriter:Npy",
     ),
     ExampleFormat(
         "book-npy@1",
         "the chunks of 1,024 that the book's data processor reads, in a folder",
         suffix="", traced=False, passes=False, labels=False, needs_move=True, real=True,
-        home="book_npy:BookNpyWriter:BookNpy",
+        home="kifu.datasets.book_npy:BookNpyWriter:BookNpy",
     ),
     ExampleFormat(
         "parquet@1",
         "a table, planes as bits; opens in polars, DuckDB and Hugging Face datasets",
         suffix=".parquet", traced=True, passes=True, labels=True, needs_move=False, real=True,
-        home="parquet:ParquetWriter:Parquet",
+        home="kifu.datasets.parquet:ParquetWriter:Parquet",
     ),
     ExampleFormat(
         "hdf5@1",
         "the layout that RocAlphaGo trains from; needs h5py",
         suffix=".h5", traced=True, passes=False, labels=True, needs_move=True, real=False,
-        home="hdf5:Hdf5Writer:Hdf5",
+        home="kifu.datasets.hdf5:Hdf5Writer:Hdf5",
     ),
 )  # fmt: skip
 
@@ -134,7 +136,7 @@ KATAGO = ExampleFormat(
     "katago-npz@1",
     "KataGo's training rows, planes and targets, in a folder of .npz files",
     suffix="", traced=True, passes=True, labels=True, needs_move=True, real=False,
-    home="katago_npz:KataWriter:KataNpz",
+    home="kifu.katago.npz:KataWriter:KataNpz", inspect="kifu.katago.inspect:inspect_katago",
 )  # fmt: skip
 """Its rows are not any examples, but those of recipes of the kind katago; reading them gives examples."""
 
@@ -154,10 +156,12 @@ def _part_of(format: ExampleFormat, part: int) -> Any:
     """The writer (1) or reader (2) of a format. Raises RecipeError if it needs a package that is not installed."""
     home = format.home.split(":")
     try:
-        return getattr(importlib.import_module(f"kifu.datasets.{home[0]}"), home[part])
+        return getattr(importlib.import_module(home[0]), home[part])
     except ModuleNotFoundError as error:
         needed = error.name or ""
-        raise RecipeError(f"{format.name} needs {needed}, which pip install 'kifu[{home[0]}]' brings") from None
+        raise RecipeError(
+            f"{format.name} needs {needed}, which pip install 'kifu[{home[0].rpartition('.')[2]}]' brings"
+        ) from None
 
 
 def find_writer(name: str) -> type[Writer]:

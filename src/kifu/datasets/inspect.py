@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pkgutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from kifu.datasets.formats import ExampleFormat, Format, detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
-from kifu.katago.inspect import inspect_katago
-from kifu.katago.npz import KataNpz
 
 _BLOCK = 256  # examples at a time, few enough for a cache
 
@@ -123,8 +122,8 @@ def inspect_examples(path: Path) -> list[str]:
     found = detect_format(path)
     assert found is not None
     with open_examples(path) as data:
-        if isinstance(data, KataNpz):
-            return [*inspect_katago(data), *_manifest_lines(path, found, len(data))]
+        if found.inspect:
+            return [*pkgutil.resolve_name(found.inspect)(data), *_manifest_lines(path, found, len(data))]
         layout = data.layout
         games = np.empty(0, np.uint64)
         for batch in data.batches(1 << 14):

@@ -18,6 +18,7 @@ from kifu.go.replay import GamesLike, follow
 from kifu.go.rules import RECORDS, History, new_history
 from kifu.go.state import State, clear, new_state
 from kifu.kernel import kernel
+from kifu.planes.encoder import RATING_COLUMNS
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.registry import nearest
@@ -32,8 +33,6 @@ MOST_NEXT = 50
 
 DRAWN = ("move", "globals")
 """Labels that the encoder tells as it draws the planes."""
-
-RATING_COLUMNS = ("black_rating", "white_rating")
 
 _COLUMNS = {"result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",)}
 

@@ -23,11 +23,11 @@ from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, list_to_numpy, map_distinct, to_numpy
 from kifu.datasets.labels import LABEL_COLUMNS
-from kifu.datasets.renderer import TOLD_COLUMNS
+from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
 from kifu.records.places import as_path
 
-COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "n_legal")))
+COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
 """Of the catalogue, what any loader may need."""
 
 _FITTING = ("width", "height", "n_legal", "drop")

@@ -163,6 +163,9 @@ class Parquet(Dataset):
         self.examples = self._first[-1]
         self._last: tuple[int, Batch] | None = None
 
+    def run_starts(self) -> npt.NDArray[np.int64]:
+        return np.arange(0, self.examples, group_rows(self.layout))
+
     def read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")

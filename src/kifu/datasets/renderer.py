@@ -7,45 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from kifu.corpus.schema import move_arrays, to_numpy
-from kifu.datasets.labels import DRAWN, RATING_COLUMNS
+from kifu.corpus.schema import move_arrays
+from kifu.datasets.labels import DRAWN
 from kifu.errors import DropReason
 from kifu.execution.executor import Executor
-from kifu.katago.encoder import KataEncoder, RootedGames
-from kifu.katago.rules import usual_terms
-from kifu.planes.encoder import Encoder, find_encoder
+from kifu.planes.board_embedding import FrameEncoder, GameContext
+from kifu.planes.encoder import RATING_COLUMNS, make_encoder
 from kifu.planes.registry import find_plane_set
+from kifu.records.games import GameArrays, MoveArrays
 
 Rows = npt.NDArray[np.int64]
 
-_TERMS_COLUMNS = ("rules", "komi", "komi_text", "handicap")
-
-TOLD_COLUMNS = (*_TERMS_COLUMNS, *RATING_COLUMNS)
-"""What encoders ask for of the catalogue, beside the games themselves."""
+CONTEXT_COLUMNS = ("rules", "komi", "komi_text", "handicap", *RATING_COLUMNS)
+"""All columns of the catalogue that encoders read (`FrameEncoder.columns`), besides the games themselves."""
 
 _GAMES = 1024
 """Followed at one go where nothing is drawn."""
-
-
-class RenderedColumns(NamedTuple):
-    """What an encoder asks for of R games: values [R, ...], and drop [R] uint8, why some cannot be drawn."""
-
-    values: npt.NDArray[Any]
-    drop: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
     """An encoder, and desks for any number of threads. `find_drawing` makes it."""
 
-    encoder: Encoder | KataEncoder
+    encoder: FrameEncoder
     _desks: list[Any] = field(default_factory=list, repr=False, compare=False)
     """Of threads that are not at work."""
 
@@ -56,28 +46,21 @@ class Renderer:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of TOLD_COLUMNS that `draw` needs."""
-        if isinstance(self.encoder, KataEncoder):
-            return _TERMS_COLUMNS
-        return RATING_COLUMNS if self.encoder.plane_set.ranked else ()
+        """Those of CONTEXT_COLUMNS that `draw` needs."""
+        return self.encoder.columns
 
-    def told(self, batch: pa.RecordBatch, rows: Rows) -> RenderedColumns:
+    def told(self, batch: pa.RecordBatch, rows: Rows) -> GameContext:
         """What it asks for of some rows of a batch, which has its `columns` at least.
 
         Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are the usual
         ones (`usual_terms`); what it says and KataGo does not understand, sets the game aside.
         """
-        if not self.columns:
-            return RenderedColumns(np.zeros((len(rows), 2), np.float32), np.zeros(len(rows), np.uint8))
-        some = batch.select(self.columns).take(pa.array(rows))
-        if isinstance(self.encoder, Encoder):
-            return RenderedColumns(ratings_of(some), np.zeros(len(rows), np.uint8))
-        return RenderedColumns(*usual_terms(some["rules"], recorded_komi(some), some["handicap"]))
+        return self.encoder.context(batch.select(self.columns).take(pa.array(rows)))
 
     def draw(
         self,
         batch: pa.RecordBatch,
-        games: RootedGames,
+        games: GameArrays | MoveArrays,
         rows: Rows,
         symmetry: npt.NDArray[np.uint8],
         take: Rows,
@@ -94,11 +77,7 @@ class Renderer:
         except IndexError:
             desk = self.encoder.new_desk()
         told = self.told(batch, rows)
-        given = games, rows, symmetry, take, planes, labels["move"], told.values
-        if isinstance(self.encoder, Encoder):
-            drop, ply = self.encoder.encode(desk, *given)
-        else:
-            drop, ply = self.encoder.encode(desk, *given, labels["globals"])
+        drop, ply = self.encoder.draw(desk, games, rows, symmetry, take, planes, labels, told.values)
         self._desks.append(desk)
         unknown = told.drop != DropReason.KEPT
         return np.where(unknown, told.drop, drop), np.where(unknown, 0, ply).astype(np.int32)
@@ -109,7 +88,7 @@ class Renderer:
         batch: rows of the catalogue with PLAYED_COLUMNS and its `columns` at least.  legal: [G], how many moves can be
         played under `kifu.go.rules.RECORDS`, by which most sets go.
         """
-        if isinstance(self.encoder, Encoder):
+        if self.encoder.RECORD_RULES:
             return legal
         nothing = self.encoder.new_out(0), self.new_labels(0)
 
@@ -131,21 +110,6 @@ class Renderer:
         }
 
 
-def recorded_komi(batch: pa.RecordBatch) -> pa.FloatArray:
-    """[G] the komi of these rows: null where none is told, and NaN where it is told but not understood."""
-    wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
-    return pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
-
-
-def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
-    """[G, 2] the ranks of Black and White (`kifu.records.meta.Rank.rating`); NaN where they are not known."""
-    columns = (batch["black_rating"], batch["white_rating"])
-    return np.stack([to_numpy(pc.fill_null(column, float("nan"))) for column in columns], 1)
-
-
 def find_renderer(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Renderer:
-    """What draws a plane set, as `find_encoder` takes it. Raises RecipeError, GameError."""
-    plane_set = find_plane_set(name)
-    if plane_set.inputs:
-        return Renderer(KataEncoder(plane_set, width, height, pad))
-    return Renderer(find_encoder(name, width, height, pad))
+    """The renderer of a plane set for boards of one size, see `find_encoder`. Raises RecipeError, GameError."""
+    return Renderer(make_encoder(find_plane_set(name), width, height, pad))

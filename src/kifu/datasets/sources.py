@@ -27,12 +27,11 @@ from kifu.datasets.augment import check_turnable, turn_labels, turn_planes
 from kifu.datasets.examples import Batch, Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.labels import DRAWN, RATING_COLUMNS, LabelPositions, find_label, label_columns, label_values
-from kifu.datasets.parquet import Parquet, group_rows
+from kifu.datasets.labels import DRAWN, LabelPositions, find_label, label_columns, label_values
 from kifu.datasets.position_filter import PositionFilter
-from kifu.datasets.renderer import Renderer, find_renderer, ratings_of
+from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.errors import DropReason, FormatError, RecipeError
-from kifu.katago.npz import KataNpz
+from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.places import as_path
 
 Units = npt.NDArray[np.int64]
@@ -40,7 +39,7 @@ Symmetry = npt.NDArray[np.uint8]
 Ranks = npt.NDArray[np.int32]
 
 _RUN = 1024
-"""Rows of a written data set that stay together until a window is shuffled."""
+"""Rows at either end of a data set that its identity depends on."""
 
 _GAMES = 65_536
 """Whose positions are chosen at one go."""
@@ -234,10 +233,7 @@ class DatasetSource(LoaderSource):
         self._locks = [threading.Lock() for _ in sets]
         bounds = []
         for first, each in zip(self._first, sets):
-            # What is compressed row group by row group, or file by file, is read so.
-            run = group_rows(self.layout) if isinstance(each, Parquet) else _RUN
-            starts = each.starts if isinstance(each, KataNpz) else np.arange(0, len(each), run)
-            bounds.append(first + starts)
+            bounds.append(first + each.run_starts())
         self._start = np.concatenate([*bounds, [self._first[-1]]]).astype(np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -266,7 +262,7 @@ class DatasetSource(LoaderSource):
     def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
         place = first
         for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
-            low, high = max(place, 0), min(as_path + stop - start, len(rank))
+            low, high = max(place, 0), min(place + stop - start, len(rank))
             wanted = low + np.flatnonzero(rank[low:high] >= 0)
             if len(wanted):
                 self._copy(epoch, start - place + wanted, rank[wanted], out)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
 from time import perf_counter
 
 import numpy as np
@@ -22,14 +23,12 @@ from kifu.datasets.manifest import manifest_path
 from kifu.estimate.reading import Speed
 from kifu.execution.bucket_sort import BucketSort
 from kifu.execution.serialization import pack_parcels
-from kifu.katago.build import build_katago
-from kifu.katago.recipe import KatagoRecipe
 from kifu.recipes.examples import build_examples
 from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.pipeline import ExamplesReport
-from kifu.recipes.schema import ExamplesRecipe, OlfArchiveRecipe
+from kifu.recipes.schema import KINDS, ExamplesRecipe, OlfArchiveRecipe, SplitRecipe
 
-BuildRecipe = ExamplesRecipe | KatagoRecipe | OlfArchiveRecipe
+BuildRecipe = SplitRecipe | OlfArchiveRecipe
 """Those that start from a catalogue."""
 
 _FIRST = 32
@@ -137,10 +136,7 @@ def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
         less = perf_counter() - began - took  # what is read is told apart from what is made of it
         examples, size = made.kept, sum(file.bytes for file in made.files)
     else:
-        if isinstance(recipe, KatagoRecipe):
-            sets = build_katago(recipe, [source], into, jobs=jobs)
-        else:
-            sets = build_examples(recipe, [source], into, jobs=jobs)
+        sets = resolve_name(KINDS[recipe.kind].build)(recipe, [source], into, jobs=jobs)
         took = perf_counter() - began
         examples, size = _sizes(sets)
     shutil.rmtree(into)

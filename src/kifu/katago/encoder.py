@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from kifu.errors import GameError
+from kifu.errors import DropReason, GameError
 from kifu.go.replay import GamesLike
 from kifu.katago.history import codes_of
 from kifu.katago.inputs import INPUTS, KataWorkspace, encode_rows, new_sheet
+from kifu.katago.rules import RULES_COLUMNS, recorded_komi, usual_terms
 from kifu.kernel import writable_view
-from kifu.planes.board_embedding import FrameEncoder, Rows
+from kifu.planes.board_embedding import FrameEncoder, GameContext, Rows
+from kifu.planes.encoder import IDENTITY, ONE_ROW, check_kept, check_played, single_game
+from kifu.planes.packed import Labels, Planes
+from kifu.planes.registry import KATAGO22
+from kifu.planes.unpack import unpack
+from kifu.records.game import Game
 
 LEAST, MOST = 2, 19
 """Sizes of boards that KataGo plays on."""
 
 _PLIES = 512
+
+_OF_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropReason.SUPERKO)
 
 
 class RootedGames(GamesLike, Protocol):
@@ -49,12 +59,21 @@ class KataEncoder(FrameEncoder):
     """
 
     LEAST: ClassVar[int] = LEAST
+    RECORD_RULES: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not (LEAST <= self.width <= MOST and LEAST <= self.height <= MOST):
             raise GameError(
                 f"{self.plane_set.name} draws boards from {LEAST} to {MOST}, not {self.width} x {self.height}"
             )
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return RULES_COLUMNS
+
+    def context(self, batch: pa.RecordBatch) -> GameContext:
+        """Return the rules of each game (`usual_terms`)."""
+        return GameContext(*usual_terms(batch["rules"], recorded_komi(batch), batch["handicap"]))
 
     def new_desk(self) -> KataScratch:
         """Room for one thread to work in."""
@@ -111,3 +130,68 @@ class KataEncoder(FrameEncoder):
                 inputs, plan.drop, plan.ply,
             )  # fmt: skip
         return plan.drop, plan.ply
+
+    def draw(
+        self,
+        desk: KataScratch,
+        games: RootedGames,
+        rows: Rows,
+        symmetry: npt.NDArray[np.uint8],
+        take: Rows,
+        out: npt.NDArray[np.uint8],
+        labels: Mapping[str, npt.NDArray[Any]],
+        context: npt.NDArray[np.void],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        return self.encode(desk, games, rows, symmetry, take, out, labels["move"], context, labels["globals"])
+
+    def encode_game(self, game: Game) -> tuple[Planes, Labels]:
+        planes, _, labels = encode_katago(game)
+        return planes, labels
+
+
+def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
+    """The examples of a game in KataGo's planes, with the numbers that its nets are given beside them.
+
+    Returns planes: [T, 22, H, W] uint8 of 0 and 1, globals: [T, 19] float32 (`KATAGO22.inputs` of
+    `kifu.planes.registry`), and labels: [T] int32, the next move as row * width + column. Passes give no example. Rules
+    and komi are those of the record, or else the usual ones (`kifu.katago.rules.usual_terms`); see `kifu.encode` for
+    the rest.
+
+    Raises GameError for a game that was set aside, whose board, setup, rules or komi KataGo would not take, that goes
+    on after its end, or has setup after the root; and IllegalMove at the first move that its rules do not allow.
+
+    >>> import kifu
+    >>> from kifu.katago.encoder import encode_katago
+    >>> planes, told, labels = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Chinese]KM[7];B[cc];W[gg])"))
+    >>> planes.shape, labels.tolist(), told[:, 5].tolist()  # komi of the side to move / 20
+    ((2, 22, 9, 9), [20, 60], [-0.3499999940395355, 0.3499999940395355])
+    """
+    check_kept(game)
+    encoder = KataEncoder(KATAGO22, game.width, game.height, False)
+    alone, take = single_game(game)
+    examples = take.max(initial=-1) + 1
+    drawn, label = encoder.new_out(examples), np.empty(examples, np.int16)
+    told = encoder.new_inputs(examples)
+    drop, ply = encoder.encode(encoder.new_desk(), alone, ONE_ROW, IDENTITY, take, drawn, label, _terms(game), told)
+    if DropReason(drop[0]) not in (DropReason.KEPT, *_OF_MOVES):
+        raise GameError(f"KataGo follows the game for {ply[0]} of {len(game)} moves: {DropReason(drop[0]).reason}")
+    check_played(game, drop, ply)
+    out = np.empty((examples, *encoder.shape), np.uint8)
+    unpack(drawn, out)
+    return out, told, label.astype(np.int32)
+
+
+def _terms(game: Game) -> npt.NDArray[Any]:
+    """[1] of `TERMS`. Raises GameError."""
+    komi = game.komi if game.komi is not None or not game.text("KM") else np.nan
+    terms, drop = usual_terms(
+        pa.array([game.rules or None], pa.string()),
+        pa.array([komi], pa.float32()),
+        pa.array([game.handicap], pa.int16()),
+    )
+    if drop[0]:
+        told = game.rules if drop[0] == DropReason.RULES_UNKNOWN else game.text("KM")
+        raise GameError(
+            f"KataGo's planes need terms that it understands, not {told[:80]!r}: {DropReason(drop[0]).reason}"
+        )
+    return terms

@@ -221,8 +221,7 @@ class KataNpz(Dataset):
         """Which arrays there are."""
         return tuple(each for each in ARRAYS if each.needed or any(each.field in file.arrays for file in self.files))
 
-    @property
-    def starts(self) -> npt.NDArray[np.int64]:
+    def run_starts(self) -> npt.NDArray[np.int64]:
         """The first row of each file, from which on reading goes without unpacking anything twice."""
         return np.array([first for first, file in zip(self._first, self.files) if file.rows], np.int64)
 

@@ -46,6 +46,9 @@ TERMS = np.dtype(
 )
 """What a game is played for: one record a game."""
 
+RULES_COLUMNS = ("rules", "komi", "komi_text", "handicap")
+"""The columns of the catalogue that give the rules of a game."""
+
 _MOST_CHARACTERS = 1000
 # What KataGo bounds a komi by that stands within rules; that of KM it does not bound.
 _MOST_KOMI_OF_JSON = 150
@@ -231,6 +234,12 @@ def terms_of(
         drop[~(points % 0.5 == 0)] = DropReason.KOMI_UNKNOWN
     drop[~known[which]] = DropReason.RULES_UNKNOWN
     return terms, drop
+
+
+def recorded_komi(batch: pa.RecordBatch) -> pa.FloatArray:
+    """[G] the komi of these rows: null where none is told, and NaN where it is told but not understood."""
+    wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
+    return pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
 
 
 def usual_terms(

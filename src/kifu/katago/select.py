@@ -13,14 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
-from kifu.datasets.renderer import TOLD_COLUMNS, recorded_komi
+from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.datasets.sources import parse_board
 from kifu.errors import DropReason
 from kifu.execution.serialization import Parcel
 from kifu.katago.encoder import LEAST, MOST, KataEncoder, KataScratch
 from kifu.katago.moves import Firsts, choose_plies, find_end_plies, find_firsts
 from kifu.katago.recipe import KatagoRecipe
-from kifu.katago.rules import KataRules, terms_of
+from kifu.katago.rules import KataRules, recorded_komi, terms_of
 from kifu.planes.registry import KATAGO22
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
 from kifu.records.games import GameArrays, ParseWarning
@@ -28,7 +28,7 @@ from kifu.records.games import GameArrays, ParseWarning
 _GAMES = 256
 """Looked at at one go."""
 
-COLUMNS = (*GAME_COLUMNS, *TOLD_COLUMNS, "id", "winner", "margin", "ending", "result_text", "repairs")
+COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "winner", "margin", "ending", "result_text", "repairs")
 
 _BROKEN = (
     DropReason.OFF_BOARD,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from kifu.errors import DropReason
 from kifu.go.replay import GamesLike
@@ -15,6 +18,7 @@ from kifu.kernel import kernel
 from kifu.planes.context import frame_points
 from kifu.planes.registry import PlaneSet
 from kifu.point import POINT_MASK, symmetries
+from kifu.records.game import Game
 
 _BITS = 0xFFFF ^ POINT_MASK
 
@@ -69,9 +73,21 @@ class EmbeddingPlan:
     ply: npt.NDArray[np.int32]
 
 
+class GameContext(NamedTuple):
+    """What an encoder needs about each of R games beside its moves and setup.
+
+    Attributes:
+        values: [R, ...], in the form that the encoder's `draw` takes.
+        drop: [R] uint8 of `DropReason`: why a game cannot be encoded, or KEPT.
+    """
+
+    values: npt.NDArray[Any]
+    drop: npt.NDArray[np.uint8]
+
+
 @dataclass(frozen=True, slots=True)
-class FrameEncoder:
-    """The part of an encoder that says what it fills, for any plane set."""
+class FrameEncoder(ABC):
+    """The interface and the common part of all encoders: plane set, size, output arrays."""
 
     plane_set: PlaneSet
     width: int
@@ -81,6 +97,48 @@ class FrameEncoder:
 
     LEAST: ClassVar[int] = 1
     """Of a board's sides."""
+
+    RECORD_RULES: ClassVar[bool] = True
+    """Whether games are replayed under `kifu.go.rules.RECORDS`, so that the catalogue's n_legal holds."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the catalogue that `context` reads."""
+
+    @abstractmethod
+    def context(self, batch: pa.RecordBatch) -> GameContext:
+        """Return what `draw` needs about each game of a batch, which has at least `columns`."""
+
+    @abstractmethod
+    def new_desk(self) -> Any:
+        """Return scratch memory for one thread."""
+
+    @abstractmethod
+    def draw(
+        self,
+        desk: Any,
+        games: Any,
+        rows: Rows,
+        symmetry: npt.NDArray[np.uint8],
+        take: Rows,
+        out: npt.NDArray[Any],
+        labels: Mapping[str, npt.NDArray[Any]],
+        context: npt.NDArray[Any],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Encode positions as the `encode` method of the class does, into planes and labels by name.
+
+        Args:
+            labels: arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers beside its planes.
+            context: `GameContext.values` of these games.
+
+        Returns:
+            drop [R] uint8 and ply [R] int32 of each game.
+        """
+
+    @abstractmethod
+    def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        """Return the planes and next moves of one game, see `kifu.encode`."""
 
     @property
     def planes(self) -> int:

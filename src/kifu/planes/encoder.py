@@ -7,22 +7,35 @@ caller's arrays, and so augments for nothing. `kifu.encode` is the friendly face
 from __future__ import annotations
 
 import functools
+import pkgutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from kifu.errors import GameError, RecipeError
+from kifu.corpus.schema import to_numpy
+from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.go.replay import GamesLike
 from kifu.go.rules import History, new_history
 from kifu.kernel import writable_view
-from kifu.planes.board_embedding import FrameEncoder, Rows
+from kifu.planes.board_embedding import FrameEncoder, GameContext, Rows
 from kifu.planes.codegen import compile_encoder
 from kifu.planes.context import PositionContext, new_view
 from kifu.planes.feature import Feature
-from kifu.planes.registry import find_plane_set
-from kifu.point import MAX_SIZE, check_size
+from kifu.planes.registry import PlaneSet, find_plane_set
+from kifu.planes.unpack import unpack
+from kifu.point import MAX_SIZE, POINT_MASK, check_size
+from kifu.records.game import Game
+from kifu.records.games import MoveArrays
+
+RATING_COLUMNS = ("black_rating", "white_rating")
+
+ONE_ROW, IDENTITY = np.zeros(1, np.int64), np.zeros(1, np.uint8)
+"""The rows and symmetries that encode a single game as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,22 @@ class Encoder(FrameEncoder):
     >>> encoder.planes, encoder.shape, encoder.bytes
     (4, (4, 9, 9), 11)
     """
+
+    def __post_init__(self) -> None:
+        check_size(self.width, self.height)
+        most = MAX_SIZE - 2 * self.plane_set.rim
+        if max(self.width, self.height) > most:
+            size = f"{self.width} x {self.height}"
+            raise GameError(f"{self.plane_set.name} draws around the board, so {size} is not within 1 to {most}")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return RATING_COLUMNS if self.plane_set.ranked else ()
+
+    def context(self, batch: pa.RecordBatch) -> GameContext:
+        """Return the ranks of Black and White, [R, 2] float32; zeros if the plane set does not use them."""
+        ratings = ratings_of(batch) if self.columns else np.zeros((len(batch), 2), np.float32)
+        return GameContext(ratings, np.zeros(len(batch), np.uint8))
 
     def new_desk(self) -> Desk:
         """Room for one thread to work in."""
@@ -92,10 +121,39 @@ class Encoder(FrameEncoder):
             )  # fmt: skip
         return plan.drop, plan.ply
 
+    def draw(
+        self,
+        desk: Desk,
+        games: GamesLike,
+        rows: Rows,
+        symmetry: npt.NDArray[np.uint8],
+        take: Rows,
+        out: npt.NDArray[Any],
+        labels: Mapping[str, npt.NDArray[Any]],
+        context: npt.NDArray[Any],
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        return self.encode(desk, games, rows, symmetry, take, out, labels["move"], context)
+
+    def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+        alone, take = single_game(game)
+        examples = take.max(initial=-1) + 1
+        drawn, label = self.new_out(examples), np.empty(examples, np.int16)
+        rating = np.array([[rank.rating if rank else 0 for rank in game.ranks]], np.float32)
+        drop, ply = self.encode(self.new_desk(), alone, ONE_ROW, IDENTITY, take, drawn, label, rating)
+        check_played(game, drop, ply)
+        if self.plane_set.real:
+            return drawn.reshape(examples, *self.shape), label.astype(np.int32)
+        out = np.empty((examples, *self.shape), np.uint8)
+        unpack(drawn, out)
+        return out, label.astype(np.int32)
+
 
 @functools.cache
 def _driver(features: tuple[Feature, ...]) -> Any:
     return compile_encoder(features)
+
+
+_NO_ENCODER = "{} is in dat1 and dat2 files only, which kifu build makes"
 
 
 def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Encoder:
@@ -113,10 +171,50 @@ def find_encoder(name: str, width: int = 19, height: int = 19, pad: bool = False
             f"{plane_set.name} is planes and {len(plane_set.inputs)} numbers, and nets here take planes only;"
             " kifu.load and kifu build give both"
         )
-    if not plane_set.features:
-        raise RecipeError(f"{plane_set.name} is in dat1 and dat2 files only, which kifu build makes")
-    check_size(width, height)
-    most = MAX_SIZE - 2 * plane_set.rim
-    if max(width, height) > most:
-        raise GameError(f"{plane_set.name} draws around the board, so {width} x {height} is not within 1 to {most}")
+    if not plane_set.encoder:
+        raise RecipeError(_NO_ENCODER.format(plane_set.name))
     return Encoder(plane_set, width, height, pad)
+
+
+def make_encoder(plane_set: PlaneSet, width: int, height: int, pad: bool = False) -> FrameEncoder:
+    """Return the encoder that the plane set names (`PlaneSet.encoder`) for boards of one size.
+
+    Args:
+        pad: as for `find_encoder`.
+
+    Raises:
+        RecipeError: if the plane set has no encoder.
+        GameError: if the size is out of range.
+    """
+    if not plane_set.encoder:
+        raise RecipeError(_NO_ENCODER.format(plane_set.name))
+    encoder: FrameEncoder = pkgutil.resolve_name(plane_set.encoder)(plane_set, width, height, pad)
+    return encoder
+
+
+def ratings_of(batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
+    """[G, 2] the ranks of Black and White (`kifu.records.meta.Rank.rating`); NaN where they are not known."""
+    columns = (batch["black_rating"], batch["white_rating"])
+    return np.stack([to_numpy(pc.fill_null(column, float("nan"))) for column in columns], 1)
+
+
+def check_kept(game: Game) -> None:
+    """Raise GameError for a game with a drop reason."""
+    if game.drop:
+        raise GameError(f"a dropped game cannot be encoded: {game.drop.reason}")
+
+
+def single_game(game: Game) -> tuple[MoveArrays, npt.NDArray[np.int64]]:
+    """Return the arrays of one game, and `take` (see `Encoder.encode`) with a slot for each move but passes."""
+    width, height = np.array([[game.width], [game.height]], np.uint8)
+    ends = np.array([[0, len(game.moves)], [0, len(game.setup)]])
+    root = np.array([game.root_setup], np.uint16)
+    alone = MoveArrays(width, height, game.moves, ends[0], game.setup, game.setup_ply, ends[1], root)
+    wanted = game.moves & POINT_MASK != game.width * game.height
+    return alone, np.where(wanted, np.cumsum(wanted) - 1, -1)
+
+
+def check_played(game: Game, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
+    """Raise IllegalMove if an encoder could not play all moves of a game."""
+    if drop[0]:
+        raise IllegalMove(int(ply[0]), int(game.moves[ply[0]] & POINT_MASK), DropReason(drop[0]))

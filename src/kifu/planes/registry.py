@@ -37,6 +37,8 @@ class PlaneSet:
     """What it is composed of; nothing for kgsgo's and KataGo's sets, which have kernels of their own."""
     inputs: tuple[str, ...] = ()
     """What each number says that a network is given beside the planes; a label `globals` has them."""
+    encoder: str = "kifu.planes.encoder:Encoder"
+    """The class of its encoder (`kifu.planes.board_embedding.FrameEncoder`), as "module:name"; "" for kgsgo's."""
 
     @property
     def planes(self) -> int:
@@ -142,12 +144,14 @@ _KGSGO = (
         "kgsgo of 2015, v2: liberties 1, 2, 3+ of both sides, and its ko plane, which also marks stones",
         (*_LIBERTY_PLANES, "ko, as kgsgo marks it"),
         "bottom",
+        encoder="",
     ),
     PlaneSet(
         "kgsgo8@1",
         "kgsgo of 2015, v1: the planes of kgsgo7, and one of ones",
         (*_LIBERTY_PLANES, "ko, as kgsgo marks it", "the board: all ones"),
         "bottom",
+        encoder="",
     ),
 )
 
@@ -200,8 +204,9 @@ KATAGO22 = PlaneSet(
         "the button is not taken yet",
         "komi's distance from a draw, as a wave",
     ),
+    encoder="kifu.katago.encoder:KataEncoder",
 )
-"""The one set that gives numbers beside its planes; see `kifu.planes.katago`."""
+"""The one set that gives numbers beside its planes; see `kifu.katago.encoder`."""
 
 PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in (*_KGSGO, KATAGO22)} | {
     name: _composed(name, title, tuple(find_feature(part) for part in text.split("+")))

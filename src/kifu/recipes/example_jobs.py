@@ -18,7 +18,7 @@ from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinc
 from kifu.datasets.examples import Batch, Layout, Runs
 from kifu.datasets.formats import find_writer
 from kifu.datasets.labels import LABEL_COLUMNS, LabelPositions, label_values
-from kifu.datasets.renderer import TOLD_COLUMNS, Renderer
+from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.writer import Writer
 from kifu.errors import DropReason
 from kifu.execution.executor import R
@@ -41,7 +41,7 @@ _GAMES = 512
 _DRAWN = np.uint64(0x6B69667564726177)
 """Makes the hash that positions are drawn by another one than that which they are sorted by."""
 
-_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *TOLD_COLUMNS, "id", "archive", "member", "index")))
+_COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")))
 
 
 class _Selected(NamedTuple):

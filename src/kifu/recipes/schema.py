@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
@@ -56,6 +56,8 @@ class SplitRecipe(BaseModel):
     """Which game goes to which set: a split by its name or file, or a table. Left out: all go to the set "all"."""
     sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
     """The sets that are built when none is named; left out: all of the split."""
+    kind: str
+    """A key of `KINDS`."""
 
     @model_validator(mode="after")
     def _names_sets(self) -> SplitRecipe:
@@ -248,13 +250,25 @@ class ExamplesRecipe(SplitRecipe):
         return make_layout(self.drawing(), self.labels)
 
 
+class RecipeKind(NamedTuple):
+    """The code for one kind of recipe, as "module:name" strings that are imported when first used.
+
+    Attributes:
+        model: the class of its recipes.
+        build: the function that builds its data sets, with the arguments of `build_examples`; "" if there is none.
+    """
+
+    model: str
+    build: str = ""
+
+
 KINDS = {
-    "examples": "kifu.recipes.schema:ExamplesRecipe",
-    "katago": "kifu.katago.recipe:KatagoRecipe",
-    "olf-archive": "kifu.recipes.schema:OlfArchiveRecipe",
-    "training": "kifu.recipes.training:TrainingRecipe",
+    "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples"),
+    "katago": RecipeKind("kifu.katago.recipe:KatagoRecipe", "kifu.katago.build:build_katago"),
+    "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe"),
+    "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),
 }
-"""The model of each kind of recipe, as "module:class", imported when a recipe of that kind is loaded."""
+"""The kinds of recipes, by the value of the key `kind`."""
 
 
 def recipe_names() -> list[str]:
@@ -284,7 +298,7 @@ def find_recipe(name: str, overrides: Iterable[str] = ()) -> Any:
             f"{_KIND} {name}: kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; "
             f"not {str(kind)[:80]!r}"
         )
-    return check_config(pkgutil.resolve_name(KINDS[kind]), table, _KIND, name)
+    return check_config(pkgutil.resolve_name(KINDS[kind].model), table, _KIND, name)
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> KgsgoRecipe:

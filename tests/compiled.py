@@ -28,10 +28,10 @@ def bits(row):
 
 def ring(s: State, head: int):
     """The stones of a chain as its links name them."""
-    points, at = [head], int(s.link[head])
-    while at != head and len(points) <= len(s.link):
+    points, at = [head], int(s.next_in_chain[head])
+    while at != head and len(points) <= len(s.next_in_chain):
         points.append(at)
-        at = int(s.link[at])
+        at = int(s.next_in_chain[at])
     return points
 
 
@@ -43,7 +43,7 @@ def assert_state(s: State, naive):
     total, shades = 0, [[set(), set(), set()], [set(), set(), set()]]
     for colour, stones, liberties in naive.chains():
         stones, liberties = ({y * w + x for x, y in points} for points in (stones, liberties))
-        heads = {int(s.head[p]) for p in stones}
+        heads = {int(s.chain_id[p]) for p in stones}
         assert len(heads) == 1
         head = heads.pop()
         assert bits(s.stones[head]) == stones == set(ring(s, head)) and len(ring(s, head)) == len(stones)
@@ -56,5 +56,5 @@ def assert_state(s: State, naive):
         total ^= key
         if liberties:
             shades[colour - 1][min(len(liberties), 3) - 1] |= stones
-    assert [[bits(row) for row in rows] for rows in s.shades] == shades
+    assert [[bits(row) for row in rows] for rows in s.stones_by_liberties] == shades
     assert int(s.hash[0]) == total

@@ -14,22 +14,22 @@ from kifu.go.rules import (
     Rules,
     _slot,
     hash_after,
-    move,
+    illegal_reason,
+    make_move,
     new_history,
-    situation_of,
-    why_not,
+    situation_hash,
 )
 from kifu.go.state import (
     EMPTY,
     KO_POINT,
     LAST_CAPTURED,
     LAST_POINT,
-    N_NUMBERS,
+    N_SCALARS,
     SUICIDE_FORBIDDEN,
     SUICIDE_REMOVED,
-    found_all,
     new_state,
     play,
+    rebuild_chains,
 )
 from kifu.kernel import inline_kernel, kernel
 
@@ -42,7 +42,7 @@ def _put(s, code, powers):
     """Sets the board to the position of that code: digit p in base 3 is the colour of point p."""
     for p in range(powers.shape[0]):
         s.colour[p] = code // powers[p] % 3
-    found_all(s)
+    rebuild_chains(s)
 
 
 @kernel
@@ -63,23 +63,23 @@ def _closure(s, history, powers, seen, queue, totals, by_liberties):
         _put(s, code, powers)
         for p in range(n):
             if s.colour[p] != EMPTY:
-                by_liberties[s.n_liberties[s.head[p]]] += 1
+                by_liberties[s.n_liberties[s.chain_id[p]]] += 1
         for c in range(1, 3):
             for p in range(n):
-                allowed = why_not(s, history, p, c, KO_NONE, SUICIDE_REMOVED) == 0
-                tame = why_not(s, history, p, c, KO_NONE, SUICIDE_FORBIDDEN) == 0
+                allowed = illegal_reason(s, history, p, c, KO_NONE, SUICIDE_REMOVED) == 0
+                tame = illegal_reason(s, history, p, c, KO_NONE, SUICIDE_FORBIDDEN) == 0
                 expected = hash_after(s, p, c) if allowed else s.hash[0]
                 played = play(s, p, np.uint8(c), SUICIDE_REMOVED) == 0
                 if played != allowed or s.hash[0] != expected:
                     totals[DISAGREEMENTS] += 1
                 if not played:
                     continue
-                if tame == (s.numbers[LAST_POINT] < 0):
+                if tame == (s.scalars[LAST_POINT] < 0):
                     totals[DISAGREEMENTS] += 1
                 totals[PLAYS] += 1
-                totals[SUICIDES] += s.numbers[LAST_POINT] < 0
-                totals[CAPTURED] += s.numbers[LAST_CAPTURED]
-                totals[KOS] += s.numbers[KO_POINT] >= 0
+                totals[SUICIDES] += s.scalars[LAST_POINT] < 0
+                totals[CAPTURED] += s.scalars[LAST_CAPTURED]
+                totals[KOS] += s.scalars[KO_POINT] >= 0
                 after = 0
                 for q in range(n):
                     after += s.colour[q] * powers[q]
@@ -122,7 +122,7 @@ def closure(width, height, room=1 << 20):
 def _unremember(history, situation):
     """Undoes the last `remember`, which found the situation new: no later one can have been put past its slot."""
     history.stamps[_slot(history, situation)] = 0
-    history.numbers[COUNT] -= 1
+    history.scalars[COUNT] -= 1
 
 
 @kernel
@@ -133,44 +133,44 @@ def _perft(s, history, ko, suicide, either, root, depth, colours, numbers, hashe
     follow, or -1.  The last move of the longest sequences is not played, only counted.
     By depth: colours [depth, n + 1], numbers and hashes, to go back to; tried [depth], the last move tried there.
     """
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     d = 0
     tried[0] = -1 if root < 0 else root - 1
     for p in range(n):
         colours[0, p] = s.colour[p]
-    for i in range(N_NUMBERS):
-        numbers[0, i] = s.numbers[i]
+    for i in range(N_SCALARS):
+        numbers[0, i] = s.scalars[i]
     while True:
         first, last = (0, 2 * n) if either else (n * (d & 1), n * (d & 1) + n)
         here = max(tried[d] + 1, first)
         if d == 0 and root >= 0:
             last = root + 1
-        while here < last and why_not(s, history, here % n, 1 + here // n, ko, suicide) != 0:
+        while here < last and illegal_reason(s, history, here % n, 1 + here // n, ko, suicide) != 0:
             here += 1
         tried[d] = here
         if here < last and d == depth - 1:
             counts[depth] += 1
         elif here < last:
             hashes[d] = s.hash[0]
-            move(s, history, here % n, np.uint8(1 + here // n), ko, suicide)
+            make_move(s, history, here % n, np.uint8(1 + here // n), ko, suicide)
             d += 1
             counts[d] += 1
             tried[d] = -1
             for p in range(n):
                 colours[d, p] = s.colour[p]
-            for i in range(N_NUMBERS):
-                numbers[d, i] = s.numbers[i]
+            for i in range(N_SCALARS):
+                numbers[d, i] = s.scalars[i]
         elif d == 0:
             return
         else:
             d -= 1
             for p in range(n):
                 s.colour[p] = colours[d, p]
-            found_all(s)
-            for i in range(N_NUMBERS):
-                s.numbers[i] = numbers[d, i]
+            rebuild_chains(s)
+            for i in range(N_SCALARS):
+                s.scalars[i] = numbers[d, i]
             if ko >= KO_POSITIONAL:
-                _unremember(history, situation_of(hashes[d], 1 + tried[d] // n, ko))
+                _unremember(history, situation_hash(hashes[d], 1 + tried[d] // n, ko))
 
 
 def perft(width, height, rules, depth, either=False, root=-1):
@@ -179,7 +179,7 @@ def perft(width, height, rules, depth, either=False, root=-1):
     counts[0] = 1
     _perft(
         new_state(width, height), new_history(depth), *rules.codes, either, root, depth,
-        np.zeros((depth, width * height + 1), np.uint8), np.zeros((depth, N_NUMBERS), np.int64),
+        np.zeros((depth, width * height + 1), np.uint8), np.zeros((depth, N_SCALARS), np.int64),
         np.zeros(depth, np.uint64), np.zeros(depth, np.int64), counts,
     )  # fmt: skip
     return counts.tolist()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 import naive_area
 from compiled import bits, random_games
 from kifu.errors import GameError
-from kifu.go.area import find_areas, new_areas
-from kifu.go.state import found_all
+from kifu.go.area import find_areas, new_area_workspace
+from kifu.go.state import rebuild_chains
 from kifu.katago.rules import KataRules
-from kifu.planes.context import frame_points, new_view
+from kifu.planes.context import frame_points, new_context
 from kifu.point import BLACK, WHITE, symmetries
 from naive import REMOVED, NaiveBoard
 
@@ -121,18 +121,18 @@ def columns_of(name):
 def state_of(naive, frame=None):
     """The board, and the bit set of its points; frame: (width, height, rim) of what it is laid in."""
     width, height, rim = frame or (naive.width, naive.height, 0)
-    view = new_view(naive.width, naive.height, width, height, rim)
+    view = new_context(naive.width, naive.height, width, height, rim)
     points = frame_points(naive.width, naive.height, width, height, rim)
     for (x, y), colour in naive.stones.items():
         view.s.colour[points[y * naive.width + x]] = colour
-    found_all(view.s)
+    rebuild_chains(view.s)
     return view.s, view.board, points
 
 
 def ask(naive, suicide, taxed, frame=None, room=None):
     """(sure, areas) as {point: colour}."""
     s, board, points = state_of(naive, frame)
-    a = room or new_areas(*(frame or (naive.width, naive.height))[:2])
+    a = room or new_area_workspace(*(frame or (naive.width, naive.height))[:2])
     out = np.full((2, len(s.words)), 2**64 - 1, np.uint64)
     find_areas(s, a, board, suicide, taxed, out)
     assert not (out[0] & out[1]).any()
@@ -154,7 +154,7 @@ def test_drawn(name):
     height, width = len(drawn["stones"]), len(drawn["stones"][0])
     for k, turned in enumerate(symmetries(width, height)):
         w, h = (height, width) if k & 4 else (width, height)
-        room = new_areas(w, h)
+        room = new_area_workspace(w, h)
         spot = [divmod(int(p), w)[::-1] for p in turned]
         for symbols in (".XO", ".OX"):
             cells = [(spot[y * width + x], y, x) for y in range(height) for x in range(width)]
@@ -193,7 +193,7 @@ ROOM = {}
 def test_the_twin(naive, rim, more):
     """Also in frames, and in room that other positions have used."""
     frame = (naive.width + 2 * rim + more, naive.height + 2 * rim, rim)
-    room = ROOM.setdefault(frame[:2], new_areas(*frame[:2]))
+    room = ROOM.setdefault(frame[:2], new_area_workspace(*frame[:2]))
     for suicide in (False, True):
         sure = [naive_area.sure_and_loose(naive, c, suicide)[0] for c in (BLACK, WHITE)]
         assert not sure[0] & sure[1]
@@ -218,7 +218,7 @@ def test_no_attack_takes_what_is_alive(naive):
 @pytest.mark.parametrize(("width", "height"), [(0, 19), (26, 19)])
 def test_impossible_sizes(width, height):
     with pytest.raises(GameError, match=f"board size {width} x {height} is not within 1 to 25"):
-        new_areas(width, height)
+        new_area_workspace(width, height)
 
 
 @pytest.mark.parametrize(("archive", "rows"), [("area", 9750), ("handmade", 9823)])
@@ -227,7 +227,7 @@ def test_katago(shared, archive, rows):
     reference = dict(np.load(shared / "reference/katago" / f"{archive}.npz"))
     rules = [KataRules.parse(re.sub(r"komi[-.\d]+$", "", text) or "japanese") for text in reference["rules"].tolist()]
     planes = reference["binaryInputNCHWPacked"][:, [0, 1, 2, 18, 19]]
-    room, frames, compared = new_areas(19, 19), {}, 0
+    room, frames, compared = new_area_workspace(19, 19), {}, 0
     out = np.zeros((2, 6), np.uint64)
     for row in np.flatnonzero(reference["strict"]):
         told = rules[reference["game"][row]]
@@ -237,11 +237,11 @@ def test_katago(shared, archive, rows):
         points, own, other, *theirs = np.unpackbits(planes[row], axis=-1, count=361).reshape(5, 19, 19)
         size = int(points.any(0).sum()), int(points.any(1).sum())
         if size not in frames:
-            frames[size] = new_view(*size, 19, 19, 0)
+            frames[size] = new_context(*size, 19, 19, 0)
         s, board = frames[size].s, frames[size].board
         mover = int(reference["pla"][row])
         s.colour[:361] = (own * mover + other * (3 - mover)).ravel()
-        found_all(s)
+        rebuild_chains(s)
         find_areas(s, room, board, told.suicide, told.tax != "none", out)
         ours = np.unpackbits(out.astype(">u8").view(np.uint8), axis=-1, count=361)
         assert np.array_equal(ours[[mover - 1, 2 - mover]].reshape(2, 19, 19), theirs)

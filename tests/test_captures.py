@@ -10,7 +10,7 @@ import kifu
 from compiled import random_games
 from drawn_games import games, one_game, sgf
 from flat import Flat, OneGame, flat
-from kifu.go.captures import stones_taken
+from kifu.go.captures import captured_stones
 from kifu.point import WHITE_BIT
 
 pytestmark = pytest.mark.nojit
@@ -33,12 +33,12 @@ def test_as_on_boards(drawn: tuple) -> None:
         board.to_play = 3 - opponent
         board.play(word & ~WHITE_BIT)
         expected.append(before - (board.stones == opponent).sum())
-    assert stones_taken(flat([one_game(*drawn)]), np.arange(1)).tolist() == expected
+    assert captured_stones(flat([one_game(*drawn)]), np.arange(1)).tolist() == expected
 
 
 def test_only_games_that_are_asked_for_and_only_what_can_be_played() -> None:
     legal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ee])")
     illegal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ab];B[cc];W[ee])")
     both = arrays(legal, illegal, legal)
-    assert stones_taken(both, np.array([1, 2])).tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
-    assert not stones_taken(both, np.empty(0, np.int64)).any()
+    assert captured_stones(both, np.array([1, 2])).tolist() == [0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0]
+    assert not captured_stones(both, np.empty(0, np.int64)).any()

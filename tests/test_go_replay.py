@@ -11,8 +11,8 @@ from compiled import assert_state, random_games
 from flat import OneGame, flat
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
-from kifu.go.replay import bring_to, replay_all
-from kifu.go.rules import RECORDS, Rules, new_history
+from kifu.go.replay import replay_all, replay_to
+from kifu.go.rules import RECORD_RULES, Rules, new_history
 from kifu.go.state import new_state
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
 from naive import FORBIDDEN, REMOVED, NaiveBoard
@@ -89,7 +89,7 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
         why, ply, naive = follow(game, rules, plies)
         given_to_all = (one.moves, one.setup, one.setup_ply, plies)
         if why == DropReason.KEPT:
-            bring_to(state, history, captures, *given_to_all, rules)
+            replay_to(state, history, captures, *given_to_all, rules)
             board = Board.after(game.width, game.height, *given_to_all, rules=rules)
             assert captures.tolist() == [naive.taken[BLACK], naive.taken[WHITE]] == list(board.captures.values())
             assert board.ply == plies
@@ -102,7 +102,7 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
                 assert board.legal(colour)[:-1].tolist() == legal
         else:
             with pytest.raises(IllegalMove) as error:
-                bring_to(state, history, captures, *given_to_all, rules)
+                replay_to(state, history, captures, *given_to_all, rules)
             assert (error.value.why, error.value.ply) == (why, ply)
         assert_state(state, naive)
 
@@ -138,7 +138,7 @@ def test_each_fault_and_only_its_own_game():
 def test_suicide_in_a_record_depends_on_the_rules():
     """Black's two stones are gone after it, so that White may play there."""
     game = flat([OneGame(3, 2, [0 | B, 2 | W, 6 | B, 3 | W, 6 | B, 4 | W, 1 | B, 0 | W])])
-    for rules, why, played in [(RECORDS, DropReason.KEPT, 8), (Rules.named("japanese"), DropReason.SUICIDE, 6)]:
+    for rules, why, played in [(RECORD_RULES, DropReason.KEPT, 8), (Rules.named("japanese"), DropReason.SUICIDE, 6)]:
         drop, ply = replay_all(game, rules)
         assert (drop[0], ply[0]) == (why, played)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compiled import assert_state, random_games
 from kifu.errors import DropReason, IllegalMove, RecipeError
 from kifu.go.board import Board
-from kifu.go.rules import NAMED, RECORDS, Rules, grown, new_history, remember_all
+from kifu.go.rules import NAMED, RECORD_RULES, Rules, add_all, enlarged, new_history
 from kifu.point import BLACK, WHITE, parse_gtp
 from naive import FORBIDDEN, REMOVED, NaiveBoard
 
@@ -214,15 +214,15 @@ def test_history_grows_and_keeps_all():
     keys[::2] = keys[::2] & ~np.uint64(0xFFFF)  # crowded into few slots
     for count in range(len(keys)):
         if 2 * count + 2 > len(history.slots):
-            history = grown(history)
-        remember_all(history, keys[count : count + 1])
-        assert history.numbers[1] == count + 1 <= len(history.slots) // 2
-    kept = history.slots[history.stamps == history.numbers[0]]
+            history = enlarged(history)
+        add_all(history, keys[count : count + 1])
+        assert history.scalars[1] == count + 1 <= len(history.slots) // 2
+    kept = history.slots[history.stamps == history.scalars[0]]
     assert sorted(kept.tolist()) == sorted(keys.tolist())
 
 
 def test_named_rules():
-    assert Rules() == RECORDS == Rules.named("records")
+    assert Rules() == RECORD_RULES == Rules.named("records")
     assert Rules.named("Tromp-Taylor") == Rules("positional", suicide=True)
     assert {name: (rules.ko, rules.suicide) for name, rules in NAMED.items()}["new-zealand"] == ("situational", True)
     with pytest.raises(RecipeError, match="rule set 'ing' is none of records, japanese, korean, chinese"):

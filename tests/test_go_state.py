@@ -35,9 +35,9 @@ def check_play(s, naive, point, colour):
         captured = naive.result(point, colour)[1]
         naive.play(point, colour)
         ko = naive.ko_point
-        assert s.numbers[state.KO_POINT] == (-1 if ko is None else ko[1] * w + ko[0])
-        assert s.numbers[state.LAST_POINT] == (p if point in naive.stones else -1)
-        assert s.numbers[state.LAST_CAPTURED] == len(captured)
+        assert s.scalars[state.KO_POINT] == (-1 if ko is None else ko[1] * w + ko[0])
+        assert s.scalars[state.LAST_POINT] == (p if point in naive.stones else -1)
+        assert s.scalars[state.LAST_CAPTURED] == len(captured)
     assert_state(s, naive)
 
 
@@ -78,23 +78,23 @@ def test_founding_all_chains_is_the_same_as_playing_them(size, data):
             changes = {point: data.draw(st.integers(0, 2)) for point in some}
             for (x, y), colour in changes.items():
                 s.colour[y * width + x] = colour
-            state.found_all(s)
+            state.rebuild_chains(s)
             naive.set_up(changes)
             assert_state(s, naive)
-            assert s.numbers.tolist() == [-1, -1, 0]
+            assert s.scalars.tolist() == [-1, -1, 0]
             for point in some[:5]:
                 check_play(s, naive, point, data.draw(st.sampled_from([BLACK, WHITE])))
 
 
-@pytest.mark.parametrize("fresh", [state.clear, state.found_all])
+@pytest.mark.parametrize("fresh", [state.clear, state.rebuild_chains])
 def test_a_new_position_has_no_ko(fresh):
     """Neither the next game on the same State, nor stones set up, know of a ko taken before."""
     s = state.new_state(4, 3)
     for p, colour in [(1, BLACK), (2, WHITE), (4, BLACK), (7, WHITE), (9, BLACK), (10, WHITE), (5, WHITE), (6, BLACK)]:
         assert play(s, p, colour, FORBIDDEN) == 0
-    assert s.numbers.tolist() == [5, 6, 1]
+    assert s.scalars.tolist() == [5, 6, 1]
     fresh(s)
-    assert s.numbers.tolist() == [-1, -1, 0]
+    assert s.scalars.tolist() == [-1, -1, 0]
 
 
 @pytest.mark.parametrize(("width", "height"), [(19, 19), (25, 25), (20, 19), (25, 16)])
@@ -106,13 +106,13 @@ def test_the_largest_chain(width, height, colour):
     for hole in (0, 63, 64, n // 2, n - 1):
         s.colour[:n] = colour
         s.colour[hole] = state.EMPTY
-        state.found_all(s)
-        head = s.head[(hole + 1) % n]
+        state.rebuild_chains(s)
+        head = s.chain_id[(hole + 1) % n]
         assert (s.n_stones[head], s.n_liberties[head]) == (n - 1, 1)
         assert bits(s.liberties[head]) == {hole}
         assert play(s, hole, colour, FORBIDDEN) == DropReason.SUICIDE
         assert play(s, hole, 3 - colour, FORBIDDEN) == 0
-        assert s.numbers.tolist() == [-1, hole, n - 1]
+        assert s.scalars.tolist() == [-1, hole, n - 1]
         assert np.flatnonzero(s.colour[:n]).tolist() == [hole]
 
 

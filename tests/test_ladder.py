@@ -11,10 +11,10 @@ import naive_ladder
 from compiled import assert_state, bits, play, random_games
 from flat import read_archive
 from kifu.errors import DropReason, GameError
-from kifu.go.ladder import BUDGET, NODES, ladder_moves, laddered, new_ladders
+from kifu.go.ladder import NODE_LIMIT, NODES, ladder_moves, laddered_stones, new_ladder_search
 from kifu.go.replay import set_up
-from kifu.go.rules import forget, move, new_history
-from kifu.go.state import SUICIDE_REMOVED, clear, found_all, new_state
+from kifu.go.rules import clear_history, make_move, new_history
+from kifu.go.state import SUICIDE_REMOVED, clear, new_state, rebuild_chains
 from kifu.kernel import kernel
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.records.game import read_sgf
@@ -30,7 +30,7 @@ def moves_of(s, lad, mover, captures, escapes):
 
 @kernel
 def stones_of(s, lad, stones):
-    laddered(s, lad, stones)
+    laddered_stones(s, lad, stones)
 
 
 def ask(s, lad, mover):
@@ -142,14 +142,14 @@ def test_drawn(name):
             naive.set_up({p: c if mover == BLACK else 3 - c for p, c in stones.items()})
             assert list(naive_ladder.ladders(naive, mover)) == drawn
             s = state_of(naive)
-            assert ask(s, new_ladders(w, h), mover) == tuple({y * w + x for x, y in points} for points in drawn)
+            assert ask(s, new_ladder_search(w, h), mover) == tuple({y * w + x for x, y in points} for points in drawn)
 
 
 def state_of(naive):
     s = new_state(naive.width, naive.height)
     for (x, y), colour in naive.stones.items():
         s.colour[y * naive.width + x] = colour
-    found_all(s)
+    rebuild_chains(s)
     return s
 
 
@@ -168,7 +168,7 @@ def test_the_twin_on_random_games(size, data):
     """Moves clump around a point, so that there are ataris. What is known is kept from one position to the next."""
     width, height = size
     s, naive = new_state(width, height), NaiveBoard(width, height, "simple", FORBIDDEN)
-    lad = new_ladders(width, height)
+    lad = new_ladder_search(width, height)
     near = data.draw(st.integers(0, width * height - 1))
     for ply in range(data.draw(st.integers(1, 50))):
         p = (near + data.draw(st.integers(-2, 2)) + width * data.draw(st.integers(-2, 2))) % (width * height)
@@ -183,7 +183,7 @@ def test_the_twin_on_random_games(size, data):
 @pytest.mark.nojit
 def test_the_twin_on_random_positions(seeds=range(150)):
     """Stones set up anywhere, some of them without a liberty; no position has much in common with the one before."""
-    lad = new_ladders(5, 4)
+    lad = new_ladder_search(5, 4)
     for seed in seeds:
         rng = np.random.default_rng(seed)
         naive = NaiveBoard(5, 4, "simple", FORBIDDEN)
@@ -202,7 +202,7 @@ def test_the_ban_of_ko():
     . . X O . . .
     . . . . . . .
     """
-    s, naive, lad = new_state(7, 5), NaiveBoard(7, 5, "simple", FORBIDDEN), new_ladders(7, 5)
+    s, naive, lad = new_state(7, 5), NaiveBoard(7, 5, "simple", FORBIDDEN), new_ladder_search(7, 5)
     moves = [(9, BLACK), (15, BLACK), (23, BLACK), (17, BLACK)] + [(p, WHITE) for p in (2, 10, 18, 24, 16)]
     for p, colour in moves:
         naive.play((p % 7, p // 7), colour)
@@ -210,7 +210,7 @@ def test_the_ban_of_ko():
     assert naive.ko_point == (3, 2)
     check(s, lad, naive)
     assert ask(s, lad, BLACK)[1] == {8}
-    s.numbers[:] = -1  # as a pass leaves it
+    s.scalars[:] = -1  # as a pass leaves it
     naive.play(None, BLACK)
     check(s, lad, naive)
     assert ask(s, lad, BLACK)[1] == {8, 17}
@@ -223,10 +223,10 @@ def test_bounds(stones):
     naive = NaiveBoard(7, 7, "simple", FORBIDDEN)
     naive.set_up({(2, 1): BLACK, (1, 2): BLACK, (2, 2): WHITE, (1, 3): BLACK})
     s = state_of(naive)
-    lad = new_ladders(7, 7)
-    assert lad.numbers[NODES] == BUDGET
-    lad.numbers[NODES] = stones
-    few = new_ladders(7, 7)
+    lad = new_ladder_search(7, 7)
+    assert lad.scalars[NODES] == NODE_LIMIT
+    lad.scalars[NODES] = stones
+    few = new_ladder_search(7, 7)
     few = few._replace(n_queue=few.n_queue[: stones + 2])
     for bounded in (lad, few):
         assert ask(s, bounded, BLACK)[0] == ({17} if stones >= 12 else set())
@@ -236,14 +236,14 @@ def test_bounds(stones):
 @pytest.mark.parametrize(("width", "height"), [(0, 19), (26, 19)])
 def test_impossible_sizes(width, height):
     with pytest.raises(GameError, match=f"board size {width} x {height} is not within 1 to 25"):
-        new_ladders(width, height)
+        new_ladder_search(width, height)
 
 
 @kernel
 def follow(s, history, kept, fresh, moves, setup, setup_ply, captures, escapes, stones):
     """Fills [T, 2, W] bit sets with the ladders before each move, as found with what is kept and with nothing known."""
     clear(s)
-    forget(history)
+    clear_history(history)
     at = 0
     for ply in range(moves.shape[0]):
         if at < setup.shape[0] and setup_ply[at] <= ply:
@@ -253,8 +253,8 @@ def follow(s, history, kept, fresh, moves, setup, setup_ply, captures, escapes, 
         c = np.uint8(WHITE if moves[ply] & WHITE_BIT else BLACK)
         for k, lad in enumerate((kept, fresh)):
             ladder_moves(s, lad, c, captures[ply, k], escapes[ply, k])
-            laddered(s, lad, stones[ply, k])
-        if move(s, history, np.int64(moves[ply] & POINT_MASK), c, 1, SUICIDE_REMOVED) != 0:
+            laddered_stones(s, lad, stones[ply, k])
+        if make_move(s, history, np.int64(moves[ply] & POINT_MASK), c, 1, SUICIDE_REMOVED) != 0:
             return ply + 1
     return moves.shape[0]
 
@@ -307,7 +307,7 @@ def test_katago(shared, archive, games, rows):
         if len(game.moves) != len(at):
             continue
         if size not in tables:
-            tables[size] = new_ladders(*size), new_ladders(*size)
+            tables[size] = new_ladder_search(*size), new_ladder_search(*size)
         n = game.width * game.height
         captures, _, stones = ladders_of(game, *tables[size])
         at = at[: len(captures)]
@@ -323,7 +323,7 @@ def test_katago(shared, archive, games, rows):
 
 def test_the_twin_on_real_positions(shared):
     """Every 60th position of some games: also what saves, which KataGo has no plane for."""
-    lad = new_ladders(19, 19)
+    lad = new_ladder_search(19, 19)
     for game in read_archive(shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", every=100):
         naive = NaiveBoard(19, 19)
         for ply, word in enumerate(game.moves):

@@ -14,7 +14,7 @@ from flat import OneGame, flat
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.legal import legal_moves
-from kifu.go.rules import NAMED, RECORDS, Rules
+from kifu.go.rules import NAMED, RECORD_RULES, Rules
 from kifu.learn import predict
 from kifu.learn.net import Net, open_net
 from kifu.learn.predict import Predictions, Predictor, PredictPositions
@@ -25,7 +25,13 @@ W = WHITE_BIT
 
 
 def game(
-    seed: int, plies: int = 40, width: int = 9, height: int = 9, root: str = "", turned: int = 0, rules: Rules = RECORDS
+    seed: int,
+    plies: int = 40,
+    width: int = 9,
+    height: int = 9,
+    root: str = "",
+    turned: int = 0,
+    rules: Rules = RECORD_RULES,
 ) -> kifu.Game:
     """A random legal game, some moves of which are passes; or as it looks under a symmetry."""
     rng = np.random.default_rng(seed)
@@ -213,7 +219,7 @@ def test_legal_moves_are_those_of_the_board(name: str) -> None:
             assert (out[slot] == Board.after(3, 2, g.moves, words, due, ply, rules=rules).legal()).all()
             stricter += (out[slot] < g.board(ply).legal()).any()
             lifted += (out[slot] > Board.after(3, 2, g.moves, g.setup, g.setup_ply, ply, rules=rules).legal()).any()
-    assert (stricter > 0) == (rules != RECORDS)
+    assert (stricter > 0) == (rules != RECORD_RULES)
     assert lifted or rules.ko == "simple"
 
 
@@ -222,7 +228,7 @@ def test_superko_forbids(tmp_path: Path) -> None:
     net, strict = opened(tmp_path, size=3, passes=True), NAMED["tromp-taylor"]
     games = [game(seed, 40, 3, 2, rules=strict) for seed in range(10)]
     asked = PredictPositions.of_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
-    free, bound = (Predictor(net, rules=rules).ask(asked) for rules in (RECORDS, strict))
+    free, bound = (Predictor(net, rules=rules).ask(asked) for rules in (RECORD_RULES, strict))
     lost = free.legal & ~bound.legal
     assert lost.any()
     assert not (bound.legal & ~free.legal).any()

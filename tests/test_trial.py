@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from compiled import bits, play
-from kifu.go.state import breathes, new_state
-from kifu.go.undo import new_trail, pop, push, start_trail
+from kifu.go.state import new_state, would_have_liberty
+from kifu.go.undo import new_undo_stack, pop, push, reset_undo
 from kifu.kernel import kernel
 from naive import FORBIDDEN, NaiveBoard
 
@@ -15,13 +15,13 @@ SIZES = [(1, 5), (2, 3), (3, 3), (4, 4), (5, 5), (7, 6), (25, 25)]
 
 @kernel
 def start(s, t):
-    start_trail(s, t)
+    reset_undo(s, t)
 
 
 @kernel
 def tried(s, t, p, c):
     """Whether it could be tried."""
-    if s.colour[p] != 0 or not breathes(s, np.int64(p), np.uint8(c)):
+    if s.colour[p] != 0 or not would_have_liberty(s, np.int64(p), np.uint8(c)):
         return False
     push(s, t, np.int64(p), np.uint8(c))
     return True
@@ -35,10 +35,13 @@ def back(s, t):
 def everything(s):
     """All that a State says of the stones that stand, and of the position."""
     stones = np.flatnonzero(s.colour[:-1])
-    heads = np.unique(s.head[stones])
-    by_stone = [s.head[stones], s.link[stones]]
-    by_chain = [s.n_stones, s.n_liberties, s.stones, s.liberties, s.key, s.shade]
-    return [a.tolist() for a in (s.colour, *by_stone, *(a[heads] for a in by_chain), s.shades, s.hash, s.numbers)]
+    heads = np.unique(s.chain_id[stones])
+    by_stone = [s.chain_id[stones], s.next_in_chain[stones]]
+    by_chain = [s.n_stones, s.n_liberties, s.stones, s.liberties, s.key, s.liberty_class]
+    return [
+        a.tolist()
+        for a in (s.colour, *by_stone, *(a[heads] for a in by_chain), s.stones_by_liberties, s.hash, s.scalars)
+    ]
 
 
 def assert_chains(s, naive):
@@ -46,10 +49,10 @@ def assert_chains(s, naive):
     w = naive.width
     for colour, stones, liberties in naive.chains():
         points = {y * w + x for x, y in stones}
-        (head,) = {int(s.head[p]) for p in points}
+        (head,) = {int(s.chain_id[p]) for p in points}
         ring = [head]
-        while int(s.link[ring[-1]]) != head:
-            ring.append(int(s.link[ring[-1]]))
+        while int(s.next_in_chain[ring[-1]]) != head:
+            ring.append(int(s.next_in_chain[ring[-1]]))
         assert sorted(ring) == sorted(points) and set(s.colour[ring].tolist()) == {colour}
         assert bits(s.liberties[head]) == {y * w + x for x, y in liberties}
         assert (s.n_stones[head], s.n_liberties[head]) == (len(stones), len(liberties))
@@ -62,7 +65,7 @@ def test_trials_are_taken_back(width, height):
     rng = np.random.default_rng([width, height])
     n = width * height
     near = int(rng.integers(n))
-    t = new_trail(100, len(new_state(width, height).words))
+    t = new_undo_stack(100, len(new_state(width, height).words))
     for _ in range(3 if numba.config.DISABLE_JIT else 60):
         s, naive = new_state(width, height), NaiveBoard(width, height, "none", FORBIDDEN)
 
@@ -76,7 +79,7 @@ def test_trials_are_taken_back(width, height):
                 naive.play(point, colour)
                 assert play(s, p, colour, FORBIDDEN) == 0
         start(s, t)
-        assert t.ko[0] == s.numbers[0]
+        assert t.ko[0] == s.scalars[0]
         before, share = [], rng.uniform(0, 0.5)
         for _ in range(80):
             if before and rng.random() < share:

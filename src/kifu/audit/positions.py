@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kifu.corpus.hashes import Hashes
 from kifu.errors import DropReason
 from kifu.go.replay import set_up
-from kifu.go.rules import RECORDS, History, move, new_history
+from kifu.go.rules import RECORD_RULES, History, make_move, new_history
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, clear, new_state, popcount, zobrist_keys
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.packed import DAT2, Records
@@ -135,10 +135,10 @@ def _hash_games(
             c = np.uint8(WHITE if word & WHITE_BIT else BLACK)
             hashes[start + ply] = _lowest(d.lanes[c - 1])
             stones[start + ply] = count
-            if move(s, history, p, c, ko, suicide) != 0:
+            if make_move(s, history, p, c, ko, suicide) != 0:
                 break
             if p < d.before.shape[0]:
-                if s.numbers[LAST_CAPTURED] == 0 and s.numbers[LAST_POINT] >= 0:
+                if s.scalars[LAST_CAPTURED] == 0 and s.scalars[LAST_POINT] >= 0:
                     _toggle(d, p, c)
                     d.before[p] = c
                     count += 1
@@ -230,7 +230,7 @@ class PositionHashes:
 def hash_games(games: GameArrays) -> PositionHashes:
     """The positions before each move of the games that are not set aside, as far as the moves are possible.
 
-    game counts the rows of `games`. A game ends before the first move or setup stone that no rules allow (`RECORDS`).
+    game counts the rows of `games`. A game ends before the first move or setup stone that no rules allow (`RECORD_RULES`).
     Passes are moves too; the position after the last move is not among them.
     """
     hashes, stones = np.empty(len(games.moves), np.uint64), np.empty(len(games.moves), np.uint16)
@@ -243,7 +243,7 @@ def hash_games(games: GameArrays) -> PositionHashes:
             rows = np.flatnonzero(kept & (size == key))
             _hash_games(
                 new_state(width, height), new_history(0), _new_desk(width, height), rows,
-                games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, *RECORDS.codes,
+                games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, *RECORD_RULES.codes,
                 hashes, stones, played,
             )  # fmt: skip
     moves = np.diff(games.move_offset)

@@ -15,7 +15,7 @@ from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.datasets.examples import LabelSpec
 from kifu.errors import RecipeError
 from kifu.go.replay import GamesLike, follow
-from kifu.go.rules import RECORDS, History, new_history
+from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import State, clear, new_state
 from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS
@@ -119,7 +119,7 @@ def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int
         final = np.zeros((len(some), width * height), np.int8)
         _final_stones(
             new_state(width, height), new_history(0), some, at.games.moves, at.games.move_offset, at.games.setup,
-            at.games.setup_ply, at.games.setup_offset, *RECORDS.codes, np.zeros(2, np.int64), final,
+            at.games.setup_ply, at.games.setup_offset, *RECORD_RULES.codes, np.zeros(2, np.int64), final,
         )  # fmt: skip
         territory = at.batch["territory"].take(pa.array(some))
         of = np.repeat(np.arange(len(some)), pc.list_value_length(territory).to_numpy())

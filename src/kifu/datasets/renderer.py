@@ -86,7 +86,7 @@ class Renderer:
         """[G] of how many moves of each game the position before can be drawn.
 
         batch: rows of the catalogue with PLAYED_COLUMNS and its `columns` at least.  legal: [G], how many moves can be
-        played under `kifu.go.rules.RECORDS`, by which most sets go.
+        played under `kifu.go.rules.RECORD_RULES`, by which most sets go.
         """
         if self.encoder.RECORD_RULES:
             return legal

@@ -24,7 +24,7 @@ from kifu.kernel import inline_kernel, kernel
 UNSEEN, OWN, OUTSIDE = -1, -2, -3
 
 
-class Areas(NamedTuple):
+class AreaWorkspace(NamedTuple):
     """Room to find the areas of a board of n points: for one thread.
 
     sure: [2, W] uint64 bit sets, of Black and White: pass-alive stones and the regions that are theirs for certain.
@@ -50,10 +50,10 @@ class Areas(NamedTuple):
     n_regions: npt.NDArray[np.int16]
 
 
-def new_areas(width: int, height: int) -> Areas:
+def new_area_workspace(width: int, height: int) -> AreaWorkspace:
     """Room for boards of this size. Raises GameError for a size that is not within 1 to 25."""
     n, words = width * height, len(new_state(width, height).words)
-    return Areas(
+    return AreaWorkspace(
         sure=np.zeros((2, words), np.uint64),
         loose=np.zeros((2, words), np.uint64),
         region=np.zeros(n + 1, np.int16),
@@ -69,7 +69,7 @@ def new_areas(width: int, height: int) -> Areas:
 
 
 @inline_kernel
-def _is_vital(s: State, a: Areas, r: Any, h: Any, suicide: Any) -> Any:
+def _is_vital(s: State, a: AreaWorkspace, r: Any, h: Any, suicide: Any) -> Any:
     """Whether region r is vital to chain h."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
@@ -79,15 +79,15 @@ def _is_vital(s: State, a: Areas, r: Any, h: Any, suicide: Any) -> Any:
         elif suicide:
             touches = False
             for k in range(4):
-                q = s.near[p, k]
-                touches |= a.region[q] == OWN and s.head[q] == h
+                q = s.neighbours[p, k]
+                touches |= a.region[q] == OWN and s.chain_id[q] == h
             if not touches:
                 return False
     return True
 
 
 @inline_kernel
-def _grow_region(s: State, a: Areas, r: Any, first: Any) -> None:
+def _grow_region(s: State, a: AreaWorkspace, r: Any, first: Any) -> None:
     """Makes region r of all that is connected to the empty point `first`."""
     head = np.int64(a.start[r])
     tail = head + 1
@@ -101,7 +101,7 @@ def _grow_region(s: State, a: Areas, r: Any, first: Any) -> None:
         holds_stones |= s.colour[p] != EMPTY
         touches = False
         for k in range(4):
-            q = np.int64(s.near[p, k])
+            q = np.int64(s.neighbours[p, k])
             mark = a.region[q]
             if mark == UNSEEN:
                 a.region[q] = r
@@ -116,14 +116,14 @@ def _grow_region(s: State, a: Areas, r: Any, first: Any) -> None:
 
 
 @inline_kernel
-def _find_vital(s: State, a: Areas, r: Any, suicide: Any) -> None:
+def _find_vital(s: State, a: AreaWorkspace, r: Any, suicide: Any) -> None:
     """Finds the chains that region r is vital to; they all touch its first point."""
     first = a.queue[a.start[r]]
     count = 0
     for k in range(4):
-        q = s.near[first, k]
+        q = s.neighbours[first, k]
         if a.region[q] == OWN:
-            h = s.head[q]
+            h = s.chain_id[q]
             known = False
             for j in range(count):
                 known |= a.vital[r, j] == h
@@ -136,21 +136,21 @@ def _find_vital(s: State, a: Areas, r: Any, suicide: Any) -> None:
 
 
 @inline_kernel
-def _touches_mortal(s: State, a: Areas, r: Any) -> Any:
+def _touches_mortal(s: State, a: AreaWorkspace, r: Any) -> Any:
     """Whether region r touches a chain of its side that has not two vital regions left."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
         for k in range(4):
-            q = s.near[p, k]
-            if a.region[q] == OWN and a.n_regions[s.head[q]] < 2:
+            q = s.neighbours[p, k]
+            if a.region[q] == OWN and a.n_regions[s.chain_id[q]] < 2:
                 return True
     return False
 
 
 @inline_kernel
-def _find_regions(s: State, a: Areas, board: Any, c: Any, suicide: Any) -> Any:
+def _find_regions(s: State, a: AreaWorkspace, board: Any, c: Any, suicide: Any) -> Any:
     """Finds the regions of colour c and what they are vital to. Returns how many there are; 0 if c has no stone."""
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     stones = 0
     for p in range(n):
         own = s.colour[p] == c
@@ -171,7 +171,7 @@ def _find_regions(s: State, a: Areas, board: Any, c: Any, suicide: Any) -> Any:
 
 
 @inline_kernel
-def _mark(a: Areas, r: Any, out: Any) -> None:
+def _mark(a: AreaWorkspace, r: Any, out: Any) -> None:
     """Adds the points of region r to a bit set."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
@@ -179,7 +179,7 @@ def _mark(a: Areas, r: Any, out: Any) -> None:
 
 
 @kernel
-def _judge(s: State, a: Areas, board: npt.NDArray[np.uint64], c: int, suicide: bool) -> None:
+def _judge(s: State, a: AreaWorkspace, board: npt.NDArray[np.uint64], c: int, suicide: bool) -> None:
     """Fills a.sure and a.loose of colour c."""
     sure, loose = a.sure[c - 1], a.loose[c - 1]
     for i in range(len(s.words)):
@@ -208,7 +208,7 @@ def _judge(s: State, a: Areas, board: npt.NDArray[np.uint64], c: int, suicide: b
 
 
 @inline_kernel
-def _taint(a: Areas, tail: Any, p: Any) -> Any:
+def _taint(a: AreaWorkspace, tail: Any, p: Any) -> Any:
     """Puts the point p of somebody's area into the queue, unless it is there. Returns the new length."""
     if a.region[p] > 0:
         a.region[p] *= -1
@@ -218,12 +218,12 @@ def _taint(a: Areas, tail: Any, p: Any) -> Any:
 
 
 @inline_kernel
-def _take_tax(s: State, a: Areas, out: Any) -> None:
+def _take_tax(s: State, a: AreaWorkspace, out: Any) -> None:
     """Takes out of both areas what is empty, or a stone of the other side, in parts that touch neutral points or atari.
 
     a.region holds the owner of each point here, negative once it is known to lie in such a part.
     """
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     for p in range(n):
         w, b = p >> 6, bit(p)
         a.region[p] = BLACK if out[0, w] & b != ZERO else WHITE if out[1, w] & b != ZERO else 0
@@ -233,8 +233,8 @@ def _take_tax(s: State, a: Areas, out: Any) -> None:
         owner = abs(a.region[p])
         if owner == 0:
             for k in range(4):
-                tail = _taint(a, tail, s.near[p, k])
-        elif s.colour[p] == owner and s.n_liberties[s.head[p]] == 1:
+                tail = _taint(a, tail, s.neighbours[p, k])
+        elif s.colour[p] == owner and s.n_liberties[s.chain_id[p]] == 1:
             tail = _taint(a, tail, p)
     head = 0
     while head < tail:
@@ -244,17 +244,17 @@ def _take_tax(s: State, a: Areas, out: Any) -> None:
         if s.colour[at] != owner:
             out[owner - 1, at >> 6] &= ~bit(at)
         for k in range(4):
-            if a.region[s.near[at, k]] == owner:
-                tail = _taint(a, tail, s.near[at, k])
+            if a.region[s.neighbours[at, k]] == owner:
+                tail = _taint(a, tail, s.neighbours[at, k])
 
 
 @kernel
 def find_areas(
-    s: State, a: Areas, board: npt.NDArray[np.uint64], suicide: bool, taxed: bool, out: npt.NDArray[np.uint64]
+    s: State, a: AreaWorkspace, board: npt.NDArray[np.uint64], suicide: bool, taxed: bool, out: npt.NDArray[np.uint64]
 ) -> None:
     """Fills out: [2, W] uint64, bit sets of what is Black's area and what is White's.
 
-    A side owns what is certainly its own (`Areas.sure`), then the empty regions that touch only its stones, then stones
+    A side owns what is certainly its own (`AreaWorkspace.sure`), then the empty regions that touch only its stones, then stones
     that nobody owns yet. So stones in regions of the other side that is alive there are dead, and all others live.
     board: [W] uint64 bit set, the points that the board has; the frame of `s` may have more, which have no neighbours.
     suicide: whether chains of two or more stones may take themselves off.
@@ -267,7 +267,15 @@ def find_areas(
     for i in range(len(s.words)):
         black = (a.sure[0, i] | a.loose[0, i]) & ~a.sure[1, i]
         white = a.sure[1, i] | a.loose[1, i] & ~a.sure[0, i]
-        out[0, i] = black | (s.shades[0, 0, i] | s.shades[0, 1, i] | s.shades[0, 2, i]) & ~white
-        out[1, i] = white | (s.shades[1, 0, i] | s.shades[1, 1, i] | s.shades[1, 2, i]) & ~black
+        out[0, i] = (
+            black
+            | (s.stones_by_liberties[0, 0, i] | s.stones_by_liberties[0, 1, i] | s.stones_by_liberties[0, 2, i])
+            & ~white
+        )
+        out[1, i] = (
+            white
+            | (s.stones_by_liberties[1, 0, i] | s.stones_by_liberties[1, 1, i] | s.stones_by_liberties[1, 2, i])
+            & ~black
+        )
     if taxed:
         _take_tax(s, a, out)

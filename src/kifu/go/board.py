@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go import rules as rl
-from kifu.go.replay import bring_to
-from kifu.go.rules import RECORDS, History, Rules, legal_mask, new_history
-from kifu.go.state import EMPTY, KO_POINT, LAST_POINT, State, found_all, new_state
+from kifu.go.replay import replay_to
+from kifu.go.rules import RECORD_RULES, History, Rules, legal_mask, new_history
+from kifu.go.state import EMPTY, KO_POINT, LAST_POINT, State, new_state, rebuild_chains
 from kifu.kernel import kernel
 from kifu.point import BLACK, WHITE, parse_gtp, to_gtp
 
@@ -26,15 +26,15 @@ STAR = "+"
 
 @kernel
 def _move(s: State, history: History, p: int, c: int, ko: int, suicide: int, captures: npt.NDArray[np.int64]) -> Any:
-    why = rl.move(s, history, p, np.uint8(c), ko, suicide)
-    if why == 0 and p < s.near.shape[0]:
+    why = rl.make_move(s, history, p, np.uint8(c), ko, suicide)
+    if why == 0 and p < s.neighbours.shape[0]:
         rl.count_captures(s, p, c, captures)
     return why
 
 
 @kernel
 def _forget(history: History) -> None:
-    rl.forget(history)
+    rl.clear_history(history)
 
 
 def star_points(width: int, height: int) -> tuple[int, ...]:
@@ -84,7 +84,7 @@ class Board:
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def __init__(self, width: int = 19, height: int | None = None, *, rules: Rules = RECORDS) -> None:
+    def __init__(self, width: int = 19, height: int | None = None, *, rules: Rules = RECORD_RULES) -> None:
         """An empty board, square if no height is given. Raises GameError unless both are within 1 to 25."""
         self.width, self.height = width, width if height is None else height
         self.rules = rules
@@ -95,7 +95,7 @@ class Board:
         self._captures = np.zeros(2, np.int64)
 
     @classmethod
-    def parse(cls, diagram: str, *, to_play: int = BLACK, rules: Rules = RECORDS) -> Board:
+    def parse(cls, diagram: str, *, to_play: int = BLACK, rules: Rules = RECORD_RULES) -> Board:
         """The position that a diagram shows: X Black, O White, . or + empty, (X) or (O) the stone played last.
 
         Coordinates, as `str(board)` writes them, may stand on the left and above or below. Raises GameError.
@@ -118,7 +118,7 @@ class Board:
         board = cls(len(rows[0]) if rows else 0, len(rows), rules=rules)
         cells = "".join(rows)
         board.setup(*([p for p, cell in enumerate(cells) if cell == symbol] for symbol in "XO"))
-        board._state.numbers[LAST_POINT] = last
+        board._state.scalars[LAST_POINT] = last
         board.to_play = to_play
         return board
 
@@ -132,7 +132,7 @@ class Board:
         setup_ply: npt.NDArray[np.uint16],
         ply: int,
         *,
-        rules: Rules = RECORDS,
+        rules: Rules = RECORD_RULES,
     ) -> Board:
         """The position before move `ply` of one game, given as `kifu.records.games.Games` has it.
 
@@ -141,7 +141,7 @@ class Board:
         """
         board = cls(width, height, rules=rules)
         board._history = new_history(ply)
-        bring_to(board._state, board._history, board._captures, moves, setup, setup_ply, ply, rules)
+        replay_to(board._state, board._history, board._captures, moves, setup, setup_ply, ply, rules)
         board.ply = ply
         if ply < len(moves):
             board.to_play = WHITE if moves[ply] >> 15 else BLACK
@@ -162,7 +162,7 @@ class Board:
     @property
     def liberties(self) -> npt.NDArray[np.int16]:
         """[height, width] int16: the number of liberties of the chain that each stone belongs to; 0 where empty."""
-        chain = self._state.head[:-1]
+        chain = self._state.chain_id[:-1]
         counts = np.where(self._state.colour[:-1] == EMPTY, np.int16(0), self._state.n_liberties[chain])
         return counts.reshape(self.height, self.width)
 
@@ -174,13 +174,13 @@ class Board:
     @property
     def ko(self) -> int | None:
         """The point where the player to move may not retake a ko at once, or None."""
-        point = int(self._state.numbers[KO_POINT])
+        point = int(self._state.scalars[KO_POINT])
         banned = point >= 0 and self.rules.ko != "none" and self._state.colour[self._last] != self.to_play
         return point if banned else None
 
     @property
     def _last(self) -> int:
-        return int(self._state.numbers[LAST_POINT])
+        return int(self._state.scalars[LAST_POINT])
 
     @property
     def hash(self) -> int:
@@ -207,7 +207,7 @@ class Board:
         if not 0 <= point <= self.pass_move:
             raise IllegalMove(self.ply, point, DropReason.OFF_BOARD)
         if self.rules.codes[0] >= rl.KO_POSITIONAL and 2 * self.ply + 2 > len(self._history.slots):
-            self._history = rl.grown(self._history)
+            self._history = rl.enlarged(self._history)
         why = _move(self._state, self._history, point, c, *self.rules.codes, self._captures)
         if why:
             raise IllegalMove(self.ply, point, DropReason(why))
@@ -233,11 +233,11 @@ class Board:
                     raise GameError("a pass cannot be set up")
                 after[point] = colour
         self._state.colour[:] = after
-        found_all(self._state)
+        rebuild_chains(self._state)
         dead = np.flatnonzero((after[:-1] != EMPTY) & (self.liberties.ravel() == 0))
         if dead.size:
             self._state.colour[:] = before
-            found_all(self._state)
+            rebuild_chains(self._state)
             raise GameError(f"the stone set up on {to_gtp(int(dead[0]), self.width, self.height)} has no liberties")
         _forget(self._history)
 
@@ -259,7 +259,7 @@ class Board:
         >>> Board.parse(". X .\\n. X O\\n. X O").empty_regions()
         [([0, 3, 6], {1}), ([2], {1, 2})]
         """
-        colour, near = self._state.colour, self._state.near
+        colour, near = self._state.colour, self._state.neighbours
         seen = colour[:-1] != EMPTY
         regions = []
         for start in np.flatnonzero(~seen).tolist():
@@ -285,7 +285,7 @@ class Board:
         """
         chains: dict[int, list[int]] = {}
         for point in np.flatnonzero(self._state.colour[:-1] != EMPTY).tolist():
-            chains.setdefault(int(self._state.head[point]), []).append(point)
+            chains.setdefault(int(self._state.chain_id[point]), []).append(point)
         return list(chains.values())
 
     def copy(self) -> Board:

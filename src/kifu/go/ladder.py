@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.rules import retakes
-from kifu.go.state import EMPTY, KO_POINT, ONE, WALL, ZERO, State, bit, breathes, new_state, popcount
-from kifu.go.undo import DEPTH, UndoStack, new_trail, pop, push, start_trail
+from kifu.go.rules import is_ko_recapture
+from kifu.go.state import EMPTY, KO_POINT, ONE, WALL, ZERO, State, bit, new_state, popcount, would_have_liberty
+from kifu.go.undo import DEPTH, UndoStack, new_undo_stack, pop, push, reset_undo
 from kifu.kernel import inline_kernel, kernel
 
-BUDGET = 25_000
+NODE_LIMIT = 25_000
 """How many stones are tried after each first move before the search gives up."""
 
 # Verdicts
@@ -32,7 +32,7 @@ NODES = 2  # how many stones may be tried after each first move
 N_LADDER_NUMBERS = 3
 
 
-class Ladders(NamedTuple):
+class LadderSearch(NamedTuple):
     """What is known of the ladders of one board of n points, and room to find out more: for one thread.
 
     numbers: [N_LADDER_NUMBERS] int64.  colour: [n + 1] uint8, the position looked at last.
@@ -46,7 +46,7 @@ class Ladders(NamedTuple):
     takes, n_takes: [D, W] uint64, [D] int64: and after them those that take attackers, a bit set.
     """
 
-    numbers: npt.NDArray[np.int64]
+    scalars: npt.NDArray[np.int64]
     colour: npt.NDArray[np.uint8]
     known: npt.NDArray[np.uint64]
     works: npt.NDArray[np.uint64]
@@ -62,13 +62,13 @@ class Ladders(NamedTuple):
     n_takes: npt.NDArray[np.int64]
 
 
-def new_ladders(width: int, height: int) -> Ladders:
+def new_ladder_search(width: int, height: int) -> LadderSearch:
     """Nothing known yet of boards of this size. Raises GameError for a size that is not within 1 to 25."""
     state = new_state(width, height)
     n, words = width * height, len(state.words)
     depth = 3 * n // 2 + 2
-    return Ladders(
-        numbers=np.array([-1, 0, BUDGET], np.int64),
+    return LadderSearch(
+        scalars=np.array([-1, 0, NODE_LIMIT], np.int64),
         colour=state.colour,
         known=np.zeros(words, np.uint64),
         works=np.zeros((n, words), np.uint64),
@@ -77,7 +77,7 @@ def new_ladders(width: int, height: int) -> Ladders:
         changed=np.zeros(words, np.uint64),
         left=np.zeros(words, np.uint64),
         firsts=np.zeros(words, np.uint64),
-        trail=new_trail(depth, words),
+        trail=new_undo_stack(depth, words),
         queue=np.zeros((depth, 2), np.int64),
         n_queue=np.zeros(depth, np.int64),
         takes=np.zeros((depth, words), np.uint64),
@@ -115,36 +115,36 @@ def _liberty(s: State, h: Any, besides: Any) -> Any:
 
 
 @inline_kernel
-def _note_chain(s: State, lad: Ladders, row: Any, h: Any) -> None:
+def _note_chain(s: State, lad: LadderSearch, row: Any, h: Any) -> None:
     """Adds chain h and its liberties to the points that the result rests on.
 
     To be called before the search takes a liberty from it, or joins it. A chain that the search founded is no matter:
     the points around its stones were noted.
     """
-    if lad.noted[h] != lad.numbers[SEARCH]:
-        lad.noted[h] = lad.numbers[SEARCH]
+    if lad.noted[h] != lad.scalars[SEARCH]:
+        lad.noted[h] = lad.scalars[SEARCH]
         if lad.colour[h] != EMPTY:
             for i in range(len(s.words)):
                 row[i] |= s.stones[h, i] | s.liberties[h, i]
 
 
 @inline_kernel
-def _note(s: State, lad: Ladders, row: Any, p: Any) -> None:
+def _note(s: State, lad: LadderSearch, row: Any, p: Any) -> None:
     """Adds what stands around p to the points that the result rests on."""
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             row[q >> 6] |= bit(q)
         elif s.colour[q] != WALL:
-            _note_chain(s, lad, row, s.head[q])
+            _note_chain(s, lad, row, s.chain_id[q])
 
 
 @inline_kernel
 def _takes_any(s: State, p: Any, c: Any) -> Any:
     """Whether a stone of colour c on the empty point p takes a chain."""
     for k in range(4):
-        q = s.near[p, k]
-        if s.colour[q] == 3 - c and s.n_liberties[s.head[q]] == 1:
+        q = s.neighbours[p, k]
+        if s.colour[q] == 3 - c and s.n_liberties[s.chain_id[q]] == 1:
             return True
     return False
 
@@ -159,11 +159,11 @@ def _liberties_after(s: State, c: Any, h: Any, p: Any, attacker: Any) -> Any:
     joins = False
     new = 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             if q != attacker and s.liberties[h, q >> 6] & bit(q) == ZERO:
                 new += 1
-        elif s.colour[q] == c and s.head[q] != h:
+        elif s.colour[q] == c and s.chain_id[q] != h:
             joins = True
     if not joins:
         return s.n_liberties[h] + new - (1 if attacker < 0 else 2)
@@ -171,9 +171,9 @@ def _liberties_after(s: State, c: Any, h: Any, p: Any, attacker: Any) -> Any:
     for i in range(len(s.words)):
         word = s.liberties[h, i]
         for k in range(4):
-            q = s.near[p, k]
+            q = s.neighbours[p, k]
             if s.colour[q] == c:
-                word |= s.liberties[s.head[q], i]
+                word |= s.liberties[s.chain_id[q], i]
             elif s.colour[q] == EMPTY and q >> 6 == i:
                 word |= bit(q)
         if i == p >> 6:
@@ -189,9 +189,9 @@ def _is_mouth(s: State, p: Any, c: Any) -> Any:
     """Whether nothing but stones of colour c and the wall is around p, and an attacker there would take just one."""
     taken: Any = -1
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == c:
-            h = np.int64(s.head[q])
+            h = np.int64(s.chain_id[q])
             if s.n_liberties[h] == 1 and h != taken:
                 if taken >= 0 or s.n_stones[h] != 1:
                     return False
@@ -202,7 +202,7 @@ def _is_mouth(s: State, p: Any, c: Any) -> Any:
 
 
 @inline_kernel
-def _find_takes(s: State, lad: Ladders, rests_on: Any, c: Any, h: Any, row: Any) -> Any:
+def _find_takes(s: State, lad: LadderSearch, rests_on: Any, c: Any, h: Any, row: Any) -> Any:
     """Fills row, a bit set, with the points where chain h of colour c takes a chain beside it. Returns how many."""
     for i in range(len(s.words)):
         row[i] = ZERO
@@ -210,28 +210,28 @@ def _find_takes(s: State, lad: Ladders, rests_on: Any, c: Any, h: Any, row: Any)
     p = np.int64(h)
     while True:
         for k in range(4):
-            q = s.near[p, k]
+            q = s.neighbours[p, k]
             if s.colour[q] == 3 - c:
-                g = s.head[q]
+                g = s.chain_id[q]
                 _note_chain(s, lad, rests_on, g)
                 if s.n_liberties[g] == 1:
-                    at = _liberty(s, g, s.near.shape[0])
+                    at = _liberty(s, g, s.neighbours.shape[0])
                     if row[at >> 6] & bit(at) == ZERO:
                         row[at >> 6] |= bit(at)
                         n += 1
-        p = np.int64(s.link[p])
+        p = np.int64(s.next_in_chain[p])
         if p == h:
             return n
 
 
 @inline_kernel
-def _attack(s: State, lad: Ladders, row: Any, d: Any, c: Any, h: Any) -> Any:
+def _attack(s: State, lad: LadderSearch, row: Any, d: Any, c: Any, h: Any) -> Any:
     """What can be said at once of chain h of colour c when it is attacked at level d; else the moves to try there."""
     if s.n_liberties[h] <= 1:
         return CAPTURED
     if s.n_liberties[h] >= 3:
         return ESCAPED
-    a = _liberty(s, h, s.near.shape[0])
+    a = _liberty(s, h, s.neighbours.shape[0])
     b = _liberty(s, h, a)
     _note(s, lad, row, a)
     _note(s, lad, row, b)
@@ -248,12 +248,12 @@ def _attack(s: State, lad: Ladders, row: Any, d: Any, c: Any, h: Any) -> Any:
     if after_a > after_b:
         a, b = b, a
         after_a, after_b = after_b, after_a
-    ko = lad.trail.ko[lad.trail.numbers[DEPTH]]
+    ko = lad.trail.ko[lad.trail.scalars[DEPTH]]
     n = 0
-    if after_b < 3 and b != ko and breathes(s, b, 3 - c):
+    if after_b < 3 and b != ko and would_have_liberty(s, b, 3 - c):
         lad.queue[d, n] = b
         n += 1
-    if after_a < 3 and a != ko and breathes(s, a, 3 - c):
+    if after_a < 3 and a != ko and would_have_liberty(s, a, 3 - c):
         lad.queue[d, n] = a
         n += 1
     lad.n_queue[d] = n
@@ -262,13 +262,13 @@ def _attack(s: State, lad: Ladders, row: Any, d: Any, c: Any, h: Any) -> Any:
 
 
 @inline_kernel
-def _defend(s: State, lad: Ladders, row: Any, d: Any, c: Any, h: Any) -> Any:
+def _defend(s: State, lad: LadderSearch, row: Any, d: Any, c: Any, h: Any) -> Any:
     """What can be said at once of chain h of colour c when it is to move at level d; else the moves to try there."""
     if s.n_liberties[h] >= 2:
         return ESCAPED
-    if d > 0 and lad.trail.ko[lad.trail.numbers[DEPTH]] >= 0:
+    if d > 0 and lad.trail.ko[lad.trail.scalars[DEPTH]] >= 0:
         return ESCAPED
-    p = _liberty(s, h, s.near.shape[0])  # noted before: it was one of the two when the chain was attacked
+    p = _liberty(s, h, s.neighbours.shape[0])  # noted before: it was one of the two when the chain was attacked
     n = _liberties_after(s, c, h, p, -1)
     if n >= 3:
         return ESCAPED
@@ -285,7 +285,7 @@ def _defend(s: State, lad: Ladders, row: Any, d: Any, c: Any, h: Any) -> Any:
 
 
 @inline_kernel
-def _next_move(s: State, lad: Ladders, d: Any) -> Any:
+def _next_move(s: State, lad: LadderSearch, d: Any) -> Any:
     """The next move to try at level d; -1 if there is none left."""
     if lad.n_queue[d] > 0:
         lad.n_queue[d] -= 1
@@ -297,7 +297,7 @@ def _next_move(s: State, lad: Ladders, d: Any) -> Any:
 
 
 @inline_kernel
-def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any:
+def _is_caught(s: State, lad: LadderSearch, row: Any, prey: Any, defends: Any) -> Any:
     """Whether the chain of the stone `prey` is caught, when it (`defends`) or else its attacker is to move."""
     c = np.int64(s.colour[prey])
     d = 0
@@ -306,7 +306,7 @@ def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any
     arrived = True
     while True:
         if arrived:
-            h = np.int64(s.head[prey])
+            h = np.int64(s.chain_id[prey])
             verdict = _defend(s, lad, row, d, c, h) if defends else _attack(s, lad, row, d, c, h)
             arrived = False
         elif defends == (verdict == CAPTURED):
@@ -315,7 +315,7 @@ def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any
             p = _next_move(s, lad, d)
             if p < 0:
                 verdict = CAPTURED if defends else ESCAPED
-            elif nodes == lad.numbers[NODES] or d + 2 == lad.n_queue.shape[0]:
+            elif nodes == lad.scalars[NODES] or d + 2 == lad.n_queue.shape[0]:
                 for _ in range(d):
                     pop(s, lad.trail)
                 return False
@@ -336,24 +336,24 @@ def _is_caught(s: State, lad: Ladders, row: Any, prey: Any, defends: Any) -> Any
 
 
 @kernel
-def _work_out(s: State, lad: Ladders, prey: int) -> None:
+def _work_out(s: State, lad: LadderSearch, prey: int) -> None:
     """Finds the first moves that work for the chain of the stone `prey`, which has one or two liberties.
 
     Two liberties: those that catch it. One: those that save it, as if there were no ko.
     """
-    h = np.int64(s.head[prey])
+    h = np.int64(s.chain_id[prey])
     c = np.int64(s.colour[prey])
     works, row = lad.works[prey], lad.rests_on[prey]
     for i in range(len(s.words)):
         works[i] = ZERO
         row[i] = ZERO
         lad.firsts[i] = s.liberties[h, i]
-    lad.numbers[SEARCH] += 1
+    lad.scalars[SEARCH] += 1
     attacked = s.n_liberties[h] == 2
     mover = 3 - c if attacked else c
-    start_trail(s, lad.trail)
+    reset_undo(s, lad.trail)
     if not attacked:
-        own = _liberty(s, h, s.near.shape[0])
+        own = _liberty(s, h, s.neighbours.shape[0])
         _find_takes(s, lad, row, c, h, lad.firsts)
         lad.firsts[own >> 6] |= bit(own)
     while True:
@@ -361,7 +361,7 @@ def _work_out(s: State, lad: Ladders, prey: int) -> None:
         if p < 0:
             break
         _note(s, lad, row, p)
-        if not breathes(s, p, mover) or (attacked and p == lad.trail.ko[0]):
+        if not would_have_liberty(s, p, mover) or (attacked and p == lad.trail.ko[0]):
             continue
         push(s, lad.trail, p, mover)
         if _is_caught(s, lad, row, prey, attacked) == attacked:
@@ -371,9 +371,9 @@ def _work_out(s: State, lad: Ladders, prey: int) -> None:
 
 
 @inline_kernel
-def _forget_changed(s: State, lad: Ladders) -> None:
+def _forget_changed(s: State, lad: LadderSearch) -> None:
     """Forgets what rests on points that are not as they were when the last position was looked at."""
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     for i in range(len(s.words)):
         lad.changed[i] = ZERO
     any_change = False
@@ -390,14 +390,14 @@ def _forget_changed(s: State, lad: Ladders) -> None:
                 lad.changed[i] |= bit(p)
                 if lad.colour[p] != EMPTY:  # the chains around it may have one liberty more
                     for k in range(4):
-                        q = s.near[p, k]
+                        q = s.neighbours[p, k]
                         lad.changed[q >> 6] |= bit(q)
                 lad.colour[p] = s.colour[p]
-    for ko in (lad.numbers[KO], s.numbers[KO_POINT]):
-        if ko >= 0 and lad.numbers[KO] != s.numbers[KO_POINT]:
+    for ko in (lad.scalars[KO], s.scalars[KO_POINT]):
+        if ko >= 0 and lad.scalars[KO] != s.scalars[KO_POINT]:
             any_change = True
             lad.changed[ko >> 6] |= bit(ko)
-    lad.numbers[KO] = s.numbers[KO_POINT]
+    lad.scalars[KO] = s.scalars[KO_POINT]
     if not any_change:
         return
     for i in range(len(s.words)):
@@ -413,11 +413,11 @@ def _forget_changed(s: State, lad: Ladders) -> None:
 
 
 @inline_kernel
-def _next_chain(s: State, lad: Ladders) -> Any:
+def _next_chain(s: State, lad: LadderSearch) -> Any:
     """Takes a chain out of `left`, and works it out unless it is known. Returns its name, or -1."""
     chain = _pop(s.words, lad.left)
     if chain >= 0:
-        h = s.head[chain]
+        h = s.chain_id[chain]
         for i in range(len(s.words)):
             lad.left[i] &= ~s.stones[h, i]
         if lad.known[chain >> 6] & bit(chain) == ZERO:
@@ -427,7 +427,7 @@ def _next_chain(s: State, lad: Ladders) -> Any:
 
 @inline_kernel
 def ladder_moves(
-    s: State, lad: Ladders, mover: Any, captures: npt.NDArray[np.uint64], escapes: npt.NDArray[np.uint64]
+    s: State, lad: LadderSearch, mover: Any, captures: npt.NDArray[np.uint64], escapes: npt.NDArray[np.uint64]
 ) -> None:
     """Fills two bit sets with the moves of `mover` (BLACK or WHITE) that decide a ladder.
 
@@ -436,7 +436,7 @@ def ladder_moves(
     """
     _forget_changed(s, lad)
     for i in range(len(s.words)):
-        lad.left[i] = s.shades[2 - mover, 1, i] | s.shades[mover - 1, 0, i]
+        lad.left[i] = s.stones_by_liberties[2 - mover, 1, i] | s.stones_by_liberties[mover - 1, 0, i]
         captures[i] = ZERO
         escapes[i] = ZERO
     while True:
@@ -448,13 +448,13 @@ def ladder_moves(
                 escapes[i] |= lad.works[chain, i]
             else:
                 captures[i] |= lad.works[chain, i]
-    ko = s.numbers[KO_POINT]
-    if ko >= 0 and retakes(s, ko, mover):
+    ko = s.scalars[KO_POINT]
+    if ko >= 0 and is_ko_recapture(s, ko, mover):
         escapes[ko >> 6] &= ~bit(ko)
 
 
 @inline_kernel
-def laddered(s: State, lad: Ladders, stones: npt.NDArray[np.uint64]) -> None:
+def laddered_stones(s: State, lad: LadderSearch, stones: npt.NDArray[np.uint64]) -> None:
     """Fills stones, a bit set [W] uint64, with those of both colours that are caught.
 
     Those are chains of two liberties that the other side catches if it moves first, and chains of one that no move of
@@ -462,7 +462,12 @@ def laddered(s: State, lad: Ladders, stones: npt.NDArray[np.uint64]) -> None:
     """
     _forget_changed(s, lad)
     for i in range(len(s.words)):
-        lad.left[i] = s.shades[0, 0, i] | s.shades[0, 1, i] | s.shades[1, 0, i] | s.shades[1, 1, i]
+        lad.left[i] = (
+            s.stones_by_liberties[0, 0, i]
+            | s.stones_by_liberties[0, 1, i]
+            | s.stones_by_liberties[1, 0, i]
+            | s.stones_by_liberties[1, 1, i]
+        )
         stones[i] = ZERO
     while True:
         chain = _next_chain(s, lad)
@@ -471,7 +476,7 @@ def laddered(s: State, lad: Ladders, stones: npt.NDArray[np.uint64]) -> None:
         some = ZERO
         for i in range(len(s.words)):
             some |= lad.works[chain, i]
-        h = s.head[chain]
+        h = s.chain_id[chain]
         if (some != ZERO) == (s.n_liberties[h] == 2):
             for i in range(len(s.words)):
                 stones[i] |= s.stones[h, i]

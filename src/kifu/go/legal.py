@@ -9,7 +9,17 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.replay import GamesLike, set_up
-from kifu.go.rules import KO_POSITIONAL, OFF_BOARD, RECORDS, History, Rules, forget, legal_mask, move, new_history
+from kifu.go.rules import (
+    KO_POSITIONAL,
+    OFF_BOARD,
+    RECORD_RULES,
+    History,
+    Rules,
+    clear_history,
+    legal_mask,
+    make_move,
+    new_history,
+)
 from kifu.go.state import State, clear, new_state
 from kifu.kernel import kernel
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
@@ -25,7 +35,7 @@ def _fill(
         g = rows[i]
         at, stop = setup_offset[g], setup_offset[g + 1]
         clear(s)
-        forget(history)
+        clear_history(history)
         why = 0
         t = 0
         while why == 0 and t < move_offset[g + 1] - move_offset[g]:
@@ -34,13 +44,13 @@ def _fill(
                 if at < 0:
                     why = OFF_BOARD
                     break
-                forget(history)
+                clear_history(history)
             word = moves[move_offset[g] + t]
             c: Any = np.uint8(WHITE if word & WHITE_BIT else BLACK)
             slot = take[take_offset[i] + t]
             if slot >= 0:
                 legal_mask(s, history, c, ko, suicide, out[slot])
-            why = move(s, history, np.int64(word & POINT_MASK), c, ko, suicide)
+            why = make_move(s, history, np.int64(word & POINT_MASK), c, ko, suicide)
             if why == 0:
                 t += 1
         drop[i] = why
@@ -52,7 +62,7 @@ def legal_moves(
     rows: npt.NDArray[np.int64],
     take: npt.NDArray[np.int64],
     out: npt.NDArray[np.bool_],
-    rules: Rules = RECORDS,
+    rules: Rules = RECORD_RULES,
 ) -> None:
     """Fills out: [slots, points + 1] bool, which moves are legal before given moves of some games; a pass, the last
     one, always is.
@@ -74,10 +84,10 @@ def legal_moves(
         games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, rows, take, take_offset,
         *rules.codes, out, drop, ply,
     )  # fmt: skip
-    refuse(games, rows, take, drop, ply)
+    check_playable(games, rows, take, drop, ply)
 
 
-def refuse(
+def check_playable(
     games: GamesLike, rows: npt.NDArray[np.int64], take: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8],
     ply: npt.NDArray[np.int32],
 ) -> None:  # fmt: skip

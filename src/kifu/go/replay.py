@@ -15,15 +15,15 @@ from kifu.errors import DropReason, IllegalMove
 from kifu.go.rules import (
     KO_POSITIONAL,
     OFF_BOARD,
-    RECORDS,
+    RECORD_RULES,
     History,
     Rules,
+    clear_history,
     count_captures,
-    forget,
-    move,
+    make_move,
     new_history,
 )
-from kifu.go.state import EMPTY, State, clear, found_all, new_state
+from kifu.go.state import EMPTY, State, clear, new_state, rebuild_chains
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import BLACK, ERASE_BIT, MAX_SIZE, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
 
@@ -53,7 +53,7 @@ def set_up(s: State, setup: Any, setup_ply: Any, at: Any, stop: Any, ply: Any) -
 
     Returns the index of the first one that is not due yet, or -1 if one of them is off the board.
     """
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     while at < stop and setup_ply[at] <= ply:
         p = setup[at] & POINT_MASK
         if p >= n:
@@ -63,7 +63,7 @@ def set_up(s: State, setup: Any, setup_ply: Any, at: Any, stop: Any, ply: Any) -
         else:
             s.colour[p] = WHITE if setup[at] & WHITE_BIT else BLACK
         at += 1
-    found_all(s)
+    rebuild_chains(s)
     return at
 
 
@@ -77,23 +77,23 @@ def follow(
     The game's moves begin at moves[start], its setup stones are setup[at:stop]. captures: see `count_captures`.
     Returns (0, plies), or at the first move or setup stone that is not possible (why, its ply).
     """
-    forget(history)
+    clear_history(history)
     ply = 0
     while True:
         if at < stop and setup_ply[at] <= ply:
             at = set_up(s, setup, setup_ply, at, stop, ply)
             if at < 0:
                 return OFF_BOARD, ply
-            forget(history)
+            clear_history(history)
         if ply == plies:
             return 0, ply
         word = moves[start + ply]
         p = np.int64(word & POINT_MASK)
         c = np.uint8(WHITE if word & WHITE_BIT else BLACK)
-        why = move(s, history, p, c, ko, suicide)
+        why = make_move(s, history, p, c, ko, suicide)
         if why != 0:
             return why, ply
-        if p < s.near.shape[0]:
+        if p < s.neighbours.shape[0]:
             count_captures(s, p, c, captures)
         ply += 1
 
@@ -124,7 +124,7 @@ def _bring_to(
     return follow(s, history, moves, 0, plies, setup, setup_ply, 0, setup.shape[0], ko, suicide, captures)
 
 
-def bring_to(
+def replay_to(
     state: State,
     history: History,
     captures: npt.NDArray[np.int64],
@@ -132,7 +132,7 @@ def bring_to(
     setup: npt.NDArray[np.uint16],
     setup_ply: npt.NDArray[np.uint16],
     plies: int,
-    rules: Rules = RECORDS,
+    rules: Rules = RECORD_RULES,
 ) -> None:
     """Brings a board to the position before move `plies` of one game, whatever was on it.
 
@@ -149,7 +149,7 @@ def bring_to(
 
 
 def replay_all(
-    games: GamesLike, rules: Rules = RECORDS, jobs: int = 1
+    games: GamesLike, rules: Rules = RECORD_RULES, jobs: int = 1
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Replays every game, whatever its size, on `jobs` threads.
 

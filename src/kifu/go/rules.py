@@ -28,10 +28,10 @@ from kifu.go.state import (
     SUICIDE_REMOVED,
     WHITE,
     State,
-    breathes,
-    has_friend,
+    has_own_neighbour,
     pass_turn,
     play,
+    would_have_liberty,
 )
 from kifu.kernel import inline_kernel, kernel
 
@@ -45,7 +45,7 @@ situational: the same, if the same player was to move in it."""
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a player may do. The defaults forbid the least that any common rule set forbids: see `RECORDS`.
+    """What a player may do. The defaults forbid the least that any common rule set forbids: see `RECORD_RULES`.
 
     ko: see `Ko`.
     suicide: whether a move may take off its own chain of two or more stones. A single stone never may: that changes
@@ -76,12 +76,12 @@ class Rules:
         return get_args(Ko).index(self.ko), SUICIDE_REMOVED if self.suicide else SUICIDE_FORBIDDEN
 
 
-RECORDS = Rules()
+RECORD_RULES = Rules()
 """The rules under which records are read: they refuse only what no common rule set allows, since a record seldom says
 truly under which rules it was played. Suicide is among the allowed: servers offer the New Zealand rules."""
 
 NAMED = {
-    "records": RECORDS,
+    "records": RECORD_RULES,
     "japanese": Rules("simple", suicide=False),
     "korean": Rules("simple", suicide=False),
     # By its text; in tournaments referees mostly end a triple ko without result instead.
@@ -111,7 +111,7 @@ class History(NamedTuple):
 
     slots: npt.NDArray[np.uint64]
     stamps: npt.NDArray[np.int64]
-    numbers: npt.NDArray[np.int64]
+    scalars: npt.NDArray[np.int64]
 
 
 def new_history(plies: int) -> History:
@@ -124,10 +124,10 @@ def new_history(plies: int) -> History:
 
 
 @inline_kernel
-def forget(history: History) -> None:
+def clear_history(history: History) -> None:
     """Empties the history."""
-    history.numbers[STAMP] += 1
-    history.numbers[COUNT] = 0
+    history.scalars[STAMP] += 1
+    history.scalars[COUNT] = 0
 
 
 @inline_kernel
@@ -135,43 +135,43 @@ def _slot(history: History, situation: Any) -> Any:
     """Where the situation is, or else where it would go. There is always a free slot: half of them stay so."""
     mask = history.slots.shape[0] - 1
     i = np.int64(situation & np.uint64(mask))
-    while history.stamps[i] == history.numbers[STAMP] and history.slots[i] != situation:
+    while history.stamps[i] == history.scalars[STAMP] and history.slots[i] != situation:
         i = (i + 1) & mask
     return i
 
 
 @inline_kernel
-def recalls(history: History, situation: Any) -> Any:
+def contains(history: History, situation: Any) -> Any:
     """Whether the situation is in the history."""
-    return history.stamps[_slot(history, situation)] == history.numbers[STAMP]
+    return history.stamps[_slot(history, situation)] == history.scalars[STAMP]
 
 
 @inline_kernel
-def remember(history: History, situation: Any) -> None:
+def add_situation(history: History, situation: Any) -> None:
     """Puts the situation into the history, which must have been made for enough plies."""
     i = _slot(history, situation)
-    if history.stamps[i] != history.numbers[STAMP]:
+    if history.stamps[i] != history.scalars[STAMP]:
         history.slots[i] = situation
-        history.stamps[i] = history.numbers[STAMP]
-        history.numbers[COUNT] += 1
+        history.stamps[i] = history.scalars[STAMP]
+        history.scalars[COUNT] += 1
 
 
 @kernel
-def remember_all(history: History, situations: npt.NDArray[np.uint64]) -> None:
+def add_all(history: History, situations: npt.NDArray[np.uint64]) -> None:
     """Puts all of them into the history."""
     for i in range(situations.shape[0]):
-        remember(history, situations[i])
+        add_situation(history, situations[i])
 
 
-def grown(history: History) -> History:
+def enlarged(history: History) -> History:
     """The same history with room for twice as many plies."""
     larger = new_history(len(history.slots) // 2)
-    remember_all(larger, history.slots[history.stamps == history.numbers[STAMP]])
+    add_all(larger, history.slots[history.stamps == history.scalars[STAMP]])
     return larger
 
 
 @inline_kernel
-def situation_of(position: Any, c: Any, ko: Any) -> Any:
+def situation_hash(position: Any, c: Any, ko: Any) -> Any:
     """What superko compares: the position's hash, told apart by the player c to move if the rule is situational."""
     if ko == KO_SITUATIONAL and c == WHITE:
         return position ^ WHITE_TO_MOVE
@@ -185,64 +185,64 @@ def hash_after(s: State, p: Any, c: Any) -> Any:
     A stone that stays without a liberty takes its own chain off.
     """
     h = s.hash[0] ^ s.zobrist[c - 1, p]
-    gone = 3 - c if breathes(s, p, c) else c
+    gone = 3 - c if would_have_liberty(s, p, c) else c
     for k in range(4):
-        q = s.near[p, k]
-        if s.colour[q] == gone and s.n_liberties[s.head[q]] == 1:
+        q = s.neighbours[p, k]
+        if s.colour[q] == gone and s.n_liberties[s.chain_id[q]] == 1:
             first = True
             for j in range(k):
-                other = s.near[p, j]
-                if s.colour[other] == gone and s.head[other] == s.head[q]:
+                other = s.neighbours[p, j]
+                if s.colour[other] == gone and s.chain_id[other] == s.chain_id[q]:
                     first = False
             if first:
-                h ^= s.key[s.head[q]]
+                h ^= s.key[s.chain_id[q]]
     if gone == c:
         h ^= s.zobrist[c - 1, p]
     return h
 
 
 @inline_kernel
-def retakes(s: State, p: Any, c: Any) -> Any:
+def is_ko_recapture(s: State, p: Any, c: Any) -> Any:
     """Whether a stone of colour c on p is what simple ko forbids: the other colour moved last, and p is its ko."""
-    return p == s.numbers[KO_POINT] and s.colour[s.numbers[LAST_POINT]] != c
+    return p == s.scalars[KO_POINT] and s.colour[s.scalars[LAST_POINT]] != c
 
 
 @inline_kernel
-def why_not(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
+def illegal_reason(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
     """0 if a stone of colour c (BLACK or WHITE) may be played on point p, else OCCUPIED, SUICIDE, KO or SUPERKO.
 
     p is a point of the board, not a pass.  ko, suicide: see `Rules.codes`.
     """
     if s.colour[p] != EMPTY:
         return OCCUPIED
-    if not breathes(s, p, c) and (suicide == SUICIDE_FORBIDDEN or not has_friend(s, p, c)):
+    if not would_have_liberty(s, p, c) and (suicide == SUICIDE_FORBIDDEN or not has_own_neighbour(s, p, c)):
         return SUICIDE
-    if ko != KO_NONE and retakes(s, p, c):
+    if ko != KO_NONE and is_ko_recapture(s, p, c):
         return KO
-    if ko >= KO_POSITIONAL and recalls(history, situation_of(hash_after(s, p, c), 3 - c, ko)):
+    if ko >= KO_POSITIONAL and contains(history, situation_hash(hash_after(s, p, c), 3 - c, ko)):
         return SUPERKO
     return 0
 
 
 @inline_kernel
-def move(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
+def make_move(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
     """Plays a move of colour c (BLACK or WHITE), if legal: a stone on point p, or a pass if p is the wall's index.
 
     Returns 0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, and then nothing has changed.
     """
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     if p > n:
         return OFF_BOARD
     if ko >= KO_POSITIONAL:
         if p < n:
-            why = why_not(s, history, p, c, ko, suicide)
+            why = illegal_reason(s, history, p, c, ko, suicide)
             if why != 0:
                 return why
-        remember(history, situation_of(s.hash[0], c, ko))
+        add_situation(history, situation_hash(s.hash[0], c, ko))
     if p == n:
         pass_turn(s)
         return 0
-    if ko != KO_NONE and retakes(s, p, c):
+    if ko != KO_NONE and is_ko_recapture(s, p, c):
         return KO
     return play(s, p, c, suicide)
 
@@ -253,15 +253,15 @@ def count_captures(s: State, p: Any, c: Any, captures: Any) -> None:
 
     Stones that took themselves off count for the other player.
     """
-    captures[c - 1] += s.numbers[LAST_CAPTURED]
-    if s.numbers[LAST_POINT] < 0:
-        captures[2 - c] += s.n_stones[s.head[p]]  # the chain is gone, but its record stands until the next move
+    captures[c - 1] += s.scalars[LAST_CAPTURED]
+    if s.scalars[LAST_POINT] < 0:
+        captures[2 - c] += s.n_stones[s.chain_id[p]]  # the chain is gone, but its record stands until the next move
 
 
 @kernel
 def legal_mask(s: State, history: History, c: int, ko: int, suicide: int, out: npt.NDArray[np.bool_]) -> None:
     """Fills out: [n + 1] bool, which moves of colour c are legal. A pass, the last one, always is."""
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     for p in range(n):
-        out[p] = why_not(s, history, p, c, ko, suicide) == 0
+        out[p] = illegal_reason(s, history, p, c, ko, suicide) == 0
     out[n] = True

@@ -36,7 +36,7 @@ SUICIDE_LEFT = 2  # leaves it standing with no liberty, as the kgsgo program of 
 KO_POINT = 0  # the point that simple ko forbids to the side that did not move last; -1 if none
 LAST_POINT = 1  # the stone played last; -1 before the first, or if it did not stay on the board
 LAST_CAPTURED = 2  # how many stones it took
-N_NUMBERS = 3
+N_SCALARS = 3
 
 OCCUPIED = int(DropReason.OCCUPIED)
 SUICIDE = int(DropReason.SUICIDE)
@@ -59,24 +59,24 @@ class State(NamedTuple):
     """
 
     words: tuple[int, ...]
-    near: npt.NDArray[np.uint16]
+    neighbours: npt.NDArray[np.uint16]
     colour: npt.NDArray[np.uint8]
-    head: npt.NDArray[np.uint16]
-    link: npt.NDArray[np.uint16]
+    chain_id: npt.NDArray[np.uint16]
+    next_in_chain: npt.NDArray[np.uint16]
     n_stones: npt.NDArray[np.int16]
     n_liberties: npt.NDArray[np.int16]
     stones: npt.NDArray[np.uint64]
     liberties: npt.NDArray[np.uint64]
     key: npt.NDArray[np.uint64]
-    shade: npt.NDArray[np.uint8]
-    shades: npt.NDArray[np.uint64]
+    liberty_class: npt.NDArray[np.uint8]
+    stones_by_liberties: npt.NDArray[np.uint64]
     zobrist: npt.NDArray[np.uint64]
     hash: npt.NDArray[np.uint64]
-    numbers: npt.NDArray[np.int64]
+    scalars: npt.NDArray[np.int64]
 
 
 @functools.cache
-def neighbours(width: int, height: int) -> npt.NDArray[np.uint16]:
+def neighbour_table(width: int, height: int) -> npt.NDArray[np.uint16]:
     """[n, 4] uint16: the points left, right, above and below each point; n = width * height where there is none."""
     n = width * height
     y, x = np.divmod(np.arange(n), width)
@@ -104,20 +104,20 @@ def new_state(width: int, height: int) -> State:
     words = 6 if n < 384 else 10  # the wall, point n, has a bit too
     state = State(
         words=(0,) * words,
-        near=neighbours(width, height),
+        neighbours=neighbour_table(width, height),
         colour=np.zeros(n + 1, np.uint8),
-        head=np.zeros(n + 1, np.uint16),
-        link=np.zeros(n, np.uint16),
+        chain_id=np.zeros(n + 1, np.uint16),
+        next_in_chain=np.zeros(n, np.uint16),
         n_stones=np.zeros(n, np.int16),
         n_liberties=np.zeros(n, np.int16),
         stones=np.zeros((n, words), np.uint64),
         liberties=np.zeros((n, words), np.uint64),
         key=np.zeros(n, np.uint64),
-        shade=np.zeros(n, np.uint8),
-        shades=np.zeros((2, 3, words), np.uint64),
+        liberty_class=np.zeros(n, np.uint8),
+        stones_by_liberties=np.zeros((2, 3, words), np.uint64),
         zobrist=zobrist_keys(n),
         hash=np.zeros(1, np.uint64),
-        numbers=np.full(N_NUMBERS, -1, np.int64),
+        scalars=np.full(N_SCALARS, -1, np.int64),
     )
     clear(state)
     return state
@@ -140,49 +140,49 @@ def popcount(x: Any) -> Any:
 
 
 @inline_kernel
-def clear_sets(s: State) -> None:
+def clear_totals(s: State) -> None:
     """Empties what is kept of the board as a whole: shades, hash, and the word of the last move."""
     for c in range(2):
         for k in range(3):
             for i in range(len(s.words)):
-                s.shades[c, k, i] = ZERO
+                s.stones_by_liberties[c, k, i] = ZERO
     s.hash[0] = ZERO
-    s.numbers[KO_POINT] = -1
-    s.numbers[LAST_POINT] = -1
-    s.numbers[LAST_CAPTURED] = 0
+    s.scalars[KO_POINT] = -1
+    s.scalars[LAST_POINT] = -1
+    s.scalars[LAST_CAPTURED] = 0
 
 
 @kernel
 def clear(s: State) -> None:
     """Takes everything off the board."""
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     for p in range(n):
         s.colour[p] = EMPTY
     s.colour[n] = WALL
-    clear_sets(s)
+    clear_totals(s)
 
 
 @inline_kernel
 def _reshade(s: State, c: Any, h: Any) -> None:
     """Moves chain h of colour c into the set of `shades` that its liberties call for; shade 0 is no set."""
-    old = s.shade[h]
+    old = s.liberty_class[h]
     if old != 0:
         for i in range(len(s.words)):
-            s.shades[c - 1, old - 1, i] &= ~s.stones[h, i]
+            s.stones_by_liberties[c - 1, old - 1, i] &= ~s.stones[h, i]
     new = min(s.n_liberties[h], 3)
     if new != 0:
         for i in range(len(s.words)):
-            s.shades[c - 1, new - 1, i] |= s.stones[h, i]
-    s.shade[h] = np.uint8(new)
+            s.stones_by_liberties[c - 1, new - 1, i] |= s.stones[h, i]
+    s.liberty_class[h] = np.uint8(new)
 
 
 @inline_kernel
-def name_all(s: State, b: Any, name: Any) -> None:
+def relabel_chain(s: State, b: Any, name: Any) -> None:
     """Calls all stones of the ring of b by `name`."""
     q = np.int64(b)
     while True:
-        s.head[q] = name
-        q = np.int64(s.link[q])
+        s.chain_id[q] = name
+        q = np.int64(s.next_in_chain[q])
         if q == b:
             break
 
@@ -195,13 +195,13 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
     """
     if s.n_stones[a] < s.n_stones[b]:
         a, b = b, a
-    old, new = s.shade[b], s.shade[a]
+    old, new = s.liberty_class[b], s.liberty_class[a]
     if old != new:
         for i in range(len(s.words)):
             if old != 0:
-                s.shades[c - 1, old - 1, i] &= ~s.stones[b, i]
+                s.stones_by_liberties[c - 1, old - 1, i] &= ~s.stones[b, i]
             if new != 0:
-                s.shades[c - 1, new - 1, i] |= s.stones[b, i]
+                s.stones_by_liberties[c - 1, new - 1, i] |= s.stones[b, i]
     n = 0
     for i in range(len(s.words)):
         s.stones[a, i] |= s.stones[b, i]
@@ -211,8 +211,8 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
     s.n_liberties[a] = n
     s.n_stones[a] += s.n_stones[b]
     s.key[a] ^= s.key[b]
-    name_all(s, b, a)
-    s.link[a], s.link[b] = s.link[b], s.link[a]
+    relabel_chain(s, b, a)
+    s.next_in_chain[a], s.next_in_chain[b] = s.next_in_chain[b], s.next_in_chain[a]
     return a
 
 
@@ -220,34 +220,34 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
 def _lift(s: State, h: Any) -> None:
     """Takes chain h off the board; the chains around it gain its points as liberties."""
     c = s.colour[h]
-    shade = s.shade[h]
+    shade = s.liberty_class[h]
     if shade != 0:
         for i in range(len(s.words)):
-            s.shades[c - 1, shade - 1, i] &= ~s.stones[h, i]
+            s.stones_by_liberties[c - 1, shade - 1, i] &= ~s.stones[h, i]
     s.hash[0] ^= s.key[h]
     p = h
     while True:
         s.colour[p] = EMPTY
         w, b = p >> 6, bit(p)
         for k in range(4):
-            q = s.near[p, k]
+            q = s.neighbours[p, k]
             if s.colour[q] == 3 - c:
-                g = s.head[q]
+                g = s.chain_id[q]
                 if s.liberties[g, w] & b == ZERO:
                     s.liberties[g, w] |= b
                     s.n_liberties[g] += 1
-        p = s.link[p]
+        p = s.next_in_chain[p]
         if p == h:
             break
     # A second round, because a chain may gain several liberties and should change its shade once.
     while True:
         for k in range(4):
-            q = s.near[p, k]
+            q = s.neighbours[p, k]
             if s.colour[q] == 3 - c:
-                g = s.head[q]
-                if s.shade[g] != min(s.n_liberties[g], 3):
+                g = s.chain_id[q]
+                if s.liberty_class[g] != min(s.n_liberties[g], 3):
                     _reshade(s, 3 - c, g)
-        p = s.link[p]
+        p = s.next_in_chain[p]
         if p == h:
             break
 
@@ -261,34 +261,34 @@ def _found(s: State, p: Any, c: Any) -> None:
     s.stones[p, p >> 6] = bit(p)
     free = 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             s.liberties[p, q >> 6] |= bit(q)
             free += 1
-    s.head[p] = p
-    s.link[p] = p
+    s.chain_id[p] = p
+    s.next_in_chain[p] = p
     s.n_stones[p] = 1
     s.n_liberties[p] = free
-    s.shade[p] = 0
+    s.liberty_class[p] = 0
     s.key[p] = s.zobrist[c - 1, p]
 
 
 @inline_kernel
-def grow(s: State, h: Any, p: Any) -> None:
+def extend_chain(s: State, h: Any, p: Any) -> None:
     """Adds the stone p, already coloured, to the chain h beside it, but not to the chain's bit set of stones."""
     w, b = p >> 6, bit(p)
     s.liberties[h, w] &= ~b
     gained = -1
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             if s.liberties[h, q >> 6] & bit(q) == ZERO:
                 gained += 1
             s.liberties[h, q >> 6] |= bit(q)
     s.n_liberties[h] += gained
-    s.head[p] = h
-    s.link[p] = s.link[h]
-    s.link[h] = p
+    s.chain_id[p] = h
+    s.next_in_chain[p] = s.next_in_chain[h]
+    s.next_in_chain[h] = p
     s.n_stones[h] += 1
 
 
@@ -299,7 +299,7 @@ def _extend(s: State, h: Any, p: Any, c: Any) -> None:
     Word by word: to found p as a chain and join that would read rows of words right after single words of them were
     written, and a processor has to wait for those.
     """
-    grow(s, h, p)
+    extend_chain(s, h, p)
     s.stones[h, p >> 6] |= bit(p)
     s.key[h] ^= s.zobrist[c - 1, p]
 
@@ -309,9 +309,9 @@ def _settle(s: State, p: Any, c: Any) -> Any:
     """Gives the stone p, already coloured c, to the friendly chains beside it, or founds one. Returns its chain."""
     me: Any = -1
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == c:
-            h = np.int64(s.head[q])
+            h = np.int64(s.chain_id[q])
             if me < 0:
                 me = h
                 _extend(s, me, p, c)
@@ -325,26 +325,26 @@ def _settle(s: State, p: Any, c: Any) -> Any:
 
 
 @inline_kernel
-def breathes(s: State, p: Any, c: Any) -> Any:
+def would_have_liberty(s: State, p: Any, c: Any) -> Any:
     """Whether a stone of colour c on the empty point p would have a liberty once what it captures is gone."""
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         cq = s.colour[q]
         if cq == EMPTY:
             return True
         if cq == c:
-            if s.n_liberties[s.head[q]] > 1:
+            if s.n_liberties[s.chain_id[q]] > 1:
                 return True
-        elif cq != WALL and s.n_liberties[s.head[q]] == 1:
+        elif cq != WALL and s.n_liberties[s.chain_id[q]] == 1:
             return True
     return False
 
 
 @inline_kernel
-def has_friend(s: State, p: Any, c: Any) -> Any:
+def has_own_neighbour(s: State, p: Any, c: Any) -> Any:
     """Whether a stone of colour c stands beside p."""
     for k in range(4):
-        if s.colour[s.near[p, k]] == c:
+        if s.colour[s.neighbours[p, k]] == c:
             return True
     return False
 
@@ -357,7 +357,11 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
     """
     if s.colour[p] != EMPTY:
         return OCCUPIED
-    if suicide != SUICIDE_LEFT and not breathes(s, p, c) and (suicide == SUICIDE_FORBIDDEN or not has_friend(s, p, c)):
+    if (
+        suicide != SUICIDE_LEFT
+        and not would_have_liberty(s, p, c)
+        and (suicide == SUICIDE_FORBIDDEN or not has_own_neighbour(s, p, c))
+    ):
         return SUICIDE
     s.colour[p] = c
     s.hash[0] ^= s.zobrist[c - 1, p]
@@ -366,9 +370,9 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
     captured = 0
     taken: Any = -1
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == 3 - c:
-            h = np.int64(s.head[q])
+            h = np.int64(s.chain_id[q])
             if s.liberties[h, w] & b != ZERO:  # else an earlier neighbour was of the same chain
                 s.liberties[h, w] &= ~b
                 s.n_liberties[h] -= 1
@@ -378,49 +382,51 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
                     _lift(s, h)
                 elif s.n_liberties[h] < 3:
                     _reshade(s, 3 - c, h)
-    shade = s.shade[me]
+    shade = s.liberty_class[me]
     if shade != 0 and shade == min(s.n_liberties[me], 3):
-        s.shades[c - 1, shade - 1, w] |= b  # what was joined to it is there already, or was moved by `_join`
+        s.stones_by_liberties[c - 1, shade - 1, w] |= (
+            b  # what was joined to it is there already, or was moved by `_join`
+        )
     else:
         _reshade(s, c, me)
-    s.numbers[KO_POINT] = taken if captured == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
-    s.numbers[LAST_POINT] = p
-    s.numbers[LAST_CAPTURED] = captured
+    s.scalars[KO_POINT] = taken if captured == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
+    s.scalars[LAST_POINT] = p
+    s.scalars[LAST_CAPTURED] = captured
     if s.n_liberties[me] == 0 and suicide == SUICIDE_REMOVED:
         _lift(s, me)
-        s.numbers[LAST_POINT] = -1
+        s.scalars[LAST_POINT] = -1
     return 0
 
 
 @inline_kernel
 def pass_turn(s: State) -> None:
     """A pass lifts the ban of simple ko, and changes nothing else."""
-    s.numbers[KO_POINT] = -1
+    s.scalars[KO_POINT] = -1
 
 
 @kernel
-def found_all(s: State) -> None:
+def rebuild_chains(s: State) -> None:
     """Founds all chains anew from `s.colour`, which the caller has changed, as setup does: nothing is captured.
 
     Lifts the ban of ko and forgets which stone was played last. A chain without liberties stays, in no set of `shades`.
     """
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     for p in range(n):
         if s.colour[p] != EMPTY:
             s.colour[p] += 4  # waiting: neither empty nor friend nor enemy
-    clear_sets(s)
+    clear_totals(s)
     for p in range(n):
         if s.colour[p] > 4:
             s.colour[p] -= 4
             s.hash[0] ^= s.zobrist[s.colour[p] - 1, p]
             _settle(s, p, s.colour[p])
     for p in range(n):
-        if s.colour[p] != EMPTY and s.head[p] == p:
+        if s.colour[p] != EMPTY and s.chain_id[p] == p:
             count = 0
             for i in range(len(s.words)):
                 count += popcount(s.liberties[p, i])
             s.n_liberties[p] = count
-            s.shade[p] = 0
+            s.liberty_class[p] = 0
             _reshade(s, s.colour[p], p)
 
 
@@ -437,17 +443,17 @@ __all__ = [
     "WHITE",
     "State",
     "bit",
-    "breathes",
     "clear",
-    "clear_sets",
-    "found_all",
-    "grow",
-    "has_friend",
-    "name_all",
-    "neighbours",
+    "clear_totals",
+    "extend_chain",
+    "has_own_neighbour",
+    "neighbour_table",
     "new_state",
     "pass_turn",
     "play",
     "popcount",
+    "rebuild_chains",
+    "relabel_chain",
+    "would_have_liberty",
     "zobrist_keys",
 ]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.state import EMPTY, KO_POINT, ZERO, State, bit, grow, name_all, popcount
+from kifu.go.state import EMPTY, KO_POINT, ZERO, State, bit, extend_chain, popcount, relabel_chain
 from kifu.kernel import inline_kernel
 
 # Indices of Trail.numbers
@@ -34,11 +34,11 @@ class UndoStack(NamedTuple):
     n_taken, taken: [D], [D, 4] int64: the chains that it took.
     """
 
-    numbers: npt.NDArray[np.int64]
+    scalars: npt.NDArray[np.int64]
     ko: npt.NDArray[np.int64]
     point: npt.NDArray[np.int64]
-    head: npt.NDArray[np.int64]
-    link: npt.NDArray[np.int64]
+    chain_id: npt.NDArray[np.int64]
+    next_in_chain: npt.NDArray[np.int64]
     n_stones: npt.NDArray[np.int64]
     n_kept: npt.NDArray[np.int64]
     kept: npt.NDArray[np.int64]
@@ -49,14 +49,14 @@ class UndoStack(NamedTuple):
     taken: npt.NDArray[np.int64]
 
 
-def new_trail(depth: int, words: int) -> UndoStack:
+def new_undo_stack(depth: int, words: int) -> UndoStack:
     """A trail of up to `depth` stones, for boards whose bit sets have that many words."""
     return UndoStack(
-        numbers=np.zeros(N_TRAIL_NUMBERS, np.int64),
+        scalars=np.zeros(N_TRAIL_NUMBERS, np.int64),
         ko=np.zeros(depth + 1, np.int64),
         point=np.zeros(depth, np.int64),
-        head=np.zeros(depth, np.int64),
-        link=np.zeros(depth, np.int64),
+        chain_id=np.zeros(depth, np.int64),
+        next_in_chain=np.zeros(depth, np.int64),
         n_stones=np.zeros(depth, np.int64),
         n_kept=np.zeros(depth, np.int64),
         kept=np.zeros((depth, 4), np.int64),
@@ -69,10 +69,10 @@ def new_trail(depth: int, words: int) -> UndoStack:
 
 
 @inline_kernel
-def start_trail(s: State, t: UndoStack) -> None:
+def reset_undo(s: State, t: UndoStack) -> None:
     """Begins at the position s; whatever was tried before is forgotten, not taken back."""
-    t.numbers[DEPTH] = 0
-    t.ko[0] = s.numbers[KO_POINT]
+    t.scalars[DEPTH] = 0
+    t.ko[0] = s.scalars[KO_POINT]
 
 
 @inline_kernel
@@ -103,8 +103,8 @@ def _merge(s: State, a: Any, b: Any, p: Any) -> None:
         n += popcount(both)
     s.n_liberties[a] = n
     s.n_stones[a] += s.n_stones[b]
-    name_all(s, b, a)
-    s.link[a], s.link[b] = s.link[b], s.link[a]
+    relabel_chain(s, b, a)
+    s.next_in_chain[a], s.next_in_chain[b] = s.next_in_chain[b], s.next_in_chain[a]
 
 
 @inline_kernel
@@ -114,14 +114,14 @@ def _found(s: State, p: Any) -> None:
         s.liberties[p, i] = ZERO
     free = 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             s.liberties[p, q >> 6] |= bit(q)
             free += 1
     s.n_liberties[p] = free
     s.n_stones[p] = 1
-    s.head[p] = p
-    s.link[p] = p
+    s.chain_id[p] = p
+    s.next_in_chain[p] = p
 
 
 @inline_kernel
@@ -132,13 +132,13 @@ def _take(s: State, g: Any, c: Any) -> None:
         s.colour[p] = EMPTY
         w, b = p >> 6, bit(p)
         for k in range(4):
-            q = s.near[p, k]
+            q = s.neighbours[p, k]
             if s.colour[q] == c:
-                h = s.head[q]
+                h = s.chain_id[q]
                 if s.liberties[h, w] & b == ZERO:
                     s.liberties[h, w] |= b
                     s.n_liberties[h] += 1
-        p = np.int64(s.link[p])
+        p = np.int64(s.next_in_chain[p])
         if p == g:
             break
 
@@ -151,13 +151,13 @@ def _put_back(s: State, g: Any, c: Any) -> None:
         s.colour[p] = 3 - c
         w, b = p >> 6, bit(p)
         for k in range(4):
-            q = s.near[p, k]
+            q = s.neighbours[p, k]
             if s.colour[q] == c:
-                h = s.head[q]
+                h = s.chain_id[q]
                 if s.liberties[h, w] & b != ZERO:
                     s.liberties[h, w] &= ~b
                     s.n_liberties[h] -= 1
-        p = np.int64(s.link[p])
+        p = np.int64(s.next_in_chain[p])
         if p == g:
             break
 
@@ -165,21 +165,21 @@ def _put_back(s: State, g: Any, c: Any) -> None:
 @inline_kernel
 def push(s: State, t: UndoStack, p: Any, c: Any) -> None:
     """Puts a stone of colour c on point p, which must be empty, and it no suicide; the trail must have room for it."""
-    d = t.numbers[DEPTH]
+    d = t.scalars[DEPTH]
     t.point[d] = p
-    t.head[d] = s.head[p]
-    t.link[d] = s.link[p]
+    t.chain_id[d] = s.chain_id[p]
+    t.next_in_chain[d] = s.next_in_chain[p]
     t.n_stones[d] = s.n_stones[p]
     s.colour[p] = c
     me: Any = -1
     n_kept = 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == c:
-            h = np.int64(s.head[q])
+            h = np.int64(s.chain_id[q])
             if me < 0:
                 _keep(s, t, d, n_kept, h)
-                grow(s, h, p)
+                extend_chain(s, h, p)
                 me = h
                 n_kept += 1
             elif h != me:
@@ -198,9 +198,9 @@ def push(s: State, t: UndoStack, p: Any, c: Any) -> None:
     n_taken = 0
     stones = 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == 3 - c:
-            h = np.int64(s.head[q])
+            h = np.int64(s.chain_id[q])
             if s.liberties[h, w] & b != ZERO:  # else an earlier neighbour was of the same chain
                 s.liberties[h, w] &= ~b
                 s.n_liberties[h] -= 1
@@ -211,38 +211,38 @@ def push(s: State, t: UndoStack, p: Any, c: Any) -> None:
                     _take(s, h, c)
     t.n_taken[d] = n_taken
     t.ko[d + 1] = t.taken[d, 0] if stones == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
-    t.numbers[DEPTH] = d + 1
+    t.scalars[DEPTH] = d + 1
 
 
 @inline_kernel
 def pop(s: State, t: UndoStack) -> None:
     """Undoes the stone tried last."""
-    d = t.numbers[DEPTH] - 1
-    t.numbers[DEPTH] = d
+    d = t.scalars[DEPTH] - 1
+    t.scalars[DEPTH] = d
     p = t.point[d]
     c = s.colour[p]
     for k in range(t.n_taken[d]):
         _put_back(s, t.taken[d, k], c)
     w, b = p >> 6, bit(p)
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == 3 - c:
-            h = s.head[q]
+            h = s.chain_id[q]
             if s.liberties[h, w] & b == ZERO:
                 s.liberties[h, w] |= b
                 s.n_liberties[h] += 1
     for k in range(t.n_kept[d] - 1, 0, -1):
         h, lost = t.kept[d, k], t.lost[d, k]
-        s.link[h], s.link[lost] = s.link[lost], s.link[h]
-        name_all(s, lost, lost)
+        s.next_in_chain[h], s.next_in_chain[lost] = s.next_in_chain[lost], s.next_in_chain[h]
+        relabel_chain(s, lost, lost)
         s.n_stones[h] -= s.n_stones[lost]
         _restore(s, t, d, k, h)
     if t.n_kept[d] > 0:
         h = t.kept[d, 0]
-        s.link[h] = s.link[p]
+        s.next_in_chain[h] = s.next_in_chain[p]
         s.n_stones[h] -= 1
     _restore(s, t, d, 0, t.kept[d, 0])
-    s.head[p] = t.head[d]
-    s.link[p] = t.link[d]
+    s.chain_id[p] = t.chain_id[d]
+    s.next_in_chain[p] = t.next_in_chain[d]
     s.n_stones[p] = t.n_stones[d]
     s.colour[p] = EMPTY

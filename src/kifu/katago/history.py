@@ -30,12 +30,12 @@ from kifu.go.rules import (
     OFF_BOARD,
     WHITE_TO_MOVE,
     History,
-    forget,
+    add_situation,
+    clear_history,
+    contains,
+    illegal_reason,
     new_history,
-    recalls,
-    remember,
-    situation_of,
-    why_not,
+    situation_hash,
 )
 from kifu.go.state import (
     BLACK,
@@ -85,7 +85,7 @@ class BoardHistory(NamedTuple):
     again: History
     passed: History
     ever: npt.NDArray[np.uint64]
-    numbers: npt.NDArray[np.int64]
+    scalars: npt.NDArray[np.int64]
 
 
 def new_board_history(s: State, plies: int) -> BoardHistory:
@@ -97,7 +97,7 @@ def new_board_history(s: State, plies: int) -> BoardHistory:
         again=new_history(plies),
         passed=new_history(plies),
         ever=np.zeros(len(s.words), np.uint64),
-        numbers=np.zeros(N_COURSE_NUMBERS, np.int64),
+        scalars=np.zeros(N_COURSE_NUMBERS, np.int64),
     )
 
 
@@ -130,7 +130,7 @@ def _stones(s: State, c: Any) -> Any:
     n = 0
     for k in range(3):
         for i in range(len(s.words)):
-            n += popcount(s.shades[c - 1, k, i])
+            n += popcount(s.stones_by_liberties[c - 1, k, i])
     return n
 
 
@@ -155,15 +155,15 @@ def _handicap_bonus(codes: Any, black: Any, white: Any) -> Any:
 def _note_situation(course: BoardHistory) -> Any:
     """Keeps the position that the next player is to move in. Returns whether it ends the game by standing thrice."""
     ko = course.codes[KO]
-    c = course.numbers[NEXT]
+    c = course.scalars[NEXT]
     if ko != KO_SIMPLE:
-        remember(course.seen, situation_of(course.s.hash[0], c, go_ko(course)))
+        add_situation(course.seen, situation_hash(course.s.hash[0], c, go_ko(course)))
         return False
-    situation = situation_of(course.s.hash[0], c, go.KO_SITUATIONAL)
-    if not recalls(course.seen, situation):
-        remember(course.seen, situation)
-    elif not recalls(course.again, situation):
-        remember(course.again, situation)
+    situation = situation_hash(course.s.hash[0], c, go.KO_SITUATIONAL)
+    if not contains(course.seen, situation):
+        add_situation(course.seen, situation)
+    elif not contains(course.again, situation):
+        add_situation(course.again, situation)
     else:
         return True
     return False
@@ -171,8 +171,8 @@ def _note_situation(course: BoardHistory) -> Any:
 
 @inline_kernel
 def _forget_situations(course: BoardHistory) -> None:
-    forget(course.seen)
-    forget(course.again)
+    clear_history(course.seen)
+    clear_history(course.again)
 
 
 @inline_kernel
@@ -181,14 +181,14 @@ def begin(course: BoardHistory, codes: Any, first: Any) -> None:
 
     codes: [8], a row of `codes_of`.  first: who moves first, BLACK or WHITE.
     """
-    s, numbers = course.s, course.numbers
+    s, numbers = course.s, course.scalars
     for k in range(codes.shape[0]):
         course.codes[k] = codes[k]
     for i in range(len(s.words)):
         word = ZERO
         for c in range(2):
             for k in range(3):
-                word |= s.shades[c, k, i]
+                word |= s.stones_by_liberties[c, k, i]
         course.ever[i] = word
     black, white = _stones(s, BLACK), _stones(s, WHITE)
     numbers[TURNS] = 0
@@ -200,20 +200,20 @@ def begin(course: BoardHistory, codes: Any, first: Any) -> None:
     numbers[HANDICAP_BONUS] = 2 * _handicap_bonus(codes, black, white)
     numbers[BUTTON] = codes[BUTTON_RULE]
     _forget_situations(course)
-    forget(course.passed)
+    clear_history(course.passed)
     _note_situation(course)
 
 
 @inline_kernel
 def is_over(course: BoardHistory) -> Any:
     """Whether the game, or its normal phase, has ended."""
-    return course.numbers[FINISHED] != 0 or course.numbers[PAST] != 0
+    return course.scalars[FINISHED] != 0 or course.scalars[PAST] != 0
 
 
 @inline_kernel
 def bonus(course: BoardHistory) -> Any:
     """What White has beside komi, in half points: moves where territory is counted, the button, the handicap."""
-    return course.numbers[BONUS] + course.numbers[HANDICAP_BONUS]
+    return course.scalars[BONUS] + course.scalars[HANDICAP_BONUS]
 
 
 @inline_kernel
@@ -230,20 +230,20 @@ def _passes_end_alone(course: BoardHistory) -> Any:
 @inline_kernel
 def pass_would_end(course: BoardHistory, c: Any) -> Any:
     """Whether a pass of player c would end the game or its normal phase."""
-    if course.codes[KO] != KO_SPIGHT and course.numbers[PASSES] > 0:
+    if course.codes[KO] != KO_SPIGHT and course.scalars[PASSES] > 0:
         return True
-    return _passes_end_alone(course) and recalls(course.passed, _pass_situation(course, c))
+    return _passes_end_alone(course) and contains(course.passed, _pass_situation(course, c))
 
 
 @inline_kernel
 def _pass(course: BoardHistory, c: Any) -> None:
-    numbers = course.numbers
+    numbers = course.scalars
     if numbers[BUTTON] != 0:
         numbers[BUTTON] = 0
         numbers[BONUS] += 1 if c == WHITE else -1
         numbers[PASSES] = 0
         _forget_situations(course)
-        forget(course.passed)
+        clear_history(course.passed)
     else:
         if pass_would_end(course, c):
             numbers[PAST if course.codes[TERRITORY] != 0 else FINISHED] = 1
@@ -251,7 +251,7 @@ def _pass(course: BoardHistory, c: Any) -> None:
             numbers[PASSES] += 1
         if _passes_end_alone(course):
             _forget_situations(course)
-        remember(course.passed, _pass_situation(course, c))
+        add_situation(course.passed, _pass_situation(course, c))
     pass_turn(course.s)
 
 
@@ -262,13 +262,13 @@ def advance(course: BoardHistory, p: Any, c: Any) -> Any:
     The game must not be over; it may be c's turn or not. Returns 0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, and
     then nothing has changed.
     """
-    s, numbers = course.s, course.numbers
-    if p > s.near.shape[0]:
+    s, numbers = course.s, course.scalars
+    if p > s.neighbours.shape[0]:
         return OFF_BOARD
-    if p == s.near.shape[0]:
+    if p == s.neighbours.shape[0]:
         _pass(course, c)
     else:
-        why = why_not(s, course.seen, p, c, go_ko(course), course.codes[SUICIDE_CODE])
+        why = illegal_reason(s, course.seen, p, c, go_ko(course), course.codes[SUICIDE_CODE])
         if why != 0:
             return why
         play(s, p, c, course.codes[SUICIDE_CODE])
@@ -278,6 +278,6 @@ def advance(course: BoardHistory, p: Any, c: Any) -> Any:
             numbers[BONUS] += 2 if c == BLACK else -2
     numbers[TURNS] += 1
     numbers[NEXT] = 3 - c
-    if _note_situation(course) and p < s.near.shape[0]:
+    if _note_situation(course) and p < s.neighbours.shape[0]:
         numbers[FINISHED] = 1
     return 0

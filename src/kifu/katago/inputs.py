@@ -13,11 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.go.area import Areas, find_areas, new_areas
-from kifu.go.ladder import Ladders, ladder_moves, laddered
+from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
+from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
 from kifu.go.replay import set_up
-from kifu.go.rules import hash_after, recalls, situation_of
-from kifu.go.state import EMPTY, KO_POINT, ONE, SUICIDE_REMOVED, WHITE, ZERO, bit, breathes, clear, has_friend
+from kifu.go.rules import contains, hash_after, situation_hash
+from kifu.go.state import (
+    EMPTY,
+    KO_POINT,
+    ONE,
+    SUICIDE_REMOVED,
+    WHITE,
+    ZERO,
+    bit,
+    clear,
+    has_own_neighbour,
+    would_have_liberty,
+)
 from kifu.katago.history import (
     BUTTON,
     KO,
@@ -40,7 +51,7 @@ from kifu.katago.rules import KO_SIMPLE, KO_SITUATIONAL, TAX_ALL, TAX_NONE
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.board_embedding import place
 from kifu.planes.codegen import finish
-from kifu.planes.context import HEIGHT, WIDTH, add_point, has_breathless, new_view, some_point
+from kifu.planes.context import HEIGHT, WIDTH, add_point, has_chain_without_liberties, new_context, some_point
 from kifu.planes.features import copy_set
 from kifu.point import BLACK, POINT_MASK, WHITE_BIT
 
@@ -75,17 +86,17 @@ class KataWorkspace(NamedTuple):
     course: BoardHistory
     board: npt.NDArray[np.uint64]
     place: npt.NDArray[np.int64]
-    ladders: Ladders
+    ladders: LadderSearch
     caught: npt.NDArray[np.uint64]
     moves: npt.NDArray[np.uint64]
-    areas: Areas
+    areas: AreaWorkspace
     area: npt.NDArray[np.uint64]
     bits: npt.NDArray[np.uint64]
 
 
 def new_sheet(width: int, height: int, frame_width: int, frame_height: int, plies: int) -> KataWorkspace:
     """A sheet for games of that size in a frame of that size, of at most `plies` moves each."""
-    view = new_view(width, height, frame_width, frame_height, 0)
+    view = new_context(width, height, frame_width, frame_height, 0)
     words = len(view.s.words)
     return KataWorkspace(
         course=new_board_history(view.s, plies),
@@ -94,7 +105,7 @@ def new_sheet(width: int, height: int, frame_width: int, frame_height: int, plie
         ladders=view.ladders,
         caught=np.zeros((3, words), np.uint64),
         moves=np.zeros((2, words), np.uint64),
-        areas=new_areas(frame_width, frame_height),
+        areas=new_area_workspace(frame_width, frame_height),
         area=np.zeros((2, words), np.uint64),
         bits=np.zeros((PLANES, words), np.uint64),
     )
@@ -104,11 +115,11 @@ def new_sheet(width: int, height: int, frame_width: int, frame_height: int, plie
 def _may_repeat(course: BoardHistory, p: Any, c: Any) -> Any:
     """Whether the stone c on the empty point p is no ko or suicide that is forbidden, and could repeat a position."""
     s = course.s
-    if p == s.numbers[KO_POINT]:
+    if p == s.scalars[KO_POINT]:
         return False
-    if breathes(s, p, c):
+    if would_have_liberty(s, p, c):
         return course.ever[p >> 6] & bit(p) != ZERO
-    return course.codes[SUICIDE_CODE] == SUICIDE_REMOVED and has_friend(s, p, c)
+    return course.codes[SUICIDE_CODE] == SUICIDE_REMOVED and has_own_neighbour(s, p, c)
 
 
 @inline_kernel
@@ -117,8 +128,8 @@ def superko_bans(course: BoardHistory, board: Any, out: Any) -> None:
 
     board: [W], the points there are.
     """
-    s, c = course.s, course.numbers[NEXT]
-    if course.codes[KO] == KO_SIMPLE or course.numbers[TURNS] == 0:
+    s, c = course.s, course.scalars[NEXT]
+    if course.codes[KO] == KO_SIMPLE or course.scalars[TURNS] == 0:
         return
     ko = go_ko(course)
     for i in range(len(s.words)):
@@ -131,7 +142,7 @@ def superko_bans(course: BoardHistory, board: Any, out: Any) -> None:
             if (
                 s.colour[p] == EMPTY
                 and _may_repeat(course, p, c)
-                and recalls(course.seen, situation_of(hash_after(s, p, c), 3 - c, ko))
+                and contains(course.seen, situation_hash(hash_after(s, p, c), 3 - c, ko))
             ):
                 out[i] |= bit(p)
 
@@ -142,14 +153,20 @@ def _draw_stones(sheet: KataWorkspace, own: Any) -> None:
     s, bits = sheet.course.s, sheet.bits
     for i in range(len(s.words)):
         bits[0, i] = sheet.board[i]
-        bits[1, i] = s.shades[own, 0, i] | s.shades[own, 1, i] | s.shades[own, 2, i]
-        bits[2, i] = s.shades[1 - own, 0, i] | s.shades[1 - own, 1, i] | s.shades[1 - own, 2, i]
+        bits[1, i] = (
+            s.stones_by_liberties[own, 0, i] | s.stones_by_liberties[own, 1, i] | s.stones_by_liberties[own, 2, i]
+        )
+        bits[2, i] = (
+            s.stones_by_liberties[1 - own, 0, i]
+            | s.stones_by_liberties[1 - own, 1, i]
+            | s.stones_by_liberties[1 - own, 2, i]
+        )
         for k in range(3):
-            bits[3 + k, i] = s.shades[0, k, i] | s.shades[1, k, i]
+            bits[3 + k, i] = s.stones_by_liberties[0, k, i] | s.stones_by_liberties[1, k, i]
     for i in range(len(s.words)):  # so far the last one has those with more than 3, too
         word = bits[5, i]
         while word != ZERO:
-            h = s.head[64 * i + some_point(word)]
+            h = s.chain_id[64 * i + some_point(word)]
             word &= ~s.stones[h, i]
             if s.n_liberties[h] > 3:
                 for j in range(i, len(s.words)):
@@ -158,7 +175,7 @@ def _draw_stones(sheet: KataWorkspace, own: Any) -> None:
 
 @inline_kernel
 def _draw_bans(sheet: KataWorkspace) -> None:
-    ko = sheet.course.s.numbers[KO_POINT]
+    ko = sheet.course.s.scalars[KO_POINT]
     if ko >= 0:
         add_point(sheet.bits[_KO_BAN], ko)
     superko_bans(sheet.course, sheet.board, sheet.bits[_KO_BAN])
@@ -167,7 +184,7 @@ def _draw_bans(sheet: KataWorkspace) -> None:
 @inline_kernel
 def _draw_history(sheet: KataWorkspace, words: Any, t: Any, c: Any, inputs: Any) -> Any:
     """The last moves, as far back as the sides take turns. Returns how many there are."""
-    n = sheet.course.s.near.shape[0]
+    n = sheet.course.s.neighbours.shape[0]
     for k in range(min(LAST_MOVES, t)):
         word = words[t - 1 - k]
         if (word & WHITE_BIT != 0) == ((c == WHITE) == (k % 2 == 0)):
@@ -240,7 +257,7 @@ def _draw_numbers(sheet: KataWorkspace, c: Any, inputs: Any) -> None:
     inputs[10] = 1 if codes[TAX] != TAX_NONE else 0
     inputs[11] = 1 if codes[TAX] == TAX_ALL else 0
     inputs[14] = 1 if pass_would_end(course, c) else 0
-    inputs[17] = course.numbers[BUTTON]
+    inputs[17] = course.scalars[BUTTON]
     if codes[TERRITORY] == 0:
         inputs[_WAVE] = _wave(komi, points % 2 == 0)
 
@@ -274,14 +291,14 @@ def set_up_root(course: BoardHistory, stones: Any, due: Any, n_root: Any) -> Any
         course.ever[i] = ZERO
     for k in range(n_root):
         p = np.int64(stones[k] & POINT_MASK)
-        if p >= s.near.shape[0]:
+        if p >= s.neighbours.shape[0]:
             return _OFF_BOARD
         if course.ever[p >> 6] & bit(p) != ZERO:
             return _SETUP_TWICE
         course.ever[p >> 6] |= bit(p)
     if n_root > 0:
         set_up(s, stones, due, 0, n_root, _ALL)
-        if has_breathless(s):
+        if has_chain_without_liberties(s):
             return _SETUP_DEAD
     return _KEPT
 
@@ -309,7 +326,7 @@ def encode_rows(
     """
     course = sheet.course
     s = course.s
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     words, stones = placed
     for j in range(which.shape[0]):
         r = which[j]
@@ -336,7 +353,7 @@ def encode_rows(
             c = np.uint8(WHITE if words[t] & WHITE_BIT else BLACK)
             at = take_offset[r] + t
             if _is_near(take, at, plies - t):
-                laddered(s, sheet.ladders, sheet.caught[t % 3])
+                laddered_stones(s, sheet.ladders, sheet.caught[t % 3])
             slot = take[at]
             if slot >= 0 and p <= n:
                 _draw(sheet, words, t, c, out[slot], inputs[slot])

@@ -47,7 +47,7 @@ from kifu.katago.inputs import own_komi, set_up_root
 from kifu.katago.rows import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.planes.board_embedding import make_placing, place
-from kifu.planes.context import new_view, snapshot, some_point
+from kifu.planes.context import copy_stones, new_context, some_point
 from kifu.point import BLACK, POINT_MASK, WHITE_BIT
 
 MOVES = POINTS + 1
@@ -111,7 +111,7 @@ class TargetScratch:
             self.boards, self.komi = np.empty((room, 2, 6), np.uint64), np.empty(room, np.float32)
             self._courses.clear()
         if (width, height) not in self._courses:
-            state = new_view(width, height, SIDE, SIDE, 0).s
+            state = new_context(width, height, SIDE, SIDE, 0).s
             self._courses[width, height] = new_board_history(state, len(self.boards))
         return self._courses[width, height]
 
@@ -216,7 +216,7 @@ def _fill(
 def _play(course: BoardHistory, words: Any, stop: Any, boards: Any, komi: Any) -> Any:
     """Plays the moves before `stop`, keeping what was before each and after the last. Returns whether all could be."""
     for t in range(stop + 1):
-        snapshot(course.s, False, boards[t])
+        copy_stones(course.s, False, boards[t])
         komi[t] = own_komi(course, WHITE)
         if t < stop:
             p = np.int64(words[t] & POINT_MASK)
@@ -262,7 +262,7 @@ def _fill_row(
     to[57] = sign * np.float32(0)
     to[58] = sign * np.float32(0)
     to[61] = komi[stop] - komi[t] if white else komi[t] - komi[stop]
-    to[62] = course.numbers[FINISHED]
+    to[62] = course.scalars[FINISHED]
 
 
 @inline_kernel

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
-from kifu.go.captures import stones_taken
+from kifu.go.captures import captured_stones
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.games import GameArrays
 
@@ -117,7 +117,7 @@ def _by_line(asked: EvalPositions) -> Groups:
 
 
 def _by_capture(asked: EvalPositions) -> Groups:
-    taken = stones_taken(asked.games, np.unique(asked.row))[asked.at]
+    taken = captured_stones(asked.games, np.unique(asked.row))[asked.at]
     return Groups(("none", "1", "2 or more"), np.minimum(taken, 2).astype(np.int64))
 
 

@@ -20,9 +20,9 @@ import torch
 from torch import Tensor
 
 from kifu.errors import GameError, RecipeError
-from kifu.go.legal import legal_moves, refuse
+from kifu.go.legal import check_playable, legal_moves
 from kifu.go.replay import GamesLike
-from kifu.go.rules import RECORDS, Rules
+from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput
 from kifu.planes.encoder import Desk, Encoder
@@ -237,7 +237,7 @@ class Predictions:
 class Predictor:
     """Asks a net for moves. One thread at a time may use it."""
 
-    def __init__(self, net: Net, *, rules: Rules = RECORDS, symmetries: bool = False) -> None:
+    def __init__(self, net: Net, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
         """rules: what is legal; they also have to allow the moves before.
 
         symmetries: whether answers are the mean over the eight symmetries of the board; four, if it is not square.
@@ -252,7 +252,7 @@ class Predictor:
         legal: whether only legal moves are admitted, to which the probabilities are confined. Answers do not depend on
         what else is in the batch, but for float32's last digits.
         Raises IllegalMove if a move before one of the positions is not legal under the predictor's rules (without
-        `legal`: under `RECORDS`, as it must be in any case), RecipeError for a board that the net cannot take.
+        `legal`: under `RECORD_RULES`, as it must be in any case), RecipeError for a board that the net cannot take.
         """
         parts = [self._ask(positions._part(at, at + _CHUNK), legal) for at in range(0, max(len(positions), 1), _CHUNK)]
         if len(parts) == 1:
@@ -334,7 +334,7 @@ class Predictor:
             desk, positions.games, rows, np.full(len(rows), symmetry, np.uint8), take, drawn,
             np.empty(slots, np.int16), positions.rating[rows],
         )  # fmt: skip
-        refuse(positions.games, rows, take, drop, ply)
+        check_playable(positions.games, rows, take, drop, ply)
         planes: npt.NDArray[Any] = np.empty((slots, *encoder.shape), np.float32)
         if encoder.plane_set.real:
             planes = drawn.reshape(planes.shape)

@@ -10,18 +10,26 @@ import numpy as np
 
 from kifu.errors import DropReason
 from kifu.go.replay import set_up
-from kifu.go.rules import RECORDS, History, move
+from kifu.go.rules import RECORD_RULES, History, make_move
 from kifu.go.state import BLACK, ONE, WHITE, ZERO, State, clear
 from kifu.kernel import fingerprint, inline_kernel, kernel
 from kifu.planes.bits import BYTE, put_word
 from kifu.planes.board_embedding import place
-from kifu.planes.context import NEVER, PAST, PositionContext, has_breathless, snapshot, some_point, view_at
+from kifu.planes.context import (
+    NEVER,
+    PAST,
+    PositionContext,
+    context_at,
+    copy_stones,
+    has_chain_without_liberties,
+    some_point,
+)
 from kifu.planes.feature import Feature, Fill, Prepare
 from kifu.point import POINT_MASK, WHITE_BIT
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
-_KO, _SUICIDE = RECORDS.codes
+_KO, _SUICIDE = RECORD_RULES.codes
 
 
 # What the kernel below does for the features of a set. These are those of no set: each copy of it has its own.
@@ -81,7 +89,7 @@ def _finish_values(words: Any, bits: Any, out: Any) -> None:
 @kernel
 def _step(s: State, history: History, p: Any, c: Any) -> Any:
     """Plays a move under the rules of records. Not inlined, so that it is compiled once and not for each set."""
-    return move(s, history, p, c, _KO, _SUICIDE)
+    return make_move(s, history, p, c, _KO, _SUICIDE)
 
 
 def _encode(
@@ -96,7 +104,7 @@ def _encode(
     scratch.
     """
     s = room.s
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     for j in range(which.shape[0]):
         r = which[j]
         g = rows[r]
@@ -119,13 +127,13 @@ def _encode(
                     break
                 for i in range(first, at):
                     room.played[stones[i] & POINT_MASK] = NEVER
-                breathless = has_breathless(s)
+                breathless = has_chain_without_liberties(s)
             p = np.int64(words[t] & POINT_MASK)
             c = np.uint8(WHITE if words[t] & WHITE_BIT else BLACK)
-            snapshot(s, breathless, room.past[t & (PAST - 1)])
+            copy_stones(s, breathless, room.past[t & (PAST - 1)])
             slot = take[take_offset[r] + t]
             if slot >= 0 and p <= n:
-                view = view_at(room, c, t, words, rating[r])
+                view = context_at(room, c, t, words, rating[r])
                 prepare(view)
                 begin(bits, out[slot])
                 fill(view, bits, out[slot])

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.ladder import Ladders, new_ladders
-from kifu.go.state import EMPTY, ONE, State, bit, neighbours, new_state, popcount
+from kifu.go.ladder import LadderSearch, new_ladder_search
+from kifu.go.state import EMPTY, ONE, State, bit, neighbour_table, new_state, popcount
 from kifu.kernel import inline_kernel
 
 PAST = 8
@@ -26,7 +26,7 @@ NEVER = -1_000_000
 FRAME_WIDTH, LEFT, TOP, WIDTH, HEIGHT = range(5)
 
 
-class Tried(NamedTuple):
+class MoveEffects(NamedTuple):
     """What each legal move of the mover would do; filled by `kifu.planes.move_effects.try_moves` for features that use it.
 
     legal: [W] uint64 bit set: points that are empty, no suicide, and not forbidden by simple ko.
@@ -47,12 +47,12 @@ class PositionContext(NamedTuple):
     s: the board (see `kifu.go.state.State`).  mover: uint8, BLACK or WHITE.  ply: int64, how many moves came before.
     moves: [>= ply] uint16, the game's moves as in `kifu.records.games.Games`, in points of the frame; a pass is n.
     board: [W] uint64 bit set: the points that the game's board has.  edge: [W], those of the frame that it has not.
-    stones: [2, W] uint64: black and white stones. Unlike `s.shades` they hold those without liberties too, which setup
+    stones: [2, W] uint64: black and white stones. Unlike `s.stones_by_liberties` they hold those without liberties too, which setup
         may leave.  past: [PAST, 2, W]: these before move t at past[t & 7], for t from ply - 7, but not below 0, to ply.
     played: [n] int32: the ply of the move that put each stone there, or NEVER; undefined where no stone is.
     rating: [2] float32: ranks of Black and White (`kifu.records.meta.Rank.rating`), 0 or NaN if not known.
     place: [5] int64: width of the frame; left, top, width and height of the board in it.
-    tried: see `Tried`.
+    tried: see `MoveEffects`.
     ladders: what is known of them; found: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape
         from one, filled by `kifu.planes.move_effects.read_ladders` for features that use it.
     distance: [3, n] int32, scratch.
@@ -69,8 +69,8 @@ class PositionContext(NamedTuple):
     played: npt.NDArray[np.int32]
     rating: npt.NDArray[np.float32]
     place: npt.NDArray[np.int64]
-    tried: Tried
-    ladders: Ladders
+    tried: MoveEffects
+    ladders: LadderSearch
     found: npt.NDArray[np.uint64]
     distance: npt.NDArray[np.int32]
 
@@ -84,7 +84,7 @@ def frame_points(width: int, height: int, frame_width: int, frame_height: int, r
     return np.append((y + rim) * frame_width + x + rim, frame_width * frame_height)
 
 
-def new_view(width: int, height: int, frame_width: int, frame_height: int, rim: int) -> PositionContext:
+def new_context(width: int, height: int, frame_width: int, frame_height: int, rim: int) -> PositionContext:
     """A view for games of that size in a frame of that size; `moves` and the numbers are for the driver to replace.
 
     Raises GameError for a frame that is not within 1 to 25.
@@ -93,13 +93,13 @@ def new_view(width: int, height: int, frame_width: int, frame_height: int, rim: 
     n, words = frame_width * frame_height, len(s.words)
     points = frame_points(width, height, frame_width, frame_height, rim)
     near = np.full((n, 4), n, np.uint16)
-    near[points[:-1]] = points[neighbours(width, height)]
+    near[points[:-1]] = points[neighbour_table(width, height)]
     near.setflags(write=False)  # as that of an unframed board, so that kernels see one type
     inside = np.zeros(words * 64, np.bool_)
     inside[points[:-1]] = True
     outside = ~inside
     outside[n:] = False
-    tried = Tried(
+    tried = MoveEffects(
         legal=np.zeros(words, np.uint64),
         captured=np.zeros(n, np.int16),
         stones=np.zeros(n, np.int16),
@@ -108,7 +108,7 @@ def new_view(width: int, height: int, frame_width: int, frame_height: int, rim: 
     )
     past = np.zeros((PAST, 2, words), np.uint64)
     return PositionContext(
-        s=s._replace(near=near),
+        s=s._replace(neighbours=near),
         mover=np.uint8(0),
         ply=0,
         moves=np.empty(0, np.uint16),
@@ -120,7 +120,7 @@ def new_view(width: int, height: int, frame_width: int, frame_height: int, rim: 
         rating=np.zeros(2, np.float32),
         place=np.array([frame_width, rim, rim, width, height]),
         tried=tried,
-        ladders=new_ladders(frame_width, frame_height),
+        ladders=new_ladder_search(frame_width, frame_height),
         found=np.zeros((2, words), np.uint64),
         distance=np.zeros((3, n), np.int32),
     )
@@ -131,7 +131,7 @@ def _bit_set(marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
 
 
 @inline_kernel
-def view_at(room: PositionContext, mover: Any, ply: Any, moves: Any, rating: Any) -> Any:
+def context_at(room: PositionContext, mover: Any, ply: Any, moves: Any, rating: Any) -> Any:
     """The same view at another ply."""
     return PositionContext(
         room.s, mover, ply, moves, room.board, room.edge, room.past[ply & (PAST - 1)], room.past, room.played, rating,
@@ -140,22 +140,24 @@ def view_at(room: PositionContext, mover: Any, ply: Any, moves: Any, rating: Any
 
 
 @inline_kernel
-def snapshot(s: State, breathless: Any, stones: Any) -> None:
+def copy_stones(s: State, breathless: Any, stones: Any) -> None:
     """Fills stones [2, W] with the black and the white stones. breathless: whether some have no liberty."""
     for c in range(2):
         for i in range(len(s.words)):
-            stones[c, i] = s.shades[c, 0, i] | s.shades[c, 1, i] | s.shades[c, 2, i]
+            stones[c, i] = (
+                s.stones_by_liberties[c, 0, i] | s.stones_by_liberties[c, 1, i] | s.stones_by_liberties[c, 2, i]
+            )
     if breathless:
-        for p in range(s.near.shape[0]):
+        for p in range(s.neighbours.shape[0]):
             if s.colour[p] != EMPTY:
                 stones[s.colour[p] - 1, p >> 6] |= bit(p)
 
 
 @inline_kernel
-def has_breathless(s: State) -> Any:
+def has_chain_without_liberties(s: State) -> Any:
     """Whether a chain on the board has no liberty."""
-    for p in range(s.near.shape[0]):
-        if s.colour[p] != EMPTY and s.n_liberties[s.head[p]] == 0:
+    for p in range(s.neighbours.shape[0]):
+        if s.colour[p] != EMPTY and s.n_liberties[s.chain_id[p]] == 0:
             return True
     return False
 

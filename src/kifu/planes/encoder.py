@@ -24,7 +24,7 @@ from kifu.go.rules import History, new_history
 from kifu.kernel import writable_view
 from kifu.planes.board_embedding import FrameEncoder, GameContext, Rows
 from kifu.planes.codegen import compile_encoder
-from kifu.planes.context import PositionContext, new_view
+from kifu.planes.context import PositionContext, new_context
 from kifu.planes.feature import Feature
 from kifu.planes.registry import PlaneSet, find_plane_set
 from kifu.planes.unpack import unpack
@@ -75,7 +75,7 @@ class Encoder(FrameEncoder):
 
     def new_desk(self) -> Desk:
         """Room for one thread to work in."""
-        words = len(new_view(self.width, self.height, *self._frame).s.words)
+        words = len(new_context(self.width, self.height, *self._frame).s.words)
         return Desk(np.zeros((self.planes, words), np.uint64))
 
     def encode(
@@ -101,7 +101,7 @@ class Encoder(FrameEncoder):
         rating: [R, 2] float32, the ranks of Black and White (`kifu.Rank.rating`), 0 or NaN where unknown; for sets
             that ask for them (`PlaneSet.ranked`).
 
-        Games are replayed under `kifu.go.rules.RECORDS`. Returns drop [R] uint8 of `Drop` and ply [R] int32, how many
+        Games are replayed under `kifu.go.rules.RECORD_RULES`. Returns drop [R] uint8 of `Drop` and ply [R] int32, how many
         moves could be played; Drop.WRONG_SIZE for a game that has another size, or has it under this symmetry. What is
         wanted from that ply on is not drawn, or is the position before a move that cannot be played.
         Raises ValueError if the arrays do not fit each other. That each slot is wanted only once is not checked.
@@ -112,7 +112,7 @@ class Encoder(FrameEncoder):
         for placing, which in plan.parts:
             size = placing.width, placing.height
             if size not in desk.rooms:
-                desk.rooms[size] = new_view(*size, *self._frame)
+                desk.rooms[size] = new_context(*size, *self._frame)
             _driver(self.plane_set.features)(
                 desk.rooms[size], desk.history, writable_view(games.moves), writable_view(games.move_offset),
                 writable_view(games.setup), writable_view(games.setup_ply), writable_view(games.setup_offset), rows, which,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kifu.go.rules import retakes
+from kifu.go.rules import is_ko_recapture
 from kifu.go.state import EMPTY, KO_POINT, ONE, ZERO, bit
 from kifu.kernel import inline_kernel
 from kifu.planes.context import PAST, PositionContext, add_point, opp, own, some_point
@@ -85,21 +85,21 @@ def edge(view: PositionContext, out: Any) -> None:
 
 @feature("border", ["the outermost points of the board"])
 def border(view: PositionContext, out: Any) -> None:
-    n = view.s.near.shape[0]
+    n = view.s.neighbours.shape[0]
     for i in range(len(view.s.words)):
         word = view.board[i]
         while word != ZERO:
             p = 64 * i + some_point(word)
             word &= word - ONE
             for k in range(4):
-                if view.s.near[p, k] == n:
+                if view.s.neighbours[p, k] == n:
                     add_point(out[0], p)
 
 
 @feature("ko", ["the point that ko forbids"])
 def ko(view: PositionContext, out: Any) -> None:
-    p = view.s.numbers[KO_POINT]
-    if p >= 0 and retakes(view.s, p, view.mover):
+    p = view.s.scalars[KO_POINT]
+    if p >= 0 and is_ko_recapture(view.s, p, view.mover):
         add_point(out[0], p)
 
 
@@ -125,14 +125,14 @@ def fill_liberties(view: PositionContext, c: Any, count: Any, out: Any) -> None:
     for k in range(3):
         if k < 2 or count <= 3:
             for i in range(len(s.words)):
-                out[min(k, count - 1), i] |= s.shades[c, k, i]
+                out[min(k, count - 1), i] |= s.stones_by_liberties[c, k, i]
     if count > 3:
         for i in range(len(s.words)):
-            word = s.shades[c, 2, i]
+            word = s.stones_by_liberties[c, 2, i]
             for k in range(2, count):
                 word &= ~out[k, i]
             while word != ZERO:
-                h = s.head[64 * i + some_point(word)]
+                h = s.chain_id[64 * i + some_point(word)]
                 k = min(s.n_liberties[h], count) - 1
                 for j in range(len(s.words)):
                     out[k, j] |= s.stones[h, j]
@@ -176,7 +176,7 @@ def last(k: int) -> Feature:
     def fill(view: PositionContext, out: Any) -> None:
         for t in range(min(k, view.ply)):
             p = view.moves[view.ply - 1 - t] & POINT_MASK
-            if p < view.s.near.shape[0]:
+            if p < view.s.neighbours.shape[0]:
                 add_point(out[t], np.int64(p))
 
     names = ["the last move", "the move before the last"] + [f"the move {t} before the last" for t in range(2, k)]
@@ -193,7 +193,7 @@ def turns_since(k: int) -> Feature:
         for t in range(min(k - 1, view.ply)):
             ply = view.ply - 1 - t
             p = np.int64(view.moves[ply] & POINT_MASK)
-            if p < view.s.near.shape[0] and view.s.colour[p] != EMPTY and view.played[p] == ply:
+            if p < view.s.neighbours.shape[0] and view.s.colour[p] != EMPTY and view.played[p] == ply:
                 out[k - 1, p >> 6] &= ~bit(p)
                 add_point(out[t], p)
 

@@ -58,20 +58,20 @@ def _mark_ko(s: State, mover: Any, ko: Any) -> Any:
     """
     for i in range(len(s.words)):
         ko[i] = ZERO
-    p = s.numbers[LAST_POINT]
-    if p < 0 or s.numbers[LAST_CAPTURED] != 1:
+    p = s.scalars[LAST_POINT]
+    if p < 0 or s.scalars[LAST_CAPTURED] != 1:
         return False
-    h = s.head[p]
+    h = s.chain_id[p]
     if s.n_stones[h] != 1 or s.n_liberties[h] != 1:
         return False
     found = False
     for j in range(4):
-        q = np.int64(s.near[p, j])
-        if q < s.near.shape[0]:
+        q = np.int64(s.neighbours[p, j])
+        if q < s.neighbours.shape[0]:
             atari = 0
             for k in range(4):
-                r = s.near[q, k]
-                if s.colour[r] == 3 - mover and s.n_liberties[s.head[r]] == 1:
+                r = s.neighbours[q, k]
+                if s.colour[r] == 3 - mover and s.n_liberties[s.chain_id[r]] == 1:
                     atari += 1
             if atari == 1:
                 ko[q >> 6] |= bit(q)
@@ -86,7 +86,7 @@ def _put_dat2(s: State, mover: Any, ko: Any, out: Any, at: Any) -> None:
     for side in range(2):
         c = mover - 1 if side == 0 else 2 - mover
         for k in range(3):
-            at, carry, filled = put_plane(out, at, carry, filled, s.words, s.shades[c, k], POINTS)
+            at, carry, filled = put_plane(out, at, carry, filled, s.words, s.stones_by_liberties[c, k], POINTS)
     at, carry, filled = put_plane(out, at, carry, filled, s.words, ko, POINTS)
     for k in range((filled + 7) // 8):  # 7 x 361 bits are 39 words and 31 bits
         out[at + k] = np.uint8(carry >> np.uint64(56 - 8 * k) & np.uint64(0xFF))
@@ -95,7 +95,7 @@ def _put_dat2(s: State, mover: Any, ko: Any, out: Any, at: Any) -> None:
 @inline_kernel
 def _put_dat1(s: State, mover: Any, ko: Any, spread: Any, out: Any, at: Any) -> None:
     """Writes 361 bytes, bit k of each for plane k; plane 7 is all ones. Stones without liberties are in none."""
-    own, other = s.shades[mover - 1], s.shades[2 - mover]
+    own, other = s.stones_by_liberties[mover - 1], s.stones_by_liberties[2 - mover]
     for group in range(POINTS // 8 + 1):
         w, shift = group >> 3, np.uint64(56 - 8 * (group & 7))
         word = _VALID_AREA
@@ -114,7 +114,7 @@ def _add_breathless(s: State, mover: Any, out: Any, at: Any) -> None:
     """Stones without liberties, which only a suicide leaves, count as having three or more in v1."""
     for p in range(POINTS):
         c = s.colour[p]
-        if c != EMPTY and s.n_liberties[s.head[p]] == 0:
+        if c != EMPTY and s.n_liberties[s.chain_id[p]] == 0:
             out[at + p] |= np.uint8(4) if c == mover else np.uint8(32)
 
 
@@ -175,7 +175,7 @@ def _one_game(
         why = play(s, p, mover, SUICIDE_LEFT)
         if why != 0:
             return why, at, row
-        suicides = suicides or s.n_liberties[s.head[p]] == 0
+        suicides = suicides or s.n_liberties[s.chain_id[p]] == 0
         started = True
     return _KEPT, at, row
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kifu.go.ladder import ladder_moves
-from kifu.go.rules import retakes
+from kifu.go.rules import is_ko_recapture
 from kifu.go.state import EMPTY, ONE, WALL, ZERO, bit, popcount
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.context import PositionContext, add_point, some_point
@@ -26,7 +26,10 @@ def _first_of_chain(view: PositionContext, p: Any, k: Any) -> Any:
     """Whether the stone on the k-th neighbour of p is of another chain than the stones on those before it."""
     s = view.s
     for j in range(k):
-        if s.colour[s.near[p, j]] == s.colour[s.near[p, k]] and s.head[s.near[p, j]] == s.head[s.near[p, k]]:
+        if (
+            s.colour[s.neighbours[p, j]] == s.colour[s.neighbours[p, k]]
+            and s.chain_id[s.neighbours[p, j]] == s.chain_id[s.neighbours[p, k]]
+        ):
             return False
     return True
 
@@ -36,13 +39,13 @@ def _in_reach(view: PositionContext, q: Any, p: Any) -> Any:
     """Whether q is beside p or beside a chain of the mover's that a stone on p joins."""
     s = view.s
     for k in range(4):
-        r = s.near[q, k]
+        r = s.neighbours[q, k]
         if r == p:
             return True
         if s.colour[r] == view.mover:
             for j in range(4):
-                f = s.near[p, j]
-                if s.colour[f] == view.mover and s.head[f] == s.head[r]:
+                f = s.neighbours[p, j]
+                if s.colour[f] == view.mover and s.chain_id[f] == s.chain_id[r]:
                     return True
     return False
 
@@ -55,7 +58,7 @@ def _add_taken(view: PositionContext, p: Any, h: Any) -> None:
     while True:
         if _in_reach(view, q, p):
             add_point(view.tried.union, q)
-        q = np.int64(s.link[q])
+        q = np.int64(s.next_in_chain[q])
         if q == h:
             break
 
@@ -68,11 +71,11 @@ def _try_beside_stones(view: PositionContext, p: Any) -> None:
         tried.union[i] = ZERO
     stones, captured = 1, 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             add_point(tried.union, np.int64(q))
         elif s.colour[q] != WALL and _first_of_chain(view, p, k):
-            h = s.head[q]
+            h = s.chain_id[q]
             if s.colour[q] == view.mover:
                 stones += s.n_stones[h]
                 for i in range(len(s.words)):
@@ -95,10 +98,10 @@ def _try_point(view: PositionContext, p: Any) -> None:
     s = view.s
     free = 0
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if s.colour[q] == EMPTY:
             free += 1
-        elif s.colour[q] == view.mover or (s.colour[q] != WALL and s.n_liberties[s.head[q]] == 1):
+        elif s.colour[q] == view.mover or (s.colour[q] != WALL and s.n_liberties[s.chain_id[q]] == 1):
             _try_beside_stones(view, p)
             return
     view.tried.captured[p] = 0
@@ -107,7 +110,7 @@ def _try_point(view: PositionContext, p: Any) -> None:
 
 
 @kernel
-def try_moves(view: PositionContext) -> None:
+def compute_move_effects(view: PositionContext) -> None:
     """Fills `view.tried`, for features that say what a move would do (they have it in their `uses`)."""
     stones = view.stones
     for i in range(len(view.s.words)):
@@ -117,7 +120,7 @@ def try_moves(view: PositionContext) -> None:
             p = 64 * i + some_point(word)
             word &= word - ONE
             _try_point(view, p)
-            if view.tried.liberties[p] == 0 or retakes(view.s, p, view.mover):
+            if view.tried.liberties[p] == 0 or is_ko_recapture(view.s, p, view.mover):
                 legal &= ~bit(p)
         view.tried.legal[i] = legal
 
@@ -133,7 +136,7 @@ def _draw_counts(view: PositionContext, counts: Any, least: Any, out: Any) -> No
             add_point(out[min(counts[p] - least, out.shape[0] - 1)], p)
 
 
-@feature("legal", ["legal moves"], uses=(try_moves,))
+@feature("legal", ["legal moves"], uses=(compute_move_effects,))
 def legal(view: PositionContext, out: Any) -> None:
     copy_set(view.tried.legal, out[0])
 
@@ -144,7 +147,7 @@ def capture_size(k: int) -> Feature:
     def fill(view: PositionContext, out: Any) -> None:
         _draw_counts(view, view.tried.captured, 0, out)
 
-    return Feature(f"capture_size{k}", bins("moves that take", 0, k, "stone", "stones"), fill, (try_moves,))
+    return Feature(f"capture_size{k}", bins("moves that take", 0, k, "stone", "stones"), fill, (compute_move_effects,))
 
 
 @family("liberties_after", 1, _MOST_BINS)
@@ -154,7 +157,10 @@ def liberties_after(k: int) -> Feature:
         _draw_counts(view, view.tried.liberties, 1, out)
 
     return Feature(
-        f"liberties_after{k}", bins("moves that leave their chain", 1, k, "liberty", "liberties"), fill, (try_moves,)
+        f"liberties_after{k}",
+        bins("moves that leave their chain", 1, k, "liberty", "liberties"),
+        fill,
+        (compute_move_effects,),
     )
 
 
@@ -170,7 +176,9 @@ def self_atari_size(k: int) -> Feature:
                 if view.tried.liberties[p] == 1:
                     add_point(out[min(view.tried.stones[p], k) - 1], p)
 
-    return Feature(f"self_atari_size{k}", bins("moves into atari of", 1, k, "stone", "stones"), fill, (try_moves,))
+    return Feature(
+        f"self_atari_size{k}", bins("moves into atari of", 1, k, "stone", "stones"), fill, (compute_move_effects,)
+    )
 
 
 @inline_kernel
@@ -178,10 +186,10 @@ def is_own_eye(view: PositionContext, p: Any) -> Any:
     """Whether the empty point p is an eye of the mover's: only his stones beside it, and of the points diagonal to it
     at most one has an opponent's stone, or none if p is at the edge of the board."""
     s = view.s
-    n = s.near.shape[0]
+    n = s.neighbours.shape[0]
     at_edge = False
     for k in range(4):
-        q = s.near[p, k]
+        q = s.neighbours[p, k]
         if q == n:
             at_edge = True
         elif s.colour[q] != view.mover:
@@ -189,13 +197,13 @@ def is_own_eye(view: PositionContext, p: Any) -> Any:
     bad = 0
     for k in range(2):
         for j in range(2, 4):
-            inside = s.near[p, k] < n and s.near[p, j] < n
-            if inside and s.colour[s.near[s.near[p, k], j]] == 3 - view.mover:
+            inside = s.neighbours[p, k] < n and s.neighbours[p, j] < n
+            if inside and s.colour[s.neighbours[s.neighbours[p, k], j]] == 3 - view.mover:
                 bad += 1
     return bad == 0 or (bad == 1 and not at_edge)
 
 
-@feature("sensibleness", ["legal moves that fill no own eye"], uses=(try_moves,))
+@feature("sensibleness", ["legal moves that fill no own eye"], uses=(compute_move_effects,))
 def sensibleness(view: PositionContext, out: Any) -> None:
     copy_set(view.tried.legal, out[0])
     for i in range(len(view.s.words)):

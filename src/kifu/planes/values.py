@@ -20,7 +20,7 @@ _FAR = 1_000_000
 
 @feature("signed_stones", ["own stones 1, opponent's stones -1"], real=True)
 def signed_stones(view: PositionContext, out: Any) -> None:
-    for p in range(view.s.near.shape[0]):
+    for p in range(view.s.neighbours.shape[0]):
         if view.s.colour[p] == view.mover:
             out[0, p] = 1
         elif view.s.colour[p] == 3 - view.mover:
@@ -30,7 +30,7 @@ def signed_stones(view: PositionContext, out: Any) -> None:
 @inline_kernel
 def _fill_decay(view: PositionContext, colour: Any, out: Any) -> None:
     """Fills out [n] with exp(-0.1 t) for stones played t turns ago, 1 for the last move; 0 for those set up."""
-    for p in range(view.s.near.shape[0]):
+    for p in range(view.s.neighbours.shape[0]):
         if view.s.colour[p] == colour:
             out[p] = math.exp(-_DECAY * (view.ply - view.played[p]))
 
@@ -60,7 +60,7 @@ def _measure(view: PositionContext, stones: Any, distance: Any, queue: Any) -> N
 
     stones: bit set [W].  queue: [n], scratch.
     """
-    n = view.s.near.shape[0]
+    n = view.s.neighbours.shape[0]
     for p in range(n):
         distance[p] = _FAR
     end = 0
@@ -77,7 +77,7 @@ def _measure(view: PositionContext, stones: Any, distance: Any, queue: Any) -> N
         p = queue[at]
         at += 1
         for k in range(4):
-            q = view.s.near[p, k]
+            q = view.s.neighbours[p, k]
             if q < n and distance[q] == _FAR:
                 distance[q] = distance[p] + 1
                 queue[end] = q
@@ -90,7 +90,7 @@ def closest(view: PositionContext, out: Any) -> None:
     mine, theirs, queue = view.distance[0], view.distance[1], view.distance[2]
     _measure(view, stones[own(view)], mine, queue)
     _measure(view, stones[opp(view)], theirs, queue)
-    for p in range(view.s.near.shape[0]):
+    for p in range(view.s.neighbours.shape[0]):
         if mine[p] < theirs[p]:
             add_point(out[0], p)
         elif theirs[p] < mine[p]:

@@ -143,7 +143,7 @@ class Game:
     def errors(self) -> tuple[GameError, ...]:
         """What is wrong with the game: why it is set aside; moves that are no point; the first move that is illegal.
 
-        Moves are replayed under `kifu.go.rules.RECORDS`, which forbids the least.
+        Moves are replayed under `kifu.go.rules.RECORD_RULES`, which forbids the least.
         """
         if self.drop:
             return (GameError(self.drop.reason),)

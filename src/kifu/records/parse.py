@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
-from kifu.go.rules import RECORDS, Rules
+from kifu.go.rules import RECORD_RULES, Rules
 from kifu.records import sgf
 from kifu.records.containers import containers, read_blocks
 from kifu.records.detect import OLF, TYGEM, TYGEM_INDEX, detect
@@ -78,7 +78,7 @@ class SourceSummary:
 
 
 def summarize(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rules: Rules = RECORDS, jobs: int = 1
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rules: Rules = RECORD_RULES, jobs: int = 1
 ) -> SourceSummary:
     """Reads and replays every game of the sources. Raises SourceError as `kifu.read` does."""
     found = SourceSummary()

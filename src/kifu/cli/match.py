@@ -32,22 +32,17 @@ def match(
 ) -> None:
     """Let two GTP programs play; games are kept, and those already played are not played again."""
     from kifu.kernel import announce_compilation
-    from kifu.play.match import play_match
+    from kifu.play.match import MatchOptions, play_match
     from kifu.play.referee import MatchRules
     from kifu.progress import progress
 
     announce_compilation()
-    played = play_match(
+    outcome = play_match(
         a,
         b,
         into,
-        games=games,
-        terms=MatchRules(size=size, komi=komi, rules=rules.lower(), move_seconds=time_limit),
-        openings=openings,
-        opening_moves=opening_moves,
-        seed=seed,
-        score_by=score_by,
-        jobs=jobs,
+        rules=MatchRules(size=size, komi=komi, ruleset=rules.lower(), move_seconds=time_limit),
+        options=MatchOptions(games, openings, opening_moves, seed, score_by, jobs),
         progress=progress,
     )
-    typer.echo(played)
+    typer.echo(outcome)

@@ -1,1 +1,1 @@
-"""Nets as players: a GTP engine, and matches between engines."""
+"""GTP engine for networks, and matches between GTP programs."""

@@ -1,4 +1,4 @@
-"""The arguments of GTP commands, read one after the other and checked."""
+"""Parsing and validation of the arguments of GTP commands."""
 
 from __future__ import annotations
 
@@ -8,100 +8,115 @@ from dataclasses import dataclass
 from kifu.errors import GameError, KifuError
 from kifu.point import BLACK, WHITE, parse_gtp
 
-_OF_SEARCHES = ("rootinfo", "pvvisits", "pvedgevisits", "movesownership", "ownershipstdev", "movesownershipstdev")
-"""Booleans that ask KataGo for more than there is to tell without a search; no field comes of them."""
+_SEARCH_FLAGS = ("rootinfo", "pvvisits", "pvedgevisits", "movesownership", "ownershipstdev", "movesownershipstdev")
+"""Boolean options of `kata-analyze` about a search. They are accepted and ignored, because there is no search."""
 
 _REAL = re.compile(r"[+-]?(\d{1,9}(\.\d{0,9})?|\.\d{1,9})")
 
 
 class GtpError(KifuError):
-    """A command that is answered with a question mark and this text."""
+    """A failed GTP command; its text is the response after the question mark."""
 
 
 @dataclass(slots=True)
 class AnalyzeRequest:
-    """What an analysis is asked for. seconds: between two lines; None: one line only."""
+    """The arguments of an analyze command.
+
+    Attributes:
+        colour: The player to move.
+        interval: Seconds between two reports; None reports once.
+        min_moves: Minimum number of moves to report.
+        max_moves: Maximum number of moves to report; None is unlimited.
+        ownership: Report ownership, too.
+    """
 
     colour: int
-    seconds: float | None = None
-    least: int = 0
-    most: int | None = None
+    interval: float | None = None
+    min_moves: int = 0
+    max_moves: int | None = None
     ownership: bool = False
 
 
 class Arguments:
-    """The words after a command's name. Every method raises Refused, a syntax error, if its argument is not there."""
+    """The words after a command's name, read from left to right.
+
+    Every method raises `GtpError` ("syntax error") if the next argument is missing or malformed.
+    """
 
     def __init__(self, words: list[str], width: int, height: int) -> None:
-        """width, height: of the board that vertices are points of."""
+        """Wrap the arguments of one command; vertices are points of a width x height board."""
         self._words, self._width, self._height = words[::-1], width, height
 
     @property
     def more(self) -> bool:
-        """Whether there are arguments left."""
+        """True while arguments are left."""
         return bool(self._words)
 
     def end(self) -> None:
-        """That was all."""
+        """Require that no arguments are left."""
         if self._words:
             raise GtpError("syntax error")
 
     def word(self) -> str:
-        """Any word."""
+        """Return the next argument."""
         if not self._words:
             raise GtpError("syntax error")
         return self._words.pop()
 
     def integer(self, low: int, high: int) -> int:
-        """A whole number within low to high."""
+        """Return the next argument as an integer within low to high."""
         word = self.word()
         if not (word.isascii() and word.isdigit() and len(word) <= 10 and low <= int(word) <= high):
             raise GtpError("syntax error")
         return int(word)
 
     def real(self) -> float:
-        """A decimal number."""
+        """Return the next argument as a decimal number."""
         word = self.word()
         if not _REAL.fullmatch(word) or not word.isascii():
             raise GtpError("syntax error")
         return float(word)
 
     def colour(self) -> int:
-        """BLACK or WHITE."""
-        found = _COLOURS.get(self.word().lower())
-        if found is None:
+        """Return the next argument as BLACK or WHITE."""
+        colour = _COLOURS.get(self.word().lower())
+        if colour is None:
             raise GtpError("syntax error")
-        return found
+        return colour
 
     def vertex(self) -> int:
-        """A point of the board, or a pass."""
+        """Return the next argument as a move: a point of the board, or a pass."""
         try:
             return parse_gtp(self.word(), self._width, self._height)
         except GameError:
             raise GtpError("syntax error") from None
 
-    def analysis(self, to_play: int) -> AnalyzeRequest:
-        """[colour] [interval], then keys with values: interval, minmoves, maxmoves, ownership, and `_OF_SEARCHES`."""
-        asked = AnalyzeRequest(to_play)
+    def analyze_request(self, to_play: int) -> AnalyzeRequest:
+        """Return the remaining arguments of an analyze command.
+
+        The syntax is [colour] [interval] followed by key-value pairs: interval, minmoves, maxmoves, ownership and
+        KataGo's search flags. The colour defaults to `to_play`.
+        """
+        request = AnalyzeRequest(to_play)
         if self.more and self._words[-1].lower() in _COLOURS:
-            asked.colour = self.colour()
+            request.colour = self.colour()
         if self.more and self._words[-1].isdigit():
-            asked.seconds = self._centiseconds()
+            request.interval = self._centiseconds()
         while self.more:
             match self.word().lower():
                 case "interval":
-                    asked.seconds = self._centiseconds()
+                    request.interval = self._centiseconds()
                 case "minmoves":
-                    asked.least = self.integer(0, 999)
+                    request.min_moves = self.integer(0, 999)
                 case "maxmoves":
-                    asked.most = self.integer(1, 999)
+                    request.max_moves = self.integer(1, 999)
                 case "ownership":
-                    asked.ownership = self._boolean()
-                case key if key in _OF_SEARCHES:
+                    request.ownership = self._boolean()
+                case key if key in _SEARCH_FLAGS:
                     self._boolean()
                 case _:
                     raise GtpError("syntax error")
-        return asked
+        return request
 
     def _centiseconds(self) -> float:
         return max(self.integer(0, 10**6), 1) / 100

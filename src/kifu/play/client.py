@@ -1,12 +1,12 @@
-"""Other Go programs, spoken to by GTP over their standard input and output, and never trusted.
+"""GTP client for external Go programs, which are not trusted.
 
-    with Program(parse_command("gnugo --mode gtp")) as gnugo:
-        gnugo.ask("boardsize 19", seconds=10)
-        gnugo.ask("genmove b", seconds=60)          "Q16"
+    with GtpProcess(parse_command("gnugo --mode gtp")) as gnugo:
+        gnugo.ask("boardsize 19", timeout=10)
+        gnugo.ask("genmove b", timeout=60)          "Q16"
 
-GTP is version 2 as Gunnar Farnebäck wrote it down (https://www.lysator.liu.se/~gunnar/gtp/): an answer is "=" or "?",
-text, and an empty line. One thread does all: it writes, reads both outputs, and looks at the clock, so that nothing is
-read that nobody waits for, and a program that floods is stopped by its own full pipe.
+The protocol is GTP 2 (Gunnar Farnebäck, https://www.lysator.liu.se/~gunnar/gtp/): a response is "=" or "?", text, and
+an empty line. One thread writes, reads both outputs and watches the clock. Output is read only while a response is
+awaited, so a program that floods its output blocks on its own full pipe.
 """
 
 from __future__ import annotations
@@ -31,95 +31,107 @@ from kifu.errors import KifuError, RecipeError
 from kifu.learn import SUFFIX
 
 Fault = Literal["crash", "time", "nonsense", "refusal"]
-"""crash: it ended, or closed its output.  time: no whole answer in time.  nonsense: bytes that are no GTP answer.
-refusal: "?", an answer that the command failed."""
+"""crash: the program exited or closed its output.  time: no complete response in time.  nonsense: output that is not a
+GTP response.  refusal: a "?" response."""
 
-ANSWER_LIMIT = 1 << 16
-"""Bytes of one answer."""
+RESPONSE_LIMIT = 1 << 16
+"""Maximum bytes of a response."""
 
-_LINE = 1000
-"""Bytes without a line feed, or a "=" before them, that are enough to know that no answer comes."""
+_MAX_UNMARKED = 1000
+"""Bytes without a line feed after which output that does not start with "=" or "?" is nonsense."""
 
 LOG_LIMIT = 1 << 18
-"""Bytes of standard error that are kept, the last ones."""
+"""Bytes kept from the end of standard error."""
 
-_TICK = 0.1
-"""Seconds after which a wait looks whether the program still lives, and whether it is still wanted."""
+_POLL_S = 0.1
+"""Interval at which a wait checks for cancellation."""
 
-_GRACE = 1.0
-"""Seconds to end by itself after "quit"."""
+_EXIT_TIMEOUT_S = 1.0
+"""Time to exit after "quit"."""
 
-_MORE_PATHS = ("/usr/games",)
-"""Where Debian puts GNU Go and Pachi, which not every user has in PATH."""
+_EXTRA_PATHS = ("/usr/games",)
+"""Debian's directory of GNU Go and Pachi, which is not on every user's PATH."""
 
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
-"""What GTP says to drop: control characters but for tab and line feed."""
+"""Control characters except tab and line feed, which GTP discards."""
 
 
-class ProgramFault(KifuError):
-    """A program that does not do as GTP asks. fault: see `Fault`."""
+class GtpProcessError(KifuError):
+    """A program that violated GTP, failed or timed out.
+
+    Attributes:
+        fault: Kind of failure, see `Fault`.
+        reason: Description of the failure, with "it" for the program.
+    """
 
     def __init__(self, fault: Fault, reason: str) -> None:
         self.fault, self.reason = fault, reason
         super().__init__(reason)
 
 
-class Cancelled(KifuError):
-    """The work is to end: nobody waits for the answer any more."""
+class CancelledError(KifuError):
+    """The match was cancelled while a response was awaited."""
 
 
 def parse_command(text: str, rules: str = "chinese") -> list[str]:
-    """The program and its arguments. Raises RecipeError if the text is no command line, or the program not found.
+    """Return the program and arguments of a command line.
 
-    A checkpoint alone, a folder or a .safetensors file, stands for `kifu gtp CHECKPOINT --rules RULES` by this Python.
+    The path of a net (a run directory or a .safetensors file) stands for `kifu gtp PATH --rules RULES`.
+
+    Raises:
+        RecipeError: The text is not a command line, or the program was not found.
     """
-    if not text.isprintable():  # it will be, and stand in JSON
-        raise RecipeError(f"{text!r} is no command line: it is not one line of printable letters")
+    if not text.isprintable():  # the text is printed and stored as JSON
+        raise RecipeError(f"not a command line: {text!r} has unprintable characters")
     net = [sys.executable, "-m", "kifu.cli", "gtp", text, "--rules", rules]
     if _is_net(text):
         return net
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise RecipeError(f"{text!r} is no command line: {error}") from None
-    if len(words) == 1 and text.endswith(SUFFIX):  # which is not there, as it will say itself
+        raise RecipeError(f"not a command line: {text!r}: {error}") from None
+    if len(words) == 1 and text.endswith(SUFFIX):  # `kifu gtp` reports the missing file
         return net
     if not words:
-        raise RecipeError('a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty')
-    found = find_program(words[0])
-    if found is None:
-        raise RecipeError(f"no program {words[0]!r}: it is neither a file nor in PATH")
-    return [found, *words[1:]]
+        raise RecipeError('the command line is empty; expected a program such as "gnugo --mode gtp", or a net')
+    program = find_program(words[0])
+    if program is None:
+        raise RecipeError(f"program not found: {words[0]!r} is neither a file nor on PATH")
+    return [program, *words[1:]]
 
 
 def _is_net(text: str) -> bool:
     path = Path(text)
     try:
         return bool(text.strip()) and (path.is_dir() or (path.suffix == SUFFIX and path.is_file()))
-    except OSError:  # too long for a name, say
+    except OSError:  # for example, the name is too long
         return False
 
 
 def find_program(name: str) -> str | None:
-    """The path of a program, looked for in PATH and where distributions put games."""
-    if name == "kifu":  # the one that is running
-        beside = Path(sys.executable).with_name("kifu")
-        if beside.is_file():
-            return str(beside)
-    places = os.pathsep.join([os.environ.get("PATH", os.defpath), *_MORE_PATHS])
-    return shutil.which(name, path=places)
+    """Return the path of a program on PATH or among the distribution's games, or None."""
+    if name == "kifu":  # prefer the running installation
+        installed = Path(sys.executable).with_name("kifu")
+        if installed.is_file():
+            return str(installed)
+    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_EXTRA_PATHS]))
 
 
 class GtpProcess:
-    """A GTP program that runs. Leaving it as a context manager ends it and all that it started.
+    """A running GTP program. As a context manager it kills the program and its children on exit.
 
-    It is the leader of a process group of its own, so Ctrl-C does not reach it: it ends when it is closed.
+    The program leads its own process group, so Ctrl-C in the terminal does not reach it.
     """
 
     def __init__(self, command: Sequence[str], stop: threading.Event | None = None) -> None:
-        """command: as `parse_command` gives it. stop: when it is set, any `ask` raises Stopped.
+        """Start a program.
 
-        Raises ProgramFault if the program cannot be started.
+        Args:
+            command: Program and arguments, see `parse_command`.
+            stop: Once set, `ask` raises Cancelled.
+
+        Raises:
+            ProgramFault: The program could not be started.
         """
         self._stop = stop or threading.Event()
         self._read, self._log, self._unsent = bytearray(), bytearray(), b""
@@ -134,12 +146,12 @@ class GtpProcess:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            raise ProgramFault("crash", f"it cannot be started: {getattr(error, 'strerror', None) or error}") from None
+            raise GtpProcessError(
+                "crash", f"it could not be started: {getattr(error, 'strerror', None) or error}"
+            ) from None
         self._selector = selectors.DefaultSelector()
-        assert self._process.stdin and self._process.stdout and self._process.stderr
-        self._in, self._out, self._err = (
-            pipe.fileno() for pipe in (self._process.stdin, self._process.stdout, self._process.stderr)
-        )
+        pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._in, self._out, self._err = (pipe.fileno() for pipe in pipes if pipe is not None)
         for pipe in (self._in, self._out, self._err):
             os.set_blocking(pipe, False)
         self._open = {self._out, self._err}
@@ -148,35 +160,41 @@ class GtpProcess:
 
     @property
     def log(self) -> bytes:
-        """What it wrote to standard error, the last LOG_LIMIT bytes."""
+        """The last LOG_LIMIT bytes of standard error."""
         return bytes(self._log)
 
-    def ask(self, command: str, seconds: float) -> str:
-        """The answer to a command, without its "=". Raises ProgramFault, and Stopped.
+    def ask(self, command: str, timeout: float) -> str:
+        """Send a command and return the text of its "=" response.
 
-        seconds: until the answer must be whole.
+        Args:
+            command: Command line without line feed.
+            timeout: Seconds until the response must be complete.
+
+        Raises:
+            ProgramFault: The program failed, timed out or refused the command.
+            Cancelled: `stop` was set.
         """
-        self._refuse_unasked()
-        deadline = time.monotonic() + seconds
+        self._reject_unsolicited()
+        deadline = time.monotonic() + timeout
         self._unsent = f"{command}\n".encode()
         self._selector.register(self._in, selectors.EVENT_WRITE)
         try:
-            while (answer := self._answer()) is None:
+            while (response := self._pop_response()) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    begun = f" (it began with {shown(bytes(self._read))})" if self._read.strip() else ""
-                    self._fail("time", f"no answer to {command!r} within {seconds:g} s{begun}")
-                self._wait(min(left, _TICK))
+                    partial = f" (it began with {printable(bytes(self._read))})" if self._read.strip() else ""
+                    self._fail("time", f"no response to {command!r} within {timeout:g} s{partial}")
+                self._wait(min(left, _POLL_S))
         finally:
-            with contextlib.suppress(KeyError):  # all of the command was sent
+            with contextlib.suppress(KeyError):  # already unregistered once the command was sent
                 self._selector.unregister(self._in)
-        good, text = answer
-        if not good:
-            raise ProgramFault("refusal", f"it refused {command!r}: {shown(text.encode())}")
+        success, text = response
+        if not success:
+            raise GtpProcessError("refusal", f"it refused {command!r}: {printable(text.encode())}")
         return text
 
     def close(self) -> None:
-        """Ends it: by "quit" if it can be trusted to listen, and then by force, with all that it started."""
+        """Send "quit" unless the program has failed, then kill it and its children."""
         if self._closed:
             return
         self._closed = True
@@ -202,17 +220,17 @@ class GtpProcess:
         self.close()
 
     def _quit(self) -> None:
-        """Asks it to end, and waits a moment until it closes its output."""
-        deadline = time.monotonic() + _GRACE
+        """Send "quit" and wait briefly for the program to close its output."""
+        deadline = time.monotonic() + _EXIT_TIMEOUT_S
         with contextlib.suppress(OSError):
             os.write(self._in, b"quit\n")
         while self._out in self._open and time.monotonic() < deadline and not self._stop.is_set():
-            for key, _ in self._selector.select(_TICK):
+            for key, _ in self._selector.select(_POLL_S):
                 self._take(key.fd)
             self._read.clear()
 
     def _kill(self) -> None:
-        """Ends its whole group. It is reaped only after that, or just before: its number is nobody else's yet."""
+        """Kill the process group, then reap the process: until then its id cannot be reused."""
         if not self._killed:
             self._killed = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -220,31 +238,31 @@ class GtpProcess:
             self._process.wait()
 
     def _wait(self, seconds: float) -> None:
-        """Sends and takes what can be sent and taken by then."""
+        """Write and read until something happens or the time is up."""
         if self._stop.is_set():
-            raise Cancelled("stopped")
+            raise CancelledError("cancelled")
         for key, _ in self._selector.select(seconds):
             if key.fd == self._in:
                 self._send()
             else:
                 self._take(key.fd)
         if self._out not in self._open and self._read.find(b"\n\n") < 0:
-            self._fail_ended()
+            self._fail_exited()
 
     def _send(self) -> None:
         try:
             self._unsent = self._unsent[os.write(self._in, self._unsent) :]
         except BlockingIOError:
             pass
-        except OSError:  # it is gone, as its output will tell
+        except OSError:  # the program has exited; its closed output reports it
             self._unsent = b""
         if not self._unsent:
             self._selector.unregister(self._in)
 
     def _take(self, pipe: int) -> None:
-        """Reads what is there, one buffer at most."""
+        """Read at most one buffer of what is available."""
         try:
-            data = os.read(pipe, ANSWER_LIMIT)
+            data = os.read(pipe, RESPONSE_LIMIT)
         except BlockingIOError:
             return
         except OSError:
@@ -258,48 +276,48 @@ class GtpProcess:
         else:
             self._read += _CONTROLS.sub(b"", data)
 
-    def _answer(self) -> tuple[bool, str] | None:
-        """The first answer of what was read, and whether it is "="; None if it is not whole yet."""
+    def _pop_response(self) -> tuple[bool, str] | None:
+        """Remove and return the first complete response as (success, text), or None."""
         self._read = self._read.lstrip(b"\n\t ")
         end = self._read.find(b"\n\n")
-        begun = end >= 0 or self._read.find(b"\n") >= 0 or len(self._read) > _LINE
-        if begun and not self._read.startswith((b"=", b"?")):
-            self._fail("nonsense", f"it wrote {shown(bytes(self._read))}, which is no GTP answer")
-        if max(end, len(self._read) if end < 0 else 0) > ANSWER_LIMIT:
-            self._fail("nonsense", f"it wrote an answer of more than {ANSWER_LIMIT:,} bytes")
+        has_line = end >= 0 or self._read.find(b"\n") >= 0 or len(self._read) > _MAX_UNMARKED
+        if has_line and not self._read.startswith((b"=", b"?")):
+            self._fail("nonsense", f"it wrote {printable(bytes(self._read))}, which is not a GTP response")
+        if max(end, len(self._read) if end < 0 else 0) > RESPONSE_LIMIT:
+            self._fail("nonsense", f"it wrote a response of more than {RESPONSE_LIMIT:,} bytes")
         if end < 0:
             return None
-        answer = bytes(self._read[:end])
+        response = bytes(self._read[:end])
         del self._read[: end + 2]
-        return answer[:1] == b"=", answer[1:].decode("utf-8", "replace").strip()
+        return response[:1] == b"=", response[1:].decode("utf-8", "replace").strip()
 
-    def _refuse_unasked(self) -> None:
-        """An answer that nobody asked for would be taken for the next one."""
+    def _reject_unsolicited(self) -> None:
+        """Fail if there is output already, since it would be mistaken for the next response."""
         if self._out in self._open:
             self._take(self._out)
         if self._read.strip():
-            self._fail("nonsense", f"it wrote {shown(bytes(self._read))} unasked")
+            self._fail("nonsense", f"it wrote {printable(bytes(self._read))} unasked")
 
-    def _fail_ended(self) -> None:
+    def _fail_exited(self) -> None:
         try:
-            code = self._process.wait(_GRACE)
+            code = self._process.wait(_EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             how = "it closed its output"
         else:
-            how = f"it ended with exit code {code}" if code >= 0 else f"it was killed: {signal.strsignal(-code)}"
+            how = f"it exited with code {code}" if code >= 0 else f"it was killed: {signal.strsignal(-code)}"
         self._kill()
         if self._err in self._open:
             self._take(self._err)
         last = bytes(self._log).strip().rpartition(b"\n")[2]
-        self._fail("crash", f"{how}: {shown(last, quote=False)}" if last else how)
+        self._fail("crash", f"{how}: {printable(last, quote=False)}" if last else how)
 
     def _fail(self, fault: Fault, reason: str) -> None:
         self._failed = True
-        raise ProgramFault(fault, reason)
+        raise GtpProcessError(fault, reason)
 
 
-def shown(data: bytes, quote: bool = True) -> str:
-    """What a program wrote, for a message: its first line, in printable letters, cut."""
+def printable(data: bytes, quote: bool = True) -> str:
+    """Return the first line of a program's output for a message: printable, at most 100 characters."""
     line = data.strip().partition(b"\n")[0].decode("utf-8", "replace")
     line = "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
     if len(line) > 100:

@@ -1,7 +1,7 @@
-"""The engine behind GTP: what each command does to the game, and what it answers.
+"""GTP commands: their effect on the game and their responses.
 
-Commands and their arguments: the Go Text Protocol, version 2, draft 2 (Farnebaeck 2002, https://www.lysator.liu.se/~gunnar/gtp/),
-and the extensions that docs/gtp.md lists. How they come and how answers go is the matter of `kifu.play.gtp`.
+Commands and arguments follow the Go Text Protocol, version 2, draft 2 (Farnebaeck 2002,
+https://www.lysator.liu.se/~gunnar/gtp/) and the extensions listed in docs/gtp.md. `kifu.play.gtp` reads and writes.
 """
 
 from __future__ import annotations
@@ -13,195 +13,224 @@ from pathlib import Path
 
 from kifu.errors import GameError, IllegalMove, RecordError
 from kifu.go.rules import Rules
-from kifu.play.analysis import board_of_numbers, info_line, policy_gfx
-from kifu.play.arguments import AnalyzeRequest, Arguments, GtpError
-from kifu.play.handicap import fixed_handicap, most_handicap
-from kifu.play.ongoing import CHINESE, GameSession
+from kifu.play.analysis import dboard, info_line, policy_gfx
+from kifu.play.arguments import Arguments, GtpError
 from kifu.play.player import RESIGN, Player, PolicyValue
+from kifu.play.session import CHINESE, GameSession, fixed_handicap, max_handicap
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
 from kifu.records.game import read_sgf
 
-_LARGEST_RECORD = 4 << 20
+_MAX_RECORD_BYTES = 4 << 20
 _COLOURS = {BLACK: "Black", WHITE: "White"}
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """An answer that goes on until something else is asked: this line, again every so many seconds; None: once."""
+    """A response that repeats until the next command arrives.
+
+    Attributes:
+        line: The report.
+        interval: Seconds between repetitions; None reports once.
+    """
 
     line: str
-    seconds: float | None
+    interval: float | None
 
 
 Answer = str | Analysis
 
 
 class Engine:
-    """A game in the making, and a player for it. Other players' moves have to be legal under its rules too."""
+    """A game session and the player that generates moves for it.
+
+    The methods named after GTP commands take the command's arguments and return the response. The opponent's moves must
+    be legal under the engine's rules, too.
+    """
 
     def __init__(self, player: Player, *, rules: Rules = CHINESE, width: int = 19, height: int = 19) -> None:
-        """width, height: of the board that it begins with, which the player must be able to take."""
+        """Start with an empty board of width x height, which the player's evaluator must support."""
         self.player, self._rules = player, rules
         self.game = GameSession(width, height, rules=rules)
         self.komi = 7.5
 
     def run(self, name: str, words: list[str]) -> Answer:
-        """Does a command. Raises KifuError, whose text is the answer that begins with a question mark."""
+        """Run a command and return its response.
+
+        Raises:
+            KifuError: The command failed; its text is the response after the question mark.
+        """
         command = COMMANDS.get(name)
         if command is None:
             raise GtpError("unknown command")
-        arguments = Arguments(words, self.game.board.width, self.game.board.height)
-        return command(self, arguments)
+        return command(self, Arguments(words, self.game.board.width, self.game.board.height))
 
-    # what the engine is
+    # administration
 
-    def protocol_version(self, given: Arguments) -> str:
-        given.end()
+    def protocol_version(self, arguments: Arguments) -> str:
+        """Return the version of GTP."""
+        arguments.end()
         return "2"
 
-    def name(self, given: Arguments) -> str:
-        given.end()
+    def name(self, arguments: Arguments) -> str:
+        """Return the engine's name."""
+        arguments.end()
         return "kifu"
 
-    def version(self, given: Arguments) -> str:
-        given.end()
-        return f"{version('kifu')} {self.player.oracle.name}"
+    def version(self, arguments: Arguments) -> str:
+        """Return the version of kifu and the evaluator's name."""
+        arguments.end()
+        return f"{version('kifu')} {self.player.evaluator.name}"
 
-    def known_command(self, given: Arguments) -> str:
-        name = given.word()
-        given.end()
+    def known_command(self, arguments: Arguments) -> str:
+        """Return "true" if the command exists."""
+        name = arguments.word()
+        arguments.end()
         return "true" if name in COMMANDS else "false"
 
-    def list_commands(self, given: Arguments) -> str:
-        given.end()
+    def list_commands(self, arguments: Arguments) -> str:
+        """Return the names of all commands."""
+        arguments.end()
         return "\n".join(COMMANDS)
 
-    def quit(self, given: Arguments) -> str:
-        given.end()
+    def quit(self, arguments: Arguments) -> str:
+        """End the session."""
+        arguments.end()
         return ""
 
-    # the board
+    # board setup
 
-    def boardsize(self, given: Arguments) -> str:
-        size = given.integer(0, 999)
-        given.end()
+    def boardsize(self, arguments: Arguments) -> str:
+        """Start a new game on a square board."""
+        size = arguments.integer(0, 999)
+        arguments.end()
         return self._resize(size, size)
 
-    def rectangular_boardsize(self, given: Arguments) -> str:
-        width, height = given.integer(0, 999), given.integer(0, 999)
-        given.end()
+    def rectangular_boardsize(self, arguments: Arguments) -> str:
+        """Start a new game on a board of any shape."""
+        width, height = arguments.integer(0, 999), arguments.integer(0, 999)
+        arguments.end()
         return self._resize(width, height)
 
     def _resize(self, width: int, height: int) -> str:
         fits = min(width, height) >= 2 and max(width, height) <= MAX_SIZE
-        if not fits or not self.player.oracle.takes(width, height):
+        if not fits or not self.player.evaluator.supports(width, height):
             raise GtpError("unacceptable size")
         self.game = GameSession(width, height, rules=self._rules)
         return ""
 
-    def clear_board(self, given: Arguments) -> str:
-        given.end()
+    def clear_board(self, arguments: Arguments) -> str:
+        """Start a new game on a board of the same size."""
+        arguments.end()
         return self._resize(self.game.board.width, self.game.board.height)
 
-    def set_komi(self, given: Arguments) -> str:
-        self.komi = given.real()
-        given.end()
+    def set_komi(self, arguments: Arguments) -> str:
+        """Set the komi."""
+        self.komi = arguments.real()
+        arguments.end()
         return ""
 
-    def fixed_handicap(self, given: Arguments) -> str:
-        return self._handicap(given, at_most=False)
+    def fixed_handicap(self, arguments: Arguments) -> str:
+        """Place a fixed handicap."""
+        return self._handicap(arguments, at_most=False)
 
-    def place_free_handicap(self, given: Arguments) -> str:
-        return self._handicap(given, at_most=True)
+    def place_free_handicap(self, arguments: Arguments) -> str:
+        """Place a handicap of at most that many stones on the fixed points."""
+        return self._handicap(arguments, at_most=True)
 
-    def _handicap(self, given: Arguments, at_most: bool) -> str:
-        """at_most: fewer stones than asked for will do."""
-        stones = given.integer(0, 999)
-        given.end()
+    def _handicap(self, arguments: Arguments, at_most: bool) -> str:
+        """Place a fixed handicap; `at_most` allows fewer stones than requested."""
+        stones = arguments.integer(0, 999)
+        arguments.end()
         board = self.game.board
-        self._require_untouched()
-        most = most_handicap(board.width, board.height)
-        if stones < 2 or most < 2 or (stones > most and not at_most):
+        self._require_empty()
+        largest = max_handicap(board.width, board.height)
+        if stones < 2 or largest < 2 or (stones > largest and not at_most):
             raise GtpError("invalid number of stones")
-        points = fixed_handicap(min(stones, most), board.width, board.height)
-        self.game.give_handicap(points)
+        points = fixed_handicap(min(stones, largest), board.width, board.height)
+        self.game.place_handicap(points)
         return " ".join(to_gtp(point, board.width, board.height) for point in points)
 
-    def set_free_handicap(self, given: Arguments) -> str:
-        points = [given.vertex()]
-        while given.more:
-            points.append(given.vertex())
-        self._require_untouched()
+    def set_free_handicap(self, arguments: Arguments) -> str:
+        """Place a handicap on the given points."""
+        points = [arguments.vertex()]
+        while arguments.more:
+            points.append(arguments.vertex())
+        self._require_empty()
         n = self.game.board.pass_move
         if len(points) < 2 or len(points) >= n or len(set(points)) < len(points) or n in points:
             raise GtpError("bad vertex list")
-        self.game.give_handicap(points)
+        self.game.place_handicap(points)
         return ""
 
-    def _require_untouched(self) -> None:
-        if not self.game.untouched:
+    def _require_empty(self) -> None:
+        if not self.game.is_empty:
             raise GtpError("board not empty")
 
-    def showboard(self, given: Arguments) -> str:
-        given.end()
+    def showboard(self, arguments: Arguments) -> str:
+        """Draw the board."""
+        arguments.end()
         board = self.game.board
-        taken = board.captures
         lines = [
             f"{_COLOURS[board.to_play]} to play, move {len(self.game.moves) + 1}, komi {self.komi:g}",
-            f"captured by Black {taken[BLACK]}, by White {taken[WHITE]}",
+            f"captured by Black {board.captures[BLACK]}, by White {board.captures[WHITE]}",
         ]
         return "\n".join(["", str(board), *lines])
 
-    def loadsgf(self, given: Arguments) -> str:
-        path = Path(given.word())
-        before = given.integer(1, 99_999) if given.more else None
-        given.end()
+    def loadsgf(self, arguments: Arguments) -> str:
+        """Load a game, optionally up to a move."""
+        path = Path(arguments.word())
+        before = arguments.integer(1, 99_999) if arguments.more else None
+        arguments.end()
         try:
-            if not path.is_file() or path.stat().st_size > _LARGEST_RECORD:
+            if not path.is_file() or path.stat().st_size > _MAX_RECORD_BYTES:
                 raise GtpError("cannot load file")
             record = read_sgf(path.read_bytes())
             plies = len(record) if before is None else min(before - 1, len(record))
-            game = GameSession.of(record, plies, rules=self._rules)
+            game = GameSession.from_game(record, plies, rules=self._rules)
         except (OSError, ValueError, RecordError, GameError):
             raise GtpError("cannot load file") from None
-        if not self.player.oracle.takes(record.width, record.height):
+        if not self.player.evaluator.supports(record.width, record.height):
             raise GtpError("unacceptable size")
         self.game = game
         if record.komi is not None:
             self.komi = record.komi
         return ""
 
-    # the game
+    # moves
 
-    def play(self, given: Arguments) -> str:
-        colour, move = given.colour(), given.vertex()
-        given.end()
+    def play(self, arguments: Arguments) -> str:
+        """Play a move of either colour."""
+        colour, move = arguments.colour(), arguments.vertex()
+        arguments.end()
         try:
             self.game.play(move, colour)
         except IllegalMove:
             raise GtpError("illegal move") from None
         return ""
 
-    def genmove(self, given: Arguments) -> str:
-        colour = given.colour()
-        given.end()
-        return self._generate(colour, self._outlook(colour))
+    def genmove(self, arguments: Arguments) -> str:
+        """Generate and play a move."""
+        colour = arguments.colour()
+        arguments.end()
+        return self._generate(colour, self._evaluate(colour))
 
-    def reg_genmove(self, given: Arguments) -> str:
-        colour = given.colour()
-        given.end()
-        return self._vertex(self.player.choose(self.game, colour, self._outlook(colour)))
+    def reg_genmove(self, arguments: Arguments) -> str:
+        """Generate a move without playing it."""
+        colour = arguments.colour()
+        arguments.end()
+        return self._vertex(self.player.choose(self.game, colour, self._evaluate(colour)))
 
-    def undo(self, given: Arguments) -> str:
-        given.end()
+    def undo(self, arguments: Arguments) -> str:
+        """Take back the last move."""
+        arguments.end()
         try:
             self.game.undo()
         except GameError:
             raise GtpError("cannot undo") from None
         return ""
 
-    def _generate(self, colour: int, outlook: PolicyValue) -> str:
-        move = self.player.choose(self.game, colour, outlook)
+    def _generate(self, colour: int, evaluation: PolicyValue) -> str:
+        move = self.player.choose(self.game, colour, evaluation)
         if move != RESIGN:
             self.game.play(move, colour)
         return self._vertex(move)
@@ -210,34 +239,38 @@ class Engine:
         board = self.game.board
         return "resign" if move == RESIGN else to_gtp(move, board.width, board.height)
 
-    def _outlook(self, colour: int) -> PolicyValue:
-        return self.player.oracle.outlook(self.game, colour)
+    def _evaluate(self, colour: int) -> PolicyValue:
+        return self.player.evaluator.evaluate(self.game, colour)
 
     # time and score
 
-    def time_settings(self, given: Arguments) -> str:
+    def time_settings(self, arguments: Arguments) -> str:
+        """Accept and ignore the time settings."""
         for _ in range(3):
-            given.real()
-        given.end()
+            arguments.real()
+        arguments.end()
         return ""
 
-    def time_left(self, given: Arguments) -> str:
-        given.colour()
+    def time_left(self, arguments: Arguments) -> str:
+        """Accept and ignore the time left."""
+        arguments.colour()
         for _ in range(2):
-            given.real()
-        given.end()
+            arguments.real()
+        arguments.end()
         return ""
 
-    def final_score(self, given: Arguments) -> str:
-        given.end()
-        if self.game.passes < 2:
+    def final_score(self, arguments: Arguments) -> str:
+        """Score the finished game by area; no stone is dead."""
+        arguments.end()
+        if self.game.trailing_passes < 2:
             raise GtpError("cannot score")
         score = self.game.board.area_score() - self.komi
         return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
 
-    def final_status_list(self, given: Arguments) -> str:
-        status = given.word()
-        given.end()
+    def final_status_list(self, arguments: Arguments) -> str:
+        """List the chains of a status; every stone is alive."""
+        status = arguments.word()
+        arguments.end()
         if status not in ("alive", "dead", "seki"):
             raise GtpError("syntax error")
         board = self.game.board
@@ -246,59 +279,63 @@ class Engine:
 
     # analysis
 
-    def lz_analyze(self, given: Arguments) -> Analysis:
-        return self._analysis(given, kata=False)
+    def lz_analyze(self, arguments: Arguments) -> Analysis:
+        """Report the evaluation in Leela Zero's format."""
+        return self._analysis(arguments, kata=False)
 
-    def kata_analyze(self, given: Arguments) -> Analysis:
-        return self._analysis(given, kata=True)
+    def kata_analyze(self, arguments: Arguments) -> Analysis:
+        """Report the evaluation in KataGo's format."""
+        return self._analysis(arguments, kata=True)
 
-    def lz_genmove_analyze(self, given: Arguments) -> str:
-        return self._genmove_analyze(given, kata=False)
+    def lz_genmove_analyze(self, arguments: Arguments) -> str:
+        """Generate a move and report the evaluation in Leela Zero's format."""
+        return self._genmove_analyze(arguments, kata=False)
 
-    def kata_genmove_analyze(self, given: Arguments) -> str:
-        return self._genmove_analyze(given, kata=True)
+    def kata_genmove_analyze(self, arguments: Arguments) -> str:
+        """Generate a move and report the evaluation in KataGo's format."""
+        return self._genmove_analyze(arguments, kata=True)
 
-    def _analysis(self, given: Arguments, kata: bool) -> Analysis:
-        asked = given.analysis(self.game.board.to_play)
-        return Analysis(self._info(asked, self._outlook(asked.colour), kata), asked.seconds)
+    def _analysis(self, arguments: Arguments, kata: bool) -> Analysis:
+        request = arguments.analyze_request(self.game.board.to_play)
+        return Analysis(info_line(self.game, self._evaluate(request.colour), request, kata=kata), request.interval)
 
-    def _genmove_analyze(self, given: Arguments, kata: bool) -> str:
-        asked = given.analysis(self.game.board.to_play)
-        outlook = self._outlook(asked.colour)
-        return f"\n{self._info(asked, outlook, kata)}\nplay {self._generate(asked.colour, outlook)}"
+    def _genmove_analyze(self, arguments: Arguments, kata: bool) -> str:
+        request = arguments.analyze_request(self.game.board.to_play)
+        evaluation = self._evaluate(request.colour)
+        info = info_line(self.game, evaluation, request, kata=kata)
+        return f"\n{info}\nplay {self._generate(request.colour, evaluation)}"
 
-    def _info(self, asked: AnalyzeRequest, outlook: PolicyValue, kata: bool) -> str:
-        return info_line(
-            self.game, outlook, kata=kata, least=asked.least, most=asked.most, ownership=kata and asked.ownership
-        )
-
-    def analyze_commands(self, given: Arguments) -> str:
-        given.end()
+    def analyze_commands(self, arguments: Arguments) -> str:
+        """List the analyze commands for GoGui."""
+        arguments.end()
         lines = ["gfx/Policy/kifu-policy %m"]
-        lines += ["dboard/Ownership/kifu-ownership %m"] if self.player.oracle.has_ownership else []
-        lines += ["string/Chance To Win/kifu-value %m"] if self.player.oracle.has_value else []
+        lines += ["dboard/Ownership/kifu-ownership %m"] if self.player.evaluator.has_ownership else []
+        lines += ["string/Chance To Win/kifu-value %m"] if self.player.evaluator.has_value else []
         return "\n".join(lines)
 
-    def policy(self, given: Arguments) -> str:
-        colour = given.colour()
-        given.end()
-        return policy_gfx(self.game, self._outlook(colour))
+    def policy(self, arguments: Arguments) -> str:
+        """Draw the policy for GoGui."""
+        colour = arguments.colour()
+        arguments.end()
+        return policy_gfx(self.game, self._evaluate(colour))
 
-    def ownership(self, given: Arguments) -> str:
-        colour = given.colour()
-        given.end()
-        told = self._outlook(colour).ownership
-        if told is None:
-            raise GtpError("this net does not tell ownership")
-        return board_of_numbers(told if colour == BLACK else -told, self.game.board.width)
+    def ownership(self, arguments: Arguments) -> str:
+        """Return Black's ownership of each point for GoGui."""
+        colour = arguments.colour()
+        arguments.end()
+        ownership = self._evaluate(colour).ownership
+        if ownership is None:
+            raise GtpError("this net has no ownership head")
+        return dboard(ownership if colour == BLACK else -ownership, self.game.board.width)
 
-    def value(self, given: Arguments) -> str:
-        colour = given.colour()
-        given.end()
-        told = self._outlook(colour).value
-        if told is None:
-            raise GtpError("this net does not tell who wins")
-        return f"{(told + 1) / 2:.3f}"
+    def value(self, arguments: Arguments) -> str:
+        """Return the colour's probability of winning."""
+        colour = arguments.colour()
+        arguments.end()
+        value = self._evaluate(colour).value
+        if value is None:
+            raise GtpError("this net has no value head")
+        return f"{(value + 1) / 2:.3f}"
 
 
 COMMANDS: dict[str, Callable[[Engine, Arguments], Answer]] = {

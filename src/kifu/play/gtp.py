@@ -1,6 +1,6 @@
-"""The Go Text Protocol, version 2: commands come as lines, each has one answer, and nothing else is written.
+"""Go Text Protocol, version 2: commands arrive as lines, each gets one response, nothing else is written.
 
-A thread of its own reads, so that an analysis, which goes on until something else is asked, notices when that is so.
+A reader thread queues the input, so that a running analysis notices the next command and stops.
 """
 
 from __future__ import annotations
@@ -17,53 +17,57 @@ from kifu.errors import KifuError, first_line
 from kifu.play.arguments import GtpError
 from kifu.play.engine import Analysis, Answer, Engine
 
-_LONGEST = 1 << 16
-"""Bytes of a line; what is longer is cut there."""
+_MAX_LINE = 1 << 16
+"""Bytes of a line; longer lines are truncated."""
 
-_WAITING = 1000
-"""Lines that are read ahead at most."""
+_MAX_QUEUED = 1000
+"""Lines that are read in advance."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def lines(read: Callable[[int], bytes]) -> Iterator[str]:
-    """The lines of a stream, without their ends. read: as many bytes as there are, up to so many; b"" at the end."""
-    held = b""
-    while data := read(_LONGEST):
-        *whole, held = (held + data).split(b"\n")
-        for line in whole:
-            yield _decoded(line)
-        held = held[:_LONGEST]
-    if held:
-        yield _decoded(held)
+def read_lines(read: Callable[[int], bytes]) -> Iterator[str]:
+    """Yield the lines of a stream without their line feeds.
+
+    Args:
+        read: Return the bytes that are available, at most the given number; b"" at the end of the stream.
+    """
+    rest = b""
+    while data := read(_MAX_LINE):
+        *complete, rest = (rest + data).split(b"\n")
+        for line in complete:
+            yield _decode(line)
+        rest = rest[:_MAX_LINE]
+    if rest:
+        yield _decode(rest)
 
 
-def _decoded(line: bytes) -> str:
-    """Whatever the bytes are, they can be written back: as a file's name, say."""
-    return line[:_LONGEST].decode("utf-8", "surrogateescape")
+def _decode(line: bytes) -> str:
+    """Decode a line reversibly: undecodable bytes of a file name survive."""
+    return line[:_MAX_LINE].decode("utf-8", "surrogateescape")
 
 
 class LineReader:
-    """The lines of a stream, read ahead by a thread."""
+    """The lines of a stream, read in advance by a thread."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        """read: see `lines`. It may be waiting for more when the program ends, so it must hold no lock."""
-        self._queue: queue.Queue[str | None] = queue.Queue(_WAITING)
+        """Start the thread. `read` is as in `read_lines`; it must hold no lock, since it may block at exit."""
+        self._queue: queue.Queue[str | None] = queue.Queue(_MAX_QUEUED)
         self._next: list[str | None] = []
         Thread(target=self._fill, args=(read,), daemon=True).start()
 
     def _fill(self, read: Callable[[int], bytes]) -> None:
-        with contextlib.suppress(OSError):  # no input, or a terminal that is gone: the end of it
-            for line in lines(read):
+        with contextlib.suppress(OSError):  # closed input or a vanished terminal end the stream
+            for line in read_lines(read):
                 self._queue.put(line)
         self._queue.put(None)
 
     def take(self) -> str | None:
-        """The next line; None at the end."""
+        """Return the next line, waiting for it; None at the end of the stream."""
         return self._next.pop() if self._next else self._queue.get()
 
     def wait(self, seconds: float | None) -> bool:
-        """Waits until there is a line to take, or the end; at most so long. Returns whether there is."""
+        """Wait up to `seconds` (None: forever) for a line or the end of the stream; return True if there is one."""
         if not self._next:
             try:
                 self._next.append(self._queue.get(timeout=seconds))
@@ -73,9 +77,11 @@ class LineReader:
 
 
 def parse_command(line: str) -> tuple[str, str, list[str]] | None:
-    """(id, name, arguments) of a line, the id being digits or ""; None if there is nothing in it but a comment.
+    r"""Return (id, name, arguments) of a command line, or None for an empty line or a comment.
 
-    >>> parse_command("7 play\\tb D4 # a good move")
+    The id is a string of digits, or "".
+
+    >>> parse_command("7 play\tb D4 # a good move")
     ('7', 'play', ['b', 'D4'])
     """
     words = _CONTROL.sub("", line).replace("\t", " ").split("#", 1)[0].split(" ")
@@ -86,9 +92,15 @@ def parse_command(line: str) -> tuple[str, str, list[str]] | None:
     return number, words[0] if words else "", words[1:]
 
 
-def serve(engine: Engine, inbox: LineReader, write: Callable[[str], None]) -> None:
-    """Answers every command until `quit` or the end of the input. write: sends a text on its way, all of it."""
-    while (line := inbox.take()) is not None:
+def serve(engine: Engine, reader: LineReader, write: Callable[[str], None]) -> None:
+    """Respond to every command until `quit` or the end of the input.
+
+    Args:
+        engine: Runs the commands.
+        reader: Source of command lines.
+        write: Write a text and flush it.
+    """
+    while (line := reader.take()) is not None:
         command = parse_command(line)
         if command is None:
             continue
@@ -100,7 +112,7 @@ def serve(engine: Engine, inbox: LineReader, write: Callable[[str], None]) -> No
             continue
         if isinstance(answer, Analysis):
             write(f"={number}\n{answer.line}\n")
-            while not inbox.wait(answer.seconds):
+            while not reader.wait(answer.interval):
                 write(f"{answer.line}\n")
             write("\n")
         else:
@@ -111,7 +123,7 @@ def serve(engine: Engine, inbox: LineReader, write: Callable[[str], None]) -> No
 
 
 def _run(engine: Engine, name: str, arguments: list[str]) -> Answer:
-    """Raises KifuError only: a game goes on even if something breaks that should not."""
+    """Run a command, turning unexpected exceptions into a GTP failure so that the game can continue."""
     try:
         return engine.run(name, arguments)
     except KifuError:
@@ -121,7 +133,7 @@ def _run(engine: Engine, name: str, arguments: list[str]) -> Answer:
 
 
 def serve_stdio(engine: Engine) -> None:
-    """Serves on standard input and output; Ctrl-C ends it as `quit` does."""
+    """Serve on standard input and output; Ctrl-C ends the engine like `quit`."""
     out = sys.stdout.buffer
 
     def write(text: str) -> None:

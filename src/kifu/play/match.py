@@ -1,4 +1,4 @@
-"""Matches: many games between two programs, each opening with both colours, kept as SGF files and one match.json."""
+"""Matches between two GTP programs: every opening is played with both colours, and games are kept as SGF files."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import Cancelled, GtpProcess, ProgramFault, find_program, parse_command, shown
+from kifu.play.client import CancelledError, GtpProcess, GtpProcessError, find_program, parse_command, printable
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
-from kifu.play.referee import GameOutcome, MatchRules, play_game, prepare
+from kifu.play.referee import GameOutcome, MatchRules, play_game, set_up
 from kifu.play.results import (
-    COUNTED,
     RESULTS,
+    SCORERS,
     Match,
-    MatchPrograms,
     PlayedGame,
-    Player,
+    PlayerLabel,
+    ProgramInfo,
     Results,
     Settings,
-    match_score_of,
-    resumed,
+    resume_results,
+    score_games,
 )
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
 from kifu.progress import Progress, ProgressFactory, silent
@@ -42,246 +42,282 @@ from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.sgf import make_record
 
 GNUGO = "gnugo --mode gtp --chinese-rules --seed 1"
-"""Who counts the games if nobody else is asked to, and it is there."""
+"""The default scoring program, if it is installed."""
 
-TERMS = MatchRules()
+DEFAULT_RULES = MatchRules()
 
-_TICK = 0.2
-"""Seconds."""
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class MatchOptions:
+    """Options of a match.
+
+    Attributes:
+        games: Number of games. Games 2k - 1 and 2k share an opening; A has Black in the first.
+        openings: Catalogue of games whose first moves are the openings; None uses `corner_openings`.
+        opening_moves: Number of moves taken from a catalogue's games.
+        seed: Seed of the choice of openings.
+        score_by: Command line of the scoring program; None uses GNU Go if it is installed.
+        jobs: Number of games at a time, each with its own processes.
+    """
+
+    games: int = 20
+    openings: Path | None = None
+    opening_moves: int = 8
+    seed: int = 1
+    score_by: str | None = None
+    jobs: int = 1
+
+
+DEFAULT_OPTIONS = MatchOptions()
 
 
 def play_match(
     a: str,
     b: str,
-    into: Path,
+    output: Path,
     *,
-    games: int = 20,
-    terms: MatchRules = TERMS,
-    openings: Path | None = None,
-    opening_moves: int = 8,
-    seed: int = 1,
-    score_by: str | None = None,
-    jobs: int = 1,
+    rules: MatchRules = DEFAULT_RULES,
+    options: MatchOptions = MatchOptions(),
     progress: ProgressFactory = silent,
 ) -> Match:
-    """Plays games 1 to `games`, but for those that are in the folder already.
+    """Play the games of a match that are not in the output directory yet.
 
-    a, b, score_by: command lines, or checkpoints; see `kifu.play.client.parse_command`. score_by: None is GNU Go if it
-    is there. openings: a catalogue; None: `corner_openings`. opening_moves: how many of its moves. jobs: games at a
-    time; each has processes of its own.
+    Each game starts both programs anew, so a crash affects one game only and games are independent of each other.
 
-    Game 2k - 1 and 2k have the same opening, A is Black in the first. Each game starts both programs anew, so one
-    that crashes harms no other game, and none depends on those before it. Raises RecipeError if a program cannot play
-    at all or an option does not fit, FormatError for a match.json that is none, OutputError, and what
-    `catalogue_openings` raises. Ctrl-C and SIGTERM end all programs, and then raise KeyboardInterrupt.
+    Args:
+        a: Command line or net of the first program, see `kifu.play.client.parse_command`.
+        b: The second program.
+        output: Directory for the records, the programs' logs and match.json.
+        rules: Conditions of each game.
+        options: Options of the match.
+        progress: Creates the progress display.
+
+    Returns:
+        The match so far.
+
+    Raises:
+        RecipeError: A program cannot play, an option is invalid, or the directory holds another match.
+        FormatError: match.json or the catalogue is invalid.
+        OutputError: A file could not be written.
+        KeyboardInterrupt: SIGINT or SIGTERM arrived; all programs have ended.
     """
-    _check(terms, games, None if openings is None else opening_moves)
-    count_jobs(jobs)
-    commands: dict[Player, list[str]] = {"A": parse_command(a, terms.rules), "B": parse_command(b, terms.rules)}
-    if openings is None:
-        lines = corner_openings(terms.size, seed)
+    _validate(rules, options)
+    commands: dict[PlayerLabel, list[str]] = {
+        "A": parse_command(a, rules.ruleset),
+        "B": parse_command(b, rules.ruleset),
+    }
+    if options.openings is None:
+        openings = corner_openings(rules.size, options.seed)
     else:
-        pairs = (games + 1) // 2
-        lines = catalogue_openings(openings, terms.size, opening_moves, Rules.named(terms.rules), seed, pairs)
-    _load_kernels(terms)
-    with _stopped_by_signals() as stop:
-        players = {letter: _introduce(letter, text, terms, stop) for letter, text in (("A", a), ("B", b))}
-        scorer, scorer_text = _find_scorer(score_by, terms, stop)
+        pairs = (options.games + 1) // 2
+        openings = catalogue_openings(
+            options.openings, rules.size, options.opening_moves, Rules.named(rules.ruleset), options.seed, pairs
+        )
+    _compile_kernels(rules)
+    with _cancel_on_signals() as stop:
+        info = {label: _introduce(label, text, rules, stop) for label, text in (("A", a), ("B", b))}
+        scorer, scorer_text = _find_scorer(options.score_by, rules, stop)
         settings = Settings(
-            size=terms.size, komi=terms.komi, rules=terms.rules, openings=_openings_text(openings),
-            opening_moves=None if openings is None else opening_moves, seed=seed, move_seconds=terms.move_seconds,
-            scorer=scorer_text,
+            size=rules.size, komi=rules.komi, rules=rules.ruleset, openings=_openings_text(options.openings),
+            opening_moves=None if options.openings is None else options.opening_moves, seed=options.seed,
+            move_seconds=rules.move_seconds, scorer=scorer_text,
         )  # fmt: skip
-        with locked_folder(into):
-            results = resumed(into, Results(a=players["A"], b=players["B"], settings=settings))
-            work = _Work(into, results, terms, commands, scorer, lines, stop)
-            work.check_openings()
-            missing = sorted({*range(1, games + 1)} - {game.game for game in results.games})
-            _play_all(work, missing, jobs, progress)
+        with locked_folder(output):
+            results = resume_results(output, Results(a=info["A"], b=info["B"], settings=settings))
+            runner = _MatchRunner(output, results, rules, commands, scorer, openings, stop)
+            runner.check_openings()
+            missing = sorted({*range(1, options.games + 1)} - {game.game for game in results.games})
+            _play_all(runner, missing, options.jobs, progress)
     return Match(results, len(missing))
 
 
-def _play_all(work: _Work, missing: Sequence[int], jobs: int, progress: ProgressFactory) -> None:
-    with progress(f"match in {work.into}", total=len(missing), unit="games") as bar, ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(work.play, number, bar) for number in missing}
+def _play_all(runner: _MatchRunner, missing: Sequence[int], jobs: int, progress: ProgressFactory) -> None:
+    with (
+        progress(f"match in {runner.output}", total=len(missing), unit="games") as bar,
+        ThreadPoolExecutor(jobs) as pool,
+    ):
+        waiting = {pool.submit(runner.play, number, bar) for number in missing}
         try:
             while waiting:
-                # Never for long: a signal that another thread got is only handled when this one wakes up.
-                done, waiting = wait(waiting, _TICK, FIRST_EXCEPTION)
+                # Python runs signal handlers in the main thread, which must therefore wake up regularly.
+                done, waiting = wait(waiting, _POLL_S, FIRST_EXCEPTION)
                 for each in done:
                     each.result()
         except BaseException:
-            work.stop.set()  # else the pool would wait for games that nobody wants
+            runner.stop.set()  # otherwise the pool would wait for the running games
             pool.shutdown(cancel_futures=True)
             raise
 
 
 @contextlib.contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """What Ctrl-C and SIGTERM set in here; the end is a KeyboardInterrupt then.
+def _cancel_on_signals() -> Iterator[threading.Event]:
+    """Yield an event that SIGINT and SIGTERM set; raise KeyboardInterrupt at the end if one did.
 
-    Python's own KeyboardInterrupt may come between the start of a program and the line that notes it, and is lost where
-    it comes while kernels are loaded, by code of LLVM that calls back.
+    Python's own KeyboardInterrupt could strike between the start of a program and the assignment that keeps it, and is
+    lost if it strikes inside one of LLVM's callbacks.
     """
     stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may install handlers
         yield stop
         return
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
-    except Cancelled:
+    except CancelledError:
         raise KeyboardInterrupt from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _load_kernels(terms: MatchRules) -> None:
-    """What our board needs: once compiled, no program waits for it, and Ctrl-C no more for the compiler."""
-    board = Board(terms.size, rules=Rules.named(terms.rules))
-    for point in (0, board.pass_move, 1, board.pass_move):  # so many that the history has to grow
+def _compile_kernels(rules: MatchRules) -> None:
+    """Compile the kernels of the referee's board, so that no program waits for the compiler."""
+    board = Board(rules.size, rules=Rules.named(rules.ruleset))
+    for point in (0, board.pass_move, 1, board.pass_move):  # enough moves to make the history grow
         board.play(point)
 
 
 def _openings_text(openings: Path | None) -> str:
-    """Where they come from, as JSON can have it."""
+    """Return the source of the openings as valid Unicode for JSON."""
     return "corners" if openings is None else os.fsencode(openings).decode("utf-8", "replace")
 
 
-def _check(terms: MatchRules, games: int, opening_moves: int | None) -> None:
-    if not 2 <= terms.size <= MAX_SIZE:
-        raise RecipeError(f"board size {terms.size} is not within 2 to {MAX_SIZE}")
-    if not abs(terms.komi) <= terms.size**2 or terms.komi * 2 % 1:
-        raise RecipeError(f"komi {terms.komi:g} is no half point, or more than the board has points")
-    if not 0 < terms.move_seconds <= 86_400:
-        raise RecipeError(f"a time limit of {terms.move_seconds:g} s is not above 0 and at most a day")
-    if games < 1:
-        raise RecipeError(f"{games} games are too few; there has to be at least 1")
-    if opening_moves is not None and not 1 <= opening_moves <= terms.size**2 // 2:
-        raise RecipeError(f"openings of {opening_moves} moves are not within 1 to {terms.size**2 // 2}")
-    Rules.named(terms.rules)
+def _validate(rules: MatchRules, options: MatchOptions) -> None:
+    if not 2 <= rules.size <= MAX_SIZE:
+        raise RecipeError(f"board size must be within 2 to {MAX_SIZE}, got {rules.size}")
+    if not abs(rules.komi) <= rules.size**2 or rules.komi * 2 % 1:
+        raise RecipeError(
+            f"komi must be a multiple of 0.5 within -{rules.size**2} to {rules.size**2}, got {rules.komi:g}"
+        )
+    if not 0 < rules.move_seconds <= 86_400:
+        raise RecipeError(f"time limit must be above 0 and at most 86,400 s, got {rules.move_seconds:g}")
+    if options.games < 1:
+        raise RecipeError(f"games must be >= 1, got {options.games}")
+    if options.openings is not None and not 1 <= options.opening_moves <= rules.size**2 // 2:
+        raise RecipeError(f"opening moves must be within 1 to {rules.size**2 // 2}, got {options.opening_moves}")
+    Rules.named(rules.ruleset)
+    count_jobs(options.jobs)
 
 
-def _introduce(letter: str, text: str, terms: MatchRules, stop: threading.Event) -> MatchPrograms:
-    """Starts a program once to see that it can play. Raises RecipeError."""
+def _introduce(label: str, text: str, rules: MatchRules, stop: threading.Event) -> ProgramInfo:
+    """Start a program once to check that it can play; return its name and version."""
     try:
-        with GtpProcess(parse_command(text, terms.rules), stop) as program:
-            name = program.ask("name", terms.start_seconds)
-            version = program.ask("version", terms.move_seconds)
-            prepare(program, terms, terms.start_seconds)
-    except ProgramFault as fault:
-        raise RecipeError(f"{letter}, {text!r}, cannot play: {fault}") from None
-    name, version = (shown(said.encode(), quote=False) for said in (name, version))
-    return MatchPrograms(command=text, name=name, version=version)
+        with GtpProcess(parse_command(text, rules.ruleset), stop) as program:
+            name = program.ask("name", rules.start_seconds)
+            version = program.ask("version", rules.move_seconds)
+            set_up(program, rules, rules.start_seconds)
+    except GtpProcessError as error:
+        raise RecipeError(f"{label}, {text!r}, cannot play: {error}") from None
+    name, version = (printable(answer.encode(), quote=False) for answer in (name, version))
+    return ProgramInfo(command=text, name=name, version=version)
 
 
-def _find_scorer(text: str | None, terms: MatchRules, stop: threading.Event) -> tuple[list[str] | None, str | None]:
-    """Who counts: the command, and how it was given. Raises RecipeError if what was asked for cannot."""
-    asked = text is not None
+def _find_scorer(text: str | None, rules: MatchRules, stop: threading.Event) -> tuple[list[str] | None, str | None]:
+    """Return the command and the command line of the scoring program; None without one."""
+    requested = text is not None
     if text is None:
         if find_program("gnugo") is None:
             return None, None
         text = GNUGO
-    command = parse_command(text, terms.rules)
+    command = parse_command(text, rules.ruleset)
     try:
         with GtpProcess(command, stop) as program:
-            prepare(program, terms, terms.start_seconds)
-    except ProgramFault as fault:
-        if asked:
-            raise RecipeError(f"{text!r} cannot count: {fault}") from None
-        return None, None  # GNU Go has boards from 5 x 5 to 19 x 19 only
+            set_up(program, rules, rules.start_seconds)
+    except GtpProcessError as error:
+        if requested:
+            raise RecipeError(f"{text!r} cannot score: {error}") from None
+        return None, None  # GNU Go supports boards from 5 x 5 to 19 x 19 only
     return command, text
 
 
 @dataclass
-class _Work:
-    """The games of a match in the making; several threads play them."""
+class _MatchRunner:
+    """Plays the games of a match in several threads and records them."""
 
-    into: Path
+    output: Path
     results: Results
-    terms: MatchRules
-    commands: dict[Player, list[str]]
+    rules: MatchRules
+    commands: dict[PlayerLabel, list[str]]
     scorer: list[str] | None
-    lines: Sequence[Opening]
+    openings: Sequence[Opening]
     stop: threading.Event
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def opening(self, number: int) -> Opening:
-        return self.lines[(number - 1) // 2 % len(self.lines)]
+        return self.openings[(number - 1) // 2 % len(self.openings)]
 
-    def words(self, number: int) -> str:
-        return " ".join(to_gtp(point, self.terms.size) for point in self.opening(number))
+    def opening_text(self, number: int) -> str:
+        return " ".join(to_gtp(point, self.rules.size) for point in self.opening(number))
 
     def check_openings(self) -> None:
-        """Raises RecipeError if a game that was played has another opening than it would have now."""
+        """Raise RecipeError if a recorded game has another opening than it would get now."""
         for game in self.results.games:
-            if game.game <= 2 * len(self.lines) and game.opening != self.words(game.game):
+            if game.game <= 2 * len(self.openings) and game.opening != self.opening_text(game.game):
                 raise RecipeError(
-                    f"game {game.game} in {self.into} began with {game.opening!r}, and would now with "
-                    f"{self.words(game.game)!r}: the openings have changed, so take another folder"
+                    f"game {game.game} in {self.output} began with {game.opening!r}, but would now begin with "
+                    f"{self.opening_text(game.game)!r}: the openings have changed; choose another directory"
                 )
 
     def play(self, number: int, bar: Progress) -> None:
-        black: Player = "A" if number % 2 else "B"
-        white: Player = "B" if number % 2 else "A"
-        began = time.monotonic()
+        """Play a game, write its record and logs, and update match.json."""
+        black: PlayerLabel = "A" if number % 2 else "B"
+        white: PlayerLabel = "B" if number % 2 else "A"
+        start = time.monotonic()
         commands = self.commands[black], self.commands[white]
         with bar.part(f"game {number}", "moves") as part:
-            ended, logs = play_game(
-                *commands, self.opening(number), self.terms, self.scorer, self.stop, tell=part.advance
+            outcome, logs = play_game(
+                *commands, self.opening(number), self.rules, self.scorer, self.stop, on_move=part.advance
             )
-        winner = {BLACK: black, WHITE: white}.get(ended.result.winner or 0)
-        took = dict(zip((black, white), ended.seconds))
+        winner = {BLACK: black, WHITE: white}.get(outcome.result.winner or 0)
+        seconds = dict(zip((black, white), outcome.seconds))
         played = PlayedGame(
-            game=number, file=f"game-{number:04d}.sgf", opening=self.words(number), black=black, white=white,
-            result=str(ended.result), winner=winner, ending=ended.ending, reason=ended.reason,
-            scored_by=ended.scored_by, moves=len(ended.moves), seconds=round(time.monotonic() - began, 3),
-            seconds_a=round(took["A"], 3), seconds_b=round(took["B"], 3),
+            game=number, file=f"game-{number:04d}.sgf", opening=self.opening_text(number), black=black, white=white,
+            result=str(outcome.result), winner=winner, ending=outcome.ending, reason=outcome.reason,
+            scored_by=outcome.scored_by, moves=len(outcome.moves), seconds=round(time.monotonic() - start, 3),
+            seconds_a=round(seconds["A"], 3), seconds_b=round(seconds["B"], 3),
         )  # fmt: skip
         with self.lock:
             for colour, log in logs.items():
                 if log:
-                    write_file(self.into / f"game-{number:04d}-{black if colour == BLACK else white}.log", log)
-            write_file(self.into / played.file, self.record(played, ended))
+                    write_file(self.output / f"game-{number:04d}-{black if colour == BLACK else white}.log", log)
+            write_file(self.output / played.file, self.record(played, outcome))
             self.results.games.append(played)
             self.save()
             bar.say(f"game {number}: {played}")
             bar.advance()
 
     def save(self) -> None:
-        """Writes match.json; a game is in it once its record is in the folder."""
+        """Write match.json; the records of all its games exist by then."""
         self.results.games.sort(key=lambda game: game.game)
-        standings: dict[str, Player | None] = {"all": None, "a_black": "A", "a_white": "B"}
-        told = {name: match_score_of(self.results.games, black).to_json() for name, black in standings.items()}
-        table = self.results.model_dump() | {"standing": told}
-        write_file(self.into / RESULTS, (json.dumps(table, indent=1) + "\n").encode())
+        scores: dict[str, PlayerLabel | None] = {"all": None, "a_black": "A", "a_white": "B"}
+        standing = {name: score_games(self.results.games, black).to_json() for name, black in scores.items()}
+        content = self.results.model_dump() | {"standing": standing}
+        write_file(self.output / RESULTS, (json.dumps(content, indent=1) + "\n").encode())
 
-    def record(self, played: PlayedGame, ended: GameOutcome) -> bytes:
-        """The game as SGF. It has no date, so that the same game is the same bytes."""
-        names = {letter: f"{each.name} {each.version}".strip() for letter, each in self._players()}
+    def record(self, played: PlayedGame, outcome: GameOutcome) -> bytes:
+        """Return the game as SGF, without a date, so that equal games are equal bytes."""
+        programs = {"A": self.results.a, "B": self.results.b}
+        names = {label: f"{each.name} {each.version}".strip() for label, each in programs.items()}
         if names["A"] == names["B"]:
-            names = {letter: f"{name} ({letter})" for letter, name in names.items()}
+            names = {label: f"{name} ({label})" for label, name in names.items()}
         comment = [f"A: {self.results.a.command}", f"B: {self.results.b.command}", f"opening: {played.opening}"]
-        comment += [f"counted by {COUNTED.get(by, self.results.settings.scorer)}" for by in [ended.scored_by] if by]
+        if outcome.scored_by:
+            comment.append(f"scored by {SCORERS.get(outcome.scored_by, self.results.settings.scorer)}")
         root = {
-            "AP": "kifu", "PB": names[played.black], "PW": names[played.white], "KM": f"{self.terms.komi:g}",
-            "RU": _RULES.get(self.terms.rules, self.terms.rules), "RE": str(ended.result), "GN": f"game {played.game}",
-            "C": "\n".join([*comment, ended.reason]),
+            "AP": "kifu", "PB": names[played.black], "PW": names[played.white], "KM": f"{self.rules.komi:g}",
+            "RU": _SGF_RULES.get(self.rules.ruleset, self.rules.ruleset), "RE": str(outcome.result),
+            "GN": f"game {played.game}", "C": "\n".join([*comment, outcome.reason]),
         }  # fmt: skip
-        moves = np.array(ended.moves, np.uint16)
-        nothing = np.empty(0, np.uint16)
-        size = self.terms.size
+        size, empty = self.rules.size, np.empty(0, np.uint16)
         game = Game(
-            width=size, height=size, moves=moves, setup=nothing, setup_ply=nothing, root_setup=0,
-            to_play=TO_PLAY_UNSET, handicap=0, record=make_record(size, size, 0, root), warnings=ParseWarning(0), drop=DropReason.KEPT,
-            source="", name="",
+            width=size, height=size, moves=np.array(outcome.moves, np.uint16), setup=empty, setup_ply=empty,
+            root_setup=0, to_play=TO_PLAY_UNSET, handicap=0, record=make_record(size, size, 0, root),
+            warnings=ParseWarning(0), drop=DropReason.KEPT, source="", name="",
         )  # fmt: skip
         return write_sgf(game)
 
-    def _players(self) -> tuple[tuple[Player, MatchPrograms], tuple[Player, MatchPrograms]]:
-        return ("A", self.results.a), ("B", self.results.b)
 
-
-_RULES = {"aga": "AGA", "chinese": "Chinese", "japanese": "Japanese", "korean": "Korean", "new-zealand": "NZ"}
-"""How SGF calls them."""
+_SGF_RULES = {"aga": "AGA", "chinese": "Chinese", "japanese": "Japanese", "korean": "Korean", "new-zealand": "NZ"}
+"""Names of rules in SGF (RU)."""

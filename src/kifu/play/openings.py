@@ -1,8 +1,8 @@
-"""Openings of a match: the moves that each pair of games begins with, so that two programs do not play one game twice.
+"""Match openings: the first moves of each pair of games, so that two programs do not repeat one game.
 
-`corner_openings` makes them from nothing: Black and White in turn take corners of their own by the usual points.
-`catalogue_openings` takes the first moves of real games. Both give each opening once up to symmetry, in an order that
-follows from the seed alone, whatever the number of games.
+`corner_openings` generates them: Black and White alternately occupy empty corners at the usual points.
+`catalogue_openings` takes the first moves of real games. Both list each opening once up to symmetry, in an order that
+depends on the seed only, not on the number of games.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from kifu.point import BLACK, POINT_MASK, WHITE, symmetries
 from kifu.records.games import GameArrays
 
 Opening = tuple[int, ...]
-"""Points, Black's first, colours in turn."""
+"""Points, colours alternating from Black."""
 
 
 def corner_openings(size: int, seed: int) -> list[Opening]:
-    """The openings of one stone a player, and then those of two, each part shuffled by the seed.
+    """Return the openings of one stone per player, followed by those of two, each group shuffled by the seed.
 
-    Each stone is on a 3-3, 3-4, 4-3 or 4-4 point (on 7 x 7 and 8 x 8 on a 3-3 point) of a corner that had none. Smaller
-    boards have Black's first move only, anywhere but on the edge; 1 x 1 and 2 x 2 the empty opening.
+    Each stone takes the 3-3, 3-4, 4-3 or 4-4 point (on 7 x 7 and 8 x 8 the 3-3 point) of an empty corner. On smaller
+    boards an opening is Black's first move anywhere off the edge; on 1 x 1 and 2 x 2 it is empty.
 
     >>> [len(corner_openings(size, seed=1)) for size in (2, 5, 7, 19)]
     [1, 3, 5, 794]
@@ -41,72 +41,75 @@ def corner_openings(size: int, seed: int) -> list[Opening]:
         return [()]
     if size < 7:
         inner = range(1, size - 1)
-        parts: list[list[Opening]] = [[(y * size + x,) for y, x in itertools.product(inner, inner)]]
+        groups: list[list[Opening]] = [[(y * size + x,) for y, x in itertools.product(inner, inner)]]
     else:
-        parts = [list(_corners(size, stones)) for stones in (2, 4)]
-    return [opening for part in parts for opening in _different(np.array(part), size, seed)]
+        groups = [list(_corner_lines(size, stones)) for stones in (2, 4)]
+    return [opening for group in groups for opening in _distinct(np.array(group), size, seed)]
 
 
-def _corners(size: int, stones: int) -> Iterator[Opening]:
-    near = (2, 3) if size >= 9 else (2,)
+def _corner_lines(size: int, stones: int) -> Iterator[Opening]:
+    offsets = (2, 3) if size >= 9 else (2,)
     for corners in itertools.permutations(itertools.product((False, True), (False, True)), stones):
-        ways = [
-            [(size - 1 - y if low else y) * size + (size - 1 - x if right else x) for y in near for x in near]
+        choices = [
+            [(size - 1 - y if low else y) * size + (size - 1 - x if right else x) for y in offsets for x in offsets]
             for low, right in corners
         ]
-        yield from itertools.product(*ways)
+        yield from itertools.product(*choices)
 
 
 def catalogue_openings(
     path: str | os.PathLike[str], size: int, moves: int, rules: Rules, seed: int, count: int
 ) -> list[Opening]:
-    """The first `moves` moves of games of a catalogue: `count` different ones, or as many as there are.
+    """Return up to `count` distinct openings, the first `moves` moves of games in a catalogue.
 
-    Taken are kept games of that board without setup stones, in which Black and White play these moves in turn, none a
-    pass, all legal under the rules. How often an opening was played does not matter. Raises RecipeError if there is
-    none, FormatError as `kifu.corpus.catalogue.open_catalogue` does.
+    Games qualify if they are kept, have that board size and no setup stones, and begin with that many moves of
+    alternating colours, without passes, all legal under the rules. The frequency of an opening does not matter.
+
+    Raises:
+        RecipeError: No game qualifies.
+        FormatError: The catalogue is invalid, see `kifu.corpus.catalogue.open_catalogue`.
     """
     catalogue = open_catalogue(path)
-    found = [_first_moves(game_arrays(batch), size, moves) for batch in catalogue.batches(GAME_COLUMNS)]
-    lines = np.concatenate([np.empty((0, moves), np.int64), *found])
-    legal = (opening for opening in _different(lines, size, seed) if _is_legal(opening, size, rules))
+    firsts = [_first_moves(game_arrays(batch), size, moves) for batch in catalogue.batches(GAME_COLUMNS)]
+    lines = np.concatenate([np.empty((0, moves), np.int64), *firsts])
+    legal = (opening for opening in _distinct(lines, size, seed) if _is_legal(opening, size, rules))
     openings = list(itertools.islice(legal, count))
     if not openings:
         raise RecipeError(
-            f"{Path(path)} has no game on {size} x {size} that begins with {moves} legal moves, "
-            "Black's and White's in turn, without setup stones"
+            f"{Path(path)} has no game on {size} x {size} without setup stones that begins with {moves} legal moves of "
+            "alternating colours"
         )
     return openings
 
 
 def _first_moves(games: GameArrays, size: int, moves: int) -> npt.NDArray[np.int64]:
-    """[G, moves] int64: the points, of those games that can be openings."""
+    """Return [G, moves] int64 points, of those games that qualify as openings."""
     starts, lengths = games.move_offset[:-1], np.diff(games.move_offset)
-    fits = (games.width == size) & (games.height == size) & (games.drop == 0)
-    fits &= (np.diff(games.setup_offset) == 0) & (lengths >= moves)
-    lines = games.moves[starts[fits, None] + np.arange(moves)]
+    qualifies = (games.width == size) & (games.height == size) & (games.drop == 0)
+    qualifies &= (np.diff(games.setup_offset) == 0) & (lengths >= moves)
+    lines = games.moves[starts[qualifies, None] + np.arange(moves)]
     points: npt.NDArray[np.int64] = (lines & POINT_MASK).astype(np.int64)
-    fit = (lines >> 15 == np.arange(moves) % 2).all(axis=1) & (points < size * size).all(axis=1)
-    found: npt.NDArray[np.int64] = points[fit]
-    return found
+    alternates = (lines >> 15 == np.arange(moves) % 2).all(axis=1) & (points < size * size).all(axis=1)
+    openings: npt.NDArray[np.int64] = points[alternates]
+    return openings
 
 
-def _different(lines: npt.NDArray[np.int64], size: int, seed: int) -> list[Opening]:
-    """The lines, [G, M] int64 points, each once up to symmetry, in the order of the hashes of seed and points."""
+def _distinct(lines: npt.NDArray[np.int64], size: int, seed: int) -> list[Opening]:
+    """Return the lines, [G, M] int64 points, once each up to symmetry, ordered by a hash of seed and points."""
     lines = np.unique(_canonical(lines, size), axis=0)
     return sorted(map(tuple, lines.tolist()), key=lambda line: blake3(f"{seed} {line}".encode()).digest())
 
 
 def _canonical(lines: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
-    """[G, M] int64: one of the eight forms of each line of points, with its first stone in the upper right."""
+    """Return [G, M] int64, the symmetry of each line of points that has its first stone in the upper right."""
     forms: npt.NDArray[np.int64] = symmetries(size, size).astype(np.int64)
     best = lines
     for k in range(1, 8):
         form = forms[k][lines]
-        first = (form != best).argmax(axis=1)  # where they differ; if nowhere, either will do
+        first = (form != best).argmax(axis=1)  # the first difference; equal forms are interchangeable
         rows = np.arange(len(lines))
         best = np.where((form[rows, first] < best[rows, first])[:, None], form, best)
-    mirrored: npt.NDArray[np.int64] = forms[1][best]  # the first form in the order of points begins in the upper left
+    mirrored: npt.NDArray[np.int64] = forms[1][best]  # the smallest form begins in the upper left
     return mirrored
 
 

@@ -1,4 +1,9 @@
-"""A player: what a net says of a position becomes a move, a pass, or a resignation."""
+"""Players: an evaluator's policy and value become a move, a pass or a resignation.
+
+Networks learn moves from games that are rarely played out, and many have no pass at all, so the player decides from the
+board when a game is over: eyes, settled regions and the moves that can still matter. There is no lookahead, and stones
+are not judged alive or dead.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +13,37 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import KifuError, RecipeError
+from kifu.go.board import EMPTY, Board
+from kifu.go.state import WALL
 from kifu.learn.predict import Predictor, PredictPositions
-from kifu.play.ending import contested_points, own_eyes
-from kifu.play.ongoing import GameSession
+from kifu.play.session import GameSession
+from kifu.point import BLACK, WHITE
+
+Mask = npt.NDArray[np.bool_]
 
 RESIGN = -1
-"""What `Player.choose` returns instead of a move."""
+"""Returned by `Player.choose` to resign."""
 
 _LONG, _LONGEST = 2, 3
-"""Moves, as multiples of the board's points: from the first on only those that matter, from the other on none."""
+"""Game lengths in multiples of the board's points: beyond the first only contested points are played, beyond the second
+none."""
 
-_MATTERS = 0.5
-"""A player whose opponent has passed plays on if the net puts that much of its trust in points that are open."""
+_MIN_CONTESTED_POLICY = 0.5
+"""After an opponent's pass the player goes on only if contested points have at least this share of the policy."""
+
+_OWN_SHARE, _OTHER_SHARE = 1 / 2, 1 / 6
+"""A region that borders own stones only, or the opponent's only, is still contested if it covers more than this share
+of the board: stones can live in it."""
 
 
 class PolicyValue(NamedTuple):
-    """What an oracle says of a position.
+    """An evaluation of one position.
 
-    policy: [n + 1] float32, probabilities of the legal moves, which sum to 1 (or are all 0 where there is none); the
-        last one is the pass, and 0 if the oracle does not know passes.
-    value: from -1, the player asked for loses, to 1, it wins; ownership: [n] float32 from -1, the opponent's, to 1.
-        None if the oracle does not tell.
+    Attributes:
+        policy: [n + 1] float32, probabilities of the legal moves, pass last. They sum to 1, or are all 0 without a
+            legal move; the pass is 0 for an evaluator without passes.
+        value: Expected result from -1 (the player to move loses) to 1 (wins), or None.
+        ownership: [n] float32 from -1 (the opponent's) to 1, or None.
     """
 
     policy: npt.NDArray[np.float32]
@@ -37,34 +52,34 @@ class PolicyValue(NamedTuple):
 
 
 class Evaluator(Protocol):
-    """What a player asks."""
+    """The interface between a player and its source of evaluations."""
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Display name."""
         ...
 
     @property
     def has_value(self) -> bool:
-        """Whether it tells who wins."""
+        """True if evaluations have a value."""
         ...
 
     @property
     def has_ownership(self) -> bool:
-        """Whether it tells whose each point is in the end."""
+        """True if evaluations have ownership."""
         ...
 
-    def takes(self, width: int, height: int) -> bool:
-        """Whether it can be asked for boards of that size."""
+    def supports(self, width: int, height: int) -> bool:
+        """Return True if boards of that size can be evaluated."""
         ...
 
-    def outlook(self, game: GameSession, colour: int) -> PolicyValue:
-        """What it says of the position, with the player of that colour to move."""
+    def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
+        """Return the evaluation of the current position with that colour to move."""
         ...
 
 
 class NetEvaluator:
-    """A trained net as an oracle."""
+    """An evaluator that queries a network."""
 
     def __init__(self, predictor: Predictor) -> None:
         self._predictor = predictor
@@ -72,79 +87,136 @@ class NetEvaluator:
         self.name = net.name
         self.has_value, self.has_ownership = ("value" in net.about.heads), ("ownership" in net.about.heads)
 
-    def takes(self, width: int, height: int) -> bool:
+    def supports(self, width: int, height: int) -> bool:
+        """Return True if the network's plane set can encode boards of that size."""
         try:
             self._predictor.net.encoder_for(width, height)
         except KifuError:
             return False
         return True
 
-    def outlook(self, game: GameSession, colour: int) -> PolicyValue:
+    def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
+        """Return the network's evaluation of the current position with that colour to move."""
         board = game.board
         setup, setup_ply = game.setup
         positions = PredictPositions.of_moves(
             [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour]
         )
-        told = self._predictor.ask(positions)
+        predicted = self._predictor.ask(positions)
         policy = np.zeros(board.pass_move + 1, np.float32)
-        policy[: told.policy.shape[1]] = told.policy[0]
-        value = None if told.value is None else float(told.value[0])
-        return PolicyValue(policy, value, None if told.ownership is None else told.ownership[0])
+        policy[: predicted.policy.shape[1]] = predicted.policy[0]
+        value = None if predicted.value is None else float(predicted.value[0])
+        return PolicyValue(policy, value, None if predicted.ownership is None else predicted.ownership[0])
 
 
 class Player:
-    """Plays what an oracle says, passes when the game is over, and never fills an eye of its own."""
+    """Plays an evaluator's moves, passes when the game is over, and never fills its own eyes."""
 
     def __init__(
-        self, oracle: Evaluator, *, temperature: float = 0.0, resign: float | None = None, seed: int | None = None
+        self, evaluator: Evaluator, *, temperature: float = 0.0, resign: float | None = None, seed: int | None = None
     ) -> None:
-        """temperature: probabilities are taken to the power of 1 / temperature and drawn from; 0 is the likeliest move.
+        """Create a player.
 
-        resign: below which chance to win, from 0 to 1, the player resigns; None: never. seed: of the draws.
-        Raises RecipeError for values out of range, or for a net that would have to resign and knows no chances.
+        Args:
+            evaluator: Source of evaluations.
+            temperature: 0 plays the most probable move; otherwise moves are sampled from policy ** (1 / temperature).
+            resign: Winning probability, from 0 to 1, below which the player resigns. None never resigns.
+            seed: Seed of the sampling.
+
+        Raises:
+            RecipeError: An option is out of range, or `resign` is given for an evaluator without a value.
         """
         if not 0 <= temperature <= 100:
-            raise RecipeError(f"temperature {temperature} is not within 0 to 100")
+            raise RecipeError(f"temperature must be within 0 to 100, got {temperature}")
         if resign is not None and not 0 <= resign <= 1:
-            raise RecipeError(f"resign {resign} is not within 0 to 1")
-        if resign is not None and not oracle.has_value:
-            raise RecipeError(f"net {oracle.name} has no value head, so it does not know when to resign")
-        self.oracle = oracle
+            raise RecipeError(f"resign must be within 0 to 1, got {resign}")
+        if resign is not None and not evaluator.has_value:
+            raise RecipeError(f"resign needs a value head, which net {evaluator.name} does not have")
+        self.evaluator = evaluator
         self._temperature, self._resign = temperature, resign
         self._rng = np.random.default_rng(seed)
 
-    def choose(self, game: GameSession, colour: int, outlook: PolicyValue) -> int:
-        """A legal move (a pass is one), or RESIGN. outlook: what the oracle says of the position."""
-        if self._resign is not None and outlook.value is not None and (outlook.value + 1) / 2 < self._resign:
+    def choose(self, game: GameSession, colour: int, evaluation: PolicyValue) -> int:
+        """Return a legal move (a pass is one) for that colour, or RESIGN."""
+        if self._resign is not None and evaluation.value is not None and (evaluation.value + 1) / 2 < self._resign:
             return RESIGN
-        points = worth_playing(game, colour, outlook.policy)
-        chances = outlook.policy[points]
-        if not len(points) or outlook.policy[-1] > chances.max():
+        points = candidate_points(game, colour, evaluation.policy)
+        probabilities = evaluation.policy[points]
+        if not len(points) or evaluation.policy[-1] > probabilities.max():
             return game.board.pass_move
-        return int(points[self._draw(chances)])
+        return int(points[self._sample(probabilities)])
 
-    def _draw(self, chances: npt.NDArray[np.float32]) -> int:
-        """Which of these; chances: not all 0."""
+    def _sample(self, probabilities: npt.NDArray[np.float32]) -> int:
+        """Return an index into `probabilities`, which are not all 0."""
         if self._temperature == 0:
-            return int(chances.argmax())
+            return int(probabilities.argmax())
         with np.errstate(divide="ignore"):
-            weights = np.log(chances.astype(np.float64)) / self._temperature
+            weights = np.log(probabilities.astype(np.float64)) / self._temperature
         weights = np.exp(weights - weights.max())
         return int(self._rng.choice(len(weights), p=weights / weights.sum()))
 
 
-def worth_playing(game: GameSession, colour: int, policy: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """The points that a player of that colour may play on before it should rather pass; none if it should.
+def candidate_points(game: GameSession, colour: int, policy: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+    """Return the points that colour may play instead of passing; empty if it should pass.
 
-    policy: as `PolicyValue` has it. The points are legal, have a probability, and are no own eyes. There are none once all
-    is settled (`open_points`), or in a game that is longer than games are. After a pass of the opponent, and in a long
-    game, they are open, and there are some only if the net puts most of its trust in them.
+    The points have a positive probability and are not own eyes. None are left once no point is contested, or in an
+    overlong game. After an opponent's pass, and in a long game, only contested points count, and only if most of the
+    policy is on them.
+
+    Args:
+        game: The game.
+        colour: The player to move.
+        policy: [n + 1] float32, as in `PolicyValue`.
+
+    Returns:
+        [K] int64 points in ascending order.
     """
     n = game.board.pass_move
-    fair = (policy[:-1] > 0) & ~own_eyes(game.board, colour)
-    opened = fair & contested_points(game.board, colour)
-    if not opened.any() or len(game.moves) >= _LONGEST * n:
+    candidates = (policy[:-1] > 0) & ~own_eyes(game.board, colour)
+    contested = candidates & contested_points(game.board, colour)
+    if not contested.any() or len(game.moves) >= _LONGEST * n:
         return np.empty(0, np.int64)
-    if game.passes or len(game.moves) >= _LONG * n:
-        fair = opened if policy[:-1][opened].sum() >= _MATTERS else np.zeros(n, np.bool_)
-    return np.flatnonzero(fair)
+    if game.trailing_passes or len(game.moves) >= _LONG * n:
+        wanted = policy[:-1][contested].sum() >= _MIN_CONTESTED_POLICY
+        candidates = contested if wanted else np.zeros(n, np.bool_)
+    return np.flatnonzero(candidates)
+
+
+def own_eyes(board: Board, colour: int) -> Mask:
+    """Return a mask, [n] bool, of the empty points that are real eyes of that colour.
+
+    All neighbours of an eye are own stones, and the opponent holds none of its diagonals at the edge, at most one
+    elsewhere.
+    """
+    stones = np.pad(board.stones, 1, constant_values=WALL)
+    own, other, wall = (stones == c for c in (colour, BLACK + WHITE - colour, WALL))
+
+    def count_at(mask: Mask, steps: list[tuple[int, int]]) -> npt.NDArray[np.int64]:
+        """Return [h, w] int64: for each point, the number of these steps that lead into the mask."""
+        count = np.zeros((board.height, board.width), np.int64)
+        for dy, dx in steps:
+            count += mask[1 + dy : 1 + dy + board.height, 1 + dx : 1 + dx + board.width]
+        return count
+
+    orthogonal, diagonal = [(-1, 0), (1, 0), (0, -1), (0, 1)], [(-1, -1), (-1, 1), (1, -1), (1, 1)]
+    surrounded = count_at(own | wall, orthogonal) == 4
+    false_eye = count_at(other, diagonal) > np.where(count_at(wall, orthogonal) > 0, 0, 1)
+    eyes: Mask = ((board.stones == EMPTY) & surrounded & ~false_eye).ravel()
+    return eyes
+
+
+def contested_points(board: Board, colour: int) -> Mask:
+    """Return a mask, [n] bool, of the empty points where a move of that colour may still matter.
+
+    These are the points of regions that border stones of both colours or of none, or that are large, and the last
+    liberties of own chains.
+    """
+    n = board.pass_move
+    contested = np.zeros(n, np.bool_)
+    for region, owners in board.empty_regions():
+        min_share = 0.0 if len(owners) != 1 else _OWN_SHARE if colour in owners else _OTHER_SHARE
+        contested[region] = len(region) > min_share * n
+    in_atari = np.pad((board.stones == colour) & (board.liberties == 1), 1)
+    adjacent = in_atari[:-2, 1:-1] | in_atari[2:, 1:-1] | in_atari[1:-1, :-2] | in_atari[1:-1, 2:]
+    contested |= (adjacent & (board.stones == EMPTY)).ravel()
+    return contested

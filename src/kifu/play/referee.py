@@ -1,7 +1,7 @@
-"""One game between two programs: our own board judges every move, and what a program does wrong loses it the game.
+"""One refereed game between two GTP programs: every move is checked on our own board, and a violation loses the game.
 
-Area is counted, by the first of these that can: the program that is asked to score (GNU Go, mostly); both players, if
-their `final_score` is the same; the board itself, on which no stone is dead (Tromp-Taylor).
+Games are scored by area, by the first of these that succeeds: the scoring program (usually GNU Go); both players, if
+their `final_score` agrees; the board itself, where no stone is dead (Tromp-Taylor).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Literal
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import GtpProcess, ProgramFault, shown
+from kifu.play.client import GtpProcess, GtpProcessError, printable
 from kifu.play.openings import Opening
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
 from kifu.records.meta import Result
 
 Ending = Literal["score", "resign", "illegal", "crash", "time", "nonsense", "refusal", "unfinished"]
-"""score: both passed.  resign: one gave up.  illegal: a move that the rules do not allow.  unfinished: too many moves.
-The others: what a program did, see `kifu.play.client.Fault`."""
+"""score: both passed.  resign: a player resigned.  illegal: a move violated the rules.  unfinished: too many moves.
+The other values are faults of a program, see `kifu.play.client.Fault`."""
 
 ScoredBy = Literal["scorer", "players", "board"]
 
@@ -34,28 +34,39 @@ _SCORE = re.compile(r"0|[BW]\+\d{1,4}(\.\d{1,3})?")
 
 @dataclass(frozen=True)
 class MatchRules:
-    """What both programs agree to."""
+    """The conditions of a game.
+
+    Attributes:
+        size: Side of the board.
+        komi: Points for White.
+        ruleset: Name of the rules of legal moves, see `Rules.named`. Scoring is by area under all of them.
+        move_seconds: Seconds per response; a slower program loses.
+        start_seconds: Seconds for the first responses, since a program may have a network to load, and for scoring.
+    """
 
     size: int = 19
     komi: float = 7.5
-    rules: str = "chinese"
-    """A name of `Rules.named`: what a move may not do. Area is counted under all of them."""
+    ruleset: str = "chinese"
     move_seconds: float = 60.0
-    """For one answer; a program that needs longer loses."""
     start_seconds: float = 300.0
-    """For the first answers, which may have a net to load; and to count a finished game."""
 
     @property
-    def most_moves(self) -> int:
-        """With so many moves a game ends unfinished: after the two passes by which nets of ours end a long one."""
+    def max_moves(self) -> int:
+        """Number of moves after which a game is unfinished: room for the passes by which `Player` ends a long game."""
         return 3 * self.size * self.size + 2
 
 
 @dataclass(frozen=True)
 class GameOutcome:
-    """A game that was played. moves: point | WHITE_BIT, the opening's among them.
+    """A played game.
 
-    seconds: what Black's and White's program took for its answers to genmove.
+    Attributes:
+        moves: Moves as point | WHITE_BIT, including the opening.
+        result: Result of the game.
+        ending: How the game ended.
+        reason: Description of the ending.
+        scored_by: Who scored the game, if it was scored.
+        seconds: Thinking time of Black and of White.
     """
 
     moves: tuple[int, ...]
@@ -68,7 +79,7 @@ class GameOutcome:
 
 @dataclass
 class _Seat:
-    """A program at the board."""
+    """A player of the game and its thinking time."""
 
     colour: int
     program: GtpProcess
@@ -78,22 +89,22 @@ class _Seat:
     def letter(self) -> str:
         return "b" if self.colour == BLACK else "w"
 
-    def ask(self, command: str, seconds: float) -> str:
+    def ask(self, command: str, timeout: float) -> str:
         try:
-            return self.program.ask(command, seconds)
-        except ProgramFault as fault:
-            raise _Lost(self.colour, fault.fault, fault.reason) from None
+            return self.program.ask(command, timeout)
+        except GtpProcessError as error:
+            raise _Loss(self.colour, error.fault, error.reason) from None
 
-    def genmove(self, seconds: float) -> str:
-        began = time.monotonic()
+    def genmove(self, timeout: float) -> str:
+        start = time.monotonic()
         try:
-            return self.ask(f"genmove {self.letter}", seconds)
+            return self.ask(f"genmove {self.letter}", timeout)
         finally:
-            self.seconds += time.monotonic() - began
+            self.seconds += time.monotonic() - start
 
 
-class _Lost(Exception):
-    """The game is lost by the player of that colour."""
+class _Loss(Exception):  # noqa: N818 - control flow, not an error
+    """The game is over: the player of that colour has lost it."""
 
     def __init__(self, colour: int, ending: Ending, reason: str) -> None:
         self.colour, self.ending, self.reason = colour, ending, reason
@@ -101,73 +112,89 @@ class _Lost(Exception):
 
 @dataclass
 class _Game:
-    """A game while it is played."""
+    """A game in progress."""
 
-    terms: MatchRules
+    rules: MatchRules
     seats: dict[int, _Seat]
     board: Board
-    tell: Callable[[], None]
+    on_move: Callable[[], None]
     moves: list[int] = field(default_factory=list)
     passes: int = 0
 
     def play(self, point: int) -> None:
-        """Plays a move of the player to move. Raises IllegalMove."""
+        """Play a move of the player to move; raise IllegalMove if it is illegal."""
         colour = self.board.to_play
         self.board.play(point)
         self.moves.append(point | (WHITE_BIT if colour == WHITE else 0))
         self.passes = self.passes + 1 if point == self.board.pass_move else 0
-        self.tell()
+        self.on_move()
 
 
-def prepare(program: GtpProcess, terms: MatchRules, seconds: float) -> None:
-    """An empty board. Raises ProgramFault."""
-    program.ask(f"boardsize {terms.size}", seconds)
-    program.ask("clear_board", terms.move_seconds)
-    program.ask(f"komi {terms.komi:g}", terms.move_seconds)
+def set_up(program: GtpProcess, rules: MatchRules, timeout: float) -> None:
+    """Set up an empty board; `timeout` is that of the first command.
+
+    Raises:
+        GtpProcessError: The program failed or refused a command.
+    """
+    program.ask(f"boardsize {rules.size}", timeout)
+    program.ask("clear_board", rules.move_seconds)
+    program.ask(f"komi {rules.komi:g}", rules.move_seconds)
 
 
 def play_game(
     black: Sequence[str],
     white: Sequence[str],
     opening: Opening,
-    terms: MatchRules,
+    rules: MatchRules,
     scorer: Sequence[str] | None,
     stop: threading.Event,
-    tell: Callable[[], None] = lambda: None,
+    on_move: Callable[[], None] = lambda: None,
 ) -> tuple[GameOutcome, dict[int, bytes]]:
-    """A game of two programs that are started for it, and what each colour's wrote to standard error.
+    """Start two programs and let them play one game.
 
-    black, white, scorer: as `kifu.play.client.parse_command` gives them. opening: points, colours in turn, legal under
-    the rules. tell: called after each move. Raises Stopped when `stop` is set, and nothing for what the programs do.
+    Args:
+        black: Command of Black's program, see `kifu.play.client.parse_command`.
+        white: Command of White's program.
+        opening: First moves as points, colours alternating, legal under the rules.
+        rules: Conditions of the game.
+        scorer: Command of the scoring program, or None.
+        stop: Set to cancel the game.
+        on_move: Called after each move.
+
+    Returns:
+        The outcome, and by colour the end of the program's standard error.
+
+    Raises:
+        CancelledError: `stop` was set. Faults of the programs raise nothing; they lose the game.
     """
     programs: dict[int, GtpProcess] = {}
     try:
         try:
             for colour, command in ((BLACK, black), (WHITE, white)):
                 programs[colour] = GtpProcess(command, stop)
-        except ProgramFault as fault:
-            lost = _Lost(colour, fault.fault, fault.reason)
-            return _ended_by(lost, [], (0.0, 0.0)), {}
+        except GtpProcessError as error:
+            loss = _Loss(colour, error.fault, error.reason)
+            return _lost_outcome(loss, [], (0.0, 0.0)), {}
         seats = {colour: _Seat(colour, program) for colour, program in programs.items()}
-        game = _Game(terms, seats, Board(terms.size, rules=Rules.named(terms.rules)), tell)
-        ended = _play(game, opening, scorer, stop)
+        game = _Game(rules, seats, Board(rules.size, rules=Rules.named(rules.ruleset)), on_move)
+        outcome = _play(game, opening, scorer, stop)
     finally:
         for program in programs.values():
             program.close()
-    return ended, {colour: program.log for colour, program in programs.items()}
+    return outcome, {colour: program.log for colour, program in programs.items()}
 
 
 def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: threading.Event) -> GameOutcome:
     ending: Ending = "score"
     scored_by: ScoredBy | None = None
     try:
-        _begin(game, opening)
-        while game.passes < 2 and len(game.moves) < game.terms.most_moves:
+        _start(game, opening)
+        while game.passes < 2 and len(game.moves) < game.rules.max_moves:
             if not _move(game):
                 colour = game.board.to_play
-                raise _Lost(colour, "resign", f"{COLOURS[colour]} resigned")
-    except _Lost as lost:
-        return _ended_by(lost, game.moves, _seconds(game))
+                raise _Loss(colour, "resign", f"{COLOURS[colour]} resigned")
+    except _Loss as loss:
+        return _lost_outcome(loss, game.moves, _seconds(game))
     if game.passes < 2:
         ending, result, reason = "unfinished", Result(how="void"), f"unfinished after {len(game.moves)} moves"
     else:
@@ -175,47 +202,47 @@ def _play(game: _Game, opening: Opening, scorer: Sequence[str] | None, stop: thr
     return GameOutcome(tuple(game.moves), result, ending, reason, scored_by, _seconds(game))
 
 
-def _begin(game: _Game, opening: Opening) -> None:
+def _start(game: _Game, opening: Opening) -> None:
     for seat in game.seats.values():
         try:
-            prepare(seat.program, game.terms, game.terms.start_seconds)
-        except ProgramFault as fault:
-            raise _Lost(seat.colour, fault.fault, fault.reason) from None
+            set_up(seat.program, game.rules, game.rules.start_seconds)
+        except GtpProcessError as error:
+            raise _Loss(seat.colour, error.fault, error.reason) from None
     for point in opening:
         letter = "bw"[game.board.to_play == WHITE]
         game.play(point)
         for seat in game.seats.values():
-            seat.ask(f"play {letter} {to_gtp(point, game.terms.size)}", game.terms.move_seconds)
+            seat.ask(f"play {letter} {to_gtp(point, game.rules.size)}", game.rules.move_seconds)
 
 
 def _move(game: _Game) -> bool:
-    """One move of the player to move, told to the other one; False if he resigns."""
-    colour, size = game.board.to_play, game.terms.size
+    """Have the player to move generate a move and send it to the opponent; return False if it resigns."""
+    colour, size = game.board.to_play, game.rules.size
     mine, other = game.seats[colour], game.seats[BLACK + WHITE - colour]
-    answer = mine.genmove(game.terms.move_seconds)
+    answer = mine.genmove(game.rules.move_seconds)
     if answer.lower() == "resign":
         return False
     try:
         point = parse_gtp(answer, size)
     except GameError:
-        told = shown(answer.encode()) if answer else "nothing"
-        raise _Lost(colour, "nonsense", f"it answered {told} to genmove, which is no move") from None
+        text = printable(answer.encode()) if answer else "nothing"
+        raise _Loss(colour, "nonsense", f"it answered {text} to genmove, which is not a move") from None
     try:
         game.play(point)
     except IllegalMove as illegal:
-        why = f"{to_gtp(point, size)} as move {illegal.ply + 1} is illegal: {DropReason(illegal.why).reason}"
-        raise _Lost(colour, "illegal", why) from None
-    other.ask(f"play {mine.letter} {to_gtp(point, size)}", game.terms.move_seconds)
+        reason = f"{to_gtp(point, size)} as move {illegal.ply + 1} is illegal: {DropReason(illegal.why).reason}"
+        raise _Loss(colour, "illegal", reason) from None
+    other.ask(f"play {mine.letter} {to_gtp(point, size)}", game.rules.move_seconds)
     return True
 
 
-def _ended_by(lost: _Lost, moves: Sequence[int], seconds: tuple[float, float]) -> GameOutcome:
-    winner = BLACK + WHITE - lost.colour
+def _lost_outcome(loss: _Loss, moves: Sequence[int], seconds: tuple[float, float]) -> GameOutcome:
+    winner = BLACK + WHITE - loss.colour
     how: Literal["resign", "time", "forfeit"] = (
-        "resign" if lost.ending == "resign" else "time" if lost.ending == "time" else "forfeit"
+        "resign" if loss.ending == "resign" else "time" if loss.ending == "time" else "forfeit"
     )
-    reason = lost.reason if lost.ending == "resign" else f"{COLOURS[lost.colour]} loses: {lost.reason}"
-    return GameOutcome(tuple(moves), Result(winner, how), lost.ending, reason, None, seconds)
+    reason = loss.reason if loss.ending == "resign" else f"{COLOURS[loss.colour]} loses: {loss.reason}"
+    return GameOutcome(tuple(moves), Result(winner, how), loss.ending, reason, None, seconds)
 
 
 def _seconds(game: _Game) -> tuple[float, float]:
@@ -223,40 +250,42 @@ def _seconds(game: _Game) -> tuple[float, float]:
 
 
 def _score(game: _Game, scorer: Sequence[str] | None, stop: threading.Event) -> tuple[Result, ScoredBy, str]:
-    """The result of a game that both ended by a pass, who counted it, and how that came."""
-    why = ""
+    """Score a game that ended by two passes; return the result, the scorer and the reason."""
+    reason = "both passed"
     if scorer is not None:
         try:
-            return _ask_scorer(game, scorer, stop), "scorer", "both passed"
-        except ProgramFault as fault:
-            why = f"; the scorer failed: {fault.reason}"
-    found = set()
+            return _ask_scorer(game, scorer, stop), "scorer", reason
+        except GtpProcessError as error:
+            reason += f"; the scorer failed: {error.reason}"
+    scores = set()
     for seat in game.seats.values():
         try:
-            found.add(_final_score(seat.program, game.terms))
-        except ProgramFault:
+            scores.add(_final_score(seat.program, game.rules))
+        except GtpProcessError:
             break
     else:
-        if len(found) == 1:
-            return found.pop(), "players", f"both passed{why}"
-    margin = game.board.area_score() - game.terms.komi
+        if len(scores) == 1:
+            return scores.pop(), "players", reason
+    margin = game.board.area_score() - game.rules.komi
     if margin == 0:
-        return Result(how="draw"), "board", f"both passed{why}"
-    return Result(BLACK if margin > 0 else WHITE, "score", abs(margin)), "board", f"both passed{why}"
+        return Result(how="draw"), "board", reason
+    return Result(BLACK if margin > 0 else WHITE, "score", abs(margin)), "board", reason
 
 
 def _ask_scorer(game: _Game, scorer: Sequence[str], stop: threading.Event) -> Result:
     with GtpProcess(scorer, stop) as program:
-        prepare(program, game.terms, game.terms.start_seconds)
+        set_up(program, game.rules, game.rules.start_seconds)
         for move in game.moves:
             letter, point = "w" if move & WHITE_BIT else "b", move & ~WHITE_BIT
-            program.ask(f"play {letter} {to_gtp(point, game.terms.size)}", game.terms.move_seconds)
-        return _final_score(program, game.terms)
+            program.ask(f"play {letter} {to_gtp(point, game.rules.size)}", game.rules.move_seconds)
+        return _final_score(program, game.rules)
 
 
-def _final_score(program: GtpProcess, terms: MatchRules) -> Result:
-    """What a program says of the game that it knows. Raises ProgramFault."""
-    answer = program.ask("final_score", terms.start_seconds)
+def _final_score(program: GtpProcess, rules: MatchRules) -> Result:
+    """Return a program's score of its current game; raise GtpProcessError if it has none."""
+    answer = program.ask("final_score", rules.start_seconds)
     if not _SCORE.fullmatch(answer):
-        raise ProgramFault("nonsense", f"it answered {shown(answer.encode())} to final_score, which is no score")
+        raise GtpProcessError(
+            "nonsense", f"it answered {printable(answer.encode())} to final_score, which is not a score"
+        )
     return Result.parse(answer)

@@ -1,7 +1,8 @@
-"""What a match has come to: match.json, and the summary of it."""
+"""Match results: the file match.json, its summary, and the score with confidence interval and Elo difference."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +14,19 @@ from pydantic import BaseModel, Field, ValidationError
 from kifu.config import STRICT
 from kifu.errors import FormatError, RecipeError
 from kifu.play.referee import Ending, ScoredBy
-from kifu.play.standing import MatchScore
 
 RESULTS = "match.json"
 
-_RESULTS_LIMIT = 64 << 20
+_MAX_RESULTS_BYTES = 64 << 20
 
-Player = Literal["A", "B"]
+PlayerLabel = Literal["A", "B"]
+
+Z95 = 1.959963984540054
+"""95 % of a normal distribution lie within this many standard deviations."""
 
 
-class MatchPrograms(BaseModel):
-    """A player, as match.json has it. command: as given; name, version: what it says of itself."""
+class ProgramInfo(BaseModel):
+    """A program in match.json: its command line, and the name and version it reports."""
 
     model_config = STRICT
 
@@ -33,45 +36,47 @@ class MatchPrograms(BaseModel):
 
 
 class PlayedGame(BaseModel):
-    """A game of a match, as match.json has it."""
+    """A game in match.json."""
 
     model_config = STRICT
 
     game: Annotated[int, Field(ge=1)]
     file: str
     opening: str
-    """Its moves, in GTP's words."""
-    black: Player
-    white: Player
+    """Moves in GTP notation, separated by spaces."""
+    black: PlayerLabel
+    white: PlayerLabel
     result: str
-    """As SGF's RE has it."""
-    winner: Player | None
+    """Result in SGF notation (RE)."""
+    winner: PlayerLabel | None
     ending: Ending
     reason: str
     scored_by: ScoredBy | None
     moves: Annotated[int, Field(ge=0)]
-    """Passes and those of the opening among them."""
+    """Number of moves, including passes and the opening."""
     seconds: Annotated[float, Field(ge=0)]
+    """Duration of the game."""
     seconds_a: Annotated[float, Field(ge=0)]
+    """Thinking time of A."""
     seconds_b: Annotated[float, Field(ge=0)]
-    """Of these seconds what A and B took for their moves."""
+    """Thinking time of B."""
 
     @property
-    def at_fault(self) -> Player | None:
-        """Who did what no program should: anything that loses the game but giving up."""
+    def at_fault(self) -> PlayerLabel | None:
+        """The player who lost by anything but score or resignation."""
         if self.winner is None or self.ending in ("score", "resign"):
             return None
         return "B" if self.winner == "A" else "A"
 
     def __str__(self) -> str:
-        """One line, for people."""
+        """Return a one-line description."""
         colour = {self.black: "Black", self.white: "White"}
-        won = f"{self.winner} wins as {colour[self.winner]}" if self.winner else "nobody wins"
-        return f"{won} ({self.result}, {count(self.moves, 'move')}): {self.reason}"
+        outcome = f"{self.winner} wins as {colour[self.winner]}" if self.winner else "no winner"
+        return f"{outcome} ({self.result}, {_count(self.moves, 'move')}): {self.reason}"
 
 
 class Settings(BaseModel):
-    """What may not change while a match goes on."""
+    """Settings that must stay the same when a match is resumed."""
 
     model_config = STRICT
 
@@ -81,58 +86,150 @@ class Settings(BaseModel):
     openings: str
     """"corners", or the path of a catalogue."""
     opening_moves: int | None
-    """Of a catalogue's openings."""
+    """Length of a catalogue's openings."""
     seed: int
     move_seconds: float
     scorer: str | None
 
 
 class Results(BaseModel):
-    """match.json. It also has `standing`, which follows from the games and so is not read."""
+    """The content of match.json. `standing` is derived from the games, so it is written but not read."""
 
     model_config = STRICT
 
     version: Literal[1] = 1
-    a: MatchPrograms
-    b: MatchPrograms
+    a: ProgramInfo
+    b: ProgramInfo
     settings: Settings
     standing: dict[str, Any] = Field(default_factory=dict)
     games: list[PlayedGame] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
+class MatchScore:
+    """Games between A and B from A's side. `none` counts games without a result, which do not enter the score."""
+
+    won: int = 0
+    lost: int = 0
+    drawn: int = 0
+    none: int = 0
+
+    @property
+    def counted(self) -> int:
+        """Number of games with a result."""
+        return self.won + self.lost + self.drawn
+
+    @property
+    def share(self) -> float | None:
+        """A's share of the points, or None without games."""
+        return (self.won + self.drawn / 2) / self.counted if self.counted else None
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % confidence interval of the share."""
+        return wilson(self.won + self.drawn / 2, self.counted)
+
+    def __str__(self) -> str:
+        """Return one line: the share and the Elo difference, each with its interval."""
+        if self.share is None:
+            return "no games with a result"
+        low, high = self.interval
+        differences = [_signed(elo(share)) for share in (self.share, low, high)]
+        return (
+            f"{self.share:.1%} of the points, 95% interval {low:.1%} to {high:.1%}; "
+            f"Elo difference {differences[0]}, interval {differences[1]} to {differences[2]}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the score as JSON values; an infinite Elo difference or an undefined share is null."""
+        low, high = self.interval
+        bounds = [self.share, low, high]
+        elos = [None if share is None or math.isinf(elo(share)) else round(elo(share), 1) for share in bounds]
+        return {
+            "won": self.won, "lost": self.lost, "drawn": self.drawn, "none": self.none, "share": self.share,
+            "interval": [low, high], "elo": elos[0], "elo_interval": elos[1:],
+        }  # fmt: skip
+
+
+def wilson(points: float, games: int, z: float = Z95) -> tuple[float, float]:
+    """Return Wilson's score interval (1927) of a success probability.
+
+    Draws count as half a point, which makes the interval slightly too wide.
+
+    >>> [round(bound, 4) for bound in wilson(10, 20)]
+    [0.2993, 0.7007]
+
+    Args:
+        points: Number of successes, 0 to `games`.
+        games: Number of trials; the interval of 0 trials is (0, 1).
+        z: Half-width of the interval in standard deviations.
+    """
+    if games == 0:
+        return 0.0, 1.0
+    share = points / games
+    middle = share + z * z / (2 * games)
+    spread = z * math.sqrt(share * (1 - share) / games + z * z / (4 * games * games))
+    lower, upper = ((middle + sign * spread) / (1 + z * z / games) for sign in (-1, 1))
+    # Without rounding errors, the bounds of 0 % and 100 % are exact.
+    return (0.0 if points == 0 else lower), (1.0 if points == games else upper)
+
+
+def elo(share: float) -> float:
+    """Return the Elo difference that predicts this share of the points; infinite for 0 and 1.
+
+    >>> round(elo(0.75))
+    191
+    """
+    if share <= 0 or share >= 1:
+        return math.copysign(math.inf, share - 0.5)
+    return 400 * math.log10(share / (1 - share))
+
+
+def _signed(number: float) -> str:
+    if math.isinf(number):
+        return "infinite" if number > 0 else "minus infinite"
+    return f"{number:+.0f}"
+
+
+@dataclass(frozen=True)
 class Match:
-    """A match as far as it was played. Printed, it is the summary."""
+    """A match so far; `str()` is its summary.
+
+    Attributes:
+        results: The content of match.json.
+        fresh: Number of games played by this run.
+    """
 
     results: Results
     fresh: int
-    """How many of its games were played just now."""
 
     @property
     def games(self) -> Sequence[PlayedGame]:
+        """All games of the match."""
         return self.results.games
 
-    def standing(self, black: Player | None = None) -> MatchScore:
-        """Of all games, or of those where this player has Black."""
-        return match_score_of(self.games, black)
+    def score(self, black: PlayerLabel | None = None) -> MatchScore:
+        """Return A's score in all games, or in those where `black` has Black."""
+        return score_games(self.games, black)
 
     def __str__(self) -> str:
+        """Return the summary."""
         r = self.results
-        lines = [f"{letter} = {each.command} ({each.name} {each.version})" for letter, each in (("A", r.a), ("B", r.b))]
+        lines = [f"{label} = {each.command} ({each.name} {each.version})" for label, each in (("A", r.a), ("B", r.b))]
         s = r.settings
-        lines += [f"{count(len(self.games), 'game')} on {s.size} x {s.size}, komi {s.komi:g}, {s.rules} rules", ""]
-        for label, got in (
-            ("A in all", self.standing()),
-            ("A as Black", self.standing("A")),
-            ("A as White", self.standing("B")),
+        lines += [f"{_count(len(self.games), 'game')} on {s.size} x {s.size}, komi {s.komi:g}, {s.rules} rules", ""]
+        for label, score in (
+            ("A in all", self.score()),
+            ("A as Black", self.score("A")),
+            ("A as White", self.score("B")),
         ):
-            none = f", {got.none} without a winner" if got.none else ""
-            lines.append(f"{label:<10} won {got.won:,}, lost {got.lost:,}, drew {got.drawn:,}{none}")
-        lines += ["", f"A: {self.standing()}", ""]
+            none = f", {score.none} without a winner" if score.none else ""
+            lines.append(f"{label:<10} won {score.won:,}, lost {score.lost:,}, drew {score.drawn:,}{none}")
+        lines += ["", f"A: {self.score()}", ""]
         endings = Counter(game.ending for game in self.games)
         lines.append("ended by " + ", ".join(f"{_ENDINGS[ending]} {n:,}" for ending, n in endings.most_common()))
-        counted = Counter(game.scored_by for game in self.games if game.scored_by not in (None, "scorer"))
-        lines += [f"counted by {COUNTED[by]}: {count(n, 'game')}" for by, n in sorted(counted.items())]
+        scored = Counter(game.scored_by for game in self.games if game.scored_by not in (None, "scorer"))
+        lines += [f"scored by {SCORERS[by]}: {_count(n, 'game')}" for by, n in sorted(scored.items())]
         faults = [game for game in self.games if game.at_fault]
         lines += [f"game {game.game}: {game.at_fault} as {game.reason}" for game in faults]
         if not faults:
@@ -146,52 +243,56 @@ _ENDINGS: dict[Ending, str] = {
     "illegal": "illegal move",
     "crash": "crash",
     "time": "time-out",
-    "nonsense": "answer that is no GTP",
-    "refusal": "refusal of a command",
+    "nonsense": "malformed GTP response",
+    "refusal": "refused command",
     "unfinished": "too many moves",
 }
 
-COUNTED = {"players": "the players, who agreed", "board": "area on the board, no stone dead"}
+SCORERS = {"players": "the players, who agreed", "board": "area on the board, no stone dead"}
 
 
-def match_score_of(games: Sequence[PlayedGame], black: Player | None) -> MatchScore:
-    """Of all games, or of those where this player has Black."""
-    taken = [game for game in games if black in (None, game.black)]
-    won, lost = (sum(game.winner == letter for game in taken) for letter in "AB")
-    drawn = sum(game.result == "0" for game in taken)
-    return MatchScore(won, lost, drawn, len(taken) - won - lost - drawn)
+def score_games(games: Sequence[PlayedGame], black: PlayerLabel | None) -> MatchScore:
+    """Return A's score in all games, or in those where `black` has Black."""
+    chosen = [game for game in games if black in (None, game.black)]
+    won, lost = (sum(game.winner == label for game in chosen) for label in "AB")
+    drawn = sum(game.result == "0" for game in chosen)
+    return MatchScore(won, lost, drawn, len(chosen) - won - lost - drawn)
 
 
-def resumed(into: Path, now: Results) -> Results:
-    """What the folder's match.json says. Raises FormatError if it is none, RecipeError if it is of another match."""
-    path = into / RESULTS
+def resume_results(output_dir: Path, current: Results) -> Results:
+    """Return the results stored in a directory, or `current` if there are none.
+
+    Raises:
+        FormatError: match.json is invalid.
+        RecipeError: match.json belongs to a match with other settings.
+    """
+    path = output_dir / RESULTS
     try:
         with path.open("rb") as file:
-            data = file.read(_RESULTS_LIMIT + 1)
+            data = file.read(_MAX_RESULTS_BYTES + 1)
     except FileNotFoundError:
-        return now
+        return current
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
     try:
-        if len(data) > _RESULTS_LIMIT:
-            raise ValueError(f"more than {_RESULTS_LIMIT:,} bytes")
-        found = Results.model_validate_json(data)
+        if len(data) > _MAX_RESULTS_BYTES:
+            raise ValueError(f"more than {_MAX_RESULTS_BYTES:,} bytes")
+        stored = Results.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise FormatError(
-            f"{path} is no match: {where + ': ' if where else ''}{first['msg'].splitlines()[0]}"
-        ) from None
+        message = first["msg"].splitlines()[0]
+        raise FormatError(f"{path} is not a match: {where + ': ' if where else ''}{message}") from None
     except ValueError as error:
-        raise FormatError(f"{path} is no match: {error}") from None
-    mine, its = ({"A": r.a.model_dump(), "B": r.b.model_dump(), **r.settings.model_dump()} for r in (now, found))
-    for name in mine:
-        if mine[name] != its[name]:
-            raise RecipeError(f"{path} is of another match: {name} is {its[name]!r} there, and now {mine[name]!r}")
-    if len({game.game for game in found.games}) < len(found.games):
-        raise FormatError(f"{path} is no match: it has a game twice")
-    return found
+        raise FormatError(f"{path} is not a match: {error}") from None
+    now, then = ({"A": r.a.model_dump(), "B": r.b.model_dump(), **r.settings.model_dump()} for r in (current, stored))
+    for name in now:
+        if now[name] != then[name]:
+            raise RecipeError(f"{path} is another match: {name} was {then[name]!r}, now {now[name]!r}")
+    if len({game.game for game in stored.games}) < len(stored.games):
+        raise FormatError(f"{path} is not a match: a game is listed twice")
+    return stored
 
 
-def count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"

@@ -9,21 +9,21 @@ import pytest
 from gtp_engines import engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import Cancelled, parse_command
+from kifu.play.client import CancelledError, parse_command
 from kifu.play.openings import Opening
 from kifu.play.referee import Ending, GameOutcome, MatchRules, play_game
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp
 
-TERMS = MatchRules(size=5, komi=0.5, move_seconds=20, start_seconds=20)
+RULES = MatchRules(size=5, komi=0.5, move_seconds=20, start_seconds=20)
 QUICK = MatchRules(size=5, komi=0.5, move_seconds=0.5, start_seconds=20)
 
 
 def play(
-    black: str, white: str, opening: Opening = (), terms: MatchRules = TERMS, scorer: str | None = None
+    black: str, white: str, opening: Opening = (), rules: MatchRules = RULES, scorer: str | None = None
 ) -> tuple[GameOutcome, dict[int, bytes]]:
     """A game between programs as `engine` makes them."""
     counts = None if scorer is None else parse_command(scorer)
-    return play_game(parse_command(black), parse_command(white), opening, terms, counts, threading.Event())
+    return play_game(parse_command(black), parse_command(white), opening, rules, counts, threading.Event())
 
 
 def moves(words: str, size: int = 5) -> tuple[int, ...]:
@@ -47,86 +47,86 @@ def moves(words: str, size: int = 5) -> tuple[int, ...]:
             "B1 A2 D4", "D5 A1", "B1 D5 A2", "B+F", "illegal",
             "White loses: A1 as move 4 is illegal: a suicide, which the rules forbid",
         ),
-        ("Z99", "", "", "W+F", "nonsense", "Black loses: it answered 'Z99' to genmove, which is no move"),
-        ("A6", "", "", "W+F", "nonsense", "Black loses: it answered 'A6' to genmove, which is no move"),
-        ("=", "", "", "W+F", "nonsense", "Black loses: it answered nothing to genmove, which is no move"),
-        ("C3", "crash", "C3", "B+F", "crash", "White loses: it ended with exit code 3: out of luck"),
-        ("C3", "nonsense", "C3", "B+F", "nonsense", "White loses: it wrote 'hello', which is no GTP answer"),
+        ("Z99", "", "", "W+F", "nonsense", "Black loses: it answered 'Z99' to genmove, which is not a move"),
+        ("A6", "", "", "W+F", "nonsense", "Black loses: it answered 'A6' to genmove, which is not a move"),
+        ("=", "", "", "W+F", "nonsense", "Black loses: it answered nothing to genmove, which is not a move"),
+        ("C3", "crash", "C3", "B+F", "crash", "White loses: it exited with code 3: out of luck"),
+        ("C3", "nonsense", "C3", "B+F", "nonsense", "White loses: it wrote 'hello', which is not a GTP response"),
         ("twice", "D5", "D4 D5", "W+F", "nonsense", "Black loses: it wrote '= E5' unasked"),
         ("refuse", "", "", "W+F", "refusal", "Black loses: it refused 'genmove b': 'no'"),
     ],
 )  # fmt: skip
 def test_endings(black: str, white: str, played: str, result: str, ending: Ending, reason: str) -> None:
-    ended, _ = play(engine(black), engine(white))
-    assert (str(ended.result), ended.ending, ended.reason) == (result, ending, reason)
-    assert ended.moves == moves(played)
+    outcome, _ = play(engine(black), engine(white))
+    assert (str(outcome.result), outcome.ending, outcome.reason) == (result, ending, reason)
+    assert outcome.moves == moves(played)
 
 
 @pytest.mark.parametrize(
     ("word", "result", "ending", "reason"),
     [
-        ("hang", "B+T", "time", "White loses: no answer to 'genmove w' within 0.5 s"),
-        ("flood", "B+F", "nonsense", "White loses: it wrote an answer of more than 65,536 bytes"),
+        ("hang", "B+T", "time", "White loses: no response to 'genmove w' within 0.5 s"),
+        ("flood", "B+F", "nonsense", "White loses: it wrote a response of more than 65,536 bytes"),
     ],
 )
 def test_endings_that_take_their_time(word: str, result: str, ending: Ending, reason: str) -> None:
-    ended, _ = play(engine("C3"), engine(word), terms=QUICK)
-    assert (str(ended.result), ended.ending, ended.reason) == (result, ending, reason)
-    assert ended.seconds[1] > 0.4 if word == "hang" else ended.seconds[1] < 2
+    outcome, _ = play(engine("C3"), engine(word), rules=QUICK)
+    assert (str(outcome.result), outcome.ending, outcome.reason) == (result, ending, reason)
+    assert outcome.seconds[1] > 0.4 if word == "hang" else outcome.seconds[1] < 2
 
 
 def test_superko() -> None:
     # White's C1 takes two stones, Black's B1 that one: the position after move 4 again, with the other side to move.
     words = "B1 B2 C2 A2 A1 C1 B1"
     black, white = engine("B1 C2 A1 B1"), engine("B2 A2 C1")
-    ended, _ = play(black, white, terms=MatchRules(size=3))
-    assert (str(ended.result), ended.ending) == ("W+F", "illegal")
-    assert ended.reason == "Black loses: B1 as move 7 is illegal: a move that repeats an earlier position"
-    assert ended.moves == moves(words[:-3], 3)
-    ended, _ = play(black, white, terms=MatchRules(size=3, rules="aga"))
-    assert ended.moves == moves(f"{words} pass pass", 3)
+    outcome, _ = play(black, white, rules=MatchRules(size=3))
+    assert (str(outcome.result), outcome.ending) == ("W+F", "illegal")
+    assert outcome.reason == "Black loses: B1 as move 7 is illegal: a move that repeats an earlier position"
+    assert outcome.moves == moves(words[:-3], 3)
+    outcome, _ = play(black, white, rules=MatchRules(size=3, ruleset="aga"))
+    assert outcome.moves == moves(f"{words} pass pass", 3)
 
 
 def test_ko() -> None:
     # White's C3 takes the stone on C4, which may not take back at once.
     black, white = engine("B3 D3 C2 C4 C4"), engine("B4 D4 C5 C3")
-    ended, _ = play(black, white, terms=MatchRules(size=5, rules="japanese"))
-    assert ended.reason == "Black loses: C4 as move 9 is illegal: a ko retaken at once"
+    outcome, _ = play(black, white, rules=MatchRules(size=5, ruleset="japanese"))
+    assert outcome.reason == "Black loses: C4 as move 9 is illegal: a ko retaken at once"
 
 
 def test_a_program_that_refuses_a_legal_move_loses() -> None:
-    ended, _ = play(engine("C3"), engine(play="refuse"))
-    assert str(ended.result) == "B+F"
-    assert ended.reason == "White loses: it refused 'play b C3': 'no'"
-    assert ended.moves == moves("C3")
+    outcome, _ = play(engine("C3"), engine(play="refuse"))
+    assert str(outcome.result) == "B+F"
+    assert outcome.reason == "White loses: it refused 'play b C3': 'no'"
+    assert outcome.moves == moves("C3")
 
 
 def test_a_program_that_fails_before_its_first_move_loses() -> None:
-    ended, _ = play(engine(clear_board="crash"), engine())
-    assert (str(ended.result), ended.ending, ended.moves) == ("W+F", "crash", ())
+    outcome, _ = play(engine(clear_board="crash"), engine())
+    assert (str(outcome.result), outcome.ending, outcome.moves) == ("W+F", "crash", ())
     stop = threading.Event()
-    ended, logs = play_game(parse_command(engine()), ["/"], (), TERMS, None, stop)
-    assert (str(ended.result), ended.ending, ended.moves, logs) == ("B+F", "crash", (), {})
-    assert ended.reason == "White loses: it cannot be started: Permission denied"
+    outcome, logs = play_game(parse_command(engine()), ["/"], (), RULES, None, stop)
+    assert (str(outcome.result), outcome.ending, outcome.moves, logs) == ("B+F", "crash", (), {})
+    assert outcome.reason == "White loses: it could not be started: Permission denied"
 
 
 def test_a_game_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert MatchRules(size=19).most_moves == 3 * 361 + 2
-    monkeypatch.setattr(MatchRules, "most_moves", 6)
-    ended, _ = play(engine("A1 B1 C1 D1"), engine("A3 B3 C3 D3"))
-    assert (str(ended.result), ended.ending, ended.reason) == ("Void", "unfinished", "unfinished after 6 moves")
-    assert ended.moves == moves("A1 A3 B1 B3 C1 C3")
+    assert MatchRules(size=19).max_moves == 3 * 361 + 2
+    monkeypatch.setattr(MatchRules, "max_moves", 6)
+    outcome, _ = play(engine("A1 B1 C1 D1"), engine("A3 B3 C3 D3"))
+    assert (str(outcome.result), outcome.ending, outcome.reason) == ("Void", "unfinished", "unfinished after 6 moves")
+    assert outcome.moves == moves("A1 A3 B1 B3 C1 C3")
 
 
 def test_two_passes_at_the_bound_end_the_game_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MatchRules, "most_moves", 3)
+    monkeypatch.setattr(MatchRules, "max_moves", 3)
     assert play(engine("C3"), engine())[0].ending == "score"
 
 
 def test_the_opening_is_played_for_both() -> None:
     opening = tuple(parse_gtp(word, 5) for word in ("B2", "D4", "B4"))
-    ended, _ = play(engine("D2"), engine("C3"), opening)
-    assert ended.moves == moves("B2 D4 B4 C3 D2 pass pass")
+    outcome, _ = play(engine("D2"), engine("C3"), opening)
+    assert outcome.moves == moves("B2 D4 B4 C3 D2 pass pass")
     assert play(engine(), engine(), opening)[0].moves == moves("B2 D4 B4 pass pass")
 
 
@@ -141,44 +141,44 @@ def test_the_opening_is_played_for_both() -> None:
         ("W+1.5", "B+R", None, "B+24.5", "board", "both passed"),
         (
             "W+1.5", "W+1.5", "crash", "W+1.5", "players",
-            "both passed; the scorer failed: it ended with exit code 3: out of luck",
+            "both passed; the scorer failed: it exited with code 3: out of luck",
         ),
         (
             "refuse", "refuse", "perhaps", "B+24.5", "board",
-            "both passed; the scorer failed: it answered 'perhaps' to final_score, which is no score",
+            "both passed; the scorer failed: it answered 'perhaps' to final_score, which is not a score",
         ),
     ],
 )  # fmt: skip
-def test_who_counts(black: str, white: str, scorer: str | None, result: str, scored_by: str, reason: str) -> None:
-    ended, _ = play(
+def test_scoring(black: str, white: str, scorer: str | None, result: str, scored_by: str, reason: str) -> None:
+    outcome, _ = play(
         engine("C3", final_score=black),
         engine(final_score=white),
         scorer=None if scorer is None else engine(final_score=scorer),
     )
-    assert (str(ended.result), ended.scored_by, ended.reason) == (result, scored_by, reason)
+    assert (str(outcome.result), outcome.scored_by, outcome.reason) == (result, scored_by, reason)
 
 
 def test_a_board_that_is_divided_evenly_is_a_draw() -> None:
-    ended, _ = play(engine("C3"), engine(), terms=MatchRules(size=5, komi=25, move_seconds=20))
-    assert (str(ended.result), ended.scored_by) == ("0", "board")
+    outcome, _ = play(engine("C3"), engine(), rules=MatchRules(size=5, komi=25, move_seconds=20))
+    assert (str(outcome.result), outcome.scored_by) == ("0", "board")
 
 
 def test_games_by_chance_are_legal_and_counted_like_the_board() -> None:
     for seed in (1, 2):
-        ended, _ = play(engine("random", seed), engine("random", seed + 10))
+        outcome, _ = play(engine("random", seed), engine("random", seed + 10))
         board = Board(5, rules=Rules.named("chinese"))
-        for move in ended.moves:
+        for move in outcome.moves:
             board.play(move & ~WHITE_BIT, WHITE if move & WHITE_BIT else BLACK)
         margin = board.area_score() - 0.5
-        assert str(ended.result) == f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
-        assert len(ended.moves) > 15 and ended.ending == "score"
+        assert str(outcome.result) == f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
+        assert len(outcome.moves) > 15 and outcome.ending == "score"
 
 
 def test_moves_are_told_as_they_are_played() -> None:
     told: list[int] = []
     commands = parse_command(engine("C3")), parse_command(engine("B3"))
-    ended, _ = play_game(*commands, (24,), TERMS, None, threading.Event(), tell=lambda: told.append(len(told)))
-    assert len(told) == len(ended.moves) == 5
+    outcome, _ = play_game(*commands, (24,), RULES, None, threading.Event(), on_move=lambda: told.append(len(told)))
+    assert len(told) == len(outcome.moves) == 5
 
 
 def test_standard_error_is_handed_out() -> None:
@@ -189,5 +189,5 @@ def test_standard_error_is_handed_out() -> None:
 def test_stopping() -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    with pytest.raises(Cancelled):
-        play_game(parse_command(engine("hang")), parse_command(engine()), (), TERMS, None, stop)
+    with pytest.raises(CancelledError):
+        play_game(parse_command(engine("hang")), parse_command(engine()), (), RULES, None, stop)

@@ -20,19 +20,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commands import KIFU, run
+from evaluators import Scripted, scripted_engine, told
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.learn.net import open_net
 from kifu.learn.predict import Predictor, PredictPositions
 from kifu.play.client import GtpProcess, find_program
 from kifu.play.engine import COMMANDS, Engine
-from kifu.play.gtp import LineReader, lines, serve
-from kifu.play.ongoing import GameSession
+from kifu.play.gtp import LineReader, read_lines, serve
 from kifu.play.player import NetEvaluator, Player
+from kifu.play.session import GameSession
 from kifu.point import BLACK, WHITE, parse_gtp, pass_move
 from kifu.records.game import read_sgf
 from nets import tiny_net
-from oracles import Scripted, scripted_engine, told
 
 TRANSCRIPTS = sorted(Path(__file__).with_name("gtp").glob("*.txt"))
 ANSWER = re.compile(r"[=?]\d*(?: [^\n]+)?(?:\n[^\n]+)*\n\n")
@@ -67,8 +67,8 @@ def gnugo() -> list[str]:
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 def test_transcripts(path: Path) -> None:
     sent, wanted = sent_and_told(path.read_text())
-    oracle = Scripted(lead=0.5, has_ownership=True) if path.stem == "analysis" else Scripted()
-    assert told(scripted_engine(oracle), sent) == wanted
+    evaluator = Scripted(lead=0.5, has_ownership=True) if path.stem == "analysis" else Scripted()
+    assert told(scripted_engine(evaluator), sent) == wanted
     answers(wanted)
 
 
@@ -166,7 +166,7 @@ def test_records_that_cannot_be_taken_up_change_nothing(tmp_path: Path) -> None:
         "set aside": b"(;GM[1]SZ[99];B[aa])",
         "occupied": b"(;GM[1]SZ[9];B[aa];W[aa])",
         "a superko": b"(;GM[1]SZ[3];B[bc];W[bb];B[ab];W[cb];B[cc];W[ac];B[bc])",
-        "of a size that the oracle does not take": b"(;GM[1]SZ[21];B[aa])",
+        "of a size that the evaluator does not take": b"(;GM[1]SZ[21];B[aa])",
     }
     engine = scripted_engine()
     engine.run("play", ["b", "c3"])
@@ -236,10 +236,10 @@ def test_an_input_that_fails_has_ended(number: int) -> None:
 
 def test_a_line_without_end_takes_no_more_than_its_bound() -> None:
     pieces = iter([b"play b " + b"x" * 60_000] + [b"y" * 60_000] * 50 + [b"\nname\n"])
-    found = list(lines(lambda size: next(pieces, b"")))
+    found = list(read_lines(lambda size: next(pieces, b"")))
     assert [len(line) for line in found] == [1 << 16, 4]
     pieces = iter([b"#" * 70_000, b" name\nname\n"])
-    assert [len(line) for line in lines(lambda size: next(pieces, b""))] == [1 << 16, 4]
+    assert [len(line) for line in read_lines(lambda size: next(pieces, b""))] == [1 << 16, 4]
 
 
 def test_something_that_breaks_is_an_answer_too() -> None:
@@ -270,13 +270,13 @@ def test_a_net_is_asked_for_the_position_on_the_board(net: Path, tmp_path: Path)
     for plies in range(5):
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):
-            outlook = engine.player.oracle.outlook(engine.game, colour)
+            evaluation = engine.player.evaluator.evaluate(engine.game, colour)
             wanted = predictor.ask(PredictPositions.of_games([game], [plies], to_play=[colour]))
-            np.testing.assert_array_equal(outlook.policy[:-1], wanted.policy[0])
-            assert outlook.policy[-1] == 0
-            assert wanted.value is not None and outlook.value == pytest.approx(wanted.value[0])
-            assert wanted.ownership is not None and outlook.ownership is not None
-            np.testing.assert_array_equal(outlook.ownership, wanted.ownership[0])
+            np.testing.assert_array_equal(evaluation.policy[:-1], wanted.policy[0])
+            assert evaluation.policy[-1] == 0
+            assert wanted.value is not None and evaluation.value == pytest.approx(wanted.value[0])
+            assert wanted.ownership is not None and evaluation.ownership is not None
+            np.testing.assert_array_equal(evaluation.ownership, wanted.ownership[0])
 
 
 def test_nets_play_the_boards_that_they_take(net: Path, tmp_path: Path) -> None:
@@ -337,10 +337,10 @@ def test_an_interrupt_ends_it_quietly(analysing: subprocess.Popen[bytes]) -> Non
     [
         ("MISSING", ["MISSING", "No such file"]),
         ("NET --rules ing", ["'ing'", "chinese"]),
-        ("POLICY --resign 0.1", ["policy", "no value head"]),
-        ("NET --resign 2", ["resign 2", "0 to 1"]),
-        ("NET --temperature -1", ["temperature -1", "0 to 100"]),
-        ("NET --temperature nan", ["temperature nan"]),
+        ("POLICY --resign 0.1", ["policy", "value head"]),
+        ("NET --resign 2", ["resign", "0 to 1, got 2"]),
+        ("NET --temperature -1", ["temperature", "0 to 100, got -1"]),
+        ("NET --temperature nan", ["temperature", "got nan"]),
     ],
 )
 def test_errors_are_one_line(net: Path, tmp_path: Path, options: str, words: list[str]) -> None:

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from kifu.go.rules import Rules
 from kifu.play.engine import Engine
 from kifu.play.gtp import LineReader, serve
-from kifu.play.ongoing import GameSession
 from kifu.play.player import Player, PolicyValue
+from kifu.play.session import GameSession
 
 Weigh = Callable[[GameSession, int], npt.NDArray[np.floating]]
 
@@ -26,7 +26,7 @@ def top_left_first(game: GameSession, colour: int) -> npt.NDArray[np.floating]:
 
 @dataclass
 class Scripted:
-    """An oracle whose policy is what `weigh` says of each move, of those that are legal.
+    """An evaluator whose policy is what `weigh` says of each move, of those that are legal.
 
     lead: its value, for Black; None: it has none. The top half of the board is Black's, if it tells ownership.
     """
@@ -40,10 +40,10 @@ class Scripted:
     def has_value(self) -> bool:
         return self.lead is not None
 
-    def takes(self, width: int, height: int) -> bool:
+    def supports(self, width: int, height: int) -> bool:
         return max(width, height) <= 19
 
-    def outlook(self, game: GameSession, colour: int) -> PolicyValue:
+    def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
         policy = np.where(game.board.legal(colour), self.weigh(game, colour), 0)
         policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
         sign = 1 if colour == 1 else -1
@@ -66,9 +66,9 @@ def chance(seed: int) -> Weigh:
     return weigh
 
 
-def scripted_engine(oracle: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> Engine:
+def scripted_engine(evaluator: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> Engine:
     """An engine on a small board."""
-    return Engine(Player(oracle or Scripted()), rules=Rules.named(rules), width=size, height=size)
+    return Engine(Player(evaluator or Scripted()), rules=Rules.named(rules), width=size, height=size)
 
 
 def told(engine: Engine, sent: bytes, *, cut: int = 1 << 20) -> str:

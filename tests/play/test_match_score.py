@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from kifu.play.standing import MatchScore, elo, wilson
+from kifu.play.results import MatchScore, elo, wilson
 
 
 # R. G. Newcombe, Two-sided confidence intervals for the single proportion, Statistics in Medicine 17 (1998), table I
@@ -29,10 +29,10 @@ def test_the_bounds_are_where_the_test_just_accepts() -> None:
                 assert deviation == pytest.approx(1.959963984540054)
 
 
-def test_of_no_games_nothing_is_known() -> None:
+def test_score_of_no_games() -> None:
     assert wilson(0, 0) == (0.0, 1.0)
     assert MatchScore(none=3).share is None
-    assert str(MatchScore(none=3)) == "no game that counts"
+    assert str(MatchScore(none=3)) == "no games with a result"
 
 
 def test_elo() -> None:

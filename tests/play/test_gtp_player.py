@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evaluators import Scripted, chance, scripted_engine
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import BLACK, WHITE, Board
 from kifu.go.rules import NAMED
-from kifu.play.ending import contested_points, own_eyes
-from kifu.play.ongoing import GameSession
-from kifu.play.player import RESIGN, Player, PolicyValue, worth_playing
+from kifu.play.player import RESIGN, Player, PolicyValue, candidate_points, contested_points, own_eyes
+from kifu.play.session import GameSession
 from kifu.point import WHITE_BIT, to_gtp
 from naive import NaiveBoard
-from oracles import Scripted, chance, scripted_engine
 
 
 def named(mask: np.ndarray, width: int) -> str:
@@ -24,7 +23,7 @@ def on(diagram: str, *, passed: bool = False) -> GameSession:
     """A game that begins in this position; or there White has just passed."""
     board = Board.parse(diagram)
     game = GameSession(board.width, board.height)
-    game.give_handicap([0])
+    game.place_handicap([0])
     game.board.setup(
         *(np.flatnonzero(board.stones.ravel() == colour).tolist() for colour in (BLACK, WHITE)),
         empty=np.flatnonzero(board.stones.ravel() == 0).tolist(),
@@ -129,9 +128,9 @@ def test_open_points_by_hand(diagram: str, colour: int, points: str) -> None:
 # when it passes
 
 
-def chosen(game: GameSession, oracle: Scripted | None = None, colour: int = BLACK) -> str:
-    oracle = oracle or Scripted()
-    move = Player(oracle).choose(game, colour, oracle.outlook(game, colour))
+def chosen(game: GameSession, evaluator: Scripted | None = None, colour: int = BLACK) -> str:
+    evaluator = evaluator or Scripted()
+    move = Player(evaluator).choose(game, colour, evaluator.evaluate(game, colour))
     return "resign" if move == RESIGN else to_gtp(move, game.board.width, game.board.height)
 
 
@@ -166,24 +165,24 @@ def test_a_net_that_knows_passes_passes_if_it_prefers_to() -> None:
     assert chosen(game, weigh(1.1)) == "pass"
     assert chosen(game, weigh(0.9)) == "A3"
     drawn = Player(weigh(0.9), temperature=5, seed=1)
-    outlook = weigh(0.9).outlook(game, BLACK)
-    assert {drawn.choose(game, BLACK, outlook) for _ in range(200)} == set(range(9))  # never by chance alone
+    evaluation = weigh(0.9).evaluate(game, BLACK)
+    assert {drawn.choose(game, BLACK, evaluation) for _ in range(200)} == set(range(9))  # never by chance alone
 
 
 def test_it_resigns_only_if_told_to() -> None:
     lost = Scripted(lead=-0.98)
-    outlook = lost.outlook(GameSession(3), BLACK)
-    assert outlook.value == -0.98
-    assert Player(lost).choose(GameSession(3), BLACK, outlook) == 0
-    assert Player(lost, resign=0.005).choose(GameSession(3), BLACK, outlook) == 0
-    assert Player(lost, resign=0.05).choose(GameSession(3), BLACK, outlook) == RESIGN
-    assert Player(lost, resign=0.05).choose(GameSession(3), WHITE, lost.outlook(GameSession(3), WHITE)) == 0
+    evaluation = lost.evaluate(GameSession(3), BLACK)
+    assert evaluation.value == -0.98
+    assert Player(lost).choose(GameSession(3), BLACK, evaluation) == 0
+    assert Player(lost, resign=0.005).choose(GameSession(3), BLACK, evaluation) == 0
+    assert Player(lost, resign=0.05).choose(GameSession(3), BLACK, evaluation) == RESIGN
+    assert Player(lost, resign=0.05).choose(GameSession(3), WHITE, lost.evaluate(GameSession(3), WHITE)) == 0
     engine = scripted_engine(lost)
     engine.player = Player(lost, resign=0.05)
     before = engine.run("showboard", [])
     assert engine.run("genmove", ["b"]) == engine.run("reg_genmove", ["b"]) == "resign"
     assert engine.run("showboard", []) == before
-    with pytest.raises(RecipeError, match="no value head"):
+    with pytest.raises(RecipeError, match="resign needs a value head"):
         Player(Scripted(), resign=0.1)
 
 
@@ -211,12 +210,12 @@ def test_temperature_is_what_moves_are_drawn_by() -> None:
 @pytest.mark.parametrize(("width", "height"), [(2, 2), (5, 5), (4, 7), (9, 9)])
 def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, rules: str) -> None:
     """By the slow twin, which keeps every position, no move is against the rules; and none fills an own eye."""
-    oracle = Scripted(chance(width * height))
-    player, game = Player(oracle), GameSession(width, height, rules=NAMED[rules])
+    evaluator = Scripted(chance(width * height))
+    player, game = Player(evaluator), GameSession(width, height, rules=NAMED[rules])
     twin = NaiveBoard(width, height, ko=NAMED[rules].ko, suicide=1 if NAMED[rules].suicide else 0)
     colour = BLACK
-    while game.passes < 2:
-        move = player.choose(game, colour, oracle.outlook(game, colour))
+    while game.trailing_passes < 2:
+        move = player.choose(game, colour, evaluator.evaluate(game, colour))
         if move < width * height:
             assert not naive_eye(game.board, move % width, move // width, colour)
         point = None if move == width * height else (move % width, move // width)
@@ -227,10 +226,10 @@ def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, ru
 
 
 def test_a_full_board_of_games_ends_too() -> None:
-    oracle = Scripted(chance(1))
-    player, game, colour = Player(oracle), GameSession(19), BLACK
-    while game.passes < 2:
-        game.play(player.choose(game, colour, oracle.outlook(game, colour)), colour)
+    evaluator = Scripted(chance(1))
+    player, game, colour = Player(evaluator), GameSession(19), BLACK
+    while game.trailing_passes < 2:
+        game.play(player.choose(game, colour, evaluator.evaluate(game, colour)), colour)
         colour = BLACK + WHITE - colour
     assert 200 < len(game.moves) <= 3 * 361 + 2
 
@@ -239,9 +238,9 @@ def test_a_game_without_end_is_ended() -> None:
     """White stones that are thrown in for ever, where Black always takes them."""
     game = GameSession(3)
     game.moves = [9] * 27
-    assert len(worth_playing(game, BLACK, np.full(10, 0.1, np.float32))) == 0
+    assert len(candidate_points(game, BLACK, np.full(10, 0.1, np.float32))) == 0
     game.moves = [9, *[0] * 16]
-    assert len(worth_playing(game, BLACK, np.full(10, 0.1, np.float32))) == 9
+    assert len(candidate_points(game, BLACK, np.full(10, 0.1, np.float32))) == 9
 
 
 # the game behind it
@@ -249,24 +248,24 @@ def test_a_game_without_end_is_ended() -> None:
 
 def test_a_game_in_the_making() -> None:
     game = GameSession(5, 3)
-    assert game.untouched and game.passes == 0
+    assert game.is_empty and game.trailing_passes == 0
     game.play(3, WHITE)
     with pytest.raises(IllegalMove):
         game.play(3, BLACK)
     game.play(15, BLACK)
-    assert (game.moves, game.passes, game.untouched) == ([3 | WHITE_BIT, 15], 1, False)
+    assert (game.moves, game.trailing_passes, game.is_empty) == ([3 | WHITE_BIT, 15], 1, False)
     game.play(15, WHITE)
     game.play(15, WHITE)
-    assert game.passes == 2
-    with pytest.raises(GameError, match="before anything"):
-        game.give_handicap([1, 2])
+    assert game.trailing_passes == 2
+    with pytest.raises(GameError, match="before the first move"):
+        game.place_handicap([1, 2])
     for _ in range(4):
         game.undo()
-    assert game.untouched and game.board == GameSession(5, 3).board
+    assert game.is_empty and game.board == GameSession(5, 3).board
     with pytest.raises(GameError, match="no move to take back"):
         game.undo()
-    game.give_handicap([1, 2])
-    assert (game.untouched, game.board.to_play) == (False, WHITE)
+    game.place_handicap([1, 2])
+    assert (game.is_empty, game.board.to_play) == (False, WHITE)
     game.play(7, WHITE)
     game.undo()
     assert (named(game.board.stones.ravel() == BLACK, 5), game.board.to_play) == ("B3 C3", WHITE)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_match_client import ends
 
 import commands
 import kifu
@@ -19,14 +20,19 @@ from gtp_engines import engine
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 from kifu.kernel import announce_compilation
 from kifu.play.client import find_program
-from kifu.play.match import play_match
+from kifu.play.match import MatchOptions, play_match
 from kifu.play.openings import corner_openings
 from kifu.play.referee import MatchRules
+from kifu.play.results import Match
 from kifu.point import WHITE_BIT, to_gtp
-from test_match_client import ends
 
-TERMS = MatchRules(size=5, komi=0.5, move_seconds=20)
+RULES = MatchRules(size=5, komi=0.5, move_seconds=20)
 COUNTS = engine(final_score="B+3.5")
+
+
+def play(a: str, b: str, output: Path, *, rules: MatchRules = MatchRules(), **options: Any) -> Match:  # noqa: B008
+    """Play a match with these options."""
+    return play_match(a, b, output, rules=rules, options=MatchOptions(**options))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -40,7 +46,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 def test_a_match_is_kept(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
-    match = play_match(a, b, tmp_path, games=6, terms=TERMS, score_by=COUNTS)
+    match = play(a, b, tmp_path, games=6, rules=RULES, score_by=COUNTS)
     table = read(tmp_path)
     assert match.fresh == 6 and [game["game"] for game in table["games"]] == [1, 2, 3, 4, 5, 6]
     openings = corner_openings(5, 1)
@@ -66,8 +72,8 @@ def test_a_match_is_kept(tmp_path: Path) -> None:
 
 def test_the_same_games_again_however_many_at_a_time(tmp_path: Path) -> None:
     for jobs in (1, 2):
-        play_match(
-            engine("random", 1), engine("random", 2), tmp_path / str(jobs), games=4, terms=TERMS, score_by=COUNTS,
+        play(
+            engine("random", 1), engine("random", 2), tmp_path / str(jobs), games=4, rules=RULES, score_by=COUNTS,
             jobs=jobs,
         )  # fmt: skip
     one, two = (files(tmp_path / str(jobs)) for jobs in (1, 2))
@@ -77,19 +83,19 @@ def test_the_same_games_again_however_many_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 25])
 def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
-    terms = MatchRules(size=size, komi=0.5, move_seconds=20)
-    match = play_match(engine(), engine(), tmp_path, games=2, terms=terms, score_by=COUNTS)
+    rules = MatchRules(size=size, komi=0.5, move_seconds=20)
+    match = play(engine(), engine(), tmp_path, games=2, rules=rules, score_by=COUNTS)
     assert [game.ending for game in match.games] == ["score", "score"]
 
 
 def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
-    play_match(a, b, tmp_path, games=3, terms=TERMS, score_by=COUNTS)
+    play(a, b, tmp_path, games=3, rules=RULES, score_by=COUNTS)
     whole, table = files(tmp_path), read(tmp_path)
     del table["games"][1]
     (tmp_path / "match.json").write_text(json.dumps(table))
     (tmp_path / "game-0002.sgf").unlink()
-    match = play_match(a, b, tmp_path, games=4, terms=TERMS, score_by=COUNTS)
+    match = play(a, b, tmp_path, games=4, rules=RULES, score_by=COUNTS)
     assert match.fresh == 2
     now = files(tmp_path)
     assert {name: now[name] for name in whole if name != "match.json"} == {
@@ -97,46 +103,46 @@ def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
     }
     assert [game["game"] for game in read(tmp_path)["games"]] == [1, 2, 3, 4]
     before = files(tmp_path)
-    again = play_match(a, b, tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    again = play(a, b, tmp_path, games=2, rules=RULES, score_by=COUNTS)
     assert again.fresh == 0 and files(tmp_path) == before and len(again.games) == 4
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": engine("D4")}, "is of another match: A is "),
+        ({"a": engine("D4")}, "is another match: A was "),
         (
-            {"terms": MatchRules(size=5, komi=1.5, move_seconds=20)},
-            "is of another match: komi is 0.5 there, and now 1.5",
+            {"rules": MatchRules(size=5, komi=1.5, move_seconds=20)},
+            "is another match: komi was 0.5, now 1.5",
         ),
-        ({"terms": MatchRules(size=6, komi=0.5, move_seconds=20)}, "is of another match: size is 5 there, and now 6"),
-        ({"seed": 2}, "is of another match: seed is 1 there, and now 2"),
-        ({"score_by": engine(final_score="0")}, "is of another match: scorer is "),
+        ({"rules": MatchRules(size=6, komi=0.5, move_seconds=20)}, "is another match: size was 5, now 6"),
+        ({"seed": 2}, "is another match: seed was 1, now 2"),
+        ({"score_by": engine(final_score="0")}, "is another match: scorer was "),
     ],
 )
 def test_a_folder_has_one_match(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "terms": TERMS, "score_by": COUNTS}
-    play_match(into=tmp_path, **given)
+    given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "rules": RULES, "score_by": COUNTS}
+    play(output=tmp_path, **given)
     before = files(tmp_path)
     with pytest.raises(RecipeError, match=re.escape(message)):
-        play_match(into=tmp_path, **given | change)
+        play(output=tmp_path, **given | change)
     assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (b"", "match.json is no match: Invalid JSON"),
-        (b"[" * 100_000, "match.json is no match: Invalid JSON"),
-        (b"{}", "match.json is no match: a: Field required"),
-        ({"version": 2}, "match.json is no match: version: Input should be 1"),
-        ({"games": [3]}, "match.json is no match: games.0: "),
-        ({"games": "twice"}, "match.json is no match: it has a game twice"),
-        ({"opening": "A1"}, "began with 'A1', and would now with"),
+        (b"", "match.json is not a match: Invalid JSON"),
+        (b"[" * 100_000, "match.json is not a match: Invalid JSON"),
+        (b"{}", "match.json is not a match: a: Field required"),
+        ({"version": 2}, "match.json is not a match: version: Input should be 1"),
+        ({"games": [3]}, "match.json is not a match: games.0: "),
+        ({"games": "twice"}, "match.json is not a match: a game is listed twice"),
+        ({"opening": "A1"}, "began with 'A1', but would now begin with"),
     ],
 )
 def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
-    play_match(engine(), engine(), tmp_path, games=1, terms=TERMS, score_by=COUNTS)
+    play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
     path = tmp_path / "match.json"
     table = read(tmp_path)
     if isinstance(change, dict) and change.get("games") == "twice":
@@ -146,45 +152,45 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
     path.write_bytes(change if isinstance(change, bytes) else json.dumps(table | change).encode())
     before = files(tmp_path)
     with pytest.raises((FormatError, RecipeError), match=re.escape(message)):
-        play_match(engine(), engine(), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+        play(engine(), engine(), tmp_path, games=2, rules=RULES, score_by=COUNTS)
     assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"a": "no-such-engine"}, "no program 'no-such-engine': it is neither a file nor in PATH"),
-        ({"a": engine(name="crash")}, "cannot play: it ended with exit code 3: out of luck"),
+        ({"a": "no-such-engine"}, "program not found: 'no-such-engine' is neither a file nor on PATH"),
+        ({"a": engine(name="crash")}, "cannot play: it exited with code 3: out of luck"),
         ({"b": engine(boardsize="refuse")}, "cannot play: it refused 'boardsize 5': 'no'"),
-        ({"b": engine(version="nonsense")}, "cannot play: it wrote 'hello', which is no GTP answer"),
-        ({"score_by": engine(komi="refuse")}, "cannot count: it refused 'komi 0.5': 'no'"),
-        ({"terms": MatchRules(size=1)}, "board size 1 is not within 2 to 25"),
-        ({"terms": MatchRules(size=26)}, "board size 26 is not within 2 to 25"),
-        ({"terms": MatchRules(komi=6.3)}, "komi 6.3 is no half point, or more than the board has points"),
-        ({"terms": MatchRules(size=5, komi=26)}, "komi 26 is no half point, or more than the board has points"),
-        ({"terms": MatchRules(komi=float("nan"))}, "komi nan is no half point, or more than the board has points"),
-        ({"terms": MatchRules(move_seconds=0)}, "a time limit of 0 s is not above 0 and at most a day"),
-        ({"terms": MatchRules(rules="chess")}, "rule set 'chess' is none of"),
-        ({"games": 0}, "0 games are too few; there has to be at least 1"),
-        ({"openings": Path("games.parquet"), "opening_moves": 13}, "openings of 13 moves are not within 1 to 12"),
+        ({"b": engine(version="nonsense")}, "cannot play: it wrote 'hello', which is not a GTP response"),
+        ({"score_by": engine(komi="refuse")}, "cannot score: it refused 'komi 0.5': 'no'"),
+        ({"rules": MatchRules(size=1)}, "board size must be within 2 to 25, got 1"),
+        ({"rules": MatchRules(size=26)}, "board size must be within 2 to 25, got 26"),
+        ({"rules": MatchRules(komi=6.3)}, "komi must be a multiple of 0.5 within -361 to 361, got 6.3"),
+        ({"rules": MatchRules(size=5, komi=26)}, "komi must be a multiple of 0.5 within -25 to 25, got 26"),
+        ({"rules": MatchRules(komi=float("nan"))}, "komi must be a multiple of 0.5 within -361 to 361, got nan"),
+        ({"rules": MatchRules(move_seconds=0)}, "time limit must be above 0 and at most 86,400 s, got 0"),
+        ({"rules": MatchRules(ruleset="chess")}, "rule set 'chess' is none of"),
+        ({"games": 0}, "games must be >= 1, got 0"),
+        ({"openings": Path("games.parquet"), "opening_moves": 13}, "opening moves must be within 1 to 12, got 13"),
         ({"jobs": 0}, "0 jobs are too few"),
     ],
 )
 def test_what_is_refused_before_a_game_is_played(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "terms": TERMS, "score_by": COUNTS}
+    given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "rules": RULES, "score_by": COUNTS}
     with pytest.raises(KifuError, match=re.escape(message)):
-        play_match(into=tmp_path / "match", **given | change)
+        play(output=tmp_path / "match", **given | change)
     assert not (tmp_path / "match" / "match.json").exists()
 
 
 def test_a_folder_that_cannot_be_had(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OutputError, match=r"^cannot write .*file: Not a directory$"):
-        play_match(engine(), engine(), tmp_path / "file", games=1, terms=TERMS, score_by=COUNTS)
+        play(engine(), engine(), tmp_path / "file", games=1, rules=RULES, score_by=COUNTS)
 
 
 def test_programs_at_fault_are_named(tmp_path: Path) -> None:
-    match = play_match(engine("crash"), engine("D3"), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    match = play(engine("crash"), engine("D3"), tmp_path, games=2, rules=RULES, score_by=COUNTS)
     a, b = engine("crash"), engine("D3")
     assert str(match).splitlines() == [
         f"A = {a} (Test 1)",
@@ -199,8 +205,8 @@ def test_programs_at_fault_are_named(tmp_path: Path) -> None:
         "interval minus infinite to +113",
         "",
         "ended by crash 2",
-        "game 1: A as Black loses: it ended with exit code 3: out of luck",
-        "game 2: A as White loses: it ended with exit code 3: out of luck",
+        "game 1: A as Black loses: it exited with code 3: out of luck",
+        "game 2: A as White loses: it exited with code 3: out of luck",
     ]
     assert files(tmp_path)["game-0001-A.log"] == b"first line\nout of luck\n"
     assert sorted(files(tmp_path)) == [
@@ -212,23 +218,23 @@ def test_programs_at_fault_are_named(tmp_path: Path) -> None:
 
 
 def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MatchRules, "most_moves", 4)
-    match = play_match(engine("A1 A2 A3"), engine("B1 B2 B3"), tmp_path, games=2, terms=TERMS, score_by=COUNTS)
+    monkeypatch.setattr(MatchRules, "max_moves", 4)
+    match = play(engine("A1 A2 A3"), engine("B1 B2 B3"), tmp_path, games=2, rules=RULES, score_by=COUNTS)
     assert "A in all   won 0, lost 0, drew 0, 2 without a winner" in str(match)
-    assert "A: no game that counts" in str(match) and "ended by too many moves 2" in str(match)
+    assert "A: no games with a result" in str(match) and "ended by too many moves 2" in str(match)
     assert "no illegal move, no crash, no time-out" in str(match)
     assert read(tmp_path)["standing"]["all"]["share"] is None
 
 
 def test_without_a_program_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.play.match.find_program", lambda name: None)
-    match = play_match(engine("C3"), engine(), tmp_path, games=2, terms=TERMS)
+    match = play(engine("C3"), engine(), tmp_path, games=2, rules=RULES)
     assert read(tmp_path)["settings"]["scorer"] is None
     told = read(tmp_path)["games"]
     assert [game["scored_by"] for game in told] == ["board", "board"]
-    assert "counted by area on the board, no stone dead: 2 games" in str(match)
+    assert "scored by area on the board, no stone dead: 2 games" in str(match)
     (game,) = kifu.read(tmp_path / "game-0001.sgf")
-    assert "counted by area on the board, no stone dead" in game.text("C")
+    assert "scored by area on the board, no stone dead" in game.text("C")
     words = [*told[0]["opening"].split(), "pass", "C3", "pass", "pass"]
     assert [to_gtp(int(move) & ~WHITE_BIT, 5) for move in game.moves] == words
 
@@ -241,8 +247,8 @@ def gnugo() -> str:
 
 
 def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
-    terms = MatchRules(size=9)
-    match = play_match(gnugo.format(1), gnugo.format(2), tmp_path, games=1, terms=terms)
+    rules = MatchRules(size=9)
+    match = play(gnugo.format(1), gnugo.format(2), tmp_path, games=1, rules=rules)
     (told,) = match.games
     assert told.ending in ("score", "resign") and told.moves > 20
     assert told.scored_by == ("scorer" if told.ending == "score" else None)
@@ -252,24 +258,24 @@ def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
 
 
 def test_gnu_go_does_not_count_boards_that_it_does_not_have(gnugo: str, tmp_path: Path) -> None:
-    match = play_match(engine("K10"), engine(), tmp_path, games=1, terms=MatchRules(size=21, move_seconds=20))
+    match = play(engine("K10"), engine(), tmp_path, games=1, rules=MatchRules(size=21, move_seconds=20))
     assert match.games[0].scored_by == "board"
 
 
 def test_openings_of_a_catalogue(tmp_path: Path) -> None:
     lines = [[12, 6 | WHITE_BIT], [6, 12 | WHITE_BIT], [7, 8 | WHITE_BIT]]
     catalogue = write_catalogue(tmp_path / "5x5.parquet", rows(moves=lines, width=[5] * 3, height=[5] * 3))
-    given: dict[str, Any] = {"openings": catalogue, "opening_moves": 2, "terms": TERMS, "score_by": COUNTS}
-    into = tmp_path / "match"
-    play_match(engine(), engine(), into, games=4, **given)
-    play_match(engine(), engine(), into, games=8, **given)
-    openings = [game["opening"] for game in read(into)["games"]]
+    given: dict[str, Any] = {"openings": catalogue, "opening_moves": 2, "rules": RULES, "score_by": COUNTS}
+    output = tmp_path / "match"
+    play(engine(), engine(), output, games=4, **given)
+    play(engine(), engine(), output, games=8, **given)
+    openings = [game["opening"] for game in read(output)["games"]]
     assert openings[::2] == openings[1::2] and len(set(openings)) == 3
     assert openings[6] == openings[0]  # there are no more than three
-    assert play_match(engine(), engine(), into, games=2, **given).fresh == 0
+    assert play(engine(), engine(), output, games=2, **given).fresh == 0
     write_catalogue(catalogue, rows(moves=lines[2:], width=[5], height=[5]))
-    with pytest.raises(RecipeError, match="the openings have changed, so take another folder"):
-        play_match(engine(), engine(), into, games=10, **given)
+    with pytest.raises(RecipeError, match="the openings have changed; choose another directory"):
+        play(engine(), engine(), output, games=10, **given)
 
 
 def children(process: int) -> list[int]:
@@ -317,4 +323,4 @@ def test_the_command(tmp_path: Path) -> None:
     assert read(tmp_path)["settings"]["rules"] == "tromp-taylor"
     failed = commands.run(*arguments, "--komi", "1.5", "--rules", "tromp-taylor", "--score-by", COUNTS)
     assert failed.code == 2 and failed.out == ""
-    assert failed.err == [f"kifu: {tmp_path / 'match.json'} is of another match: komi is 0.5 there, and now 1.5"]
+    assert failed.err == [f"kifu: {tmp_path / 'match.json'} is another match: komi was 0.5, now 1.5"]

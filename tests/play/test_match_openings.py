@@ -101,7 +101,9 @@ def test_openings_of_a_catalogue(tmp_path: Path) -> None:
         (found[1],),
     }
     assert len(catalogue_openings(path, 9, 4, CHINESE, seed=1, count=10)) == 1
-    with pytest.raises(RecipeError, match=r"a\.parquet has no game on 13 x 13 that begins with 4 legal moves"):
+    with pytest.raises(
+        RecipeError, match=r"a\.parquet has no game on 13 x 13 without setup stones that begins with 4 legal moves"
+    ):
         catalogue_openings(path, 13, 4, CHINESE, seed=1, count=10)
 
 

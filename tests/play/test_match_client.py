@@ -14,7 +14,15 @@ import pytest
 
 from gtp_engines import engine
 from kifu.errors import RecipeError
-from kifu.play.client import ANSWER_LIMIT, LOG_LIMIT, Cancelled, Fault, GtpProcess, ProgramFault, parse_command
+from kifu.play.client import (
+    LOG_LIMIT,
+    RESPONSE_LIMIT,
+    CancelledError,
+    Fault,
+    GtpProcess,
+    GtpProcessError,
+    parse_command,
+)
 
 LIMIT = 0.5
 
@@ -57,21 +65,21 @@ def test_an_answer_of_many_lines_and_carriage_returns() -> None:
 @pytest.mark.parametrize(
     ("word", "fault", "reason"),
     [
-        ("hang", "time", "no answer to 'genmove b' within 0.5 s"),
-        ("unended", "time", "no answer to 'genmove b' within 0.5 s (it began with '= D4')"),
-        ("crash", "crash", "it ended with exit code 3: out of luck"),
+        ("hang", "time", "no response to 'genmove b' within 0.5 s"),
+        ("unended", "time", "no response to 'genmove b' within 0.5 s (it began with '= D4')"),
+        ("crash", "crash", "it exited with code 3: out of luck"),
         ("segv", "crash", "it was killed: Segmentation fault"),
         ("stuck", "crash", "it closed its output"),
-        ("flood", "nonsense", f"it wrote an answer of more than {ANSWER_LIMIT:,} bytes"),
-        ("nonsense", "nonsense", "it wrote 'hello', which is no GTP answer"),
-        ("binary", "nonsense", "it wrote '\ufffd\ufffd\ufffd', which is no GTP answer"),
+        ("flood", "nonsense", f"it wrote a response of more than {RESPONSE_LIMIT:,} bytes"),
+        ("nonsense", "nonsense", "it wrote 'hello', which is not a GTP response"),
+        ("binary", "nonsense", "it wrote '\ufffd\ufffd\ufffd', which is not a GTP response"),
         ("refuse", "refusal", "it refused 'genmove b': 'no'"),
     ],
 )
 def test_faults(word: str, fault: Fault, reason: str) -> None:
     with open_program(word) as program:
         began = time.monotonic()
-        with pytest.raises(ProgramFault) as failed:
+        with pytest.raises(GtpProcessError) as failed:
             program.ask("genmove b", LIMIT)
         assert (failed.value.fault, str(failed.value)) == (fault, reason)
         process = program._process.pid
@@ -85,7 +93,7 @@ def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one() -> None
     with open_program("twice") as program:
         assert program.ask("genmove b", 5) == "D4"
         time.sleep(0.1)
-        with pytest.raises(ProgramFault, match=r"^it wrote '= E5' unasked$"):
+        with pytest.raises(GtpProcessError, match=r"^it wrote '= E5' unasked$"):
             program.ask("genmove b", 5)
 
 
@@ -106,7 +114,7 @@ def test_what_a_program_started_ends_with_it() -> None:
 def test_what_a_program_started_ends_with_it_when_it_crashed() -> None:
     with open_program("child crash") as program:
         child = int(program.ask("genmove b", 5))
-        with pytest.raises(ProgramFault):
+        with pytest.raises(GtpProcessError):
             program.ask("genmove b", LIMIT)
     assert ends(child)
 
@@ -116,7 +124,7 @@ def test_nobody_is_waited_for_once_it_is_stopped() -> None:
     with GtpProcess(parse_command(engine(name="hang")), stop) as program:
         threading.Timer(0.2, stop.set).start()
         began = time.monotonic()
-        with pytest.raises(Cancelled):
+        with pytest.raises(CancelledError):
             program.ask("name", 60)
     assert time.monotonic() - began < 2
 
@@ -124,7 +132,7 @@ def test_nobody_is_waited_for_once_it_is_stopped() -> None:
 def test_files_are_closed() -> None:
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - Path.iterdir would count itself, too
     for word in ("D4", "hang", "crash", "flood"):
-        with open_program(word) as program, contextlib.suppress(ProgramFault):
+        with open_program(word) as program, contextlib.suppress(GtpProcessError):
             program.ask("genmove b", 0.2)
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
@@ -147,25 +155,25 @@ def test_command_lines(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", 'a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty'),
-        ("  ", 'a program is a command line, like "gnugo --mode gtp", or a checkpoint; this one is empty'),
-        ("gnugo 'x", '"gnugo \'x" is no command line: No closing quotation'),
-        ("no-such-engine --gtp", "no program 'no-such-engine': it is neither a file nor in PATH"),
-        ("a\0b", "'a\\x00b' is no command line: it is not one line of printable letters"),
-        ("a\udcff", "'a\\udcff' is no command line: it is not one line of printable letters"),
-        ("x" * 10_000, f"no program {'x' * 10_000!r}: it is neither a file nor in PATH"),
-        ("/etc/passwd", "no program '/etc/passwd': it is neither a file nor in PATH"),
+        ("", 'the command line is empty; expected a program such as "gnugo --mode gtp", or a net'),
+        ("  ", 'the command line is empty; expected a program such as "gnugo --mode gtp", or a net'),
+        ("gnugo 'x", 'not a command line: "gnugo \'x": No closing quotation'),
+        ("no-such-engine --gtp", "program not found: 'no-such-engine' is neither a file nor on PATH"),
+        ("a\0b", "not a command line: 'a\\x00b' has unprintable characters"),
+        ("a\udcff", "not a command line: 'a\\udcff' has unprintable characters"),
+        ("x" * 10_000, f"program not found: {'x' * 10_000!r} is neither a file nor on PATH"),
+        ("/etc/passwd", "program not found: '/etc/passwd' is neither a file nor on PATH"),
     ],
 )
-def test_what_is_no_command_line(text: str, message: str) -> None:
+def test_invalid_command_lines(text: str, message: str) -> None:
     with pytest.raises(RecipeError) as failed:
         parse_command(text)
     assert str(failed.value) == message
 
 
-def test_a_file_that_is_no_program(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_program(tmp_path: Path) -> None:
     file = tmp_path / "engine"
     file.write_bytes(b"\x7fELF")
     file.chmod(0o755)
-    with pytest.raises(ProgramFault, match=r"^it cannot be started: Exec format error$"):
+    with pytest.raises(GtpProcessError, match=r"^it could not be started: Exec format error$"):
         GtpProcess(parse_command(str(file)))

@@ -275,8 +275,8 @@ class _MatchRunner:
         played = PlayedGame(
             game=number, file=f"game-{number:04d}.sgf", opening=self.opening_text(number), black=black, white=white,
             result=str(outcome.result), winner=winner, ending=outcome.ending, reason=outcome.reason,
-            scored_by=outcome.scored_by, moves=len(outcome.moves), seconds=round(time.monotonic() - start, 3),
-            seconds_a=round(seconds["A"], 3), seconds_b=round(seconds["B"], 3),
+            scored_by=outcome.scored_by, moves=len(outcome.moves), seconds=round(time.monotonic() - start, 6),
+            seconds_a=round(seconds["A"], 6), seconds_b=round(seconds["B"], 6),
         )  # fmt: skip
         with self.lock:
             for colour, log in logs.items():

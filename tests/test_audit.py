@@ -302,7 +302,7 @@ def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypat
     whole = audit(paths, jobs=1)
     assert sum(whole.pairs[-1].first_rows) == whole.sets[-1].positions > 1800
     pq.write_table(pq.read_table(catalogue), catalogue, row_group_size=2)
-    monkeypatch.setattr("kifu.corpus.catalogue._UNIT", 5)
+    monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 5)
     monkeypatch.setattr("kifu.audit.sets.SPAN", 400)
     monkeypatch.setattr("kifu.audit.jobs._RECORDS", 70)
     monkeypatch.setattr("kifu.audit.jobs._EXAMPLES", 90)

@@ -75,7 +75,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Units of ten games, and small chunks of them."""
     post(monkeypatch)
     for module, name, value in (
-        (catalogue, "_UNIT", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
+        (catalogue, "_SHARD_ROWS", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
         (examples, "WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
         (kata_draws, "_GAMES", 3), (katago_rows, "_PIECE", 64), (kgsgo_jobs, "_CHUNK_BYTES", 30_000),
     ):  # fmt: skip
@@ -235,7 +235,7 @@ def test_units_do_not_change_katago_s_files(
     monkeypatch.setattr(katago_rows, "_PIECE", 200)
     chosen: Any = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", "min_moves=0"])
     (one,) = build_katago(chosen, catalogues, tmp_path / "one", jobs=1)
-    monkeypatch.setattr(catalogue, "_UNIT", 5)
+    monkeypatch.setattr(catalogue, "_SHARD_ROWS", 5)
     (other,) = build_katago(chosen, catalogues, tmp_path / "other", jobs=1)
     assert bytes_of(one.path) == bytes_of(other.path)
     assert sum(len(CatalogueInput.of(catalogue.open_catalogue(path)).units) for path in catalogues) > 6

@@ -56,7 +56,7 @@ def read(path: Path) -> list[pa.RecordBatch]:
 def test_rows_come_back_as_they_were_written(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "a.parquet", GAMES, GAMES.slice(1), about={"clean": {"name": "x"}})
     catalogue = open_catalogue(path)
-    assert (catalogue.rows, catalogue.about) == (5, {"clean": {"name": "x"}})
+    assert (catalogue.rows, catalogue.metadata) == (5, {"clean": {"name": "x"}})
     (batch,) = catalogue.batches()
     assert batch.to_pylist() == GAMES.to_pylist() + GAMES.slice(1).to_pylist()
     assert batch.schema == SCHEMA
@@ -136,14 +136,17 @@ def nulls(name: str) -> pa.Array:
 
 
 BAD_TABLES: dict[str, tuple[pa.Table, str]] = {
-    "a column missing": (table().drop_columns(["moves", "id"]), "lacks 2 columns, id, moves"),
+    "a column missing": (table().drop_columns(["moves", "id"]), "2 columns are missing, id, moves"),
     "another type": (table(moves=pa.array(["x", "y", "z"])), "column moves: Unsupported cast"),
     "too large for its type": (table(width=pa.array([19, 300, 19])), "column width: Integer value 300 not in range"),
-    "null id": (table(id=nulls("id")), "column id has nulls, which it may not have"),
-    "null moves": (table(moves=nulls("moves")), "column moves has nulls"),
-    "null move": (table(moves=pa.array([[1], [None], []], pa.list_(pa.uint16()))), "column moves has nulls"),
+    "null id": (table(id=nulls("id")), "column id must not contain nulls"),
+    "null moves": (table(moves=nulls("moves")), "column moves must not contain nulls"),
+    "null move": (
+        table(moves=pa.array([[1], [None], []], pa.list_(pa.uint16()))),
+        "column moves must not contain nulls",
+    ),
     "newer": (table().replace_schema_metadata({"kifu.catalogue": "2"}), "version '2'; this kifu reads version 1"),
-    "about": (table().replace_schema_metadata({"kifu.about": "["}), "no JSON object"),
+    "about": (table().replace_schema_metadata({"kifu.about": "["}), "is not a JSON object"),
 }
 
 
@@ -158,12 +161,12 @@ def test_a_parquet_file_that_is_no_catalogue_is_refused_in_one_line(tmp_path: Pa
 
 
 BAD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
-    "setup without plies": ({"setup": [[1], [], []], "setup_ply": [[]] * 3, "root_setup": [0] * 3}, "fit together"),
-    "more in the root than there is": ({"root_setup": [0, 4, 0]}, "fit together"),
-    "setup in no order": ({"setup_ply": [[], [1, 0, 0], []]}, "does not rise"),
+    "setup without plies": ({"setup": [[1], [], []], "setup_ply": [[]] * 3, "root_setup": [0] * 3}, "have inconsistent lengths"),
+    "more in the root than there is": ({"root_setup": [0, 4, 0]}, "have inconsistent lengths"),
+    "setup in no order": ({"setup_ply": [[], [1, 0, 0], []]}, "is not ascending"),
     "larger than any board": ({"width": [19, 26, 19]}, "larger than 25 x 25"),
     "unknown repair": ({"repairs": [None, "mended", None]}, "unknown repair 'mended'"),
-    "unknown reason": ({"drop": [None, "dull", None]}, "unknown reason 'dull'"),
+    "unknown reason": ({"drop": [None, "dull", None]}, "unknown drop reason 'dull'"),
 }  # fmt: skip
 
 
@@ -180,14 +183,14 @@ def test_rows_that_contradict_themselves_are_refused(tmp_path: Path, name: str) 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, cut: int) -> None:
     path = write_catalogue(tmp_path / "a.parquet", GAMES)
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(FormatError, match=f"^{re.escape(str(path))} is no catalogue: "):
+    with pytest.raises(FormatError, match=f"^{re.escape(str(path))} is not a catalogue: "):
         read(path)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nix"):
         assert not is_catalogue(path)
-        with pytest.raises(FormatError, match="is no catalogue: "):
+        with pytest.raises(FormatError, match="is not a catalogue: "):
             open_catalogue(path)
 
 

@@ -43,14 +43,14 @@ def test_it_does_not_matter_when_sources_came(sources: list[Path], tmp_path: Pat
         compact(between)
     for path in (once, slowly):
         told = compact(path)
-        assert told.parts == len(open_catalogue(path).parts) == 7 and told.before > 7
+        assert told.parts == len(open_catalogue(path).partitions) == 7 and told.before > 7
         assert told.games.read == sum(before.values())
     assert parts(once) == parts(slowly) == parts(between)
     # Of games that are equal another may be first now; all else is as in one file.
     said = ("drop", "drop_detail")
     assert bag(once, *said) == bag(slowly, *said) and sum((before - bag(once)).values()) <= 4
     assert bag(once, *said) == bag_of(before, *said)
-    assert open_catalogue(once).about["drops"] == open_catalogue(slowly).about["drops"]
+    assert open_catalogue(once).metadata["drops"] == open_catalogue(slowly).metadata["drops"]
 
 
 def bag_of(rows: object, *without: str) -> object:
@@ -68,13 +68,13 @@ def test_small_sources_share_the_parts_of_a_year(sources: list[Path], tmp_path: 
     append(sources, path, clean=rules("games"))
     compact(path)
     years = ["before-1900", "2003", "2004", "2005", "2016", "2017", "unknown"]
-    assert [part.relative_to(path).as_posix() for part in open_catalogue(path).parts] == [
+    assert [part.relative_to(path).as_posix() for part in open_catalogue(path).partitions] == [
         f"compact-1/{year}.parquet" for year in years
     ]
     assert [part.sources for part in read_index(path).parts] == [(0,), (0, 1), (0, 1), (0, 1, 2), (2,), (2,), (0, 2)]
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))
     compact(path)
-    assert {part.parent.name for part in open_catalogue(path).parts} == {"compact-2"}
+    assert {part.parent.name for part in open_catalogue(path).partitions} == {"compact-2"}
     assert not (path / "compact-1").exists()
 
 
@@ -85,16 +85,16 @@ def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, mo
     monkeypatch.setattr(update, "LARGE", 14)
     monkeypatch.setattr(update, "PART_ROWS", 2)
     compact(path)
-    names = [part.relative_to(path).as_posix() for part in open_catalogue(path).parts]
+    names = [part.relative_to(path).as_posix() for part in open_catalogue(path).partitions]
     assert [name for name in names if "KGS-2004" in name and "2003" in name] == [
         "compact-1/KGS-2004-19-14-/2003-0001.parquet", "compact-1/KGS-2004-19-14-/2003-0002.parquet",
     ]  # fmt: skip
     assert "compact-1/2016-0002.parquet" in names and not any("KGS-2016" in name for name in names)
-    assert all(rows <= 2 for rows in open_catalogue(path).parts.values())
+    assert all(rows <= 2 for rows in open_catalogue(path).partitions.values())
     assert sorted(table(path)["id"].to_pylist()) == sorted(before["id"].to_pylist())
     monkeypatch.undo()
     compact(path)
-    assert len(open_catalogue(path).parts) == 7
+    assert len(open_catalogue(path).partitions) == 7
 
 
 def test_a_longer_game_that_came_later_stays_alone(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_longer_game_that_came_later_stays_alone(tmp_path: Path) -> None:
     compact(path)
     long = f"of game {table(path)['id'][4].as_py():016x}"
     assert table(path)["drop_detail"].to_pylist() == [long, None, None, None, None, long]
-    assert open_catalogue(path).about["drops"] == {"CUT_OFF": 2}
+    assert open_catalogue(path).metadata["drops"] == {"CUT_OFF": 2}
 
 
 def test_who_does_the_work_makes_no_difference(

@@ -147,7 +147,7 @@ def test_a_catalogue_that_contradicts_itself(tmp_path: Path) -> None:
         told = convert(path, tmp_path / name)
         assert (told.written, told.unsayable) == (1, {"MOVES": 1})
     path = write_catalogue(tmp_path / "y.parquet", rows(setup=[[1]], setup_ply=[[]]))
-    with pytest.raises(KifuError, match="do not fit together"):
+    with pytest.raises(KifuError, match="have inconsistent lengths"):
         convert(path, tmp_path / "y.sgf")
     assert open_catalogue(path).rows == 1
 

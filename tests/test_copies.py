@@ -104,5 +104,5 @@ def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest
 def test_copies_of_nothing(tmp_path: Path) -> None:
     assert exact_duplicates([]).tolist() == []
     assert exact_duplicates([write_catalogue(tmp_path / "a.parquet", rows(id=[]))]).tolist() == []
-    with pytest.raises(FormatError, match="no catalogue"):
+    with pytest.raises(FormatError, match="not a catalogue"):
         exact_duplicates([Path(__file__)])

@@ -40,7 +40,7 @@ def test_each_game_is_in_the_set_that_the_split_says_in_its_order(tmp_path: Path
         assert ids(file) == np.flatnonzero(kept & (codes == code)).tolist()
         assert told.sets[file] == len(ids(file))
     assert (told.unset, told.dropped, told.read) == (0, 40, 400)
-    about = open_catalogue(tmp_path / "sets" / "test.parquet").about
+    about = open_catalogue(tmp_path / "sets" / "test.parquet").metadata
     assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
     assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path)}]
 
@@ -83,7 +83,7 @@ def test_what_is_no_catalogue_writes_nothing_and_old_sets_stay(tmp_path: Path) -
     old.write_bytes(b"old")
     done = run("split", __file__, "--into", tmp_path)
     assert (done.code, list(tmp_path.iterdir()), old.read_bytes()) == (2, [old], b"old")
-    assert "is no catalogue" in done.err[-1]
+    assert "is not a catalogue" in done.err[-1]
 
 
 def test_a_split_that_fails_leaves_all_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,7 +81,7 @@ BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty file": (Path.touch, "at: the file is empty"),
     "cut off": (lambda at: cut(archive(at, records(40))), ".tar.gz: the compressed data ends too early"),
     "cut off, too": (lambda at: cut(archive(at, records(40), kind="zip")), ".zip: "),
-    "a broken catalogue": (lambda at: at.write_bytes(b"PAR1" + bytes(50)), "at is no catalogue: "),
+    "a broken catalogue": (lambda at: at.write_bytes(b"PAR1" + bytes(50)), "at is not a catalogue: "),
     "no file to read": (lambda at: at.symlink_to("/proc/self/mem"), "at: Input/output error"),
 }
 

@@ -429,7 +429,7 @@ def test_a_cluster_measures_the_sources_itself(
     postal.post(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
-    assert corpus_sources.open_catalogue(tmp_path / "a.parquet").about["sources"] == told
+    assert corpus_sources.open_catalogue(tmp_path / "a.parquet").metadata["sources"] == told
 
 
 def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:

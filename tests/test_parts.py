@@ -23,7 +23,7 @@ from kifu.corpus import partitions
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus.catalogue import is_catalogue, open_catalogue, read_shard
 from kifu.corpus.cleaning import load_cleaning_rules
-from kifu.corpus.index import INDEX, PART_NAME
+from kifu.corpus.index import INDEX, PARTITION_PATH
 from kifu.corpus.ingest import ingest
 from kifu.corpus.partitions import CatalogueTransaction
 from kifu.corpus.query import open_query
@@ -69,20 +69,20 @@ def test_a_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: P
     assert bag(tmp_path / "games") == bag(tmp_path / "games.parquet")
     assert (many.read, many.kept, many.moves, many.drops) == (one.read, one.kept, one.moves, one.drops)
     assert many.unclear == one.unclear
-    assert open_catalogue(tmp_path / "games").about == open_catalogue(tmp_path / "games.parquet").about
+    assert open_catalogue(tmp_path / "games").metadata == open_catalogue(tmp_path / "games.parquet").metadata
     copies = {"keep": {}, "fields": {"DUPLICATE": 2}, "games": {"DUPLICATE": 2, "SAME_GAME": 1, "CUT_OFF": 2}}
     assert {name: n for name, n in many.drops.items() if name in copies["games"]} == copies[duplicates]
 
 
 def test_parts_are_laid_out_by_source_and_year(folder: Path) -> None:
-    names = [path.relative_to(folder).as_posix() for path in open_catalogue(folder).parts]
+    names = [path.relative_to(folder).as_posix() for path in open_catalogue(folder).partitions]
     assert names == [
         *(f"KGS-2003-19-17-/{year}.parquet" for year in ("before-1900", 2003, 2004, 2005, "unknown")),
         *(f"KGS-2004-19-14-/{year}.parquet" for year in (2003, 2004, 2005)),
         *(f"KGS-2016-19-12-/{year}.parquet" for year in (2005, 2016, 2017, "unknown")),
     ]
     assert set(tree(folder)) == {*names, INDEX}
-    for path in open_catalogue(folder).parts:
+    for path in open_catalogue(folder).partitions:
         found = {
             "unknown" if year is None or year > 2099 else max(year, 1899) for year in table(path)["year"].to_pylist()
         }
@@ -91,19 +91,19 @@ def test_parts_are_laid_out_by_source_and_year(folder: Path) -> None:
 
 def test_each_part_is_a_catalogue(folder: Path) -> None:
     whole = open_catalogue(folder)
-    assert [open_catalogue(path).rows for path in whole.parts] == list(whole.parts.values())
-    for path in whole.parts:
+    assert [open_catalogue(path).rows for path in whole.partitions] == list(whole.partitions.values())
+    for path in whole.partitions:
         assert describe_catalogue(path).startswith(f"{path}: catalogue@1")
-        (source,) = open_catalogue(path).about["sources"]
-        assert source in whole.about["sources"] and source["name"].startswith(path.parent.name)
+        (source,) = open_catalogue(path).metadata["sources"]
+        assert source in whole.metadata["sources"] and source["name"].startswith(path.parent.name)
 
 
 def test_batches_units_and_games_are_those_of_the_parts_in_order(folder: Path, file: Path) -> None:
     whole = open_catalogue(folder)
-    expected = pa.concat_tables([table(path) for path in whole.parts]).combine_chunks()
+    expected = pa.concat_tables([table(path) for path in whole.partitions]).combine_chunks()
     assert table(folder).equals(expected) and table(file).equals(expected) and len(whole) == len(expected)
     assert [len(batch) for batch in whole.batches(("id",), size=3)].count(3) > 5
-    rows_of_units = [batch for unit in whole.units() for batch in read_shard(unit)]
+    rows_of_units = [batch for unit in whole.shards() for batch in read_shard(unit)]
     assert pa.Table.from_batches(rows_of_units).combine_chunks().equals(expected)
     assert [str(game) for game in whole.games()] == [str(game) for game in open_catalogue(file).games()]
 
@@ -159,16 +159,16 @@ def test_a_source_is_added_and_no_old_part_is_touched(sources: list[Path], folde
             assert (path.joinpath(name).read_bytes(), path.joinpath(name).stat().st_mtime_ns) == told
         before = {
             part.relative_to(path).as_posix(): (part.read_bytes(), part.stat().st_mtime_ns)
-            for part in open_catalogue(path).parts
+            for part in open_catalogue(path).partitions
         }
-    assert [part.relative_to(path) for part in open_catalogue(path).parts] == [
-        part.relative_to(folder) for part in open_catalogue(folder).parts
+    assert [part.relative_to(path) for part in open_catalogue(path).partitions] == [
+        part.relative_to(folder) for part in open_catalogue(folder).partitions
     ]
     # What came first stays: the beginning of a game that was added later is kept until the folder is compacted.
     only_here = bag(path) - bag(folder)
     assert [dict(row)["drop"] for row in only_here] == ["None"]
     assert [dict(row)["drop"] for row in bag(folder) - bag(path)] == ["cut_off"]
-    told = open_catalogue(path).about
+    told = open_catalogue(path).metadata
     assert told["read"] == told["kept"] + sum(told["drops"].values()) and told["drops"]["DUPLICATE"] == 2
 
 
@@ -194,9 +194,9 @@ def test_sources_of_one_name_are_kept_apart(sources: list[Path], tmp_path: Path)
     append(sources[0], path)
     append(other, path)
     names = [sources[0].name, str(other)]
-    assert [source["name"] for source in open_catalogue(path).about["sources"]] == names
+    assert [source["name"] for source in open_catalogue(path).metadata["sources"]] == names
     assert list(dict.fromkeys(table(path)["archive"].to_pylist())) == names
-    assert len({part.parent for part in open_catalogue(path).parts}) == 2
+    assert len({part.parent for part in open_catalogue(path).partitions}) == 2
 
 
 def bag_of_file(sources: list[Path], folder: Path) -> object:
@@ -235,7 +235,7 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
         mock.patch.multiple(corpus_sources, _SMALL=1000, _BLOCKS=2),
     ):
         append(large, tmp_path / "games", clean=rules("games"))
-    names = [path.name for path in open_catalogue(tmp_path / "games").parts]
+    names = [path.name for path in open_catalogue(tmp_path / "games").partitions]
     assert names == sorted(names) and {"2010-0001.parquet", "2010-0002.parquet", "2011-0001.parquet"} <= {*names}
     assert table(tmp_path / "games").equals(table(tmp_path / "games.parquet"))
 
@@ -266,7 +266,7 @@ def test_any_name_makes_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFac
         for name in names:
             made.append(folder.new_name(name, made))
     assert len({name.casefold() for name in made}) == len(names)
-    assert all(re.fullmatch(PART_NAME, f"{name}/2016.parquet") and not name.startswith(".") for name in made)
+    assert all(re.fullmatch(PARTITION_PATH, f"{name}/2016.parquet") and not name.startswith(".") for name in made)
 
 
 def test_nothing_is_left_of_sources_that_cannot_be_read(sources: list[Path], tmp_path: Path) -> None:
@@ -284,13 +284,13 @@ def test_nothing_is_left_of_sources_that_cannot_be_read(sources: list[Path], tmp
 def test_a_folder_of_something_else_is_left_alone(sources: list[Path], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     done = run("ingest", sources[0], "-o", tmp_path)
-    assert (done.code, len(done.err)) == (2, 1) and "has notes.txt in it, and is no catalogue" in done.err[0]
+    assert (done.code, len(done.err)) == (2, 1) and "contains notes.txt and is not a catalogue" in done.err[0]
     assert tree(tmp_path) == {"notes.txt": b"mine"}
 
 
 def test_an_archive_without_games_is_a_part_without_rows(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     append([archive(tmp_path, [], year=1999), sources[0]], path)
-    empty, *others = open_catalogue(path).parts.items()
+    empty, *others = open_catalogue(path).partitions.items()
     assert empty == (path / "KGS-1999-19-0-" / "unknown.parquet", 0) and all(rows for _, rows in others)
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))

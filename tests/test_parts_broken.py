@@ -126,7 +126,7 @@ def test_a_folder_is_no_source_of_itself(folders: tuple[Path, Path]) -> None:
 
 def test_what_is_no_folder_of_parts_cannot_be_compacted(folders: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="is one file"):
-        compact(next(iter(open_catalogue(folders[0]).parts)))
+        compact(next(iter(open_catalogue(folders[0]).partitions)))
     with pytest.raises(FormatError, match="is no folder of parts"):
         compact(tmp_path)
     assert not any(tmp_path.iterdir())
@@ -186,7 +186,7 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
 def test_an_index_too_large_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / INDEX).open("wb") as file:
         file.truncate((64 << 20) + 1)
-    with pytest.raises(FormatError, match="has more than 67,108,864 bytes"):
+    with pytest.raises(FormatError, match="is larger than 67,108,864 bytes"):
         open_catalogue(tmp_path)
 
 
@@ -194,7 +194,7 @@ def test_an_index_too_large_is_not_read(tmp_path: Path) -> None:
 def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
-    part = next(iter(open_catalogue(path).parts))
+    part = next(iter(open_catalogue(path).partitions))
     place = part.parent if kind == "a folder that is a link" else part
     place.rename(tmp_path / "elsewhere")
     if kind == "a pipe":
@@ -203,7 +203,7 @@ def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_
         part.mkdir()
     else:
         place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(FormatError, match=f"{place} (is no plain file|lies outside the folder)"):
+    with pytest.raises(FormatError, match=f"{place} (is not a regular file|lies outside the folder)"):
         open_catalogue(path)
 
 
@@ -216,8 +216,8 @@ def test_a_part_with_other_rows_than_listed_is_told(folders: tuple[Path, Path], 
         one[name], other[name] = one[name] + 1, other[name] - 1
     (path / INDEX).write_text(json.dumps(index))
     catalogue = open_catalogue(path)
-    for read in (lambda: list(catalogue.batches()), catalogue.units, lambda: open_database([path]).__enter__()):
-        with pytest.raises(FormatError, match="is not the file that it was"):
+    for read in (lambda: list(catalogue.batches()), catalogue.shards, lambda: open_database([path]).__enter__()):
+        with pytest.raises(FormatError, match="has changed: it has"):
             read()
 
 
@@ -233,10 +233,10 @@ def test_inspect_finds_a_part_with_other_bytes(folders: tuple[Path, Path], tmp_p
 
 
 def test_a_unit_of_another_file_is_refused(folders: tuple[Path, Path]) -> None:
-    (unit, *_) = open_catalogue(folders[0]).units()
+    (unit, *_) = open_catalogue(folders[0]).shards()
     assert sum(len(batch) for batch in read_shard(RowShard(unit.path, 1, unit.rows - 1))) == unit.rows - 1
     for first, rows in ((0, unit.rows + 1), (-1, unit.rows), (unit.rows + 1, 0)):
-        with pytest.raises(FormatError, match="is not the file that it was"):
+        with pytest.raises(FormatError, match="has changed: it has"):
             list(read_shard(RowShard(unit.path, first, rows)))
 
 

@@ -18,7 +18,7 @@ def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
     games, tygem = tmp_path / "games", shared / "data" / "tygem"
     for sources in (kgs, tygem):
         append(sources, games, clean=rules("games"))
-    parts = {path.relative_to(games).as_posix(): rows for path, rows in open_catalogue(games).parts.items()}
+    parts = {path.relative_to(games).as_posix(): rows for path, rows in open_catalogue(games).partitions.items()}
     assert parts == {
         "KGS-2016_01-19-756-/2016.parquet": 756,
         "KGS-2016_02-19-577-/2016.parquet": 577,
@@ -42,5 +42,5 @@ def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
         assert found.equals(expected) and {"sgf", "tygem"} == {*found["format"]}
 
     assert run("compact", games).code == 0
-    assert [path.name for path in open_catalogue(games).parts] == ["2016.parquet"]
+    assert [path.name for path in open_catalogue(games).partitions] == ["2016.parquet"]
     assert bag(games) == bag(files[0]) + bag(files[1])

@@ -182,7 +182,7 @@ def test_other_columns_become_a_parquet_that_tells_its_query(many: Path, tmp_pat
     told = pq.read_metadata(tmp_path / "years.parquet").metadata
     assert json.loads(told[b"kifu.query"]) == sql
     assert [of["blake3"] for of in json.loads(told[b"kifu.of"])] == [hash_file(many)]
-    with pytest.raises(FormatError, match="no catalogue: it lacks"):
+    with pytest.raises(FormatError, match="not a catalogue: "):
         open_catalogue(tmp_path / "years.parquet")
 
 
@@ -198,8 +198,8 @@ def test_an_answer_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, 
         assert answer.is_corpus
         assert answer.write(tmp_path / "again.parquet") == 2
     again = open_catalogue(tmp_path / "again.parquet")
-    assert again.about["query"] == sql
-    assert [(Path(of["name"]).name, of["bytes"]) for of in again.about["of"]] == [
+    assert again.metadata["query"] == sql
+    assert [(Path(of["name"]).name, of["bytes"]) for of in again.metadata["of"]] == [
         ("small.parquet", small.stat().st_size)
     ]
     assert read_table(tmp_path / "again.parquet").equals(read_table(small).slice(1))
@@ -231,7 +231,8 @@ def test_an_answer_may_replace_what_it_was_asked_of(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"), [("black AS width", "column width: Failed to parse"), ("NULL AS id", "column id has nulls")]
+    ("change", "told"),
+    [("black AS width", "column width: Failed to parse"), ("NULL AS id", "column id must not contain nulls")],
 )
 def test_what_does_not_fit_into_a_catalogue_is_told(small: Path, tmp_path: Path, change: str, told: str) -> None:
     with (
@@ -293,8 +294,8 @@ def is_error(done: Done, *words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["missing.parquet"], "missing.parquet is no catalogue"),
-        ([__file__], "is no catalogue"),
+        (["missing.parquet"], "missing.parquet is not a catalogue"),
+        ([__file__], "is not a catalogue"),
         (["SMALL", "-o", "out.txt"], "'.csv' or '.parquet'"),
         (["SMALL", "-o", "SMALL/out.csv"], "cannot write"),
     ],

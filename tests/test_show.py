@@ -305,8 +305,8 @@ def test_a_catalogue_that_lies(tmp_path: Path, about: dict[str, object]) -> None
 
 def test_a_catalogue_that_is_damaged(catalogue: Path) -> None:
     catalogue.write_bytes(catalogue.read_bytes()[:-1])
-    fails(run("inspect", catalogue), "is no catalogue")
-    fails(run("show", catalogue), "is no catalogue")
+    fails(run("inspect", catalogue), "is not a catalogue")
+    fails(run("show", catalogue), "is not a catalogue")
 
 
 def test_show_a_row(catalogue: Path, games: Path) -> None:

@@ -150,7 +150,7 @@ def test_units_and_who_counts_them_make_no_difference(tmp_path: Path, monkeypatc
     whole = count_games([path])
     assert OTHERS in whole.komi and OTHERS in whole.archives and len(whole.unclear["black_rank"].texts) == 5
     pq.write_table(pq.read_table(path), path, row_group_size=40)
-    monkeypatch.setattr("kifu.corpus.catalogue._UNIT", 100)
+    monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 100)
     for jobs in (1, 2):
         assert count_games([path], jobs=jobs).to_json() == whole.to_json()
     post(monkeypatch)
@@ -167,7 +167,7 @@ def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert list(whole.archives.values()) == [*[30] * 12, 840]
     assert whole.unclear["date_text"].games == 1200
     pq.write_table(pq.read_table(path), path, row_group_size=40)
-    monkeypatch.setattr("kifu.corpus.catalogue._UNIT", 40)
+    monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 40)
     monkeypatch.setattr("kifu.corpus.stats._EXACT", 620)
     assert count_games([path]) == whole
     monkeypatch.setattr("kifu.corpus.stats._EXACT", 100)
@@ -188,7 +188,7 @@ def test_words_of_results_that_are_too_many(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_file_that_is_no_catalogue(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
-    with pytest.raises(FormatError, match=r"x\.parquet is no catalogue"):
+    with pytest.raises(FormatError, match=r"x\.parquet is not a catalogue"):
         count_games([tmp_path / "x.parquet"])
 
 
@@ -354,7 +354,7 @@ def test_short_counts(count: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["missing.parquet"], "missing.parquet is no catalogue"),
+        (["missing.parquet"], "missing.parquet is not a catalogue"),
         (["GAMES", "-o", "page.gif"], "'.png' or '.svg'"),
         (["GAMES", "--json", "GAMES/x.json"], "cannot write"),
     ],

@@ -107,9 +107,9 @@ def describe_catalogue(path: Path) -> str:
         sizes = np.stack([games.width, games.height], 1)[games.drop == DropReason.KEPT]
         boards.update({f"{w} x {h}": int(n) for (w, h), n in zip(*np.unique(sizes, axis=0, return_counts=True))})
     told = {"read": catalogue.rows, "kept": archives.total(), "drops": {k.upper(): n for k, n in drops.items()}}
-    for name in told.keys() & catalogue.about.keys():
-        if told[name] != catalogue.about[name]:
-            raise FormatError(f"{path}: {name} is {told[name]}, and {_short(catalogue.about[name])} by what it says")
+    for name in told.keys() & catalogue.metadata.keys():
+        if told[name] != catalogue.metadata[name]:
+            raise FormatError(f"{path}: {name} is {told[name]}, and {_short(catalogue.metadata[name])} by what it says")
     size = catalogue.file_bytes()
     lines = [
         f"{path}: catalogue@{VERSION}, {catalogue.rows:,} games = {archives.total():,} kept" + _sum(drops),
@@ -122,7 +122,7 @@ def describe_catalogue(path: Path) -> str:
         *_part_lines(catalogue),
         f"  blake3      {catalogue.digest()}",
     ]
-    return "\n".join([*lines, *(f"  {line}" for line in _origin(catalogue.about))])
+    return "\n".join([*lines, *(f"  {line}" for line in _origin(catalogue.metadata))])
 
 
 def _part_lines(catalogue: Catalogue) -> list[str]:
@@ -132,7 +132,7 @@ def _part_lines(catalogue: Catalogue) -> list[str]:
     for part in catalogue.index.parts:
         if open_catalogue(catalogue.path / part.path).digest() != part.blake3:
             raise FormatError(f"{catalogue.path / part.path} is not the file that {INDEX} tells of: its BLAKE3 differs")
-    return [f"  parts       {len(catalogue.parts):,}; their hashes are right"]
+    return [f"  parts       {len(catalogue.partitions):,}; their hashes are right"]
 
 
 def _counted(column: pa.Array) -> dict[str, int]:

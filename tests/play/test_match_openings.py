@@ -109,5 +109,5 @@ def test_openings_of_a_catalogue(tmp_path: Path) -> None:
 
 def test_what_is_no_catalogue(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no")
-    with pytest.raises(FormatError, match=r"a\.parquet is no catalogue"):
+    with pytest.raises(FormatError, match=r"a\.parquet is not a catalogue"):
         catalogue_openings(tmp_path / "a.parquet", 19, 4, CHINESE, seed=1, count=10)

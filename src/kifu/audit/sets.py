@@ -89,7 +89,7 @@ class CatalogueSet:
         self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
 
     def positions(self, crew: Executor) -> Iterator[PositionHashes]:
-        units = open_catalogue(self.path).units()
+        units = open_catalogue(self.path).shards()
         before = accumulate((unit.rows for unit in units), initial=0)
         return crew.run(HashCatalogue(), map(Slice, units, before))
 

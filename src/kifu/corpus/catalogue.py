@@ -1,4 +1,4 @@
-"""The catalogue: a Parquet file of the columns of `kifu.corpus.schema`, or a folder of them, read batch by batch."""
+"""The catalogue: a Parquet file, or a folder of them, with the columns of `kifu.corpus.schema`."""
 
 from __future__ import annotations
 
@@ -23,21 +23,25 @@ from kifu.errors import FormatError, SourceError, first_line
 from kifu.records.game import Game
 from kifu.records.places import Remote, as_path
 
-_UNIT = 131_072
-"""Rows a unit of work: a few seconds of it."""
+_SHARD_ROWS = 131_072
+"""Rows per shard: a few seconds of work."""
 
-# Bytes of 16-bit words in 4 streams, two of them empty, pack better than a dictionary: 225 bytes of moves a game of
-# KGS instead of 246, and in half the time.
+# As 4 byte streams, two of them empty, 16-bit words compress better than by dictionary: 225 bytes of moves per KGS
+# game instead of 246, in half the time.
 _SPLIT = ("id", "canonical", "opening", "setup.list.element", "moves.list.element")
-# Rising numbers, mostly by 1.
+# Ascending numbers, mostly by 1.
 _DELTAS = ("entry", "index", "n_moves", "n_legal", "setup_ply.list.element", "territory.list.element")
 
 
 class CatalogueWriter(TableWriter):
-    """Writes a catalogue: a `TableWriter` of SCHEMA."""
+    """A `TableWriter` with the catalogue's schema, encodings and metadata."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises OutputError."""
+        """Open the temporary file.
+
+        Raises:
+            OutputError: If the file cannot be written.
+        """
         plain = {*_SPLIT, *_DELTAS}
         columns = [field.name + (".list.element" if pa.types.is_list(field.type) else "") for field in SCHEMA]
         super().__init__(
@@ -48,79 +52,97 @@ class CatalogueWriter(TableWriter):
             write_statistics=["archive", "year", "n_moves", "drop", "black_rating", "white_rating"],
         )
 
-    def end(self, about: Mapping[str, Any]) -> None:
-        """Ends the file, which is to be given its name then.
+    def finish(self, metadata: Mapping[str, Any]) -> None:
+        """Write the remaining rows and the footer; the file keeps its temporary name.
 
-        about: what the file says about how it came to be, as JSON values; `Catalogue.about` has it again.
+        Args:
+            metadata: The catalogue's origin as JSON values, later available as `Catalogue.metadata`.
         """
-        super().end({"kifu.about": about})
+        super().finish({"kifu.about": metadata})
 
 
 @dataclass(frozen=True, slots=True)
 class RowShard:
-    """Some rows of a catalogue as a unit of work, see `kifu.execution.executor`."""
+    """A range of rows of one Parquet file, a unit of parallel work.
+
+    Attributes:
+        path: The file.
+        first: The first row, from 0.
+        rows: The number of rows.
+    """
 
     path: str
-    """The Parquet file that they lie in."""
-
     first: int
-    """The first of them, counted from 0 in that file."""
-
     rows: int
 
     def identity(self) -> list[Any]:
-        """What tells them from other rows of the same files, as JSON values."""
+        """Return the shard as JSON values, to distinguish it from others of the same files."""
         return [self.path, self.first, self.rows]
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """A catalogue, opened; `kifu.corpus.catalogue.open_catalogue` makes it."""
+    """An open catalogue, as `open_catalogue` returns it.
+
+    Attributes:
+        path: A file, or a folder of partitions.
+        rows: Number of rows.
+        metadata: The writer's description of the catalogue's origin, empty if kifu did not write it.
+        partitions: The Parquet files in the order of the rows, with their numbers of rows; a single file is its own
+            partition.
+        index: The index of a partitioned catalogue.
+    """
 
     path: Path
-    """A file, or a folder of parts."""
-
     rows: int
-    about: Mapping[str, Any]
-    """What the writer said of it; empty if something else than kifu wrote it."""
-
-    parts: Mapping[Path, int]
-    """The Parquet files that the rows lie in, in order, and how many they have; a file is its own part."""
-
+    metadata: Mapping[str, Any]
+    partitions: Mapping[Path, int]
     index: Index | None
-    """What a folder says of its parts."""
 
     def batches(self, columns: Sequence[str] | None = None, *, size: int = 8192) -> Iterator[pa.RecordBatch]:
-        """The rows, at most `size` at a time, in SCHEMA's types; columns: all of SCHEMA by default.
+        """Yield all rows in order, in SCHEMA's types.
 
-        Raises FormatError if a file's bytes are not what it says, or if a value does not fit its column.
+        Args:
+            columns: Names of the wanted columns; all of SCHEMA by default.
+            size: Rows per batch, at most.
+
+        Raises:
+            FormatError: If a file is damaged, or a value does not fit its column.
         """
-        for part, rows in self.parts.items():
-            file = _open_part(part, rows)
-            yield from read_batches(part, file, range(file.metadata.num_row_groups), columns, size)
+        for path, rows in self.partitions.items():
+            file = _open_partition(path, rows)
+            yield from read_batches(path, file, range(file.metadata.num_row_groups), columns, size)
 
-    def units(self) -> list[RowShard]:
-        """All rows, in order, as units of at most 131,072 rows, or of one row group if that has more.
+    def shards(self) -> list[RowShard]:
+        """Return all rows, in order, as shards of at most 131,072 rows, or of one row group if that has more.
 
-        They are cut where row groups end, so that none is read twice. Raises FormatError.
+        Shards end where row groups end, so that no row group is read twice.
+
+        Raises:
+            FormatError: If a file is damaged.
         """
-        return [unit for part, rows in self.parts.items() for unit in _units(part, rows)]
+        return [shard for path, rows in self.partitions.items() for shard in _shards(path, rows)]
 
     def games(self) -> Iterator[Game]:
-        """Each row as a game, dropped ones too: their `drop` is set only where nothing could be read of them.
+        """Yield every row as a game, dropped ones too; a game's `drop` is set only if its record was unreadable.
 
-        Of what the record said only that is left which has columns. Raises as `batches` does.
+        Of the records, only the content of columns is left.
+
+        Raises:
+            FormatError: As `batches`.
         """
-        from kifu.corpus.export import rows_to_games  # it needs this module
+        from kifu.corpus.export import rows_to_games  # loads the record formats, which nothing else here needs
 
         for batch in self.batches():
             yield from rows_to_games(batch)
 
     def digest(self) -> str:
-        """What tells these rows, in this order, from others, in hex: the BLAKE3 of the file.
+        """Return a hash, in hex, that identifies the rows and their order.
 
-        Of a folder it is made of those of its parts, as the index has them: whether they are right is not checked.
-        Raises FormatError.
+        It is the BLAKE3 of the file. For a folder, it is computed from the hashes in the index, which are not verified.
+
+        Raises:
+            FormatError: If the file cannot be read.
         """
         try:
             return hash_file(self.path) if self.index is None else self.index.digest()
@@ -128,9 +150,13 @@ class Catalogue:
             raise FormatError(f"{self.path}: {first_line(error)}") from None
 
     def file_bytes(self) -> int:
-        """How many bytes the parts have together. Raises FormatError."""
+        """Return the total size of the Parquet files.
+
+        Raises:
+            FormatError: If a file cannot be read.
+        """
         try:
-            return sum(part.stat().st_size for part in self.parts)
+            return sum(path.stat().st_size for path in self.partitions)
         except OSError as error:
             raise FormatError(f"{self.path}: {first_line(error)}") from None
 
@@ -139,7 +165,7 @@ class Catalogue:
 
 
 def is_catalogue(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as Parquet does, or a folder has an index of parts."""
+    """Return True if the path is a Parquet file, or a folder with an index."""
     try:
         with Path(path).open("rb") as file:
             return file.read(4) == b"PAR1"
@@ -148,60 +174,65 @@ def is_catalogue(path: str | os.PathLike[str]) -> bool:
 
 
 def open_catalogue(path: str | os.PathLike[str]) -> Catalogue:
-    """Opens a catalogue: a folder of parts, or any Parquet file that has its columns in types that fit.
+    """Open a catalogue: a partitioned folder, or any Parquet file with the catalogue's columns in compatible types.
 
-    Raises FormatError if it is none, or one of a newer version, or if the parts are not those that its index lists;
-    SourceError for a URL.
+    Raises:
+        FormatError: If it is not a catalogue, has another version, or lacks a partition that its index lists.
+        SourceError: If the path is a URL.
     """
     path = as_path(path)
     if isinstance(path, Remote):
-        raise SourceError(f"{path}: catalogues are read from this machine only; archives of games also from URLs")
+        raise SourceError(f"{path}: catalogues must be local files or folders; only archives can be read from URLs")
     if has_index(path):
         index = read_index(path)
-        return Catalogue(path, index.read, index.about(), {path / part.path: part.rows for part in index.parts}, index)
+        partitions = {path / part.path: part.rows for part in index.parts}
+        return Catalogue(path, index.read, index.metadata(), partitions, index)
     file = open_file(path)
     try:
-        about = json.loads((file.metadata.metadata or {}).get(b"kifu.about", b"{}"))
+        metadata = json.loads((file.metadata.metadata or {}).get(b"kifu.about", b"{}"))
     except (ValueError, RecursionError):
-        about = None
-    if not isinstance(about, dict):
-        raise FormatError(f"{path}: what it says about itself (kifu.about) is no JSON object")
+        metadata = None
+    if not isinstance(metadata, dict):
+        raise FormatError(f"{path}: the metadata kifu.about is not a JSON object")
     rows = file.metadata.num_rows
-    return Catalogue(path, rows, about, {path: rows}, None)
+    return Catalogue(path, rows, metadata, {path: rows}, None)
 
 
-def read_shard(unit: RowShard, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
-    """The unit's rows as `Catalogue.batches` gives them. Raises FormatError, also if the file has no such rows.
+def read_shard(shard: RowShard, columns: Sequence[str] | None = None, size: int = 8192) -> Iterator[pa.RecordBatch]:
+    """Yield the shard's rows as `Catalogue.batches` does.
 
-    Any rows of a file will do; of a row group all that lie before them, or behind, are read in vain.
+    Any range of rows is allowed; row groups that it overlaps are read as a whole.
+
+    Raises:
+        FormatError: If the file is damaged or has fewer rows.
     """
-    path = Path(unit.path)
+    path = Path(shard.path)
     file = open_file(path)
     ends = list(accumulate(group_rows(file)))
-    stop = unit.first + unit.rows
-    if not 0 <= unit.first <= stop <= file.metadata.num_rows:
-        raise FormatError(f"{path} is not the file that it was: it has {file.metadata.num_rows:,} rows, not {stop:,}")
-    first = bisect_right(ends, unit.first)
-    groups = range(first, bisect_left(ends, stop) + 1 if unit.rows else first)
-    at = ends[first - 1] if first else 0
+    stop = shard.first + shard.rows
+    if not 0 <= shard.first <= stop <= file.metadata.num_rows:
+        raise FormatError(f"{path} has changed: it has {file.metadata.num_rows:,} rows, not {stop:,}")
+    first = bisect_right(ends, shard.first)
+    groups = range(first, bisect_left(ends, stop) + 1 if shard.rows else first)
+    batch_start = ends[first - 1] if first else 0
     for batch in read_batches(path, file, groups, columns, size):
-        low, high = max(unit.first - at, 0), min(stop - at, len(batch))
+        low, high = max(shard.first - batch_start, 0), min(stop - batch_start, len(batch))
         if low < high:
             yield batch if high - low == len(batch) else batch.slice(low, high - low)
-        at += len(batch)
+        batch_start += len(batch)
 
 
-def _open_part(path: Path, rows: int) -> pq.ParquetFile:
+def _open_partition(path: Path, rows: int) -> pq.ParquetFile:
     file = open_file(path)
     if file.metadata.num_rows != rows:
-        raise FormatError(f"{path} is not the file that it was: it has {file.metadata.num_rows:,} rows, not {rows:,}")
+        raise FormatError(f"{path} has changed: it has {file.metadata.num_rows:,} rows, not {rows:,}")
     return file
 
 
-def _units(path: Path, rows: int) -> Iterator[RowShard]:
+def _shards(path: Path, rows: int) -> Iterator[RowShard]:
     start = stop = 0
-    for group in group_rows(_open_part(path, rows)):
-        if start < stop and stop + group - start > _UNIT:
+    for group in group_rows(_open_partition(path, rows)):
+        if start < stop and stop + group - start > _SHARD_ROWS:
             yield RowShard(str(path), start, stop - start)
             start = stop
         stop += group

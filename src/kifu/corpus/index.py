@@ -1,7 +1,7 @@
-"""The index of a catalogue that is a folder of parts: a JSON file that says which files count, and in what order.
+"""The JSON index of a partitioned catalogue, which lists the partitions in order.
 
-What it says is taken from nobody on trust: it is bounded in size, and the parts that it names lie within the folder and
-have the sizes that it tells.
+The index is untrusted input: its size is bounded, and the partitions it lists must lie within the folder and have the
+recorded sizes. Field names of the models are the JSON keys.
 """
 
 from __future__ import annotations
@@ -20,39 +20,46 @@ from kifu.config import STRICT
 from kifu.errors import FormatError, first_line
 
 INDEX = "catalogue.json"
-"""The index's name within the folder."""
+"""The index's file name within the folder."""
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 Count = Annotated[int, Field(ge=0, le=10**12)]
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 _PLAIN = r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,150}"
-"""A name that is no hidden one, nor leads anywhere else."""
+"""A path component that is neither hidden nor "..", which would leave the folder."""
 
-PART_NAME = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
-"""What a part may be called within the folder."""
+PARTITION_PATH = rf"({_PLAIN}/){{1,2}}{_PLAIN}\.parquet"
+"""The pattern of a partition's path within the folder."""
 
 
 class Partition(BaseModel):
-    """A Parquet file of the folder, which is a catalogue itself."""
+    """A Parquet file of the folder, itself a catalogue.
+
+    Attributes:
+        path: Path within the folder, separated by "/".
+        rows: Number of rows.
+        kept: Number of rows that are not dropped.
+        bytes: Size of the file.
+        blake3: Hash of the file.
+        sources: Ascending indices into `Index.sources` of the sources whose games it holds.
+        year: The year of all its games, see `kifu.corpus.partitions.year_name`.
+    """
 
     model_config = STRICT
 
-    path: Annotated[str, Field(pattern=f"^{PART_NAME}$")]
-    """Within the folder, with / between names."""
+    path: Annotated[str, Field(pattern=f"^{PARTITION_PATH}$")]
     rows: Count
     kept: Count
     bytes: Count
     blake3: Hash
     sources: Annotated[tuple[Count, ...], Field(min_length=1, strict=False)]
-    """Whose games it has: places among the index's sources, rising."""
     year: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}$")]
-    """Of all its games, see `kifu.corpus.update.year_names`."""
 
 
 class SourceInfo(BaseModel):
-    """A source, as `kifu.corpus.sources.Source.about` tells of it; a folder of loose records has no size and hash."""
+    """A source as `kifu.corpus.sources.hash_sources` describes it; a folder of loose records has no size and hash."""
 
     model_config = STRICT
 
@@ -62,48 +69,59 @@ class SourceInfo(BaseModel):
 
 
 class Index(BaseModel):
-    """What an index says. read == kept + the sum of drops, and so many rows all parts have together."""
+    """The content of the index; `read` == `kept` + the sum of `drops` == the rows of all partitions.
+
+    Attributes:
+        catalogue: `kifu.corpus.schema.VERSION`.
+        kifu: The version of kifu that wrote the index.
+        clean: The cleaning rules, which are the same for all sources.
+        compacted: How many times the folder has been compacted, see `kifu.corpus.update.compact`.
+        sources: All sources, in the order in which they were added.
+        read: Number of games.
+        kept: Number of games that are not dropped.
+        drops: Number of dropped games by the name of the `DropReason`.
+        parts: The partitions in the order of the rows. At least one, which may be empty.
+    """
 
     model_config = STRICT
 
     catalogue: Literal[1] = 1
-    """`kifu.corpus.schema.VERSION`."""
     kifu: str
-    """The version that wrote it."""
     clean: dict[str, Any]
-    """The rules of cleaning, which are the same for all sources."""
     compacted: Count = 0
-    """How often the parts have been put together, see `kifu.corpus.update`."""
     sources: Annotated[tuple[SourceInfo, ...], Field(strict=False)]
     read: Count
     kept: Count
     drops: dict[str, Count]
     parts: Annotated[tuple[Partition, ...], Field(min_length=1, strict=False)]
-    """In the order of the rows; never none, but one may be empty."""
 
     @field_validator("parts")
     @classmethod
-    def _differ(cls, parts: tuple[Partition, ...]) -> tuple[Partition, ...]:
-        if twice := [path for path, n in Counter(part.path.casefold() for part in parts).items() if n > 1]:
-            raise ValueError(f"{twice[0]} is listed twice")
+    def _require_distinct(cls, parts: tuple[Partition, ...]) -> tuple[Partition, ...]:
+        if repeated := [path for path, n in Counter(part.path.casefold() for part in parts).items() if n > 1]:
+            raise ValueError(f"{repeated[0]} is listed twice")
         return parts
 
-    def about(self) -> dict[str, Any]:
-        """What `Catalogue.about` says."""
+    def metadata(self) -> dict[str, Any]:
+        """Return the value of `Catalogue.metadata`."""
         sources = [source.model_dump(exclude_none=True) for source in self.sources]
         return {"clean": self.clean, "sources": sources, "read": self.read, "kept": self.kept, "drops": self.drops}
 
     def digest(self) -> str:
-        """The BLAKE3, in hex, of those of all parts."""
+        """Return the BLAKE3, in hex, of the hashes of all partitions."""
         return blake3(b"".join(bytes.fromhex(part.blake3) for part in self.parts)).hexdigest()
 
     def write(self, folder: Path) -> None:
-        """Puts it in the place of the one before, at once. Raises OutputError."""
+        """Replace the folder's index atomically.
+
+        Raises:
+            OutputError: If it cannot be written.
+        """
         write_file(folder / INDEX, json.dumps(self.model_dump(exclude_none=True), ensure_ascii=False).encode() + b"\n")
 
 
 def has_index(path: Path) -> bool:
-    """Whether a path is a folder with an index."""
+    """Return True if the path is a folder with an index."""
     try:
         return path.joinpath(INDEX).is_file()
     except (OSError, ValueError):
@@ -111,46 +129,50 @@ def has_index(path: Path) -> bool:
 
 
 def read_index(folder: Path) -> Index:
-    """The index of a folder, whose parts are there and have their sizes. Raises FormatError."""
-    where = folder / INDEX
+    """Read the index of a folder and check that the partitions exist and have their sizes.
+
+    Raises:
+        FormatError: If the index or a partition is damaged or missing.
+    """
+    index_path = folder / INDEX
     try:
-        with where.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-        if len(text) > _MOST_BYTES:
-            raise FormatError(f"{where} has more than {_MOST_BYTES:,} bytes")
+        with index_path.open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise FormatError(f"{index_path} is larger than {_MAX_BYTES:,} bytes")
         index = Index.model_validate_json(text)
-        _require_parts(folder, index)
+        _check_partitions(folder, index)
     except ValidationError as error:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))[:80]} {first_line(ValueError(first['msg']))[:200]}"
-        raise FormatError(f"{where} is no index of a catalogue: {reason.strip()}") from None
+        raise FormatError(f"{index_path} is not the index of a catalogue: {reason.strip()}") from None
     except (OSError, ValueError) as error:
-        raise FormatError(f"{folder} is no whole catalogue: {first_line(error)}") from None
-    _require_sums(index, where)
+        raise FormatError(f"{folder} is not a complete catalogue: {first_line(error)}") from None
+    _check_counts(index, index_path)
     return index
 
 
-def _require_parts(folder: Path, index: Index) -> None:
-    """Raises FormatError or OSError unless the parts are plain files of the folder that have the sizes told."""
+def _check_partitions(folder: Path, index: Index) -> None:
+    """Raise FormatError or OSError unless the partitions are regular files within the folder with their sizes."""
     top = folder.resolve()
-    for within in {Path(part.path).parent for part in index.parts}:
-        if not (folder / within).resolve().is_relative_to(top):
-            raise FormatError(f"{folder / within} lies outside the folder")
+    for directory in {Path(part.path).parent for part in index.parts}:
+        if not (folder / directory).resolve().is_relative_to(top):
+            raise FormatError(f"{folder / directory} lies outside the folder")
     for part in index.parts:
         path = folder / part.path
-        found = path.lstat()
-        if not S_ISREG(found.st_mode):
-            raise FormatError(f"{path} is no plain file")
-        if found.st_size != part.bytes:
-            raise FormatError(f"{path} has {found.st_size:,} bytes, and {part.bytes:,} by {INDEX}")
+        status = path.lstat()
+        if not S_ISREG(status.st_mode):
+            raise FormatError(f"{path} is not a regular file")
+        if status.st_size != part.bytes:
+            raise FormatError(f"{path} has {status.st_size:,} bytes, but {INDEX} lists {part.bytes:,}")
 
 
-def _require_sums(index: Index, where: Path) -> None:
-    """Raises FormatError if the counts of an index contradict each other."""
+def _check_counts(index: Index, index_path: Path) -> None:
+    """Raise FormatError if the counts of an index contradict each other."""
     rows, kept = (sum(getattr(part, name) for part in index.parts) for name in ("rows", "kept"))
     if (index.read, index.kept, index.read - index.kept) != (rows, kept, sum(index.drops.values())):
         raise FormatError(
-            f"{where}: its parts have {rows:,} games, {kept:,} kept; it says {index.read:,}, {index.kept:,}"
+            f"{index_path}: its partitions have {rows:,} games, {kept:,} kept; it lists {index.read:,}, {index.kept:,}"
         )
     if any(source >= len(index.sources) for part in index.parts for source in part.sources):
-        raise FormatError(f"{where}: a part has games of a source that is not listed")
+        raise FormatError(f"{index_path}: a partition refers to a source that is not listed")

@@ -1,4 +1,4 @@
-"""One Parquet file: written in order; and with the columns of `kifu.corpus.schema`, read batch by batch."""
+"""Read and write single Parquet files: any schema on writing, that of `kifu.corpus.schema` on reading."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, OutputError, first_line
 
 VERSION_KEY = "kifu.catalogue"
-"""What a file says its version by."""
+"""The metadata key of a catalogue's version."""
 
 GROUP_ROWS = 32_768
-"""Rows a row group: small enough for a reader to hold one, large enough to be compressed well."""
+"""Rows per row group: few enough for a reader to hold one, enough to compress well."""
 
-_GROUP_BYTES = 4 << 30
-"""A row group that says it takes more than this is not read."""
+_MAX_GROUP_BYTES = 4 << 30
+"""Row groups that claim a larger size are rejected."""
 
 
 class _Sink:
-    """An `AtomicFile` as the file that pyarrow writes to."""
+    """An `AtomicFile` as a file object for pyarrow."""
 
     def __init__(self, output: AtomicFile) -> None:
         self._output = output
         self.closed = False
-        self.given_up = False
-        """Whether nothing that is written now matters: pyarrow cannot be told to leave a file unfinished."""
+        self.discard = False
+        """Ignore all further writes: pyarrow can only close a file by completing it."""
 
     def write(self, data: bytes | memoryview) -> int:
-        if not self.given_up:
+        if not self.discard:
             self._output.write(data)
         return len(data)
 
@@ -61,38 +61,48 @@ class _Sink:
 
 
 class TableWriter:
-    """Writes a Parquet of any columns; the file has its name only once `commit` has returned. A context manager.
+    """A context manager that writes a Parquet file atomically: `commit` gives the file its name.
 
-    The bytes depend on the rows, their order and the metadata only, not on how batches divide the rows.
+    The bytes depend on the rows, their order and the metadata, but not on the sizes of the batches.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], schema: pa.Schema, group: int = GROUP_ROWS, **options: Any
     ) -> None:
-        """group: rows a row group.  options: of pyarrow's ParquetWriter. Raises OutputError."""
+        """Open the temporary file.
+
+        Args:
+            path: The final path.
+            schema: The columns.
+            group: Rows per row group.
+            **options: Options of `pyarrow.parquet.ParquetWriter`.
+
+        Raises:
+            OutputError: If the file cannot be written.
+        """
         self._output = AtomicFile(Path(path))
         self._group = group
-        self._kept_back: list[pa.RecordBatch] = []
-        self._rows = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_rows = 0
         self._sink = _Sink(self._output)
         try:
             self._writer = pq.ParquetWriter(
                 cast(BinaryIO, self._sink), schema, compression="zstd", compression_level=3, **options
             )
-        except BaseException as error:  # it writes the file's first bytes
+        except BaseException as error:  # the constructor already writes the magic bytes
             self._output.__exit__(type(error), error, error.__traceback__)
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Appends rows of the schema, in its order of columns."""
-        self._kept_back.append(batch)
-        self._rows += len(batch)
-        if self._rows >= self._group:
-            table = pa.Table.from_batches(self._kept_back)
-            whole = self._rows // self._group * self._group
+        """Append rows, whose columns are in the schema's order."""
+        self._pending.append(batch)
+        self._pending_rows += len(batch)
+        if self._pending_rows >= self._group:
+            table = pa.Table.from_batches(self._pending)
+            whole = self._pending_rows // self._group * self._group
             self._write(table.slice(0, whole))
-            self._kept_back = table.slice(whole).to_batches()
-            self._rows -= whole
+            self._pending = table.slice(whole).to_batches()
+            self._pending_rows -= whole
 
     def _write(self, table: pa.Table) -> None:
         try:
@@ -101,29 +111,37 @@ class TableWriter:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
 
     def commit(self, metadata: Mapping[str, Any]) -> str:
-        """Ends the file and gives it its name; returns its BLAKE3 in hex. metadata: see `end`."""
-        self.end(metadata)
-        return self.give_name()
+        """Finish the file and give it its name.
 
-    def end(self, metadata: Mapping[str, Any]) -> None:
-        """Ends the file, which is to be given its name then.
+        Args:
+            metadata: See `finish`.
 
-        metadata: what the file says about how it came to be, each value written as JSON.
+        Returns:
+            The file's BLAKE3 in hex.
         """
-        if self._rows:
-            self._write(pa.Table.from_batches(self._kept_back))
-            self._kept_back = []
-        told = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
-        self._writer.add_key_value_metadata(told)
+        self.finish(metadata)
+        return self.publish()
+
+    def finish(self, metadata: Mapping[str, Any]) -> None:
+        """Write the remaining rows and the footer; the file keeps its temporary name.
+
+        Args:
+            metadata: Key-value metadata; each value is stored as JSON.
+        """
+        if self._pending_rows:
+            self._write(pa.Table.from_batches(self._pending))
+            self._pending = []
+        encoded = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
+        self._writer.add_key_value_metadata(encoded)
         self._writer.close()
 
-    def give_name(self) -> str:
-        """Gives the file, which has ended, its name; returns its BLAKE3 in hex."""
+    def publish(self) -> str:
+        """Give the finished file its name and return its BLAKE3 in hex."""
         return self._output.commit()
 
     @property
     def size(self) -> int:
-        """How many bytes have been written."""
+        """The number of bytes written."""
         return self._output.size
 
     def __enter__(self) -> Self:
@@ -132,42 +150,48 @@ class TableWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._sink.given_up = True
+        self._sink.discard = True
         with suppress(pa.ArrowException, OSError):
             self._writer.close()
         self._output.__exit__(kind, error, trace)
 
 
 def open_file(path: Path) -> pq.ParquetFile:
-    """A file that can be read as a catalogue. Raises FormatError."""
+    """Open a Parquet file that has the catalogue's columns.
+
+    Raises:
+        FormatError: If the file is not a catalogue, or one of another version.
+    """
     try:
-        # pre_buffer would keep all bytes that were read until the file is closed.
+        # pre_buffer would keep all bytes read in memory until the file is closed.
         file = pq.ParquetFile(path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20)
-        said = file.metadata.metadata or {}
+        metadata = file.metadata.metadata or {}
         columns = set(file.schema_arrow.names)
         groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise FormatError(f"{path} is no catalogue: {first_line(error)}") from None
-    version = said.get(VERSION_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
+        raise FormatError(f"{path} is not a catalogue: {first_line(error)}") from None
+    version = metadata.get(VERSION_KEY.encode(), str(VERSION).encode()).decode("ascii", "replace")
     if version != str(VERSION):
         raise FormatError(f"{path} is a catalogue of version {version!r}; this kifu reads version {VERSION}")
     missing = [name for name in SCHEMA.names if name not in columns]
     if missing:
-        raise FormatError(f"{path} is no catalogue: it lacks {len(missing)} columns, {', '.join(missing[:5])} ...")
-    if max(groups, default=0) > _GROUP_BYTES:
+        raise FormatError(
+            f"{path} is not a catalogue: {len(missing)} columns are missing, {', '.join(missing[:5])} ..."
+        )
+    if max(groups, default=0) > _MAX_GROUP_BYTES:
         raise FormatError(f"{path}: a row group of {max(groups):,} bytes is too large")
     return file
 
 
 def group_rows(file: pq.ParquetFile) -> list[int]:
-    """How many rows each row group has."""
+    """Return the number of rows of each row group."""
     return [file.metadata.row_group(k).num_rows for k in range(file.metadata.num_row_groups)]
 
 
 def read_batches(
     path: Path, file: pq.ParquetFile, groups: range, columns: Sequence[str] | None, size: int
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some row groups, as `kifu.corpus.catalogue.Catalogue.batches` gives them."""
+    """Yield the rows of some row groups, see `kifu.corpus.catalogue.Catalogue.batches`."""
     names = SCHEMA.names if columns is None else list(columns)
     schema = pa.schema([SCHEMA.field(name) for name in names])
     try:
@@ -179,7 +203,16 @@ def read_batches(
 
 
 def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.RecordBatch:
-    """The batch in the schema's columns and types. Raises FormatError, in which `path` stands for the batch."""
+    """Return the batch with the schema's columns and types.
+
+    Args:
+        batch: Has at least the schema's columns.
+        schema: The wanted columns.
+        path: Named in error messages.
+
+    Raises:
+        FormatError: If a value does not fit its column.
+    """
     columns = []
     for field in schema:
         column = batch.column(field.name)
@@ -188,8 +221,8 @@ def cast_batch(batch: pa.RecordBatch, schema: pa.Schema, path: Path) -> pa.Recor
                 column = column.cast(field.type)
             except pa.ArrowException as error:
                 raise FormatError(f"{path}: column {field.name}: {first_line(error)}") from None
-        inner = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
-        if inner or (column.null_count and not field.nullable):
-            raise FormatError(f"{path}: column {field.name} has nulls, which it may not have")
+        null_elements = pc.any(column.flatten().is_null()).as_py() if pa.types.is_list(field.type) else False
+        if null_elements or (column.null_count and not field.nullable):
+            raise FormatError(f"{path}: column {field.name} must not contain nulls")
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -28,7 +28,7 @@ from blake3 import blake3
 from kifu.atomic_io import cannot_write, locked_folder, temp_path, write_file
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.duplicates import DuplicateFlags, flag_duplicates
-from kifu.corpus.index import INDEX, PART_NAME, Index, Partition, SourceInfo, has_index, read_index
+from kifu.corpus.index import INDEX, PARTITION_PATH, Index, Partition, SourceInfo, has_index, read_index
 from kifu.corpus.ingest import IngestReport
 from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
@@ -68,7 +68,7 @@ class CatalogueTransaction:
         for entry in self.path.iterdir() if self.index is None else ():
             hidden = entry.name.startswith(_HIDDEN) or entry == temp_path(self.path / INDEX)
             if not hidden and not self._left_over(entry):
-                raise OutputError(f"{self.path} has {entry.name} in it, and is no catalogue; choose another folder")
+                raise OutputError(f"{self.path} contains {entry.name} and is not a catalogue; choose another folder")
 
     def _left_over(self, entry: Path) -> bool:
         """Whether it is what a run that was killed while it gave names has left."""
@@ -162,7 +162,7 @@ def _named(hidden: Path) -> list[str]:
         names = json.loads((hidden / _NAMES).read_bytes())
     except (OSError, ValueError, RecursionError):
         return []
-    return [name for name in names if isinstance(name, str) and re.fullmatch(PART_NAME, name)]
+    return [name for name in names if isinstance(name, str) and re.fullmatch(PARTITION_PATH, name)]
 
 
 def _remove_empty(folder: Path, top: Path) -> None:

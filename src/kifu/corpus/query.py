@@ -265,8 +265,8 @@ def open_database(catalogues: Sequence[str | os.PathLike[str]], jobs: int | None
 def _parts(path: str) -> list[str]:
     """The files of a catalogue, each of which DuckDB may take for what it says it is. Raises FormatError."""
     catalogue = open_catalogue(path)
-    catalogue.units()
-    return [os.fspath(part) for part in catalogue.parts]
+    catalogue.shards()
+    return [os.fspath(part) for part in catalogue.partitions]
 
 
 def _link(path: str, link: str) -> str:

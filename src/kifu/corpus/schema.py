@@ -1,6 +1,6 @@
-"""The columns of the catalogue: one row a game, kept and set aside alike. docs/formats/catalogue.md is its card.
+"""The catalogue's columns, one row per game, kept or dropped, and their conversion to NumPy arrays.
 
-A change of these columns, or of what one of them means, is a new version.
+docs/formats/catalogue.md documents the columns. Any change to them or to their meaning requires a new version.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kifu.point import MAX_SIZE
 from kifu.records.games import NO_HANDICAP, GameArrays, MoveArrays, ParseWarning
 
 VERSION = 1
-"""Stands in the file's own key-value metadata as `kifu.catalogue`."""
+"""Version of the columns, stored in the Parquet metadata under `kifu.catalogue`."""
 
 POINTS = pa.list_(pa.field("element", pa.uint16(), nullable=False))
 
@@ -31,46 +31,48 @@ def _field(name: str, kind: pa.DataType, nullable: bool = False) -> pa.Field:
 
 SCHEMA = pa.schema(
     [
-        # which game this is
-        _field("id", pa.uint64()),  # hash of all that the row says of the game, but for where it lies
-        _field("canonical", pa.uint64()),  # hash of setup and moves, blind to symmetry, colours and last passes
-        _field("opening", pa.uint64()),  # the same of its beginning only: what splits go by
-        # where it lies
+        # identity
+        _field("id", pa.uint64()),  # hash of all that the row records about the game, except its location
+        _field(
+            "canonical", pa.uint64()
+        ),  # hash of setup and moves, invariant to symmetry, colour exchange and final passes
+        _field("opening", pa.uint64()),  # the same hash of the opening; hash splits use it
+        # location
         _field("archive", pa.string()),
         _field("member", pa.string()),
-        _field("entry", pa.int32()),  # the member's ordinal in the archive, from 0
-        _field("index", pa.int32()),  # the game's ordinal in the member, from 0; in files of lines, the line's
-        _field("format", pa.string()),  # sgf, olf, tygem: how the words below are spelled
-        _field("encoding", pa.string()),  # Python's name of the codec that the words were decoded by
-        # the board and the terms
+        _field("entry", pa.int32()),  # ordinal of the member in the archive, from 0
+        _field("index", pa.int32()),  # ordinal of the game in the member, from 0; in line formats, of the line
+        _field("format", pa.string()),  # sgf, olf or tygem: how the text columns are spelled
+        _field("encoding", pa.string()),  # Python's name of the codec that decoded the text columns
+        # board and conditions
         _field("width", pa.uint8()),
         _field("height", pa.uint8()),
         _field("rules", pa.string(), True),
         _field("komi", pa.float32(), True),
         _field("komi_text", pa.string(), True),
         _field("handicap", pa.int16(), True),
-        # who
+        # players
         _field("black", pa.string(), True),
         _field("white", pa.string(), True),
         _field("black_rank", pa.string(), True),  # as written
         _field("white_rank", pa.string(), True),
         _field("black_rating", pa.float32(), True),  # Schraudolph's scale: 30 kyu 2, 1 dan 32, 9 dan pro 49
         _field("white_rating", pa.float32(), True),
-        _field("black_confirmed", pa.bool_(), True),  # null: the record does not say
+        _field("black_confirmed", pa.bool_(), True),  # null: unknown
         _field("white_confirmed", pa.bool_(), True),
         _field("black_pro", pa.bool_(), True),  # null: no rank
         _field("white_pro", pa.bool_(), True),
-        _field("black_program", pa.bool_()),  # the name is one of a known program
+        _field("black_program", pa.bool_()),  # the name is that of a known program
         _field("white_program", pa.bool_()),
-        # when and where
-        _field("date", pa.date32(), True),  # the first day; null unless a full date is told
+        # event
+        _field("date", pa.date32(), True),  # the first day; null unless a full date is recorded
         _field("year", pa.int16(), True),
         _field("date_text", pa.string(), True),
         _field("event", pa.string(), True),
         _field("round", pa.string(), True),
         _field("place", pa.string(), True),
         _field("title", pa.string(), True),
-        # how it ended
+        # result
         _field("winner", pa.string(), True),  # black, white, draw; null if void or unknown
         _field("margin", pa.float32(), True),  # points, where ending is score
         _field("ending", pa.string()),  # score, resign, time, forfeit, void, unknown
@@ -79,22 +81,22 @@ SCHEMA = pa.schema(
         _field("main_minutes", pa.float32(), True),
         _field("time_text", pa.string(), True),
         _field("overtime", pa.string(), True),
-        # the game
-        _field("to_play", pa.uint8()),  # PL: 1 black, 2 white, 0 not told
+        # moves
+        _field("to_play", pa.uint8()),  # PL: 1 black, 2 white, 0 unknown
         _field("setup", POINTS),  # point | 0x8000 white | 0x4000 emptied
-        _field("setup_ply", POINTS),  # how many moves come before each setup stone
-        _field("root_setup", pa.uint16()),  # how many setup stones stand in the root
+        _field("setup_ply", POINTS),  # number of moves before each setup stone
+        _field("root_setup", pa.uint16()),  # number of setup stones in the root node
         _field("moves", POINTS),  # point | 0x8000 white; a pass is width * height
-        _field("n_moves", pa.int32()),  # in the record; more than len(moves) if it was cut
-        _field("n_legal", pa.int32()),  # how many can be played, from the first
-        _field("territory", POINTS, True),  # point | 0x8000 white, rising
-        # what was done about it
-        _field("repairs", pa.string(), True),  # names of `Note`, joined by commas
-        _field("drop", pa.string(), True),  # name of the `Drop` in lower case; null if kept
+        _field("n_moves", pa.int32()),  # moves in the record; more than len(moves) if the game was cut
+        _field("n_legal", pa.int32()),  # number of legal moves before the first illegal one
+        _field("territory", POINTS, True),  # point | 0x8000 white, ascending
+        # parsing and cleaning
+        _field("repairs", pa.string(), True),  # names of `ParseWarning`, joined by commas
+        _field("drop", pa.string(), True),  # name of the `DropReason` in lower case; null if kept
         _field("drop_detail", pa.string(), True),
     ]
 )
-"""Missing words are null, never empty. Lists are never null but `territory`, which is if the record tells none."""
+"""Missing text is null, never empty. Lists are never null, except `territory` where the record has none."""
 
 READER_REASONS = (
     DropReason.NO_RECORD,
@@ -103,21 +105,25 @@ READER_REASONS = (
     DropReason.TOO_LARGE,
     DropReason.UNREADABLE,
 )
-"""What only a reader can say of a game; it has neither moves nor setup then."""
+"""Reasons that only a reader can give; such a game has neither moves nor setup."""
 
 PLAYED_COLUMNS = ("width", "height", "setup", "setup_ply", "root_setup", "moves")
-"""What `played_of` needs."""
+"""The columns that `move_arrays` needs."""
 
 GAME_COLUMNS = (*PLAYED_COLUMNS, "entry", "handicap", "to_play", "repairs", "drop")
-"""What `games_of` needs."""
+"""The columns that `game_arrays` needs."""
 
 
 def move_arrays(batch: pa.RecordBatch) -> MoveArrays:
-    """What is played in the games of some rows. Numbers, those within lists and the offsets of large lists are Arrow's
-    own buffers, not copies.
+    """Return boards, setup and moves of some rows.
 
-    batch: with PLAYED_COLUMNS at least, as `Catalogue.batches` gives it.
-    Raises FormatError if a row contradicts itself.
+    Numeric columns, list values and the offsets of large lists share Arrow's memory.
+
+    Args:
+        batch: Rows with at least PLAYED_COLUMNS, as `Catalogue.batches` yields them.
+
+    Raises:
+        FormatError: If a row contradicts itself.
     """
     moves, move_offset = list_to_numpy(batch.column("moves"))
     setup, setup_offset = list_to_numpy(batch.column("setup"))
@@ -125,21 +131,26 @@ def move_arrays(batch: pa.RecordBatch) -> MoveArrays:
     root_setup = to_numpy(batch.column("root_setup"))
     width, height = to_numpy(batch.column("width")), to_numpy(batch.column("height"))
     if not np.array_equal(setup_offset, ply_offset) or np.any(root_setup > np.diff(setup_offset)):
-        raise FormatError("setup, setup_ply and root_setup of a row do not fit together")
-    begins = np.zeros(len(setup_ply) + 1, np.bool_)
-    begins[setup_offset] = True
-    if np.any((setup_ply[1:] < setup_ply[:-1]) & ~begins[1:-1]):
-        raise FormatError("setup_ply of a row does not rise")
+        raise FormatError("setup, setup_ply and root_setup of a row have inconsistent lengths")
+    row_start = np.zeros(len(setup_ply) + 1, np.bool_)
+    row_start[setup_offset] = True
+    if np.any((setup_ply[1:] < setup_ply[:-1]) & ~row_start[1:-1]):
+        raise FormatError("setup_ply of a row is not ascending")
     if np.any(width > MAX_SIZE) or np.any(height > MAX_SIZE):
         raise FormatError(f"a board of a row is larger than {MAX_SIZE} x {MAX_SIZE}")
     return MoveArrays(width, height, moves, move_offset, setup, setup_ply, setup_offset, root_setup)
 
 
 def game_arrays(batch: pa.RecordBatch) -> GameArrays:
-    """The games of some rows as kernels take them; moves and numbers are Arrow's own buffers, not copies.
+    """Return the games of some rows; moves and numeric columns share Arrow's memory.
 
-    batch: with GAME_COLUMNS at least, as `Catalogue.batches` gives it. start, stop are 0; block_index is the row.
-    Raises FormatError if a row contradicts itself.
+    `start` and `stop` are 0, `block_index` is the row.
+
+    Args:
+        batch: Rows with at least GAME_COLUMNS, as `Catalogue.batches` yields them.
+
+    Raises:
+        FormatError: If a row contradicts itself.
     """
     rows, played = len(batch), move_arrays(batch)
     return GameArrays(
@@ -156,7 +167,7 @@ def game_arrays(batch: pa.RecordBatch) -> GameArrays:
 
 
 def list_to_numpy(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """A list column without nulls as (values, offsets [G + 1] int64 into them)."""
+    """Return a list column without nulls as (values, offsets [G + 1] int64 into them)."""
     if not len(column):
         return writable_view(column.values.to_numpy()[:0]), np.zeros(1, np.int64)
     offsets = column.offsets.to_numpy().astype(np.int64, copy=False)
@@ -165,56 +176,79 @@ def list_to_numpy(column: pa.ListArray | pa.LargeListArray) -> tuple[npt.NDArray
 
 
 def to_numpy(column: pa.Array) -> npt.NDArray[Any]:
-    """A column of numbers without nulls as an array."""
+    """Return a numeric column without nulls as an array that shares Arrow's memory where possible."""
     return writable_view(column.to_numpy(zero_copy_only=False))
 
 
-def map_distinct(column: pa.Array, meaning: Callable[[str | None], Any], kind: type[np.generic]) -> npt.NDArray[Any]:
-    """meaning(text) of each row, called once for each distinct text; null is None."""
-    coded = column.dictionary_encode(null_encoding="encode")
-    table = np.array([meaning(text) for text in coded.dictionary.to_pylist()], kind)
-    return table[coded.indices.to_numpy()] if len(column) else np.empty(0, kind)
+def map_distinct(column: pa.Array, function: Callable[[str | None], Any], dtype: type[np.generic]) -> npt.NDArray[Any]:
+    """Map a function over a text column, calling it once per distinct value.
+
+    Args:
+        column: [G] texts.
+        function: Maps a text, or None for null, to a number.
+        dtype: The result's dtype.
+
+    Returns:
+        [G] values.
+    """
+    encoded = column.dictionary_encode(null_encoding="encode")
+    table = np.array([function(text) for text in encoded.dictionary.to_pylist()], dtype)
+    return table[encoded.indices.to_numpy()] if len(column) else np.empty(0, dtype)
 
 
-def warnings_from_text(repairs: str | None) -> int:
-    """The `ParseWarning`s of a row's `repairs`. Raises FormatError for a name that is none."""
+def warnings_from_text(text: str | None) -> int:
+    """Return the `ParseWarning` bits that a value of column `repairs` names.
+
+    Raises:
+        FormatError: If a name is unknown.
+    """
     try:
-        return sum(int(ParseWarning[name.upper()]) for name in {*repairs.split(",")}) if repairs else 0
+        return sum(int(ParseWarning[name.upper()]) for name in {*text.split(",")}) if text else 0
     except KeyError as error:
         raise FormatError(f"unknown repair {error.args[0].lower()!r}") from None
 
 
-def warnings_to_text(notes: int) -> str | None:
-    """The names of some `ParseWarning`s, as `repairs` has them; None for none."""
-    return ",".join(str(note.name).lower() for note in ParseWarning if notes & note) or None
+def warnings_to_text(bits: int) -> str | None:
+    """Return the names of `ParseWarning` bits as column `repairs` holds them, None for 0."""
+    return ",".join(str(warning.name).lower() for warning in ParseWarning if bits & warning) or None
 
 
-def drop_code(drop: str | None) -> int:
-    """The `DropReason` of a row. Raises FormatError for a name that is none."""
+def drop_code(name: str | None) -> int:
+    """Return the `DropReason` that a value of column `drop` names.
+
+    Raises:
+        FormatError: If the name is unknown.
+    """
     try:
-        return int(DropReason[drop.upper()]) if drop is not None else int(DropReason.KEPT)
+        return int(DropReason[name.upper()]) if name is not None else int(DropReason.KEPT)
     except KeyError:
-        raise FormatError(f"unknown reason {drop!r} to drop a game") from None
+        raise FormatError(f"unknown drop reason {name!r}") from None
 
 
-def drop_name(drop: int) -> str | None:
-    """What column `drop` says for a `DropReason`."""
-    return DropReason(drop).name.lower() if drop else None
+def drop_name(code: int) -> str | None:
+    """Return the value of column `drop` for a `DropReason`, None for KEPT."""
+    return DropReason(code).name.lower() if code else None
 
 
 _DROP_NAMES = pa.array([drop_name(k) if k in set(DropReason) else None for k in range(256)], pa.string())
 
 
 def drop_names(drop: npt.NDArray[np.uint8]) -> pa.StringArray:
-    """Return column `drop` of rows. drop: [G] uint8 of `DropReason`."""
+    """Return column `drop` for [G] uint8 values of `DropReason`."""
     return _DROP_NAMES.take(pa.array(drop))
 
 
 def with_drop(
     columns: Mapping[str, pa.Array] | pa.RecordBatch, drop: npt.NDArray[np.uint8], detail: pa.StringArray
 ) -> pa.RecordBatch:
-    """Rows of the catalogue, whose columns `drop` and `drop_detail` are these. drop: [G] uint8 of `DropReason`."""
-    last = {"drop": drop_names(drop), "drop_detail": detail}
+    """Return rows of the catalogue with columns `drop` and `drop_detail` replaced.
+
+    Args:
+        columns: All other columns of SCHEMA.
+        drop: [G] uint8 of `DropReason`.
+        detail: [G] texts for column `drop_detail`.
+    """
+    replaced = {"drop": drop_names(drop), "drop_detail": detail}
     return pa.RecordBatch.from_arrays(
-        [last[name] if name in last else columns[name] for name in SCHEMA.names], schema=SCHEMA
+        [replaced[name] if name in replaced else columns[name] for name in SCHEMA.names], schema=SCHEMA
     )

@@ -115,7 +115,7 @@ def source_shards(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] 
     for source, told in zip(sources, repeat({}) if about is None else about):
         parts: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
-            parts = source.catalogue.units()
+            parts = source.catalogue.shards()
         for part in parts:
             yield SourceShard(source.name, told.get("blake3"), part)
 

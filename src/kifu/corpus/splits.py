@@ -341,9 +341,9 @@ def split(
                     writers[code].write(batch.filter(pa.array(codes == code)))
                 bar.advance(len(batch))
         for name, writer in zip(names, writers):
-            writer.end({"split": table.model_dump(mode="json"), "set": name, "of": of})
+            writer.finish({"split": table.model_dump(mode="json"), "set": name, "of": of})
         for file in files:  # all of them first: none of an earlier split lies beside one of this, whatever interrupts
             remove_file(file)
         for writer in writers:
-            writer.give_name()
+            writer.publish()
     return SplitReport(dict(zip(files, counts.tolist())), unset, dropped)

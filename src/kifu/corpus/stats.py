@@ -103,7 +103,7 @@ def count_games(
     opened = [open_catalogue(path) for path in catalogues]
     tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
     with make_executor(engine, jobs) as crew:
-        for counted in crew.run(_CountJob(), [unit for catalogue in opened for unit in catalogue.units()]):
+        for counted in crew.run(_CountJob(), [unit for catalogue in opened for unit in catalogue.shards()]):
             for name, counts in counted.items():
                 tallies[name].add(counts)
     told = {name: tally.rows() for name, tally in tallies.items()}

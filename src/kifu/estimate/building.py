@@ -80,7 +80,7 @@ def build_sample(recipe: BuildRecipe, catalogue: Path, folder: Path, several: in
     """
     opened = open_catalogue(catalogue)
     rows = pa.Table.from_batches(opened.batches()).combine_chunks()
-    about = dict(opened.about)
+    about = dict(opened.metadata)
     few, path = folder / "few.parquet", folder / "some.parquet"
     _write(rows, min(_FIRST, len(rows)), few, about)
     first, second = (_build(recipe, few, folder / "built", 1) for _ in range(2))

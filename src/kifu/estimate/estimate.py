@@ -147,7 +147,9 @@ class _Plan:
         ):
             return False
         rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
-        return all(rules in (None, source.catalogue.about.get("clean")) for source in self._found if source.catalogue)
+        return all(
+            rules in (None, source.catalogue.metadata.get("clean")) for source in self._found if source.catalogue
+        )
 
     def _total(self, counts: npt.NDArray[np.float64]) -> Range:
         """What the counts of the parts stand for."""

@@ -127,7 +127,7 @@ def size_of(path: Path, rows: float) -> float:
         with CatalogueWriter(path.with_name("end.parquet")) as writer:
             for batch in islice(sample.batches(), some):
                 writer.write(batch.slice(0, some))
-            writer.commit(sample.about)
+            writer.commit(sample.metadata)
             sizes.append(writer.size)
     none, one = sizes
     if not sample.rows:

@@ -92,7 +92,7 @@ def draw(sources: Iterable[Source], room: int) -> list[SamplePart]:
 
 def _candidates(source: Source) -> list[_Candidate]:
     if source.catalogue is not None:
-        units = [unit for unit in source.catalogue.units() if unit.rows]
+        units = [unit for unit in source.catalogue.shards() if unit.rows]
         return [_Candidate(source, unit, "catalogue", unit.rows * _ROW_BYTES) for unit in units]
     name = source.path.name
     kind = "folder" if source.path.is_dir() else name[name.rfind(".") :].lower()

@@ -157,8 +157,8 @@ def build_archive(
         catalogue = open_catalogue(path)
         job = _LinesJob(catalogue.digest())
         with _Spool(into) as spool:
-            with progress("sorting lines", catalogue.about["kept"], "games") as bar:
-                unsayable = _sort(crew.run(job, catalogue.units()), spool, bar)
+            with progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
+                unsayable = _sort(crew.run(job, catalogue.shards()), spool, bar)
             _require_no_others(into, spool)
             files = [_write(into, place, spool) for place in spool.places()]
     manifest = ArchiveManifest(
@@ -167,7 +167,7 @@ def build_archive(
         sources=found,
         read=catalogue.rows,
         kept=sum(file.games for file in files),
-        drops=catalogue.about["drops"],
+        drops=catalogue.metadata["drops"],
         unsayable=dict(sorted(unsayable.items())),
         files=files,
         catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),

@@ -125,7 +125,7 @@ class CatalogueInput(NamedTuple):
     def of(cls, catalogue: Catalogue) -> CatalogueInput:
         """Raises FormatError."""
         digest, units, first = catalogue.digest(), [], 0
-        for rows in catalogue.units():
+        for rows in catalogue.shards():
             units.append(SetUnit(digest, first, rows))
             first += rows.rows
         return cls(catalogue, digest, units)
@@ -281,7 +281,7 @@ def _as_they_are(recipe: SplitRecipe, found: list[Source]) -> list[Catalogue] | 
     """The sources, if they are catalogues that were made by the recipe's rules, or if it has none."""
     rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
     catalogues = [source.catalogue for source in found if source.catalogue is not None]
-    fit = len(catalogues) == len(found) and all(rules in (None, each.about.get("clean")) for each in catalogues)
+    fit = len(catalogues) == len(found) and all(rules in (None, each.metadata.get("clean")) for each in catalogues)
     return catalogues if fit else None
 
 
@@ -311,7 +311,7 @@ def was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRules
     sources: what `describe_sources` says. A folder of loose records has no hash that tells.
     """
     try:
-        about = open_catalogue(path).about
+        about = open_catalogue(path).metadata
         version = (pq.read_metadata(path).metadata or {}).get(b"kifu.version", b"").decode("ascii", "replace")
     except (FormatError, OSError, pa.ArrowException):
         return False

@@ -1,6 +1,6 @@
-"""Which games a corpus sets aside, as a table of rules that has a name, and what they say of each game.
+"""Cleaning rules: named TOML tables that decide which games of a corpus are dropped.
 
-The rules after Schraudolph's archive stand in cleaning/schraudolph.toml, with their source.
+cleaning/schraudolph.toml holds the rules of Schraudolph's archive, with their source.
 """
 
 from __future__ import annotations
@@ -31,52 +31,53 @@ Amount = Annotated[float, Field(ge=0, le=10**6)]
 
 
 class CleaningRules(BaseModel):
-    """Rules of cleaning. A game that several of them set aside is counted under the first, in this order."""
+    """A set of cleaning rules. A game that violates several is counted under the first, in the order of the fields."""
 
     model_config = STRICT
 
     name: Line
     title: Line
     rules: Line = "records"
-    """The rules of Go that games are replayed under (`kifu.go.rules.NAMED`)."""
+    """The rules of Go for replaying the games (`kifu.go.rules.NAMED`)."""
     illegal: Literal["drop", "cut"] = "drop"
-    """A game with an illegal move is set aside, or ends before that move."""
+    """Drop a game with an illegal move, or cut it before that move."""
     sizes: tuple[Line, ...] | None = Field(None, strict=False)
-    """Boards, like "19x19"; others are set aside."""
+    """Allowed boards, like "19x19"; None allows all."""
     known_size: bool = False
-    """A record that does not tell its board is set aside; else it is taken for 19 x 19."""
+    """Require the record to state its board size; otherwise the default is 19 x 19."""
     alternating: bool = False
-    """Two moves in a row by one colour are not allowed."""
+    """Require the colours to alternate."""
     min_moves: Count = 0
-    """Passes count. A game without any is told apart from one that is short."""
+    """Minimum number of moves, passes included. Games without any move have a drop reason of their own."""
     max_moves: Count | None = None
+    """Maximum number of moves, passes included."""
     min_stones: Count = 0
-    """Moves that are no passes."""
+    """Minimum number of moves that are not passes."""
     self_play: Amount | None = None
-    """A player's game against himself needs so many times the board's side in moves."""
+    """Minimum number of moves of a game between equal names, in multiples of the board's larger side."""
     max_score: Amount | None = None
-    """In multiples of the points of the board."""
+    """Maximum winning margin, in multiples of the points of the board."""
     whole_score: bool = False
-    """Score and komi add up to a whole number, where both are told."""
+    """Require score and komi to add up to a whole number, where both are known."""
     finished: bool = False
-    """The result is told, and not void."""
+    """Require a known result that is not void."""
     ranked: bool = False
-    """Both ranks are known."""
+    """Require both ranks to be known."""
     min_rating: Amount | None = None
-    """Of both players, where their ranks are known: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan professional 41."""
+    """Minimum rating of both players, where known: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40, 1 dan professional 41."""
     programs: bool = True
-    """Whether games of programs stay."""
+    """Keep the games of programs."""
     program_names: tuple[Line, ...] = Field((), strict=False)
-    """More names of programs, with * for any letters."""
+    """Additional names of programs; * matches any letters."""
     min_seconds: Amount | None = None
-    """A player's time for a game, as `kifu.records.times.thinking_seconds` reckons it; enough, where none is told."""
+    """Minimum thinking time per player (`kifu.records.times.thinking_seconds`), where known."""
     duplicates: Literal["keep", "fields", "games"] = "keep"
-    """fields: of games that are equal in all fields the first stays. games: also of those that are equal but for
-    mirror, rotation, colours or last passes, or of which one is the beginning of the other, the longest stays."""
+    """fields: keep the first of several games that are equal in all fields. games: also keep only the longest of games
+    that are equal up to symmetry, colours or final passes, or of which one is the beginning of the other."""
 
     @field_validator("rules")
     @classmethod
-    def _known_rules(cls, name: str) -> str:
+    def _check_rules(cls, name: str) -> str:
         try:
             Rules.named(name)
         except RecipeError as error:
@@ -85,122 +86,145 @@ class CleaningRules(BaseModel):
 
     @field_validator("sizes")
     @classmethod
-    def _known_sizes(cls, sizes: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _check_sizes(cls, sizes: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for size in sizes or ():
             width, x, height = size.partition("x")
             if not (x and width.isdecimal() and height.isdecimal()):
-                raise ValueError(f'{size!r} is no board; "19x19" is one')
+                raise ValueError(f'{size!r} is not a board size like "19x19"')
         return sizes
 
 
 def cleaning_rule_names() -> list[str]:
-    """The sets of rules that come with kifu."""
+    """Return the names of the built-in sets of rules."""
     return config_names(_FOLDER)
 
 
 def load_cleaning_rules(name: str, overrides: Iterable[str] = ()) -> CleaningRules:
-    """A set of rules by its name, or from a TOML file if `name` ends in .toml.
+    """Load a built-in set of rules, or a TOML file.
 
-    overrides: see `kifu.config.load_config`. Raises RecipeError.
+    Args:
+        name: A built-in name, or a path that ends in .toml.
+        overrides: See `kifu.config.load_config`.
+
+    Raises:
+        RecipeError: If the rules do not exist or are invalid.
     """
     return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
 
 def check_cleaning_rules(table: Mapping[str, object], name: str) -> CleaningRules:
-    """The rules that a table of values makes. Raises RecipeError, which names the first value that does not fit."""
+    """Validate a table of rules.
+
+    Args:
+        table: The values by field of `CleaningRules`.
+        name: Named in error messages.
+
+    Raises:
+        RecipeError: If a value is invalid; the message names the first one.
+    """
     return check_config(CleaningRules, table, _KIND, name)
 
 
 def cleaning_rules_text(name: str) -> str:
-    """The TOML text of a set of rules. Raises RecipeError."""
+    """Return the TOML text of a built-in set of rules.
+
+    Raises:
+        RecipeError: If the name is unknown.
+    """
     return config_text(_FOLDER, _KIND, name)
 
 
-def apply_rules(clean: CleaningRules, games: GameArrays, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
-    """What the rules say of each row: [G] uint8, the first `DropReason` that applies, or `DropReason.KEPT`.
+def apply_rules(rules: CleaningRules, games: GameArrays, batch: pa.RecordBatch) -> npt.NDArray[np.uint8]:
+    """Return the first `DropReason` that applies to each game, else `DropReason.KEPT`: [G] uint8.
 
-    games: of the rows of `batch`, which has all columns of the catalogue but for `drop`, which is not looked at.
-    Illegal moves and duplicates are not judged here: the former need a replay, the latter other games.
+    Illegal moves and duplicates are not checked here: the former require a replay, the latter the other games.
+
+    Args:
+        rules: The cleaning rules.
+        games: The games of `batch`.
+        batch: Rows with all columns of the catalogue but `drop` and `drop_detail`.
     """
     drop = np.full(len(games), DropReason.KEPT, np.uint8)
-    for why, applies in _faults(clean, games, batch):
-        drop[(drop == DropReason.KEPT) & applies] = why
+    for reason, applies in _violations(rules, games, batch):
+        drop[(drop == DropReason.KEPT) & applies] = reason
     return drop
 
 
-def _faults(
-    clean: CleaningRules, games: GameArrays, batch: pa.RecordBatch
+def _violations(
+    rules: CleaningRules, games: GameArrays, batch: pa.RecordBatch
 ) -> Iterator[tuple[DropReason, npt.NDArray[np.bool_]]]:
+    """Yield each active rule's reason and a mask of the games that violate it."""
     width, height = games.width.astype(np.int64), games.height.astype(np.int64)
     points = width * height
     moves = np.diff(games.move_offset)
-    if clean.known_size:
+    if rules.known_size:
         yield DropReason.BAD_SIZE, games.warnings & ParseWarning.SIZE_MISSING != 0
-    if clean.sizes is not None:
-        wanted = [int(w) * 256 + int(h) for w, _, h in (size.partition("x") for size in clean.sizes)]
-        yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, wanted)
-    if clean.alternating:
-        same = (games.moves[1:] ^ games.moves[:-1]) & WHITE_BIT == 0
-        at = np.arange(1, len(games.moves))
-        same[np.isin(at, games.move_offset[1:-1])] = False  # the last move of one game and the first of the next
-        yield DropReason.NOT_ALTERNATING, _count(np.append(False, same)[: len(games.moves)], games) > 0
-    if clean.min_moves or clean.min_stones:
+    if rules.sizes is not None:
+        allowed = [int(w) * 256 + int(h) for w, _, h in (size.partition("x") for size in rules.sizes)]
+        yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, allowed)
+    if rules.alternating:
+        same_colour = (games.moves[1:] ^ games.moves[:-1]) & WHITE_BIT == 0
+        # The last move of one game and the first of the next do not count.
+        same_colour[np.isin(np.arange(1, len(games.moves)), games.move_offset[1:-1])] = False
+        marked = np.append(False, same_colour)[: len(games.moves)]
+        yield DropReason.NOT_ALTERNATING, _count_per_game(marked, games) > 0
+    if rules.min_moves or rules.min_stones:
         yield DropReason.NO_MOVES, moves == 0
-    if clean.min_stones:
+    if rules.min_stones:
         passes = games.moves & POINT_MASK == np.repeat(points, moves)
-        yield DropReason.FEW_STONES, moves - _count(passes, games) < clean.min_stones
-    if clean.min_moves:
-        yield DropReason.TOO_SHORT, moves < clean.min_moves
-    if clean.max_moves is not None:
-        yield DropReason.TOO_LONG, moves > clean.max_moves
-    if clean.self_play is not None:
-        one_player = _true(pc.equal(batch["black"], batch["white"]))
-        yield DropReason.SELF_PLAY, one_player & (moves < clean.self_play * np.maximum(width, height))
+        yield DropReason.FEW_STONES, moves - _count_per_game(passes, games) < rules.min_stones
+    if rules.min_moves:
+        yield DropReason.TOO_SHORT, moves < rules.min_moves
+    if rules.max_moves is not None:
+        yield DropReason.TOO_LONG, moves > rules.max_moves
+    if rules.self_play is not None:
+        one_player = _mask(pc.equal(batch["black"], batch["white"]))
+        yield DropReason.SELF_PLAY, one_player & (moves < rules.self_play * np.maximum(width, height))
     scored = batch["ending"].to_numpy(zero_copy_only=False) == "score"
     margin = _floats(batch["margin"])
-    if clean.max_score is not None:
-        yield DropReason.HUGE_SCORE, scored & (margin > clean.max_score * points)
-    if clean.whole_score:
-        signed = np.where(_true(pc.equal(batch["winner"], "white")), -margin, margin)
+    if rules.max_score is not None:
+        yield DropReason.HUGE_SCORE, scored & (margin > rules.max_score * points)
+    if rules.whole_score:
+        signed = np.where(_mask(pc.equal(batch["winner"], "white")), -margin, margin)
         total = signed + _floats(batch["komi"])
         yield DropReason.FRACTION_SCORE, scored & (np.abs(total - np.round(total)) > 0.01)
-    if clean.finished:
-        yield DropReason.UNFINISHED, ~_true(pc.is_valid(batch["winner"]))
+    if rules.finished:
+        yield DropReason.UNFINISHED, ~_mask(pc.is_valid(batch["winner"]))
     ratings = [_floats(batch[name]) for name in ("black_rating", "white_rating")]
-    if clean.ranked:
+    if rules.ranked:
         yield DropReason.RANK_UNKNOWN, np.isnan(ratings[0]) | np.isnan(ratings[1])
-    if clean.min_rating is not None:
-        yield DropReason.RANK_LOW, (ratings[0] < clean.min_rating) | (ratings[1] < clean.min_rating)
-    if not clean.programs:
-        yield DropReason.PROGRAM, _true(batch["black_program"]) | _true(batch["white_program"])
-    if clean.min_seconds is not None:
-        terms = zip(batch["main_minutes"].to_pylist(), batch["format"].to_pylist(), batch["overtime"].to_pylist())
-        yield DropReason.BLITZ, np.array([_seconds(*each) for each in terms], float) < clean.min_seconds
+    if rules.min_rating is not None:
+        yield DropReason.RANK_LOW, (ratings[0] < rules.min_rating) | (ratings[1] < rules.min_rating)
+    if not rules.programs:
+        yield DropReason.PROGRAM, _mask(batch["black_program"]) | _mask(batch["white_program"])
+    if rules.min_seconds is not None:
+        times = zip(batch["main_minutes"].to_pylist(), batch["format"].to_pylist(), batch["overtime"].to_pylist())
+        yield DropReason.BLITZ, np.array([_seconds(*each) for each in times], float) < rules.min_seconds
 
 
 @lru_cache(1 << 16)
-def _seconds(minutes: float | None, spelling: str, overtime: str | None) -> float:
-    """What a player may think; NaN if nothing is told."""
-    if overtime is not None and spelling == "tygem":
+def _seconds(minutes: float | None, record_format: str, overtime: str | None) -> float:
+    """Return a player's thinking time in seconds, NaN if unknown."""
+    if overtime is not None and record_format == "tygem":
         overtime = tygem.parse_overtime(overtime)
     seconds = thinking_seconds(minutes, parse_overtime(overtime) if overtime is not None else None)
     return nan if seconds is None else seconds
 
 
-def _count(marked: npt.NDArray[np.bool_], games: GameArrays) -> npt.NDArray[np.int64]:
-    """How many moves of each game are marked."""
+def _count_per_game(marked: npt.NDArray[np.bool_], games: GameArrays) -> npt.NDArray[np.int64]:
+    """Return the number of marked moves of each game."""
     total = np.append(0, np.cumsum(marked))
     counts: npt.NDArray[np.int64] = total[games.move_offset[1:]] - total[games.move_offset[:-1]]
     return counts
 
 
-def _true(column: pa.Array) -> npt.NDArray[np.bool_]:
-    """A column of truths, with False for null."""
-    truths: npt.NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
-    return truths
+def _mask(column: pa.Array) -> npt.NDArray[np.bool_]:
+    """Return a boolean column as an array, with False for null."""
+    mask: npt.NDArray[np.bool_] = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _floats(column: pa.Array) -> npt.NDArray[np.float64]:
-    """A column of numbers, with NaN for null."""
+    """Return a numeric column as an array, with NaN for null."""
     values: npt.NDArray[np.float64] = column.to_numpy(zero_copy_only=False).astype(np.float64)
     return values

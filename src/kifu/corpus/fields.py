@@ -1,4 +1,4 @@
-"""From what games say in words to typed columns of the catalogue: whole columns, each distinct text read once."""
+"""Parse the text of records (ranks, results, komi, dates, times) into typed columns, each distinct text once."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ TEXT_COLUMNS = {
     "result": "result_text", "komi": "komi_text", "date": "date_text", "time": "time_text", "overtime": "overtime",
     "rules": "rules", "event": "event", "round": "round", "place": "place", "title": "title",
 }  # fmt: skip
-"""The catalogue's column for each of `kifu.records.games.FIELDS` that has one of its own."""
+"""The text column of each of `kifu.records.games.FIELDS` that has one."""
 
 UnparsedTexts: TypeAlias = dict[str, Counter[str]]
-"""By column, texts that were not understood, with their counts."""
+"""By text column, the texts that could not be parsed, with their counts."""
 
-Read = Callable[[str], tuple[Any, ...]]
-"""A text -> the values of several columns, and at last whether all of the text was understood."""
+Parser = Callable[[str], tuple[Any, ...]]
+"""Maps a text to the values of several columns and, last, True if all of the text was understood."""
 
-_MEMORY = 1 << 16
-"""Texts of each kind that are remembered from one block to the next."""
+_CACHE_SIZE = 1 << 16
+"""Texts per parser that are cached between blocks."""
 
-_remembered = lru_cache(_MEMORY)
+_cached = lru_cache(_CACHE_SIZE)
 
 
-@_remembered
+@_cached
 def _sgf_rank(text: str) -> tuple[float | None, bool | None, bool | None, bool]:
     rank = Rank.parse(text)
     if rank is None:
@@ -46,70 +46,70 @@ def _sgf_rank(text: str) -> tuple[float | None, bool | None, bool | None, bool]:
     return rank.rating, rank.confirmed, rank.professional, True
 
 
-@_remembered
+@_cached
 def _olf_rank(text: str) -> tuple[float | None, bool | None, bool | None, bool]:
     rating, confirmed = olf.parse_rating(text)
     return rating, confirmed, None if rating is None else rating >= 41, rating is not None or text == "0"
 
 
-def _ended(result: Result) -> tuple[str | None, float | None, str]:
+def _result_columns(result: Result) -> tuple[str | None, float | None, str]:
     winner = "draw" if result.how == "draw" else {BLACK: "black", WHITE: "white", None: None}[result.winner]
     return winner, result.margin, result.ending
 
 
-@_remembered
+@_cached
 def _sgf_result(text: str) -> tuple[str | None, float | None, str, bool]:
-    return *_ended(Result.parse(text)), is_recognized("result", text)
+    return *_result_columns(Result.parse(text)), is_recognized("result", text)
 
 
-@_remembered
+@_cached
 def _olf_result(text: str) -> tuple[str | None, float | None, str, bool]:
     result = olf.parse_result(text)
-    return *_ended(result), result != Result()
+    return *_result_columns(result), result != Result()
 
 
-@_remembered
+@_cached
 def _sgf_komi(text: str) -> tuple[float | None, bool]:
     return parse_komi(text), is_recognized("komi", text)
 
 
-@_remembered
+@_cached
 def _olf_komi(text: str) -> tuple[float | None, bool]:
     komi = olf.parse_komi(text)
     return komi, komi is not None or text == "?"
 
 
-@_remembered
+@_cached
 def _sgf_date(text: str) -> tuple[datetime.date | None, int | None, bool]:
     date = parse_date(text)
     return (None, None, is_recognized("date", text)) if date is None else (date.first, date.year, True)
 
 
-@_remembered
+@_cached
 def _olf_date(text: str) -> tuple[datetime.date | None, int | None, bool]:
     date = olf.parse_date(text)
     return _sgf_date(date) if date is not None else (None, None, is_recognized("date", text))
 
 
-@_remembered
+@_cached
 def _sgf_time(text: str) -> tuple[float | None, bool]:
     return parse_minutes(text), is_recognized("time", text)
 
 
-@_remembered
+@_cached
 def _olf_time(text: str) -> tuple[float | None, bool]:
     minutes = olf.parse_time(text)
     return minutes, minutes is not None or text == "0"
 
 
-@_remembered
+@_cached
 def _tygem_time(text: str) -> tuple[float | None, bool]:
     minutes = tygem.parse_time(text)
     return minutes, minutes is not None
 
 
 _RANK, _RESULT, _KOMI, _DATE, _TIME = range(5)
-_SPELLING: Mapping[FormatName, tuple[Read, ...]] = {
+_PARSERS: Mapping[FormatName, tuple[Parser, ...]] = {
     "sgf": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _sgf_time),
     "olf": (_olf_rank, _olf_result, _olf_komi, _olf_date, _olf_time),
     "tygem": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _tygem_time),
@@ -123,47 +123,59 @@ PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
     "date_text": (_DATE, ("date", "year")),
     "time_text": (_TIME, ("main_minutes",)),
 }
-"""Columns of words: the kind of reader, and the columns that it makes."""
+"""By text column, the kind of parser and the typed columns that it fills."""
 
 
-def is_parsed(spelling: FormatName, column: str, text: str) -> bool:
-    """Whether all that a text of such a column says is understood. column: one of MADE_OF."""
-    return bool(_SPELLING[spelling][PARSED_COLUMNS[column][0]](text)[-1])
+def is_parsed(record_format: FormatName, column: str, text: str) -> bool:
+    """Return True if a text can be parsed completely.
+
+    Args:
+        record_format: The format that the text is from.
+        column: A text column, one of PARSED_COLUMNS.
+        text: The text.
+    """
+    return bool(_PARSERS[record_format][PARSED_COLUMNS[column][0]](text)[-1])
 
 
 def parse_fields(
-    spelling: FormatName, text: Mapping[str, pa.StringArray], programs: Programs
+    record_format: FormatName, text: Mapping[str, pa.StringArray], programs: Programs
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
-    """The typed columns of G games of one format, and what of their words was not understood.
+    """Parse the text of G games of one format.
 
-    text: the catalogue's columns of words (`TEXT_COLUMNS`), [G] each, null where nothing is told.
+    Args:
+        record_format: The format that the texts are from.
+        text: The text columns (values of TEXT_COLUMNS), [G] each, null where missing.
+        programs: The known names of programs.
+
+    Returns:
+        The typed columns, [G] each, and the texts that could not be parsed.
     """
     columns: dict[str, pa.Array] = {}
-    unclear: UnparsedTexts = {}
-    for name, (kind, made) in PARSED_COLUMNS.items():
-        _read(name, text[name], _SPELLING[spelling][kind], made, columns, unclear)
+    unparsed: UnparsedTexts = {}
+    for name, (kind, targets) in PARSED_COLUMNS.items():
+        _parse_column(name, text[name], _PARSERS[record_format][kind], targets, columns, unparsed)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
     for side in ("black", "white"):
-        coded = text[side].dictionary_encode()
-        known = pa.array([programs.is_program(name) for name in coded.dictionary.to_pylist()], pa.bool_())
-        columns[f"{side}_program"] = pc.fill_null(known.take(coded.indices), False)
-    return columns, unclear
+        encoded = text[side].dictionary_encode()
+        is_program = pa.array([programs.is_program(name) for name in encoded.dictionary.to_pylist()], pa.bool_())
+        columns[f"{side}_program"] = pc.fill_null(is_program.take(encoded.indices), False)
+    return columns, unparsed
 
 
-def _read(
+def _parse_column(
     name: str,
     texts: pa.StringArray,
-    read: Read,
-    made: Sequence[str],
+    parser: Parser,
+    targets: Sequence[str],
     columns: dict[str, pa.Array],
-    unclear: UnparsedTexts,
+    unparsed: UnparsedTexts,
 ) -> None:
-    """Fills the columns `made` from the texts of column `name`."""
-    coded = texts.dictionary_encode()
-    distinct = coded.dictionary.to_pylist()
-    *values, clear = zip(*map(read, distinct)) if distinct else [()] * (len(made) + 1)
-    for column, value in zip(made, values):
-        columns[column] = pa.array(value, SCHEMA.field(column).type).take(coded.indices)
-    if not all(clear):
-        counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(coded.indices).to_pylist()}
-        unclear[name] = Counter({distinct[k]: counts[k] for k, known in enumerate(clear) if not known})
+    """Fill the columns `targets` from the text column `name`."""
+    encoded = texts.dictionary_encode()
+    distinct = encoded.dictionary.to_pylist()
+    *values, complete = zip(*map(parser, distinct)) if distinct else [()] * (len(targets) + 1)
+    for column, value in zip(targets, values):
+        columns[column] = pa.array(value, SCHEMA.field(column).type).take(encoded.indices)
+    if not all(complete):
+        counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(encoded.indices).to_pylist()}
+        unparsed[name] = Counter({distinct[k]: counts[k] for k, parsed in enumerate(complete) if not parsed})

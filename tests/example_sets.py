@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, Runs, join, store
-from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
+from kifu.datasets.examples import Batch, Dataset, GameRuns, LabelSpec, Layout, concat, pack_planes
+from kifu.datasets.formats import find_format, formats_of, open_writer
 
-FORMATS = list(EXAMPLE_FORMATS)
+FORMATS = list(formats_of("examples"))
 MOVE = LabelSpec("move", "int16", (), "the next move")
 
 
 def layout_for(name: str, width: int = 5, height: int = 4, planes: int = 3, **changes: Any) -> Layout:
     """A layout that the format can hold, with further labels where it can hold them."""
     labels = [MOVE]
-    if EXAMPLE_FORMATS[name].labels:
+    if find_format(name).labels:
         labels.append(LabelSpec("result", "int8", (), "who wins"))
         labels.append(LabelSpec("ranks", "float32", (2,), "ratings"))
     told = {
@@ -34,19 +34,19 @@ def random_batch(layout: Layout, rows: int, seed: int = 0, runs: bool = True) ->
     if layout.real:
         planes = rng.choice(np.array([-1, 0, 1, 0.25], np.float32), (rows, layout.planes, layout.points))
     else:
-        planes = store(rng.integers(0, 2, (rows, *layout.shape), np.uint8), layout)
+        planes = pack_planes(rng.integers(0, 2, (rows, *layout.shape), np.uint8), layout)
     labels = {}
     for label in layout.labels:
         if label.name == "move":
-            labels["move"] = rng.integers(0, layout.no_point, rows).astype(label.kind)
+            labels["move"] = rng.integers(0, layout.pass_label, rows).astype(label.np_dtype)
         else:
-            labels[label.name] = rng.integers(-9, 9, (rows, *label.shape)).astype(label.kind)
+            labels[label.name] = rng.integers(-9, 9, (rows, *label.shape)).astype(label.np_dtype)
     game = np.repeat(rng.integers(0, 2**64, rows // 5 + 1, np.uint64), 5)[:rows]
     ply = (np.arange(rows) % 5).astype(np.int32)
     counts = np.diff(np.append(np.arange(0, rows, 5), rows))
     names = [f"folder/{k}.sgf" for k in range(len(counts))]
     archives = [f"KGS-20{k // 4:02}-19-4-.tar.gz" for k in range(len(counts))]
-    return Batch(planes, labels, game, ply, Runs(archives, names, counts) if runs else None)
+    return Batch(planes, labels, game, ply, GameRuns(archives, names, counts) if runs else None)
 
 
 def cut(batch: Batch, *cuts: int) -> list[Batch]:
@@ -54,12 +54,12 @@ def cut(batch: Batch, *cuts: int) -> list[Batch]:
     bounds = [0, *cuts, len(batch)]
     pieces = []
     for start, stop in pairwise(bounds):
-        piece = batch.part(start, stop)
+        piece = batch.slice(start, stop)
         if batch.runs is not None:
             ends = np.cumsum(batch.runs.rows)
             rows = np.minimum(ends, stop) - np.maximum(ends - batch.runs.rows, start)
             some = np.flatnonzero(rows > 0)
-            runs = Runs([batch.runs.archive[k] for k in some], [batch.runs.member[k] for k in some], rows[some])
+            runs = GameRuns([batch.runs.archive[k] for k in some], [batch.runs.member[k] for k in some], rows[some])
             piece = Batch(piece.planes, piece.labels, piece.game, piece.ply, runs)
         pieces.append(piece)
     return pieces
@@ -73,16 +73,16 @@ def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[st
         return writer.commit(about or {})
 
 
-def assert_same(data: Dataset, batch: Batch, traced: bool) -> None:
-    """The data set holds these rows. traced: whether it has their games and plies."""
+def assert_same(data: Dataset, batch: Batch, has_provenance: bool) -> None:
+    """The data set holds these rows. has_provenance: whether it has their games and plies."""
     assert len(data) == len(batch)
-    found = join(list(data.batches(7)), data.layout)
+    found = concat(list(data.batches(7)), data.layout)
     assert np.array_equal(found.planes, batch.planes)
     assert found.labels.keys() == batch.labels.keys()
     for key, values in batch.labels.items():
         assert np.array_equal(found.labels[key], values)
         assert found.labels[key].dtype == values.dtype
-    if traced:
+    if has_provenance:
         assert np.array_equal(found.game, batch.game)
         assert np.array_equal(found.ply, batch.ply)
     else:

@@ -8,7 +8,7 @@ import kifu
 from kgs_archives import BROKEN, archive, record, records
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets.examples import Batch, Layout, join
+from kifu.datasets.examples import Batch, Layout, concat
 from kifu.point import symmetries
 from naive_order import Game
 
@@ -80,7 +80,7 @@ def joined(batches: list[Batch], layout: Layout) -> Batch:
             np.concatenate([batch.game for batch in batches]),
             np.concatenate([batch.ply for batch in batches]),
         )
-    return join([], layout)
+    return concat([], layout)
 
 
 def turned(planes: np.ndarray, k: int) -> np.ndarray:

@@ -447,7 +447,7 @@ def test_a_manifest_of_another_file_is_not_believed(built, tmp_path) -> None:
     with pytest.raises(FormatError, match="tells of another file"):
         audit([path, path])
     manifest_path(path).write_text("{}")
-    with pytest.raises(FormatError, match="is no manifest"):
+    with pytest.raises(FormatError, match="is not a manifest"):
         audit([path, path])
 
 

@@ -11,7 +11,7 @@ from blake3 import blake3
 
 import kifu
 from kgs_archives import BROKEN, archive, record, records
-from kifu.datasets.formats import find_format
+from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.recipes import kgsgo_jobs
@@ -49,7 +49,7 @@ def expected_bytes(version, selections, games=GAMES):
     for chosen in selections:
         for number in chosen.games.tolist():
             examples += [example.data for example in twin(games[chosen.archive.year][number], version)]
-    layout = find_format(RECIPES[version].format)
+    layout = find_dat_layout(RECIPES[version].format)
     return layout.header(len(examples)) + b"".join(examples) + layout.end
 
 
@@ -184,7 +184,7 @@ def test_a_recipe_of_one_s_own(source, tmp_path):
 def test_every_row_has_its_origin(source, tmp_path, version):
     """The game and ply that a row comes from, played again, give the row."""
     (built,) = make(source, tmp_path, version, sets=["trainall"])
-    layout = find_format(built.manifest.format)
+    layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()
     years = {f"KGS-{year}-19-{len(games)}-": games for year, games in GAMES.items()}
     rows = random.Random(version).sample(range(built.manifest.examples), 200)
@@ -317,7 +317,7 @@ def test_only_bad_games(tmp_path):
     source = archive(tmp_path, list(BROKEN.values()))
     (one,) = build(RECIPES[1], [source], tmp_path / "into", sets=["archives"])
     (two,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
-    assert one.path.read_bytes() == b"END" and two.path.read_bytes() == find_format("dat2").header(0) + b"END"
+    assert one.path.read_bytes() == b"END" and two.path.read_bytes() == find_dat_layout("dat2").header(0) + b"END"
     assert (one.manifest.examples, one.manifest.kept, one.manifest.read) == (0, 0, 10)
     with kifu.open(two.path) as dat:
         assert len(dat) == 0

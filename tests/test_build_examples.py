@@ -17,7 +17,7 @@ from kgs_archives import BROKEN, archive, records
 from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.datasets.examples import Batch, join
+from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MOST_NEXT, find_label
 from kifu.datasets.manifest import read_examples_manifest
 from kifu.errors import FormatError, RecipeError, SourceError
@@ -60,7 +60,7 @@ def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> l
 
 def read(path: Path) -> Batch:
     with kifu.open(path) as data:
-        return join(list(data.batches()), data.layout)
+        return concat(list(data.batches()), data.layout)
 
 
 def usable(path: Path) -> list[tuple[int, int, kifu.Game]]:
@@ -413,7 +413,7 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
     labels.write_bytes(data)
     done = run("inspect", str(built.path))
     assert done.code == 2
-    assert "labels.npy is not what" in done.err[-1] or "moves from" in done.err[-1]
+    assert "the hash of labels.npy differs" in done.err[-1] or "moves from" in done.err[-1]
 
 
 @pytest.mark.parametrize("planes", ["one-plane", "eleven", "clark8", "agz17"])

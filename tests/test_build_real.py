@@ -8,7 +8,7 @@ import pytest
 
 import kifu
 from kgs_archives import members
-from kifu.datasets.formats import find_format
+from kifu.datasets.dat import find_dat_layout
 from kifu.errors import SourceError
 from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
@@ -62,7 +62,7 @@ def test_the_program_s_files(built, md5s, version, name):
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_part_of_each_archive(built, md5s, version):
     """The program made a whole file of each archive's part first."""
-    layout = find_format(built[version].manifest.format)
+    layout = find_dat_layout(built[version].manifest.format)
     data = built[version].path.read_bytes()
     at = layout.header_bytes
     for rows in built[version].manifest.archives:
@@ -87,7 +87,7 @@ def test_each_game_s_share(built, reference):
 def test_origins(built, four, version):
     """Rows drawn at random come from the game and ply that the manifest names."""
     m, data = built[version].manifest, built[version].path.read_bytes()
-    layout = find_format(m.format)
+    layout = find_dat_layout(m.format)
     games = {path.name.removesuffix(".tar.gz"): members(path) for path in four}
     for row in random.Random(version).sample(range(m.examples), 6):
         origin = m.origin(row)

@@ -21,7 +21,7 @@ from commands import KIFU, Done, finish, run, start
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS
 from kifu.cli import app
-from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
+from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
@@ -122,7 +122,7 @@ def test_version() -> None:
     [
         ("recipes", recipe_names()),
         ("planes", list(PLANE_SETS)),
-        ("formats", [*FORMATS, *EXAMPLE_FORMATS, *OTHER_FORMATS]),
+        ("formats", [*FORMATS, *OTHER_FORMATS]),
     ],
 )
 def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
@@ -140,7 +140,7 @@ def test_a_recipe_is_shown_whole(name: str) -> None:
 @pytest.mark.parametrize(
     ("command", "name"),
     [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
-    + [("formats", name) for name in (*FORMATS, *EXAMPLE_FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")],
+    + [("formats", name) for name in (*FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")],
 )
 def test_a_card_is_shown_whole(command: str, name: str) -> None:
     text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import kifu.datasets.inspect as inspection
-from kifu.datasets import _check, formats
-from kifu.datasets.dat import Dat
+from kifu.datasets import formats
+from kifu.datasets.dat import DAT_LAYOUTS, MAX_SEGMENTS, Dat, check_segments, find_dat_layout
 from kifu.datasets.formats import FORMATS, find_format
 from kifu.datasets.inspect import inspect_dat
 from kifu.datasets.manifest import ArchiveRows
@@ -24,7 +24,7 @@ from kifu.errors import FormatError, KifuError, RecipeError, SourceError
 from kifu.planes.packed import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
 
-DAT1_1, DAT2_1 = FORMATS["dat1@1"], FORMATS["dat2@1"]
+DAT1_1, DAT2_1 = DAT_LAYOUTS["dat1@1"], DAT_LAYOUTS["dat2@1"]
 
 
 # Slow twins: the cards in docs/formats, bit by bit.
@@ -52,7 +52,7 @@ def write_naive(name, planes, labels):
 
 def some_examples(name, n, seed=0):
     rng = np.random.default_rng(seed)
-    planes = (rng.random((n, FORMATS[name].planes, 19, 19)) < 0.3).astype(np.uint8)
+    planes = (rng.random((n, DAT_LAYOUTS[name].planes, 19, 19)) < 0.3).astype(np.uint8)
     planes[:, 7:] = 1
     return planes, rng.integers(0, 361, n).astype(np.int32)
 
@@ -103,9 +103,13 @@ def test_headers():
 
 
 def test_find_format():
-    assert find_format("dat2") is find_format("dat2@1") is DAT2_1
-    with pytest.raises(RecipeError, match="no format 'dat3'; there are dat1@1, dat2@1"):
+    assert find_format("dat2") is find_format("dat2@1", "kgsgo") is FORMATS["dat2@1"]
+    assert find_dat_layout("dat2") is find_dat_layout("dat2@1") is DAT2_1
+    with pytest.raises(RecipeError, match="no format 'dat3'; there are dat1@1, dat2@1, npy@1"):
         find_format("dat3")
+    for find in (find_dat_layout, lambda name: find_format(name, "kgsgo")):
+        with pytest.raises(RecipeError, match=r"no format .*'dat3'; there are dat1@1, dat2@1$"):
+            find("dat3")
 
 
 def test_a_record_by_hand(saved):
@@ -129,7 +133,7 @@ def test_a_record_by_hand(saved):
 # The reader
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", DAT_LAYOUTS)
 @pytest.mark.parametrize("n", [0, 1, 300])  # 300: more than is unpacked at a time
 def test_reads_what_the_naive_writer_wrote(name, n, saved):
     planes, labels = some_examples(name, n)
@@ -138,7 +142,7 @@ def test_reads_what_the_naive_writer_wrote(name, n, saved):
         assert (dat.path, dat.format, dat.segments) == (path, FORMATS[name], 1)
         assert len(dat) == dat.examples == n
         got_planes, got_labels = dat.to_numpy()
-        assert got_planes.shape == (n, FORMATS[name].planes, 19, 19)
+        assert got_planes.shape == (n, DAT_LAYOUTS[name].planes, 19, 19)
         assert (got_planes.dtype, got_labels.dtype) == (np.uint8, np.int32)
         assert_array_equal(got_planes, planes)
         assert_array_equal(got_labels, labels)
@@ -154,7 +158,7 @@ def joined(name, counts, saved):
     return path, np.concatenate([p for p, _ in parts]), np.concatenate([q for _, q in parts])
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", DAT_LAYOUTS)
 @pytest.mark.parametrize("counts", [[7], [3, 4], [0, 2, 0, 0, 5, 0]], ids=str)
 def test_indexes_and_slices_are_those_of_a_list(name, counts, saved):
     path, planes, labels = joined(name, counts, saved)
@@ -229,7 +233,7 @@ def headed(old, new):
 
 BROKEN = {
     "empty": (b"", "is empty"),
-    "text": (b"hello", "begins with b'hell', as no data set does"),
+    "text": (b"hello", "begins with b'hell', which no data set does"),
     "gzip": (gzip.compress(V1), r"begins with b'\x1f\x8b"),
     "v1 mark": (v1_with(365, b"XX"), "record 1 at byte 365 begins with b'XX', not b'GO'"),
     "v1 far mark": (v1_with(1095, b"XXX"), "record 3 at byte 1,095 begins with b'XX', not b'GO'"),
@@ -242,9 +246,9 @@ BROKEN = {
     "v1 END, then a rest": (V1 + b"\n", "record 3 at byte 1,098 begins with b'\\n', not b'GO'"),
     "v1, second part broken": (V1 + v1_with(365, b"G0"), "record 4 at byte 1,463 begins with b'G0'"),
     "v1, then v2": (V1 + V2, "record 3 at byte 1,098 begins with b'ml', not b'GO'"),
-    "v2 n too large": (headed(b"n=3", b"n=4"), "says n=4, which ends at byte 2,315 with its b'END', but the file ends"),
-    "v2 n too small": (headed(b"n=3", b"n=2"), "after the 2 records of the header at byte 0, at byte 1,668, stands"),
-    "v2 n huge": (headed(b"n=3", b"n=" + b"9" * 15), "says n=999999999999999,"),
+    "v2 n too large": (headed(b"n=3", b"n=4"), "gives n=4, which ends at byte 2,315 with its b'END', but the file ends"),
+    "v2 n too small": (headed(b"n=3", b"n=2"), "instead of b'END' at byte 1,668, after the 2 records of the header at byte 0"),
+    "v2 n huge": (headed(b"n=3", b"n=" + b"9" * 15), "gives n=999999999999999,"),
     "v2 n huger": (headed(b"n=3", b"n=" + b"9" * 400), "has b'n=99999999999999999999999999999999999999' where"),
     "v2 n negative": (headed(b"n=3", b"n=-3"), "the header at byte 0 has b'n=' where n=<number of examples> belongs"),
     "v2 n padded": (headed(b"n=3", b"n=03"), "has b'n=03' where n=<number of examples> belongs"),
@@ -262,9 +266,9 @@ BROKEN = {
     "v2 label 512": (v2_with(1026, b"\0\2\0\0"), "label 512"),
     "v2 label 65536": (v2_with(1026, b"\0\0\1\0"), "label 65536"),
     "v2 label -1": (v2_with(1026, b"\xff\xff\xff\xff"), "label -1"),
-    "v2 last bit": (v2_with(1024 + 321, b"\1"), "record 0: the last bit at byte 1,345 is set"),
+    "v2 last bit": (v2_with(1024 + 321, b"\1"), "record 0: the last bit at byte 1,345, which is padding, is set"),
     "v2 cut off": (V2[:-10], "but the file ends at byte 1,983"),
-    "v2 no END": (V2[:-3] + b"XYZ", "at byte 1,990, stands b'XYZ', not b'END'"),
+    "v2 no END": (V2[:-3] + b"XYZ", "has b'XYZ' instead of b'END' at byte 1,990"),
     "v2 END, then a rest": (V2 + b"END", "the header at byte 1,993 is cut off after 3 of 1,024 bytes"),
     "v2, second part broken": (V2 + v2_with(1024 + 322, b"gO"), "record 4 at byte 3,339 begins with b'gO'"),
     "v2, then v1": (V2 + some_file("dat1@1", 9), "the header at byte 1,993 has b'GO"),
@@ -287,10 +291,10 @@ def test_the_last_label_is_read(saved):
 
 
 def test_many_joined_files(saved):
-    path = saved(b"END" * _check.MAX_SEGMENTS)
+    path = saved(b"END" * MAX_SEGMENTS)
     assert Dat(path).segments == 10_000 and len(Dat(path)) == 0
-    path.write_bytes(b"END" * (_check.MAX_SEGMENTS + 1))
-    with pytest.raises(FormatError, match="more than 10,000 files"):
+    path.write_bytes(b"END" * (MAX_SEGMENTS + 1))
+    with pytest.raises(FormatError, match="more than 10,000 concatenated files"):
         Dat(path)
 
 
@@ -316,7 +320,7 @@ def test_any_bytes(tmp_path_factory, data):
 @given(st.data())
 def test_mutations(tmp_path_factory, data):
     """After a few bytes change, go, come or swap, a file is refused, or holds exactly what its bytes say."""
-    name = data.draw(st.sampled_from(sorted(FORMATS)))
+    name = data.draw(st.sampled_from(sorted(DAT_LAYOUTS)))
     content = bytearray(some_file(name, 2) + some_file(name, 1))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content)))
@@ -330,7 +334,7 @@ def test_mutations(tmp_path_factory, data):
         return
     planes, labels = dat.to_numpy()
     first, again = 0, b""
-    for segment in _check.check(np.frombuffer(bytes(content), np.uint8), dat.format):
+    for segment in check_segments(np.frombuffer(bytes(content), np.uint8), dat.dat_layout):
         part = slice(first, first + segment.examples)
         again += write_naive(dat.format.name, planes[part], labels[part])
         first += segment.examples
@@ -407,7 +411,7 @@ def test_inspect_counts(saved):
     planes[:3, 0, 0, 0] = planes[0, 5, 2, 2:4] = planes[1, 6, 9, 9] = 1
     data = write_naive("dat2@1", planes, [5, 6, 6, 360])
     found = inspect_dat(saved(data))
-    assert (found.format, found.examples, found.segments, found.bytes) == (DAT2_1, 4, 1, len(data))
+    assert (found.format, found.examples, found.segments, found.bytes) == (FORMATS["dat2@1"], 4, 1, len(data))
     assert found.md5 == hashlib.md5(data).hexdigest()
     assert found.mean_points == (0.75, 0, 0, 0, 0, 0.5, 0.25)
     assert (found.mean_stones, found.ko_share, found.distinct_labels) == (1.25, 0.25, 3)
@@ -444,12 +448,12 @@ def test_inspect_compares_the_manifest(saved):
     assert inspect_dat(path).manifest == manifest
     dataclasses.replace(manifest, bytes=3, blake3="ab").write(beside)
     assert inspect_dat(path).problems == (
-        f"set.dat.manifest.json says bytes 3; the file has {found.bytes}",
-        f"set.dat.manifest.json says blake3 ab; the file has {found.blake3}",
+        f"set.dat.manifest.json lists bytes 3; the file has {found.bytes}",
+        f"set.dat.manifest.json lists blake3 ab; the file has {found.blake3}",
     )
     beside.write_text("[]")
     found = inspect_dat(path)
-    assert found.manifest is None and "is no manifest" in found.problems[0]
+    assert found.manifest is None and "is not a manifest" in found.problems[0]
 
 
 def test_inspect_refuses_what_open_refuses(saved):
@@ -460,7 +464,7 @@ def test_inspect_refuses_what_open_refuses(saved):
 # The cards
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", DAT_LAYOUTS)
 def test_the_card_tells_how_to_read_it_without_kifu(name, saved):
     card = (Path(__file__).parents[1] / f"docs/formats/{name.partition('@')[0]}.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)

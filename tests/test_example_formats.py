@@ -13,7 +13,7 @@ import pytest
 
 import kifu
 from example_sets import MOVE, assert_same, cut, layout_for, random_batch, write
-from kifu.datasets.examples import Batch, Runs
+from kifu.datasets.examples import Batch, GameRuns
 from kifu.datasets.parquet import ParquetWriter, group_rows
 from kifu.errors import FormatError, RecipeError
 
@@ -33,7 +33,7 @@ def test_npy_is_what_np_save_writes(tmp_path: Path) -> None:
     batch = random_batch(layout, 70)
     write("npy@1", tmp_path / "train", layout, batch)
     arrays = {
-        "features": batch.ready(layout), "labels": batch.labels["move"], "result": batch.labels["result"],
+        "features": batch.unpack_planes(layout), "labels": batch.labels["move"], "result": batch.labels["result"],
         "ranks": batch.labels["ranks"], "game": batch.game, "ply": batch.ply,
     }  # fmt: skip
     for name, values in arrays.items():
@@ -64,7 +64,7 @@ def test_the_book_reads_its_chunks(tmp_path: Path) -> None:
     layout = layout_for("book-npy@1", planes=2)
     archives = ["KGS-2006-19-10388-.tar.gz", "KGS-2007-19-9-.tar.gz"]
     batch = random_batch(layout, 2600, runs=False)
-    runs = Runs([archives[0], archives[1]], ["a", "b"], np.array([2100, 500]))
+    runs = GameRuns([archives[0], archives[1]], ["a", "b"], np.array([2100, 500]))
     path = tmp_path / "train"
     write("book-npy@1", path, layout, *cut(Batch(batch.planes, batch.labels, batch.game, batch.ply, runs), 1500))
     sizes = {p.name: np.load(p).shape[0] for p in path.glob("*features*")}
@@ -74,7 +74,7 @@ def test_the_book_reads_its_chunks(tmp_path: Path) -> None:
         "KGS-2006-19-10388-train_features_2.npy": 52,
         "KGS-2007-19-9-train_features_0.npy": 500,
     }
-    planes, moves = batch.ready(layout), batch.labels["move"].astype(int)
+    planes, moves = batch.unpack_planes(layout), batch.labels["move"].astype(int)
     from_bottom = planes[:, :, ::-1]
     flipped = (3 - moves // 5) * 5 + moves % 5
     first = path / "KGS-2006-19-10388-train_features_1.npy"
@@ -89,18 +89,18 @@ def test_the_book_reads_its_chunks(tmp_path: Path) -> None:
 def test_an_archive_that_comes_again_goes_on_counting(tmp_path: Path) -> None:
     layout = layout_for("book-npy@1")
     batch = random_batch(layout, 30, runs=False)
-    runs = Runs(["a.tar.gz", "../b/c.zip", "a.tar.gz"], ["1", "2", "3"], np.array([10, 5, 15]))
+    runs = GameRuns(["a.tar.gz", "../b/c.zip", "a.tar.gz"], ["1", "2", "3"], np.array([10, 5, 15]))
     path = tmp_path / "test"
     write("book-npy@1", path, layout, Batch(batch.planes, batch.labels, batch.game, batch.ply, runs))
     names = ["_._b_c.ziptest_features_0.npy", "atest_features_0.npy", "atest_features_1.npy"]
     assert sorted(p.name for p in path.glob("*features*")) == names
     with kifu.open(path) as data:
-        assert_same(data, batch, traced=False)
+        assert_same(data, batch, has_provenance=False)
 
 
 def test_the_book_has_the_next_move_alone(tmp_path: Path) -> None:
     layout = layout_for("npy@1")
-    with pytest.raises(RecipeError, match="holds the label move alone, not move, result, ranks"):
+    with pytest.raises(RecipeError, match="holds only the label move, not move, result, ranks"):
         write("book-npy@1", tmp_path / "train", layout)
     assert not list(tmp_path.iterdir())
 
@@ -120,7 +120,7 @@ def table(tmp_path: Path) -> tuple[Path, Batch, np.ndarray]:
     batch = random_batch(layout, 300)
     path = tmp_path / "train.parquet"
     write("parquet@1", path, layout, batch)
-    return path, batch, batch.ready(layout)
+    return path, batch, batch.unpack_planes(layout)
 
 
 def test_polars_opens_parquet(table: tuple[Path, Batch, np.ndarray]) -> None:
@@ -162,7 +162,7 @@ def test_row_groups_are_small(tmp_path: Path) -> None:
     meta = pq.read_metadata(path)
     assert [meta.row_group(k).num_rows for k in range(meta.num_row_groups)] == [212, 212, 26]
     with kifu.open(path) as data:
-        assert_same(data, random_batch(layout, 450), traced=True)
+        assert_same(data, random_batch(layout, 450), has_provenance=True)
 
 
 def test_parquet_of_another_version_or_with_other_columns(tmp_path: Path) -> None:
@@ -173,8 +173,8 @@ def test_parquet_of_another_version_or_with_other_columns(tmp_path: Path) -> Non
     told = table.schema.metadata
     for meta, columns, message in (
         (told | {b"kifu.examples": b"2"}, table, "version '2'"),
-        (told, table.drop(["result"]), "has not the columns"),
-        (told | {b"kifu.layout": b"{}"}, table, "no layout of examples"),
+        (told, table.drop(["result"]), "columns or types that differ"),
+        (told | {b"kifu.layout": b"{}"}, table, "invalid layout"),
         (told | {b"kifu.about": b"["}, table, "x.parquet: "),
     ):
         pq.write_table(columns.replace_schema_metadata(meta), path)
@@ -198,7 +198,7 @@ def test_rocalphago_reads_its_layout(tmp_path: Path) -> None:
     batch = random_batch(layout, 1100)
     path = tmp_path / "train.h5"
     write("hdf5@1", path, layout, *cut(batch, 3, 999))
-    planes = batch.ready(layout)
+    planes = batch.unpack_planes(layout)
     with h5py.File(path) as file:
         states, actions = file["states"], file["actions"]
         assert states.dtype == actions.dtype == np.uint8
@@ -229,23 +229,23 @@ def test_a_file_that_rocalphago_made(tmp_path: Path) -> None:
             "states", (1, 3, 5, 4), np.uint8, maxshape=(None, 3, 5, 4), chunks=(64, 3, 5, 4), compression="lzf"
         )
         states.resize(100, 0)
-        states[:] = batch.ready(layout).transpose(0, 1, 3, 2)
+        states[:] = batch.unpack_planes(layout).transpose(0, 1, 3, 2)
         file["actions"] = np.stack([x, y], 1).astype(np.uint8)
         file["features"] = np.bytes_("board,liberties")
         file.create_group("file_offsets")
     with kifu.open(path) as data:
         assert data.layout.plane_set == "board,liberties"
         assert (data.layout.shape, data.layout.first_row) == ((3, 4, 5), "top")
-        assert_same(data, batch, traced=False)
+        assert_same(data, batch, has_provenance=False)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda file: file.__delitem__("states"), "has no states"),
-        (lambda file: file["states"].__setitem__((3, 1, 2, 2), 2), "has 2 in states"),
-        (lambda file: file["actions"].__setitem__(5, (0, 4)), "no point of the board"),
-        (lambda file: file["actions"].resize(9, 0), "actions has the shape"),
+        (lambda file: file["states"].__setitem__((3, 1, 2, 2), 2), "holds 2 in states"),
+        (lambda file: file["actions"].__setitem__(5, (0, 4)), "an action outside the board"),
+        (lambda file: file["actions"].resize(9, 0), "actions has shape"),
         (lambda file: file.move("ply", "states2"), "has no ply"),
     ],
 )
@@ -276,5 +276,5 @@ def test_without_h5py_it_is_told_what_to_install(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setitem(sys.modules, "h5py", None)
     monkeypatch.delitem(sys.modules, "kifu.datasets.hdf5", raising=False)
-    with pytest.raises(RecipeError, match=r"hdf5@1 needs h5py, which pip install 'kifu\[hdf5\]' brings"):
+    with pytest.raises(RecipeError, match=r"hdf5@1 requires h5py: pip install 'kifu\[hdf5\]'"):
         write("hdf5@1", tmp_path / "x.h5", layout_for("hdf5@1"))

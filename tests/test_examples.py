@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import kifu
 from example_sets import FORMATS, MOVE, assert_same, bytes_of, cut, layout_for, random_batch, write
-from kifu.datasets.examples import Batch, LabelSpec, Layout, parse_layout, store
-from kifu.datasets.formats import EXAMPLE_FORMATS, find_example_format, open_writer
+from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes, parse_layout
+from kifu.datasets.formats import find_format, formats_of, open_writer
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 
 ROWS = 2500
@@ -27,7 +27,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def place(folder: Path, name: str, stem: str = "train") -> Path:
-    return folder / f"{stem}{EXAMPLE_FORMATS[name].suffix}"
+    return folder / f"{stem}{formats_of('examples')[name].suffix}"
 
 
 # Round trips
@@ -43,7 +43,7 @@ def test_a_reader_gives_back_what_the_writer_was_given(name: str, tmp_path: Path
     with kifu.open(path) as data:
         assert data.layout == layout
         assert data.about == {"set": "train", "n": 3}
-        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+        assert_same(data, batch, find_format(name).has_provenance)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -64,21 +64,21 @@ def test_any_board(
     write(name, path, layout, batch)
     with kifu.open(path) as data:
         assert data.layout == layout
-        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+        assert_same(data, batch, find_format(name).has_provenance)
 
 
 def test_real_planes(name: str, tmp_path: Path) -> None:
     layout = layout_for(name, real=True)
     batch = random_batch(layout, 100)
     path = place(tmp_path, name)
-    if not EXAMPLE_FORMATS[name].real:
+    if not find_format(name).real:
         with pytest.raises(RecipeError, match="planes of 0 and 1"):
             write(name, path, layout, batch)
         assert not list(tmp_path.iterdir())
         return
     write(name, path, layout, batch)
     with kifu.open(path) as data:
-        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+        assert_same(data, batch, find_format(name).has_provenance)
         planes, _ = data[3]
         assert planes.dtype == np.float32
         assert np.array_equal(planes, batch.planes[3].reshape(layout.shape))
@@ -91,15 +91,15 @@ def test_planes_with_a_rim(name: str, tmp_path: Path) -> None:
     path = place(tmp_path, name)
     write(name, path, layout, batch)
     with kifu.open(path) as data:
-        assert_same(data, batch, EXAMPLE_FORMATS[name].traced)
+        assert_same(data, batch, find_format(name).has_provenance)
 
 
 def test_passes(name: str, tmp_path: Path) -> None:
     layout = layout_for(name)
     batch = random_batch(layout, 30)
-    batch.labels["move"][17] = layout.no_point
+    batch.labels["move"][17] = layout.pass_label
     path = place(tmp_path, name)
-    if EXAMPLE_FORMATS[name].passes:
+    if find_format(name).passes:
         write(name, path, layout, batch)
         with kifu.open(path) as data:
             assert_same(data, batch, True)
@@ -113,7 +113,7 @@ def test_rows_in_any_order(name: str, tmp_path: Path) -> None:
     layout = layout_for(name)
     batch = random_batch(layout, 30, runs=False)
     path = place(tmp_path, name)
-    if EXAMPLE_FORMATS[name].traced:
+    if find_format(name).has_provenance:
         write(name, path, layout, batch)
         with kifu.open(path) as data:
             assert_same(data, batch, True)
@@ -130,7 +130,7 @@ def test_a_data_set_is_a_sequence(name: str, tmp_path: Path) -> None:
     batch = random_batch(layout, ROWS)
     path = place(tmp_path, name)
     write(name, path, layout, batch)
-    planes, moves = batch.ready(layout), batch.labels["move"]
+    planes, moves = batch.unpack_planes(layout), batch.labels["move"]
     with kifu.open(path) as data:
         for row in (0, 1, 1023, 1024, ROWS - 1, -1, -ROWS):
             one, move = data[row]
@@ -325,7 +325,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 def test_a_layout_that_cannot_be(wrong: dict[str, object]) -> None:
     good = json.loads(layout_for("npy@1").to_json())
     assert parse_layout(json.dumps(good)) == layout_for("npy@1")
-    with pytest.raises(FormatError, match="no layout of examples"):
+    with pytest.raises(FormatError, match="invalid layout"):
         parse_layout(json.dumps(good | wrong))
 
 
@@ -333,9 +333,9 @@ def test_a_layout_that_cannot_be(wrong: dict[str, object]) -> None:
 
 
 def test_names_of_formats() -> None:
-    assert find_example_format("parquet").name == "parquet@1"
-    with pytest.raises(RecipeError, match="no format of examples 'parket'; there are npy@1, book-npy@1"):
-        find_example_format("parket")
+    assert find_format("parquet").name == "parquet@1"
+    with pytest.raises(RecipeError, match="no format of examples recipes 'parket'; there are npy@1, book-npy@1"):
+        find_format("parket", "examples")
 
 
 def test_what_is_no_data_set(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_planes_are_stored_as_bits_from_the_upper_left() -> None:
     layout = Layout("x", ("a", "b"), False, 3, 3, 0, "top", (MOVE,))
     planes = np.zeros((1, 2, 3, 3), np.uint8)
     planes[0, 0, 0, 1] = planes[0, 1, 2, 2] = 1
-    stored = store(planes, layout)
+    stored = pack_planes(planes, layout)
     assert stored.tolist() == [[[0b01000000, 0], [0, 0b10000000]]]
     batch = Batch(stored, {"move": np.zeros(1, np.int16)}, np.zeros(1, np.uint64), np.zeros(1, np.int32))
-    assert np.array_equal(batch.ready(layout), planes)
+    assert np.array_equal(batch.unpack_planes(layout), planes)

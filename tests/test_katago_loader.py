@@ -107,7 +107,9 @@ def test_batches_are_the_rows_of_the_encoder_turned(games, wanted):
     assert len(batch) == len(loader) * 100 - (-len(batch) % 100) > 700
     fits = {key: set(range(8)) for key, _ in wanted}  # the symmetries that a game's rows allow
     moves = batch.labels["move"].tolist()
-    for planes, (key, t), move, told in zip(batch.ready(loader.layout), given(batch), moves, batch.labels["globals"]):
+    for planes, (key, t), move, told in zip(
+        batch.unpack_planes(loader.layout), given(batch), moves, batch.labels["globals"]
+    ):
         before, numbers, point = wanted[key, t]
         assert told.tobytes() == numbers.tobytes()  # numbers do not turn
         fits[key] &= {
@@ -143,7 +145,7 @@ def test_planes_come_as_what_is_asked_for(games, output, kind):
     values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
     batch = whole(packed)
     assert batch.planes.shape[1:] == (22, 46)
-    assert np.array_equal(values, batch.ready(packed.layout))
+    assert np.array_equal(values, batch.unpack_planes(packed.layout))
     assert np.array_equal(ready.labels["globals"], batch.labels["globals"])
 
 
@@ -176,9 +178,9 @@ def test_small_boards_lie_in_the_corner(tmp_path):
     loader = kifu.load(paths, "katago22", board="7x7", pad=True, augment=False, shuffle=None)
     batch = whole(loader)
     assert loader.layout.shape == (22, 7, 7)
-    sizes = Counter((int(b[0].any(0).sum()), int(b[0].any(1).sum())) for b in batch.ready(loader.layout))
+    sizes = Counter((int(b[0].any(0).sum()), int(b[0].any(1).sum())) for b in batch.unpack_planes(loader.layout))
     assert sizes == {(5, 5): 4, (4, 3): 4}  # KataGo has no boards with a side of one
-    for planes, move in zip(batch.ready(loader.layout), batch.labels["move"].tolist()):
+    for planes, move in zip(batch.unpack_planes(loader.layout), batch.labels["move"].tolist()):
         assert planes[0, move // 7, move % 7] and not planes[1:3, move // 7, move % 7].any()
     with pytest.raises(GameError, match=r"katago22@1 draws boards from 2 to 19, not 20 x 20"):
         kifu.load(paths, "katago22", board="20x20", pad=True)
@@ -324,7 +326,7 @@ def test_written_sets_hold_the_numbers_too(games, wanted, tmp_path, form):
     loader = kifu.load(built.path, shuffle=None, augment=False)
     batch = whole(loader)
     assert sorted(given(batch)) == sorted(at for at in wanted if at[0] not in ended)
-    for planes, at, told in zip(batch.ready(loader.layout), given(batch), batch.labels["globals"]):
+    for planes, at, told in zip(batch.unpack_planes(loader.layout), given(batch), batch.labels["globals"]):
         assert np.array_equal(planes, wanted[at][0]) and told.tobytes() == wanted[at][1].tobytes()
     mirrored = whole(kifu.load(built.path, seed=1))
     numbers = {at: told.tobytes() for at, told in zip(given(mirrored), mirrored.labels["globals"])}

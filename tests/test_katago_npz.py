@@ -22,7 +22,7 @@ from example_sets import bytes_of
 from kata_rows import as_arrays, random_rows, same_rows
 from kifu.audit import sets
 from kifu.audit.audit import audit
-from kifu.datasets.formats import KATAGO, detect_format
+from kifu.datasets.formats import FORMATS, detect_format
 from kifu.datasets.inspect import inspect_examples
 from kifu.describe import describe_data_set, describe_row
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
@@ -100,12 +100,12 @@ def test_what_is_written_is_what_the_scripts_take_and_what_is_read(tmp_path, com
         assert data.about == {"recipe": "none"}
         for start, stop in [(0, 57), (0, 3), (18, 22), (56, 57), (5, 45), (0, 0)]:
             assert same_rows(data.rows(start, stop), rows.part(start, stop))
-    assert detect_format(folder) == detect_format(folder / "tr-ain-00000.npz") == KATAGO
+    assert detect_format(folder) == detect_format(folder / "tr-ain-00000.npz") == FORMATS["katago-npz@1"]
 
 
 def test_the_bytes_depend_on_the_rows_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("kifu.katago.rows._PIECE", 8)
-    monkeypatch.setattr("kifu.datasets._zip_write._IN_MEMORY", 1000)  # so that some of it goes to the disk
+    monkeypatch.setattr("kifu.datasets.npz._IN_MEMORY", 1000)  # so that some of it goes to the disk
     one = bytes_of(write(tmp_path / "a" / "set", ROWS, rows_per_file=30))
     assert len(one) == 5
     assert one == bytes_of(write(tmp_path / "b" / "set", ROWS, *range(1, 57), rows_per_file=30))
@@ -381,29 +381,29 @@ HEADERS = {
     "other rows": (claim("(5, 19)", size=380), r"globalInputNC is <f4 \[5, 19\]"),
     "one number": (claim("(6,)", size=24), r"globalInputNC is <f4 \[6\]"),
     "a bomb": (claim("(600000000, 19)"), r"has \d+ bytes, not the 45,600,000,\d+ of <f4 \[600000000, 19\]"),
-    "more numbers than can be": (claim("(" + "9" * 40 + ", 19)"), "does not begin as an array of numbers"),
+    "more numbers than can be": (claim("(" + "9" * 40 + ", 19)"), "does not begin with the header of an array"),
     "too short": (claim("(6, 19)", size=455), "bytes, not the"),
     "too long": (claim("(6, 19)", size=457), "bytes, not the"),
     "columns first": (
         header("{'descr': '<f4', 'fortran_order': True, 'shape': (6, 19), }\n") + bytes(456),
-        "does not begin as an array",
+        "does not begin with the header of an array",
     ),
     "objects": (
         header("{'descr': '|O', 'fortran_order': False, 'shape': (6, 19), }\n") + b"cos\nsystem\n(S'false'\ntR.",
-        "does not begin as an array",
+        "does not begin with the header of an array",
     ),
     "a structure": (
         header("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6, 19), }\n") + bytes(456),
-        "does not begin as an array",
+        "does not begin with the header of an array",
     ),
-    "a type that is none": (claim("(6, 19)", "<xyz"), "has the type <xyz"),
+    "a type that is none": (claim("(6, 19)", "<xyz"), "has the unknown type <xyz"),
     "code": (
         header("{'descr': '<f4', 'fortran_order': False, 'shape': (6, __import__('os').getpid()), }") + bytes(456),
-        "does not begin as an array",
+        "does not begin with the header of an array",
     ),
-    "no array": (b"hello", "does not begin as an array"),
-    "nothing": (b"", "does not begin as an array"),
-    "a long header": (header("{" + " " * 60_000 + "}"), "does not begin as an array"),
+    "no array": (b"hello", "does not begin with the header of an array"),
+    "nothing": (b"", "does not begin with the header of an array"),
+    "a long header": (header("{" + " " * 60_000 + "}"), "does not begin with the header of an array"),
 }
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import kifu
 from kgs_archives import BROKEN, archive, members, record
-from kifu.datasets.formats import find_format
+from kifu.datasets.dat import find_dat_layout
 from kifu.errors import DropReason, GameError
 from kifu.planes.packed import DAT1, DAT2
 from kifu.point import to_sgf
@@ -47,7 +47,7 @@ def build_games(folder, games, version):
     """Each record's bytes in the file that a build makes of an archive of them all, or the name of its `DropReason`."""
     source = archive(folder / "source", games)
     (built,) = build(RECIPES[version], [source], folder / f"v{version}", sets=["archives"], jobs=1)
-    layout = find_format(built.manifest.format)
+    layout = find_dat_layout(built.manifest.format)
     data = built.path.read_bytes()[layout.header_bytes :]
     (origin,) = built.manifest.archives
     found = {dropped.member: dropped.reason for dropped in built.manifest.dropped}
@@ -128,7 +128,7 @@ def test_the_readable_form_of_the_program_s_bytes(synthetic, version):
             marked = {point[:2] for point in (told[5] or "").split(",")} - {""}
             wanted[name][int(told[1])].append((told[2], *stones, marked))
     assert len(wanted) == 48
-    size = find_format(RECIPES[version].format).record_bytes
+    size = find_dat_layout(RECIPES[version].format).record_bytes
     for name, examples in wanted.items():
         data = synthetic[f"{name}.v{version}.bin"]
         assert [describe(data[i : i + size], version) for i in range(0, len(data), size)] == examples[version], name

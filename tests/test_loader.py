@@ -22,8 +22,8 @@ from kgs_archives import archive, records
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import game_arrays
 from kifu.datasets.augment import turn_planes
-from kifu.datasets.examples import Batch, LabelSpec, Layout, store
-from kifu.datasets.formats import EXAMPLE_FORMATS, open_writer
+from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes
+from kifu.datasets.formats import formats_of, open_writer
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
@@ -74,7 +74,7 @@ def test_planes_and_moves_are_those_of_the_turned_game(games, moves_of, planes):
     loader = kifu.load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
     wanted, symmetry = plane_rows(games, planes), symmetry_of(games, 5, 2)
     batch = whole(loader)
-    ready = batch.planes if output == "float32" else batch.ready(loader.layout)
+    ready = batch.planes if output == "float32" else batch.unpack_planes(loader.layout)
     assert len(batch) == len(wanted)
     assert len(set(symmetry.values())) > 4
     for row, key, t in zip(range(len(batch)), batch.game.tolist(), batch.ply.tolist()):
@@ -123,8 +123,8 @@ def test_planes_that_are_drawn_are_turned(width, height, real):
     layout = Layout("", ("a", "b"), real, width, height, 0, "top", (LabelSpec("move", "int16", (), ""),))
     kinds = range(8 if width == height else 4)
     planes = np.random.default_rng(1).integers(0, 2, (len(kinds), 2, height, width), np.uint8)
-    found = turn_planes(store(planes, layout), np.array(kinds, np.uint8), layout)
-    assert np.array_equal(found, store(np.stack([turned(planes[k], k) for k in kinds]), layout))
+    found = turn_planes(pack_planes(planes, layout), np.array(kinds, np.uint8), layout)
+    assert np.array_equal(found, pack_planes(np.stack([turned(planes[k], k) for k in kinds]), layout))
 
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
@@ -134,7 +134,7 @@ def test_planes_come_as_what_is_asked_for(games, output, kind):
     ready = whole(loader)
     assert ready.planes.dtype == kind
     values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
-    assert np.array_equal(values, packed.ready(loader.layout))
+    assert np.array_equal(values, packed.unpack_planes(loader.layout))
     assert np.array_equal(ready.labels["move"], packed.labels["move"])
 
 
@@ -153,7 +153,7 @@ def test_small_boards_are_laid_into_the_corner(games):
     batch = whole(loader)
     found = kept(games, 9, 9) | kept(games, 9, 7)
     assert set(batch.game.tolist()) == set(found)
-    ready = batch.ready(loader.layout)
+    ready = batch.unpack_planes(loader.layout)
     shapes = set()
     for row, (key, t) in enumerate(zip(batch.game.tolist(), batch.ply.tolist())):
         game = found[key]
@@ -357,7 +357,7 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", [name for name, each in EXAMPLE_FORMATS.items() if each.traced])
+@pytest.mark.parametrize("name", [name for name, each in formats_of("examples").items() if each.has_provenance])
 def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, name):
     monkeypatch.setattr("kifu.datasets.examples._RUN", 16)
     monkeypatch.setattr("kifu.datasets.parquet._MOST_ROWS", 64)
@@ -366,14 +366,14 @@ def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, 
     labels = ("move", "next2", "ownership", "ranks")
     straight = kifu.load(games, "seven", labels=labels, shuffle=None, augment=False)
     batch, layout = whole(straight), straight.layout
-    path = write(name, tmp_path / f"set{EXAMPLE_FORMATS[name].suffix}", batch, layout)
+    path = write(name, tmp_path / f"set{formats_of('examples')[name].suffix}", batch, layout)
     assert_same(whole(kifu.load(path, shuffle=None, augment=False)), batch)
     rows = {at: row for row, at in enumerate(zip(batch.game.tolist(), batch.ply.tolist()))}
     loader = kifu.load(path, "seven", seed=4, window=200, batch_size=60)
     shuffled = whole(loader)
     assert sorted(zip(shuffled.game.tolist(), shuffled.ply.tolist())) == sorted(rows)
     assert_same(shuffled, whole(kifu.load(path, seed=4, window=200, batch_size=60, memory=50_000, jobs=3)))
-    ready, before = shuffled.ready(layout), batch.ready(layout)
+    ready, before = shuffled.unpack_planes(layout), batch.unpack_planes(layout)
     used = Counter()
     for row, at in enumerate(zip(shuffled.game.tolist(), shuffled.ply.tolist())):
         was = rows[at]
@@ -405,7 +405,7 @@ def test_data_sets_resume_and_are_shared_out(games, tmp_path):
     straight = kifu.load(games, "one-plane", shuffle=None, augment=False, output="float32")
     stored = Batch(*(getattr(whole(straight), name) for name in ("planes", "labels", "game", "ply")))
     stored = Batch(stored.planes.reshape(len(stored), 1, 361), stored.labels, stored.game, stored.ply)
-    halves = [stored.part(0, 500), stored.part(500, len(stored))]
+    halves = [stored.slice(0, 500), stored.slice(500, len(stored))]
     paths = [write("npy@1", tmp_path / str(k), half, straight.layout) for k, half in enumerate(halves)]
     options = {"batch_size": 70, "output": "float32", "window": 300}
     loader = kifu.load(paths, **options)
@@ -441,13 +441,13 @@ def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
     for planes, move in zip(before, moves.tolist()):
         for k in range(8):
             lines[turned(planes, k).tobytes(), int(symmetries(19, 19)[k, move])] = True
-    for planes, move in zip(batch.ready(layout), batch.labels["move"].tolist()):
+    for planes, move in zip(batch.unpack_planes(layout), batch.labels["move"].tolist()):
         assert (planes.tobytes(), move) in lines
 
 
 def test_a_data_set_without_examples_gives_no_batches(games, tmp_path):
     straight = kifu.load(games, "seven", shuffle=None, augment=False)
-    loader = kifu.load(write("npy@1", tmp_path / "none", whole(straight).part(0, 0), straight.layout))
+    loader = kifu.load(write("npy@1", tmp_path / "none", whole(straight).slice(0, 0), straight.layout))
     assert (len(loader), list(loader)) == (0, [])
 
 

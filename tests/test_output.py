@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kifu import atomic_io as output
 from kifu.atomic_io import AtomicFile, hash_file, remove_file, write_file
-from kifu.datasets.manifest import Dropped, Manifest, ManifestSource, RowsNoted, manifest_path, read_manifest
+from kifu.datasets.manifest import ArchiveRowsBuilder, DroppedGame, Manifest, RowOrigin, manifest_path, read_manifest
 from kifu.errors import FormatError, OutputError
 
 # Output
@@ -252,13 +252,13 @@ GAMES = st.lists(
 
 
 def rows_of(archive, games, at_a_time=100):
-    noted = RowsNoted()
+    noted = ArchiveRowsBuilder()
     for first in range(0, len(games), at_a_time):
         some = games[first : first + at_a_time]
         plies = [ply for _, game in some for ply in game]
         members, counts = [member for member, _ in some], [len(game) for _, game in some]
         noted.add(np.array(members, np.int32), np.array(counts, np.int32), np.array(plies, np.uint16))
-    return noted.end(archive, "hash")
+    return noted.build(archive, "hash")
 
 
 @given(GAMES, st.integers(1, 12))
@@ -266,7 +266,7 @@ def test_origins_of_one_archive(games, at_a_time):
     """Every row, expanded one by one; and the same, however many games are noted at a time."""
     rows = rows_of("A", games, at_a_time)
     assert rows == rows_of("A", games)
-    expected = [ManifestSource("A", member, ply) for member, game in games for ply in game]
+    expected = [RowOrigin("A", member, ply) for member, game in games for ply in game]
     assert [rows.origin(row) for row in range(len(expected))] == expected
     assert rows.rows == [len(game) for _, game in games]
     assert rows.ply == [game[0] if game else 0 for _, game in games]
@@ -294,13 +294,11 @@ def manifest(archives, dropped=()):
 @given(st.lists(GAMES, max_size=4), st.lists(st.sampled_from(["KO", "OCCUPIED"]), max_size=3))
 def test_manifests_are_read_as_they_were_written(tmp_path_factory, archives, reasons):
     path = tmp_path_factory.mktemp("manifest") / "x.dat"
-    dropped = [Dropped("A0", 31 + k, f"name {k}\n\"'ü", reason) for k, reason in enumerate(reasons)]
+    dropped = [DroppedGame("A0", 31 + k, f"name {k}\n\"'ü", reason) for k, reason in enumerate(reasons)]
     written = manifest(archives, dropped)
     written.write(manifest_path(path))
     assert read_manifest(path) == written
-    expected = [
-        ManifestSource(f"A{k}", m, ply) for k, games in enumerate(archives) for m, plies in games for ply in plies
-    ]
+    expected = [RowOrigin(f"A{k}", m, ply) for k, games in enumerate(archives) for m, plies in games for ply in plies]
     assert [written.origin(row) for row in range(written.examples)] == expected
     for row in (-1, written.examples, written.examples + 5):
         with pytest.raises(IndexError, match=f"row {row} is not within 0 to {written.examples - 1}"):
@@ -325,14 +323,14 @@ def test_no_manifest(tmp_path):
 def plain(tmp_path):
     """A manifest as a table, and a function that writes it back."""
     path = tmp_path / "x.dat"
-    manifest([[(1, [0, 1, 5]), (2, [])]], [Dropped("A0", 3, "n", "KO")]).write(manifest_path(path))
+    manifest([[(1, [0, 1, 5]), (2, [])]], [DroppedGame("A0", 3, "n", "KO")]).write(manifest_path(path))
 
     def damage(content):
         manifest_path(path).write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
         with pytest.raises(FormatError) as caught:
             read_manifest(path)
         message = str(caught.value)
-        assert message.startswith(f"{manifest_path(path)} is no manifest: ") and message.isprintable()
+        assert message.startswith(f"{manifest_path(path)} is not a manifest: ") and message.isprintable()
         return message
 
     return json.loads(manifest_path(path).read_bytes()), damage

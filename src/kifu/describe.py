@@ -21,7 +21,7 @@ from kifu.corpus.schema import SCHEMA, VERSION, drop_code, game_arrays, to_numpy
 from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.inspect import Inspection, inspect_dat, inspect_examples
+from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import DropReason, FormatError, GameError, SourceError
 from kifu.go.board import Board
@@ -34,8 +34,6 @@ from kifu.records.parse import summarize
 from kifu.records.places import AnyPath
 from kifu.viz.boards import draw_board, save
 
-_DAT_MARKS = (b"GO", b"END", b"mlv2-")
-
 _SIGNED = "own stones 1, opponent's stones -1"
 _KO = ("the point that ko forbids", "ko, as kgsgo marks it", KATAGO22.plane_names[6])
 
@@ -46,10 +44,6 @@ _MANY = 12
 def is_data_set(path: Path) -> bool:
     """Whether a file or folder begins as one of our data set formats does. Raises FormatError for a damaged one."""
     try:
-        if path.is_file():
-            with path.open("rb") as file:
-                if file.read(5).startswith(_DAT_MARKS):
-                    return True
         return detect_format(path) is not None
     except (OSError, SourceError):
         return False
@@ -57,7 +51,8 @@ def is_data_set(path: Path) -> bool:
 
 def describe_data_set(path: Path) -> str:
     """Header, counts and checks of a data set, as lines of text. Raises FormatError if anything is wrong."""
-    if detect_format(path):
+    detected = detect_format(path)
+    if detected is not None and not detected.is_dat:
         return "\n".join(inspect_examples(path))
     found = inspect_dat(path)
     plane_set = find_plane_set(found.format.plane_set)
@@ -78,7 +73,7 @@ def describe_data_set(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _manifest_line(found: Inspection) -> str:
+def _manifest_line(found: DatInspection) -> str:
     manifest = found.manifest
     if manifest is None:
         return "none beside it"
@@ -199,12 +194,12 @@ def _example(data: Dataset, row: int) -> _Example:
     if not 0 <= row < len(data):
         raise FormatError(f"{data.path} has rows 0 to {len(data) - 1}, none of number {row}")
     layout, batch = data.layout, data.read(row, row + 1)
-    rim, planes = layout.rim, batch.ready(data.layout)[0]
+    rim, planes = layout.rim, batch.unpack_planes(data.layout)[0]
     planes = planes[:, rim : planes.shape[1] - rim, rim : planes.shape[2] - rim]
     label = int(batch.labels["move"][0]) if "move" in batch.labels else None
     if layout.first_row == "bottom":
         planes = planes[:, ::-1]
-        label = None if label is None else int(layout.flipped(np.array([label]))[0])
+        label = None if label is None else int(layout.flip_points(np.array([label]))[0])
     if layout.plane_set == KATAGO22.name:  # in whose frame a smaller board may lie
         planes, label = _own_board(data, planes, label)
     colours = np.zeros(planes.shape[1:], np.uint8)
@@ -227,11 +222,11 @@ def _example(data: Dataset, row: int) -> _Example:
 def _own_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -> tuple[npt.NDArray[Any], int | None]:
     """The part of KataGo's planes where the board lies, and a label that is a point of it."""
     height, width = (int(planes[0].any(axis).sum()) for axis in (1, 0))
-    y, x = divmod(0 if label in (None, data.layout.no_point) else label, data.layout.width)
+    y, x = divmod(0 if label in (None, data.layout.pass_label) else label, data.layout.width)
     if not (x < width and y < height):
         raise FormatError(f"{data.path}: the move is not on the board of {width} x {height}")
     if label is not None:
-        label = width * height if label == data.layout.no_point else y * width + x
+        label = width * height if label == data.layout.pass_label else y * width + x
     return planes[:, :height, :width], label
 
 
@@ -259,7 +254,9 @@ def describe_row(path: Path, row: int) -> str:
 
 def _origin_line(path: Path, row: int) -> list[str]:
     """Where a row comes from by the manifest, if that tells."""
-    manifest = read_examples_manifest(path) if detect_format(path) else read_manifest(path)
+    detected = detect_format(path)
+    is_dat = detected is not None and detected.is_dat
+    manifest = read_manifest(path) if is_dat else read_examples_manifest(path)
     if manifest is None:
         return []
     if row >= manifest.examples:

@@ -9,10 +9,9 @@ OTHER_FORMATS = {
     "catalogue@1": "games of a corpus, one row each, in Parquet",
     "olf@1": "games as lines of text, in Schraudolph's one-line format",
     "tygem@1": "games of TYGEM as lines of moves, with the index beside them",
-    "katago-npz@1": "KataGo's training rows, planes and targets, in a folder of .npz files",
     "kifu-net@1": "a trained network with its metadata and the games it was trained on, in safetensors",
 }
-"""Formats that have a card but do not take a plane set, with a one-line description of each."""
+"""Formats besides those of data sets, with a one-line description of each."""
 
 
 def asset(*parts: str) -> Traversable:

@@ -129,7 +129,7 @@ class HashExamples(_Hashing[RowSpan, Batch]):
 
     def make(self, item: Batch) -> PositionHashes:
         rim = self.layout.rim
-        planes = item.ready(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
+        planes = item.unpack_planes(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
         records = np.zeros(len(planes), DAT1)
         records["planes"] = planes[:, self.own].any(1) | planes[:, self.opp].any(1).astype(np.uint8) << 3
         return PositionHashes(*hash_records(records), self._game_of(item))

@@ -19,7 +19,7 @@ from kifu.corpus.hashes import Hashes
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch
-from kifu.datasets.formats import KATAGO, detect_format
+from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
@@ -235,16 +235,14 @@ def _sorted_in(
     return games, np.concatenate([first for _, first in parts])[kept]
 
 
-_DAT = (b"GO", b"END", b"mlv2")
-"""What a file of dat1 or dat2 begins with."""
-
-
 def open_set(path: str | os.PathLike[str]) -> AuditSet:
     """The set that a file holds. Raises SourceError if it cannot be read, FormatError if it is nothing we know."""
     path = Path(path)
     written = detect_format(path)
     if written is not None:
-        return (KataSet if written == KATAGO else ExamplesSet)(path, written.name)
+        if written.is_dat:
+            return DatSet(path)
+        return (KataSet if written.recipe_kind == "katago" else ExamplesSet)(path, written.name)
     if is_catalogue(path):
         return CatalogueSet(path)
     try:
@@ -252,7 +250,5 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
             head = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if head.startswith(_DAT):
-        return DatSet(path)
-    marks = ", ".join(map(repr, (b"PAR1", *_DAT)))
+    marks = ", ".join(map(repr, (b"PAR1", b"GO", b"END", b"mlv2")))
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {marks}")

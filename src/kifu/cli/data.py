@@ -226,11 +226,11 @@ def planes(name: Annotated[str | None, typer.Argument(help="Show the card of thi
 def formats(name: Annotated[str | None, typer.Argument(help="Show the card of this one.")] = None) -> None:
     """List the file formats, or show one's card."""
     from kifu.assets import OTHER_FORMATS
-    from kifu.datasets.formats import EXAMPLE_FORMATS, FORMATS
+    from kifu.datasets.formats import FORMATS
     from kifu.registry import lookup
 
-    lines = {each.name: f"holds {each.plane_set}; {each.title}" for each in FORMATS.values()}
-    lines |= {name: f"holds any planes; {each.title}" for name, each in EXAMPLE_FORMATS.items()} | OTHER_FORMATS
+    lines = {name: f"holds {each.plane_set or 'any planes'}; {each.title}" for name, each in FORMATS.items()}
+    lines |= OTHER_FORMATS
     if name is not None:
         _print_card("formats", lookup({full: full for full in lines}, name, "format"))
         return

@@ -63,7 +63,7 @@ def turn_points(
     x = np.where(symmetry & 1, width - 1 - x, x)
     y = np.where(symmetry & 2, height - 1 - y, y)
     turned = np.where(symmetry & 4, x * layout.width + y, y * layout.width + x)
-    return np.where((points >= 0) & (points < layout.no_point), turned, points).astype(points.dtype)
+    return np.where((points >= 0) & (points < layout.pass_label), turned, points).astype(points.dtype)
 
 
 def _turn_maps(
@@ -74,7 +74,7 @@ def _turn_maps(
     layout: Layout,
 ) -> npt.NDArray[Any]:
     """[B, points] what is said of each point, turned."""
-    points = np.arange(layout.no_point)
+    points = np.arange(layout.pass_label)
     turned = np.empty_like(maps)
     kinds, kind = np.unique(np.stack([symmetry, width, height]), axis=1, return_inverse=True)
     for k, (s, w, h) in enumerate(kinds.T.tolist()):
@@ -83,7 +83,7 @@ def _turn_maps(
         to = turn_points(points, np.array(s, np.uint8), np.array(w), np.array(h), layout)
         rows = np.flatnonzero(kind == k)
         # Where a board of another size lies, that of the turned one need not; outside, all points say the same.
-        some = np.full((len(rows), layout.no_point), maps[rows, -1:] if not inside[-1] else 0, maps.dtype)
+        some = np.full((len(rows), layout.pass_label), maps[rows, -1:] if not inside[-1] else 0, maps.dtype)
         some[:, to[inside]] = maps[rows][:, inside]
         turned[rows] = some
     return turned

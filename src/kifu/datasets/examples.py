@@ -1,7 +1,7 @@
-"""Examples to learn from, whatever file holds them: their layout, batches of them, and what writers and readers share.
+"""Training examples in memory: layouts, batches, and the base class of data sets.
 
-One example is some planes and some labels of one position. Planes travel as bits (`Batch.planes`), an eighth of what
-they take as bytes; each format has a module of its own with its writer and its reader.
+An example is the planes and the labels of one position. Binary planes are packed (`Batch.planes`), at an eighth of
+their size as bytes. Each file format has its own module with a reader and a writer.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ from kifu.point import MAX_SIZE
 if TYPE_CHECKING:
     from kifu.execution.serialization import Parcel
 
+RUN_ROWS = 1024
+"""Rows of a run, see `Dataset.run_starts`, unless the format suggests another number."""
+
 _BLOCK_BYTES = 1 << 20
-"""Planes unpacked at a time where examples are drawn one by one, or with gaps between them."""
+"""Bytes of planes unpacked at a time when examples are read one by one, or with a step."""
 
 _RESERVED = ("planes", "features", "labels", "game", "ply")
 
@@ -44,97 +47,108 @@ _STONES = re.compile(r"(own|other|opponent's|black|white)(?: stones)?(?: now)?(?
 
 @dataclass(frozen=True, slots=True)
 class LabelSpec:
-    """One thing that a network may learn to tell of a position."""
+    """A label: a quantity that a network may learn to predict.
+
+    Attributes:
+        name: Its name.
+        dtype: Type of its values.
+        shape: Shape of one example's value; () for a number.
+        meaning: One line of documentation.
+    """
 
     name: _Name
     dtype: Literal["int8", "int16", "int32", "float32"]
     shape: tuple[Annotated[int, Field(ge=1, le=4096)], ...]
-    """Of one example's value; () is a number."""
     meaning: _Text
 
     @property
-    def kind(self) -> np.dtype[Any]:
-        """As numpy writes it, lowest byte first."""
+    def np_dtype(self) -> np.dtype[Any]:
+        """The little-endian NumPy dtype."""
         return np.dtype(self.dtype).newbyteorder("<")
 
     @property
     def bytes(self) -> int:
         """Size of one example's value."""
-        return prod(self.shape) * self.kind.itemsize
+        return prod(self.shape) * self.np_dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What all examples of a data set have in common."""
+    """The planes and labels that all examples of a data set share.
+
+    Attributes:
+        plane_set: Full name of the plane set, or the features it is composed of.
+        plane_names: Names of the C planes.
+        real: Planes may hold any numbers, not only 0 and 1.
+        width: Board width; labels that are points refer to this board.
+        height: Board height.
+        rim: Rows and columns of padding around the board, on each side of the planes.
+        first_row: The board row that is row 0 of the planes and of labels that are points.
+        labels: The labels; `Dataset` returns the first one with the planes.
+    """
 
     plane_set: _Text
-    """With its version, or the features it is composed of."""
     plane_names: Annotated[tuple[_Text, ...], Field(min_length=1, max_length=1000)]
     real: bool
-    """Whether planes hold any numbers, not only 0 and 1."""
     width: _Size
     height: _Size
-    """Of the board, whose points labels name."""
     rim: Annotated[int, Field(ge=0, le=5)]
-    """How many rows and columns planes have around the board, on each side."""
     first_row: Literal["top", "bottom"]
-    """Which row of the board is row 0 of the planes, and of all labels that are points."""
     labels: Annotated[tuple[LabelSpec, ...], Field(min_length=1, max_length=50)]
-    """The first one is what `Dataset` gives with the planes."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError if two labels have one name, or one that files and columns have besides."""
+        """Raise ValueError if two labels share a name, or use the name of a column or file."""
         names = [label.name for label in self.labels]
         if len({*names, *_RESERVED}) != len(names) + len(_RESERVED):
             raise ValueError(f"labels cannot be named {', '.join(names)}"[:200])
 
     @property
     def planes(self) -> int:
-        """How many planes an example has."""
+        """The number of planes, C."""
         return len(self.plane_names)
 
     @property
     def points(self) -> int:
-        """How many points a plane has."""
+        """The number of points of a plane, H * W."""
         return (self.width + 2 * self.rim) * (self.height + 2 * self.rim)
 
     def stone_planes(self) -> list[tuple[int, str]]:
-        """Which planes mark stones, and whose: "own" (the mover's), "opp", "black" or "white"."""
-        found = ((k, _STONES.fullmatch(name)) for k, name in enumerate(self.plane_names))
-        return [(k, {"other": "opp", "opponent's": "opp"}.get(side[1], side[1])) for k, side in found if side]
+        """Return the planes that mark stones, as (index, colour): "own" (side to move), "opp", "black" or "white"."""
+        matches = ((k, _STONES.fullmatch(name)) for k, name in enumerate(self.plane_names))
+        return [(k, {"other": "opp", "opponent's": "opp"}.get(side[1], side[1])) for k, side in matches if side]
 
     @property
-    def no_point(self) -> int:
-        """What a label that is a point says for a pass."""
+    def pass_label(self) -> int:
+        """The value that stands for a pass in labels that are points: width * height."""
         return self.width * self.height
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of an example's planes: (C, H, W)."""
+        """Shape of an example's planes: (C, H, W)."""
         return self.planes, self.height + 2 * self.rim, self.width + 2 * self.rim
 
     @property
-    def plane_kind(self) -> np.dtype[Any]:
-        """Of planes ready for use: uint8, or float32 for real ones."""
+    def plane_dtype(self) -> np.dtype[Any]:
+        """Dtype of unpacked planes: uint8, or float32 for real ones."""
         return np.dtype("<f4" if self.real else "u1")
 
     @property
-    def stored(self) -> tuple[int, ...]:
+    def packed_shape(self) -> tuple[int, ...]:
         """Shape of an example in `Batch.planes`."""
         return (self.planes, self.points if self.real else (self.points + 7) // 8)
 
     @property
-    def stored_bytes(self) -> int:
+    def packed_bytes(self) -> int:
         """Size of an example in `Batch.planes`."""
-        return prod(self.stored) * self.plane_kind.itemsize
+        return prod(self.packed_shape) * self.plane_dtype.itemsize
 
-    def flipped(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Labels that are points, for rows counted from the other side; a pass stays one."""
+    def flip_points(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return labels that are points with rows counted from the opposite side; a pass stays a pass."""
         y, x = np.divmod(points, self.width)
-        return np.where(points == self.no_point, points, (self.height - 1 - y) * self.width + x)
+        return np.where(points == self.pass_label, points, (self.height - 1 - y) * self.width + x)
 
     def to_json(self) -> str:
-        """One line of JSON, which `layout_of` reads."""
+        """Return one line of JSON, which `parse_layout` reads."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
@@ -142,68 +156,74 @@ _LAYOUT = TypeAdapter(Layout)
 
 
 def parse_layout(text: str | bytes) -> Layout:
-    """The layout that `Layout.to_json` wrote. Raises FormatError."""
+    """Parse the output of `Layout.to_json`. Raises FormatError."""
     try:
         return _LAYOUT.validate_json(text, strict=True)
     except ValidationError as error:
         first = error.errors()[0]
-        raise FormatError(f"no layout of examples: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
+        raise FormatError(f"invalid layout: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
 
 
-class Runs(NamedTuple):
-    """The games that the rows of a batch come from, where a game's rows stand together: one entry a game, in order."""
+class GameRuns(NamedTuple):
+    """The games of a batch whose rows are grouped by game; one entry per game, in order.
+
+    Attributes:
+        archive: Names of the archives.
+        member: Names of the games in their archives.
+        rows: [K] int64, number of rows per game; their sum is the size of the batch.
+    """
 
     archive: Sequence[str]
     member: Sequence[str]
-    """The game's name in its archive."""
     rows: npt.NDArray[np.int64]
-    """How many rows are its; [K], adding up to the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """B examples.
 
-    planes: [B, C, ceil(H W / 8)] uint8, each plane's bits, the highest bit first, in the order of its points, unused
-    bits 0; or [B, C, H W] float32 if the layout says real. labels: by name, [B, ...]. game: [B] uint64, the game's id
-    in the catalogue. ply: [B] int32, how many moves of it, passes too, come before the position. Where a file does not
-    tell of game and ply, they are 0 and -1.
+    Attributes:
+        planes: [B, C, ceil(H * W / 8)] uint8, one bit per point in row-major order, highest bit first, padding bits 0;
+            or [B, C, H * W] float32 for a real layout. A loader's batches hold them as its `output` says.
+        labels: By name, [B, ...].
+        game: [B] uint64, the game's id in the catalogue; 0 if the file does not store it.
+        ply: [B] int32, number of moves before the position, passes included; -1 if the file does not store it.
+        runs: The games, for formats that name them; set only on batches for a writer.
     """
 
     planes: npt.NDArray[Any]
     labels: Mapping[str, npt.NDArray[Any]]
     game: npt.NDArray[np.uint64]
     ply: npt.NDArray[np.int32]
-    runs: Runs | None = field(default=None, compare=False)
-    """Only on its way to a writer."""
+    runs: GameRuns | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.planes)
 
-    def ready(self, layout: Layout) -> npt.NDArray[Any]:
-        """The planes as [B, C, H, W] uint8 of 0 and 1, or float32."""
+    def unpack_planes(self, layout: Layout) -> npt.NDArray[Any]:
+        """Return the planes as [B, C, H, W] uint8 of 0 and 1, or float32 for a real layout."""
         if layout.real:
             return self.planes.reshape(len(self), *layout.shape)
         out = np.empty((len(self), *layout.shape), np.uint8)
         unpack(self.planes, out)
         return out
 
-    def part(self, start: int, stop: int) -> Batch:
-        """Rows start to stop - 1, without runs."""
+    def slice(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1, without runs."""
         labels = {name: values[start:stop] for name, values in self.labels.items()}
         return Batch(self.planes[start:stop], labels, self.game[start:stop], self.ply[start:stop])
 
-    def pick(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """These rows in this order, without runs."""
+    def take(self, rows: npt.NDArray[np.int64]) -> Batch:
+        """Return the given rows in the given order, without runs."""
         labels = {name: values[rows] for name, values in self.labels.items()}
         return Batch(self.planes[rows], labels, self.game[rows], self.ply[rows])
 
-    def with_runs(self, runs: Runs) -> Batch:
-        """The same rows, with their games told."""
+    def with_runs(self, runs: GameRuns) -> Batch:
+        """Return the same rows with their games."""
         return replace(self, runs=runs)
 
     def pack(self) -> Parcel:
-        """The same as it travels between processes; `unpack` is the reverse."""
+        """Return the batch in the form in which it travels between processes; `unpack` reverses it."""
         parcel: Parcel = {"planes": self.planes, "game": self.game, "ply": self.ply}
         parcel |= {f"label {name}": values for name, values in self.labels.items()}
         if self.runs is not None:
@@ -212,23 +232,23 @@ class Batch:
 
     @classmethod
     def unpack(cls, parcel: Parcel) -> Batch:
-        """What `pack` gave."""
+        """Reverse `pack`."""
         labels = {key.removeprefix("label "): values for key, values in parcel.items() if key.startswith("label ")}
-        runs = Runs(parcel["archives"], parcel["members"], parcel["rows"]) if "rows" in parcel else None
+        runs = GameRuns(parcel["archives"], parcel["members"], parcel["rows"]) if "rows" in parcel else None
         return cls(parcel["planes"], labels, parcel["game"], parcel["ply"], runs)
 
 
-def store(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
-    """Planes [B, C, H, W] as `Batch.planes` has them. Any value but 0 counts as 1 unless the layout says real."""
+def pack_planes(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
+    """Return planes [B, C, H, W] in the form of `Batch.planes`; unless the layout is real, nonzero values become 1."""
     flat = planes.reshape(len(planes), layout.planes, layout.points)
     return flat.astype(np.float32, copy=False) if layout.real else np.packbits(flat, axis=-1)
 
 
-def join(batches: Sequence[Batch], layout: Layout) -> Batch:
-    """The rows of all of them, without runs."""
+def concat(batches: Sequence[Batch], layout: Layout) -> Batch:
+    """Return the rows of several batches as one, without runs."""
     empty = Batch(
-        np.empty((0, *layout.stored), layout.plane_kind),
-        {label.name: np.empty((0, *label.shape), label.kind) for label in layout.labels},
+        np.empty((0, *layout.packed_shape), layout.plane_dtype),
+        {label.name: np.empty((0, *label.shape), label.np_dtype) for label in layout.labels},
         np.empty(0, np.uint64),
         np.empty(0, np.int32),
     )
@@ -241,32 +261,33 @@ def join(batches: Sequence[Batch], layout: Layout) -> Batch:
     )
 
 
-_RUN = 1024
-"""Rows of a run, where the format suggests no other length."""
-
-
 class Dataset(ABC):
-    """A data set, opened and checked; `kifu.open` makes one, whatever its format. A context manager.
+    """A data set that is open for reading; `kifu.open` returns one for any format. A context manager.
 
-    A sequence: `examples[i]` is (planes [C, H, W] uint8 of 0 and 1, or float32, and the first label, a number, or an
-    array if it has a shape); a slice is (planes [n, C, H, W], labels [n, ...]); iteration yields what `examples[i]`
-    gives. What is handed out are copies, free to be changed. `read` and `batches` give all labels, and where each row
-    comes from. A file must not change while it is open.
+    A data set is a sequence: `data[i]` is (planes [C, H, W] uint8 of 0 and 1, or float32; the first label, as a number
+    or an array), a slice is (planes [n, C, H, W], labels [n, ...]), and iteration yields the items of `data[i]`. The
+    arrays are copies and may be changed. `read` and `batches` return all labels, and the game and ply of each row. The
+    files must not change while they are open.
+
+    Attributes:
+        path: The file or directory.
+        layout: Planes and labels.
+        examples: Number of examples.
+        about: Metadata from the writer; empty if the format cannot store it.
     """
 
     path: Path
     layout: Layout
     examples: int
     about: Mapping[str, Any]
-    """What its writer said of it; empty where the format has no room for that."""
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Batch:
-        """Rows start to stop - 1, as they are stored. Raises FormatError if they are damaged."""
+        """Return rows start to stop - 1, packed. Raises FormatError if they are damaged."""
 
     @abstractmethod
     def close(self) -> None:
-        """Gives the file back. The counts stay; reading examples then raises ValueError."""
+        """Close the files. The counts stay; reading examples then raises ValueError."""
 
     def __len__(self) -> int:
         return self.examples
@@ -279,49 +300,50 @@ class Dataset(ABC):
         if isinstance(index, slice):
             rows = range(self.examples)[index]
             if rows.step > 0:
-                return self._ready(rows)
-            planes, labels = self._ready(rows[::-1])
+                return self._unpacked_rows(rows)
+            planes, labels = self._unpacked_rows(rows[::-1])
             return planes[::-1], labels[::-1]
         row = operator.index(index)
         if not -self.examples <= row < self.examples:
             raise IndexError(f"example {row} of {self.path}, which has {self.examples:,}")
         row %= self.examples
-        planes, labels = self._ready(range(row, row + 1))
+        planes, labels = self._unpacked_rows(range(row, row + 1))
         return planes[0], labels[0] if labels[0].shape else labels[0].item()
 
     def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], Any]]:
-        size = self._block
+        size = self._block_rows
         for start in range(0, self.examples, size):
             planes, labels = self[start : start + size]
             yield from zip(planes, labels.tolist() if labels.ndim == 1 else labels)
 
     def to_numpy(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """All of it: planes [N, C, H, W] and the first label [N, ...]."""
+        """Return the whole data set: planes [N, C, H, W] and the first label [N, ...]."""
         return self[:]
 
     def batches(self, size: int = 1024) -> Iterator[Batch]:
-        """All of it, `size` rows at a time."""
+        """Yield the whole data set, `size` rows at a time."""
         for start in range(0, self.examples, size):
             yield self.read(start, min(start + size, self.examples))
 
     def run_starts(self) -> npt.NDArray[np.int64]:
-        """Return the first row of each run, [K] int64: rows of a run are cheapest to read together."""
-        return np.arange(0, self.examples, _RUN)
+        """Return the first row of each run, [K] int64; rows of a run are cheapest to read together."""
+        return np.arange(0, self.examples, RUN_ROWS)
 
     @property
-    def _block(self) -> int:
-        return max(_BLOCK_BYTES // (prod(self.layout.shape) * self.layout.plane_kind.itemsize), 1)
+    def _block_rows(self) -> int:
+        return max(_BLOCK_BYTES // (prod(self.layout.shape) * self.layout.plane_dtype.itemsize), 1)
 
-    def _ready(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Those examples' planes and first label. rows: ascending, within the file."""
+    def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return the planes and first labels of ascending rows."""
         label = self.layout.labels[0]
-        planes = np.empty((len(rows), *self.layout.shape), self.layout.plane_kind)
-        labels = np.empty((len(rows), *label.shape), label.kind)
-        for k in range(0, len(rows), max(self._block // rows.step, 1)):
-            some = rows[k : k + max(self._block // rows.step, 1)]
-            batch = self.read(some[0], some[-1] + 1)
-            planes[k : k + len(some)] = batch.ready(self.layout)[:: rows.step]
-            labels[k : k + len(some)] = batch.labels[label.name][:: rows.step]
+        planes = np.empty((len(rows), *self.layout.shape), self.layout.plane_dtype)
+        labels = np.empty((len(rows), *label.shape), label.np_dtype)
+        step = max(self._block_rows // rows.step, 1)
+        for k in range(0, len(rows), step):
+            block = rows[k : k + step]
+            batch = self.read(block[0], block[-1] + 1)
+            planes[k : k + len(block)] = batch.unpack_planes(self.layout)[:: rows.step]
+            labels[k : k + len(block)] = batch.labels[label.name][:: rows.step]
         return planes, labels
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""The format `hdf5@1`: the layout that RocAlphaGo trains from. Its card: docs/formats/hdf5.md. Needs h5py."""
+"""The format `hdf5@1`: the layout that RocAlphaGo trains from. Card: docs/formats/hdf5.md. Requires h5py."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.atomic_io import AtomicFile, temp_path
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, parse_layout, store
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.writer import Rebatcher, Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, OutputError, RecipeError, first_line
 
 _GROUP = 1024
-"""Rows written at a time: 16 chunks of states, and one of all else."""
+"""Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
 
 _STATES_CHUNK = 64
 
@@ -29,10 +29,10 @@ _ALPHAGO = (
     "sensibleness,zeros"
 )
 _FEATURES = {"alphago48@1": _ALPHAGO, "alphago49@1": f"{_ALPHAGO},color"}
-"""What RocAlphaGo calls the features of a plane set; it trains only from files that name its network's."""
+"""RocAlphaGo's names for the features of a plane set; it trains only from files with the features of its network."""
 
 _DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, MemoryError, OverflowError)
-"""What h5py raises for bytes that are no HDF5."""
+"""Exceptions that h5py raises for damaged files."""
 
 _MOVE = LabelSpec("move", "int16", (), "the next move")
 
@@ -43,56 +43,65 @@ class Hdf5Writer(Writer):
     format = "hdf5@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
-        """examples: taken as by other writers, and not needed. Raises RecipeError for a layout without the label move,
-        or with real planes; OutputError."""
+        """Create the file.
+
+        Args:
+            path: The file.
+            layout: Planes and labels.
+            examples: Unused; other writers take it.
+
+        Raises:
+            RecipeError: The layout has real planes, or no label "move".
+            OutputError: The file cannot be created.
+        """
         if layout.real:
-            raise RecipeError(f"{self.format} has planes of 0 and 1, and {layout.plane_set} has other values")
+            raise RecipeError(f"{self.format} holds planes of 0 and 1, but {layout.plane_set} has real values")
         if "move" not in [label.name for label in layout.labels]:
-            raise RecipeError(f"{self.format} has the label move always")
+            raise RecipeError(f"{self.format} requires the label move")
         super().__init__(layout)
         self._path = path
         self._groups = Rebatcher(layout, _GROUP)
-        self._seen = 0  # rows that have come, of which `examples` are written
-        self._games: list[tuple[str, int]] = []  # name and first row of those that may not have ended yet
+        self._seen = 0  # rows appended; `examples` of them are written
+        self._games: list[tuple[str, int]] = []  # name and first row of games that may not be complete
         self._output = AtomicFile(path)
         try:
-            with self._told():
+            with self._as_output_error():
                 self._file = h5py.File(temp_path(path), "w", locking=False)
-                self._begin()
+                self._create_datasets()
         except BaseException:
             self.__exit__(None, None, None)
             raise
 
-    def _begin(self) -> None:
+    def _create_datasets(self) -> None:
         planes, height, width = self.layout.shape
-        self._states = self._new("states", np.dtype("u1"), (planes, width, height), _STATES_CHUNK)
-        self._actions = self._new("actions", np.dtype("u1"), (2,), _GROUP)
+        self._states = self._create("states", np.dtype("u1"), (planes, width, height), _STATES_CHUNK)
+        self._actions = self._create("actions", np.dtype("u1"), (2,), _GROUP)
         self._offsets = self._file.create_group("file_offsets")
         features = _FEATURES.get(self.layout.plane_set, self.layout.plane_set)
         self._file.create_dataset("features", data=np.bytes_(features.encode()), track_times=False)
         self._columns = {
-            label.name: self._new(_path_of(label), label.kind, label.shape, _GROUP)
+            label.name: self._create(_path_of(label), label.np_dtype, label.shape, _GROUP)
             for label in self.layout.labels
             if label.name != "move"
         }
-        self._game = self._new("game", np.dtype("<u8"), (), _GROUP)
-        self._ply = self._new("ply", np.dtype("<i4"), (), _GROUP)
+        self._game = self._create("game", np.dtype("<u8"), (), _GROUP)
+        self._ply = self._create("ply", np.dtype("<i4"), (), _GROUP)
         self._file.attrs["kifu.format"] = self.format
         self._file.attrs["kifu.layout"] = self.layout.to_json()
 
-    def _new(self, name: str, kind: np.dtype[Any], shape: tuple[int, ...], chunk: int) -> h5py.Dataset:
+    def _create(self, name: str, dtype: np.dtype[Any], row_shape: tuple[int, ...], chunk: int) -> h5py.Dataset:
         return self._file.create_dataset(
             name,
-            (0, *shape),
-            kind,
-            maxshape=(None, *shape),
-            chunks=(chunk, *shape),
+            (0, *row_shape),
+            dtype,
+            maxshape=(None, *row_shape),
+            chunks=(chunk, *row_shape),
             compression="lzf",
             track_times=False,
         )
 
     def append(self, prepared: Batch) -> None:
-        if np.any(prepared.labels["move"] == self.layout.no_point):
+        if np.any(prepared.labels["move"] == self.layout.pass_label):
             raise RecipeError(f"{self.format} has no passes")
         if prepared.runs is not None:
             first = self._seen
@@ -102,7 +111,7 @@ class Hdf5Writer(Writer):
                     self._games.append((name, first))
                 first += rows
         self._seen += len(prepared)
-        with self._told():
+        with self._as_output_error():
             for group in self._groups.add(prepared):
                 self._write(group)
 
@@ -110,7 +119,7 @@ class Hdf5Writer(Writer):
         start, stop = self.examples, self.examples + len(group)
         y, x = np.divmod(group.labels["move"].astype(np.int64), self.layout.width)
         columns = {
-            self._states: group.ready(self.layout).transpose(0, 1, 3, 2),
+            self._states: group.unpack_planes(self.layout).transpose(0, 1, 3, 2),
             self._actions: np.stack([x, y], 1),
             self._game: group.game,
             self._ply: group.ply,
@@ -119,12 +128,12 @@ class Hdf5Writer(Writer):
             column.resize(stop, 0)
             column[start:stop] = np.ascontiguousarray(values, column.dtype)
         self.examples = stop
-        # Games of which a later one's rows are written have ended, however batches were cut.
-        ended = sum(first < stop for _, first in self._games) - 1
-        self._write_offsets(ended)
+        # A game is complete once rows of a later game are written, however the batches were divided.
+        complete = sum(first < stop for _, first in self._games) - 1
+        self._write_offsets(complete)
 
     def _write_offsets(self, games: int) -> None:
-        """Notes where the first `games` of those under way lie."""
+        """Write the row ranges of the first pending games."""
         for k in range(games):
             name, first = self._games[k]
             stop = self._games[k + 1][1] if k + 1 < len(self._games) else self.examples
@@ -133,7 +142,7 @@ class Hdf5Writer(Writer):
         del self._games[: max(games, 0)]
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
-        with self._told():
+        with self._as_output_error():
             rest = self._groups.rest()
             if len(rest):
                 self._write(rest)
@@ -147,8 +156,8 @@ class Hdf5Writer(Writer):
         return WriteReport(self.examples, (WrittenFile(self._path.name, self._output.size, digest),))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """A disk that is full, or gone, is an OutputError."""
+    def _as_output_error(self) -> Iterator[None]:
+        """Convert errors of a full or missing disk to OutputError."""
         try:
             yield
         except (OSError, RuntimeError) as error:
@@ -158,16 +167,16 @@ class Hdf5Writer(Writer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if hasattr(self, "_file"):
-            with suppress(*_DAMAGED):  # of what is left of a file that could not be written
+            with suppress(*_DAMAGED):  # the file may be incomplete
                 self._file.close()
         self._output.__exit__(kind, error, trace)
 
 
 class Hdf5(Dataset):
-    """An hdf5@1 file, or one that RocAlphaGo made."""
+    """An hdf5@1 file, or a file that RocAlphaGo wrote."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises FormatError."""
+        """Open a file. Raises FormatError."""
         self.path = Path(path)
         try:
             self._file = h5py.File(self.path, "r", locking=False)
@@ -175,53 +184,55 @@ class Hdf5(Dataset):
         except FormatError as error:
             raise FormatError(f"{self.path}: {error}") from None
         except _DAMAGED as error:
-            raise FormatError(f"{self.path} is no HDF5 file of examples: {first_line(error)}") from None
+            raise FormatError(f"{self.path} is not an HDF5 file of examples: {first_line(error)}") from None
 
     def _open(self) -> None:
         states = self._column("states", np.dtype("u1"))
         if states.ndim != 4:
-            raise FormatError(f"states are {list(states.shape)}, not examples x planes x columns x rows")
+            raise FormatError(f"states have shape {list(states.shape)}, expected examples x planes x columns x rows")
         self.examples = states.shape[0]
-        made_here = "kifu.layout" in self._file.attrs
-        self.layout = parse_layout(str(self._file.attrs["kifu.layout"])) if made_here else self._layout_of(states)
+        by_kifu = "kifu.layout" in self._file.attrs
+        self.layout = parse_layout(str(self._file.attrs["kifu.layout"])) if by_kifu else self._layout_of(states)
         planes, height, width = self.layout.shape
-        wanted: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
-        wanted = {"states": (np.dtype("u1"), (planes, width, height)), "actions": (np.dtype("u1"), (2,))}
-        if made_here:
-            wanted |= {_path_of(each): (each.kind, each.shape) for each in self._others()}
-            wanted |= {"game": (np.dtype("<u8"), ()), "ply": (np.dtype("<i4"), ())}
-        self._columns = {name: self._column(name, kind) for name, (kind, _) in wanted.items()}
-        for name, (_, shape) in wanted.items():
+        expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
+        expected = {"states": (np.dtype("u1"), (planes, width, height)), "actions": (np.dtype("u1"), (2,))}
+        if by_kifu:
+            expected |= {_path_of(label): (label.np_dtype, label.shape) for label in self._other_labels()}
+            expected |= {"game": (np.dtype("<u8"), ()), "ply": (np.dtype("<i4"), ())}
+        self._columns = {name: self._column(name, dtype) for name, (dtype, _) in expected.items()}
+        for name, (_, shape) in expected.items():
             if self._columns[name].shape != (self.examples, *shape):
-                found = list(self._columns[name].shape)
-                raise FormatError(f"{name} has the shape {found}, not {[self.examples, *shape]}")
+                actual = list(self._columns[name].shape)
+                raise FormatError(f"{name} has shape {actual}, expected {[self.examples, *shape]}")
         about = json.loads(self._column("about", None)[()]) if "about" in self._file else {}
         self.about = about if isinstance(about, dict) else {}
 
-    def _others(self) -> list[LabelSpec]:
+    def _other_labels(self) -> list[LabelSpec]:
         return [label for label in self.layout.labels if label.name != "move"]
 
-    def _column(self, name: str, kind: np.dtype[Any] | None) -> h5py.Dataset:
-        """A dataset of the file itself; kind: None for text. Raises FormatError."""
+    def _column(self, name: str, dtype: np.dtype[Any] | None) -> h5py.Dataset:
+        """Return a dataset that lies in the file itself; a dtype of None means text. Raises FormatError."""
         if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
             raise FormatError(f"has no {name}")
         column = self._file[name]
         if not isinstance(column, h5py.Dataset) or column.external or column.is_virtual:
-            raise FormatError(f"{name} is no dataset of its own")
-        if kind is not None and (column.dtype != kind or column.compression not in (None, "lzf", "gzip")):
-            raise FormatError(f"{name} is {column.dtype}, compressed by {column.compression}; not {kind} by lzf")
+            raise FormatError(f"{name} is not a dataset in this file")
+        if dtype is not None and (column.dtype != dtype or column.compression not in (None, "lzf", "gzip")):
+            raise FormatError(
+                f"{name} is {column.dtype} compressed with {column.compression}, expected {dtype} with lzf"
+            )
         return column
 
     def _layout_of(self, states: h5py.Dataset) -> Layout:
-        """What there is to say of a file that RocAlphaGo made. Its rows are those of SGF."""
-        told = self._column("features", None)[()] if "features" in self._file else b"unknown"
-        features = "".join(c if c.isprintable() else "?" for c in bytes(told).decode("ascii", "replace")[:1000])
-        known = [name for name, each in _FEATURES.items() if each == features]
+        """Return the layout of a file that RocAlphaGo wrote. Row 0 is the top row, as in SGF."""
+        stored = self._column("features", None)[()] if "features" in self._file else b"unknown"
+        features = "".join(c if c.isprintable() else "?" for c in bytes(stored).decode("ascii", "replace")[:1000])
+        plane_sets = [name for name, text in _FEATURES.items() if text == features]
         _, planes, width, height = states.shape
         if not (1 <= planes <= 1000 and 1 <= width <= 25 and 1 <= height <= 25):
-            raise FormatError(f"states are {list(states.shape)}, which is no board of 1 to 25 lines")
+            raise FormatError(f"states have shape {list(states.shape)}; boards have 1 to 25 lines")
         names = tuple(f"plane {k}" for k in range(planes))
-        return Layout(known[0] if known else features, names, False, width, height, 0, "top", (_MOVE,))
+        return Layout(plane_sets[0] if plane_sets else features, names, False, width, height, 0, "top", (_MOVE,))
 
     def read(self, start: int, stop: int) -> Batch:
         if not self._file:
@@ -232,16 +243,16 @@ class Hdf5(Dataset):
             raise FormatError(f"{self.path} cannot be read: {first_line(error)}") from None
         x, y = read["actions"].astype(np.int16).T
         if np.any(x >= self.layout.width) or np.any(y >= self.layout.height):
-            raise FormatError(f"{self.path} has an action that is no point of the board")
+            raise FormatError(f"{self.path} has an action outside the board")
         states = read["states"].transpose(0, 1, 3, 2)
         if states.max(initial=0) > 1:
-            raise FormatError(f"{self.path} has {states.max()} in states, where there is only 0 and 1")
+            raise FormatError(f"{self.path} holds {states.max()} in states, only 0 and 1 are allowed")
         labels: dict[str, npt.NDArray[Any]] = {}
         for label in self.layout.labels:
             labels[label.name] = y * np.int16(self.layout.width) + x if label.name == "move" else read[_path_of(label)]
         rows = stop - start
         game = read.get("game", np.zeros(rows, np.uint64))
-        return Batch(store(states, self.layout), labels, game, read.get("ply", np.full(rows, -1, np.int32)))
+        return Batch(pack_planes(states, self.layout), labels, game, read.get("ply", np.full(rows, -1, np.int32)))
 
     def close(self) -> None:
         self._file.close()

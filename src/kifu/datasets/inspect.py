@@ -1,4 +1,4 @@
-"""What is in a data set: counts, hashes, the planes on average, and whether its manifest tells the truth."""
+"""Inspection of data sets: counts, hashes, plane averages, and a comparison with the manifest."""
 
 from __future__ import annotations
 
@@ -11,57 +11,74 @@ import numpy as np
 
 from kifu.atomic_io import hash_file
 from kifu.datasets.dat import Dat
-from kifu.datasets.examples import Batch, LabelSpec, Layout
-from kifu.datasets.formats import ExampleFormat, Format, detect_format
-from kifu.datasets.formats import open as open_examples
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout
+from kifu.datasets.formats import Format, detect_format
+from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
 
-_BLOCK = 256  # examples at a time, few enough for a cache
+_BLOCK = 256
+"""Examples at a time; their planes fit into a cache."""
+
+_BATCH = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
-    """What `inspect_dat` finds in a file whose every record is sound."""
+class DatInspection:
+    """The result of `inspect_dat`.
+
+    Attributes:
+        path: The file.
+        format: Its format.
+        examples: Number of examples.
+        segments: Number of concatenated files; 1 for a file as it was written.
+        bytes: Size of the file.
+        md5: MD5 hash in hex.
+        blake3: BLAKE3 hash in hex.
+        mean_points: For each plane, the mean number of points set in an example; 0.0 without examples.
+        mean_stones: Mean number of stones in an example.
+        ko_share: Share of the examples with a point set in plane 6, 0 to 1.
+        distinct_labels: Number of points, out of 361, that are the label of an example.
+        manifest: The manifest beside the file; None if it is missing or damaged.
+        problems: One line per inconsistency.
+    """
 
     path: Path
     format: Format
     examples: int
     segments: int
-    """How many files were joined into this one; 1 for a file as it was written."""
     bytes: int
     md5: str
     blake3: str
     mean_points: tuple[float, ...]
-    """By plane, how many of its 361 points are set in an example, on average; 0.0 in a file without examples."""
     mean_stones: float
-    """Points of an example with a stone on them, on average."""
     ko_share: float
-    """Share of the examples with a point set in plane 6, 0 to 1."""
     distinct_labels: int
-    """How many of the 361 points are the label of an example."""
     manifest: Manifest | None
-    """What lies beside the file under its name; None if nothing does, or if it cannot be read."""
     problems: tuple[str, ...]
-    """One line for each thing that does not fit together; none in a sound data set."""
 
 
-def inspect_dat(path: str | Path) -> Inspection:
-    """Reads a whole dat1 or dat2 file, once for each hash and once for its planes. Raises what `Dat` raises."""
+def inspect_dat(path: str | Path) -> DatInspection:
+    """Read a whole dat1 or dat2 file, once per hash and once for its planes.
+
+    Raises:
+        SourceError: The file cannot be read.
+        FormatError: The file is damaged.
+    """
     path = Path(path)
     with Dat(path) as dat:
-        points = np.zeros(dat.format.planes, np.int64)
+        points = np.zeros(dat.dat_layout.planes, np.int64)
         labels = np.zeros(361, np.int64)
         stones = shared = with_ko = 0
         for start in range(0, len(dat), _BLOCK):
-            planes, played = dat[start : start + _BLOCK]
+            planes, moves = dat[start : start + _BLOCK]
             by_plane = planes.sum(axis=0, dtype=np.uint16).sum(axis=(1, 2), dtype=np.int64)
             occupied = int(np.count_nonzero(np.bitwise_or.reduce(planes[:, :6], axis=1)))
             points += by_plane
             stones += occupied
             shared += int(by_plane[:6].sum()) - occupied
             with_ko += int(planes[:, 6].any(axis=(1, 2)).sum())
-            labels += np.bincount(played, minlength=361)
+            labels += np.bincount(moves, minlength=361)
     n = max(len(dat), 1)
     md5, blake3 = _hashes(path)
     problems = []
@@ -77,7 +94,7 @@ def inspect_dat(path: str | Path) -> Inspection:
         problems.append(str(error))
     if manifest is not None:
         problems += _contradictions(manifest, dat, blake3)
-    return Inspection(
+    return DatInspection(
         path=path,
         format=dat.format,
         examples=len(dat),
@@ -95,17 +112,17 @@ def inspect_dat(path: str | Path) -> Inspection:
 
 
 def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
-    """One line for each fact of the file that its manifest states otherwise."""
+    """Return one line per fact of the file that differs from its manifest."""
     facts = {"format": dat.format.name, "examples": len(dat), "bytes": dat.bytes, "blake3": blake3}
     return [
-        f"{manifest_path(dat.path).name} says {key} {str(getattr(manifest, key))[:80]}; the file has {fact}"
+        f"{manifest_path(dat.path).name} lists {key} {str(getattr(manifest, key))[:80]}; the file has {fact}"
         for key, fact in facts.items()
         if getattr(manifest, key) != fact
     ]
 
 
 def _hashes(path: Path) -> tuple[str, str]:
-    """MD5 and BLAKE3 in hex. Raises SourceError if the file went away since it was opened."""
+    """Return MD5 and BLAKE3 in hex. Raises SourceError."""
     try:
         with path.open("rb") as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
@@ -115,42 +132,50 @@ def _hashes(path: Path) -> tuple[str, str]:
 
 
 def inspect_examples(path: Path) -> list[str]:
-    """Counts and checks of a data set of examples, as lines for people. Every row is read.
+    """Read every row of a data set of examples, and return counts and checks as lines of text.
 
-    Raises FormatError if anything is wrong, also if its files are not those that its manifest tells of.
+    Raises:
+        SourceError: It cannot be read.
+        FormatError: It is damaged, or its files differ from those that its manifest lists.
     """
-    found = detect_format(path)
-    assert found is not None
-    with open_examples(path) as data:
-        if found.inspect:
-            return [*pkgutil.resolve_name(found.inspect)(data), *_manifest_lines(path, found, len(data))]
-        layout = data.layout
-        games = np.empty(0, np.uint64)
-        for batch in data.batches(1 << 14):
-            games = np.union1d(games, batch.game)
-            _check_moves(path, layout, batch)
-        planes, height, width = layout.shape
-        rim = f", {layout.rim} around the board" if layout.rim else ""
-        lines = [
-            f"{path}: {found.name}, {found.title}",
-            f"  examples    {len(data):,}" + (f" of {len(games):,} games" if found.traced else ""),
-            f"  planes      {layout.plane_set}: {planes} of {width} x {height}{rim}, row 0 is the {layout.first_row}",
-            *(f"  {'labels' if k == 0 else '':<11} {each}" for k, each in enumerate(map(_spec_line, layout.labels))),
-        ]
-    return [*lines, *_manifest_lines(path, found, len(data))]
+    format = detect_format(path)
+    if format is None:
+        raise FormatError(f"{path} is not a data set")
+    with open_dataset(path) as data:
+        lines = pkgutil.resolve_name(format.inspect)(data) if format.inspect else _dataset_lines(format, data)
+        return [*lines, *_manifest_lines(path, format, len(data))]
 
 
-def _manifest_lines(path: Path, found: ExampleFormat, examples: int) -> list[str]:
-    """What the manifest beside a data set says. Raises FormatError unless it is of this one."""
+def _dataset_lines(format: Format, data: Dataset) -> list[str]:
+    layout = data.layout
+    games = np.empty(0, np.uint64)
+    for batch in data.batches(_BATCH):
+        games = np.union1d(games, batch.game)
+        _check_moves(data.path, layout, batch)
+    planes, height, width = layout.shape
+    padding = f", {layout.rim} around the board" if layout.rim else ""
+    return [
+        f"{data.path}: {format.name}, {format.title}",
+        f"  examples    {len(data):,}" + (f" of {len(games):,} games" if format.has_provenance else ""),
+        f"  planes      {layout.plane_set}: {planes} of {width} x {height}{padding}, row 0 is the {layout.first_row}",
+        *(f"  {'labels' if k == 0 else '':<11} {line}" for k, line in enumerate(map(_label_line, layout.labels))),
+    ]
+
+
+def _manifest_lines(path: Path, format: Format, examples: int) -> list[str]:
+    """Compare a data set with its manifest and summarize the manifest. Raises FormatError if they differ."""
     manifest = read_examples_manifest(path)
     if manifest is None:
-        return ["  manifest    none beside it"]
-    if (manifest.format, manifest.examples) != (found.name, examples):
-        raise FormatError(f"{manifest_path(path).name} tells of {manifest.examples:,} examples in {manifest.format}")
+        return ["  manifest    none"]
+    name = manifest_path(path).name
+    if (manifest.format, manifest.examples) != (format.name, examples):
+        raise FormatError(
+            f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format.name}"
+        )
     for file in manifest.files:
         if hash_file(path / file.file if path.is_dir() else path) != file.blake3:
-            raise FormatError(f"{path}: {file.file} is not what {manifest_path(path).name} tells of")
-    drops = "".join(f", {name} {count:,}" for name, count in manifest.drops.items())
+            raise FormatError(f"{path}: the hash of {file.file} differs from the one in {name}")
+    drops = "".join(f", {reason} {count:,}" for reason, count in manifest.drops.items())
     return [
         f"  bytes       {sum(file.bytes for file in manifest.files):,}",
         f"  manifest    recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
@@ -159,12 +184,12 @@ def _manifest_lines(path: Path, found: ExampleFormat, examples: int) -> list[str
     ]
 
 
-def _spec_line(label: LabelSpec) -> str:
+def _label_line(label: LabelSpec) -> str:
     shape = f" x {label.shape[0]}" if label.shape else ""
     return f"{label.name}, {label.dtype}{shape}: {label.meaning[:200]}"
 
 
 def _check_moves(path: Path, layout: Layout, batch: Batch) -> None:
-    for name, values in batch.labels.items():
-        if name == "move" and len(values) and not 0 <= values.min() <= values.max() <= layout.no_point:
-            raise FormatError(f"{path} has moves from {values.min()} to {values.max()}, not 0 to {layout.no_point}")
+    moves = batch.labels.get("move", np.empty(0))
+    if len(moves) and not 0 <= moves.min() <= moves.max() <= layout.pass_label:
+        raise FormatError(f"{path} has moves from {moves.min()} to {moves.max()}, not 0 to {layout.pass_label}")

@@ -37,7 +37,7 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         if loader.output != "float32":
             raise RecipeError(f"Keras needs planes as output 'float32', not {loader.output!r}")
         self._loader = loader.share(0, 1)  # from the beginning of its epoch
-        self._classes = loader.layout.no_point if num_classes is None else num_classes
+        self._classes = loader.layout.pass_label if num_classes is None else num_classes
         self._lock = threading.Lock()
         self._batches: Generator[Batch] | None = None
         self._number: dict[int, int] | None = None

@@ -28,7 +28,7 @@ from kifu.datasets.epoch_plan import (
     check_word,
     make_plan,
 )
-from kifu.datasets.examples import Batch, Layout, join
+from kifu.datasets.examples import Batch, Layout, concat
 from kifu.datasets.mmap_games import read_games
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import (
@@ -234,11 +234,11 @@ class Loader:
 
     def _ready(self, pieces: list[Batch]) -> Batch:
         """One batch of some pieces, with planes as the caller wants them."""
-        batch = pieces[0] if len(pieces) == 1 else join(pieces, self.layout)
+        batch = pieces[0] if len(pieces) == 1 else concat(pieces, self.layout)
         if self._output == "packed":
             return batch
         if self.layout.real or self._output == "uint8":
-            return replace(batch, planes=batch.ready(self.layout))
+            return replace(batch, planes=batch.unpack_planes(self.layout))
         one, kind = (1, np.float32) if self._output == "float32" else (_BFLOAT16_ONE, np.uint16)
         planes = np.empty((len(batch), *self.layout.shape), kind)
         unpack(batch.planes, planes, one)

@@ -1,4 +1,4 @@
-"""The manifest: the JSON beside each data set, which says how to make it again and where each row comes from."""
+"""The manifest: a JSON file beside each data set with its recipe, its counts and the origin of each row."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ SUFFIX = ".manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
-class ManifestSource:
-    """Where a row comes from: the position before move `ply` (counted from 0, passes too) of a game.
+class RowOrigin:
+    """The position that a row shows.
 
-    member: the game's place in its archive, counting all that the archive lists, from 0.
+    Attributes:
+        archive: Name of the archive, or of the catalogue.
+        member: Index of the game among all that the archive lists, from 0.
+        ply: Number of moves before the position, passes included.
     """
 
     archive: str
@@ -33,11 +36,16 @@ class ManifestSource:
 
 @dataclass(frozen=True)
 class ArchiveRows:
-    """The rows that one archive gave, game after game in the order of the file.
+    """The rows of one archive, game after game in the order of the file.
 
-    member, rows, ply: one entry a game: its place in the archive, how many rows, and the ply of the first of them.
-    skips: [index of the game here, row within the game, ply] where a ply does not follow the one of the row before,
-        because passes stand between.
+    Attributes:
+        archive: Name of the archive.
+        blake3: BLAKE3 hash of the archive in hex.
+        member: For each game, its index in the archive.
+        rows: For each game, its number of rows.
+        ply: For each game, the ply of its first row.
+        skips: [index in these lists, row within the game, ply] for each row whose ply is not that of the row before
+            plus one, because passes lie between them.
     """
 
     archive: str
@@ -47,20 +55,20 @@ class ArchiveRows:
     ply: list[int]
     skips: list[list[int]]
 
-    def origin(self, row: int) -> ManifestSource:
-        """Where row `row` of this archive's rows comes from."""
+    def origin(self, row: int) -> RowOrigin:
+        """Return the origin of row `row` of this archive's rows."""
         stop = np.cumsum(self.rows)
         game = int(np.searchsorted(stop, row, "right"))
         within = row - int(stop[game] - self.rows[game])
         at, ply = 0, self.ply[game]
-        for skipped, row_there, ply_there in self.skips:
-            if skipped == game and row_there <= within:
-                at, ply = row_there, ply_there
-        return ManifestSource(self.archive, self.member[game], ply + within - at)
+        for skip_game, skip_row, skip_ply in self.skips:
+            if skip_game == game and skip_row <= within:
+                at, ply = skip_row, skip_ply
+        return RowOrigin(self.archive, self.member[game], ply + within - at)
 
 
-class RowsNoted:
-    """What `ArchiveRows` tells, noted some games at a time: of the plies only those that do not follow from others."""
+class ArchiveRowsBuilder:
+    """Builds an `ArchiveRows` from several chunks of games."""
 
     def __init__(self) -> None:
         self._games = 0
@@ -70,14 +78,20 @@ class RowsNoted:
         self._skips = [np.empty((0, 3), np.int64)]
 
     def add(self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]) -> None:
-        """member, rows: [K] of the games; plies: [sum of rows], of all their rows. Games without rows have ply 0."""
+        """Add K games.
+
+        Args:
+            member: [K] index of each game in the archive.
+            rows: [K] number of rows of each game.
+            plies: [sum of rows] ply of each row.
+        """
         start = np.cumsum(rows) - rows
-        given = rows > 0
+        has_rows = rows > 0
         first = np.zeros(len(rows), np.uint16)
-        first[given] = plies[start[given]]
+        first[has_rows] = plies[start[has_rows]]
         jumps = np.empty(len(plies), bool)
-        np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # the first row is a game's first
-        jumps[start[given]] = False
+        np.not_equal(plies[1:], plies[:-1] + np.uint16(1), out=jumps[1:])  # row 0 is the first row of a game
+        jumps[start[has_rows]] = False
         at = np.flatnonzero(jumps)
         game = np.searchsorted(start, at, "right") - 1
         self._skips.append(np.stack([self._games + game, at - start[game], plies[at]], 1))
@@ -86,15 +100,22 @@ class RowsNoted:
         self._ply.append(first)
         self._games += len(rows)
 
-    def end(self, archive: str, blake3: str) -> ArchiveRows:
-        """All of it, as of this archive."""
-        told = (np.concatenate(each).tolist() for each in (self._member, self._rows, self._ply, self._skips))
-        return ArchiveRows(archive, blake3, *told)
+    def build(self, archive: str, blake3: str) -> ArchiveRows:
+        """Return all games as the rows of an archive."""
+        columns = (np.concatenate(each).tolist() for each in (self._member, self._rows, self._ply, self._skips))
+        return ArchiveRows(archive, blake3, *columns)
 
 
 @dataclass(frozen=True)
-class Dropped:
-    """A game that was asked for and gave no row."""
+class DroppedGame:
+    """A selected game that gave no rows.
+
+    Attributes:
+        archive: Name of the archive.
+        member: Index of the game in the archive.
+        name: Name of the game in the archive.
+        reason: Name of the drop reason.
+    """
 
     archive: str
     member: int
@@ -104,7 +125,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a data set is, in full. See docs/formats/manifest.md."""
+    """The manifest of a dat1 or dat2 file. The fields are described in docs/formats/manifest.md."""
 
     kifu: str
     file: str
@@ -118,15 +139,15 @@ class Manifest:
     read: int
     kept: int
     drops: dict[str, int]
-    dropped: list[Dropped]
+    dropped: list[DroppedGame]
     archives: list[ArchiveRows]
 
-    def origin(self, row: int) -> ManifestSource:
-        """Where row `row` (from 0) comes from. Raises IndexError."""
+    def origin(self, row: int) -> RowOrigin:
+        """Return the origin of row `row`, counted from 0. Raises IndexError."""
         return _origin(self.archives, row, self.examples)
 
     def adds_up(self) -> bool:
-        """Whether its counts are those of its lists."""
+        """Return whether the counts match the lists."""
         return (
             _lists_add_up(self.archives, self.examples)
             and self.kept == sum(len(archive.rows) for archive in self.archives)
@@ -135,7 +156,7 @@ class Manifest:
         )
 
     def write(self, path: Path) -> None:
-        """Writes it as JSON, whole or not at all."""
+        """Write the manifest as JSON, atomically."""
         table = vars(self) | {
             "dropped": [vars(game) for game in self.dropped],
             "archives": [vars(archive) for archive in self.archives],
@@ -145,9 +166,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ExamplesManifest:
-    """What a data set of examples is, in full. See docs/formats/manifest.md.
+    """The manifest of a data set of examples. The fields are described in docs/formats/manifest.md.
 
-    read == kept + elsewhere + the sum of drops; elsewhere: games of other sets, or of none.
+    read == kept + elsewhere + the sum of drops, where `elsewhere` counts games of other sets or of no set. The members
+    of `catalogues` are rows of the catalogues; the lists are empty if the examples are shuffled, because each row then
+    stores its own game and ply.
     """
 
     kifu: str
@@ -164,22 +187,20 @@ class ExamplesManifest:
     drops: dict[str, int]
     sources: list[dict[str, Any]]
     catalogues: list[ArchiveRows]
-    """The games' catalogues; members are rows of these. Without rows if the examples are shuffled: then each has its
-    game and ply in the data set."""
 
-    def origin(self, row: int) -> ManifestSource:
-        """Where row `row` (from 0) comes from: a row of a catalogue. Raises IndexError."""
+    def origin(self, row: int) -> RowOrigin:
+        """Return the origin of row `row`, counted from 0, as a row of a catalogue. Raises IndexError."""
         return _origin(self.catalogues, row, self.examples)
 
     def adds_up(self) -> bool:
-        """Whether its counts are those of its lists."""
+        """Return whether the counts match the lists."""
         shuffled = self.recipe.get("order") == "shuffled"
         return _lists_add_up(
             self.catalogues, 0 if shuffled else self.examples
         ) and self.read == self.kept + self.elsewhere + sum(self.drops.values())
 
     def write(self, path: Path) -> None:
-        """Writes it as JSON, whole or not at all."""
+        """Write the manifest as JSON, atomically."""
         table = vars(self) | {
             "files": [asdict(file) for file in self.files],
             "catalogues": [vars(each) for each in self.catalogues],
@@ -187,7 +208,7 @@ class ExamplesManifest:
         write_file(path, json.dumps(table, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
 
 
-def _origin(archives: list[ArchiveRows], row: int, examples: int) -> ManifestSource:
+def _origin(archives: list[ArchiveRows], row: int, examples: int) -> RowOrigin:
     left = row
     if row >= 0:
         for archive in archives:
@@ -209,35 +230,35 @@ def _lists_add_up(archives: list[ArchiveRows], examples: int) -> bool:
 
 
 def manifest_path(path: Path) -> Path:
-    """Where the manifest of a data set lies."""
+    """Return the path of the manifest of a data set."""
     return path.with_name(path.name + SUFFIX)
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """The manifest of the dat1 or dat2 file at `path`; None if there is none. Raises FormatError if it is damaged."""
+    """Return the manifest of the dat1 or dat2 file at `path`, or None. Raises FormatError if it is damaged."""
     return _read(_MANIFEST, manifest_path(path))
 
 
 def read_examples_manifest(path: Path) -> ExamplesManifest | None:
-    """The manifest of the examples at `path`; None if there is none. Raises FormatError if it is damaged."""
+    """Return the manifest of the examples at `path`, or None. Raises FormatError if it is damaged."""
     return _read(_EXAMPLES_MANIFEST, manifest_path(path))
 
 
 _M = TypeVar("_M", Manifest, ExamplesManifest)
 
 
-def _read(kind: TypeAdapter[_M], where: Path) -> _M | None:
+def _read(adapter: TypeAdapter[_M], path: Path) -> _M | None:
     try:
-        manifest = kind.validate_json(where.read_bytes(), strict=True)
+        manifest = adapter.validate_json(path.read_bytes(), strict=True)
     except FileNotFoundError:
         return None
     except ValidationError as error:
         first = error.errors()[0]
-        raise FormatError(f"{where} is no manifest: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
+        raise FormatError(f"{path} is not a manifest: {'.'.join(map(str, first['loc']))[:80]} {first['msg']}") from None
     except (OSError, ValueError) as error:
-        raise FormatError(f"{where} is no manifest: {error}") from None
+        raise FormatError(f"{path} is not a manifest: {error}") from None
     if not manifest.adds_up():
-        raise FormatError(f"{where} is no manifest: its counts do not add up")
+        raise FormatError(f"{path} is not a manifest: its counts do not add up")
     return manifest
 
 

@@ -1,4 +1,4 @@
-"""The format `parquet@1`: a table of examples, planes as bits. Its card: docs/formats/parquet.md."""
+"""The format `parquet@1`: a table of examples with packed planes. Card: docs/formats/parquet.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from kifu.corpus.parquet import TableWriter
 from kifu.corpus.schema import to_numpy
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, join, parse_layout
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
 
@@ -30,16 +30,16 @@ _KEY = b"kifu.examples"
 _VERSION = b"1"
 
 _GROUP_BYTES = 16 << 20
-"""Of planes in a row group: what a reader holds."""
+"""Bytes of planes in a row group, which a reader holds in memory."""
 
-_MOST_ROWS = 32_768
+_MAX_GROUP_ROWS = 32_768
 
-_MOST_BYTES = 1 << 30
-"""A row group that says it takes more than this is not read."""
+_MAX_GROUP_BYTES = 1 << 30
+"""Larger row groups are rejected."""
 
 
 def is_examples(path: Path) -> bool:
-    """Whether a file, which begins as Parquet does, says that it has examples."""
+    """Return whether a Parquet file holds examples, judging by its metadata."""
     try:
         return _KEY in (pq.read_metadata(path).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
@@ -47,11 +47,11 @@ def is_examples(path: Path) -> bool:
 
 
 def schema_of(layout: Layout) -> pa.Schema:
-    """The columns of a file with that layout."""
+    """Return the schema of a file with this layout."""
     labels = [pa.field(label.name, _column_type(label), nullable=False) for label in layout.labels]
     return pa.schema(
         [
-            pa.field("planes", pa.binary(layout.stored_bytes), nullable=False),
+            pa.field("planes", pa.binary(layout.packed_bytes), nullable=False),
             *labels,
             pa.field("game", pa.uint64(), nullable=False),
             pa.field("ply", pa.int32(), nullable=False),
@@ -60,8 +60,8 @@ def schema_of(layout: Layout) -> pa.Schema:
 
 
 def _column_type(label: LabelSpec) -> pa.DataType:
-    kind = pa.from_numpy_dtype(label.kind)
-    return pa.list_(pa.field("element", kind, nullable=False), prod(label.shape)) if label.shape else kind
+    value = pa.from_numpy_dtype(label.np_dtype)
+    return pa.list_(pa.field("element", value, nullable=False), prod(label.shape)) if label.shape else value
 
 
 class ParquetWriter(Writer):
@@ -70,14 +70,14 @@ class ParquetWriter(Writer):
     format = "parquet@1"
 
     def __init__(self, path: Path, layout: Layout, examples: int = 0) -> None:
-        """examples: taken as by other writers, and not needed. Raises OutputError."""
+        """Create the file; `examples` is unused, other writers take it. Raises OutputError."""
         super().__init__(layout)
         self._path = path
         self._schema = schema_of(layout)
-        told = {_KEY: _VERSION, b"kifu.layout": layout.to_json()}
+        metadata = {_KEY: _VERSION, b"kifu.layout": layout.to_json()}
         self._table = TableWriter(
             path,
-            self._schema.with_metadata(told),
+            self._schema.with_metadata(metadata),
             group_rows(layout),
             use_dictionary=False,
             write_statistics=["game", "ply"],
@@ -87,7 +87,7 @@ class ParquetWriter(Writer):
     def prepare(batch: Batch, layout: Layout) -> pa.RecordBatch:
         columns = [_binary(batch.planes, layout)]
         for label in layout.labels:
-            values = pa.array(np.ascontiguousarray(batch.labels[label.name], label.kind).reshape(-1))
+            values = pa.array(np.ascontiguousarray(batch.labels[label.name], label.np_dtype).reshape(-1))
             columns.append(
                 pa.FixedSizeListArray.from_arrays(values, type=_column_type(label)) if label.shape else values
             )
@@ -117,47 +117,47 @@ class ParquetWriter(Writer):
 
 
 def group_rows(layout: Layout) -> int:
-    """How many rows a row group has."""
-    return max(min(_GROUP_BYTES // layout.stored_bytes, _MOST_ROWS), 1)
+    """Return the number of rows of a row group."""
+    return max(min(_GROUP_BYTES // layout.packed_bytes, _MAX_GROUP_ROWS), 1)
 
 
 def _binary(planes: npt.NDArray[Any], layout: Layout) -> pa.FixedSizeBinaryArray:
-    """The same memory as a column."""
-    flat = np.ascontiguousarray(planes, layout.plane_kind)
+    """Return planes as a column, without copying."""
+    flat = np.ascontiguousarray(planes, layout.plane_dtype)
     return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(layout.stored_bytes), len(flat), [None, pa.py_buffer(flat.reshape(-1).view(np.uint8))]
+        pa.binary(layout.packed_bytes), len(flat), [None, pa.py_buffer(flat.reshape(-1).view(np.uint8))]
     )
 
 
 class Parquet(Dataset):
-    """A parquet@1 file. Row groups are read one at a time; the last one is kept."""
+    """A parquet@1 file. Row groups are read one at a time, and the last one is cached."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises FormatError if the file is none, or damaged where that can be seen without reading it all."""
+        """Open a file. Raises FormatError if its metadata is damaged."""
         self.path = Path(path)
         try:
             self._file = pq.ParquetFile(
                 self.path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20
             )
-            told = self._file.metadata.metadata or {}
+            metadata = self._file.metadata.metadata or {}
             schema = self._file.schema_arrow
             groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]
             sizes = [(group.num_rows, group.total_byte_size) for group in groups]
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise FormatError(f"{self.path} has no examples: {first_line(error)}") from None
-        if told.get(_KEY) != _VERSION:
-            version = told.get(_KEY, b"").decode("ascii", "replace")
-            raise FormatError(f"{self.path} has examples of version {version!r}; this kifu reads version 1")
+            raise FormatError(f"{self.path} is not a Parquet file of examples: {first_line(error)}") from None
+        if metadata.get(_KEY) != _VERSION:
+            version = metadata.get(_KEY, b"").decode("ascii", "replace")
+            raise FormatError(f"{self.path} has examples of version {version!r}; only version 1 is supported")
         try:
-            self.layout = parse_layout(told.get(b"kifu.layout", b""))
-            about = json.loads(told.get(b"kifu.about", b"{}"))
+            self.layout = parse_layout(metadata.get(b"kifu.layout", b""))
+            about = json.loads(metadata.get(b"kifu.about", b"{}"))
         except (FormatError, ValueError, RecursionError) as error:
             raise FormatError(f"{self.path}: {error}") from None
         self.about = about if isinstance(about, dict) else {}
         self._schema = schema_of(self.layout)
         if not schema.equals(self._schema):
-            raise FormatError(f"{self.path} has not the columns that its layout tells of, or in other types")
-        if max((size for _, size in sizes), default=0) > _MOST_BYTES or min((n for n, _ in sizes), default=1) < 1:
+            raise FormatError(f"{self.path} has columns or types that differ from its layout")
+        if max((size for _, size in sizes), default=0) > _MAX_GROUP_BYTES or min((n for n, _ in sizes), default=1) < 1:
             raise FormatError(f"{self.path} has a row group that is empty or too large")
         self._first = [0, *accumulate(rows for rows, _ in sizes)]
         self.examples = self._first[-1]
@@ -173,9 +173,9 @@ class Parquet(Dataset):
         while start < stop:
             k = bisect_right(self._first, start) - 1
             until = min(stop, self._first[k + 1])
-            parts.append(self._group(k).part(start - self._first[k], until - self._first[k]))
+            parts.append(self._group(k).slice(start - self._first[k], until - self._first[k]))
             start = until
-        return join(parts, self.layout)
+        return concat(parts, self.layout)
 
     def _group(self, k: int) -> Batch:
         if self._last is None or self._last[0] != k:
@@ -187,24 +187,26 @@ class Parquet(Dataset):
             except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
                 raise FormatError(f"{self.path}: {first_line(error)}") from None
             if len(batch) != self._first[k + 1] - self._first[k] or len(parts) > 1:
-                raise FormatError(f"{self.path}: row group {k} has not the rows that the file's end tells of")
-            self._last = k, self._batch(batch)
+                raise FormatError(f"{self.path}: row group {k} has a different number of rows than the footer lists")
+            self._last = k, self._to_batch(batch)
         return self._last[1]
 
-    def _batch(self, table: pa.RecordBatch) -> Batch:
+    def _to_batch(self, table: pa.RecordBatch) -> Batch:
         if any(column.null_count for column in table.columns):
-            raise FormatError(f"{self.path} has nulls, of which there are none")
+            raise FormatError(f"{self.path} has nulls, which the format does not allow")
         rows, column = len(table), table["planes"]
-        size = self.layout.stored_bytes
+        size = self.layout.packed_bytes
         at = column.offset * size
         data = np.frombuffer(column.buffers()[1], np.uint8, rows * size, at) if rows else np.empty(0, np.uint8)
-        planes = data.view(self.layout.plane_kind).reshape(rows, *self.layout.stored)
+        planes = data.view(self.layout.plane_dtype).reshape(rows, *self.layout.packed_shape)
         labels = {}
         for label in self.layout.labels:
             values = table[label.name]
             flat = values.flatten() if label.shape else values
-            if flat.null_count or len(flat) * label.kind.itemsize != rows * label.bytes:
-                raise FormatError(f"{self.path}: column {label.name} has not the values that its layout tells of")
+            if flat.null_count or len(flat) * label.np_dtype.itemsize != rows * label.bytes:
+                raise FormatError(
+                    f"{self.path}: column {label.name} has a different number of values than its layout requires"
+                )
             labels[label.name] = to_numpy(flat).reshape(rows, *label.shape)
         return Batch(planes, labels, to_numpy(table["game"]), to_numpy(table["ply"]))
 

@@ -60,7 +60,7 @@ def _row_bytes(loader: Loader) -> int:
     """What a row takes."""
     layout = loader.layout
     points = layout.planes * layout.points
-    planes = {"packed": layout.stored_bytes, "uint8": points, "bfloat16": 2 * points, "float32": 4 * points}
+    planes = {"packed": layout.packed_bytes, "uint8": points, "bfloat16": 2 * points, "float32": 4 * points}
     return planes[loader.output] + sum(label.bytes for label in layout.labels) + 12
 
 

@@ -109,14 +109,14 @@ class LoaderSource(ABC):
     def new_room(self, slots: int) -> RenderedGames:
         """Room for so many examples, not initialised."""
         layout = self.layout
-        labels = {label.name: np.empty((slots, *label.shape), label.kind) for label in layout.labels}
-        planes = np.empty((slots, *layout.stored), layout.plane_kind)
+        labels = {label.name: np.empty((slots, *label.shape), label.np_dtype) for label in layout.labels}
+        planes = np.empty((slots, *layout.packed_shape), layout.plane_dtype)
         return RenderedGames(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
 
     @property
     def slot_bytes(self) -> int:
         """What an example takes in a room."""
-        return self.layout.stored_bytes + sum(label.bytes for label in self.layout.labels) + 14
+        return self.layout.packed_bytes + sum(label.bytes for label in self.layout.labels) + 14
 
 
 class CatalogueSource(LoaderSource):
@@ -275,7 +275,7 @@ class DatasetSource(LoaderSource):
         within = rows - self._first[k]
         with self._locks[k]:
             read = self._sets[k].read(int(within[0]), int(within[-1]) + 1)
-        batch = read.pick(within - within[0])
+        batch = read.take(within - within[0])
         symmetry = epoch.symmetry(rows, layout)
         width, height = np.full(len(rows), layout.width), np.full(len(rows), layout.height)
         out.planes[slots] = turn_planes(batch.planes, symmetry, layout) if epoch.turns is not None else batch.planes
@@ -332,12 +332,7 @@ def open_written(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | N
 
 
 def _is_written(path: Path) -> bool:
-    if detect_format(path) is not None:
-        return True
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        return file.read(5).startswith((b"mlv2-", b"GO", b"END"))
+    return detect_format(path) is not None
 
 
 def parse_board(text: str) -> tuple[int, int]:

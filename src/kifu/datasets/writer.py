@@ -1,4 +1,4 @@
-"""What writers of all formats have in common: batches are made ready in any thread or process, and appended."""
+"""The base class of all data set writers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from kifu.datasets.examples import Batch, Layout, join
+from kifu.datasets.examples import Batch, Layout, concat
 
 if TYPE_CHECKING:
     from kifu.execution.serialization import Parcel
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """One file of a data set; file: its name, within the folder if there is one."""
+    """A file of a data set.
+
+    Attributes:
+        file: Its name, within the directory if the data set is one.
+        bytes: Its size.
+        blake3: BLAKE3 hash in hex.
+    """
 
     file: str
     bytes: int
@@ -25,45 +31,55 @@ class WrittenFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteReport:
-    """A data set as it was written."""
+    """A finished data set.
+
+    Attributes:
+        examples: Number of examples.
+        files: Its files in the order in which they were created.
+    """
 
     examples: int
     files: tuple[WrittenFile, ...]
 
 
 class Rebatcher:
-    """Batches cut anew into groups of one size, so that a file does not depend on how they came."""
+    """Regroups batches into groups of one size, so that a file does not depend on the sizes of the batches."""
 
     def __init__(self, layout: Layout, size: int) -> None:
         self._layout = layout
         self._size = size
-        self._held: list[Batch] = []
+        self._pending: list[Batch] = []
         self._rows = 0
 
     def add(self, batch: Batch) -> Iterator[Batch]:
-        """Takes rows; yields each group that is full."""
+        """Add rows, and yield each group that is full."""
         at = 0
         while self._rows + len(batch) - at >= self._size:
             until = at + self._size - self._rows
-            yield self._taken([*self._held, batch.part(at, until)])
+            yield self._concat([*self._pending, batch.slice(at, until)])
             at = until
         if at < len(batch):
-            self._held.append(batch.part(at, len(batch)))
+            self._pending.append(batch.slice(at, len(batch)))
             self._rows += len(batch) - at
 
     def rest(self) -> Batch:
-        """The rows that no full group has."""
-        return self._taken(self._held)
+        """Return the rows that do not fill a group."""
+        return self._concat(self._pending)
 
-    def _taken(self, parts: list[Batch]) -> Batch:
-        self._held, self._rows = [], 0
-        return join(parts, self._layout)
+    def _concat(self, parts: list[Batch]) -> Batch:
+        self._pending, self._rows = [], 0
+        return concat(parts, self._layout)
 
 
 class Writer(ABC):
-    """Writes one data set, which has its name only once `commit` has returned. A context manager.
+    """Writes one data set, which appears under its name when `commit` returns. A context manager.
 
-    The bytes depend on the examples and their order only, not on how batches divide them.
+    Batches are prepared in any thread or process, and appended in order. The bytes depend on the examples and their
+    order, not on how they are divided into batches.
+
+    Attributes:
+        layout: Planes and labels.
+        examples: Number of examples so far.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -72,30 +88,42 @@ class Writer(ABC):
 
     @staticmethod
     def prepare(batch: Batch, layout: Layout) -> Any:
-        """What `append` writes; may be made in any thread, and in another process."""
+        """Convert a batch to the form that `append` takes; may run in any thread or process."""
         return batch
 
     @staticmethod
     def pack(prepared: Any) -> Parcel:
-        """What `prepare` made, as it travels between processes."""
+        """Return a result of `prepare` in the form in which it travels between processes."""
         return cast(Batch, prepared).pack()
 
     @staticmethod
     def unpack(parcel: Parcel) -> Any:
-        """The reverse of `pack`."""
+        """Reverse `pack`."""
         return Batch.unpack(parcel)
 
     @abstractmethod
     def append(self, prepared: Any) -> None:
-        """Appends what `prepare` made. Raises OutputError."""
+        """Append a result of `prepare`.
+
+        Raises:
+            OutputError: It cannot be written.
+            RecipeError: The format cannot hold these examples.
+        """
 
     def write(self, batch: Batch) -> None:
-        """Appends examples. Raises OutputError."""
+        """Append examples. Raises what `append` raises."""
         self.append(self.prepare(batch, self.layout))
 
     @abstractmethod
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
-        """Ends the data set and gives it its name. about: what it says about how it came to be, as JSON values."""
+        """Finish the data set and give it its name.
+
+        Args:
+            about: Metadata to store in the data set, as JSON values.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
 
     def __enter__(self) -> Self:
         return self

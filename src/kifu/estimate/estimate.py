@@ -209,7 +209,7 @@ def _size(source: Source) -> int:
 
 def _packed(recipe: BuildRecipe) -> int:
     """Bytes that an example's planes take before they are written."""
-    return recipe.layout().stored_bytes if isinstance(recipe, ExamplesRecipe) else _OTHER_BYTES
+    return recipe.layout().packed_bytes if isinstance(recipe, ExamplesRecipe) else _OTHER_BYTES
 
 
 def _drawn(

@@ -12,7 +12,7 @@ from time import perf_counter
 
 import numpy as np
 
-from kifu.datasets.formats import find_format
+from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.manifest import Manifest, manifest_path
 from kifu.estimate.reading import Speed
 from kifu.estimate.sample import UNSURE, SamplePart
@@ -89,7 +89,7 @@ def _error(parts: Sequence[SamplePart], manifest: Manifest) -> float:
 
 def reads_of(recipe: KgsgoRecipe) -> int:
     """How often a set's archives are read: once more where the header says how many examples there are."""
-    return 2 if find_format(recipe.format).header_bytes else 1
+    return 2 if find_dat_layout(recipe.format).header_bytes else 1
 
 
 def _write(part: SamplePart, folder: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.formats import KATAGO
+from kifu.datasets.formats import FORMATS
 from kifu.errors import FormatError
 from kifu.katago.metadata import Source
 from kifu.katago.npz import LAYOUT, KataNpz, game_hashes
@@ -56,9 +56,10 @@ def inspect_katago(data: KataNpz) -> list[str]:
         weights += [*told[:, [*_WEIGHTS.values()]].sum(0), *(1 - told[:, [*_NOT_WEIGHTS.values()]]).sum(0)]
     named = np.count_nonzero(games.any(1))
     means = zip((*_WEIGHTS, *_NOT_WEIGHTS), (weights / max(len(data), 1)).tolist())
+    format = FORMATS["katago-npz@1"]
     files = "1 file" if len(data.files) == 1 else f"{len(data.files):,} files"
     return [
-        f"{data.path}: {KATAGO.name}, {KATAGO.title}",
+        f"{data.path}: {format.name}, {format.title}",
         f"  examples    {len(data):,} in {files}"
         + (f", of {named:,} games" if named else "; of which games is not told"),
         f"  arrays      {', '.join(each.name for each in data.arrays)}",

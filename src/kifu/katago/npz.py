@@ -17,12 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.atomic_io import AtomicDirectory, cannot_write
-from kifu.datasets._folder import read_index
-from kifu.datasets._zip_read import ArrayZip, StoredArray
-from kifu.datasets._zip_write import Compression, Member, Packed, pack, write_zip
 from kifu.datasets.examples import Batch, Dataset, Layout
 from kifu.datasets.formats import INDEX
 from kifu.datasets.labels import UNKNOWN, find_label
+from kifu.datasets.npy import read_index
+from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
 from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.katago.rows import ARRAYS, OLD_TARGETS, SIDE, TARGETS, KataArray, KataRows, Pieces, join_rows
@@ -45,7 +44,7 @@ class PackedRows(NamedTuple):
     """Rows, compressed array by array, in the order of `ARRAYS`."""
 
     rows: int
-    parts: list[Packed]
+    parts: list[CompressedPiece]
 
 
 def pack_rows(rows: KataRows, compression: Compression) -> PackedRows:
@@ -56,7 +55,7 @@ def pack_rows(rows: KataRows, compression: Compression) -> PackedRows:
         if values is not None:
             if values.dtype != array.kind or values.shape != (rows.size, *array.shape):
                 raise ValueError(f"{array.name} is {values.dtype} {values.shape}, of {rows.size} rows")
-            parts.append(pack(np.ascontiguousarray(values), compression))
+            parts.append(compress(np.ascontiguousarray(values), compression))
     return PackedRows(rows.size, parts)
 
 
@@ -89,7 +88,7 @@ class KataWriter:
         self._pieces = Pieces(rows_per_file)
         # shuffle.py takes a file with _ in its name for one that is not finished, and leaves it out.
         self._stem = re.sub(r"[^A-Za-z0-9+-]+", "-", path.name)
-        self._members: list[Member] = []
+        self._members: list[NpzMember] = []
         self._in_file = 0
         self._written: list[WrittenFile] = []
         self._folder = AtomicDirectory(path, INDEX)
@@ -125,7 +124,7 @@ class KataWriter:
         try:
             if not self._members:
                 folder = self._path.parent
-                self._members = [Member(f"{a.name}.npy", a.kind, a.shape, folder) for a in self.arrays]
+                self._members = [NpzMember(f"{a.name}.npy", a.kind, a.shape, folder) for a in self.arrays]
             for member, part in zip(self._members, piece.parts):
                 member.append(part)
         except OSError as error:
@@ -140,7 +139,7 @@ class KataWriter:
             return
         name = f"{self._stem}-{len(self._written) // 2:05}"
         with self._folder.file(f"{name}.npz") as output:
-            write_zip(output, self._members, self._in_file, self._compression != "stored")
+            write_npz(output, self._members, self._in_file, self._compression != "stored")
             self._written.append(WrittenFile(f"{name}.npz", output.size, output.commit()))
         with self._folder.file(f"{name}.json") as output:
             output.write(json.dumps({"num_rows": self._in_file}).encode())
@@ -205,7 +204,7 @@ class KataNpz(Dataset):
                 raise FormatError(f"{each.path} and {self.files[0].path} differ in having metadataInputNC")
         if (self.path / INDEX).is_file() and read_index(self.path).examples != self.examples:
             raise FormatError(f"{self.path} has {self.examples:,} rows, its {INDEX} tells of another number")
-        self._open: dict[int, ArrayZip] | None = {}
+        self._open: dict[int, NpzReader] | None = {}
 
     def _paths(self) -> list[Path]:
         if not self.path.is_dir():
@@ -267,13 +266,13 @@ class KataNpz(Dataset):
             values = np.pad(values, ((0, 0), (0, TARGETS - values.shape[1])))
         return values.copy()
 
-    def _file(self, k: int) -> ArrayZip:
+    def _file(self, k: int) -> NpzReader:
         if self._open is None:
             raise ValueError(f"{self.path} is closed")
         if k not in self._open:
             if len(self._open) >= _OPEN_FILES:
                 self._open.pop(next(iter(self._open))).close()
-            self._open[k] = ArrayZip(self.files[k].path)
+            self._open[k] = NpzReader(self.files[k].path)
         self._open[k] = found = self._open.pop(k)  # as the one that was used last
         return found
 
@@ -293,7 +292,7 @@ def _none(array: KataArray, rows: int) -> npt.NDArray[Any]:
 
 def _open_file(path: Path) -> _File:
     """Raises SourceError; FormatError unless it has the arrays that KataGo asks for, and no others."""
-    with ArrayZip(path) as opened:
+    with NpzReader(path) as opened:
         found = opened.arrays()
     known = {each.name: each for each in ARRAYS}
     wrong = sorted(found.keys() ^ (found.keys() & known.keys() | {each.name for each in ARRAYS if each.needed}))
@@ -307,9 +306,9 @@ def _open_file(path: Path) -> _File:
         told = known[name]
         shape = (rows, *told.shape)
         older = told.field == "targets" and len(array.shape) == 2 and OLD_TARGETS <= array.shape[1] <= TARGETS
-        if array.kind != told.kind or array.shape != ((rows, array.shape[-1]) if older else shape):
+        if array.dtype != told.kind or array.shape != ((rows, array.shape[-1]) if older else shape):
             raise FormatError(
-                f"{path}: {name} is {array.kind.str} {list(array.shape)}, not {told.kind.str} {list(shape)}"
+                f"{path}: {name} is {array.dtype.str} {list(array.shape)}, not {told.kind.str} {list(shape)}"
             )
     return _File(path, rows, {known[name].field: array for name, array in found.items()})
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from kifu.config import Line
-from kifu.datasets._zip_write import Compression
+from kifu.datasets.npz import Compression
 from kifu.datasets.sources import parse_board
 from kifu.errors import KifuError
 from kifu.katago.encoder import LEAST, MOST

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
-from kifu.datasets._zip_write import Packed
+from kifu.datasets.npz import CompressedPiece
 from kifu.execution.serialization import Parcel
 from kifu.katago.encoder import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
@@ -182,7 +182,7 @@ class DrawRows(SetJob[DrawUnit, PieceItem, RenderedRows]):
             return RenderedRows([], KataRows(**parcel))
         data, parts, at = memoryview(parcel["data"]), [], 0
         for length, crc, size in parcel["told"]:
-            parts.append(Packed(data[at : at + length], crc, size))
+            parts.append(CompressedPiece(data[at : at + length], crc, size))
             at += length
         each = len(parts) // len(parcel["rows"])
         return RenderedRows(

@@ -240,7 +240,7 @@ class DataModule(LightningDataModule):  # type: ignore[misc]
         order = LoaderConfig(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
         for batch in self._loader(self.games.validation, order):
             count = min(len(batch), left)
-            part = batch.part(count * rank // world_size, count * (rank + 1) // world_size)
+            part = batch.slice(count * rank // world_size, count * (rank + 1) // world_size)
             if len(part):
                 yield self._ready(tensors(part), (0, 0))
             left -= count

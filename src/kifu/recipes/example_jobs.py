@@ -15,7 +15,7 @@ import pyarrow as pa
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.hashes import Hashes
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
-from kifu.datasets.examples import Batch, Layout, Runs
+from kifu.datasets.examples import Batch, GameRuns, Layout
 from kifu.datasets.formats import find_writer
 from kifu.datasets.labels import LABEL_COLUMNS, LabelPositions, label_values
 from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
@@ -161,7 +161,7 @@ class _DrawExamples(_ExampleJob[ExampleChunk]):
     @property
     def games(self) -> int:
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
-        return min(max(CHUNK_BYTES // (drawn * self.layout.stored_bytes), 4), 2048)
+        return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
     def make(self, item: RowSlice) -> ExampleChunk:
         return self._encode(item, self._select(item))
@@ -201,7 +201,7 @@ class _DrawExamples(_ExampleJob[ExampleChunk]):
             stays = np.flatnonzero(kept[chosen.game])
             why = why + Counter(DropReason(k).name for k in drop[~kept].tolist())
             rows, counts, keys = rows[kept], counts[kept], keys[stays]
-            content = content.pick(stays)
+            content = content.take(stays)
             if runs is not None:
                 content = content.with_runs(_runs(batch, rows, counts))
         return ExampleChunk(
@@ -277,11 +277,11 @@ def _choose_plies(
     return chosen
 
 
-def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Runs:
+def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> GameRuns:
     """The games of these rows that have examples."""
     some = rows[counts > 0]
     members = batch["member"].take(pa.array(some)).to_pylist()
     index = to_numpy(batch["index"])[some]
     for k in np.flatnonzero(index).tolist():  # games after the first of a member
         members[k] += f"#{index[k] + 1}"
-    return Runs(batch["archive"].take(pa.array(some)).to_pylist(), members, counts[counts > 0])
+    return GameRuns(batch["archive"].take(pa.array(some)).to_pylist(), members, counts[counts > 0])

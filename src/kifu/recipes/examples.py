@@ -104,7 +104,7 @@ class _Build:
 
     def _write_shuffled(self, writer: Writer, expected: int) -> None:
         job = SortExamples(self.recipe, self.plan.set)
-        most = max(WINDOW_BYTES // self.layout.stored_bytes, 1)
+        most = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
         with BucketSort(_KEYS, most, self.plan.path.parent, expected) as ranges:
             with self._bar("drawing", expected) as bar:
                 for made in self.plan.crew.run(job, self.plan.units):
@@ -127,4 +127,4 @@ class _Build:
 
 
 def _prepare(writer: Writer, whole: Batch, rows: npt.NDArray[np.int64]) -> Any:
-    return writer.prepare(whole.pick(rows), writer.layout)
+    return writer.prepare(whole.take(rows), writer.layout)

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from kifu.atomic_io import AtomicFile, remove_file, staging_dir
 from kifu.corpus.sources import Source, hash_sources
+from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.formats import find_format
-from kifu.datasets.manifest import ArchiveRows, Dropped, Manifest, RowsNoted, manifest_path, read_manifest
+from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.progress import Progress, ProgressFactory, silent
@@ -105,7 +106,7 @@ def _require_archives(wanted: Collection[Archive], paths: dict[Archive, AnyPath]
 
 def _build_set(recipe: KgsgoRecipe, plans: list[_Plan], crew: Executor, progress: ProgressFactory) -> list[BuildReport]:
     """The files of one set. Their archives are one run, so that all are at work where each file has one of its own."""
-    layout = find_format(recipe.format)
+    layout = find_dat_layout(recipe.format)
     earlier = [_earlier(recipe, plan) for plan in plans]
     units = [unit for plan, there in zip(plans, earlier) if there is None for unit in plan.units]
     foreseen = crew.run(CountRecords(), units, prefetch=1) if layout.header_bytes else repeat(0)
@@ -126,11 +127,11 @@ def _build_file(
 ) -> Manifest:
     """foreseen: how many examples there will be, unless a move cannot be played. Known before any is written, the
     number can be hashed with the rest: to read archives twice takes a tenth of the time that reading the file would."""
-    layout = find_format(recipe.format)
+    layout = find_dat_layout(recipe.format)
     remove_file(manifest_path(plan.path))  # so that a manifest never stands beside another's file
     games = sum(len(unit.selection.games) for unit in plan.units)
     origins: list[ArchiveRows] = []
-    dropped: list[Dropped] = []
+    dropped: list[DroppedGame] = []
     with (
         AtomicFile(plan.path, layout.header(foreseen)) as output,
         progress(f"building {plan.path.name}", games, "games") as bar,
@@ -146,7 +147,7 @@ def _build_file(
         kifu=importlib.metadata.version("kifu"),
         file=plan.path.name,
         format=layout.name,
-        plane_set=layout.plane_set,
+        plane_set=find_format(layout.name).plane_set,
         recipe=recipe.model_dump(),
         set=plan.set,
         examples=examples,
@@ -174,19 +175,19 @@ def _chunks_of(unit: ArchiveGames, made: Iterator[Chunk]) -> Iterator[Chunk]:
 
 def _write_archive(
     unit: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, bar: Progress
-) -> tuple[ArchiveRows, list[Dropped]]:
+) -> tuple[ArchiveRows, list[DroppedGame]]:
     """Writes the records of an archive's games, and says which gave them and which were set aside."""
     stem = unit.selection.archive.stem
-    noted = RowsNoted()
-    aside: list[Dropped] = []
+    noted = ArchiveRowsBuilder()
+    aside: list[DroppedGame] = []
     for chunk in chunks:
         output.write(chunk.records.data)
         kept = chunk.drop == DropReason.KEPT
         noted.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
         left = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
-        aside += [Dropped(stem, m, name, DropReason(why).name) for m, name, why in left]
+        aside += [DroppedGame(stem, m, name, DropReason(why).name) for m, name, why in left]
         bar.advance(len(kept))
-    return noted.end(stem, unit.blake3), aside
+    return noted.build(stem, unit.blake3), aside
 
 
 def _earlier(recipe: KgsgoRecipe, plan: _Plan) -> Manifest | None:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from blake3 import blake3
 
-from kifu.datasets.formats import Format, find_format
+from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Item, Job, R
 from kifu.execution.serialization import Parcel
@@ -197,8 +197,8 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
         return WriteRecords, (self.format,)
 
     @cached_property
-    def _layout(self) -> Format:
-        return find_format(self.format)
+    def _layout(self) -> DatLayout:
+        return find_dat_layout(self.format)
 
     @cached_property
     def _desks(self) -> list[_Desk]:

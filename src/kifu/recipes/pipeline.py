@@ -25,8 +25,8 @@ from kifu.corpus.sources import Source, find_sources, hash_sources
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
+    ArchiveRowsBuilder,
     ExamplesManifest,
-    RowsNoted,
     manifest_path,
     read_examples_manifest,
 )
@@ -64,7 +64,7 @@ class ManifestCounts:
         self._why: Counter[str] = Counter()
         self._elsewhere = 0
         self._origins: list[ArchiveRows] = []
-        self._noted = RowsNoted()
+        self._noted = ArchiveRowsBuilder()
 
     def set_aside(self, why: Counter[str], elsewhere: int) -> None:
         """Counts games that gave no examples: by reason; and those of other sets, or of none."""
@@ -77,8 +77,8 @@ class ManifestCounts:
 
     def end(self, of: CatalogueInput) -> None:
         """Ends a catalogue."""
-        self._origins.append(self._noted.end(of.catalogue.path.name, of.digest))
-        self._noted = RowsNoted()
+        self._origins.append(self._noted.build(of.catalogue.path.name, of.digest))
+        self._noted = ArchiveRowsBuilder()
 
     def manifest(
         self, plan: SetPlan, written: WriteReport, recipe: SplitRecipe, format: str, plane_set: str

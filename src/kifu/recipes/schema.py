@@ -12,7 +12,7 @@ from kifu.config import STRICT, Line, check_config, config_names, config_text, l
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
-from kifu.datasets.formats import ExampleFormat, find_example_format, find_format
+from kifu.datasets.formats import Format, find_format
 from kifu.datasets.manifest import SUFFIX
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
@@ -145,7 +145,7 @@ class KgsgoRecipe(BaseModel):
     @classmethod
     def _known_format(cls, name: str) -> str:
         try:
-            return find_format(name).name
+            return find_format(name, "kgsgo").name
         except RecipeError as error:
             raise ValueError(str(error)) from None
 
@@ -229,16 +229,16 @@ class ExamplesRecipe(SplitRecipe):
             raise ValueError(f"{form.name} has the label move always; labels are {', '.join(self.labels)}")
         if self.positions.passes and not form.passes:
             raise ValueError(f"{form.name} cannot say that the next move is a pass: positions.passes has to be false")
-        if self.order == "shuffled" and not form.traced:
+        if self.order == "shuffled" and not form.has_provenance:
             raise ValueError(f"{form.name} has its examples archive by archive: order has to be corpus")
         if self.layout().real and not form.real:
             raise ValueError(f"{form.name} has planes of 0 and 1, and {self.planes} has other values")
         return self
 
     @property
-    def example_format(self) -> ExampleFormat:
+    def example_format(self) -> Format:
         """What `format` names. Raises RecipeError."""
-        return find_example_format(self.format)
+        return find_format(self.format, "examples")
 
     def drawing(self) -> Renderer:
         """What draws the planes. Raises RecipeError, GameError."""

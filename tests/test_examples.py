@@ -334,7 +334,7 @@ def test_a_layout_that_cannot_be(wrong: dict[str, object]) -> None:
 
 def test_names_of_formats() -> None:
     assert find_format("parquet").name == "parquet@1"
-    with pytest.raises(RecipeError, match="no format of examples recipes 'parket'; there are npy@1, book-npy@1"):
+    with pytest.raises(RecipeError, match="no format 'parket'; there are npy@1, book-npy@1"):
         find_format("parket", "examples")
 
 

@@ -104,7 +104,7 @@ def test_a_data_set_that_its_manifest_belies(made: Path, tmp_path: Path) -> None
     data[1024 + 6] ^= 0x80  # a stone in the corner of the first example
     path.write_bytes(data)
     manifest_path(path).write_bytes(manifest_path(made / V2).read_bytes())
-    fails(run("inspect", path), "manifest.json says blake3")
+    fails(run("inspect", path), "manifest.json lists blake3")
 
 
 @pytest.mark.parametrize("garbage", [b"GO", b"END!", b"mlv2-n=1-", b"GO" * 400 + b"END"])

@@ -76,7 +76,7 @@ def describe_data_set(path: Path) -> str:
 def _manifest_line(found: DatInspection) -> str:
     manifest = found.manifest
     if manifest is None:
-        return "none beside it"
+        return "none"
     drops = "".join(f", {name} {count:,}" for name, count in manifest.drops.items())
     return (
         f"recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "

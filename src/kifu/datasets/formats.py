@@ -161,9 +161,7 @@ def find_format(name: str, recipe_kind: str | None = None) -> Format:
     Raises:
         RecipeError: There is no such format.
     """
-    if recipe_kind is None:
-        return lookup(FORMATS, name, "format")
-    return lookup(formats_of(recipe_kind), name, f"format of {recipe_kind} recipes")
+    return lookup(FORMATS if recipe_kind is None else formats_of(recipe_kind), name, "format")
 
 
 def _import(format: Format, target: str) -> Any:

@@ -363,7 +363,7 @@ def test_the_table_elsewhere_than_on_a_terminal(small: Path) -> None:
     assert done == Done(
         0,
         "black  komi  moves\nAnn     6.5  [72, 33056, 361]\na,\"b'        []\n"
-        "2 of 3 rows; -o FILE.csv or -o FILE.parquet takes all\n",
+        "2 of 3 rows; -o FILE.csv or -o FILE.parquet writes all\n",
         [],
     )
     assert run("query", "SELECT black FROM games LIMIT 1", small).out == "black\nAnn\n1 row\n"

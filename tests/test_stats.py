@@ -251,9 +251,9 @@ def test_tables_are_plain_lines_elsewhere_than_on_a_terminal(tmp_path: Path) -> 
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(
         f"{path}\n4 games = 3 kept + 1 no moves\n\n"
-        "dropped   games  of those read  why\n"
-        "no_moves      1          25.0%  no moves\n\n"
-        "All that follows is about the games that were kept.\n\n"
+        "dropped   games  share  reason\n"
+        "no_moves      1  25.0%  no moves\n\n"
+        "The following tables count kept games only.\n\n"
         "ranks: Black's down, White's across, in games\n"
         "     9d pro\n"
         "1d    2   .\n"
@@ -263,7 +263,7 @@ def test_tables_are_plain_lines_elsewhere_than_on_a_terminal(tmp_path: Path) -> 
         "white       .       2    2  66.7%\n"
     )
     assert "\n200-249      1       .    1  33.3%\n250-299      .       1    1  33.3%\n" in done.out
-    assert done.out.endswith("All words of ranks, results, komi, dates and times are understood.\n")
+    assert done.out.endswith("All ranks, results, komi, dates and times were parsed.\n")
     assert not any(line.endswith(" ") for line in done.out.splitlines())
 
 
@@ -308,8 +308,8 @@ def test_a_corpus_without_a_kept_game(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(drop=["ko", "ko"]))
     done = run("stats", path, "-o", tmp_path / "page.png")
     assert done.out.splitlines()[1:] == [
-        "2 games = 0 kept + 2 ko", "", "dropped  games  of those read  why",
-        "ko           2         100.0%  a ko retaken at once",
+        "2 games = 0 kept + 2 ko", "", "dropped  games   share  reason",
+        "ko           2  100.0%  a ko retaken at once",
     ]  # fmt: skip
     empty = write_catalogue(tmp_path / "empty.parquet", rows(year=[1]).slice(0, 0))
     assert run("stats", empty).out.splitlines()[1:] == ["0 games = 0 kept"]
@@ -336,7 +336,7 @@ def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
     )  # fmt: skip
     text = to_svg(draw_charts(stats))
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
-    assert {"6 games", "years (1 not told)", "1d", "9d", "3.25", "odd$", "$x$&lt;&amp;", "handicap"} <= {
+    assert {"6 games", "years (1 unknown)", "1d", "9d", "3.25", "odd$", "$x$&lt;&amp;", "handicap"} <= {
         s.strip() for s in shown
     }
     assert any("7 read, 1 dropped" in each and "1846 to 2001" in each for each in shown)
@@ -355,7 +355,7 @@ def test_short_counts(count: int, text: str) -> None:
     ("arguments", "told"),
     [
         (["missing.parquet"], "missing.parquet is not a catalogue"),
-        (["GAMES", "-o", "page.gif"], "'.png' or '.svg'"),
+        (["GAMES", "-o", "page.gif"], ".png or .svg"),
         (["GAMES", "--json", "GAMES/x.json"], "cannot write"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What the commands `stats` and `query` print: tables, as wide as the terminal is; elsewhere plain lines."""
+"""Tables of `kifu stats` and `kifu query`: fitted to a terminal's width, unlimited elsewhere."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kifu.errors import DropReason
 from kifu.viz.boards import printable
 from kifu.viz.charts import short_count
 
-_WIDEST = 40
-"""Letters of a value that a terminal shows."""
+_MAX_CELL = 40
+"""Characters of a value that are shown."""
 
 _GAP = 2
 
 
 def print_head(head: QueryHead) -> None:
-    """The first rows of an answer, and how many there are. Values are cut; a terminal shows the columns that fit."""
+    """Print the first rows of a query result and the total. Long values are truncated; a terminal shows what fits."""
     console = make_console()
     values = [[name, *(row[k] or "" for row in head.rows)] for k, name in enumerate(head.columns)]
-    widths = [min(max(cell_len(printable(value)) for value in column), _WIDEST) for column in values]
+    widths = [min(max(cell_len(printable(value)) for value in column), _MAX_CELL) for column in values]
     shown = len(widths)
     if console.is_terminal:
         ends = accumulate(width + _GAP for width in widths)
@@ -40,23 +40,23 @@ def print_head(head: QueryHead) -> None:
     for row in head.rows:
         table.add_row(*(cell(value or "") for value in row[:shown]))
     for column in table.columns:
-        column.max_width = _WIDEST
-    print_parts(console, table)
-    print(_told(head, shown))
+        column.max_width = _MAX_CELL
+    print_lines(console, table)
+    print(_summary(head, shown))
 
 
-def _told(head: QueryHead, shown: int) -> str:
-    told = f"{head.total:,} row" + ("" if head.total == 1 else "s")
-    whole = len(head.rows) == head.total and shown == len(head.columns)
+def _summary(head: QueryHead, shown: int) -> str:
+    text = f"{head.total:,} row" + ("" if head.total == 1 else "s")
+    complete = len(head.rows) == head.total and shown == len(head.columns)
     if len(head.rows) < head.total:
-        told = f"{len(head.rows):,} of {told}"
+        text = f"{len(head.rows):,} of {text}"
     if shown < len(head.columns):
-        told += f", {shown} of {len(head.columns)} columns"
-    return told if whole else f"{told}; -o FILE.csv or -o FILE.parquet takes all"
+        text += f", {shown} of {len(head.columns)} columns"
+    return text if complete else f"{text}; -o FILE.csv or -o FILE.parquet writes all"
 
 
 def print_stats(stats: Stats) -> None:
-    """All tables of a corpus."""
+    """Print all tables of a corpus."""
     console = make_console()
     drops = "".join(f" + {count:,} {name.replace('_', ' ')}" for name, count in stats.dropped.items())
     parts: list[RenderableType] = [
@@ -70,18 +70,16 @@ def print_stats(stats: Stats) -> None:
         small = [
             _values(name, counts, stats) for name, counts in zip(("year", "handicap", "komi", "board", "format"), kept)
         ]
-        parts += ["", "All that follows is about the games that were kept.", "", *_ranks(stats, console.width)]
+        parts += ["", "The following tables count kept games only.", "", *_ranks(stats, console.width)]
         parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
         parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]
-        parts += [
-            _unclear(stats) if stats.unclear else "All words of ranks, results, komi, dates and times are understood."
-        ]
-    print_parts(console, *parts)
+        parts += [_unparsed(stats) if stats.unclear else "All ranks, results, komi, dates and times were parsed."]
+    print_lines(console, *parts)
 
 
 def _drops(stats: Stats) -> Table:
     reasons = {drop.name.lower(): drop.reason for drop in DropReason}
-    table = make_table(("dropped", "left"), ("games", "right"), ("of those read", "right"), ("why", "left"))
+    table = make_table(("dropped", "left"), ("games", "right"), ("share", "right"), ("reason", "left"))
     for name, count in stats.dropped.items():
         table.add_row(cell(name), f"{count:,}", _share(count, stats.read), reasons.get(name, ""))
     return table
@@ -94,21 +92,21 @@ def _values(name: str, counts: Counts, stats: Stats) -> Table:
     return table
 
 
-def _ranks(stats: Stats, room: int) -> tuple[str, Table]:
-    """Bands that nobody is in are left out; numbers and names are only as exact as there is room for."""
+def _ranks(stats: Stats, width: int) -> tuple[str, Table]:
+    """Return title and table of games by rank, without empty bands, abbreviated to fit the width."""
     down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]
     across = [k for k in range(len(BANDS)) if any(row[k] for row in stats.ranks)]
     weakest = [f"{band.partition('-')[0]}k+" if "-" in band else band for band in BANDS]
     forms: tuple[tuple[str, Callable[[int], str], Sequence[str]], ...] = (
         ("games", "{:,}".format, BANDS),
         ("games (k: thousands)", short_count, BANDS),
-        ("games (k: thousands; 20k+: 20 to 11 kyu)", short_count, weakest),  # 79 letters at most
+        ("games (k: thousands; 20k+: 20 to 11 kyu)", short_count, weakest),  # at most 79 characters
     )
     for unit, form, bands in forms:
         rows = [[bands[row], *(form(n) if (n := stats.ranks[row][k]) else "." for k in across)] for row in down]
         names = ["", *(bands[k] for k in across)]
         title = f"ranks: Black's down, White's across, in {unit}"
-        if sum(1 + max(map(len, column)) for column in zip(names, *rows)) - 1 <= room:
+        if sum(1 + max(map(len, column)) for column in zip(names, *rows)) - 1 <= width:
             break
     table = make_table((names[0], "left"), *((name, "right") for name in names[1:]), gap=1)
     for row in rows:
@@ -127,8 +125,8 @@ def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
     return table
 
 
-def _unclear(stats: Stats) -> Table:
-    table = make_table(("words not understood", "left"), ("games", "right"), ("such as", "left"))
+def _unparsed(stats: Stats) -> Table:
+    table = make_table(("not parsed", "left"), ("games", "right"), ("examples", "left"))
     for column, found in stats.unclear.items():
         examples = ", ".join(f"{text!r} {count:,}" for text, count in found.texts.items())
         table.add_row(column, f"{found.games:,}", examples)
@@ -140,25 +138,25 @@ def _share(count: int, total: int) -> str:
 
 
 def cell(text: str) -> Text:
-    """Any text, as one line that is cut where there is no room."""
+    """Return any text as one printable line, truncated where space is short."""
     return Text(printable(text), no_wrap=True, overflow="ellipsis")
 
 
 def make_console() -> Console:
-    """Standard output, as wide as the terminal is."""
+    """Return a console for standard output, as wide as the terminal."""
     return Console(highlight=False, markup=False)
 
 
 def make_table(*columns: tuple[str, str], gap: int = _GAP) -> Table:
-    """Columns with their names and sides, "left" or "right"."""
+    """Return a table whose columns are pairs of a name and an alignment, "left" or "right"."""
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
-    for name, side in columns:
-        table.add_column(cell(name), justify="right" if side == "right" else "left")
+    for name, align in columns:
+        table.add_column(cell(name), justify="right" if align == "right" else "left")
     return table
 
 
-def print_parts(console: Console, *parts: RenderableType) -> None:
-    """Prints them below each other, without blanks at the ends of lines."""
+def print_lines(console: Console, *parts: RenderableType) -> None:
+    """Print renderables below each other, without trailing spaces."""
     with console.capture() as shown:
         console.print(*parts, sep="\n")
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in shown.get().splitlines()))

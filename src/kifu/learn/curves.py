@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kifu.learn.metrics import Row
-from kifu.viz.boards import INK, LINE, MINUS, PAPER_LINE, PLUS, our_style, printable
+from kifu.viz.boards import INK, LINE, MINUS, PAPER_LINE, PLUS, matplotlib_style, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ def draw_curves(rows: Sequence[Row], title: str) -> bytes:
     """A PNG. rows: as `kifu.learn.metrics.COLUMNS` says."""
     from matplotlib.figure import Figure
 
-    with our_style():
+    with matplotlib_style():
         figure = Figure(figsize=_SIZE, facecolor="white")
         figure.text(0.02, 0.945, printable(title), size=15, color=INK, weight="bold")
         figure.text(0.02, 0.91, _subtitle(rows), size=10, color=LINE)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kifu.learn.evaluate import Evaluation
-from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, our_style, printable
-from kifu.viz.charts import begin_chart
+from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style, printable
+from kifu.viz.charts import style_chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ def draw_breakdown(found: Evaluation, name: str, title: str) -> Figure:
     """Top-1 of each net by the groups of a breakdown (`kifu.learn.breakdown.BREAKDOWNS`), with intervals."""
     scores = found.nets[0].by[name]
     groups = [group for group, score in scores.items() if score.games >= _FEW] or list(scores)
-    with our_style():
+    with matplotlib_style():
         figure, axes = _new(title)
         for k, net in enumerate(found.nets):
             intervals = np.array([net.by[name][group].top1 for group in groups]) * 100
@@ -49,7 +49,7 @@ def draw_breakdown(found: Evaluation, name: str, title: str) -> Figure:
 
 def draw_calibration(found: Evaluation) -> Figure:
     """How often the likeliest move was played, by how sure the net was; the larger a dot, the more positions."""
-    with our_style():
+    with matplotlib_style():
         figure, axes = _new("right (%), by how sure of it (%)")
         axes.plot((0, 100), (0, 100), color=LINE, linewidth=1, linestyle=(0, (4, 3)))
         for k, net in enumerate(found.nets):
@@ -74,7 +74,7 @@ def _new(title: str) -> tuple[Figure, Axes]:
 
     figure = Figure(figsize=_SIZE, facecolor="white", layout="constrained")
     axes = figure.add_subplot()
-    begin_chart(axes, title)
+    style_chart(axes, title)
     return figure, axes
 
 

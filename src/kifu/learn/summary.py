@@ -11,7 +11,7 @@ from rich.text import Text
 from kifu.learn.breakdown import BREAKDOWNS
 from kifu.learn.evaluate import Evaluation, NetResult
 from kifu.learn.scores import MEASURES, Interval
-from kifu.tables import cell, make_console, make_table, print_parts
+from kifu.tables import cell, make_console, make_table, print_lines
 from kifu.viz.boards import printable
 
 _ABREAST = 3
@@ -55,7 +55,7 @@ def print_evaluation(found: Evaluation) -> None:
         parts += ["", _headline(nets)]
         parts += [part for name in BREAKDOWNS for part in ("", _breakdown(name, nets))]
     parts += ["", "In brackets: 95 % intervals by the bootstrap over games."]
-    print_parts(make_console(), *parts)
+    print_lines(make_console(), *parts)
 
 
 def _cut(text: str) -> str:

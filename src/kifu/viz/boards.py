@@ -1,8 +1,8 @@
 """Pictures of boards and feature planes, as PNG or SVG.
 
-A picture is a row, or several, of `_Panel`s: each says what is on one board, and one painter draws them all. Matplotlib
-is loaded at the first picture and used without pyplot, so that no window system and no global figure is touched. The
-same input gives the same bytes, whatever the user's matplotlibrc says.
+A picture is a grid of `_Panel`s, one board each, drawn by one painter. Matplotlib is imported with the first picture
+and used without pyplot, so no window system and no global state is involved. The same input gives the same bytes,
+regardless of the user's matplotlibrc.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ BLACK_STONE, BLACK_EDGE = "#1f1f21", "#000000"
 WHITE_STONE, WHITE_EDGE = "#fbfaf7", "#4d4740"
 RING = "#d0301c"
 HEAT = "#15803d"
-PLUS, MINUS = "#1f4e79", "#b9812a"  # of planes: values above and below zero
+PLUS, MINUS = "#1f4e79", "#b9812a"  # plane values above and below zero
 
-_PICTURE = 5.6  # inches that the longer side of a board alone takes
-_CELL = 0.46  # at most so many inches from line to line
-_SMALL_PICTURE = 2.0  # the same two, where there are many boards
-_SMALL_CELL = 0.2
+_PICTURE = 5.6  # inches, longer side of a single board
+_CELL = 0.46  # inches, maximum distance of two lines
+_SMALL_PICTURE = 2.0  # inches, longer side of a board in a grid
+_SMALL_CELL = 0.2  # inches, maximum distance of its lines
 _GAP = 0.9  # cells between panels
 _BORDER = 0.12  # inches around the picture
-_LINE_HEIGHT = 0.19  # inches, of a title
+_LINE_HEIGHT = 0.19  # inches, line of a title
 _DPI = 160
 
-_OTHER_SCRIPTS = (  # fonts for names that are not in Latin letters; those that are there are used
+_CJK_FONTS = (  # installed ones serve names in Chinese, Japanese and Korean
     "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei",
     "PingFang SC", "Hiragino Sans", "Apple SD Gothic Neo", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic",
 )  # fmt: skip
@@ -57,7 +57,18 @@ _OTHER_SCRIPTS = (  # fonts for names that are not in Latin letters; those that 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One board of a picture. Points as in `kifu.point`; wash: [H, W] float, how strongly each point is coloured."""
+    """One board of a picture.
+
+    Attributes:
+        colours: [H, W] uint8, 0 empty, 1 black, 2 white.
+        wash: [H, W] float64 from -1 to 1, intensity and sign of the colour of each point.
+        title: Lines above the board.
+        wooden: Draw a wooden board rather than a paper one.
+        coordinates: Draw coordinates.
+        last: Point of the last move, marked with a small circle.
+        ring: Point of the next move, marked with a ring.
+        marks: Short texts by point.
+    """
 
     colours: npt.NDArray[np.uint8]
     wash: npt.NDArray[np.float64]
@@ -70,22 +81,22 @@ class _Panel:
 
     @property
     def margin(self) -> float:
-        """Cells from the outermost line to the edge of the board."""
+        """Distance in cells from the outermost line to the edge of the board."""
         return 1.4 if self.coordinates else 0.75
 
     @property
-    def across(self) -> float:
-        """Width of the board in cells, margins included."""
+    def width(self) -> float:
+        """Width of the board in cells, including margins."""
         return 2 * self.margin + int(self.colours.shape[1]) - 1
 
     @property
-    def down(self) -> float:
-        """Height of the board in cells, margins included, the title not."""
+    def height(self) -> float:
+        """Height of the board in cells, including margins, without the title."""
         return 2 * self.margin + int(self.colours.shape[0]) - 1
 
     @property
     def title_size(self) -> float:
-        """Of the letters, in points."""
+        """Font size in points."""
         return 10.5 if self.wooden else 8
 
 
@@ -99,21 +110,27 @@ def draw_board(
     heat: npt.ArrayLike | None = None,
     coordinates: bool = True,
 ) -> Figure:
-    """A board with its stones.
+    """Draw a board. Points are y * W + x; a pass is not drawn.
 
-    colours: [H, W] of 0 empty, 1 black, 2 white; row 0 is the top row; 1 to 25 rows and columns.
-    title: above the board; each line is cut where the picture ends. last: the stone played last gets a small circle,
-    unless it has a mark. marks: short texts on points, such as the numbers of moves. ring: the point played next.
-    heat: [H, W] float, how strongly each point is coloured, relative to the largest; what is not above 0 is left out.
-    Points are y * W + x; a pass is drawn nowhere. Raises GameError for another shape, colour or point.
+    Args:
+        colours: [H, W] integers, 0 empty, 1 black, 2 white, top row first, at most 25 x 25.
+        title: Text above the board; long lines are truncated.
+        last: Last move, marked with a small circle unless its point has a mark.
+        marks: Short texts by point, such as move numbers.
+        ring: Next move, marked with a ring.
+        heat: [H, W] floats, intensity of each point relative to the largest; values <= 0 are not drawn.
+        coordinates: Draw coordinates around the board.
+
+    Raises:
+        GameError: An array has the wrong shape or values, or a point is off the board.
     """
     board = np.asarray(colours)
     if board.ndim != 2 or not np.isin(board, (0, 1, 2)).all():
-        raise GameError(f"colours of shape {board.shape} are no board [height, width] of 0, 1 and 2")
+        raise GameError(f"colours must be [height, width] of 0, 1 and 2, got shape {board.shape}")
     check_size(board.shape[1], board.shape[0])
     wash = np.zeros(board.shape) if heat is None else np.nan_to_num(np.asarray(heat, np.float64), posinf=0.0)
     if wash.shape != board.shape:
-        raise GameError(f"heat of shape {wash.shape} does not fit a board of shape {board.shape}")
+        raise GameError(f"heat must have the board's shape {board.shape}, got {wash.shape}")
     wash = np.maximum(wash, 0)
     panel = _Panel(
         colours=board.astype(np.uint8),
@@ -130,23 +147,27 @@ def draw_board(
 def draw_planes(
     planes: npt.ArrayLike, names: Sequence[str], *, label: int | None = None, origin: str = "top"
 ) -> Figure:
-    """The planes of one example, side by side, each as a small board with its number and name.
+    """Draw the planes of one example as small boards with their numbers and names.
 
-    planes: [C, H, W]; 1 gives a point its full colour, 0 none, what lies between is paler; values below zero have a
-    colour of their own. names: one for each plane. label: the point to be ringed on each plane, row * W + column in the
-    frame of the planes (a pass is not drawn). origin: whether row 0 is the "top" or the "bottom" row of the board; in
-    dat1 and dat2 files it is the bottom. Raises GameError for another shape, or a label that is no move.
+    Args:
+        planes: [C, H, W] floats from -1 to 1; negative values have another colour.
+        names: C plane names.
+        label: Point to ring on each plane, row * W + column in the planes' frame; a pass is not drawn.
+        origin: "top" or "bottom", the side of the board where row 0 lies; "bottom" in dat1 and dat2 files.
+
+    Raises:
+        GameError: The shapes do not match, the label is not a move, or the origin is unknown.
     """
     stack = np.nan_to_num(np.asarray(planes, np.float64))
     if stack.ndim != 3 or len(stack) == 0 or len(stack) != len(names):
         raise GameError(
-            f"planes of shape {stack.shape} with {len(names)} names are not [C, height, width] with C names"
+            f"planes must be [C, height, width] with C names, got shape {stack.shape} and {len(names)} names"
         )
     count, height, width = stack.shape
     check_size(width, height)
     ring = _on_board(label, (height, width))
     if origin not in ("top", "bottom"):
-        raise GameError(f"origin {origin!r} is neither 'top' nor 'bottom'")
+        raise GameError(f"origin must be 'top' or 'bottom', got {origin!r}")
     if origin == "bottom":
         stack = stack[:, ::-1]
         ring = None if ring is None else to_bottom_row(ring, width, height)
@@ -166,20 +187,24 @@ def draw_planes(
 
 
 def _on_board(move: int | None, shape: tuple[int, ...]) -> int | None:
-    """The point of a move; None for a pass. Raises GameError if it is no move of a board of shape [H, W]."""
+    """Return the point of a move on a board of shape [H, W], None for a pass; raise GameError off the board."""
     if move is None or to_gtp(move, shape[1], shape[0]) == "pass":
         return None
     return move
 
 
 def to_svg(figure: Figure) -> str:
-    """The picture as one <svg> element, without an XML declaration, so that it can stand in a page as it is."""
+    """Return the picture as an <svg> element without XML declaration, for embedding in a page."""
     text = _render(figure, "svg", {"Date": None, "Creator": None}).decode()
     return text[text.index("<svg") :]
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Writes the picture as PNG or SVG, as the suffix of `path` says, whole or not at all. Raises OutputError."""
+    """Write the picture atomically as PNG or SVG, depending on the suffix of `path`.
+
+    Raises:
+        OutputError: The suffix is neither, or the file could not be written.
+    """
     path = Path(path)
     match path.suffix.lower():
         case ".svg":
@@ -187,23 +212,23 @@ def save(figure: Figure, path: str | Path) -> None:
         case ".png":
             write_file(path, _render(figure, "png", {"Software": None}))
         case suffix:
-            raise OutputError(f"cannot draw {path}: its suffix is {suffix!r}, not '.png' or '.svg'")
+            raise OutputError(f"cannot draw {path}: the suffix must be .png or .svg, got {suffix!r}")
 
 
 def _render(figure: Figure, kind: str, metadata: dict[str, str | None]) -> bytes:
     buffer = io.BytesIO()
-    with our_style():
+    with matplotlib_style():
         figure.savefig(buffer, format=kind, dpi=_DPI, metadata=metadata)
     return buffer.getvalue()
 
 
 @contextlib.contextmanager
-def our_style() -> Iterator[None]:
-    """Matplotlib's own defaults, text as text in SVG, ids that never change, and no word about missing fonts."""
+def matplotlib_style() -> Iterator[None]:
+    """Apply Matplotlib's defaults with text and reproducible ids in SVG, and silence warnings about missing fonts."""
     import matplotlib
 
     log = logging.getLogger("matplotlib.font_manager")
-    silent, log.disabled = log.disabled, True
+    disabled, log.disabled = log.disabled, True
     try:
         with matplotlib.rc_context(), warnings.catch_warnings():
             matplotlib.rcdefaults()
@@ -212,36 +237,41 @@ def our_style() -> Iterator[None]:
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             yield
     finally:
-        log.disabled = silent
+        log.disabled = disabled
 
 
 def _paint(panels: Sequence[_Panel], columns: int, cell: float) -> Figure:
-    """All panels, which are of one size, in rows of `columns`; cell: inches from line to line."""
+    """Draw panels of equal size in rows of `columns`, with `cell` inches between two lines."""
     from matplotlib.figure import Figure
 
     first = panels[0]
     head = _LINE_HEIGHT / cell * max(len(panel.title) for panel in panels)
-    across, down = first.across, first.down + head
+    width, height = first.width, first.height + head
     rows = math.ceil(len(panels) / columns)
     gap = _GAP if len(panels) > 1 else 0.0
     border = _BORDER / cell
-    size = (columns * across + (columns - 1) * gap + 2 * border, rows * down + (rows - 1) * gap + 2 * border)
-    with our_style():
+    size = (columns * width + (columns - 1) * gap + 2 * border, rows * height + (rows - 1) * gap + 2 * border)
+    with matplotlib_style():
         figure = Figure(figsize=(size[0] * cell, size[1] * cell), dpi=_DPI, facecolor="white")
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, size[0]), ylim=(size[1], 0))
         axes.set_axis_off()
         for k, panel in enumerate(panels):
             row, column = divmod(k, columns)
-            left, top = border + column * (across + gap), border + row * (down + gap) + head
+            left, top = border + column * (width + gap), border + row * (height + gap) + head
             _Painter(axes, panel, left + panel.margin, top + panel.margin, cell * 72).paint()
     return figure
 
 
 @dataclass(frozen=True, slots=True)
 class _Painter:
-    """Draws one panel, each thing upon those before it.
+    """Draws one panel.
 
-    (left, top): where its upper left point lies, in cells; points: of 1/72 inch in a cell.
+    Attributes:
+        axes: Axes to draw on, in cells.
+        panel: The panel.
+        left: Horizontal position of its upper left point in cells.
+        top: Vertical position of that point in cells.
+        points: Points (1/72 inch) per cell.
     """
 
     axes: Axes
@@ -251,6 +281,7 @@ class _Painter:
     points: float
 
     def paint(self) -> None:
+        """Draw all layers, bottom up."""
         self._board()
         self._wash()
         self._stones()
@@ -258,49 +289,49 @@ class _Painter:
         if self.panel.coordinates:
             self._coordinates()
         left, top = self.left - self.panel.margin, self.top - self.panel.margin
-        size, room = self.panel.title_size, self.panel.across * self.points
+        size, room = self.panel.title_size, self.panel.width * self.points
         for k, text in enumerate(reversed(self.panel.title)):
             y = top - (k + 0.55) * _LINE_HEIGHT * 72 / self.points
-            self._text(left, y, _cut(text, room / size), size, INK, "left")
+            self._text(left, y, _truncate(text, room / size), size, INK, "left")
 
     def _at(self, point: int) -> tuple[float, float]:
         y, x = divmod(point, self.panel.colours.shape[1])
         return self.left + x, self.top + y
 
     def _add(self, artist: Artist) -> None:
-        artist.set_zorder(1)  # the same for all: then later ones lie on top
-        artist.set_clip_on(False)  # nothing reaches over the edge, and an SVG without clipping is a third shorter
+        artist.set_zorder(1)  # equal for all, so that later artists lie on top
+        artist.set_clip_on(False)  # nothing crosses the edge, and clip paths are a third of an SVG's size
         self.axes.add_artist(artist)
 
-    def _thin(self, cells: float, at_most: float) -> float:
-        """A line width in points: so many cells, and not more than so many points on large cells."""
-        return min(cells * self.points, at_most)
+    def _line_width(self, cells: float, max_points: float) -> float:
+        """Return a line width in points."""
+        return min(cells * self.points, max_points)
 
     def _text(self, x: float, y: float, text: str, size: float, colour: str, align: str = "center") -> None:
-        """One line of text; y: the middle of its capital letters."""
+        """Draw a line of text whose capital letters are vertically centred at y."""
         from matplotlib.text import Text
 
         text = printable(text)
-        family = "sans-serif" if text.isascii() else ["DejaVu Sans", *_OTHER_SCRIPTS, "sans-serif"]
-        base = y + 0.365 * size / self.points  # not va="center", which depends on the fonts that are there
+        family = "sans-serif" if text.isascii() else ["DejaVu Sans", *_CJK_FONTS, "sans-serif"]
+        base = y + 0.365 * size / self.points  # va="center" would depend on the installed fonts
         self._add(Text(x, base, text, size=size, color=colour, family=family, ha=align, va="baseline"))
 
     def _discs(
         self, centres: Sequence[tuple[float, float]], diameter: float, face: str, edge: str = "none", alpha: float = 1
     ) -> None:
-        """Filled circles, as wide as `diameter` cells."""
+        """Draw filled circles; the diameter is in cells."""
         from matplotlib.collections import EllipseCollection
 
         if centres:
             self._add(
                 EllipseCollection(
                     diameter, diameter, 0, units="xy", offsets=centres, offset_transform=self.axes.transData,
-                    facecolors=face, edgecolors=edge, linewidths=self._thin(0.03, 0.7), alpha=alpha,
+                    facecolors=face, edgecolors=edge, linewidths=self._line_width(0.03, 0.7), alpha=alpha,
                 )
             )  # fmt: skip
 
     def _circle(self, point: int, diameter: float, colour: str, width: float) -> None:
-        """An open circle; width: of its line, in points."""
+        """Draw an open circle; the diameter is in cells, the line width in points."""
         from matplotlib.patches import Circle
 
         self._add(Circle(self._at(point), diameter / 2, fill=False, edgecolor=colour, linewidth=width))
@@ -312,12 +343,12 @@ class _Painter:
         height, width = self.panel.colours.shape
         margin = self.panel.margin
         ground, ink = (WOOD, LINE) if self.panel.wooden else (PAPER, PAPER_LINE)
-        size = (self.panel.across, self.panel.down)
+        size = (self.panel.width, self.panel.height)
         self._add(Rectangle((self.left - margin, self.top - margin), *size, facecolor=ground, linewidth=0))
         right, bottom = self.left + width - 1, self.top + height - 1
         lines = [[(self.left + x, self.top), (self.left + x, bottom)] for x in range(width)]
         lines += [[(self.left, self.top + y), (right, self.top + y)] for y in range(height)]
-        self._add(LineCollection(lines, colors=ink, linewidths=self._thin(0.03, 0.8), capstyle="projecting"))
+        self._add(LineCollection(lines, colors=ink, linewidths=self._line_width(0.03, 0.8), capstyle="projecting"))
         stars = [self._at(point) for point in star_points(width, height)]
         self._discs(stars, 0.2 if self.panel.wooden else 0.3, ink)
 
@@ -340,8 +371,8 @@ class _Painter:
 
     def _stones(self) -> None:
         stones = self.panel.colours.ravel()
-        everywhere = [self._at(int(point)) for point in np.flatnonzero(stones)]
-        self._discs([(x + 0.03, y + 0.05) for x, y in everywhere], 0.96, BLACK_EDGE, alpha=0.2)
+        centres = [self._at(int(point)) for point in np.flatnonzero(stones)]
+        self._discs([(x + 0.03, y + 0.05) for x, y in centres], 0.96, BLACK_EDGE, alpha=0.2)
         for colour, face, edge in ((BLACK, BLACK_STONE, BLACK_EDGE), (WHITE, WHITE_STONE, WHITE_EDGE)):
             self._discs([self._at(int(point)) for point in np.flatnonzero(stones == colour)], 0.95, face, edge)
 
@@ -355,14 +386,14 @@ class _Painter:
             self._text(*self._at(point), text, size, inks[stones[point]])
         last, ring = self.panel.last, self.panel.ring
         if last is not None and last not in self.panel.marks:
-            self._circle(last, 0.48, inks[stones[last]], self._thin(0.08, 1.8))
+            self._circle(last, 0.48, inks[stones[last]], self._line_width(0.08, 1.8))
         if ring is not None:
-            self._circle(ring, 0.86, "white", self._thin(0.25, 3.6))
-            self._circle(ring, 0.86, RING, self._thin(0.16, 2.4))
+            self._circle(ring, 0.86, "white", self._line_width(0.25, 3.6))
+            self._circle(ring, 0.86, RING, self._line_width(0.16, 2.4))
 
     def _coordinates(self) -> None:
         height, width = self.panel.colours.shape
-        size, away = self._thin(0.38, 9), 0.93
+        size, away = self._line_width(0.38, 9), 0.93
         for x in range(width):
             for edge in (self.top - away, self.top + height - 1 + away):
                 self._text(self.left + x, edge, to_gtp(x, width, height)[0], size, LINE)
@@ -372,12 +403,12 @@ class _Painter:
 
 
 def printable(text: str) -> str:
-    """The text with a blank for what a terminal would obey and XML forbids, control characters above all."""
+    """Replace unprintable characters, such as terminal control codes and what XML forbids, with spaces."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def _cut(text: str, ems: float) -> str:
-    """At most so much of a line of text as is about `ems` widths of an em wide."""
+def _truncate(text: str, ems: float) -> str:
+    """Truncate a line of text to an estimated width of `ems` em."""
     used = 0.0
     for k, letter in enumerate(text):
         if unicodedata.east_asian_width(letter) in "WF" or letter in "MWmw@%":

@@ -1,4 +1,4 @@
-"""A corpus on one page: its games by rank, year, length, result, handicap and komi, and what was dropped."""
+"""Charts of a corpus on one page: games by rank, year, length, result, handicap and komi, and dropped games."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kifu.corpus.stats import BANDS, ENDINGS, OTHERS, UNKNOWN, Counts, Stats
-from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, our_style, printable
+from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER, PAPER_LINE, PLUS, RING, WOOD, matplotlib_style, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 _SIZE = (12.0, 10.0)  # inches
 _GREY = "#aaa196"
 _ENDING = dict(zip(ENDINGS, (PLUS, MINUS, HEAT, RING, LINE, _GREY)))
-_MOST_BARS = 12  # of one chart that has a bar for each value
-_LEAST_BARS = 6  # that there is room for: fewer are no thicker
-_LETTERS = 16  # of the name of a bar
+_MAX_BARS = 12  # bars of one chart
+_MIN_ROWS = 6  # rows of space, so that few bars are not thicker
+_MAX_LABEL = 16  # characters of a bar's label
 
 
 def draw_charts(stats: Stats) -> Figure:
-    """The page. The same counts give the same bytes, see `kifu.viz.boards.save`; the files' names are not on it."""
+    """Draw the page. Equal counts give equal bytes, see `kifu.viz.boards.save`; names of files are not shown."""
     from matplotlib.figure import Figure
 
-    with our_style():
+    with matplotlib_style():
         figure = Figure(figsize=_SIZE, facecolor="white")
         figure.text(0.02, 0.955, _headline(stats), size=20, color=INK, weight="bold")
         figure.text(0.02, 0.925, _subtitle(stats), size=11, color=LINE)
@@ -54,8 +54,8 @@ def _subtitle(stats: Stats) -> str:
     return printable("   ·   ".join(parts))
 
 
-def begin_chart(axes: Axes, title: str) -> None:
-    """A plain chart with its title."""
+def style_chart(axes: Axes, title: str) -> None:
+    """Style empty axes and set their title."""
     axes.set_title(title, loc="left", fontsize=11, color=INK, weight="bold")
     axes.set_facecolor("white")
     axes.tick_params(colors=INK, labelsize=8, length=0)
@@ -63,8 +63,8 @@ def begin_chart(axes: Axes, title: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _ruled(axes: Axes) -> None:
-    """Thin lines at round numbers of games."""
+def _add_grid(axes: Axes) -> None:
+    """Add grid lines at round numbers of games."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -73,18 +73,18 @@ def _ruled(axes: Axes) -> None:
     axes.set_axisbelow(True)
 
 
-def _rows(axes: Axes, names: Sequence[str], counts: Sequence[int]) -> None:
-    """Names and numbers of horizontal bars, the first at the top."""
-    room = max(counts) * 0.02
+def _label_bars(axes: Axes, names: Sequence[str], counts: Sequence[int]) -> None:
+    """Label horizontal bars with names and counts, the first at the top."""
+    padding = max(counts) * 0.02
     for k, count in enumerate(counts):
-        axes.text(count + room, k, f"{count:,}", va="center", fontsize=7.5, color=INK)
-    axes.set_yticks(range(len(names)), [printable(name.replace("_", " "))[:_LETTERS] for name in names])
-    axes.set_ylim(max(len(names), _LEAST_BARS) - 0.5, -0.5)
+        axes.text(count + padding, k, f"{count:,}", va="center", fontsize=7.5, color=INK)
+    axes.set_yticks(range(len(names)), [printable(name.replace("_", " "))[:_MAX_LABEL] for name in names])
+    axes.set_ylim(max(len(names), _MIN_ROWS) - 0.5, -0.5)
     axes.set_xlim(0, max(counts) * 1.2)
     axes.set_xticks([])
 
 
-def _nothing(axes: Axes) -> None:
+def _mark_empty(axes: Axes) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", va="center", color=LINE, fontsize=10)
@@ -93,11 +93,11 @@ def _nothing(axes: Axes) -> None:
 def _ranks(axes: Axes, stats: Stats) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-    begin_chart(axes, "ranks")
+    style_chart(axes, "ranks")
     games = np.array(stats.ranks)
     used = [k for k in range(len(BANDS)) if games[k].any() or games[:, k].any()]
     if not used:
-        return _nothing(axes)
+        return _mark_empty(axes)
     games = games[np.ix_(used, used)]
     colours = LinearSegmentedColormap.from_list("games", (PAPER, WOOD, MINUS, RING))
     norm = LogNorm(1, max(games.max(), 2))
@@ -120,7 +120,7 @@ def _ranks(axes: Axes, stats: Stats) -> None:
 
 
 def short_count(count: int) -> str:
-    """At most four letters: 812, "9.3k", "12k", "1.4M"."""
+    """Return a count in at most four characters: "812", "9.3k", "12k", "1.4M"."""
     for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= 0.9995 * size:
             return f"{count / size:.1f}{unit}" if count < 9.95 * size else f"{count / size:.0f}{unit}"
@@ -130,21 +130,21 @@ def short_count(count: int) -> str:
 def _years(axes: Axes, stats: Stats) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    told = {int(year): count for year, count in stats.years.items() if year not in (UNKNOWN, OTHERS)}
-    rest = stats.kept - sum(told.values())
-    begin_chart(axes, "years" + (f" ({rest:,} not told)" if rest else ""))
-    if not told:
-        return _nothing(axes)
-    axes.bar(list(told), list(told.values()), width=0.8, color=PLUS)
+    years = {int(year): count for year, count in stats.years.items() if year not in (UNKNOWN, OTHERS)}
+    rest = stats.kept - sum(years.values())
+    style_chart(axes, "years" + (f" ({rest:,} unknown)" if rest else ""))
+    if not years:
+        return _mark_empty(axes)
+    axes.bar(list(years), list(years.values()), width=0.8, color=PLUS)
     axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    _ruled(axes)
+    _add_grid(axes)
     return None
 
 
 def _lengths(axes: Axes, stats: Stats) -> None:
-    begin_chart(axes, "moves")
+    style_chart(axes, "moves")
     if not stats.kept:
-        return _nothing(axes)
+        return _mark_empty(axes)
     classes = [name.partition("-")[0] for name in stats.lengths]
     base = np.zeros(len(classes))
     for ending in _endings(stats):
@@ -152,21 +152,21 @@ def _lengths(axes: Axes, stats: Stats) -> None:
         axes.bar(np.arange(len(classes)) + 0.5, counts, bottom=base, width=0.92, color=_colour(ending), label=ending)
         base += counts
     axes.set_xticks(range(len(classes)), classes)
-    _ruled(axes)
+    _add_grid(axes)
     axes.legend(fontsize=8, frameon=False, labelcolor=INK)
     return None
 
 
 def _results(axes: Axes, stats: Stats) -> None:
-    begin_chart(axes, "winner")
+    style_chart(axes, "winner")
     if not stats.kept:
-        return _nothing(axes)
+        return _mark_empty(axes)
     base = np.zeros(len(stats.results))
     for ending in _endings(stats):
         counts = np.array([counts.get(ending, 0) for counts in stats.results.values()])
         axes.barh(range(len(counts)), counts, left=base, height=0.75, color=_colour(ending))
         base += counts
-    _rows(axes, list(stats.results), [sum(counts.values()) for counts in stats.results.values()])
+    _label_bars(axes, list(stats.results), [sum(counts.values()) for counts in stats.results.values()])
     return None
 
 
@@ -180,12 +180,12 @@ def _colour(ending: str) -> str:
 
 
 def _bars(axes: Axes, title: str, counts: Counts, colour: str = PLUS) -> None:
-    begin_chart(axes, title)
+    style_chart(axes, title)
     if not counts:
-        return _nothing(axes)
-    first = dict(list(counts.items())[:_MOST_BARS])
+        return _mark_empty(axes)
+    first = dict(list(counts.items())[:_MAX_BARS])
     rest = sum(counts.values()) - sum(first.values())
     first |= {OTHERS: first.get(OTHERS, 0) + rest} if rest else {}
     axes.barh(range(len(first)), list(first.values()), height=0.75, color=colour)
-    _rows(axes, list(first), list(first.values()))
+    _label_bars(axes, list(first), list(first.values()))
     return None

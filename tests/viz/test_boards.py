@@ -195,7 +195,7 @@ def test_save(tmp_path):
         save(figure, tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(first)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.svg", "b.PNG", "new"]
-    with pytest.raises(OutputError, match=r"its suffix is '.jpg', not '.png' or '.svg'"):
+    with pytest.raises(OutputError, match=r"the suffix must be .png or .svg, got '.jpg'"):
         save(figure, tmp_path / "a.jpg")
     (tmp_path / "file").touch()
     with pytest.raises(OutputError):
@@ -205,18 +205,18 @@ def test_save(tmp_path):
 EMPTY = np.zeros((9, 9))
 
 BAD = {
-    "three axes": (lambda: draw_board(np.zeros((1, 9, 9))), "colours of shape (1, 9, 9) are no board"),
+    "three axes": (lambda: draw_board(np.zeros((1, 9, 9))), "colours must be [height, width] of 0, 1 and 2, got shape (1, 9, 9)"),
     "colour 3": (lambda: draw_board([[3]]), "of 0, 1 and 2"),
     "size 0": (lambda: draw_board(np.zeros((0, 3))), "board size 3 x 0 is not within 1 to 25"),
     "size 26": (lambda: draw_board(np.zeros((26, 3))), "board size 3 x 26"),
     "last": (lambda: draw_board(EMPTY, last=82), "move 82 is not within 0 to 81"),
     "ring": (lambda: draw_board(EMPTY, ring=-1), "move -1 "),
     "mark": (lambda: draw_board(EMPTY, marks={99: "1"}), "move 99 "),
-    "heat": (lambda: draw_board(EMPTY, heat=np.zeros(81)), "heat of shape (81,) does not fit a board of shape (9, 9)"),
-    "names": (lambda: draw_planes(np.zeros((2, 9, 9)), ["a"]), "planes of shape (2, 9, 9) with 1 names"),
-    "no planes": (lambda: draw_planes(np.zeros((0, 9, 9)), []), "planes of shape (0, 9, 9) with 0 names"),
+    "heat": (lambda: draw_board(EMPTY, heat=np.zeros(81)), "heat must have the board's shape (9, 9), got (81,)"),
+    "names": (lambda: draw_planes(np.zeros((2, 9, 9)), ["a"]), "got shape (2, 9, 9) and 1 names"),
+    "no planes": (lambda: draw_planes(np.zeros((0, 9, 9)), []), "got shape (0, 9, 9) and 0 names"),
     "label": (lambda: draw_planes(np.zeros((1, 9, 9)), ["a"], label=82), "move 82 "),
-    "origin": (lambda: draw_planes(np.zeros((1, 9, 9)), ["a"], origin="left"), "origin 'left' is neither"),
+    "origin": (lambda: draw_planes(np.zeros((1, 9, 9)), ["a"], origin="left"), "origin must be 'top' or 'bottom', got 'left'"),
 }
 
 

@@ -21,9 +21,8 @@ from commands import run
 from compiled import random_games
 from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
-from kifu.audit.audit import audit
-from kifu.audit.overlap import BANDS
-from kifu.audit.positions import hash_games, hash_records
+from kifu.audit.audit import BANDS, audit
+from kifu.audit.positions import hash_positions, hash_records
 from kifu.audit.sets import open_set
 from kifu.corpus.hashes import hash_games as hash_whole_games
 from kifu.corpus.schema import game_arrays
@@ -60,7 +59,7 @@ def batch(games, **columns):
 
 def hashed(games, **columns):
     """[(game, hash, stones)] of all positions."""
-    found = hash_games(game_arrays(batch(games, **columns)))
+    found = hash_positions(game_arrays(batch(games, **columns)))
     return list(zip(found.game.tolist(), found.hashes.tolist(), found.stones.tolist()))
 
 
@@ -206,7 +205,7 @@ def test_early_positions_in_two_sets_are_no_leak(built, tmp_path) -> None:
 
 
 def test_hashes_of_records_are_those_of_their_games(built) -> None:
-    game = hash_games(game_arrays(batch([read_sgf(data) for data in records(12, 2, 90)])))
+    game = hash_positions(game_arrays(batch([read_sgf(data) for data in records(12, 2, 90)])))
     told = dict(zip(game.hashes.tolist(), game.stones.tolist()))
     for kind in "12":
         with Dat(data_set(built, kind, 2001)) as data:
@@ -278,7 +277,7 @@ def test_without_manifests_positions_are_found_all_the_same(built, tmp_path) -> 
     (pair_of_bare,) = audit([bare, other], jobs=1).pairs
     assert (pair_of_bare.games, pair_of_bare.leaks) == ((), True)
     assert pair_of_bare.distinct == pair.distinct and sum(pair.distinct[BANDS.index(50) :]) > 20
-    assert "neither file tells" in run("audit", bare, other).out
+    assert "neither file records its games" in run("audit", bare, other).out
 
 
 def test_what_is_held_at_a_time_changes_nothing(built) -> None:
@@ -303,9 +302,9 @@ def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypat
     assert sum(whole.pairs[-1].first_rows) == whole.sets[-1].positions > 1800
     pq.write_table(pq.read_table(catalogue), catalogue, row_group_size=2)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 5)
-    monkeypatch.setattr("kifu.audit.sets.SPAN", 400)
-    monkeypatch.setattr("kifu.audit.jobs._RECORDS", 70)
-    monkeypatch.setattr("kifu.audit.jobs._EXAMPLES", 90)
+    monkeypatch.setattr("kifu.audit.sets._SHARD_ROWS", 400)
+    monkeypatch.setattr("kifu.audit.sets._RECORD_ROWS", 70)
+    monkeypatch.setattr("kifu.audit.sets._EXAMPLE_ROWS", 90)
     assert audit(paths, jobs=2) == whole
     post(monkeypatch)
     assert audit(paths, engine=ENGINE) == whole
@@ -414,7 +413,7 @@ def test_the_command_ends_well_if_nothing_is_shared(built, tmp_path) -> None:
     assert (done.code, done.out.splitlines()[-1]) == (0, "no game in two sets")
     assert done.out.count("no game in two sets") == 4
     done = run("audit", clean)
-    assert (done.code, done.out) == (2, "") and "two files or more" in done.err[-1]
+    assert (done.code, done.out) == (2, "") and "at least 2 files" in done.err[-1]
 
 
 def test_bad_files_are_told_of_in_one_line(built, tmp_path) -> None:
@@ -436,7 +435,7 @@ def test_bad_files_are_told_of_in_one_line(built, tmp_path) -> None:
     for path in (tmp_path / "missing", tmp_path, Path("a\0b")):
         with pytest.raises(KifuError):
             audit([good, path])
-    with pytest.raises(RecipeError, match="not 1"):
+    with pytest.raises(RecipeError, match="got 1"):
         audit([good])
 
 
@@ -444,7 +443,7 @@ def test_a_manifest_of_another_file_is_not_believed(built, tmp_path) -> None:
     path = tmp_path / "set.dat"
     shutil.copy(data_set(built, "1", 2001), path)
     shutil.copy(manifest_path(data_set(built, "1", 2002)), manifest_path(path))
-    with pytest.raises(FormatError, match="tells of another file"):
+    with pytest.raises(FormatError, match="describes another file"):
         audit([path, path])
     manifest_path(path).write_text("{}")
     with pytest.raises(FormatError, match="is not a manifest"):

@@ -637,7 +637,7 @@ def test_the_games_of_rows_are_sorted_a_few_times_only(tmp_path, monkeypatch):
     rows = random_rows(600, meta=False)
     game = rows.targets[:, 41] = np.random.default_rng(5).integers(1, 200, 600)
     path = write(tmp_path / "set", rows)
-    monkeypatch.setattr(sets, "_BLOCK", 8)
+    monkeypatch.setattr(sets, "_EXAMPLE_ROWS", 8)
     whole, handed = np.unique, []
 
     def unique(values, **options):
@@ -649,7 +649,7 @@ def test_the_games_of_rows_are_sorted_a_few_times_only(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert len(handed) > 600 / 8 and sum(handed) < 5 * 600
     first = sorted(game.tolist().index(each) for each in set(game.tolist()))
-    assert [place.row for place in found.places(np.arange(found.games))] == first
+    assert [place.row for place in found.locate(np.arange(found.games))] == first
 
 
 def test_the_audit_of_rows_that_tell_no_games(tmp_path):

@@ -1,15 +1,15 @@
-"""Hashes of positions that are the same for all ways to turn or mirror the board, and for both colours.
+"""Position hashes that are invariant under the symmetries of the board and under swapping the colours.
 
-`position@1`, defined here once for ever. A position is the stones on the board, told apart into those of the side to
-move ("own") and of the other side; ko, prisoners and the moves before do not count. With the keys of
-`kifu.go.state.zobrist_keys(width * height)` and the symmetries of `kifu.point.symmetries(width, height)`, of which four
-lay a w x h board on h x w:
+`position@1` is defined here and never changes. A position is the stones on the board, divided into those of the side
+to move ("own") and the other side's; ko, prisoners and earlier moves do not count. With the keys of
+`kifu.go.state.zobrist_keys(width * height)` and the symmetries of `kifu.point.symmetries(width, height)`, four of which
+map a w x h board to h x w:
 
-    hash under symmetry k = exclusive or of  (256 * width + height) * 0x9E3779B97F4A7C15 modulo 2**64, of the board
-                                             that is landed on,
+    hash under symmetry k = exclusive or of  (256 * width + height) * 0x9E3779B97F4A7C15 modulo 2**64, with the size of
+                                             the mapped board,
                                              keys[0, symmetries[k, p]] for each own stone p,
                                              keys[1, symmetries[k, p]] for each other stone p
-    hash                  = the lowest of the eight
+    hash                  = the minimum of the eight
 """
 
 from __future__ import annotations
@@ -213,7 +213,13 @@ def _hash_dat2(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PositionHashes:
-    """N positions: hashes [N] uint64; stones [N] uint16 on the board; game [N] int32, from 0, or -1 if not known."""
+    """The hashes of N positions.
+
+    Attributes:
+        hashes: [N] uint64.
+        stones: [N] uint16, the number of stones on the board.
+        game: [N] int32, the number of the game, or -1 if unknown.
+    """
 
     hashes: Hashes
     stones: npt.NDArray[np.uint16]
@@ -222,16 +228,16 @@ class PositionHashes:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    def pick(self, chosen: npt.NDArray[np.bool_]) -> PositionHashes:
-        """Some of them."""
-        return PositionHashes(self.hashes[chosen], self.stones[chosen], self.game[chosen])
+    def select(self, mask: npt.NDArray[np.bool_]) -> PositionHashes:
+        """Return the positions where `mask` [N] is true."""
+        return PositionHashes(self.hashes[mask], self.stones[mask], self.game[mask])
 
 
-def hash_games(games: GameArrays) -> PositionHashes:
-    """The positions before each move of the games that are not set aside, as far as the moves are possible.
+def hash_positions(games: GameArrays) -> PositionHashes:
+    """Hash the position before each move of the kept games; passes are moves too.
 
-    game counts the rows of `games`. A game ends before the first move or setup stone that no rules allow (`RECORD_RULES`).
-    Passes are moves too; the position after the last move is not among them.
+    A game ends before its first move or setup stone that no rules allow (`RECORD_RULES`). `PositionHashes.game` is the
+    index in `games`.
     """
     hashes, stones = np.empty(len(games.moves), np.uint64), np.empty(len(games.moves), np.uint16)
     played = np.zeros(len(games), np.int64)
@@ -249,14 +255,16 @@ def hash_games(games: GameArrays) -> PositionHashes:
     moves = np.diff(games.move_offset)
     game = np.repeat(np.arange(len(games), dtype=np.int32), moves)
     ply = np.arange(len(game)) - np.repeat(games.move_offset[:-1], moves)
-    told = ply < played[game]
-    return PositionHashes(hashes, stones, game).pick(told)
+    return PositionHashes(hashes, stones, game).select(ply < played[game])
 
 
 def hash_records(records: Records) -> tuple[Hashes, npt.NDArray[np.uint16]]:
-    """hashes [n] uint64 and stones [n] uint16 of the positions of dat1 or dat2 records [n].
+    """Hash the positions of dat1 or dat2 records [n].
 
-    Own stones are those of planes 0 to 2, other stones those of planes 3 to 5; a point in both is own.
+    Own stones are those in planes 0 to 2, other stones those in planes 3 to 5; a point in both is own.
+
+    Returns:
+        hashes [n] uint64 and stones [n] uint16.
     """
     hashes, stones = np.empty(len(records), np.uint64), np.empty(len(records), np.uint16)
     data = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)

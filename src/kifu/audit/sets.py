@@ -1,4 +1,4 @@
-"""What an audit can read: one class for each kind of file, and `open_set`, which knows them by their first bytes."""
+"""The files that an audit reads: one class for each kind, and the jobs that hash their positions in shards."""
 
 from __future__ import annotations
 
@@ -7,34 +7,47 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from kifu.audit.jobs import SPAN, HashCatalogue, HashDat, HashExamples, RowSpan, Slice
-from kifu.audit.positions import PositionHashes
-from kifu.corpus.catalogue import is_catalogue, open_catalogue
+from kifu.audit.positions import PositionHashes, hash_positions, hash_records
+from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.hashes import Hashes
-from kifu.corpus.schema import drop_code, map_distinct, to_numpy
-from kifu.datasets.dat import Dat
-from kifu.datasets.examples import Batch
+from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
+from kifu.datasets.dat import Dat, read_records
+from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
-from kifu.execution.executor import Executor
+from kifu.execution.executor import Executor, Job
+from kifu.execution.serialization import Parcel
+from kifu.planes.packed import DAT1, Records
 
-_LONGEST = 1000
-"""Moves of a game; those of longer ones are not foreseen: what a file says of its games is not believed."""
+_MAX_PLIES = 1000
+"""Bound on the moves of a game in the estimate of a catalogue's positions: its n_moves is not trusted."""
 
-_BLOCK = 1 << 13
-"""Rows read at a time."""
+_GAME_ROWS = 2048
+_RECORD_ROWS = 1 << 16
+_EXAMPLE_ROWS = 1 << 13
+"""Rows of a catalogue, a dat file and another data set that are hashed as one item."""
+
+_SHARD_ROWS = 1 << 19
+"""Rows of a data set in one shard."""
+
+RecordIndex = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
+"""For each archive, by its BLAKE3: the entries that games were taken from and the numbers of these games, [K] each."""
+
+Shard = TypeVar("Shard")
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class SetPlace:
-    """Where a game is: entry of an archive, game of that entry (both from 0), and its first row in the set."""
+class GameLocation:
+    """The location of a game: entry of an archive, game of that entry (both from 0), and its first row in the set."""
 
     archive: str
     entry: int
@@ -47,79 +60,80 @@ class SetPlace:
 
 
 class AuditSet(Protocol):
-    """A set of positions. Games have numbers from 0, in the order of the set.
-
-    kind: what to call it. games: how many there are; None if the file does not tell which game a position is of.
-    foreseen: about how many positions there are; it may be wrong.
-    records: for each archive (by its BLAKE3), entries and numbers of the games drawn from it, [K] each; empty if not
-        told that way.
-    """
+    """A set of positions. Its games are numbered from 0, in the order of the set."""
 
     @property
     def path(self) -> Path: ...
     @property
-    def kind(self) -> str: ...
-    @property
-    def games(self) -> int | None: ...
-    @property
-    def foreseen(self) -> int: ...
-    @property
-    def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]: ...
+    def kind(self) -> str:
+        """A name for the kind of file."""
 
-    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
-        """All positions, some at a time, in order. Raises FormatError."""
+    @property
+    def games(self) -> int | None:
+        """The number of games; None if the file does not record which game a position is from."""
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
-        """Where these games are: [K] int64, rising numbers. Raises FormatError."""
+    @property
+    def estimated_positions(self) -> int:
+        """The approximate number of positions."""
+
+    @property
+    def records(self) -> RecordIndex:
+        """The records that games were taken from; empty if the file does not name them."""
+
+    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
+        """Yield all positions in order, in blocks. Raises FormatError."""
+
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order, [K] int64. Raises FormatError."""
 
 
 class CatalogueSet:
-    """The games of a catalogue that are not set aside, replayed."""
+    """The kept games of a catalogue, replayed."""
 
     kind = "catalogue"
 
     def __init__(self, path: Path) -> None:
         """Raises FormatError."""
         self.path = path
-        self.games = self.foreseen = 0
+        self.games = self.estimated_positions = 0
         for batch in open_catalogue(path).batches(("drop", "n_moves")):
             kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
             self.games += int(np.count_nonzero(kept))
-            self.foreseen += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _LONGEST).sum())
-        self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+            self.estimated_positions += int(np.clip(to_numpy(batch["n_moves"])[kept], 0, _MAX_PLIES).sum())
+        self.records: RecordIndex = {}
 
-    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
-        units = open_catalogue(self.path).shards()
-        before = accumulate((unit.rows for unit in units), initial=0)
-        return crew.run(HashCatalogue(), map(Slice, units, before))
+    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
+        shards = open_catalogue(self.path).shards()
+        first = accumulate((shard.rows for shard in shards), initial=0)
+        return executor.run(HashCatalogue(), map(CatalogueShard, shards, first))
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
-        found: list[SetPlace] = []
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        locations: list[GameLocation] = []
         first = 0
         for batch in open_catalogue(self.path).batches(("archive", "entry", "index")):
             lo, hi = np.searchsorted(games, (first, first + len(batch)))
             if lo < hi:
                 rows = games[lo:hi]
-                some = batch.take(rows - first)
-                named = zip(some["archive"].to_pylist(), to_numpy(some["entry"]), to_numpy(some["index"]), rows)
-                found += [SetPlace(archive, int(entry), int(index), int(row)) for archive, entry, index, row in named]
+                taken = batch.take(rows - first)
+                fields = zip(taken["archive"].to_pylist(), to_numpy(taken["entry"]), to_numpy(taken["index"]), rows)
+                locations += [GameLocation(archive, int(entry), int(i), int(row)) for archive, entry, i, row in fields]
             first += len(batch)
-        return found
+        return locations
 
 
 class DatSet:
-    """The rows of a dat1 or dat2 file; its manifest, if there is one beside it, tells their games."""
+    """The rows of a dat1 or dat2 file. Its manifest, if there is one, tells which game each row is from."""
 
     def __init__(self, path: Path) -> None:
-        """Raises SourceError, and FormatError, also for a manifest that is damaged or of another file."""
+        """Raises SourceError, and FormatError for a damaged file, or a manifest that is damaged or of another file."""
         self.path = path
         self._dat = Dat(path)
-        self.kind, self.foreseen = self._dat.format.name, len(self._dat)
+        self.kind, self.estimated_positions = self._dat.format.name, len(self._dat)
         manifest = read_manifest(path)
         self._archives: list[ArchiveRows] | None = None
         if manifest is not None:
             if (manifest.format, manifest.examples, manifest.bytes) != (self.kind, len(self._dat), self._dat.bytes):
-                raise FormatError(f"{manifest_path(path)} tells of another file than {path}")
+                raise FormatError(f"{manifest_path(path)} describes another file than {path}")
             self._archives = manifest.archives
         self._rows = np.array([n for archive in self._archives or () for n in archive.rows], np.int64)
         self._stop = np.cumsum(self._rows)
@@ -129,114 +143,117 @@ class DatSet:
         return None if self._archives is None else len(self._rows)
 
     @property
-    def records(self) -> dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
+    def records(self) -> RecordIndex:
         parts: dict[str, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
         first = 0
         for archive in self._archives or ():
             member = np.array(archive.member, np.int64)
-            given = np.flatnonzero(archive.rows)
-            parts.setdefault(archive.blake3, []).append((member[given], first + given))
+            nonempty = np.flatnonzero(archive.rows)
+            parts.setdefault(archive.blake3, []).append((member[nonempty], first + nonempty))
             first += len(member)
         return {
-            key: (np.concatenate([entry for entry, _ in some]), np.concatenate([game for _, game in some]))
-            for key, some in parts.items()
+            key: (np.concatenate([entry for entry, _ in pairs]), np.concatenate([game for _, game in pairs]))
+            for key, pairs in parts.items()
         }
 
-    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
+    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         stops = None if self._archives is None else self._stop
         job = HashDat(self.path, self.kind, tuple(self._dat.spans), stops)
-        return crew.run(job, RowSpan(0, len(self._dat)).blocks(SPAN))
+        return executor.run(job, RowRange(0, len(self._dat)).blocks(_SHARD_ROWS))
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         archives = self._archives or []
         stop = np.cumsum([len(archive.member) for archive in archives])
-        found = []
+        locations = []
         for game in games.tolist():
             k = int(np.searchsorted(stop, game, side="right"))
             entry = archives[k].member[game - int(stop[k]) + len(archives[k].member)]
-            found.append(SetPlace(archives[k].archive, entry, 0, int(self._stop[game] - self._rows[game])))
-        return found
+            locations.append(GameLocation(archives[k].archive, entry, 0, int(self._stop[game] - self._rows[game])))
+        return locations
 
 
 class ExamplesSet:
-    """The rows of another data set, whose planes tell the stones of both sides on 19 x 19; it does not tell games."""
+    """The rows of any other data set whose planes show the stones of both sides on 19 x 19; its games are unknown."""
 
     games: int | None = None
 
     def __init__(self, path: Path, kind: str) -> None:
-        """Raises SourceError, and FormatError, also for planes that do not tell whose stones are where."""
+        """Raises SourceError, and FormatError for a damaged file or planes that do not show the stones of each side."""
         self.path, self.kind = path, kind
-        self.records: dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+        self.records: RecordIndex = {}
         self._examples = open_examples(path)
         layout = self._examples.layout
-        self.foreseen = len(self._examples)
-        sides = {side: [k for k, whose in layout.stone_planes() if whose == side] for side in ("own", "opp")}
+        self.estimated_positions = len(self._examples)
+        sides = {side: [k for k, owner in layout.stone_planes() if owner == side] for side in ("own", "opp")}
         self._own, self._opp = tuple(sides["own"]), tuple(sides["opp"])
         if not (self._own and self._opp) or (layout.width, layout.height) != (19, 19):
             raise FormatError(
-                f"{path}: planes of {layout.plane_set} do not tell the mover's and other stones on 19 x 19"
+                f"{path}: planes of {layout.plane_set} do not show the stones of each side on 19 x 19, "
+                "which an audit needs"
             )
-        self._ids, self._number = np.empty(0, np.uint64), np.empty(0, np.int32)
+        self._ids, self._numbers = np.empty(0, np.uint64), np.empty(0, np.int32)
 
-    def positions(self, crew: Executor) -> Iterator[PositionHashes]:
+    def positions(self, executor: Executor) -> Iterator[PositionHashes]:
         layout = self._examples.layout
-        job = HashExamples(self.path, layout, self._own, self._opp, self._ids, self._number)
-        return crew.run(job, RowSpan(0, len(self._examples)).blocks(SPAN))
+        job = HashExamples(self.path, layout, self._own, self._opp, self._ids, self._numbers)
+        return executor.run(job, RowRange(0, len(self._examples)).blocks(_SHARD_ROWS))
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
         return []
 
 
 class KataSet(ExamplesSet):
-    """KataGo's training rows, which tell their games by hashes. Two sets that have a hash in common have its game."""
+    """KataGo's training rows, which carry a hash of their game. Two sets with a hash in common share its game."""
 
     def __init__(self, path: Path, kind: str) -> None:
-        """Reads all rows once for their games. Raises SourceError, FormatError."""
+        """Read all rows once for their games. Raises SourceError, FormatError."""
         super().__init__(path, kind)
-        ids, first = _first_rows(self._examples.batches(_BLOCK))
-        told = ids != 0
-        self._ids, first = ids[told], first[told]
+        ids, first = _first_rows(self._examples.batches(_EXAMPLE_ROWS))
+        known = ids != 0
+        self._ids, first = ids[known], first[known]
         order = np.argsort(first)
-        self._number = np.empty(len(order), np.int32)
-        """Of each game of `_ids`, by its first row."""
-        self._number[order] = np.arange(len(order))
+        self._numbers = np.empty(len(order), np.int32)  # games are numbered by their first rows
+        self._numbers[order] = np.arange(len(order))
         self._first = first[order]
-        self.games = len(order) if len(order) or not self.foreseen else None
+        self.games = len(order) if len(order) or not self.estimated_positions else None
         if len(order):
-            self.records = {"game hash": (self._ids.view(np.int64), self._number.astype(np.int64))}
+            self.records = {"game hash": (self._ids.view(np.int64), self._numbers.astype(np.int64))}
 
-    def places(self, games: npt.NDArray[np.int64]) -> list[SetPlace]:
-        return [SetPlace(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
+    def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        return [GameLocation(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
 def _first_rows(batches: Iterable[Batch]) -> tuple[Hashes, npt.NDArray[np.int64]]:
-    """The games of rows, [K] uint64, rising, and the first row of each, [K].
+    """Return the distinct games of rows, [K] uint64 in ascending order, and the first row of each, [K].
 
-    What comes is sorted into what is there once it is as much, so that all of it is sorted a few times only.
+    New games are merged once they are as many as the known ones, so that all are sorted only a few times.
     """
     games, first = np.empty(0, np.uint64), np.empty(0, np.int64)
-    new: list[tuple[Hashes, npt.NDArray[np.int64]]] = []
-    waiting = row = 0
+    pending: list[tuple[Hashes, npt.NDArray[np.int64]]] = []
+    n_pending = row = 0
     for batch in batches:
-        some, at = np.unique(batch.game, return_index=True)
-        new.append((some, row + at))
-        waiting, row = waiting + len(some), row + len(batch)
-        if waiting > len(games):
-            games, first = _sorted_in([(games, first), *new])
-            new, waiting = [], 0
-    return _sorted_in([(games, first), *new])
+        ids, at = np.unique(batch.game, return_index=True)
+        pending.append((ids, row + at))
+        n_pending, row = n_pending + len(ids), row + len(batch)
+        if n_pending > len(games):
+            games, first = _merge_games([(games, first), *pending])
+            pending, n_pending = [], 0
+    return _merge_games([(games, first), *pending])
 
 
-def _sorted_in(
-    parts: Sequence[tuple[Hashes, npt.NDArray[np.int64]]],
-) -> tuple[Hashes, npt.NDArray[np.int64]]:
-    """Each game of these once, rising, with the row that comes first."""
+def _merge_games(parts: Sequence[tuple[Hashes, npt.NDArray[np.int64]]]) -> tuple[Hashes, npt.NDArray[np.int64]]:
+    """Return each game once, in ascending order, with its first row."""
     games, kept = np.unique(np.concatenate([games for games, _ in parts]), return_index=True)
     return games, np.concatenate([first for _, first in parts])[kept]
 
 
 def open_set(path: str | os.PathLike[str]) -> AuditSet:
-    """The set that a file holds. Raises SourceError if it cannot be read, FormatError if it is nothing we know."""
+    """Open a catalogue or data set for an audit.
+
+    Raises:
+        SourceError: if it cannot be read.
+        FormatError: if it is damaged or its format is unknown.
+    """
     path = Path(path)
     written = detect_format(path)
     if written is not None:
@@ -250,5 +267,117 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
             head = file.read(8)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    marks = ", ".join(map(repr, (b"PAR1", b"GO", b"END", b"mlv2")))
-    raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {marks}")
+    magics = ", ".join(map(repr, (b"PAR1", b"GO", b"END", b"mlv2")))
+    raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {magics}")
+
+
+class _HashJob(Job[Shard, Item, PositionHashes]):
+    """A job that hashes the positions of a file or folder."""
+
+    def pack(self, result: PositionHashes) -> Parcel:
+        return {"hashes": result.hashes, "stones": result.stones, "game": result.game}
+
+    def unpack(self, parcel: Parcel) -> PositionHashes:
+        return PositionHashes(**parcel)
+
+
+class CatalogueShard(NamedTuple):
+    """Rows of a catalogue, the first of which is row `first`."""
+
+    rows: RowShard
+    first: int
+
+
+class HashCatalogue(_HashJob[CatalogueShard, tuple[int, pa.RecordBatch]]):
+    """Hash the positions of a catalogue's games. Games are numbered by row."""
+
+    def items(self, unit: CatalogueShard) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = unit.first
+        for batch in read_shard(unit.rows, GAME_COLUMNS, _GAME_ROWS):
+            yield first, batch
+            first += len(batch)
+
+    def make(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
+        first, batch = item
+        hashed = hash_positions(game_arrays(batch))
+        return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))
+
+
+class RowRange(NamedTuple):
+    """Rows `first` to `stop` - 1 of a data set."""
+
+    first: int
+    stop: int
+
+    def blocks(self, size: int) -> Iterator[RowRange]:
+        """Yield the same rows in ranges of at most `size`."""
+        for first in range(self.first, self.stop, size):
+            yield RowRange(first, min(first + size, self.stop))
+
+
+@dataclass(frozen=True, eq=False)
+class HashDat(_HashJob[RowRange, tuple[RowRange, Records]]):
+    """Hash the positions of a dat1 or dat2 file.
+
+    Attributes:
+        kind: the format.
+        spans: see `Dat.spans`.
+        stops: [G] int64, the row after the last one of each game; None if games are unknown.
+    """
+
+    path: Path
+    kind: str
+    spans: tuple[tuple[int, int], ...]
+    stops: npt.NDArray[np.int64] | None
+
+    def items(self, unit: RowRange) -> Iterator[tuple[RowRange, Records]]:
+        first = 0
+        for offset, rows in self.spans:
+            wanted = RowRange(max(unit.first, first), min(unit.stop, first + rows))
+            for block in wanted.blocks(_RECORD_ROWS):
+                yield block, read_records(self.path, self.kind, offset, block.first - first, block.stop - first)
+            first += rows
+
+    def make(self, item: tuple[RowRange, Records]) -> PositionHashes:
+        block, records = item
+        game = np.full(len(records), -1, np.int32)
+        if self.stops is not None:
+            game[:] = np.searchsorted(self.stops, np.arange(block.first, block.stop), side="right")
+        return PositionHashes(*hash_records(records), game)
+
+
+@dataclass(frozen=True, eq=False)
+class HashExamples(_HashJob[RowRange, Batch]):
+    """Hash the positions of another data set, by way of dat1 records: the hash does not depend on the orientation.
+
+    Attributes:
+        own: the planes with stones of the side to move.
+        opp: the planes with the opponent's stones.
+        ids: [G] uint64 in ascending order, the known games.
+        numbers: [G] int32, the number of each.
+    """
+
+    path: Path
+    layout: Layout
+    own: tuple[int, ...]
+    opp: tuple[int, ...]
+    ids: Hashes
+    numbers: npt.NDArray[np.int32]
+
+    def items(self, unit: RowRange) -> Iterator[Batch]:
+        with open_examples(self.path) as examples:
+            for block in unit.blocks(_EXAMPLE_ROWS):
+                yield examples.read(block.first, block.stop)
+
+    def make(self, item: Batch) -> PositionHashes:
+        rim = self.layout.rim
+        planes = item.unpack_planes(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
+        records = np.zeros(len(planes), DAT1)
+        records["planes"] = planes[:, self.own].any(1) | planes[:, self.opp].any(1).astype(np.uint8) << 3
+        return PositionHashes(*hash_records(records), self._game_numbers(item))
+
+    def _game_numbers(self, batch: Batch) -> npt.NDArray[np.int32]:
+        if not len(self.ids):
+            return np.full(len(batch), -1, np.int32)
+        at = np.minimum(np.searchsorted(self.ids, batch.game), len(self.ids) - 1)
+        return np.where(self.ids[at] == batch.game, self.numbers[at], np.int32(-1))

@@ -317,7 +317,7 @@ def test_a_file_that_was_cut_off_meanwhile(built, tmp_path, monkeypatch) -> None
     shutil.copy(data_set(built, "1", 2001), path)
     opened = open_set(path)
     path.write_bytes(path.read_bytes()[:-500])
-    with pytest.raises(FormatError, match=r"set\.dat is not the file that it was"):
+    with pytest.raises(FormatError, match=r"set\.dat has changed"):
         list(opened.positions(Executor(1)))
 
 

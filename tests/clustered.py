@@ -18,7 +18,6 @@ import numpy as np
 
 from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
 from kifu.execution.executor import Executor, Job
-from kifu.execution.serialization import Parcel
 
 RELEASED = -1
 """What becomes of a result that may no longer be looked at."""
@@ -45,25 +44,25 @@ class Times(Job[Span, int, np.ndarray]):
     marks: str
     seconds: float = 0.0
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return self.factor
 
-    def unit_identity(self, unit: Span) -> Any:
-        return [unit.first, unit.count]
+    def shard_fingerprint(self, shard: Span) -> Any:
+        return [shard.first, shard.count]
 
-    def items(self, unit: Span) -> Iterator[int]:
-        mark = Path(self.marks) / f"begun-{unit.first}-{os.getppid()}-{uuid4().hex}"
+    def read(self, shard: Span) -> Iterator[int]:
+        mark = Path(self.marks) / f"begun-{shard.first}-{os.getppid()}-{uuid4().hex}"
         mark.touch()
-        yield from range(unit.first, unit.first + unit.count)
+        yield from range(shard.first, shard.first + shard.count)
         time.sleep(self.seconds)
-        self._ail(unit)
+        self._ail(shard)
         mark.rename(mark.with_name(mark.name.replace("begun", "made")))
 
-    def _ail(self, unit: Span) -> None:
+    def _ail(self, shard: Span) -> None:
         """At the end, when there are results already."""
-        match unit.ill:
+        match shard.ill:
             case "record":
-                raise RecordError(f"nothing to read in {unit.first}")
+                raise RecordError(f"nothing to read in {shard.first}")
             case "move":
                 raise IllegalMove(3, 72, DropReason.KO)
             case "defect":
@@ -72,21 +71,13 @@ class Times(Job[Span, int, np.ndarray]):
                 Path("not/there").read_bytes()
             case "dies":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "dies once" if tries(self.marks, unit.first) == 1:
+            case "dies once" if tries(self.marks, shard.first) == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    def make(self, item: int) -> np.ndarray:
+    def process(self, item: int) -> np.ndarray:
         return np.full(item % 5, item * self.factor)
 
-    def pack(self, result: np.ndarray) -> Parcel:
-        return {"numbers": result, "count": len(result)}
-
-    def unpack(self, parcel: Parcel) -> np.ndarray:
-        numbers: np.ndarray = parcel["numbers"]
-        assert len(numbers) == parcel["count"]
-        return numbers
-
-    def release(self, result: np.ndarray) -> None:
+    def recycle(self, result: np.ndarray) -> None:
         result[:] = RELEASED
 
 
@@ -95,9 +86,9 @@ def tries(marks: str | Path, first: int, how: str = "*") -> int:
     return len(list(Path(marks).glob(f"{how}-{first}-*")))
 
 
-def given(crew: Executor, job: Times, units: list[Span]) -> list[list[int]]:
+def given(executor: Executor, job: Times, units: list[Span]) -> list[list[int]]:
     """All results, each as it is when it is given."""
-    with closing(crew.run(job, iter(units))) as results:
+    with closing(executor.run(job, iter(units))) as results:
         return [result.tolist() for result in results]
 
 
@@ -105,10 +96,10 @@ def expected(job: Times, units: list[Span]) -> list[list[int]]:
     return [[n * job.factor] * (n % 5) for unit in units for n in range(unit.first, unit.first + unit.count)]
 
 
-def refused(crew: Executor, job: Times, units: list[Span]) -> KifuError:
+def refused(executor: Executor, job: Times, units: list[Span]) -> KifuError:
     """The error in which a run ends."""
     try:
-        given(crew, job, units)
+        given(executor, job, units)
     except KifuError as error:
         return error
     raise AssertionError("it went well")
@@ -122,11 +113,11 @@ sys.path.insert(0, {tests!r})
 from pathlib import Path
 import clustered
 from ray import cloudpickle
-from kifu.execution.executor import open_crew
+from kifu.execution.executor import make_executor
 cloudpickle.register_pickle_by_value(clustered)
 job = clustered.{job!r}
-with open_crew({engine!r}, 2, Path({work!r})) as crew:
-    for result in crew.run(job, clustered.SPANS):
+with make_executor({engine!r}, 2, Path({work!r})) as executor:
+    for result in executor.run(job, clustered.SPANS):
         print(result.tolist(), flush=True)
 """
 

@@ -30,13 +30,13 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
 from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
 from naive import NaiveBoard
 from naive_hashes import symmetric, turned
-from postal import ENGINE, PostalCrew, post
+from serializing import ENGINE, SerializingExecutor, post
 
 # the hash of a position
 
@@ -308,7 +308,10 @@ def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypat
     assert audit(paths, jobs=2) == whole
     post(monkeypatch)
     assert audit(paths, engine=ENGINE) == whole
-    assert PostalCrew.units == 1 + sum(-(-each.positions // 400) for each in whole.sets if each.kind != "catalogue") + 4
+    assert (
+        SerializingExecutor.units
+        == 1 + sum(-(-each.positions // 400) for each in whole.sets if each.kind != "catalogue") + 4
+    )
     assert audit(paths, engine=ENGINE, rows=3000) == whole
 
 
@@ -318,7 +321,7 @@ def test_a_file_that_was_cut_off_meanwhile(built, tmp_path, monkeypatch) -> None
     opened = open_set(path)
     path.write_bytes(path.read_bytes()[:-500])
     with pytest.raises(FormatError, match=r"set\.dat has changed"):
-        list(opened.positions(Executor(1)))
+        list(opened.positions(ThreadExecutor(1)))
 
 
 # a corpus of 2,000 games

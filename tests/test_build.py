@@ -434,7 +434,7 @@ def test_too_few_games(source, tmp_path):
 
 @pytest.mark.parametrize("jobs", [0, -1])
 def test_no_jobs(source, tmp_path, jobs):
-    with pytest.raises(RecipeError, match=f"{jobs} jobs are too few"):
+    with pytest.raises(RecipeError, match=f"jobs must be >= 1, got {jobs}"):
         make(source, tmp_path / "into", jobs=jobs)
 
 

@@ -26,7 +26,7 @@ from kifu.corpus.splits import ListSplit
 from kifu.datasets.formats import find_writer, open_writer
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS
-from kifu.execution.serialization import read_parcels, write_parcels
+from kifu.execution.serialization import read_results, write_results
 from kifu.katago import render as kata_draws
 from kifu.katago import rows as katago_rows
 from kifu.katago import select as kata_counts
@@ -42,7 +42,7 @@ from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.pipeline import CatalogueInput
 from kifu.recipes.sampling import Selection
 from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe
-from postal import ENGINE, PostalCrew, post
+from serializing import ENGINE, SerializingExecutor, install
 
 SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
 
@@ -73,7 +73,7 @@ def catalogues(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path
 @pytest.fixture
 def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Units of ten games, and small chunks of them."""
-    post(monkeypatch)
+    install(monkeypatch)
     for module, name, value in (
         (catalogue, "_SHARD_ROWS", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
         (examples, "WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
@@ -124,7 +124,7 @@ def test_examples(catalogues: list[Path], tmp_path: Path, changes: dict[str, Any
     one, _, sent = same_for_all(make, tmp_path)
     assert all(built.fresh and built.manifest.examples > 60 for built in sent)
     assert [built.manifest for built in one] == [built.manifest for built in sent]
-    assert PostalCrew.units > 2 * 2 * 6  # two sets, that are counted and made, of six units
+    assert SerializingExecutor.shards > 2 * 2 * 6  # two sets, that are counted and made, of six units
 
 
 @pytest.mark.usefixtures("cut_small")
@@ -257,13 +257,13 @@ def test_spans(start: int, rows: int, rows_per_file: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "runs"), [*((name, True) for name in FORMATS), ("npy@1", False), ("hdf5@1", False)])
-def test_what_is_made_ready_travels(tmp_path: Path, name: str, runs: bool) -> None:
+def test_prepared_batches_are_serialized_without_loss(tmp_path: Path, name: str, runs: bool) -> None:
     layout, writer = layout_for(name), find_writer(name)
     batches = cut(random_batch(layout, 40, runs=runs), 3, 20)
-    write_parcels(tmp_path / "parcels", (writer.pack(writer.prepare(each, layout)) for each in batches))
+    write_results(tmp_path / "results", (writer.prepare(each, layout) for each in batches))
     for into, prepared in (
         ("here", (writer.prepare(each, layout) for each in batches)),
-        ("sent", map(writer.unpack, read_parcels(tmp_path / "parcels"))),
+        ("sent", read_results(tmp_path / "results")),
     ):
         with open_writer(name, tmp_path / into / "set", layout) as made:
             for each in prepared:
@@ -276,7 +276,7 @@ def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
     job = WriteExamples(recipe(), "train")
     before = pickle.dumps(job)
     (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).units
-    assert sum(len(job.make(item).plies) for item in job.items(unit)) > 100
+    assert sum(len(job.process(item).plies) for item in job.read(unit)) > 100
     assert pickle.dumps(job) == before and pickle.loads(before) == job
 
 
@@ -299,4 +299,4 @@ def test_records_of_one_archive_s_games_only(kgs: Path) -> None:
         kgsgo_jobs.ArchiveGames(Selection(found, np.array(games)), path, digest)
         for games, digest in (([0, 1], "a"), ([0, 2], "a"), ([0, 1], "b"))
     ]
-    assert len({str(job.unit_identity(unit)) for unit in units}) == 3
+    assert len({str(job.shard_fingerprint(unit)) for unit in units}) == 3

@@ -1,4 +1,4 @@
-"""A crew on Ray does what threads do, in the same order, and says in one line why it cannot."""
+"""A executor on Ray does what threads do, in the same order, and says in one line why it cannot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import clustered
 from clustered import Span, Times, expected, given, refused, tries
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, FormatError, IllegalMove, OutputError, RecordError
-from kifu.execution import ray_executor as crew_module
-from kifu.execution.executor import Executor
+from kifu.execution import ray_executor as ray_executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.execution.ray_executor import RayExecutor
-from kifu.execution.ray_worker import make
+from kifu.execution.ray_worker import run
 
 cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
 
@@ -46,27 +46,27 @@ def work(tmp_path):
     return staging_dir(tmp_path / "games.parquet")
 
 
-def parcels(work: Path) -> list[str]:
+def staged(work: Path) -> list[str]:
     """The whole files; a process that was ended in the middle may leave another."""
-    return sorted(found.name for found in work.glob("0-*.parcels"))
+    return sorted(found.name for found in work.glob("0-*.results"))
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 4])
 def test_threads_and_ray_give_the_same(here, job, work, jobs):
-    with Executor(jobs) as crew:
-        threads = given(crew, job, SPANS)
-    with RayExecutor(None, jobs, work) as crew:
-        assert given(crew, job, SPANS) == threads == expected(job, SPANS)
+    with ThreadExecutor(jobs) as executor:
+        threads = given(executor, job, SPANS)
+    with RayExecutor(None, jobs, work) as executor:
+        assert given(executor, job, SPANS) == threads == expected(job, SPANS)
     assert not work.exists()
-    with RayExecutor(None, jobs, None) as crew:
-        assert given(crew, job, SPANS) == threads
+    with RayExecutor(None, jobs, None) as executor:
+        assert given(executor, job, SPANS) == threads
 
 
 def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
     spans = [Span(first) for first in range(0, 90, 3)]
-    with RayExecutor(None, None, work) as crew:
+    with RayExecutor(None, None, work) as executor:
         most = 0
-        for taken, _ in enumerate(crew.run(job, iter(spans))):
+        for taken, _ in enumerate(executor.run(job, iter(spans))):
             begun = sum(tries(job.marks, span.first) for span in spans)
             most = max(most, begun - taken // 3)
     assert most <= 4 * 2 + 1
@@ -75,26 +75,30 @@ def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
 
 def test_jobs_bound_what_is_under_way(here, job, work):
     spans = [Span(first) for first in range(0, 30, 3)]
-    with RayExecutor(None, 1, work) as crew:
-        for taken, _ in enumerate(crew.run(job, iter(spans))):
+    with RayExecutor(None, 1, work) as executor:
+        for taken, _ in enumerate(executor.run(job, iter(spans))):
             assert sum(tries(job.marks, span.first) for span in spans) == taken // 3 + 1
 
 
 def test_several_runs_share_the_folder_and_nothing_else(here, job, work):
     other = Times(11, job.marks)
-    with RayExecutor(None, 2, work) as crew:
-        assert given(crew, job, SPANS) == expected(job, SPANS)
-        assert given(crew, other, SPANS) == expected(other, SPANS)
-        assert given(crew, other, []) == []
-        assert list(crew.map(lambda k: (k, threading.get_ident() > 0), range(3))) == [(0, True), (1, True), (2, True)]
+    with RayExecutor(None, 2, work) as executor:
+        assert given(executor, job, SPANS) == expected(job, SPANS)
+        assert given(executor, other, SPANS) == expected(other, SPANS)
+        assert given(executor, other, []) == []
+        assert list(executor.map(lambda k: (k, threading.get_ident() > 0), range(3))) == [
+            (0, True),
+            (1, True),
+            (2, True),
+        ]
     assert not work.exists()
 
 
 def test_a_process_that_dies_is_no_matter(here, job, work):
     spans = [Span(0), Span(10, ill="dies once"), Span(20)]
     for folder in (work, None):
-        with RayExecutor(None, None, folder) as crew:
-            assert given(crew, job, spans) == expected(job, spans)
+        with RayExecutor(None, None, folder) as executor:
+            assert given(executor, job, spans) == expected(job, spans)
         assert [tries(job.marks, span.first) for span in spans] == [1, 2, 1]
         assert [tries(job.marks, span.first, "made") for span in spans] == [1, 1, 1]
         for mark in Path(job.marks).iterdir():
@@ -105,40 +109,40 @@ def test_a_process_that_dies_is_no_matter(here, job, work):
 def test_nobody_is_waited_for_where_no_node_is_left(here, job, work, monkeypatch, seconds, there):
     """Ray would wait; but one that comes back in time is as good as one that stays."""
     nodes = cycle([[], [], ray.nodes()] if there == "now and then" else [[]])
-    monkeypatch.setattr(crew_module, "working_nodes", lambda: next(nodes))
-    monkeypatch.setattr(crew_module, "_PULSE", 0.2)
-    monkeypatch.setattr(crew_module, "_DESERTED", seconds)
+    monkeypatch.setattr(ray_executor, "working_nodes", lambda: next(nodes))
+    monkeypatch.setattr(ray_executor, "_POLL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(ray_executor, "_NO_NODES_TIMEOUT_S", seconds)
     slow = replace(job, seconds=4.0)
-    with RayExecutor(None, None, work) as crew:
+    with RayExecutor(None, None, work) as executor:
         if there == "now and then":
-            assert given(crew, slow, [Span(10)]) == expected(slow, [Span(10)])
+            assert given(executor, slow, [Span(10)]) == expected(slow, [Span(10)])
         else:
-            error = refused(crew, slow, [Span(10)])
+            error = refused(executor, slow, [Span(10)])
             assert type(error) is ClusterError
             assert str(error) == "no node of the cluster has had a processor for 0 minutes"
 
 
 @pytest.mark.slow
 def test_a_unit_that_kills_each_process_ends_the_run(here, job, work):
-    with RayExecutor(None, None, work) as crew:
-        error = refused(crew, job, [Span(0), Span(10, ill="dies")])
+    with RayExecutor(None, None, work) as executor:
+        error = refused(executor, job, [Span(0), Span(10, ill="dies")])
     assert type(error) is ClusterError and "\n" not in str(error)
-    assert str(error).startswith("unit 2, Span(first=10, count=3, ill='dies'): ")
+    assert str(error).startswith("shard 2, Span(first=10, count=3, ill='dies'): ")
     assert tries(job.marks, 10) == 4
 
 
 def test_errors_of_kifu_come_back_as_they_are(here, job, work):
-    with RayExecutor(None, None, work) as crew:
-        error = refused(crew, job, [Span(0), Span(10, ill="record"), Span(20)])
+    with RayExecutor(None, None, work) as executor:
+        error = refused(executor, job, [Span(0), Span(10, ill="record"), Span(20)])
         assert type(error) is RecordError and str(error) == "nothing to read in 10"
-        error = refused(crew, job, [Span(10, ill="move")])
+        error = refused(executor, job, [Span(10, ill="move")])
         assert type(error) is IllegalMove and str(error).startswith("move 4 (point 72) is illegal")
     assert tries(job.marks, 10) == 2  # nothing is made again that would fail again
 
 
 def test_on_other_machines_they_name_the_node(here, job, work):
-    with RayExecutor("10.0.0.1:6379", None, work) as crew:
-        error = refused(crew, job, [Span(10, ill="record")])
+    with RayExecutor("10.0.0.1:6379", None, work) as executor:
+        error = refused(executor, job, [Span(10, ill="record")])
     assert type(error) is RecordError
     assert str(error) == f"nothing to read in 10 (on node {ray.nodes()[0]['NodeManagerAddress']})"
 
@@ -147,36 +151,36 @@ def test_on_other_machines_they_name_the_node(here, job, work):
     ("ill", "told"), [("defect", "ZeroDivisionError: of my own"), ("missing", "FileNotFoundError: .*not/there")]
 )
 def test_other_errors_are_one_line_that_names_the_unit(here, job, ill, told):
-    with RayExecutor(None, None, None) as crew:
-        error = refused(crew, job, [Span(0), Span(10, ill=ill)])
+    with RayExecutor(None, None, None) as executor:
+        error = refused(executor, job, [Span(0), Span(10, ill=ill)])
     assert type(error) is ClusterError and "\n" not in str(error)
-    with pytest.raises(ClusterError, match=rf"^unit 2, Span\(.*\): {told}"):
+    with pytest.raises(ClusterError, match=rf"^shard 2, Span\(.*\): {told}"):
         raise error
 
 
 def test_relative_paths_start_where_the_caller_stands(here, job, work, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = Times(7, "marks")
-    with RayExecutor(None, None, work) as crew:
-        assert given(crew, relative, SPANS) == expected(job, SPANS)
+    with RayExecutor(None, None, work) as executor:
+        assert given(executor, relative, SPANS) == expected(job, SPANS)
     assert [tries(job.marks, span.first, "made") for span in SPANS] == [1] * len(SPANS)
 
 
 def interrupt(job: Times, work: Path, after: int) -> None:
     """Stops a run after so many results."""
-    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as crew:
-        for taken, _ in enumerate(crew.run(job, SPANS)):
+    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:
+        for taken, _ in enumerate(executor.run(job, SPANS)):
             if taken == after:
                 raise KeyboardInterrupt
 
 
 def test_an_interrupted_run_is_gone_on_with(here, job, work):
     interrupt(job, work, 9)
-    waiting = parcels(work)
+    waiting = staged(work)
     assert len(waiting) >= 5
     begun = [tries(job.marks, span.first) for span in SPANS]
-    with RayExecutor(None, None, work) as crew:
-        assert given(crew, job, SPANS) == expected(job, SPANS)
+    with RayExecutor(None, None, work) as executor:
+        assert given(executor, job, SPANS) == expected(job, SPANS)
     there = {int(name[2:8]) for name in waiting}
     again = [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)]
     assert again == [number not in there for number in range(len(SPANS))]
@@ -186,8 +190,8 @@ def test_an_interrupted_run_is_gone_on_with(here, job, work):
 def test_what_another_command_left_is_not_used_and_goes(here, job, work):
     interrupt(job, work, 9)
     other = Times(8, job.marks)
-    with RayExecutor(None, None, work) as crew:
-        for taken, result in enumerate(crew.run(other, SPANS)):
+    with RayExecutor(None, None, work) as executor:
+        for taken, result in enumerate(executor.run(other, SPANS)):
             assert result.tolist() == expected(other, SPANS)[taken]
     assert not work.exists()
 
@@ -195,24 +199,24 @@ def test_what_another_command_left_is_not_used_and_goes(here, job, work):
 def test_what_is_there_is_found_when_fewer_runs_come_before(here, job, work):
     """As where a command that makes two data sets is interrupted in the second: the first is not asked for again."""
     first = Times(11, job.marks)
-    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as crew:
-        given(crew, first, SPANS)
-        for taken, _ in enumerate(crew.run(job, SPANS)):
+    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:
+        given(executor, first, SPANS)
+        for taken, _ in enumerate(executor.run(job, SPANS)):
             if taken == 9:
                 raise KeyboardInterrupt
-    waiting = {int(found.name[2:8]) for found in work.glob("1-*.parcels")}
+    waiting = {int(found.name[2:8]) for found in work.glob("1-*.results")}
     assert len(waiting) >= 5
     begun = [tries(job.marks, span.first) for span in SPANS]
-    with RayExecutor(None, None, work) as crew:
-        assert given(crew, job, SPANS) == expected(job, SPANS)
+    with RayExecutor(None, None, work) as executor:
+        assert given(executor, job, SPANS) == expected(job, SPANS)
     again = [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)]
     assert again == [number not in waiting for number in range(len(SPANS))]
     assert not work.exists()
 
 
 def test_a_run_that_has_made_nothing_leaves_nothing(here, job, work):
-    with RayExecutor(None, None, work) as crew:
-        refused(crew, job, [Span(10, ill="record")])
+    with RayExecutor(None, None, work) as executor:
+        refused(executor, job, [Span(10, ill="record")])
     assert not work.exists()
     with pytest.raises(RecordError), RayExecutor(None, None, work):
         raise RecordError("before anything was made")
@@ -222,19 +226,19 @@ def test_a_run_that_has_made_nothing_leaves_nothing(here, job, work):
 @pytest.mark.parametrize("spoil", [lambda data: data[:-3], lambda data: b"", lambda data: b"x" + data[1:]])
 def test_damaged_parcels_are_told_of_and_made_again(here, job, work, spoil):
     interrupt(job, work, 9)
-    damaged = work / parcels(work)[2]
+    damaged = work / staged(work)[2]
     damaged.write_bytes(spoil(damaged.read_bytes()))
-    with pytest.raises(FormatError, match=r"damaged: .*; it is removed"), RayExecutor(None, None, work) as crew:
-        given(crew, job, SPANS)
-    with RayExecutor(None, None, work) as crew:
-        assert given(crew, job, SPANS) == expected(job, SPANS)
+    with pytest.raises(FormatError, match=r"damaged: .*; it is removed"), RayExecutor(None, None, work) as executor:
+        given(executor, job, SPANS)
+    with RayExecutor(None, None, work) as executor:
+        assert given(executor, job, SPANS) == expected(job, SPANS)
 
 
 def test_only_one_at_a_time(here, job, work):
-    with RayExecutor(None, None, work) as crew:
+    with RayExecutor(None, None, work) as executor:
         with pytest.raises(OutputError, match="being written by another process"):
             RayExecutor(None, None, work)
-        assert given(crew, job, SPANS) == expected(job, SPANS)
+        assert given(executor, job, SPANS) == expected(job, SPANS)
 
 
 def test_no_folder_to_work_in(here, tmp_path):
@@ -247,8 +251,8 @@ def test_no_folder_to_work_in(here, tmp_path):
 
 def test_a_folder_that_goes_away_is_one_line(here, job, work):
     spans = [Span(first, 1) for first in range(60)]
-    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayExecutor(None, 1, work) as crew:
-        for _ in crew.run(job, spans):
+    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayExecutor(None, 1, work) as executor:
+        for _ in executor.run(job, spans):
             for found in work.iterdir():
                 found.unlink()
             work.rmdir()
@@ -259,13 +263,13 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(job, work, monkeypatch):
     """A bound on the size of files stands for it."""
     work.mkdir()
     monkeypatch.chdir(work)  # where `make` goes, too
-    call = cloudpickle.dumps((str(work), SPANS[3], work / "0.parcels"))
+    call = cloudpickle.dumps((str(work), SPANS[3], work / "0.results"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, hard))
     try:
-        ended, (kind, message) = make(cloudpickle.dumps(job), call)
+        status, (kind, message) = run(cloudpickle.dumps(job), call)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (ended, kind) == ("failed", OutputError)
-    assert message.startswith(f"cannot write {work}/") and message.endswith("0.parcels: File too large")
-    assert parcels(work) == []
+    assert (status, kind) == ("failed", OutputError)
+    assert message.startswith(f"cannot write {work}/") and message.endswith("0.results: File too large")
+    assert staged(work) == []

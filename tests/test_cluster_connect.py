@@ -16,7 +16,7 @@ from http_server import site
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, RecipeError
 from kifu.execution.executor import make_executor
-from kifu.execution.ray_connect import connected
+from kifu.execution.ray_cluster import connected
 
 cloudpickle.register_pickle_by_value(clustered)
 
@@ -33,10 +33,10 @@ def test_addresses_where_nobody_is(tmp_path):
 
 
 def test_another_service_at_the_address(tmp_path, monkeypatch):
-    monkeypatch.setattr("kifu.execution.ray_connect._GREETING", 1.0)
+    monkeypatch.setattr("kifu.execution.ray_cluster._GREETING_TIMEOUT_S", 1.0)
     with site() as here:
         address = here.url.removeprefix("http://")
-        with pytest.raises(ClusterError, match=f"^no cluster at {address}: who answers there is not Ray"):
+        with pytest.raises(ClusterError, match=f"^no cluster at {address}: what answers there is not Ray"):
             make_executor(f"ray={address}", 1, staging_dir(tmp_path / "games.parquet"))
 
 
@@ -44,8 +44,8 @@ def test_another_service_at_the_address(tmp_path, monkeypatch):
 def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached):
     answers = [ConnectionAbortedError("Initialization failure from server:\nno server")] * failures + [None] * 2
     init = Mock(side_effect=answers)
-    monkeypatch.setattr("kifu.execution.ray_connect.ray.init", init)
-    monkeypatch.setattr("kifu.execution.ray_connect.probe", lambda *_: None)
+    monkeypatch.setattr("kifu.execution.ray_cluster.ray.init", init)
+    monkeypatch.setattr("kifu.execution.ray_cluster.probe", lambda *_: None)
     failure = pytest.raises(ClusterError, match=r"^no cluster at ray://head:1: Init.* no server$")
     with nullcontext() if reached else failure, connected("ray://head:1", 1):
         pass
@@ -56,7 +56,7 @@ def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached
     "address", ["nowhere", "host:", ":6379", "host:port", "host:0", "host:65536", "ray://host", "a:1:b"]
 )
 def test_what_is_no_address(address):
-    with pytest.raises(ClusterError, match="is no address of a cluster, which is HOST:PORT or ray://HOST:PORT"):
+    with pytest.raises(ClusterError, match="is not an address of a cluster, which is HOST:PORT or ray://HOST:PORT"):
         make_executor(f"ray={address}")
 
 
@@ -64,7 +64,7 @@ def test_engines_there_are():
     for engine in ("dask", "Ray", "", "threads=4", "rays"):
         with pytest.raises(RecipeError, match=f"^no engine '{engine}'; there are threads, ray and ray=ADDRESS$"):
             make_executor(engine)
-    with pytest.raises(RecipeError, match="-1 jobs are too few"):
+    with pytest.raises(RecipeError, match="jobs must be >= 1, got -1"):
         make_executor("ray", -1)
 
 
@@ -72,7 +72,7 @@ def test_a_ray_of_its_own_goes_when_the_crew_does(tmp_path):
     job, work = Times(7, str(tmp_path)), staging_dir(tmp_path / "games.parquet")
     spans = [Span(0), Span(10)]
     assert not ray.is_initialized()
-    with make_executor("ray", 1, work) as crew:
+    with make_executor("ray", 1, work) as executor:
         assert ray.is_initialized() and ray.cluster_resources()["CPU"] == 1
-        assert given(crew, job, spans) == expected(job, spans)
+        assert given(executor, job, spans) == expected(job, spans)
     assert not ray.is_initialized() and not work.exists()

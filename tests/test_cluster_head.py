@@ -154,7 +154,7 @@ def test_a_command_goes_on_with_another_cluster(name, sources, tmp_path):
     assert run(*COMMANDS[name](sources, alone)).code == 0
     with machines(1) as cluster:
         command = start(*COMMANDS[name](sources, out), "--engine", f"ray={cluster.address}")
-        until(lambda: list(out.rglob("[0-9]*.parcels")) or command.poll() is not None)
+        until(lambda: list(out.rglob("[0-9]*.results")) or command.poll() is not None)
         cluster.head.kill()
         killed = time.monotonic()
         done = finish(command)
@@ -164,7 +164,7 @@ def test_a_command_goes_on_with_another_cluster(name, sources, tmp_path):
     assert all(re.match(r"[\w ]+ \.\.\.$|\[[-\d]+ [:,\d]+ E \d+ \d+\] ", line) for line in others), done.err
     left = made(out)
     assert all(".work/" in path for path in left)
-    assert any(re.search(r"\.work/\d+-\d+-[0-9a-f]{32}\.parcels$", path) for path in left)
+    assert any(re.search(r"\.work/\d+-\d+-[0-9a-f]{32}\.results$", path) for path in left)
     with machines(processors=2) as cluster:
         done = finish(start(*COMMANDS[name](sources, out), "--engine", f"ray={cluster.address}"))
     assert done.code == 0, done.err
@@ -195,7 +195,7 @@ def test_only_what_is_missing_is_made_again(job, work, through):
         cluster.others[0].clear()
     assert first.returncode == 1 and lost(address, told.splitlines()[-1], "kifu.errors.ClusterError"), told
     with locked_folder(work):
-        there = [len(list(work.glob(f"0-{number:06}-*.parcels"))) for number in range(len(SPANS))]
+        there = [len(list(work.glob(f"0-{number:06}-*.results"))) for number in range(len(SPANS))]
     assert there[:3] == [1] * 3 and sum(there) < len(SPANS)
     begun = [tries(job.marks, span.first) for span in SPANS]
     with machines(processors=2) as cluster, call(job, work, f"ray={cluster.address}") as second:

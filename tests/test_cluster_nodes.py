@@ -23,7 +23,7 @@ from clustered import SPANS, Times, call, expected, tries
 from kifu import __version__
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError
-from kifu.execution import ray_executor as crew_module
+from kifu.execution import ray_executor as ray_executor
 from kifu.execution.ray_executor import RayExecutor
 
 pytestmark = pytest.mark.slow
@@ -69,9 +69,9 @@ def kill_at_work(cluster: Cluster, node: Any, job: Times) -> None:
 def test_nodes_come_and_die(job, work, capfd):
     """One is killed with a unit in its hands; one comes; then another is."""
     job = replace(job, seconds=1.0)
-    with nodes(2) as cluster, RayExecutor(cluster.address, None, work) as crew:
+    with nodes(2) as cluster, RayExecutor(cluster.address, None, work) as executor:
         first, second = cluster.worker_nodes
-        results = crew.run(job, SPANS)
+        results = executor.run(job, SPANS)
         got = [next(results).tolist() for _ in range(4)]
         kill_at_work(cluster, first, job)
         cluster.add_node(num_cpus=1)
@@ -84,8 +84,8 @@ def test_nodes_come_and_die(job, work, capfd):
 
 
 def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
-    with nodes(1, head=1) as cluster, RayExecutor(cluster.address, None, None) as crew:
-        results = crew.run(job, SPANS)
+    with nodes(1, head=1) as cluster, RayExecutor(cluster.address, None, None) as executor:
+        results = executor.run(job, SPANS)
         got = [next(results).tolist() for _ in range(10)]
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         got += [result.tolist() for result in results]
@@ -112,26 +112,26 @@ left_open = pytest.mark.filterwarnings(
 @pytest.mark.parametrize("through", ["address", "client"])
 def test_all_die_but_the_head(job, work, monkeypatch, through):
     """Which answers, and has no processor: the command ends, and another may go on with what was made."""
-    monkeypatch.setattr(crew_module, "_DESERTED", 15.0)
+    monkeypatch.setattr(ray_executor, "_NO_NODES_TIMEOUT_S", 15.0)
     with nodes_and_client(2) as (cluster, client):
         address = cluster.address if through == "address" else client
         with (
             pytest.raises(ClusterError, match=r"^no node of the cluster has had a processor for 0 minutes$"),
-            RayExecutor(address, None, work) as crew,
+            RayExecutor(address, None, work) as executor,
         ):
-            results = crew.run(job, SPANS)
+            results = executor.run(job, SPANS)
             next(results)
             for node in list(cluster.worker_nodes):
                 cluster.remove_node(node, allow_graceful=False)
             begun = time.monotonic()
             list(results)
         assert time.monotonic() - begun < 100
-    assert list(work.glob("0-*.parcels"))
+    assert list(work.glob("0-*.results"))
 
 
 def test_all_die_and_another_comes(job, work):
-    with nodes(1) as cluster, RayExecutor(cluster.address, None, work) as crew:
-        results = crew.run(job, SPANS)
+    with nodes(1) as cluster, RayExecutor(cluster.address, None, work) as executor:
+        results = executor.run(job, SPANS)
         got = [next(results).tolist()]
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         time.sleep(8)
@@ -152,7 +152,7 @@ def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, b
         first.communicate(timeout=60)
     assert first.returncode != 0
     time.sleep(2)  # its processes notice
-    there = [len(list(work.glob(f"0-{number:06}-*.parcels"))) for number in range(len(SPANS))]
+    there = [len(list(work.glob(f"0-{number:06}-*.results"))) for number in range(len(SPANS))]
     assert there[:5] == [1] * 5 and sum(there) < len(SPANS)
     begun = [tries(job.marks, span.first) for span in SPANS]
     with call(job, work) as second:
@@ -202,9 +202,9 @@ def test_a_node_with_another_kifu_that_comes_later(job, work, tmp_path):
     with (
         nodes(1) as cluster,
         pytest.raises(ClusterError, match=r"^node [\d.]+ has kifu 0.1"),
-        RayExecutor(cluster.address, None, work) as crew,
+        RayExecutor(cluster.address, None, work) as executor,
     ):
-        results = crew.run(job, SPANS)
+        results = executor.run(job, SPANS)
         next(results)
         cluster.add_node(num_cpus=2, env_vars=shadow(tmp_path / "other", "__version__ = '0.1'"))
         list(results)

@@ -102,7 +102,7 @@ def at_work(node: int) -> int:
                 with suppress(OSError):
                     title = process.joinpath("cmdline").read_bytes()
                     _, parent, *_ = process.joinpath("stat").read_text().rpartition(")")[2].split()
-                    if title.startswith(b"ray::make_unit") and int(parent) == node:
+                    if title.startswith(b"ray::run_shard") and int(parent) == node:
                         return int(process.name)
         time.sleep(0.01)
     raise AssertionError("no process has a unit")
@@ -136,11 +136,11 @@ def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):
     out.mkdir()
     work = out / ".new.parquet.work"
     with start(*COMMANDS["ingest"](games, out), "--engine", "ray", "--jobs", 1) as first:
-        while not list(work.glob("[0-9]*.parcels")) and first.poll() is None:
+        while not list(work.glob("[0-9]*.results")) and first.poll() is None:
             time.sleep(0.005)
         first.kill()
         first.communicate(timeout=60)
-    assert list(work.glob("[0-9]*.parcels")) and not list(out.glob("*.parquet"))
+    assert list(work.glob("[0-9]*.results")) and not list(out.glob("*.parquet"))
     with start(*COMMANDS["ingest"](games, out), "--engine", "ray", "--jobs", 2) as second:
         said, _ = second.communicate(timeout=100)
     assert (second.returncode, said.replace(str(out), "OUT"), made(out)) == alone["ingest"]

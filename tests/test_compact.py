@@ -18,7 +18,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.index import Partition, read_index
 from kifu.corpus.update import _pieces, append, compact
 from part_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
-from postal import PostalCrew
+from serializing import SerializingExecutor
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_who_does_the_work_makes_no_difference(
         append(sources, tmp_path / name, clean=rules("games"))
     done = run("compact", tmp_path / "here", "--jobs", 2)
     assert done.code == 0 and done.out.startswith(f"{tmp_path / 'here'}: parts: 12 before, 7 now; 43 games = ")
-    monkeypatch.setattr(update, "make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
+    monkeypatch.setattr(update, "make_executor", lambda engine, jobs, work: SerializingExecutor(None, jobs, work))
     compact(tmp_path / "sent")
     assert tree(tmp_path / "here") == tree(tmp_path / "sent")
 

@@ -19,12 +19,12 @@ from kifu.corpus.duplicates import MIN_PLIES, Clusters, cluster_games, find_clus
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
 from kifu.corpus.splits import split_keys
 from kifu.errors import DropReason, FormatError
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.point import ERASE_BIT, WHITE_BIT
 from kifu.records.containers import blocks, containers
 from kifu.records.games import concat
 from kifu.records.sgf import scan
-from postal import PostalCrew
+from serializing import SerializingExecutor
 
 KINDS = {DropReason.KEPT: "kept", DropReason.SAME_GAME: "same", DropReason.CUT_OFF: "cut"}
 
@@ -142,20 +142,20 @@ def assert_same(one: Clusters, other: Clusters) -> None:
 
 
 def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
-    monkeypatch.setattr(PostalCrew, "units", 0)
+    monkeypatch.setattr(SerializingExecutor, "units", 0)
     games, made = planted(random.Random(6), 400)
     games += games[::7]
     path = write_catalogue(tmp_path / "games.parquet", rows(**columns(games)))
     whole = find_clusters([path])
     assert len(whole) > len(made)
     for share, jobs in ((1000, 2), (150, 1), (40, 2)):
-        with Executor(jobs) as crew:
-            assert_same(find_clusters([path], crew, games=share), whole)
-    with PostalCrew(work=tmp_path) as crew:
-        assert_same(find_clusters([path], crew, games=150), whole)
-        assert PostalCrew.units == 4
-        assert_same(find_clusters([path], crew), whole)
-        assert PostalCrew.units == 5
+        with ThreadExecutor(jobs) as executor:
+            assert_same(find_clusters([path], executor, games=share), whole)
+    with SerializingExecutor(staging=tmp_path) as executor:
+        assert_same(find_clusters([path], executor, games=150), whole)
+        assert SerializingExecutor.shards == 4
+        assert_same(find_clusters([path], executor), whole)
+        assert SerializingExecutor.shards == 5
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10])

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import postal
+import serializing
 from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
@@ -43,8 +43,8 @@ from kifu.corpus.sources import (
 )
 from kifu.corpus.update import append
 from kifu.errors import DropReason, KifuError, SourceError
-from kifu.execution.executor import Executor
-from kifu.execution.serialization import read_parcels, write_parcels
+from kifu.execution.executor import Executor, ThreadExecutor
+from kifu.execution.serialization import read_results, write_results
 from kifu.records import _remote, _streams
 from kifu.records.containers import BLOCK_BYTES, blocks, split_large_blocks
 from kifu.records.containers import read_blocks as shares_of
@@ -208,9 +208,9 @@ def test_loose_records_of_several_units_make_the_same_catalogue(
     assert all(sum(record.stat().st_size for record in unit.remote) <= bytes_ or len(unit) == 1 for unit in cut)
     assert all(len(unit) <= most for unit in cut)
     assert made(jobs=2) == expected
-    postal.post(monkeypatch)
-    assert made(engine=postal.ENGINE) == expected
-    assert postal.PostalCrew.units > len(cut)
+    serializing.install(monkeypatch)
+    assert made(engine=serializing.ENGINE) == expected
+    assert serializing.SerializingExecutor.shards > len(cut)
 
 
 def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
@@ -221,10 +221,10 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
     found = pickle.loads(pickle.dumps(list(source_shards(find_sources(top)))))
-    before = [unit.identity() for unit in found]
+    before = [unit.fingerprint() for unit in found]
     (top / "0" / "0.sgf.gz").unlink()
     (top / "0" / "1.sgf").write_bytes(b"(;SZ[9])")
-    after = [unit.identity() for unit in found]
+    after = [unit.fingerprint() for unit in found]
     assert before[0] != after[0] and before[1:] == after[1:]
     assert [json.loads(json.dumps(each)) for each in after] == after
     whole = [block for unit in found for block in ShardReader().read(unit.part)]
@@ -351,9 +351,9 @@ def test_units_that_are_posted_make_the_same_catalogue(
     made: list[tuple[IngestReport, bytes]] = []
     for jobs in (1, 2):
         made.append((ingest(mix, path, clean=clean, jobs=jobs), path.read_bytes()))
-    postal.post(monkeypatch)
-    made.append((ingest(mix, path, clean=clean, engine=postal.ENGINE), path.read_bytes()))
-    assert postal.PostalCrew.units > 2 * len(mix)
+    serializing.install(monkeypatch)
+    made.append((ingest(mix, path, clean=clean, engine=serializing.ENGINE), path.read_bytes()))
+    assert serializing.SerializingExecutor.shards > 2 * len(mix)
     assert made[0] == made[1] == made[2]
     assert made[0][0].unclear.keys() == {"result_text", "black_rank"}
     assert list(tmp_path.iterdir()) == [path]
@@ -374,12 +374,12 @@ def test_ids_that_are_looked_through_later_give_the_same_catalogue(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Path) -> None:
+def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> None:
     found = find_sources(mix)
     job = pickle.loads(pickle.dumps(IngestJob(load_cleaning_rules("training", ["illegal=drop"]), None)))
-    made = [job.make(item) for unit in source_shards(found) for item in job.items(pickle.loads(pickle.dumps(unit)))]
-    write_parcels(tmp_path / "a", map(job.pack, made))
-    back = [job.unpack(parcel) for parcel in read_parcels(tmp_path / "a")]
+    made = [job.process(item) for each in source_shards(found) for item in job.read(pickle.loads(pickle.dumps(each)))]
+    write_results(tmp_path / "a", made)
+    back = list(read_results(tmp_path / "a"))
     assert len(back) == len(made) > len(mix)
     details = 0
     for was, now in zip(chain(*made), chain(*back), strict=True):
@@ -394,8 +394,8 @@ def test_rows_come_out_of_a_parcel_as_they_went_in(mix: list[Path], tmp_path: Pa
 
 def identities(sources: Any, rules: str = "legal") -> list[Any]:
     found, job = find_sources(sources), IngestJob(load_cleaning_rules(rules), None)
-    told = hash_sources(found, Executor(1))
-    return [[job.identity(), job.unit_identity(unit)] for unit in source_shards(found, told)]
+    told = hash_sources(found, ThreadExecutor(1))
+    return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(found, told)]
 
 
 def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
@@ -425,10 +425,10 @@ def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
 def test_a_cluster_measures_the_sources_itself(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = hash_sources(find_sources(mix), Executor(1))
-    postal.post(monkeypatch)
+    told = hash_sources(find_sources(mix), ThreadExecutor(1))
+    serializing.install(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
-    ingest(mix, tmp_path / "a.parquet", engine=postal.ENGINE)
+    ingest(mix, tmp_path / "a.parquet", engine=serializing.ENGINE)
     assert corpus_sources.open_catalogue(tmp_path / "a.parquet").metadata["sources"] == told
 
 
@@ -443,4 +443,4 @@ def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Pa
 def test_a_unit_that_is_missing_is_told_of(tmp_path: Path) -> None:
     unit = SourceShard("a", None, ArchiveShard(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
-        list(IngestJob(load_cleaning_rules("legal"), None).items(unit))
+        list(IngestJob(load_cleaning_rules("legal"), None).read(unit))

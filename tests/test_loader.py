@@ -499,7 +499,7 @@ def told_error(error, source, *arguments, **options):
         ({"rank": 2, "world_size": 2}, "rank 2 is not within 0 to world_size - 1, which is 1"),
         ({"seed": -1}, "seed -1"),
         ({"epoch": -1}, "epoch -1"),
-        ({"jobs": 0}, "0 jobs are too few"),
+        ({"jobs": 0}, "jobs must be >= 1, got 0"),
         ({"board": "19"}, "'19' is no board"),
         ({"per_game": 0}, "per_game is 0"),
         ({"ply_weights": {3: 2}}, "2 for 3 is not within 0 to 1"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kifu.atomic_io import locked_folder
 from kifu.errors import RecipeError
-from kifu.execution.executor import THREADS, Executor, make_executor, prefetch
+from kifu.execution.executor import THREADS, ThreadExecutor, make_executor, prefetch
 
 
 @settings(deadline=None, max_examples=30)
@@ -19,24 +19,24 @@ def test_results_come_in_the_order_of_the_items(items, jobs, prefetch):
         time.sleep(item % 3 / 5000)
         return item * 2
 
-    with Executor(jobs) as crew:
-        assert list(crew.map(work, items, prefetch)) == [item * 2 for item in items]
+    with ThreadExecutor(jobs) as executor:
+        assert list(executor.map(work, items, prefetch)) == [item * 2 for item in items]
 
 
 def test_what_a_cluster_has_left_goes_when_threads_have_done_the_work(tmp_path):
     """Unless they fail, or somebody holds the folder; what is not ours in it stays."""
     work = tmp_path / ".games.parquet.work"
     work.mkdir()
-    parcels, foreign = work / f"0-000000-{32 * 'a'}.parcels", work / "notes.txt"
-    for file in (parcels, foreign):
+    results, foreign = work / f"0-000000-{32 * 'a'}.results", work / "notes.txt"
+    for file in (results, foreign):
         file.touch()
     with pytest.raises(KeyboardInterrupt), make_executor(THREADS, 1, work):
         raise KeyboardInterrupt
     with locked_folder(work), make_executor(THREADS, 2, work):
         pass
-    assert {*work.iterdir()} == {parcels, foreign}
+    assert {*work.iterdir()} == {results, foreign}
     with make_executor(THREADS, 2, work):
-        assert parcels.exists()
+        assert results.exists()
     assert {*work.iterdir()} == {foreign}
     foreign.unlink()
     for _ in range(2):
@@ -55,8 +55,8 @@ def test_not_far_ahead(jobs):
             drawn.append(item)
             yield item
 
-    with Executor(jobs) as crew:
-        for taken, _ in enumerate(crew.map(abs, items(), prefetch=3), 1):
+    with ThreadExecutor(jobs) as executor:
+        for taken, _ in enumerate(executor.map(abs, items(), prefetch=3), 1):
             most = max(most, len(drawn) - taken)
     assert most <= 3 and len(drawn) == 50
 
@@ -69,8 +69,8 @@ def test_items_are_drawn_in_the_caller_s_thread():
             seen.add(threading.get_ident())
             yield item
 
-    with Executor(3) as crew:
-        assert len(list(crew.map(lambda item: threading.get_ident(), items()))) == 20
+    with ThreadExecutor(3) as executor:
+        assert len(list(executor.map(lambda item: threading.get_ident(), items()))) == 20
     assert seen == {threading.get_ident()}
 
 
@@ -78,8 +78,8 @@ def test_items_are_drawn_in_the_caller_s_thread():
 def test_an_error_comes_in_its_turn_and_ends_all(jobs):
     before = threading.active_count()
     got = []
-    with pytest.raises(ZeroDivisionError), Executor(jobs) as crew:
-        for result in crew.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
+    with pytest.raises(ZeroDivisionError), ThreadExecutor(jobs) as executor:
+        for result in executor.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
             got.append(result)
     assert got == [1, 1] and threading.active_count() == before
 
@@ -91,23 +91,23 @@ def test_an_error_of_the_items_comes_in_its_turn(jobs):
         raise RecipeError("no fourth")
 
     got = []
-    with pytest.raises(RecipeError, match="no fourth"), Executor(jobs) as crew:
-        for result in crew.map(abs, items()):
+    with pytest.raises(RecipeError, match="no fourth"), ThreadExecutor(jobs) as executor:
+        for result in executor.map(abs, items()):
             got.append(result)
     assert got == [1, 2, 3]
 
 
 def test_how_many_jobs():
-    with Executor() as crew:
-        assert crew.jobs >= 1
+    with ThreadExecutor() as executor:
+        assert executor.jobs >= 1
     for jobs in (0, -3):
-        with pytest.raises(RecipeError, match=f"{jobs} jobs are too few"):
-            Executor(jobs)
+        with pytest.raises(RecipeError, match=f"jobs must be >= 1, got {jobs}"):
+            ThreadExecutor(jobs)
 
 
 def test_one_job_works_in_the_caller_s_thread():
-    with Executor(1) as crew:
-        assert set(crew.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}
+    with ThreadExecutor(1) as executor:
+        assert set(executor.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}
 
 
 def test_ahead_is_in_order_and_only_so_far_ahead():

@@ -37,7 +37,7 @@ from kifu.go.rules import Rules
 from kifu.play.openings import catalogue_openings
 from kifu.records.containers import blocks
 from part_sources import bag, dated, make_sources, rules, table, tree
-from postal import PostalCrew
+from serializing import SerializingExecutor
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,9 @@ def test_the_bytes_do_not_depend_on_who_does_the_work(
 ) -> None:
     for jobs in (1, 2):
         append(sources, tmp_path / f"threads {jobs}", clean=rules("games"), jobs=jobs)
-    monkeypatch.setattr("kifu.corpus.update.make_executor", lambda engine, jobs, work: PostalCrew(None, jobs, work))
+    monkeypatch.setattr(
+        "kifu.corpus.update.make_executor", lambda engine, jobs, work: SerializingExecutor(None, jobs, work)
+    )
     append(sources, tmp_path / "sent", clean=rules("games"))
     assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
 

@@ -24,7 +24,7 @@ from kifu.corpus.update import append, compact
 from kifu.describe import describe_catalogue
 from kifu.errors import FormatError, OutputError, RecipeError
 from part_sources import bag, make_sources, rules, tree
-from postal import ENGINE, PostalCrew
+from serializing import ENGINE, SerializingExecutor
 
 
 class Killed(BaseException):
@@ -279,8 +279,8 @@ def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
 ) -> None:
     """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
     append(sources, tmp_path / "alone", clean=rules("games"))
-    with PostalCrew(work=tmp_path) as crew:  # all runs have this one, which does nothing twice
-        monkeypatch.setattr(update, "make_executor", lambda *_: nullcontext(crew))
+    with SerializingExecutor(staging=tmp_path) as executor:  # all runs have this one, which does nothing twice
+        monkeypatch.setattr(update, "make_executor", lambda *_: nullcontext(executor))
         monkeypatch.chdir(tmp_path)
         with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
             kill(patched, CatalogueTransaction, "commit")

@@ -26,12 +26,12 @@ from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.places import Remote, as_path, marks_of, name_below
 from kifu.records.tygem import load_index
-from postal import ENGINE, PostalCrew, post
+from serializing import ENGINE, SerializingExecutor, install
 from test_kinds import OLF_LINE
 from web_store import Web, web_store
 
@@ -143,7 +143,7 @@ def test_a_folder_at_a_url_is_read_as_one_of_this_machine_is(tree: Path) -> None
 
 def test_what_a_catalogue_says_of_a_file_at_a_url_is_what_it_says_of_one_here(tree: Path) -> None:
     here, there = find_sources([tree]), find_sources(["memory://games"])
-    assert hash_sources(here, Executor(1)) == hash_sources(there, Executor(1))
+    assert hash_sources(here, ThreadExecutor(1)) == hash_sources(there, ThreadExecutor(1))
     assert all(hash_file(one.path) == hash_file(other.path) for one, other in zip(here[1:], there[1:]))
 
 
@@ -384,9 +384,9 @@ def test_a_cluster_makes_the_same_of_a_folder_at_a_url(tmp_path: Path, monkeypat
     for path in (*paths, tmp_path / "kgs" / "loose.sgf"):
         fsspec.filesystem("memory").pipe(f"/kgs/{path.name}", path.read_bytes())
     ingest(tmp_path / "kgs", tmp_path / "here.parquet")
-    post(monkeypatch)
+    install(monkeypatch)
     ingest("memory://kgs", tmp_path / "there.parquet", engine=ENGINE)
-    assert PostalCrew.units > 3
+    assert SerializingExecutor.shards > 3
     assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 

@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from kifu.estimate.estimate import estimate
 from kifu.estimate.sample import SamplePart, draw, standard_error
 from kifu.estimate.told import Estimate, Range
 from kifu.execution import bucket_sort as ranges
-from kifu.execution.serialization import Parcel, SpillFile
+from kifu.execution.bucket_sort import SpillFile
 from kifu.recipes import examples
 from kifu.recipes.examples import build_examples
 from kifu.recipes.kgsgo import build
@@ -180,9 +181,9 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
     waited: list[int] = []
 
     class Watched(SpillFile):
-        def parcels(self) -> Iterator[Parcel]:
+        def read(self) -> Iterator[Any]:
             waited.append(self._file.tell())
-            return super().parcels()
+            return super().read()
 
     monkeypatch.setattr(ranges, "SpillFile", Watched)
     monkeypatch.setattr(ranges, "_TOGETHER", 500_000)

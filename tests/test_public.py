@@ -186,4 +186,4 @@ def test_who_uses_the_network() -> None:
     users = {path for path in FILES if {name.partition(".")[0] for name in imports(path)} & network}
     assert {path.relative_to(PACKAGE).parent.name for path in users} == {"fetch", "records", "execution"}
     others = {path.name for path in users if path.parent.name != "fetch"}
-    assert others <= {"places.py", "_remote.py", "_store.py", "ray_head.py"}
+    assert others <= {"places.py", "_remote.py", "_store.py", "ray_cluster.py"}

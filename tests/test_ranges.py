@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from kifu.errors import OutputError
 from kifu.execution import bucket_sort as ranges
-from kifu.execution import serialization as parcels
 from kifu.execution.bucket_sort import BucketSort, Columns
 
 KEYS = st.one_of(
@@ -81,7 +80,7 @@ def test_what_fits_goes_not_to_the_disk(tmp_path: Path) -> None:
     rows = rows_of(list(range(100)), [30])
     (whole,) = brought_together(rows, 100, tmp_path / "nowhere", 10_000)
     assert whole["number"].tolist() == list(range(100))
-    with pytest.raises(OutputError, match=r"cannot set anything aside in .*nowhere: No such file"):
+    with pytest.raises(OutputError, match=r"cannot spill to .*nowhere: No such file"):
         brought_together(rows, 99, tmp_path / "nowhere", 0)
 
 
@@ -100,7 +99,7 @@ def test_memory_is_that_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcels.tempfile, "TemporaryFile", lambda dir: Path("/dev/full").open("w+b"))  # noqa: SIM115
+    monkeypatch.setattr(ranges.tempfile, "TemporaryFile", lambda dir: Path("/dev/full").open("w+b"))  # noqa: SIM115
     rows = rows_of(list(range(0, 2**64, 2**50)), [5000, 10_000])
-    with pytest.raises(OutputError, match=f"cannot set anything aside in {tmp_path}: No space left on device"):
+    with pytest.raises(OutputError, match=f"cannot spill to {tmp_path}: No space left on device"):
         brought_together(rows, 100, tmp_path, 0)

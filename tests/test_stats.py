@@ -22,7 +22,7 @@ from kifu.errors import FormatError
 from kifu.tables import print_stats
 from kifu.viz.boards import to_svg
 from kifu.viz.charts import draw_charts, short_count
-from postal import ENGINE, PostalCrew, post
+from serializing import ENGINE, SerializingExecutor, install
 from test_cli import on_terminal
 
 
@@ -153,9 +153,9 @@ def test_units_and_who_counts_them_make_no_difference(tmp_path: Path, monkeypatc
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 100)
     for jobs in (1, 2):
         assert count_games([path], jobs=jobs).to_json() == whole.to_json()
-    post(monkeypatch)
+    install(monkeypatch)
     assert count_games([path], engine=ENGINE).to_json() == whole.to_json()
-    assert PostalCrew.units == 19
+    assert SerializingExecutor.shards == 19
 
 
 def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

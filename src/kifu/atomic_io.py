@@ -211,7 +211,7 @@ def temp_path(path: Path) -> Path:
 
 
 def staging_dir(path: Path) -> Path:
-    """Where what becomes a file or folder waits, beside it, while a cluster makes it (see `kifu.execution.executor.open_crew`).
+    """Where what becomes a file or folder waits, beside it, while a cluster makes it (see `kifu.execution.executor.make_executor`).
 
     Absolute, because others than this process look for it.
     """

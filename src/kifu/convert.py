@@ -24,7 +24,7 @@ from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
 from kifu.corpus.sources import find_sources
 from kifu.errors import DropReason, RecipeError
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, format_bytes, silent
 from kifu.records.olf import ExportFailure
 from kifu.records.parse import parse_block
@@ -104,9 +104,9 @@ def convert(
         return _spell([recorded_rows(each, item.name, programs) for each in read], spelling)
 
     told = ConvertReport()
-    with Executor(jobs) as crew, progress("converting", None, "games") as bar, AtomicFile(path) as output:
+    with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
-            for part in crew.map(make, read_items(found)):
+            for part in executor.map(make, read_items(found)):
                 write(part.records)
                 told.read += part.read
                 told.written += part.read - part.unsayable.total() - part.drops.total()

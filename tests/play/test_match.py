@@ -173,7 +173,7 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
         ({"rules": MatchRules(ruleset="chess")}, "rule set 'chess' is none of"),
         ({"games": 0}, "games must be >= 1, got 0"),
         ({"openings": Path("games.parquet"), "opening_moves": 13}, "opening moves must be within 1 to 12, got 13"),
-        ({"jobs": 0}, "0 jobs are too few"),
+        ({"jobs": 0}, "jobs must be >= 1, got 0"),
     ],
 )
 def test_what_is_refused_before_a_game_is_played(tmp_path: Path, change: dict[str, Any], message: str) -> None:

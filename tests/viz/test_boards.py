@@ -205,7 +205,10 @@ def test_save(tmp_path):
 EMPTY = np.zeros((9, 9))
 
 BAD = {
-    "three axes": (lambda: draw_board(np.zeros((1, 9, 9))), "colours must be [height, width] of 0, 1 and 2, got shape (1, 9, 9)"),
+    "three axes": (
+        lambda: draw_board(np.zeros((1, 9, 9))),
+        "colours must be [height, width] of 0, 1 and 2, got shape (1, 9, 9)",
+    ),
     "colour 3": (lambda: draw_board([[3]]), "of 0, 1 and 2"),
     "size 0": (lambda: draw_board(np.zeros((0, 3))), "board size 3 x 0 is not within 1 to 25"),
     "size 26": (lambda: draw_board(np.zeros((26, 3))), "board size 3 x 26"),
@@ -216,7 +219,10 @@ BAD = {
     "names": (lambda: draw_planes(np.zeros((2, 9, 9)), ["a"]), "got shape (2, 9, 9) and 1 names"),
     "no planes": (lambda: draw_planes(np.zeros((0, 9, 9)), []), "got shape (0, 9, 9) and 0 names"),
     "label": (lambda: draw_planes(np.zeros((1, 9, 9)), ["a"], label=82), "move 82 "),
-    "origin": (lambda: draw_planes(np.zeros((1, 9, 9)), ["a"], origin="left"), "origin must be 'top' or 'bottom', got 'left'"),
+    "origin": (
+        lambda: draw_planes(np.zeros((1, 9, 9)), ["a"], origin="left"),
+        "origin must be 'top' or 'bottom', got 'left'",
+    ),
 }
 
 

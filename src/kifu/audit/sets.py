@@ -24,7 +24,6 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.execution.serialization import Parcel
 from kifu.planes.packed import DAT1, Records
 
 _MAX_PLIES = 1000
@@ -274,12 +273,6 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
 class _HashJob(Job[Shard, Item, PositionHashes]):
     """A job that hashes the positions of a file or folder."""
 
-    def pack(self, result: PositionHashes) -> Parcel:
-        return {"hashes": result.hashes, "stones": result.stones, "game": result.game}
-
-    def unpack(self, parcel: Parcel) -> PositionHashes:
-        return PositionHashes(**parcel)
-
 
 class CatalogueShard(NamedTuple):
     """Rows of a catalogue, the first of which is row `first`."""
@@ -291,13 +284,13 @@ class CatalogueShard(NamedTuple):
 class HashCatalogue(_HashJob[CatalogueShard, tuple[int, pa.RecordBatch]]):
     """Hash the positions of a catalogue's games. Games are numbered by row."""
 
-    def items(self, unit: CatalogueShard) -> Iterator[tuple[int, pa.RecordBatch]]:
-        first = unit.first
-        for batch in read_shard(unit.rows, GAME_COLUMNS, _GAME_ROWS):
+    def read(self, shard: CatalogueShard) -> Iterator[tuple[int, pa.RecordBatch]]:
+        first = shard.first
+        for batch in read_shard(shard.rows, GAME_COLUMNS, _GAME_ROWS):
             yield first, batch
             first += len(batch)
 
-    def make(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
+    def process(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
         first, batch = item
         hashed = hash_positions(game_arrays(batch))
         return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))
@@ -330,15 +323,15 @@ class HashDat(_HashJob[RowRange, tuple[RowRange, Records]]):
     spans: tuple[tuple[int, int], ...]
     stops: npt.NDArray[np.int64] | None
 
-    def items(self, unit: RowRange) -> Iterator[tuple[RowRange, Records]]:
+    def read(self, shard: RowRange) -> Iterator[tuple[RowRange, Records]]:
         first = 0
         for offset, rows in self.spans:
-            wanted = RowRange(max(unit.first, first), min(unit.stop, first + rows))
+            wanted = RowRange(max(shard.first, first), min(shard.stop, first + rows))
             for block in wanted.blocks(_RECORD_ROWS):
                 yield block, read_records(self.path, self.kind, offset, block.first - first, block.stop - first)
             first += rows
 
-    def make(self, item: tuple[RowRange, Records]) -> PositionHashes:
+    def process(self, item: tuple[RowRange, Records]) -> PositionHashes:
         block, records = item
         game = np.full(len(records), -1, np.int32)
         if self.stops is not None:
@@ -364,12 +357,12 @@ class HashExamples(_HashJob[RowRange, Batch]):
     ids: Hashes
     numbers: npt.NDArray[np.int32]
 
-    def items(self, unit: RowRange) -> Iterator[Batch]:
+    def read(self, shard: RowRange) -> Iterator[Batch]:
         with open_examples(self.path) as examples:
-            for block in unit.blocks(_EXAMPLE_ROWS):
+            for block in shard.blocks(_EXAMPLE_ROWS):
                 yield examples.read(block.first, block.stop)
 
-    def make(self, item: Batch) -> PositionHashes:
+    def process(self, item: Batch) -> PositionHashes:
         rim = self.layout.rim
         planes = item.unpack_planes(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
         records = np.zeros(len(planes), DAT1)

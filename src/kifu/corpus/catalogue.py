@@ -75,7 +75,7 @@ class RowShard:
     first: int
     rows: int
 
-    def identity(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         """Return the shard as JSON values, to distinguish it from others of the same files."""
         return [self.path, self.first, self.rows]
 

@@ -21,8 +21,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.hashes import OPENING_PLIES, Hashes, make_hash_state
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy, with_drop
 from kifu.errors import DropReason
-from kifu.execution.executor import Executor, Job
-from kifu.execution.serialization import Parcel
+from kifu.execution.executor import Executor, Job, ThreadExecutor
 from kifu.go.replay import GamesLike
 
 Rows = npt.NDArray[np.int64]
@@ -61,7 +60,7 @@ class Clusters:
 
 
 def find_clusters(
-    paths: Sequence[str | os.PathLike[str]], crew: Executor | None = None, *, games: int = RANGE_GAMES
+    paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, games: int = RANGE_GAMES
 ) -> Clusters:
     """The clusters of all games of these catalogues together that are not set aside.
 
@@ -69,14 +68,14 @@ def find_clusters(
     another if it has at least OPENING_PLIES moves up to its last stone and the hash of so many moves of the other is
     its own; of shorter beginnings nothing is said. See MIN_PLIES.
 
-    crew: by default this thread; each of more takes a range of its own. games: see RANGE; it changes no result. Raises
+    executor: by default this thread; each of more takes a range of its own. games: see RANGE; it changes no result. Raises
     FormatError as `Catalogue.batches` does.
     """
     job = _ClusterJob(tuple(os.fspath(path) for path in paths))
     # Each is opened when its turn comes: one that was read keeps some of its bytes for as long as it is there.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
-    return _join((crew or Executor(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
+    return _join((executor or ThreadExecutor(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
 
 
 def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
@@ -180,23 +179,14 @@ class _ClusterJob(Job[_Range, _Range, _Found]):
 
     paths: tuple[str, ...]
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return [open_catalogue(path).digest() for path in self.paths]
 
-    def unit_identity(self, unit: _Range) -> Any:
-        return list(unit)
+    def shard_fingerprint(self, shard: _Range) -> Any:
+        return list(shard)
 
-    def items(self, unit: _Range) -> Iterator[_Range]:
-        yield unit
-
-    def make(self, item: _Range) -> _Found:
+    def process(self, item: _Range) -> _Found:
         return _find(_Catalogues(self.paths), item)
-
-    def pack(self, result: _Found) -> Parcel:
-        return result._asdict()
-
-    def unpack(self, parcel: Parcel) -> _Found:
-        return _Found(**parcel)
 
 
 def _join(parts: Iterable[_Found], bounds: Rows) -> Clusters:
@@ -386,7 +376,9 @@ class DuplicateFlags(NamedTuple):
         return with_drop(batch, drop, pa.array(detail, pa.string()))
 
 
-def flag_duplicates(paths: Sequence[str | os.PathLike[str]], first: int, rule: str, crew: Executor) -> DuplicateFlags:
+def flag_duplicates(
+    paths: Sequence[str | os.PathLike[str]], first: int, rule: str, executor: Executor
+) -> DuplicateFlags:
     """What the rule `kifu.corpus.cleaning.Clean.duplicates` says of the rows of these catalogues from `first` on.
 
     Rows are counted through all catalogues; those of the verdict from `first`. Earlier ones stay what they are: of two
@@ -400,7 +392,7 @@ def flag_duplicates(paths: Sequence[str | os.PathLike[str]], first: int, rule: s
     row, drop, of = equal, np.full(len(equal), DropReason.DUPLICATE, np.uint8), np.zeros(len(equal), np.uint64)
     if rule == "games":
         bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)])
-        found = find_clusters(paths, crew)
+        found = find_clusters(paths, executor)
         rows = found.row + bounds[found.source]
         gone = (found.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
         row, drop = np.append(row, rows[gone]), np.append(drop, found.relation[gone])

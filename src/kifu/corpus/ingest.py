@@ -25,7 +25,6 @@ from kifu.corpus.schema import drop_code, map_distinct, to_numpy, with_drop
 from kifu.corpus.sources import Content, ShardReader, Source, SourceShard, find_sources, hash_sources, source_shards
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.execution.serialization import Parcel
 from kifu.progress import ProgressFactory, format_bytes, silent
 from kifu.records.parse import parse_block
 from kifu.records.programs import known_programs
@@ -103,36 +102,22 @@ class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
         self._programs = known_programs(*clean.program_names)
         self._reader = ShardReader()
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         index = None if self._index is None else blake3(self._index.data.data).hexdigest()
         return {"clean": self._clean.model_dump(mode="json"), "index": index}
 
-    def unit_identity(self, unit: SourceShard) -> Any:
-        return unit.identity()
+    def shard_fingerprint(self, shard: SourceShard) -> Any:
+        return shard.fingerprint()
 
-    def items(self, unit: SourceShard) -> Iterator[IngestItem]:
-        for content in self._reader.read(unit.part):
-            yield IngestItem(unit.name, content)
+    def read(self, shard: SourceShard) -> Iterator[IngestItem]:
+        for content in self._reader.read(shard.part):
+            yield IngestItem(shard.name, content)
 
-    def make(self, item: IngestItem) -> list[Rows]:
+    def process(self, item: IngestItem) -> list[Rows]:
         if isinstance(item.content, pa.RecordBatch):
             return [rows_from_catalogue(item.content, self._clean)]
         read = parse_block(item.content, self._index)
         return [rows_from_parsed(each, item.name, self._clean, self._programs) for each in read]
-
-    def pack(self, result: list[Rows]) -> Parcel:
-        told = [{"detail": list(rows.detail.items()), "unclear": rows.unclear} for rows in result]
-        columns = {f"columns {k}": pa.RecordBatch.from_pydict(rows.columns) for k, rows in enumerate(result)}
-        return {"told": told} | columns | {f"drop {k}": rows.drop for k, rows in enumerate(result)}
-
-    def unpack(self, parcel: Parcel) -> list[Rows]:
-        result = []
-        for k, told in enumerate(parcel["told"]):
-            columns = parcel[f"columns {k}"]
-            unclear = {column: Counter(texts) for column, texts in told["unclear"].items()}
-            rows = Rows(dict(zip(columns.schema.names, columns)), parcel[f"drop {k}"], dict(told["detail"]), unclear)
-            result.append(rows)
-        return result
 
 
 def ingest(
@@ -147,7 +132,7 @@ def ingest(
     """Reads every game of the sources into a catalogue at `path`, in order; games set aside are rows as well.
 
     sources: archives, folders and records as `kifu.read` takes them, and catalogues, whose games are judged anew.
-    clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.execution.executor.open_crew`; the bytes
+    clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.execution.executor.make_executor`; the bytes
     are the same for any. Memory does not grow with the games, but for a list of those that are another one once more:
     what only the whole corpus can tell waits in hidden files beside `path`, see `kifu.corpus.duplicates` and
     `kifu.corpus.duplicates`.
@@ -158,11 +143,11 @@ def ingest(
     found = find_sources(sources)
     job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
     told = IngestReport()
-    with make_executor(engine, jobs, staging_dir(path)) as crew, progress("reading games", None, "games") as bar:
-        measured = hash_sources(found, crew)
-        made = _noted(crew.run(job, source_shards(found, measured)), told)
+    with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
+        measured = hash_sources(found, executor)
+        made = _noted(executor.run(job, source_shards(found, measured)), told)
         # Whoever ends it early, the hidden files are gone before another process may write to `path`.
-        with CatalogueWriter(path) as writer, closing(mark_duplicates(made, clean, crew, path)) as batches:
+        with CatalogueWriter(path) as writer, closing(mark_duplicates(made, clean, executor, path)) as batches:
             for batch in batches:
                 writer.write(batch)
                 told.add(batch)
@@ -174,11 +159,11 @@ def ingest(
 
 
 def mark_duplicates(
-    made: Iterator[Rows], clean: CleaningRules, crew: Executor, path: Path
+    made: Iterator[Rows], clean: CleaningRules, executor: Executor, path: Path
 ) -> Generator[pa.RecordBatch]:
     """Rows of a catalogue with their final reasons, in order; with what only the whole corpus can tell.
 
-    crew: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends, and those
+    executor: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends, and those
     that a killed run has left there are removed: nobody else may be at it.
     """
     rest, first = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
@@ -188,7 +173,7 @@ def mark_duplicates(
     if clean.duplicates == "keep":
         return (rows.batch(rows.drop) for rows in made)
     batches = _without_equals(made, rest)
-    return _without_copies(batches, first, crew) if clean.duplicates == "games" else batches
+    return _without_copies(batches, first, executor) if clean.duplicates == "games" else batches
 
 
 def _noted(made: Iterable[list[Rows]], told: IngestReport) -> Generator[Rows]:
@@ -227,10 +212,10 @@ def _without_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
     return rows.batch(drop)
 
 
-def _without_copies(batches: Generator[pa.RecordBatch], first: Path, crew: Executor) -> Generator[pa.RecordBatch]:
+def _without_copies(batches: Generator[pa.RecordBatch], first: Path, executor: Executor) -> Generator[pa.RecordBatch]:
     """The same rows, once all of them lie in the file `first`: games that are another one once more are set aside."""
     with closing(batches), _set_down(batches, first):
-        verdict, at = flag_duplicates([first], 0, "games", crew), 0
+        verdict, at = flag_duplicates([first], 0, "games", executor), 0
         for batch in open_catalogue(first).batches():
             yield verdict.applied(batch, at)
             at += len(batch)

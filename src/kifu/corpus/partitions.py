@@ -33,7 +33,6 @@ from kifu.corpus.ingest import IngestReport
 from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job
-from kifu.execution.serialization import Parcel
 
 _HIDDEN = ".new-"
 _NAMES = "names.json"
@@ -238,16 +237,13 @@ class PartitionJob(Job[PartitionShard, PartitionShard, list[StagedPartition]]):
         self._clean = clean
         self._origins = [origin.model_dump(exclude_none=True) for origin in origins]
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return [self._staged.name, self._clean, self._origins]
 
-    def unit_identity(self, unit: PartitionShard) -> Any:
-        return [*unit.files, blake3(b"".join(column.tobytes() for column in unit.verdict)).hexdigest()]
+    def shard_fingerprint(self, shard: PartitionShard) -> Any:
+        return [*shard.files, blake3(b"".join(column.tobytes() for column in shard.verdict)).hexdigest()]
 
-    def items(self, unit: PartitionShard) -> Iterator[PartitionShard]:
-        yield unit
-
-    def make(self, item: PartitionShard) -> list[StagedPartition]:
+    def process(self, item: PartitionShard) -> list[StagedPartition]:
         files, verdict = item
         counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
         for batch in self._batches(files, ("year",)):
@@ -269,12 +265,6 @@ class PartitionJob(Job[PartitionShard, PartitionShard, list[StagedPartition]]):
     def _batches(self, files: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         for name in files.names:
             yield from open_catalogue(self._staged / name).batches(columns)
-
-    def pack(self, result: list[StagedPartition]) -> Parcel:
-        return {"parts": result}
-
-    def unpack(self, parcel: Parcel) -> list[StagedPartition]:
-        return [StagedPartition(*part) for part in parcel["parts"]]
 
 
 class _Part:
@@ -318,7 +308,7 @@ def _at_a_time(counts: npt.NDArray[np.int64]) -> list[list[int]]:
 
 
 def write_partitions(
-    folder: CatalogueTransaction, staged: Path, files: Sequence[StagedRows], before: Index, crew: Executor, told: IngestReport, *,
+    folder: CatalogueTransaction, staged: Path, files: Sequence[StagedRows], before: Index, executor: Executor, told: IngestReport, *,
     anew: bool,
 ) -> int:  # fmt: skip
     """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
@@ -331,9 +321,9 @@ def write_partitions(
     paths = [[str(staged / name) for name in each.names] for each in files]
     starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in some) for some in paths)]).tolist()
     first = before.read if old else 0
-    verdict = flag_duplicates([*old, *chain.from_iterable(paths)], first, before.clean["duplicates"], crew)
+    verdict = flag_duplicates([*old, *chain.from_iterable(paths)], first, before.clean["duplicates"], executor)
     units = [PartitionShard(some, verdict.within(*bounds)) for some, *bounds in zip(files, starts, starts[1:])]
-    made = list(crew.run(PartitionJob(staged, before.clean, before.sources), units))
+    made = list(executor.run(PartitionJob(staged, before.clean, before.sources), units))
     named = list(_name_partitions(files, made))
     for _, part in named:
         told.read, told.kept, told.moves = told.read + part.rows, told.kept + part.kept, told.moves + part.moves

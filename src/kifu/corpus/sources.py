@@ -24,7 +24,6 @@ from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.execution.serialization import Parcel
 from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks, split_large_blocks
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.games import RecordBlock
@@ -77,7 +76,7 @@ class SourceShard:
     blake3: str | None
     part: Shard
 
-    def identity(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """What tells it from others, as JSON values. Raises SourceError."""
         if isinstance(self.part, LooseRecords):
             part = {"path": str(self.part.root), "first": self.part.first, "files": _hash_records(self.part)}
@@ -191,40 +190,31 @@ class ShardReader:
         return ShardReader, ()
 
 
-def hash_sources(sources: Iterable[Source], crew: Executor) -> list[dict[str, Any]]:
+def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
     """What a catalogue says of each; whoever does the work reads the files. Raises SourceError.
 
     A folder of loose records has no hash: its records are its members.
     """
     found = list(sources)
-    measured = list(crew.run(_MeasureJob(), [source.path for source in found]))
+    measured = list(executor.run(_MeasureJob(), [source.path for source in found]))
     return [{"name": source.name} | told for source, told in zip(found, measured)]
 
 
 class _MeasureJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     """Sizes and hashes of files; of a folder nothing."""
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return None
 
-    def unit_identity(self, unit: AnyPath) -> Any:
+    def shard_fingerprint(self, shard: AnyPath) -> Any:
         """A file that was changed within a nanosecond, and kept its size, is taken for the same."""
         try:
-            return [str(unit), marks_of(unit)]
+            return [str(shard), marks_of(shard)]
         except OSError as error:
-            raise SourceError(f"{unit}: {error.strerror}") from None
+            raise SourceError(f"{shard}: {error.strerror}") from None
 
-    def items(self, unit: AnyPath) -> Iterator[AnyPath]:
-        yield unit
-
-    def make(self, item: AnyPath) -> dict[str, Any]:
+    def process(self, item: AnyPath) -> dict[str, Any]:
         return _measured(item)
-
-    def pack(self, result: dict[str, Any]) -> Parcel:
-        return result
-
-    def unpack(self, parcel: Parcel) -> dict[str, Any]:
-        return parcel
 
 
 def _measured(path: AnyPath) -> dict[str, Any]:

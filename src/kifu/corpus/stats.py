@@ -20,7 +20,6 @@ from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
 from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.execution.serialization import Parcel
 from kifu.records.games import FormatName
 
 Counts: TypeAlias = dict[str, int]
@@ -98,12 +97,12 @@ def count_games(
 ) -> Stats:
     """Counts the games of all catalogues. Raises FormatError if a file is none, or damaged.
 
-    jobs, engine: see `kifu.execution.executor.open_crew`. Memory does not grow with the games.
+    jobs, engine: see `kifu.execution.executor.make_executor`. Memory does not grow with the games.
     """
     opened = [open_catalogue(path) for path in catalogues]
     tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
-    with make_executor(engine, jobs) as crew:
-        for counted in crew.run(_CountJob(), [unit for catalogue in opened for unit in catalogue.shards()]):
+    with make_executor(engine, jobs) as executor:
+        for counted in executor.run(_CountJob(), [unit for catalogue in opened for unit in catalogue.shards()]):
             for name, counts in counted.items():
                 tallies[name].add(counts)
     told = {name: tally.rows() for name, tally in tallies.items()}
@@ -149,10 +148,10 @@ _Counted: TypeAlias = dict[str, pa.RecordBatch]
 class _CountJob(Job[RowShard, pa.RecordBatch, _Counted]):
     """Counts the games of catalogues, unit by unit."""
 
-    def items(self, unit: RowShard) -> Iterator[pa.RecordBatch]:
-        yield from read_shard(unit, _COLUMNS, _ROWS)
+    def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
+        yield from read_shard(shard, _COLUMNS, _ROWS)
 
-    def make(self, item: pa.RecordBatch) -> _Counted:
+    def process(self, item: pa.RecordBatch) -> _Counted:
         rows = pa.Table.from_batches([item])
         kept = _described(rows.filter(rows["drop"].is_null()))
         of = dict.fromkeys(_KEYS, kept) | {"dropped": rows.filter(rows["drop"].is_valid())}
@@ -168,12 +167,6 @@ class _CountJob(Job[RowShard, pa.RecordBatch, _Counted]):
             if len(table):
                 (counted[name],) = table.combine_chunks().to_batches()
         return counted
-
-    def pack(self, result: _Counted) -> Parcel:
-        return result
-
-    def unpack(self, parcel: Parcel) -> _Counted:
-        return parcel
 
 
 def _described(kept: pa.Table) -> pa.Table:

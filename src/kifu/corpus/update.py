@@ -31,7 +31,6 @@ from kifu.corpus.schema import drop_code, map_distinct, with_drop
 from kifu.corpus.sources import ShardReader, Source, SourceShard, find_sources, hash_sources, source_shards
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
-from kifu.execution.serialization import Parcel
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.tygem import load_index
@@ -75,11 +74,11 @@ def append(
     rows_job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
     with (
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
-        make_executor(engine, jobs, staging_dir(path)) as crew,
+        make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         before = _index_for(folder, clean.model_dump(mode="json"))
         told = AppendReport()
-        new = list(_new(found, crew, before, told))
+        new = list(_new(found, executor, before, told))
         if not new:
             return told
         origins = (*before.sources, *(origin for _, origin in new))
@@ -88,13 +87,13 @@ def append(
         with progress("reading games", None, "games") as bar:
             units = list(_units(folder, new, len(before.sources)))
             files: list[StagedRows] = []
-            for made, unit in zip(crew.run(StageJob(rows_job, staged), [unit.part for unit in units]), units):
+            for made, unit in zip(executor.run(StageJob(rows_job, staged), [unit.part for unit in units]), units):
                 before_it = files.pop().names if unit.goes_on else ()
                 files.append(StagedRows((*before_it, made.name), unit.group, (unit.source,)))
                 told.add_unclear(made.unclear)
                 bar.advance(made.rows)
             write_partitions(
-                folder, staged, files, before.model_copy(update={"sources": origins}), crew, told, anew=False
+                folder, staged, files, before.model_copy(update={"sources": origins}), executor, told, anew=False
             )
     return told
 
@@ -115,13 +114,13 @@ def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
 
 
 def _new(
-    found: Iterable[Source], crew: Executor, before: Index, told: AppendReport
+    found: Iterable[Source], executor: Executor, before: Index, told: AppendReport
 ) -> Iterator[tuple[Source, SourceInfo]]:
     """The sources that are not there, with what the index says of them; the others are noted."""
     there = {origin.blake3 for origin in before.sources if origin.blake3 is not None}
     names = {origin.name for origin in before.sources}
     sources = list(found)
-    for source, about in zip(sources, hash_sources(sources, crew)):
+    for source, about in zip(sources, hash_sources(sources, executor)):
         origin = SourceInfo(**about)
         if origin.blake3 in there:
             told.passed_over.append(source.name)
@@ -170,33 +169,23 @@ class StageJob(Job[SourceShard, SourceShard, StagedShard]):
         self._rows = rows
         self._staged = staged
 
-    def identity(self) -> Any:
-        return [self._rows.identity(), self._staged.name]
+    def fingerprint(self) -> Any:
+        return [self._rows.fingerprint(), self._staged.name]
 
-    def unit_identity(self, unit: SourceShard) -> Any:
-        return unit.identity()
+    def shard_fingerprint(self, shard: SourceShard) -> Any:
+        return shard.fingerprint()
 
-    def items(self, unit: SourceShard) -> Iterator[SourceShard]:
-        yield unit
-
-    def make(self, item: SourceShard) -> StagedShard:
+    def process(self, item: SourceShard) -> StagedShard:
         name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
         told = IngestReport()
         with CatalogueWriter(self._staged / name) as writer:
             for content in ShardReader().read(item.part):  # one of its own: threads make several units at a time
-                for rows in self._rows.make(IngestItem(item.name, content)):
+                for rows in self._rows.process(IngestItem(item.name, content)):
                     writer.write(rows.batch(rows.drop))
                     told.add_unclear(rows.unclear)
                     told.read += len(rows.drop)
             writer.commit({})
         return StagedShard(name, told.read, told.unclear)
-
-    def pack(self, result: StagedShard) -> Parcel:
-        return result._asdict()
-
-    def unpack(self, parcel: Parcel) -> StagedShard:
-        unclear = {column: Counter(texts) for column, texts in parcel["unclear"].items()}
-        return StagedShard(parcel["name"], parcel["rows"], unclear)
 
 
 PART_ROWS = 1 << 20
@@ -245,7 +234,7 @@ def compact(
         raise FormatError(f"{path} is no folder of parts")
     with (
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
-        make_executor(engine, jobs, staging_dir(path)) as crew,
+        make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         before = folder.index
         assert before is not None
@@ -253,11 +242,11 @@ def compact(
         with progress("compacting", before.read, "games") as bar:
             units = list(_merge_units(folder, before))
             files = []
-            for made, unit in zip(crew.run(MergeJob(staged), units), units):
+            for made, unit in zip(executor.run(MergeJob(staged), units), units):
                 files.append(StagedRows((made,), unit.group, unit.sources))
                 bar.advance(sum(rows.rows for rows in unit.rows))
             games = IngestReport()
-            parts = write_partitions(folder, staged, files, before, crew, games, anew=True)
+            parts = write_partitions(folder, staged, files, before, executor, games, anew=True)
         return CompactReport(len(before.parts), parts, games)
 
 
@@ -311,16 +300,13 @@ class MergeJob(Job[MergeShard, MergeShard, str]):
     def __init__(self, staged: Path) -> None:
         self._staged = staged
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return self._staged.name
 
-    def unit_identity(self, unit: MergeShard) -> Any:
-        return [unit.group, unit.sources, [rows.identity() for rows in unit.rows]]
+    def shard_fingerprint(self, shard: MergeShard) -> Any:
+        return [shard.group, shard.sources, [rows.fingerprint() for rows in shard.rows]]
 
-    def items(self, unit: MergeShard) -> Iterator[MergeShard]:
-        yield unit
-
-    def make(self, item: MergeShard) -> str:
+    def process(self, item: MergeShard) -> str:
         name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
         with CatalogueWriter(self._staged / name) as writer:
             for rows in item.rows:
@@ -328,12 +314,6 @@ class MergeJob(Job[MergeShard, MergeShard, str]):
                     writer.write(_kept_again(batch))
             writer.commit({})
         return name
-
-    def pack(self, result: str) -> Parcel:
-        return {"name": result}
-
-    def unpack(self, parcel: Parcel) -> str:
-        return str(parcel["name"])
 
 
 def _kept_again(batch: pa.RecordBatch) -> pa.RecordBatch:

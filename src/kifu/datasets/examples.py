@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, overload
+from typing import Annotated, Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,6 @@ from kifu.config import one_line
 from kifu.errors import FormatError
 from kifu.planes.unpack import unpack
 from kifu.point import MAX_SIZE
-
-if TYPE_CHECKING:
-    from kifu.execution.serialization import Parcel
 
 RUN_ROWS = 1024
 """Rows of a run, see `Dataset.run_starts`, unless the format suggests another number."""
@@ -222,20 +219,16 @@ class Batch:
         """Return the same rows with their games."""
         return replace(self, runs=runs)
 
-    def pack(self) -> Parcel:
-        """Return the batch in the form in which it travels between processes; `unpack` reverses it."""
-        parcel: Parcel = {"planes": self.planes, "game": self.game, "ply": self.ply}
-        parcel |= {f"label {name}": values for name, values in self.labels.items()}
-        if self.runs is not None:
-            parcel |= {"archives": list(self.runs.archive), "members": list(self.runs.member), "rows": self.runs.rows}
-        return parcel
+    def columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all arrays of the batch by name, without runs; `from_columns` is the inverse."""
+        labels = {f"label {name}": values for name, values in self.labels.items()}
+        return {"planes": self.planes, "game": self.game, "ply": self.ply} | labels
 
     @classmethod
-    def unpack(cls, parcel: Parcel) -> Batch:
-        """Reverse `pack`."""
-        labels = {key.removeprefix("label "): values for key, values in parcel.items() if key.startswith("label ")}
-        runs = GameRuns(parcel["archives"], parcel["members"], parcel["rows"]) if "rows" in parcel else None
-        return cls(parcel["planes"], labels, parcel["game"], parcel["ply"], runs)
+    def from_columns(cls, columns: Mapping[str, npt.NDArray[Any]]) -> Batch:
+        """Return the batch whose `columns` these are; others are ignored."""
+        labels = {key.removeprefix("label "): values for key, values in columns.items() if key.startswith("label ")}
+        return cls(columns["planes"], labels, columns["game"], columns["ply"])
 
 
 def pack_planes(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:

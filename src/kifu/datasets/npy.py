@@ -11,7 +11,7 @@ from dataclasses import asdict
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,6 @@ from kifu.datasets.formats import INDEX
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, SourceError
-
-if TYPE_CHECKING:
-    from kifu.execution.serialization import Parcel
 
 _INDEX_BYTES = 64 << 20
 
@@ -192,14 +189,6 @@ class NpyWriter(FolderWriter):
     def prepare(batch: Batch, layout: Layout) -> list[npt.NDArray[Any]]:
         labels = [batch.labels[label.name] for label in layout.labels]
         return [batch.unpack_planes(layout), *labels, batch.game, batch.ply]
-
-    @staticmethod
-    def pack(prepared: list[npt.NDArray[Any]]) -> Parcel:
-        return {str(k): values for k, values in enumerate(prepared)}
-
-    @staticmethod
-    def unpack(parcel: Parcel) -> list[npt.NDArray[Any]]:
-        return list(parcel.values())
 
     def append(self, prepared: list[npt.NDArray[Any]]) -> None:
         for file, values in zip(self._open_files, prepared):

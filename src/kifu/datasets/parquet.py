@@ -10,7 +10,7 @@ from itertools import accumulate
 from math import prod
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
-
-if TYPE_CHECKING:
-    from kifu.execution.serialization import Parcel
 
 _KEY = b"kifu.examples"
 _VERSION = b"1"
@@ -93,14 +90,6 @@ class ParquetWriter(Writer):
             )
         columns += [pa.array(batch.game), pa.array(batch.ply)]
         return pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
-
-    @staticmethod
-    def pack(prepared: pa.RecordBatch) -> Parcel:
-        return {"rows": prepared}
-
-    @staticmethod
-    def unpack(parcel: Parcel) -> pa.RecordBatch:
-        return parcel["rows"]
 
     def append(self, prepared: pa.RecordBatch) -> None:
         self._table.write(prepared)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from kifu.corpus.schema import move_arrays
 from kifu.datasets.labels import DRAWN
 from kifu.errors import DropReason
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.planes.board_embedding import FrameEncoder, GameContext
 from kifu.planes.encoder import RATING_COLUMNS, make_encoder
 from kifu.planes.registry import find_plane_set
@@ -98,8 +98,8 @@ class Renderer:
             rows, take = np.arange(len(some)), np.full(len(games.moves), -1)
             return self.draw(some, games, rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
 
-        with Executor() as crew:
-            found = [np.empty(0, np.int32), *crew.map(follow, range(0, len(legal), _GAMES))]
+        with ThreadExecutor() as executor:
+            found = [np.empty(0, np.int32), *executor.map(follow, range(0, len(legal), _GAMES))]
         return np.minimum(np.concatenate(found), legal)
 
     def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:

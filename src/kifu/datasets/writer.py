@@ -6,12 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self
 
 from kifu.datasets.examples import Batch, Layout, concat
-
-if TYPE_CHECKING:
-    from kifu.execution.serialization import Parcel
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +87,6 @@ class Writer(ABC):
     def prepare(batch: Batch, layout: Layout) -> Any:
         """Convert a batch to the form that `append` takes; may run in any thread or process."""
         return batch
-
-    @staticmethod
-    def pack(prepared: Any) -> Parcel:
-        """Return a result of `prepare` in the form in which it travels between processes."""
-        return cast(Batch, prepared).pack()
-
-    @staticmethod
-    def unpack(parcel: Parcel) -> Any:
-        """Reverse `pack`."""
-        return Batch.unpack(parcel)
 
     @abstractmethod
     def append(self, prepared: Any) -> None:

@@ -22,7 +22,7 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import manifest_path
 from kifu.estimate.reading import Speed
 from kifu.execution.bucket_sort import BucketSort
-from kifu.execution.serialization import pack_parcels
+from kifu.execution.serialization import dump_results
 from kifu.recipes.examples import build_examples
 from kifu.recipes.olf_archive import build_archive
 from kifu.recipes.pipeline import ExamplesReport
@@ -163,10 +163,10 @@ def _spread(recipe: ExamplesRecipe, source: Path, into: Path) -> tuple[float, fl
     for each in sets:
         with open_examples(each.path) as opened:
             batch = opened.read(0, len(opened))
-        aside += len(pack_parcels([batch.pack()])) + 8 * len(batch)
+        aside += len(dump_results([batch.columns()])) + 8 * len(batch)
         began = perf_counter()
         with BucketSort("key", max(len(batch) // 2, 1), into.parent) as ranges:
-            ranges.add(batch.pack() | {"key": mix_words(batch.game)})
+            ranges.add(batch.columns() | {"key": mix_words(batch.game)})
             for _ in ranges:
                 pass
         seconds += perf_counter() - began

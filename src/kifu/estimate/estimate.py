@@ -66,12 +66,12 @@ def estimate(
     if recipe is not None and clean is not None:
         raise RecipeError(f"recipe {recipe.name} says itself which games are set aside: it takes no other rules")
     given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    crew = _Threads(count_jobs(jobs), min(count_jobs(jobs), count_jobs(None)))
+    executor = _Threads(count_jobs(jobs), min(count_jobs(jobs), count_jobs(None)))
     with tempfile.TemporaryDirectory(prefix="kifu-plan-") as folder:
         if isinstance(recipe, KgsgoRecipe):
-            told = _drawn(recipe, given, crew, room, Path(folder))
+            told = _drawn(recipe, given, executor, room, Path(folder))
         else:
-            told = _Plan(recipe, clean, find_sources(given), crew, room, Path(folder)).told()
+            told = _Plan(recipe, clean, find_sources(given), executor, room, Path(folder)).told()
     return replace(told, seconds=perf_counter() - began)
 
 
@@ -99,11 +99,11 @@ class _Plan:
         recipe: BuildRecipe | None,
         clean: CleaningRules | None,
         found: list[Source],
-        crew: _Threads,
+        executor: _Threads,
         room: int,
         folder: Path,
     ) -> None:
-        self._recipe, self._crew, self._folder = recipe, crew, folder
+        self._recipe, self._crew, self._folder = recipe, executor, folder
         self._clean = clean or (recipe and recipe.clean) or load_cleaning_rules("legal")
         self._found = found
         self._parts = draw(found, room)
@@ -213,7 +213,7 @@ def _packed(recipe: BuildRecipe) -> int:
 
 
 def _drawn(
-    recipe: KgsgoRecipe, given: list[str | os.PathLike[str]], crew: _Threads, room: int, folder: Path
+    recipe: KgsgoRecipe, given: list[str | os.PathLike[str]], executor: _Threads, room: int, folder: Path
 ) -> Estimate:
     """Of recipes that draw games from archives of KGS, whose names tell how many there are."""
     paths = find_archives(given)
@@ -223,7 +223,7 @@ def _drawn(
     drawing = perf_counter() - began
     wanted = {selection.archive for selections in chosen.values() for selection in selections}
     parts = draw([Source(paths[archive], archive.name, None) for archive in paths if archive in wanted], room // 3)
-    built = build_drawn(recipe, parts, folder, crew.several)
+    built = build_drawn(recipe, parts, folder, executor.several)
     sizes, speed, most = [], Speed(drawing, drawing, drawing), 0
     for name, selections in chosen.items():
         games = sum(len(selection.games) for selection in selections)
@@ -236,16 +236,16 @@ def _drawn(
     games = sum(archive.games for archive in wanted)
     largest = max((archive.games for archive in wanted), default=0) * built.examples / max(built.games, 1)
     disk = Range.of(sum(size.bytes.value for size in sizes), built.error)
-    memory = memory_of_drawing(crew.jobs, largest, most)
+    memory = memory_of_drawing(executor.jobs, largest, most)
     return Estimate(
         sources=len(paths),
         bytes=sum(map(estimated_size, paths.values())),
-        jobs=crew.jobs,
+        jobs=executor.jobs,
         cores=count_jobs(None),
         games=Range.of(games, 0.0),
         kept=Range.of(games * built.kept / max(built.games, 1), built.error),
         positions=Range.of(games * built.examples / max(built.games, 1), built.error),
-        steps=(EstimateStep(f"build {recipe.name}", crew.seconds(speed, built.error), memory, disk, 0),),
+        steps=(EstimateStep(f"build {recipe.name}", executor.seconds(speed, built.error), memory, disk, 0),),
         sets=tuple(sizes),
         begin=built.begin,
         looked_at=built.games,

@@ -22,7 +22,7 @@ from kifu.corpus.rows import Rows
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.sources import Content
 from kifu.estimate.sample import SamplePart
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.records.tygem import TygemIndex
 
 
@@ -80,14 +80,14 @@ class SampleReader:
 
         def rows() -> Iterator[Rows]:
             nonlocal making
-            for k, made, seconds in crew.map(self._make, self._items(most)):
+            for k, made, seconds in executor.map(self._make, self._items(most)):
                 making += seconds
                 of.extend(np.full(len(each.drop), k) for each in made)
                 yield from made
 
         began = perf_counter()
-        with Executor(jobs) as crew, CatalogueWriter(path) as writer:
-            with closing(mark_duplicates(rows(), self._clean, crew, path)) as batches:
+        with ThreadExecutor(jobs) as executor, CatalogueWriter(path) as writer:
+            with closing(mark_duplicates(rows(), self._clean, executor, path)) as batches:
                 for batch in batches:
                     writer.write(batch)
             writer.commit({"clean": self._clean.model_dump(mode="json")})
@@ -101,7 +101,7 @@ class SampleReader:
     def _make(self, numbered: tuple[int, Content]) -> tuple[int, list[Rows], float]:
         began = perf_counter()
         k, content = numbered
-        made = self._job.make(IngestItem(self._parts[k].source.name, content))
+        made = self._job.process(IngestItem(self._parts[k].source.name, content))
         return k, made, perf_counter() - began
 
 

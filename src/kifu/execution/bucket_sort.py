@@ -7,8 +7,9 @@ row is written and read once, or twice where there are more ranges than files ma
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -16,7 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from kifu.execution.serialization import SpillFile
+from kifu.errors import OutputError
+from kifu.execution.serialization import decode, encode
 
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 """N rows: arrays [N, ...] by name."""
@@ -73,7 +75,7 @@ class BucketSort:
         while self._parts:
             part, above = self._parts.pop(0), self._above + self._bits
             with part.spool, BucketSort(self._key, self._most, self._folder, part.rows, above=above) as within:
-                for rows in part.spool.parcels():
+                for rows in part.spool.read():
                     within.add(rows)
                 yield from within
 
@@ -122,3 +124,44 @@ class _Part:
 
     spool: SpillFile
     rows: int = 0
+
+
+class SpillFile:
+    """Results on disk, in a temporary file without a name. A context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open the file in a folder. Raises OutputError."""
+        self._folder = folder
+        self._count = 0
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
+        except OSError as error:
+            raise self._error(error) from None
+
+    def write(self, value: Any) -> None:
+        """Append a value, which can be pickled. Raises OutputError."""
+        try:
+            for piece in encode(value):
+                self._file.write(piece)
+        except OSError as error:
+            raise self._error(error) from None
+        self._count += 1
+
+    def read(self) -> Iterator[Any]:
+        """Yield all values in order. Nothing can be written afterwards. Raises OutputError if the disk is full."""
+        try:
+            self._file.seek(0)
+        except OSError as error:
+            raise self._error(error) from None
+        for _ in range(self._count):
+            yield decode(self._file)
+
+    def _error(self, error: OSError) -> OutputError:
+        return OutputError(f"cannot spill to {self._folder}: {error.strerror}")
+
+    def __enter__(self) -> SpillFile:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with suppress(OSError):  # buffered data may not fit on a full disk
+            self._file.close()

@@ -1,8 +1,8 @@
-"""Who does the work, and how it is divided: threads here, or the processes of a cluster, with the same results.
+"""Parallel maps with the same results everywhere: on threads, or on the processes of a Ray cluster.
 
-A `Job` is a map over units, an archive or a slice of a catalogue say. `Executor.run` does it and gives the results in the
-order of the units and their items; threads share the items of one unit after another, while a crew on a cluster (see
-`kifu.cluster`) gives each of its processes whole units. Nothing above knows which of them it is.
+A `Job` is a map over shards, such as archives or row ranges of a catalogue. `Executor.run` yields its results in the
+order of the shards and their items. Threads share the items of one shard after another; the Ray executor
+(`kifu.execution.ray_executor`) gives whole shards to processes. Callers need not know which executor runs the work.
 """
 
 from __future__ import annotations
@@ -16,169 +16,194 @@ from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from kifu.errors import OutputError, RecipeError
 
-if TYPE_CHECKING:
-    from kifu.execution.serialization import Parcel
-
 T = TypeVar("T")
 R = TypeVar("R")
-Unit = TypeVar("Unit")
+Shard = TypeVar("Shard")
 Item = TypeVar("Item")
 
 THREADS = "threads"
 
 
-def _cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def count_jobs(jobs: int | None) -> int:
-    """How many threads to have: `jobs`, or as many as there are cores. Raises RecipeError if it is below 1."""
+    """Return `jobs`, or the number of available cores for None. Raises RecipeError if it is below 1."""
     if jobs is not None and jobs < 1:
-        raise RecipeError(f"{jobs} jobs are too few; there has to be at least 1")
-    return jobs or _cores()
+        raise RecipeError(f"jobs must be >= 1, got {jobs}")
+    return jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
-class Job(ABC, Generic[Unit, Item, R]):
-    """A map over units, each of which is drawn as items, one after another, that are made by themselves.
+class Job(ABC, Generic[Shard, Item, R]):
+    """A parallel map: each shard is read as items, which are processed independently.
 
-    What is made of a unit follows from the job, the unit and the files that it names only. Jobs and units can be
-    pickled; items and results need not be, and are never sent: results travel as parcels.
-
-    Only a crew that keeps what is made (see `open_crew`) asks for identities: a job for others can do without.
+    Results depend on the job, the shard and the files that it names only. Jobs, shards and results can be pickled.
+    Fingerprints are needed only for runs that keep results in a staging directory.
     """
 
-    def identity(self) -> Any:
-        """What results follow from beside the unit, as JSON values: an interrupted run is gone on with if all of it is
-        the same. The version of kifu is added to it."""
-        raise TypeError(f"results of {type(self).__name__} cannot be kept: it has no identity")
+    def fingerprint(self) -> Any:
+        """Return all that results depend on besides the shard, as JSON values.
 
-    def unit_identity(self, unit: Unit) -> Any:
-        """What tells the unit, and the files that it names, from others, as JSON values."""
-        raise TypeError(f"results of {type(self).__name__} cannot be kept: it has no identity")
+        An interrupted run resumes if fingerprints and the version of kifu are the same.
+        """
+        raise TypeError(f"results of {type(self).__name__} cannot be staged: it has no fingerprint")
 
-    @abstractmethod
-    def items(self, unit: Unit) -> Iterator[Item]:
-        """Reads the unit; in one thread at a time."""
+    def shard_fingerprint(self, shard: Shard) -> Any:
+        """Return JSON values that identify the shard and the content of the files that it names."""
+        raise TypeError(f"results of {type(self).__name__} cannot be staged: its shards have no fingerprint")
 
-    @abstractmethod
-    def make(self, item: Item) -> R:
-        """What becomes of an item; in any thread."""
+    def read(self, shard: Shard) -> Iterator[Item]:
+        """Yield the items of a shard, by default the shard itself. Runs in one thread at a time."""
+        yield cast(Item, shard)
 
     @abstractmethod
-    def pack(self, result: R) -> Parcel:
-        """A result as it travels. The arrays may be those of the result: they are written before it is released."""
+    def process(self, item: Item) -> R:
+        """Return the result for an item. Runs in any thread."""
+
+    def recycle(self, result: R) -> None:
+        """Take back a result, whose memory may be used again, when the caller asks for the next one."""
+
+
+class Executor(ABC):
+    """Runs jobs. A context manager.
+
+    Attributes:
+        jobs: number of threads or processes.
+    """
+
+    jobs: int
 
     @abstractmethod
-    def unpack(self, parcel: Parcel) -> R:
-        """The reverse of `pack`."""
+    def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
+        """Yield function(item) in the order of the items, computed by threads of this process.
 
-    def release(self, result: R) -> None:
-        """Called when whoever asked for the result asks for the next one: its memory may be used again."""
+        Args:
+            function: called in any thread.
+            items: read in the caller's thread.
+            prefetch: maximum number of results computed ahead, by default 2 x jobs.
+
+        Raises:
+            Exception: whatever the function or the items raise, once all results before it have been yielded.
+        """
+
+    @abstractmethod
+    def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:
+        """Yield the results of a job for all items of all shards, in order; each is valid until the next is asked for.
+
+        Args:
+            job: what to do.
+            shards: read in the caller's thread.
+            prefetch: as for `map`, counted in items; only threads use it.
+        """
+
+    def __enter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
-class Executor:
-    """`jobs` threads; with one job the caller's own thread does all the work."""
+class ThreadExecutor(Executor):
+    """Runs jobs on threads; with one job, in the caller's thread."""
 
-    def __init__(self, jobs: int | None = None, left: Path | None = None) -> None:
-        """jobs: by default as many as there are cores. left: a folder where an interrupted run on a cluster may have
-        left something, which is of no use once the work has ended well. Raises RecipeError if there are no jobs.
+    def __init__(self, jobs: int | None = None, stale: Path | None = None) -> None:
+        """Start the threads.
+
+        Args:
+            jobs: number of threads, by default one per core.
+            stale: staging directory that an interrupted run on a cluster may have left; removed after success.
+
+        Raises:
+            RecipeError: jobs is below 1.
         """
         self.jobs = count_jobs(jobs)
-        self._left = left
+        self._stale = stale
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
-        """Yields function(item) in the order of the items, at most `prefetch` of them (default: 2 x jobs) in advance.
-
-        An error, of the function or of the items themselves, is raised once all results before it are given out.
-        """
         if self._pool is None:
             yield from map(function, items)
             return
-        under_way: deque[Future[R]] = deque()
-        drawn, failure = iter(items), None
+        pending: deque[Future[R]] = deque()
+        iterator, failure = iter(items), None
         while True:
             try:
-                item = next(drawn)
+                item = next(iterator)
             except StopIteration:
                 break
             except Exception as error:
                 failure = error
                 break
-            under_way.append(self._pool.submit(function, item))
-            if len(under_way) > (2 * self.jobs if prefetch is None else prefetch):
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(self._pool.submit(function, item))
+            if len(pending) > (2 * self.jobs if prefetch is None else prefetch):
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
         if failure is not None:
             raise failure
 
-    def run(self, job: Job[Unit, Item, R], units: Iterable[Unit], prefetch: int | None = None) -> Generator[R]:
-        """Yields what the job makes of each item of each unit, in order; each result lasts until the next is asked for.
-
-        prefetch: as in `map`, of items.
-        """
-        for result in self.map(job.make, chain.from_iterable(map(job.items, units)), prefetch):
+    def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:
+        for result in self.map(job.process, chain.from_iterable(map(job.read, shards)), prefetch):
             yield result
-            job.release(result)
-
-    def __enter__(self) -> Self:
-        return self
+            job.recycle(result)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-        if kind is None and self._left is not None and self._left.is_dir():
+        if kind is None and self._stale is not None and self._stale.is_dir():
             from kifu.execution.staging import StagingDir
 
-            with suppress(OutputError), StagingDir(self._left):  # held by nobody else; it goes when it is left
+            with suppress(OutputError), StagingDir(self._stale):  # unless another process holds it
                 pass
 
 
-def make_executor(engine: str = THREADS, jobs: int | None = None, work: Path | None = None) -> Executor:
-    """Those who do the work: `jobs` threads, or with the engine "ray" or "ray=ADDRESS" the processes of a cluster.
+def make_executor(engine: str = THREADS, jobs: int | None = None, staging: Path | None = None) -> Executor:
+    """Return the executor of an execution backend.
 
-    work: a folder, seen by all of the cluster, where what was made waits until it is asked for, so that a run that was
-    interrupted is gone on with; it is there only while that is so. None: nothing is kept. Threads need none, and remove
-    what a cluster has left there.
-    Raises RecipeError for another engine, ClusterError if there is no such cluster, or it cannot do this work.
+    Args:
+        engine: "threads", "ray" for a cluster that is started on this machine, or "ray=HOST:PORT".
+        jobs: number of threads or of shards at a time; by default as many as there are processors.
+        staging: directory visible to all nodes where results wait until they are asked for, so that an interrupted run
+            can be resumed. None: nothing is kept. Threads do not use it, and remove what a cluster has left there.
+
+    Raises:
+        RecipeError: unknown engine, or jobs below 1.
+        ClusterError: the cluster does not answer or cannot do this work.
     """
     if engine == THREADS:
-        return Executor(jobs, work)
+        return ThreadExecutor(jobs, staging)
     name, _, address = engine.partition("=")
     if name != "ray":
         raise RecipeError(f"no engine {engine!r}; there are {THREADS}, ray and ray=ADDRESS")
     from kifu.execution.ray_executor import RayExecutor
 
-    return RayExecutor(address or None, jobs, work)
+    return RayExecutor(address or None, jobs, staging)
 
 
 def prefetch(items: Generator[T], count: int) -> Generator[T]:
-    """Yields the items; a thread of its own makes `count` of them in advance. Closes the generator at the end."""
-    end, at_last = object(), cancel
+    """Yield the items of a generator, `count` of which a thread computes ahead. Closes the generator at the end."""
+    end, cancel_pending = object(), cancel
     pool = ThreadPoolExecutor(1)
-    under_way = deque(pool.submit(next, items, end) for _ in range(count))
+    pending = deque(pool.submit(next, items, end) for _ in range(count))
     try:
-        while (item := under_way.popleft().result()) is not end:
-            under_way.append(pool.submit(next, items, end))
+        while (item := pending.popleft().result()) is not end:
+            pending.append(pool.submit(next, items, end))
             yield cast(T, item)
     finally:
-        at_last(pool, under_way)
+        cancel_pending(pool, pending)
         items.close()
 
 
 def cancel(pool: ThreadPoolExecutor, tasks: Iterable[Future[Any]]) -> None:
-    """Ends the pool, without doing those of its tasks that are not begun.
+    """Shut a pool down without running those of its tasks that have not begun.
 
-    A generator may be closed as late as when Python goes. Then `shutdown(cancel_futures=True)` fails, and so does what
-    is looked up in a module, this function for one: take hold of it before.
+    A generator may be closed as late as when the interpreter exits. `shutdown(cancel_futures=True)` fails then, and so
+    does a look-up of this function in its module: bind it to a local name before.
     """
     for task in tasks:
         task.cancel()

@@ -1,7 +1,7 @@
-"""What a process of the cluster is asked to do.
+"""The functions that run on the nodes of a cluster.
 
-These functions are shipped whole, so that a node without kifu, or with another one, can say so itself: nothing of
-kifu's is imported before that is known, and what is pickled by its names comes as bytes, to be read only then.
+They are pickled by value, and import kifu only once it is known to be there in the caller's version, so a node without
+it can say so itself. For the same reason, jobs and shards arrive as bytes.
 """
 
 from __future__ import annotations
@@ -9,38 +9,41 @@ from __future__ import annotations
 from typing import Any
 
 
-def worker_error(version: str, mark: str | None) -> str | None:
-    """Why this process cannot work for the caller, if it cannot; as what is said of its node.
+def worker_error(version: str, lease: str | None) -> str | None:
+    """Return why this process cannot work for the caller, as a statement about its node, or None if it can.
 
-    version: the caller's kifu. mark: a file in the folder where results wait, if there is one.
+    Args:
+        version: the caller's version of kifu.
+        lease: a file in the staging directory, if there is one.
     """
     from pathlib import Path
 
     try:
         import kifu
-        import kifu.execution.ray_worker  # as good a part as any to tell whether it can run here
-    except Exception as error:  # whatever is wrong with what is installed there
+        import kifu.execution.ray_worker
+    except Exception as error:  # whatever is wrong with the installation there
         reason = str(error).partition("\n")[0]
         return f"cannot load kifu: {type(error).__name__}: {reason}"
     if kifu.__version__ != version:
         return f"has kifu {kifu.__version__}, and the caller {version}"
-    if mark is not None and not Path(mark).exists():
-        return f"does not see the folder {Path(mark).parent}, which all nodes have to share"
+    if lease is not None and not Path(lease).exists():
+        return f"does not see the folder {Path(lease).parent}, which all nodes have to share"
     return None
 
 
-def make_unit(version: str, mark: str | None, job: bytes, call: bytes) -> tuple[str, Any, str]:
-    """Makes a unit. Returns how it ended, what came of it, and the address of the node.
+def run_shard(version: str, lease: str | None, job: bytes, call: bytes) -> tuple[str, Any, str]:
+    """Process a shard.
 
-    job, call: as `kifu.execution.ray_worker.make` takes them, whose answers ("made" and "failed") are given on. Another one is
-    "unable", with the reason (see `fault`).
+    Returns:
+        ("done", result bytes), ("failed", (error class, message)) as from `kifu.execution.ray_worker.run`, or
+        ("unable", reason); in each case followed by the address of the node.
     """
     from ray.util import get_node_ip_address
 
     node = get_node_ip_address()
-    reason = worker_error(version, mark)
+    reason = worker_error(version, lease)
     if reason is not None:
         return "unable", reason, node
-    from kifu.execution.ray_worker import make
+    from kifu.execution.ray_worker import run
 
-    return (*make(job, call), node)
+    return (*run(job, call), node)

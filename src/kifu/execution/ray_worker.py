@@ -1,4 +1,4 @@
-"""A unit made in a process of the cluster, and its results put where the caller finds them."""
+"""Runs a shard in a worker process of a cluster."""
 
 from __future__ import annotations
 
@@ -15,51 +15,56 @@ from ray import cloudpickle
 from kifu.atomic_io import cannot_write
 from kifu.errors import KifuError, OutputError
 from kifu.execution.executor import Job
-from kifu.execution.serialization import Parcel, pack_parcels, write_parcels
+from kifu.execution.serialization import dump_results, write_results
 
 
-def make(job: bytes, call: bytes) -> tuple[str, Any]:
-    """Makes a unit. Returns ("made", parcels as bytes, or none if they are in a file), or ("failed", (type, message))
-    for an error of kifu's; every other one is raised.
+def run(job: bytes, call: bytes) -> tuple[str, Any]:
+    """Process a shard.
 
-    job: a pickled `Job`. call: pickled, the folder that relative paths start from, the unit, and the file or None.
+    Args:
+        job: a pickled `Job`.
+        call: pickled: the directory that relative paths start from, the shard, and the file for its results or None.
+
+    Returns:
+        ("done", the results as bytes, empty if they are in the file), or ("failed", (class, message)) for an error of
+        kifu. All other errors are raised.
     """
-    folder, unit, path = cloudpickle.loads(call)
-    if path is not None and path.exists():  # by a node that died before it could say so
-        return "made", b""
-    with suppress(OSError):  # where there is no such folder, relative paths mean nothing, and are not found
-        os.chdir(folder)
+    directory, shard, path = cloudpickle.loads(call)
+    if path is not None and path.exists():  # written by a node that died before it could answer
+        return "done", b""
+    with suppress(OSError):  # without that directory, relative paths are not found
+        os.chdir(directory)
     try:
-        parcels = _parcels(_job(job), unit)
+        results = _results(_load_job(job), shard)
         if path is None:
-            return "made", pack_parcels(parcels)
-        _write(path, parcels)
+            return "done", dump_results(results)
+        _write(path, results)
     except KifuError as error:
         return "failed", (type(error), str(error))
-    return "made", b""
+    return "done", b""
 
 
 @lru_cache(1)
-def _job(data: bytes) -> Job[Any, Any, Any]:
-    """The job, which is kept from unit to unit, as where threads do it."""
+def _load_job(data: bytes) -> Job[Any, Any, Any]:
+    """Return the job, which is kept from shard to shard, as it is on threads."""
     job: Job[Any, Any, Any] = cloudpickle.loads(data)
     return job
 
 
-def _parcels(job: Job[Any, Any, Any], unit: Any) -> Iterator[Parcel]:
-    for item in job.items(unit):
-        result = job.make(item)
-        yield job.pack(result)
-        job.release(result)
+def _results(job: Job[Any, Any, Any], shard: Any) -> Iterator[Any]:
+    for item in job.read(shard):
+        result = job.process(item)
+        yield result
+        job.recycle(result)
 
 
-def _write(path: Path, parcels: Iterator[Parcel]) -> None:
-    """Under a name of its own first: where a network fails, a unit may be made again while this try of it goes on."""
-    own = path.with_name(f"{uuid4().hex}.{path.name}")
-    if not path.parent.is_dir():  # whoever has asked for it has gone; nobody would remove a folder that is made anew
+def _write(path: Path, results: Iterator[Any]) -> None:
+    # Each attempt has a name of its own: after a network failure, two may run at the same time.
+    attempt = path.with_name(f"{uuid4().hex}.{path.name}")
+    if not path.parent.is_dir():  # the caller has gone, and would not remove a new directory
         raise OutputError(f"cannot write {path}: its folder is gone")
-    write_parcels(own, parcels)
+    write_results(attempt, results)
     try:
-        own.replace(path)
+        attempt.replace(path)
     except OSError as error:
         raise cannot_write(path, error) from None

@@ -1,207 +1,171 @@
-"""Results on their way between processes: named arrays, Arrow batches and JSON values, in one file for each unit.
+"""Results of jobs as bytes: pickle protocol 5, with the buffers of arrays and Arrow batches out of band.
 
-A file of parcels is our own and read by the same version only, but it may be cut off or lie on a damaged disk: lengths
-are checked before memory is taken, and nothing in it is executed.
+A file of results is written and read by the same version of kifu, in a directory that the caller owns, so unpickling it
+is safe. It may still be cut off or damaged: each result has a checksum, which is verified before it is unpickled.
 
-    b"kifu parcels 1\\n", then for each parcel
-    8 bytes   length of the head, lowest byte first
-    head      JSON: [{"name", "kind": "json", "value"} or {"name", "kind": "array", "dtype", "shape", "bytes"} or
-              {"name", "kind": "batch", "bytes"}, ...]
-    buffers   of those that have "bytes", in order: the array's bytes (compressed by LZ4, if they are many), or an Arrow
-              stream of one batch (whose buffers are compressed so)
-    at the end a length of 0, and 8 bytes: how many parcels there are
+    b"kifu results 1\\n", then for each result
+    8 bytes   number of buffers, lowest byte first: the pickle stream, then the buffers it refers to
+    for each buffer, 8 bytes of stored size and 8 of plain size; where they differ, the buffer is compressed with LZ4
+    the buffers
+    32 bytes  BLAKE3 of all of the above
+    at the end 8 zero bytes, and 8 bytes: the number of results
 """
 
 from __future__ import annotations
 
-import json
-import tempfile
+import pickle
+import struct
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from io import BytesIO
-from math import prod
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any
 
-import numpy as np
 import pyarrow as pa
+from blake3 import blake3
 
 from kifu.atomic_io import AtomicFile
-from kifu.errors import FormatError, OutputError, first_line
+from kifu.errors import FormatError, first_line
 
-Parcel: TypeAlias = dict[str, Any]
-"""By name: arrays of numbers, Arrow batches, and JSON values."""
-
-_MAGIC = b"kifu parcels 1\n"
+_MAGIC = b"kifu results 1\n"
 _LZ4 = pa.Codec("lz4_raw")
-_SMALL = 256
-"""Bytes of an array that are not worth being compressed."""
-
-_MOST = 1 << 34
-"""A buffer that says it takes more bytes than this is not read."""
-
-
-class ParcelWriter:
-    """Writes parcels into a file, which has its name only once `commit` has returned. A context manager."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises OutputError."""
-        self._output = AtomicFile(path)
-        self._count = 0
-        self._output.write(_MAGIC)
-
-    def write(self, parcel: Parcel) -> None:
-        """Appends a parcel. Raises OutputError."""
-        for piece in _pieces(parcel):
-            self._output.write(piece)
-        self._count += 1
-
-    def commit(self) -> None:
-        """Ends the file and gives it its name. Raises OutputError."""
-        self._output.write(_end(self._count))
-        self._output.commit()
-
-    def __enter__(self) -> ParcelWriter:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._output.__exit__(*exception)
+_MIN_COMPRESSED = 256
+_MAX_BUFFER = 1 << 34
+_DAMAGE = (
+    OSError,
+    ValueError,
+    EOFError,
+    MemoryError,
+    AttributeError,
+    ImportError,
+    pickle.UnpicklingError,
+    pa.ArrowException,
+)
 
 
-class SpillFile:
-    """Parcels set aside on the disk, in a file without a name, which nobody has to remove. A context manager."""
-
-    def __init__(self, folder: Path) -> None:
-        """Raises OutputError."""
-        self._folder = folder
-        self._count = 0
-        try:
-            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
-            self._file.write(_MAGIC)
-        except OSError as error:
-            raise self._error(error) from None
-
-    def write(self, parcel: Parcel) -> None:
-        """Appends a parcel. Raises OutputError."""
-        try:
-            for piece in _pieces(parcel):
-                self._file.write(piece)
-        except OSError as error:
-            raise self._error(error) from None
-        self._count += 1
-
-    def parcels(self) -> Iterator[Parcel]:
-        """All of them, in order; none can be written afterwards. Raises OutputError if the disk is full."""
-        try:
-            self._file.write(_end(self._count))
-            self._file.seek(0)
-        except OSError as error:
-            raise self._error(error) from None
-        yield from _parcels(self._file)
-
-    def _error(self, error: OSError) -> OutputError:
-        return OutputError(f"cannot set anything aside in {self._folder}: {error.strerror}")
-
-    def __enter__(self) -> SpillFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        with suppress(OSError):  # what is still to be written has no place on a full disk
-            self._file.close()
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        """Send Arrow data as IPC streams: its own pickles of a slice hold everything that the slice was cut from."""
+        if isinstance(value, pa.RecordBatch):
+            return _read_batch, (pickle.PickleBuffer(_write_batch(value)),)
+        if isinstance(value, pa.Array):
+            return _read_array, (pickle.PickleBuffer(_write_batch(pa.record_batch([value], ["values"]))),)
+        return NotImplemented
 
 
-def _pieces(parcel: Parcel) -> list[bytes | memoryview]:
-    """A parcel as bytes: its head, and its buffers."""
-    head, buffers = [], []
-    for name, value in parcel.items():
-        told, buffer = _told(value)
-        head.append({"name": name, **told})
-        buffers += [] if buffer is None else [buffer]
-    text = json.dumps(head).encode()
-    return [len(text).to_bytes(8, "little") + text, *buffers]
+def _write_batch(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
 
 
-def _end(count: int) -> bytes:
-    return bytes(8) + count.to_bytes(8, "little")
+def _read_batch(data: Any) -> pa.RecordBatch:
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_next_batch()
 
 
-def _told(value: Any) -> tuple[dict[str, Any], memoryview | None]:
-    """What the head says of a value, and its buffer if it has one."""
-    if isinstance(value, np.ndarray):
-        data = np.ascontiguousarray(value).reshape(-1).view(np.uint8).data
-        packed = memoryview(_LZ4.compress(data, asbytes=True)) if len(data) > _SMALL else data
-        told = {"kind": "array", "dtype": value.dtype.str, "shape": value.shape, "bytes": len(packed)}
-        return told, packed
-    if isinstance(value, pa.RecordBatch):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-            stream.write_batch(value)
-        packed = memoryview(sink.getvalue())
-        return {"kind": "batch", "bytes": len(packed)}, packed
-    return {"kind": "json", "value": value}, None
+def _read_array(data: Any) -> pa.Array:
+    return _read_batch(data).column(0)
 
 
-def read_parcels(path: Path) -> Iterator[Parcel]:
-    """The parcels of a file, one after another. Raises FormatError if it is damaged or cut off."""
-    try:
-        with path.open("rb") as file:
-            yield from _parcels(file)
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, MemoryError, pa.ArrowException) as error:
-        raise FormatError(f"{path}: damaged: {first_line(error)}") from None
+def encode(value: Any) -> list[bytes | memoryview]:
+    """Return a result as pieces to be written one after another. They may refer to the memory of the result."""
+    out_of_band: list[pickle.PickleBuffer] = []
+    stream = BytesIO()
+    _Pickler(stream, 5, buffer_callback=out_of_band.append).dump(value)
+    plain: list[memoryview] = [stream.getbuffer(), *(buffer.raw() for buffer in out_of_band)]
+    stored = [_compress(buffer) for buffer in plain]
+    sizes = [size for pair in zip(stored, plain) for size in map(len, pair)]
+    pieces: list[bytes | memoryview] = [struct.pack(f"<{1 + len(sizes)}Q", len(plain), *sizes), *stored]
+    digest = blake3()
+    for piece in pieces:
+        digest.update(piece)
+    return [*pieces, digest.digest()]
 
 
-def pack_parcels(parcels: Iterable[Parcel]) -> bytes:
-    """What a file of these parcels holds."""
-    packed = [b"".join(_pieces(parcel)) for parcel in parcels]
-    return b"".join([_MAGIC, *packed, _end(len(packed))])
+def _compress(buffer: memoryview) -> memoryview:
+    if len(buffer) < _MIN_COMPRESSED:
+        return buffer
+    packed = memoryview(_LZ4.compress(buffer, asbytes=True))
+    return packed if len(packed) < len(buffer) else buffer
 
 
-def unpack_parcels(data: bytes) -> Iterator[Parcel]:
-    """The reverse of `pack_parcels`. Does not tell what is wrong with bytes that it did not make."""
-    return _parcels(BytesIO(data))
+def decode(file: IO[bytes]) -> Any:
+    """Read what `encode` returned. Arrays are writable. Raises EOFError at the end marker, ValueError for damage."""
+    head = _read_exactly(file, 8)
+    (count,) = struct.unpack("<Q", head)
+    if not count:
+        raise EOFError
+    head += _read_exactly(file, 16 * count)
+    sizes = struct.unpack(f"<{2 * count}Q", head[8:])
+    stored = [_read_exactly(file, size) for size in sizes[::2]]
+    digest = blake3(head)
+    for buffer in stored:
+        digest.update(buffer)
+    if _read_exactly(file, 32) != digest.digest():
+        raise ValueError("its checksum is wrong")
+    plain = [_LZ4.decompress(b, n, asbytes=True) if len(b) != n else b for b, n in zip(stored, sizes[1::2])]
+    return pickle.loads(plain[0], buffers=map(bytearray, plain[1:]))
 
 
-def _parcels(file: IO[bytes]) -> Iterator[Parcel]:
-    if file.read(len(_MAGIC)) != _MAGIC:
-        raise ValueError("no file of parcels")
-    count = 0
-    while length := int.from_bytes(_exactly(file, 8), "little"):
-        head = json.loads(_exactly(file, length))
-        yield {told["name"]: _value(told, file) for told in head}
-        count += 1
-    if int.from_bytes(_exactly(file, 8), "little") != count:
-        raise ValueError("parcels are missing")
-
-
-def _value(told: dict[str, Any], file: IO[bytes]) -> Any:
-    if told["kind"] == "json":
-        return told["value"]
-    data = _exactly(file, told["bytes"])
-    if told["kind"] == "batch":
-        with pa.ipc.open_stream(data) as stream:
-            return stream.read_next_batch()
-    kind = np.dtype(told["dtype"])
-    if kind.hasobject:
-        raise ValueError(f"an array of {kind}")
-    size = prod(told["shape"]) * kind.itemsize
-    if not 0 <= size <= _MOST:
-        raise ValueError(f"an array of {size:,} bytes")
-    plain = _LZ4.decompress(data, size) if size > _SMALL else data
-    return np.frombuffer(bytearray(plain), kind).reshape(told["shape"])
-
-
-def _exactly(file: IO[bytes], count: int) -> bytes:
-    if not 0 <= count <= _MOST:
-        raise ValueError(f"{count:,} bytes")
-    data = file.read(count)
-    if len(data) < count:
+def _read_exactly(file: IO[bytes], size: int) -> bytes:
+    if size > _MAX_BUFFER:
+        raise ValueError(f"a buffer of {size:,} bytes")
+    data = file.read(size)
+    if len(data) < size:
         raise ValueError("it ends too early")
     return data
 
 
-def write_parcels(path: Path, parcels: Iterable[Parcel]) -> None:
-    """Writes a whole file of parcels. Raises OutputError."""
-    with ParcelWriter(path) as writer:
-        for parcel in parcels:
-            writer.write(parcel)
-        writer.commit()
+def _encode_all(results: Iterable[Any]) -> Iterator[bytes | memoryview]:
+    count = 0
+    yield _MAGIC
+    for result in results:
+        yield from encode(result)
+        count += 1
+    yield struct.pack("<2Q", 0, count)
+
+
+def write_results(path: Path, results: Iterable[Any]) -> None:
+    """Write a file of results; each is written before the next one is asked for. Raises OutputError."""
+    with AtomicFile(path) as output:
+        for piece in _encode_all(results):
+            output.write(piece)
+        output.commit()
+
+
+def read_results(path: Path) -> Iterator[Any]:
+    """Yield the results in a file. Raises FormatError if it is damaged or cut off."""
+    try:
+        with path.open("rb") as file:
+            yield from _decode_all(file)
+    except _DAMAGE as error:
+        raise FormatError(f"{path}: damaged: {first_line(error)}") from None
+
+
+def dump_results(results: Iterable[Any]) -> bytes:
+    """Return the content of a file of these results."""
+    stream = BytesIO()
+    for piece in _encode_all(results):
+        stream.write(piece)
+    return stream.getvalue()
+
+
+def load_results(data: bytes) -> Iterator[Any]:
+    """Yield the results that `dump_results` was given."""
+    return _decode_all(BytesIO(data))
+
+
+def _decode_all(file: IO[bytes]) -> Iterator[Any]:
+    if file.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError("not a file of results")
+    count = 0
+    while True:
+        try:
+            result = decode(file)
+        except EOFError:
+            break
+        yield result
+        count += 1
+    if _read_exactly(file, 8) != count.to_bytes(8, "little"):
+        raise ValueError("results are missing")

@@ -1,4 +1,4 @@
-"""Where the results of units wait, as files, until they are asked for; and what of them an interrupted run has left."""
+"""The directory where results of shards wait as files until they are asked for, and survive an interrupted run."""
 
 from __future__ import annotations
 
@@ -6,73 +6,79 @@ import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 from uuid import uuid4
 
 from kifu.atomic_io import cannot_write, locked_folder, remove_file
 
-_WHOLE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.parcels")
-_OURS = re.compile(r".*\.parcels(\.part)?|caller-[0-9a-f]{32}")
+_COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
+_OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}")
 
 
 class StagingDir:
-    """A folder that one caller at a time holds. A context manager: leaving it removes the folder, unless an error is
-    the reason and there are results in it, with which the next run goes on. What is not ours in it is let alone."""
+    """A staging directory, locked by one caller at a time.
+
+    A context manager: leaving it removes the directory, unless an error is the reason and it holds complete results,
+    with which the next run resumes. Files of others in it are left alone.
+
+    Attributes:
+        path: the directory.
+        lease: a file that exists while the directory is locked; nodes check that they see it.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises OutputError if the folder cannot be written to, or is held."""
+        """Lock the directory, creating it if necessary.
+
+        Raises:
+            OutputError: the directory is not writable, or another process holds it.
+        """
         self.path = path
-        self.mark = path / f"caller-{uuid4().hex}"
-        """A file that is there as long as the folder is held, by which others can tell that they see this folder."""
-        self._left: dict[str, Path] = {}
-        """By key, see `file`: whole files that an earlier run has left."""
-        with ExitStack() as lock:
-            lock.enter_context(locked_folder(path))
+        self.lease = path / f"lease-{uuid4().hex}"
+        self._complete: dict[str, Path] = {}
+        with ExitStack() as stack:
+            stack.enter_context(locked_folder(path))
             try:
-                self._look_through()
-                self.mark.touch()
+                for file in self._files():
+                    if match := _COMPLETE.fullmatch(file.name):
+                        self._complete[match[1]] = file
+                    else:
+                        remove_file(file)
+                self.lease.touch()
             except OSError as error:
                 raise cannot_write(path, error) from None
-            self._lock = lock.pop_all()
-
-    def _look_through(self) -> None:
-        """Notes the whole files that an earlier run has left, and removes the others."""
-        for found in self._files():
-            if match := _WHOLE.fullmatch(found.name):
-                self._left[match[1]] = found
-            else:
-                remove_file(found)
+            self._stack = stack.pop_all()
 
     def _files(self) -> Iterator[Path]:
-        return (found for found in list(self.path.iterdir()) if _OURS.fullmatch(found.name))
+        return (file for file in list(self.path.iterdir()) if _OURS.fullmatch(file.name))
 
     def file(self, run: int, number: int, key: str) -> tuple[Path, bool]:
-        """The file for the results of a unit, and whether it is there already. Raises OutputError.
+        """Return the file for the results of a shard, and whether an earlier run has completed it.
 
-        run, number: which run of this caller it is, and which unit of the run: only for people who look. key: 32
-        hexadecimal digits that follow from all that the results follow from. An earlier caller may have had other runs
-        before: a data set that it finished is not made again. What has a key that nobody asks for goes at the end.
+        Args:
+            run: the number of the run, and
+            number: of the shard in it. They only serve people who look: an earlier caller may have had other runs.
+            key: 32 hexadecimal digits, a hash of all that the results depend on. Files whose key is never asked for
+                are removed at the end.
+
+        Raises:
+            OutputError: the file cannot be renamed.
         """
-        path = self.path / f"{run}-{number:06}-{key}.parcels"
-        left = self._left.pop(key, None)
-        if left is not None:
+        path = self.path / f"{run}-{number:06}-{key}.results"
+        complete = self._complete.pop(key, None)
+        if complete is not None:
             try:
-                left.replace(path)
+                complete.replace(path)
             except OSError as error:
                 raise cannot_write(path, error) from None
-        return path, left is not None
+        return path, complete is not None
 
     def __enter__(self) -> StagingDir:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock, suppress(OSError):  # the folder may be what went wrong; what stays is for the next run
-            whole = [found for found in self._files() if _WHOLE.fullmatch(found.name)]
-            if kind is not None and whole:
-                self.mark.unlink(missing_ok=True)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._stack, suppress(OSError):  # the directory may be what went wrong; what stays is for the next run
+            if kind is not None and any(_COMPLETE.fullmatch(file.name) for file in self._files()):
+                self.lease.unlink(missing_ok=True)
                 return
-            for found in self._files():
-                found.unlink()
+            for file in self._files():
+                file.unlink()
             self.path.rmdir()

@@ -78,7 +78,7 @@ class _Build:
         with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
             for given in plan.catalogues:
                 counts = np.zeros(len(given.catalogue), np.int32)
-                for counted in plan.crew.run(CountRows(self.recipe, plan.set), given.units):
+                for counted in plan.executor.run(CountRows(self.recipe, plan.set), given.units):
                     self.tally.set_aside(counted.why, counted.elsewhere)
                     self.tally.add(counted.member, counted.rows, counted.plies)
                     counts[counted.member] = counted.rows
@@ -94,7 +94,7 @@ class _Build:
     def _draw(self, units: list[DrawUnit], writer: KataWriter) -> None:
         rows = sum(int(unit.counts.sum()) for unit in units)
         with self.plan.progress(f"building {self.plan.path.name}", rows, "rows") as bar:
-            for drawn in self.plan.crew.run(DrawRows(self.recipe, self.plan.set), units):
+            for drawn in self.plan.executor.run(DrawRows(self.recipe, self.plan.set), units):
                 if drawn.part is not None:
                     writer.write(drawn.part)
                     bar.advance(drawn.part.size)

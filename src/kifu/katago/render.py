@@ -17,8 +17,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
-from kifu.datasets.npz import CompressedPiece
-from kifu.execution.serialization import Parcel
 from kifu.katago.encoder import KataScratch
 from kifu.katago.metadata import META_COLUMNS, metadata_rows
 from kifu.katago.moves import choose_plies, find_end_plies
@@ -85,14 +83,14 @@ class DrawRows(SetJob[DrawUnit, PieceItem, RenderedRows]):
         """Of threads that are not at work."""
         return []
 
-    def unit_identity(self, unit: DrawUnit) -> Any:
-        return [*unit.of.identity(), unit.start]
+    def shard_fingerprint(self, shard: DrawUnit) -> Any:
+        return [*shard.of.fingerprint(), shard.start]
 
-    def items(self, unit: DrawUnit) -> Iterator[PieceItem]:
+    def read(self, shard: DrawUnit) -> Iterator[PieceItem]:
         columns = (*COLUMNS, *(META_COLUMNS if self.recipe.metadata is not None else ()))
-        ends = np.cumsum(unit.counts, dtype=np.int64)
-        batches, held, at = row_slices(unit.of, columns, _GAMES), list[pa.RecordBatch](), 0
-        for bounds, whole in _spans(unit.start, int(ends[-1]), self.recipe.rows_per_file):
+        ends = np.cumsum(shard.counts, dtype=np.int64)
+        batches, held, at = row_slices(shard.of, columns, _GAMES), list[pa.RecordBatch](), 0
+        for bounds, whole in _spans(shard.start, int(ends[-1]), self.recipe.rows_per_file):
             # The game that has row bounds[0], and the one after that which has row bounds[-1] - 1.
             first = int(np.searchsorted(ends, bounds[0], "right"))
             last = int(np.searchsorted(ends, bounds[-1], "left")) + 1
@@ -101,11 +99,11 @@ class DrawRows(SetJob[DrawUnit, PieceItem, RenderedRows]):
             while at + len(held[0]) <= first:
                 at += len(held.pop(0))
             some = pa.Table.from_batches(held).slice(first - at, last - first).combine_chunks()
-            counts = unit.counts[first:last]
+            counts = shard.counts[first:last]
             skip = bounds[0] - int(ends[first] - counts[0])
             yield PieceItem(some.to_batches()[0], counts, skip, [b - a for a, b in pairwise(bounds)], whole)
 
-    def make(self, item: PieceItem) -> RenderedRows:
+    def process(self, item: PieceItem) -> RenderedRows:
         drawn = self._draw(item)
         if not item.whole:
             return RenderedRows([], drawn)
@@ -166,28 +164,6 @@ class DrawRows(SetJob[DrawUnit, PieceItem, RenderedRows]):
         white = games.moves[games.move_offset[game] + ply] & WHITE_BIT != 0
         sides: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[game, white.astype(np.int64)]
         return sides
-
-    def pack(self, result: RenderedRows) -> Parcel:
-        if result.part is not None:
-            return {name: values for name, values in result.part._asdict().items() if values is not None}
-        parts = [part for piece in result.pieces for part in piece.parts]
-        return {
-            "rows": [piece.rows for piece in result.pieces],
-            "told": [(len(part.data), part.crc, part.size) for part in parts],
-            "data": np.frombuffer(b"".join([part.data for part in parts]), np.uint8),
-        }
-
-    def unpack(self, parcel: Parcel) -> RenderedRows:
-        if "data" not in parcel:
-            return RenderedRows([], KataRows(**parcel))
-        data, parts, at = memoryview(parcel["data"]), [], 0
-        for length, crc, size in parcel["told"]:
-            parts.append(CompressedPiece(data[at : at + length], crc, size))
-            at += length
-        each = len(parts) // len(parcel["rows"])
-        return RenderedRows(
-            [PackedRows(n, parts[k * each : (k + 1) * each]) for k, n in enumerate(parcel["rows"])], None
-        )
 
 
 def _spans(start: int, rows: int, rows_per_file: int) -> Iterator[tuple[list[int], bool]]:

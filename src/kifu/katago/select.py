@@ -16,7 +16,6 @@ from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinc
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.datasets.sources import parse_board
 from kifu.errors import DropReason
-from kifu.execution.serialization import Parcel
 from kifu.katago.encoder import LEAST, MOST, KataEncoder, KataScratch
 from kifu.katago.moves import Firsts, choose_plies, find_end_plies, find_firsts
 from kifu.katago.recipe import KatagoRecipe
@@ -114,7 +113,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
     def games(self) -> int:
         return _GAMES
 
-    def make(self, item: RowSlice) -> RowCounts:
+    def process(self, item: RowSlice) -> RowCounts:
         games = game_arrays(item.batch)
         chosen = self._select(item.batch, games)
         stop, drop = self._ended(games, chosen, *self._follow(games, chosen))
@@ -130,12 +129,6 @@ class CountRows(CatalogueRowsJob[RowCounts]):
             elsewhere=chosen.elsewhere,
             read=len(item.batch),
         )
-
-    def pack(self, result: RowCounts) -> Parcel:
-        return result._asdict()
-
-    def unpack(self, parcel: Parcel) -> RowCounts:
-        return RowCounts(**parcel)._replace(why=Counter(parcel["why"]))
 
     def _select(self, batch: pa.RecordBatch, games: GameArrays) -> _Selected:
         """Which of these rows are of the set, as far as can be told before the games are played."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +21,6 @@ from kifu.datasets.renderer import CONTEXT_COLUMNS, Renderer
 from kifu.datasets.writer import Writer
 from kifu.errors import DropReason
 from kifu.execution.executor import R
-from kifu.execution.serialization import Parcel
 from kifu.kernel import kernel
 from kifu.point import POINT_MASK
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
@@ -143,15 +141,8 @@ class CountExamples(_ExampleJob[int]):
 
     games = _GAMES
 
-    def make(self, item: RowSlice) -> int:
+    def process(self, item: RowSlice) -> int:
         return len(self._select(item).game)
-
-    def pack(self, result: int) -> Parcel:
-        return {"examples": result}
-
-    def unpack(self, parcel: Parcel) -> int:
-        count: int = parcel["examples"]
-        return count
 
 
 @dataclass(frozen=True)
@@ -163,24 +154,8 @@ class _DrawExamples(_ExampleJob[ExampleChunk]):
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
-    def make(self, item: RowSlice) -> ExampleChunk:
+    def process(self, item: RowSlice) -> ExampleChunk:
         return self._encode(item, self._select(item))
-
-    @abstractmethod
-    def pack_content(self, content: Any) -> Parcel:
-        """`ExampleChunk.content` as it travels."""
-
-    @abstractmethod
-    def unpack_content(self, parcel: Parcel) -> Any:
-        """The reverse."""
-
-    def pack(self, result: ExampleChunk) -> Parcel:
-        parcel: Parcel = {f"content {name}": value for name, value in self.pack_content(result.content).items()}
-        return parcel | {name: value for name, value in result._asdict().items() if name != "content"}
-
-    def unpack(self, parcel: Parcel) -> ExampleChunk:
-        content = {name.removeprefix("content "): parcel.pop(name) for name in list(parcel) if " " in name}
-        return ExampleChunk(self.unpack_content(content), **parcel)._replace(why=Counter(parcel["why"]))
 
     def _encode(self, some: RowSlice, chosen: _Selected) -> ExampleChunk:
         """Planes and labels of the wanted positions."""
@@ -218,26 +193,14 @@ class WriteExamples(_DrawExamples):
     def writer(self) -> type[Writer]:
         return find_writer(self.recipe.format)
 
-    def make(self, item: RowSlice) -> ExampleChunk:
-        made = super().make(item)
+    def process(self, item: RowSlice) -> ExampleChunk:
+        made = super().process(item)
         return made._replace(content=self.writer.prepare(made.content, self.layout))
-
-    def pack_content(self, content: Any) -> Parcel:
-        return self.writer.pack(content)
-
-    def unpack_content(self, parcel: Parcel) -> Any:
-        return self.writer.unpack(parcel)
 
 
 @dataclass(frozen=True)
 class SortExamples(_DrawExamples):
     """All examples of a set, with the keys by which they are to be sorted."""
-
-    def pack_content(self, content: Batch) -> Parcel:
-        return content.pack()
-
-    def unpack_content(self, parcel: Parcel) -> Batch:
-        return Batch.unpack(parcel)
 
 
 def _first_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:

@@ -52,7 +52,7 @@ def build_examples(
 
     sources: what `ingest` reads, catalogues among it. Catalogues alone are taken as they are, if the recipe has no
     rules of cleaning or they were made by these; else all is read into a new one, CATALOGUE in the folder, which one
-    build at a time may then hold. sets: by default those of the recipe. jobs, engine: see `kifu.execution.executor.open_crew`;
+    build at a time may then hold. sets: by default those of the recipe. jobs, engine: see `kifu.execution.executor.make_executor`;
     the bytes are the same for any. A data set that is there already, made by this version from the same recipe and
     sources, stays as it is. Each is complete or not there at all, whatever interrupts. Memory is that of `ingest`, and
     then some chunks for each thread; where examples are shuffled, three times 128 MiB, and on the disk what they take
@@ -81,7 +81,7 @@ class _Build:
     def make(self) -> ExamplesManifest:
         """Writes the data set."""
         recipe, plan = self.recipe, self.plan
-        expected = sum(plan.crew.run(CountExamples(recipe, plan.set), plan.units))
+        expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.units))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
         with open_writer(recipe.format, plan.path, self.layout, expected) as writer:
             if recipe.order == "shuffled":
@@ -95,7 +95,7 @@ class _Build:
         job = WriteExamples(self.recipe, self.plan.set)
         with self._bar("building", expected) as bar:
             for given in self.plan.catalogues:
-                for made in self.plan.crew.run(job, given.units):
+                for made in self.plan.executor.run(job, given.units):
                     writer.append(made.content)
                     self.tally.set_aside(made.why, made.elsewhere)
                     self.tally.add(made.member, made.rows, made.plies)
@@ -107,16 +107,16 @@ class _Build:
         most = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
         with BucketSort(_KEYS, most, self.plan.path.parent, expected) as ranges:
             with self._bar("drawing", expected) as bar:
-                for made in self.plan.crew.run(job, self.plan.units):
+                for made in self.plan.executor.run(job, self.plan.units):
                     self.tally.set_aside(made.why, made.elsewhere)
-                    ranges.add(made.content.pack() | {_KEYS: made.keys})
+                    ranges.add(made.content.columns() | {_KEYS: made.keys})
                     bar.advance(len(made.keys))
             with self._bar("building", expected) as bar:
                 for columns in ranges:
                     order = np.argsort(columns.pop(_KEYS), kind="stable")
-                    whole = Batch.unpack(columns)
+                    whole = Batch.from_columns(columns)
                     pieces = (order[at : at + _PIECE] for at in range(0, len(order), _PIECE))
-                    for prepared in self.plan.crew.map(partial(_prepare, writer, whole), pieces):
+                    for prepared in self.plan.executor.map(partial(_prepare, writer, whole), pieces):
                         writer.append(prepared)
                     bar.advance(len(order))
         for given in self.plan.catalogues:

@@ -58,7 +58,7 @@ def build(
 
     sources: archives named as KGS names them, or folders with such. sets: default those that the recipe marks so.
     index: an index page (file), whose archives and order the draws use; without it, the archives at hand, newest
-    first. jobs, engine: see `kifu.execution.executor.open_crew`; the bytes are the same for any. A file that is there already,
+    first. jobs, engine: see `kifu.execution.executor.make_executor`; the bytes are the same for any. A file that is there already,
     made by this version from the same recipe and archives, stays as it is. Files are complete or not there at all,
     whatever interrupts.
     Raises RecipeError, SourceError, OutputError or ClusterError. A game that cannot be used is dropped, and told of in
@@ -77,12 +77,12 @@ def build(
     if not wanted:
         return []
     first = recipe.sets[names[0]].file
-    with make_executor(engine, jobs, staging_dir(Path(into, first))) as crew:
-        told = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], crew)
+    with make_executor(engine, jobs, staging_dir(Path(into, first))) as executor:
+        told = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], executor)
         found = {archive: (paths[archive], about["blake3"]) for archive, about in zip(wanted, told)}
         built = []
         for name, selections in drawn:
-            built += _build_set(recipe, _plans(recipe, name, selections, found, Path(into)), crew, progress)
+            built += _build_set(recipe, _plans(recipe, name, selections, found, Path(into)), executor, progress)
         return built
 
 
@@ -104,14 +104,16 @@ def _require_archives(wanted: Collection[Archive], paths: dict[Archive, AnyPath]
         raise SourceError(f"{len(missing)} of the {len(wanted)} archives that the sets draw from are missing: {listed}")
 
 
-def _build_set(recipe: KgsgoRecipe, plans: list[_Plan], crew: Executor, progress: ProgressFactory) -> list[BuildReport]:
+def _build_set(
+    recipe: KgsgoRecipe, plans: list[_Plan], executor: Executor, progress: ProgressFactory
+) -> list[BuildReport]:
     """The files of one set. Their archives are one run, so that all are at work where each file has one of its own."""
     layout = find_dat_layout(recipe.format)
     earlier = [_earlier(recipe, plan) for plan in plans]
     units = [unit for plan, there in zip(plans, earlier) if there is None for unit in plan.units]
-    foreseen = crew.run(CountRecords(), units, prefetch=1) if layout.header_bytes else repeat(0)
-    job = WriteRecords(layout.name, crew.map(ArchiveGames.load, units, prefetch=1))
-    made = crew.run(job, units, crew.jobs + 1)
+    foreseen = executor.run(CountRecords(), units, prefetch=1) if layout.header_bytes else repeat(0)
+    job = WriteRecords(layout.name, executor.map(ArchiveGames.load, units, prefetch=1))
+    made = executor.run(job, units, executor.jobs + 1)
     built = []
     for plan, there in zip(plans, earlier):
         if there is None:

@@ -15,7 +15,6 @@ from blake3 import blake3
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Item, Job, R
-from kifu.execution.serialization import Parcel
 from kifu.go.state import State, new_state
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo_games import has_handicap, refuse
@@ -124,30 +123,20 @@ class ArchiveGames(NamedTuple):
 class _ArchiveJob(Job[ArchiveGames, Item, R]):
     """What is done to some games of an archive."""
 
-    def unit_identity(self, unit: ArchiveGames) -> Any:
-        selection = unit.selection
-        return [selection.archive.name, unit.blake3, blake3(selection.games.tobytes()).hexdigest()]
+    def shard_fingerprint(self, shard: ArchiveGames) -> Any:
+        selection = shard.selection
+        return [selection.archive.name, shard.blake3, blake3(selection.games.tobytes()).hexdigest()]
 
 
 class CountRecords(_ArchiveJob[ArchiveGames, int]):
     """How many examples there will be, unless a move cannot be played."""
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return None
 
-    def items(self, unit: ArchiveGames) -> Iterator[ArchiveGames]:
-        yield unit
-
-    def make(self, item: ArchiveGames) -> int:
+    def process(self, item: ArchiveGames) -> int:
         archive = item.load()
         return archive.foresee(archive.rows(item.selection.games))
-
-    def pack(self, result: int) -> Parcel:
-        return {"examples": result}
-
-    def unpack(self, parcel: Parcel) -> int:
-        count: int = parcel["examples"]
-        return count
 
 
 class RecordTask(NamedTuple):
@@ -182,6 +171,10 @@ class Chunk(NamedTuple):
     records: npt.NDArray[np.uint8]
     desk: _Desk | None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The desk stays in the process."""
+        return Chunk, (*self[:-1], None)
+
 
 @dataclass(frozen=True)
 class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
@@ -205,17 +198,17 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
         """Where nothing lies."""
         return []
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return self.format
 
-    def items(self, unit: ArchiveGames) -> Iterator[RecordTask]:
-        archive = unit.load() if self.loaded is None else next(self.loaded)
-        rows = archive.rows(unit.selection.games)
+    def read(self, shard: ArchiveGames) -> Iterator[RecordTask]:
+        archive = shard.load() if self.loaded is None else next(self.loaded)
+        rows = archive.rows(shard.selection.games)
         moves = np.diff(archive.games.move_offset)[rows]
         for start, stop in pairwise(_cuts(moves * self._layout.record_bytes)):
             yield RecordTask(archive, rows[start:stop])
 
-    def make(self, item: RecordTask) -> Chunk:
+    def process(self, item: RecordTask) -> Chunk:
         archive, rows = item
         games, drop = archive.games, archive.drop[rows]
         usable = drop == DropReason.KEPT
@@ -240,13 +233,7 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
             desk=desk,
         )
 
-    def pack(self, result: Chunk) -> Parcel:
-        return {name: value for name, value in result._asdict().items() if name != "desk"}
-
-    def unpack(self, parcel: Parcel) -> Chunk:
-        return Chunk(**parcel, desk=None)
-
-    def release(self, result: Chunk) -> None:
+    def recycle(self, result: Chunk) -> None:
         if result.desk is not None:
             self._desks.append(result.desk)
 

@@ -33,7 +33,6 @@ from kifu.corpus.sources import find_sources, hash_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.execution.serialization import Parcel
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.pipeline import was_ingested
 from kifu.recipes.schema import OlfArchiveRecipe
@@ -133,7 +132,7 @@ def build_archive(
 ) -> ArchiveReport:
     """Makes the tree in the folder `into`, with its catalogue and manifest.
 
-    sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.execution.executor.open_crew`; the bytes are the
+    sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.execution.executor.make_executor`; the bytes are the
     same for any. An archive that is there already, made by this version from the same recipe and sources, stays as it
     is; another one is replaced. One build at a time may hold the folder. Files are complete or not there at all,
     whatever interrupts, and the manifest comes last. Memory is that of `ingest`, and at most 64 KiB for each file.
@@ -141,8 +140,8 @@ def build_archive(
     """
     into, sources = Path(into), list(sources)
     with ExitStack() as held:
-        crew = held.enter_context(make_executor(engine, jobs, staging_dir(into / MANIFEST)))
-        found = hash_sources(find_sources(sources), crew)
+        executor = held.enter_context(make_executor(engine, jobs, staging_dir(into / MANIFEST)))
+        found = hash_sources(find_sources(sources), executor)
         earlier = _read_manifest(into)
         if earlier is not None and _is_current(earlier, recipe, found, into):
             return ArchiveReport(into, earlier, False)
@@ -158,7 +157,7 @@ def build_archive(
         job = _LinesJob(catalogue.digest())
         with _Spool(into) as spool:
             with progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-                unsayable = _sort(crew.run(job, catalogue.shards()), spool, bar)
+                unsayable = _sort(executor.run(job, catalogue.shards()), spool, bar)
             _require_no_others(into, spool)
             files = [_write(into, place, spool) for place in spool.places()]
     manifest = ArchiveManifest(
@@ -220,30 +219,17 @@ class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
 
     digest: str
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         return self.digest
 
-    def unit_identity(self, unit: RowShard) -> Any:
-        return unit.identity()
+    def shard_fingerprint(self, shard: RowShard) -> Any:
+        return shard.fingerprint()
 
-    def items(self, unit: RowShard) -> Iterator[pa.RecordBatch]:
-        return read_shard(unit)
+    def read(self, shard: RowShard) -> Iterator[pa.RecordBatch]:
+        return read_shard(shard)
 
-    def make(self, item: pa.RecordBatch) -> _Lines:
+    def process(self, item: pa.RecordBatch) -> _Lines:
         return _lines(item)
-
-    def pack(self, result: _Lines) -> Parcel:
-        data = b"".join([data for _, _, data in result.placed])
-        placed = [(place, games, len(data)) for place, games, data in result.placed]
-        told = {"placed": placed, "unsayable": result.unsayable, "games": result.games}
-        return told | {"data": np.frombuffer(data, np.uint8)}
-
-    def unpack(self, parcel: Parcel) -> _Lines:
-        data, placed, at = parcel["data"].tobytes(), [], 0
-        for place, games, size in parcel["placed"]:
-            placed.append((place, games, data[at : at + size]))
-            at += size
-        return _Lines(placed, Counter(parcel["unsayable"]), parcel["games"])
 
 
 def _lines(batch: pa.RecordBatch) -> _Lines:

@@ -32,7 +32,7 @@ from kifu.datasets.manifest import (
 )
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
-from kifu.execution.executor import Executor, Item, Job, R, Unit, make_executor
+from kifu.execution.executor import Executor, Item, Job, R, Shard, make_executor
 from kifu.progress import ProgressFactory, format_bytes
 from kifu.recipes.schema import SplitRecipe
 
@@ -109,7 +109,7 @@ class SetUnit(NamedTuple):
     first: int
     rows: RowShard
 
-    def identity(self) -> list[Any]:
+    def fingerprint(self) -> list[Any]:
         """What tells it from others, as JSON values."""
         return [self.digest, self.first, self.rows.rows]
 
@@ -147,13 +147,13 @@ def row_slices(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[Row
 
 
 @dataclass(frozen=True)
-class SetJob(Job[Unit, Item, R]):
+class SetJob(Job[Shard, Item, R]):
     """Work for one set of a recipe."""
 
     recipe: SplitRecipe
     set: str
 
-    def identity(self) -> Any:
+    def fingerprint(self) -> Any:
         split = None if self.recipe.split is None else self.recipe.split.told()
         return [self.recipe.model_dump(mode="json"), split, self.set]
 
@@ -182,12 +182,12 @@ class CatalogueRowsJob(SetJob[SetUnit, RowSlice, R]):
     def games(self) -> int:
         """How many rows are looked at at one go."""
 
-    def unit_identity(self, unit: SetUnit) -> Any:
-        return unit.identity()
+    def shard_fingerprint(self, shard: SetUnit) -> Any:
+        return shard.fingerprint()
 
-    def items(self, unit: SetUnit) -> Iterator[RowSlice]:
+    def read(self, shard: SetUnit) -> Iterator[RowSlice]:
         split = self.recipe.split
-        return row_slices(unit, (*self.columns, *(split.columns if split else ())), self.games)
+        return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.games)
 
 
 class SetPlan(NamedTuple):
@@ -197,7 +197,7 @@ class SetPlan(NamedTuple):
     path: Path
     catalogues: list[CatalogueInput]
     sources: list[dict[str, Any]]
-    crew: Executor
+    executor: Executor
     progress: ProgressFactory
 
     @property
@@ -238,8 +238,8 @@ def build_sets(
     found = find_sources(given)
     paths = {name: into / f"{name}{suffix}" for name in names}
     with ExitStack() as held:
-        crew = held.enter_context(make_executor(engine, jobs, staging_dir(paths[names[0]])))
-        told = hash_sources(found, crew)
+        executor = held.enter_context(make_executor(engine, jobs, staging_dir(paths[names[0]])))
+        told = hash_sources(found, executor)
         built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
         if not all(built.values()):
             opened = _as_they_are(recipe, found)
@@ -250,7 +250,7 @@ def build_sets(
         for name, path in paths.items():
             if built[name] is None:
                 remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
-                manifest = make(SetPlan(name, path, catalogues, told, crew, progress))
+                manifest = make(SetPlan(name, path, catalogues, told, executor, progress))
                 manifest.write(manifest_path(path))
                 built[name] = ExamplesReport(path, manifest, True)
     return [each for each in built.values() if each]

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from kifu.errors import DropReason, SourceError
-from kifu.execution.executor import Executor
+from kifu.execution.executor import ThreadExecutor
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
 from kifu.records.detect import name_says_index, name_says_lines, name_says_record
@@ -180,8 +180,8 @@ def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
         top = os.fsencode(records.root)
         yield from (_read_record(top + b"/" + name) for name in records.names)
         return
-    with Executor(_REQUESTS) as crew:
-        yield from crew.map(_fetch_record, records.remote, prefetch=_REQUESTS)
+    with ThreadExecutor(_REQUESTS) as executor:
+        yield from executor.map(_fetch_record, records.remote, prefetch=_REQUESTS)
 
 
 def _read_record(path: bytes) -> tuple[Bytes, DropReason]:

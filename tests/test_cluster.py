@@ -224,7 +224,7 @@ def test_a_run_that_has_made_nothing_leaves_nothing(here, job, work):
 
 
 @pytest.mark.parametrize("spoil", [lambda data: data[:-3], lambda data: b"", lambda data: b"x" + data[1:]])
-def test_damaged_parcels_are_told_of_and_made_again(here, job, work, spoil):
+def test_damaged_results_are_reported_and_made_again(here, job, work, spoil):
     interrupt(job, work, 9)
     damaged = work / staged(work)[2]
     damaged.write_bytes(spoil(damaged.read_bytes()))

@@ -142,7 +142,7 @@ def assert_same(one: Clusters, other: Clusters) -> None:
 
 
 def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
-    monkeypatch.setattr(SerializingExecutor, "units", 0)
+    monkeypatch.setattr(SerializingExecutor, "shards", 0)
     games, made = planted(random.Random(6), 400)
     games += games[::7]
     path = write_catalogue(tmp_path / "games.parquet", rows(**columns(games)))

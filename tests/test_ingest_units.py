@@ -414,7 +414,7 @@ def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
     new = identities(given)
     assert new[0] != first[0] and new[-1] != first[-1] and new[1:-1] == first[1:-1]
 
-    saved(tmp_path / "in" / ".a.parquet.work" / "0.parcels", b"what a run leaves beside its sources")
+    saved(tmp_path / "in" / ".a.parquet.work" / "0.results", b"what a run leaves beside its sources")
     assert identities(given) == new
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1

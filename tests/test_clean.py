@@ -207,7 +207,7 @@ def test_there_are_rules_for_schraudolphs_archive() -> None:
     [
         ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
         ("rules=chess", "rules: rule set 'chess' is none of records, japanese"),
-        ('sizes=["19"]', "sizes: '19' is no board; \"19x19\" is one"),
+        ('sizes=["19"]', "sizes: '19' is not a board size like \"19x19\""),
         ("nix=1", "nix: no such key; there are name, title, rules, illegal"),
         ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
     ],
@@ -232,4 +232,4 @@ def test_counts_are_told_in_words(tmp_path: Path) -> None:
     first, second = str(told).splitlines()
     assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
     assert second == "  not understood, kept as text: 1 of date_text: 'the day after' 1"
-    assert told.unclear == {"date_text": Counter({"the day after": 1})}
+    assert told.unparsed == {"date_text": Counter({"the day after": 1})}

@@ -220,7 +220,7 @@ def test_the_meaning_of_kgs_words(kgs: Catalogued) -> None:
     in_order(kgs, "overtime", lambda record: record.text("OT"))
     minutes = [record.text("TM") and float(record.text("TM")) / 60 for record in kgs.told]
     assert kgs.table["main_minutes"].to_pylist() == pa.array(minutes, pa.float32()).to_pylist()
-    assert kgs.ingested.unclear == {}
+    assert kgs.ingested.unparsed == {}
 
 
 def test_the_meaning_of_wild_words(wild: Catalogued) -> None:
@@ -264,7 +264,7 @@ def test_the_meaning_of_wild_words(wild: Catalogued) -> None:
     in_order(wild, "komi", lambda record: komi(record.text("KM")))
     in_order(wild, "date", lambda record: first_day(record.text("DT")))
     in_order(wild, "main_minutes", lambda record: record.text("TM") and float(record.text("TM")) / 60)
-    assert wild.ingested.unclear == {"black_rank": Counter({SPOILT: 1})}
+    assert wild.ingested.unparsed == {"black_rank": Counter({SPOILT: 1})}
 
 
 SPOILT = "9娈礭\nWR[9娈礭\nKM[0"
@@ -436,7 +436,7 @@ def test_the_rows_of_tygem(shared: Path, tmp_path: Path) -> None:
     about = {fields[0]: fields for fields in reversed(index) if len(fields) == 11}
     path = tmp_path / "tygem.parquet"
     told = ingest(folder, path)
-    assert (told.read, told.kept, dict(told.drops), told.unclear) == (11_365, 11_364, {"KO": 1}, {})
+    assert (told.read, told.kept, dict(told.drops), told.unparsed) == (11_365, 11_364, {"KO": 1}, {})
     table = pq.read_table(path)
     games = [line.split("\t") for line in lines]
     rows = [about[number] for number, _ in games]

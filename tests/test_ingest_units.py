@@ -355,7 +355,7 @@ def test_units_that_are_posted_make_the_same_catalogue(
     made.append((ingest(mix, path, clean=clean, engine=serializing.ENGINE), path.read_bytes()))
     assert serializing.SerializingExecutor.shards > 2 * len(mix)
     assert made[0] == made[1] == made[2]
-    assert made[0][0].unclear.keys() == {"result_text", "black_rank"}
+    assert made[0][0].unparsed.keys() == {"result_text", "black_rank"}
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -383,8 +383,8 @@ def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> No
     assert len(back) == len(made) > len(mix)
     details = 0
     for was, now in zip(chain(*made), chain(*back), strict=True):
-        assert (now.detail, now.unclear) == (was.detail, was.unclear)
-        assert all(type(texts) is type(was.unclear[column]) for column, texts in now.unclear.items())
+        assert (now.detail, now.unparsed) == (was.detail, was.unparsed)
+        assert all(type(texts) is type(was.unparsed[column]) for column, texts in now.unparsed.items())
         assert now.drop.tolist() == was.drop.tolist() and now.drop.dtype == was.drop.dtype
         assert pa.RecordBatch.from_pydict(now.columns).equals(pa.RecordBatch.from_pydict(was.columns))
         assert now.batch(now.drop).equals(was.batch(was.drop))

@@ -68,7 +68,7 @@ def test_a_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: P
     many = append(sources, tmp_path / "games", clean=rules(duplicates))
     assert bag(tmp_path / "games") == bag(tmp_path / "games.parquet")
     assert (many.read, many.kept, many.moves, many.drops) == (one.read, one.kept, one.moves, one.drops)
-    assert many.unclear == one.unclear
+    assert many.unparsed == one.unparsed
     assert open_catalogue(tmp_path / "games").metadata == open_catalogue(tmp_path / "games.parquet").metadata
     copies = {"keep": {}, "fields": {"DUPLICATE": 2}, "games": {"DUPLICATE": 2, "SAME_GAME": 1, "CUT_OFF": 2}}
     assert {name: n for name, n in many.drops.items() if name in copies["games"]} == copies[duplicates]

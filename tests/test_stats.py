@@ -122,7 +122,7 @@ def test_words_that_are_not_understood_are_counted(tmp_path: Path) -> None:
         ending=["unknown", "unknown", "resign", "unknown", "unknown"],
         format=["sgf", "sgf", "sgf", "sgf", "gib"],
     )  # fmt: skip
-    assert stats.unclear == {
+    assert stats.unparsed == {
         "black_rank": UnparsedColumn(2, {"strong": 2}),
         "result_text": UnparsedColumn(2, {"someone": 1, "who knows": 1}),
         "date_text": UnparsedColumn(1, {"someday": 1}),
@@ -148,7 +148,7 @@ def test_units_and_who_counts_them_make_no_difference(tmp_path: Path, monkeypatc
     columns |= {"black_pro": [None] * 1500, "komi": [k % 13 / 2 for k in range(1500)]}
     path = write_catalogue(tmp_path / "games.parquet", rows(**columns))
     whole = count_games([path])
-    assert OTHERS in whole.komi and OTHERS in whole.archives and len(whole.unclear["black_rank"].texts) == 5
+    assert OTHERS in whole.komi and OTHERS in whole.archives and len(whole.unparsed["black_rank"].texts) == 5
     pq.write_table(pq.read_table(path), path, row_group_size=40)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 100)
     for jobs in (1, 2):
@@ -165,7 +165,7 @@ def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     path = write_catalogue(tmp_path / "games.parquet", rows(archive=archives, date_text=archives))
     whole = count_games([path])
     assert list(whole.archives.values()) == [*[30] * 12, 840]
-    assert whole.unclear["date_text"].games == 1200
+    assert whole.unparsed["date_text"].games == 1200
     pq.write_table(pq.read_table(path), path, row_group_size=40)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 40)
     monkeypatch.setattr("kifu.corpus.stats._EXACT", 620)
@@ -174,7 +174,7 @@ def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     bounded = count_games([path])
     assert (bounded.kept, sum(bounded.archives.values())) == (1200, 1200)
     assert sum(count for name, count in bounded.archives.items() if name != OTHERS) > 200
-    assert bounded.unclear["date_text"].games < 1200
+    assert bounded.unparsed["date_text"].games < 1200
 
 
 def test_words_of_results_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +216,7 @@ def test_the_archives_of_kgs_counted_from_their_bytes(shared: Path, tmp_path: Pa
             if rest[:2] == side
         )
         assert stats.results[winner] == won
-    assert stats.unclear == {}
+    assert stats.unparsed == {}
 
 
 # as JSON, as tables

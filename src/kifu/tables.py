@@ -73,7 +73,7 @@ def print_stats(stats: Stats) -> None:
         parts += ["", "The following tables count kept games only.", "", *_ranks(stats, console.width)]
         parts += ["", _by_ending("winner", stats.results, stats), "", _by_ending("moves", stats.lengths, stats)]
         parts += ["", Columns(small, padding=(1, 6)), "", _values("archive", stats.archives, stats), ""]
-        parts += [_unparsed(stats) if stats.unclear else "All ranks, results, komi, dates and times were parsed."]
+        parts += [_unparsed(stats) if stats.unparsed else "All ranks, results, komi, dates and times were parsed."]
     print_lines(console, *parts)
 
 
@@ -127,7 +127,7 @@ def _by_ending(name: str, rows: dict[str, Counts], stats: Stats) -> Table:
 
 def _unparsed(stats: Stats) -> Table:
     table = make_table(("not parsed", "left"), ("games", "right"), ("examples", "left"))
-    for column, found in stats.unclear.items():
+    for column, found in stats.unparsed.items():
         examples = ", ".join(f"{text!r} {count:,}" for text, count in found.texts.items())
         table.add_row(column, f"{found.games:,}", examples)
     return table

@@ -1,7 +1,7 @@
 """Kernels of `kifu.corpus.hashes` and `kifu.corpus.duplicates`.
 
-Products of 64-bit words wrap around, as they shall. Compiled code says nothing of it; where NumPy's scalars would warn
-(uncompiled), callers wrap these kernels in `np.errstate(over="ignore")`.
+Products of 64-bit words overflow by design. NumPy scalars in uncompiled kernels would warn about it, so callers wrap
+these kernels in `np.errstate(over="ignore")`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SETUP_TOKEN = 0x10000
 BOARD_TOKEN = 0x20000
 
 # Variants of a point in `HashState.table`; 0 and 1 are moves of the first colour and of the other.
-SETUP = 2  # and 3: the other colour's stone
+SETUP = 2  # and 3: a stone of the other colour
 EMPTIED = 4
 VARIANTS = 5
 
@@ -31,7 +31,7 @@ _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 
 
 def mix_words(x: Any) -> Any:
-    """`mix` of an array of uint64."""
+    """Return `mix` of each element of an array of uint64."""
     x = x + _GOLDEN
     x = (x ^ (x >> _30)) * _FIRST
     x = (x ^ (x >> _27)) * _SECOND
@@ -42,13 +42,24 @@ mix = inline_kernel(mix_words)
 
 
 class HashState(NamedTuple):
-    """G games, and what it takes to hash them.
+    """G games with the tables and work arrays for hashing them.
 
-    width ... setup_offset: as in `kifu.records.games.Games`, but for width and height, which are int64.
-    table: [rows, 8] uint64: under each symmetry the value of point p in variant v at row base[g] + v * points[g] + p.
-    base, points: [G] int64; points is 0 for a board without a table. Other points have one value for all symmetries.
-    lanes, group: [8] uint64: the eight hashes under way, and what one ply sets up.
-    stamp: [POINT_MASK + 1] int64: in which group a point was last set up; mark: [1] int64: the number of that group.
+    Attributes:
+        width: [G] int64.
+        height: [G] int64.
+        moves: As in `kifu.records.games.GameArrays`, like the next four.
+        move_offset: [G + 1] int64.
+        setup: [S] uint16.
+        setup_ply: [S] uint16.
+        setup_offset: [G + 1] int64.
+        table: [rows, 8] uint64; row base[g] + v * points[g] + p holds the value of variant v of point p under each
+            symmetry.
+        base: [G] int64.
+        points: [G] int64; 0 for boards without a table, whose points have one value for all symmetries.
+        symmetry_hashes: [8] uint64, the hashes in progress.
+        group: [8] uint64, the combined value of the stones set up at one ply.
+        stamp: [POINT_MASK + 1] int64, the number of the group in which a point was last set up.
+        group_number: [1] int64, the number of the current group.
     """
 
     width: npt.NDArray[np.int64]
@@ -61,138 +72,141 @@ class HashState(NamedTuple):
     table: npt.NDArray[np.uint64]
     base: npt.NDArray[np.int64]
     points: npt.NDArray[np.int64]
-    lanes: npt.NDArray[np.uint64]
+    symmetry_hashes: npt.NDArray[np.uint64]
     group: npt.NDArray[np.uint64]
     stamp: npt.NDArray[np.int64]
-    mark: npt.NDArray[np.int64]
+    group_number: npt.NDArray[np.int64]
 
 
 @inline_kernel
 def step(h: Any, value: Any) -> Any:
-    """The hash of a sequence, one value longer."""
+    """Append a value to the hash of a sequence."""
     h = (h ^ value) * _FIRST
     return h ^ (h >> _32)
 
 
 @inline_kernel
-def lowest(lanes: Any) -> Any:
-    """The hash that eight symmetries agree on."""
-    low = lanes[0]
+def lowest(symmetry_hashes: Any) -> Any:
+    """Return the lowest of the eight hashes, which is the same for all symmetries of a game."""
+    low = symmetry_hashes[0]
     for k in range(1, 8):
-        if lanes[k] < low:
-            low = lanes[k]
+        if symmetry_hashes[k] < low:
+            low = symmetry_hashes[k]
     return low
 
 
 @inline_kernel
-def trimmed(w: HashState, g: Any) -> Any:
-    """How many moves game g has up to its last stone, played or set up."""
-    start, stop = w.move_offset[g], w.move_offset[g + 1]
+def trimmed_length(s: HashState, g: Any) -> Any:
+    """Return the number of moves of game g up to its last stone, played or set up."""
+    start, stop = s.move_offset[g], s.move_offset[g + 1]
     plies = stop - start
     least: Any = 0
-    if w.setup_offset[g] < w.setup_offset[g + 1]:
-        least = np.int64(w.setup_ply[w.setup_offset[g + 1] - 1])
-    away = w.width[g] * w.height[g]
-    while plies > least and (w.moves[start + plies - 1] & POINT_MASK) == away:
+    if s.setup_offset[g] < s.setup_offset[g + 1]:
+        least = np.int64(s.setup_ply[s.setup_offset[g + 1] - 1])
+    pass_move = s.width[g] * s.height[g]
+    while plies > least and (s.moves[start + plies - 1] & POINT_MASK) == pass_move:
         plies -= 1
     return plies
 
 
 @inline_kernel
-def begin(w: HashState, g: Any) -> None:
-    """Begins the hash of game g, with its board."""
-    across = np.uint64(BOARD_TOKEN + w.width[g] * 256 + w.height[g])
-    upright = np.uint64(BOARD_TOKEN + w.height[g] * 256 + w.width[g])
+def begin(s: HashState, g: Any) -> None:
+    """Start the eight hashes of game g with its board size."""
+    across = np.uint64(BOARD_TOKEN + s.width[g] * 256 + s.height[g])
+    upright = np.uint64(BOARD_TOKEN + s.height[g] * 256 + s.width[g])
     for k in range(8):
-        w.lanes[k] = mix(across if k < 4 else upright)
+        s.symmetry_hashes[k] = mix(across if k < 4 else upright)
 
 
 @inline_kernel
-def set_up(w: HashState, g: Any, first: Any, at: Any, last_ply: Any) -> Any:
-    """Hashes what is set up from setup[at] on by `last_ply`, the last word for each point. Returns where that ends."""
+def hash_setup(s: HashState, g: Any, first_colour: Any, at: Any, last_ply: Any) -> Any:
+    """Hash the stones from setup[at] to those of `last_ply`; the last entry of a point counts.
+
+    Returns the index after the last of these stones.
+    """
     stop = at
-    while stop < w.setup_offset[g + 1] and np.int64(w.setup_ply[stop]) <= last_ply:
+    while stop < s.setup_offset[g + 1] and np.int64(s.setup_ply[stop]) <= last_ply:
         stop += 1
     if stop == at:
         return at
-    w.mark[0] += 1
+    s.group_number[0] += 1
     for k in range(8):
-        w.group[k] = ZERO
+        s.group[k] = ZERO
     for i in range(stop - 1, at - 1, -1):
-        word = np.int64(w.setup[i])
+        word = np.int64(s.setup[i])
         p = word & POINT_MASK
-        if w.stamp[p] == w.mark[0]:
+        if s.stamp[p] == s.group_number[0]:
             continue
-        w.stamp[p] = w.mark[0]
-        other = (word ^ first) >> 15
-        variant = EMPTIED if word & ERASE_BIT else SETUP + other
-        if p < w.points[g]:
-            row = w.base[g] + variant * w.points[g] + p
+        s.stamp[p] = s.group_number[0]
+        colour = (word ^ first_colour) >> 15
+        variant = EMPTIED if word & ERASE_BIT else SETUP + colour
+        if p < s.points[g]:
+            row = s.base[g] + variant * s.points[g] + p
             for k in range(8):
-                w.group[k] ^= w.table[row, k]
+                s.group[k] ^= s.table[row, k]
         else:
-            bits = ERASE_BIT if word & ERASE_BIT else other << 15
+            bits = ERASE_BIT if word & ERASE_BIT else colour << 15
             value = mix(np.uint64(SETUP_TOKEN | bits | p))
             for k in range(8):
-                w.group[k] ^= value
+                s.group[k] ^= value
     for k in range(8):
-        w.lanes[k] = step(w.lanes[k], w.group[k])
+        s.symmetry_hashes[k] = step(s.symmetry_hashes[k], s.group[k])
     return stop
 
 
 @inline_kernel
-def play(w: HashState, g: Any, first: Any, word: Any) -> None:
-    """Hashes one move."""
+def hash_move(s: HashState, g: Any, first_colour: Any, word: Any) -> None:
+    """Hash one move."""
     p = word & POINT_MASK
-    other = (word ^ first) >> 15
-    if p < w.points[g]:
-        row = w.base[g] + other * w.points[g] + p
+    colour = (word ^ first_colour) >> 15
+    if p < s.points[g]:
+        row = s.base[g] + colour * s.points[g] + p
         for k in range(8):
-            w.lanes[k] = step(w.lanes[k], w.table[row, k])
+            s.symmetry_hashes[k] = step(s.symmetry_hashes[k], s.table[row, k])
     else:
-        value = mix(np.uint64(other << 15 | p))
+        value = mix(np.uint64(colour << 15 | p))
         for k in range(8):
-            w.lanes[k] = step(w.lanes[k], value)
+            s.symmetry_hashes[k] = step(s.symmetry_hashes[k], value)
 
 
 @kernel
-def hash_all(w: HashState, opening_plies: Any, canonical: Any, opening: Any) -> None:
-    """Fills canonical and opening: [G] uint64; see `kifu.corpus.hashes.hash_games`."""
+def hash_all(s: HashState, opening_plies: Any, canonical: Any, opening: Any) -> None:
+    """Fill canonical and opening: [G] uint64, see `kifu.corpus.hashes.hash_games`."""
     for g in range(canonical.shape[0]):
-        plies = trimmed(w, g)
-        start = w.move_offset[g]
-        best, best_early = LARGEST, LARGEST
-        # Without a move nobody is first: the lower of both ways to see it.
+        plies = trimmed_length(s, g)
+        start = s.move_offset[g]
+        best, best_opening = LARGEST, LARGEST
+        # Without a move there is no first colour: take the lower hash of both assignments.
         for turn in range(1 if plies > 0 else 2):
-            first = np.int64(w.moves[start]) & WHITE_BIT if plies > 0 else turn * WHITE_BIT
-            begin(w, g)
-            at = w.setup_offset[g]
-            early = LARGEST
+            first_colour = np.int64(s.moves[start]) & WHITE_BIT if plies > 0 else turn * WHITE_BIT
+            begin(s, g)
+            at = s.setup_offset[g]
+            opening_low = LARGEST
             for ply in range(plies):
                 if ply == opening_plies:
-                    early = lowest(w.lanes)
-                at = set_up(w, g, first, at, ply)
-                play(w, g, first, np.int64(w.moves[start + ply]))
+                    opening_low = lowest(s.symmetry_hashes)
+                at = hash_setup(s, g, first_colour, at, ply)
+                hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))
             if plies == opening_plies:
-                early = lowest(w.lanes)
-            set_up(w, g, first, at, 0xFFFF)
-            low = lowest(w.lanes)
+                opening_low = lowest(s.symmetry_hashes)
+            hash_setup(s, g, first_colour, at, 0xFFFF)
+            low = lowest(s.symmetry_hashes)
             if low < best:
                 best = low
             if plies < opening_plies:
-                early = low
-            if early < best_early:
-                best_early = early
+                opening_low = low
+            if opening_low < best_opening:
+                best_opening = opening_low
         canonical[g] = mix(best)
-        opening[g] = mix(best_early)
+        opening[g] = mix(best_opening)
 
 
 @kernel
-def find_new(table: Any, salt: Any, keys: Any, new: Any, adds: bool) -> None:
-    """Fills new: [G] bool, whether each of keys [G] uint64, none of them 0, is not there yet; and adds them, if told.
+def find_new(table: Any, salt: Any, keys: Any, new: Any, add: bool) -> None:
+    """Fill new: [G] bool, True for keys that are not in the hash table; with `add`, insert them.
 
-    table: [power of 2] uint64, where 0 is a free slot, with more of these than keys. salt: [1] uint64: where a key goes
-    depends on it, so that nobody can make records that all go to the same place.
+    keys: [G] uint64, none of them 0. table: [power of 2] uint64 with more free slots (0) than keys. salt: [1] uint64,
+    which randomizes the slots, so that crafted records cannot make all keys collide.
     """
     mask = table.shape[0] - 1
     for i in range(keys.shape[0]):
@@ -200,20 +214,20 @@ def find_new(table: Any, salt: Any, keys: Any, new: Any, adds: bool) -> None:
         while table[slot] != ZERO and table[slot] != keys[i]:
             slot = (slot + 1) & mask
         new[i] = table[slot] == ZERO
-        if new[i] and adds:
+        if new[i] and add:
             table[slot] = keys[i]
 
 
 @kernel
 def hash_numbers(states: Any, values: Any) -> None:
-    """Hashes one int64 for each game on to states: [G] uint64."""
+    """Append one int64 per game to the hashes `states`: [G] uint64."""
     for g in range(states.shape[0]):
         states[g] = step(states[g], mix(np.uint64(values[g] & 0xFFFFFFFF)))
 
 
 @kernel
 def hash_lists(states: Any, values: Any, offset: Any) -> None:
-    """Hashes a list of uint16 for each game on to states: its length, then four numbers at a time."""
+    """Append a list of uint16 per game to the hashes: its length, then four elements at a time."""
     for g in range(states.shape[0]):
         start, stop = offset[g], offset[g + 1]
         h = step(states[g], mix(np.uint64(stop - start)))
@@ -226,10 +240,10 @@ def hash_lists(states: Any, values: Any, offset: Any) -> None:
 
 
 @kernel
-def hash_texts(states: Any, data: Any, offset: Any, told: Any) -> None:
-    """Hashes a text for each game on to states: its length plus 1, then eight bytes at a time; only 0 if not told."""
+def hash_texts(states: Any, data: Any, offset: Any, valid: Any) -> None:
+    """Append a text per game to the hashes: its length plus 1, then eight bytes at a time; 0 for null."""
     for g in range(states.shape[0]):
-        if not told[g]:
+        if not valid[g]:
             states[g] = step(states[g], mix(ZERO))
             continue
         start, stop = offset[g], offset[g + 1]
@@ -244,7 +258,7 @@ def hash_texts(states: Any, data: Any, offset: Any, told: Any) -> None:
 
 @inline_kernel
 def root(parent: Any, i: Any) -> Any:
-    """The one that stands for i's set in a union-find forest."""
+    """Return the root of i in a union-find forest, halving the path."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -252,9 +266,9 @@ def root(parent: Any, i: Any) -> Any:
 
 
 @inline_kernel
-def _note(lanes: Any, keys: Any, me: Any, plies: Any, longer: Any, parent: Any) -> None:
-    """If the hash so far is that of another game, then that one is a beginning of the game `me`."""
-    key = mix(lowest(lanes))
+def _link_beginning(symmetry_hashes: Any, keys: Any, game: Any, plies: Any, longer: Any, parent: Any) -> None:
+    """If the hash so far equals the key of another game, record that one as a beginning of `game`."""
+    key = mix(lowest(symmetry_hashes))
     other, stop = 0, keys.shape[0]
     while other < stop:
         middle = (other + stop) >> 1
@@ -262,39 +276,39 @@ def _note(lanes: Any, keys: Any, me: Any, plies: Any, longer: Any, parent: Any) 
             other = middle + 1
         else:
             stop = middle
-    if other == keys.shape[0] or keys[other] != key or other == me:
+    if other == keys.shape[0] or keys[other] != key or other == game:
         return
-    if longer[other] < 0 or plies[me] > plies[longer[other]]:
-        longer[other] = me
-    a, b = root(parent, me), root(parent, other)
+    if longer[other] < 0 or plies[game] > plies[longer[other]]:
+        longer[other] = game
+    a, b = root(parent, game), root(parent, other)
     parent[max(a, b)] = min(a, b)
 
 
 @kernel
 def find_beginnings(
-    w: HashState, rows: Any, numbers: Any, least: Any, keys: Any, plies: Any, longer: Any, parent: Any
+    s: HashState, rows: Any, numbers: Any, least: Any, keys: Any, plies: Any, longer: Any, parent: Any
 ) -> None:
-    """Finds which of C games are beginnings, of at least `least` plies (1 or more), of the games `rows` of w.
+    """Find which of C games are beginnings, of at least `least` plies (1 or more), of the games `rows` of s.
 
-    keys: [C] uint64, rising: their canonical hashes. numbers: [R] int64: which of the C games each of `rows` is.
-    Fills plies: [C] int64 at numbers (see `trimmed`); and joins what belongs together in longer: [C] int64, the longest
-    game, then the first, that one is a beginning of, -1 if none; and parent: [C] int64, a union-find forest.
+    keys: [C] uint64, ascending canonical hashes. numbers: [R] int64, the index among the C games of each of `rows`.
+    Fills plies: [C] int64 at `numbers` (see `trimmed_length`). Updates longer: [C] int64, the longest game, then the
+    first, that a game is a beginning of, -1 if none; and parent: [C] int64, a union-find forest of related games.
     """
     for i in range(rows.shape[0]):
-        g, me = rows[i], numbers[i]
-        total = trimmed(w, g)
-        plies[me] = total
+        g, game = rows[i], numbers[i]
+        total = trimmed_length(s, g)
+        plies[game] = total
         if total < least:
             continue
-        start, at = w.move_offset[g], w.setup_offset[g]
-        first = np.int64(w.moves[start]) & WHITE_BIT
-        begin(w, g)
+        start, at = s.move_offset[g], s.setup_offset[g]
+        first_colour = np.int64(s.moves[start]) & WHITE_BIT
+        begin(s, g)
         for ply in range(total + 1):
             if ply >= least:
-                _note(w.lanes, keys, me, plies, longer, parent)
+                _link_beginning(s.symmetry_hashes, keys, game, plies, longer, parent)
             before = at
-            at = set_up(w, g, first, at, ply if ply < total else 0xFFFF)
+            at = hash_setup(s, g, first_colour, at, ply if ply < total else 0xFFFF)
             if ply >= least and at > before:
-                _note(w.lanes, keys, me, plies, longer, parent)
+                _link_beginning(s.symmetry_hashes, keys, game, plies, longer, parent)
             if ply < total:
-                play(w, g, first, np.int64(w.moves[start + ply]))
+                hash_move(s, g, first_colour, np.int64(s.moves[start + ply]))

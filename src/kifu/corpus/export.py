@@ -1,7 +1,6 @@
-"""Rows of the catalogue as games again: as lines of OLF, in whole arrays; as a `Game`, and as SGF, one by one.
+"""Convert rows of the catalogue to OLF lines, SGF records and `Game` objects.
 
-What a row has in words is written as it stands where the row came from SGF; words of other formats are spelled as SGF
-spells them.
+Text of rows that came from SGF is written unchanged; text of other formats is converted to SGF's conventions.
 """
 
 from __future__ import annotations
@@ -24,66 +23,75 @@ from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.olf import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import make_record, text_properties
 
-# The root's properties in the order in which they are written, and the columns of their texts.
-_WORDS = {
+# The root's text properties in the order in which they are written, and their columns.
+_PROPERTIES = {
     "PB": "black", "BR": "black_rank", "PW": "white", "WR": "white_rank", "RE": "result_text", "KM": "komi_text",
     "DT": "date_text", "TM": "time_text", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place",
     "GN": "title",
 }  # fmt: skip
 
-# How what other formats say is spelled in SGF.
-_AS_SGF: Mapping[str, Callable[[Mapping[str, str]], Mapping[str, str | None]]] = {
+# By format, the conversion of text fields to SGF properties.
+_TO_SGF: Mapping[str, Callable[[Mapping[str, str]], Mapping[str, str | None]]] = {
     "olf": olf.to_sgf_properties,
     "tygem": tygem.to_sgf_properties,
 }
 
 
 def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """The territory of some rows as (territory [T] uint16, offset [G + 1] int64), see `kifu.records.games.ParsedBlock`."""
+    """Return the territory of G rows as (territory [T] uint16, offset [G + 1] int64).
+
+    See `kifu.records.games.ParsedBlock`.
+    """
     column = batch.column("territory")
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy()
     return column.flatten().to_numpy(), np.append(0, np.cumsum(lengths, dtype=np.int64))
 
 
-def read_games(batch: pa.RecordBatch) -> GameArrays:
-    """The games of some rows as their records have them: of reasons to drop one, only those of a reader stay."""
+def recorded_games(batch: pa.RecordBatch) -> GameArrays:
+    """Return the games of some rows as recorded, with only a reader's drop reasons."""
     games = game_arrays(batch)
     return replace(games, drop=np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT)))
 
 
 def rows_to_olf(batch: pa.RecordBatch) -> OlfLines:
-    """The rows as lines of OLF, dropped ones too if their record could be read."""
-    words = OlfFields(**{name: batch.column(name) for name in OlfFields.__dataclass_fields__})
-    return write_olf(read_games(batch), words, *territory_arrays(batch))
+    """Return the rows as lines of OLF, dropped ones too if their record was readable."""
+    text = OlfFields(**{name: batch.column(name) for name in OlfFields.__dataclass_fields__})
+    return write_olf(recorded_games(batch), text, *territory_arrays(batch))
 
 
 def rows_to_sgf(batch: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.uint8]]:
-    """The rows as SGF -> (a record for each row, b"" where there is none; why [G] uint8 of `ExportFailure`).
+    """Return the rows as SGF records, dropped ones too.
 
-    SGF cannot say what a reader could read nothing of, nor points beyond the board; it says every other row, dropped
-    or not. Reading a record gives the same play, terms and words, but for what SGF has no word for: how a move that is
-    no point was spelled, the order of a node's setup stones of different colours, what was cut off the game, and
-    of other formats' rows the spelling of the words.
+    Unreadable records and points beyond the board cannot be written. Parsing a written record restores moves, setup and
+    text, except: the spelling of moves that are no points, the order of a node's setup stones of different colours,
+    moves that were cut, and the spelling of other formats' text.
+
+    Args:
+        batch: Rows with all columns.
+
+    Returns:
+        records: A record for each row, b"" for rows that cannot be written.
+        failure: [G] uint8 of `ExportFailure`.
     """
-    games = read_games(batch)
+    games = recorded_games(batch)
     territory, offset = territory_arrays(batch)
-    why = _unsayable(games, territory, offset)
-    written = []
-    for (game, words), unsayable, begin, end in zip(_games(batch, games), why, offset, offset[1:]):
-        record = b"" if unsayable else write_record(game, text_properties(game.handicap, words))
-        written.append(_with_territory(record, game, territory[begin:end]) if begin < end and record else record)
-    return written, why
+    failure = _export_failures(games, territory, offset)
+    records = []
+    for (game, properties), failed, begin, end in zip(_games(batch, games), failure, offset, offset[1:]):
+        record = b"" if failed else write_record(game, text_properties(game.handicap, properties))
+        records.append(_with_territory(record, game, territory[begin:end]) if begin < end and record else record)
+    return records, failure
 
 
 def rows_to_games(batch: pa.RecordBatch) -> Iterator[Game]:
-    """The rows as games; the `drop` of each is its reader's, if that had a reason."""
-    for game, words in _games(batch, read_games(batch)):
-        yield replace(game, record=make_record(game.width, game.height, game.handicap, words))
+    """Yield the rows as games; only a reader's reason to drop a game becomes its `drop`."""
+    for game, properties in _games(batch, recorded_games(batch)):
+        yield replace(game, record=make_record(game.width, game.height, game.handicap, properties))
 
 
 def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Mapping[str, str | None]]]:
-    """The rows as games without a record, and what its root would say."""
-    told = {name: batch.column(name).to_pylist() for name in (*TEXT_COLUMNS.values(), "format")}
+    """Yield the rows as games without a record, and their root's text properties."""
+    text = {name: batch.column(name).to_pylist() for name in (*TEXT_COLUMNS.values(), "format")}
     archives, members = batch.column("archive").to_pylist(), batch.column("member").to_pylist()
     for g in range(len(games)):
         moves = slice(games.move_offset[g], games.move_offset[g + 1])
@@ -104,25 +112,25 @@ def _games(batch: pa.RecordBatch, games: GameArrays) -> Iterator[tuple[Game, Map
             source=archives[g],
             name=members[g],
         )
-        yield game, _sgf_words({name: column[g] for name, column in told.items()})
+        yield game, _sgf_properties({name: column[g] for name, column in text.items()})
 
 
-def _read_only(part: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
-    part = part.view()
-    part.setflags(write=False)
-    return part
+def _read_only(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    view = values.view()
+    view.setflags(write=False)
+    return view
 
 
-def _sgf_words(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
-    """The root's properties of a row. row: its texts by column, and its format."""
-    to_sgf_properties = _AS_SGF.get(row["format"] or "")
-    if to_sgf_properties is None:
-        return {name: row[column] for name, column in _WORDS.items()}
-    return to_sgf_properties({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
+def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
+    """Return the root's text properties of a row, given its texts by column and its format."""
+    convert = _TO_SGF.get(row["format"] or "")
+    if convert is None:
+        return {name: row[column] for name, column in _PROPERTIES.items()}
+    return convert({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:
-    """A record as `write_record` writes it, with TB and TW in its last node."""
+    """Append TB and TW to the last node of a record from `write_record`."""
     parts = [record.removesuffix(b")\n")]
     for name, owned in ((b"TB", territory & WHITE_BIT == 0), (b"TW", territory & WHITE_BIT != 0)):
         points = (territory[owned] & POINT_MASK).tolist()
@@ -131,18 +139,18 @@ def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]
     return b"".join(parts) + b"\n)\n"
 
 
-def _unsayable(
+def _export_failures(
     games: GameArrays, territory: npt.NDArray[np.uint16], offset: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint8]:
-    """[G] uint8 of `ExportFailure`: why SGF cannot say a game. A move that is no point of the board it can."""
+    """Return why games cannot be written as SGF: [G] uint8 of `ExportFailure`. NO_POINT moves can be written."""
     points = games.width.astype(np.int64) * games.height
-    why = np.where(points == 0, ExportFailure.BOARD, ExportFailure.SAYABLE)
+    failure = np.where(points == 0, ExportFailure.BOARD, ExportFailure.SAYABLE)
     moves = games.moves & POINT_MASK
-    for reason, found, at, beyond in (
+    for reason, values, value_offset, largest in (
         (ExportFailure.MOVES, np.where(moves == NO_POINT, 0, moves), games.move_offset, points),
         (ExportFailure.MOVES, territory & POINT_MASK, offset, points - 1),
         (ExportFailure.SETUP, games.setup & POINT_MASK, games.setup_offset, points - 1),
     ):
-        game = np.repeat(np.arange(len(games)), np.diff(at))
-        why[game[found > beyond[game]]] = reason
-    return np.where(games.drop != DropReason.KEPT, ExportFailure.SET_ASIDE, why).astype(np.uint8)
+        game = np.repeat(np.arange(len(games)), np.diff(value_offset))
+        failure[game[values > largest[game]]] = reason
+    return np.where(games.drop != DropReason.KEPT, ExportFailure.SET_ASIDE, failure).astype(np.uint8)

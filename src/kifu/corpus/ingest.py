@@ -46,7 +46,7 @@ class IngestReport:
     """Of the kept games, passes too."""
     drops: Counter[str] = field(default_factory=Counter)
     """By the name of the `DropReason`."""
-    unclear: UnparsedTexts = field(default_factory=dict)
+    unparsed: UnparsedTexts = field(default_factory=dict)
     """By column, texts that were not understood, with their counts."""
     bytes: int = 0
     """Of the catalogue."""
@@ -55,7 +55,7 @@ class IngestReport:
         """What there is to say on a terminal, some lines."""
         drops = "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in self.drops.most_common())
         lines = [f"{self.read:,} games = {self.kept:,} kept{drops}; {self.moves:,} moves, {format_bytes(self.bytes)}"]
-        for column, texts in self.unclear.items():
+        for column, texts in self.unparsed.items():
             shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_UNCLEAR_SHOWN))
             more = ", ..." if len(texts) > _UNCLEAR_SHOWN else ""
             lines.append(f"  not understood, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
@@ -69,9 +69,9 @@ class IngestReport:
         self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
         self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
 
-    def add_unclear(self, unclear: UnparsedTexts) -> None:
+    def add_unparsed(self, unclear: UnparsedTexts) -> None:
         for column, texts in unclear.items():
-            known = self.unclear.setdefault(column, Counter())
+            known = self.unparsed.setdefault(column, Counter())
             for text, count in texts.items():
                 known[text if text in known or len(known) < _UNCLEAR_KEPT else "..."] += count
 
@@ -178,7 +178,7 @@ def mark_duplicates(
 
 def _noted(made: Iterable[list[Rows]], told: IngestReport) -> Generator[Rows]:
     for rows in chain.from_iterable(made):
-        told.add_unclear(rows.unclear)
+        told.add_unparsed(rows.unparsed)
         yield rows
 
 

@@ -1,4 +1,4 @@
-"""From games as readers give them, or as a catalogue holds them, to rows of the catalogue."""
+"""Make rows of the catalogue from parsed records, or anew from the rows of another catalogue."""
 
 from __future__ import annotations
 
@@ -26,125 +26,145 @@ from kifu.records.programs import Programs
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of the catalogue, but for the columns `drop` and `drop_detail`, which other games may still decide.
+    """G rows of the catalogue whose drop reasons are not final: duplicates are found later.
 
-    columns: by name, [G] each.  drop: [G] uint8 of `DropReason`.  detail: row -> what there is to say about its drop.
-    unclear: by column, the texts that were not understood, with their counts.
+    Attributes:
+        columns: By name, [G] each; all but `drop` and `drop_detail`.
+        drop: [G] uint8 of `DropReason`.
+        detail: By row, the value of `drop_detail` for that reason.
+        unparsed: The texts that could not be parsed.
     """
 
     columns: dict[str, pa.Array]
     drop: npt.NDArray[np.uint8]
     detail: dict[int, str]
-    unclear: UnparsedTexts
+    unparsed: UnparsedTexts
 
     def batch(self, drop: npt.NDArray[np.uint8]) -> pa.RecordBatch:
-        """The rows in the catalogue's columns, dropped as told."""
+        """Return the rows in the catalogue's schema.
+
+        Args:
+            drop: [G] uint8, the final `DropReason` values.
+        """
         detail = pa.nulls(len(drop), pa.string())
         if self.detail:
-            told = [self.detail.get(g) if drop[g] == self.drop[g] else None for g in range(len(drop))]
-            detail = pa.array(told, pa.string())
+            texts = [self.detail.get(g) if drop[g] == self.drop[g] else None for g in range(len(drop))]
+            detail = pa.array(texts, pa.string())
         return with_drop(self.columns, drop, detail)
 
 
-def rows_from_parsed(reading: ParsedBlock, archive: str, clean: CleaningRules, programs: Programs) -> Rows:
-    """The rows of some games that a reader gave.
+def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, programs: Programs) -> Rows:
+    """Return the rows of a parsed block.
 
-    archive: what the catalogue calls the container.
+    Args:
+        parsed: The games.
+        archive: The value of column `archive`.
+        rules: The cleaning rules.
+        programs: The known names of programs.
     """
-    games, block = reading.games, reading.block
-    columns, unclear = _told(reading, archive, programs)
-    raw = {
+    games, block = parsed.games, parsed.block
+    columns, unparsed = _recorded_columns(parsed, archive, programs)
+    unreadable = {
         int(g): block.data[games.start[g] : games.stop[g]].tobytes()
         for g in np.flatnonzero(np.isin(games.drop, READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
-    return _rows(games, columns, moves, raw, clean, unclear)
+    return _rows(games, columns, moves, unreadable, rules, unparsed)
 
 
-def recorded_rows(reading: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
-    """The rows of some games as they were read, with those columns only that take neither replay nor hashes.
+def recorded_rows(parsed: ParsedBlock, archive: str, programs: Programs) -> pa.RecordBatch:
+    """Return the rows of a parsed block as recorded, with only the columns that need neither replay nor hashes.
 
-    `drop` says what the reader says. archive: what the catalogue calls the container.
+    Args:
+        parsed: The games; their drop reasons become column `drop`.
+        archive: The value of column `archive`.
+        programs: The known names of programs.
     """
-    columns, _ = _told(reading, archive, programs)
-    columns |= _play(reading.games) | {"drop": drop_names(reading.games.drop)}
+    columns, _ = _recorded_columns(parsed, archive, programs)
+    columns |= _game_columns(parsed.games) | {"drop": drop_names(parsed.games.drop)}
     return pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
 
 
-def _told(reading: ParsedBlock, archive: str, programs: Programs) -> tuple[dict[str, pa.Array], UnparsedTexts]:
-    """Columns: where the games lie, what they say in words, what that means; and what of it was not understood."""
-    games, block = reading.games, reading.block
-    decoded = decode(reading)
+def _recorded_columns(
+    parsed: ParsedBlock, archive: str, programs: Programs
+) -> tuple[dict[str, pa.Array], UnparsedTexts]:
+    """Return the columns for location, text, parsed text and territory, and the texts that could not be parsed."""
+    games, block = parsed.games, parsed.block
+    decoded = decode(parsed)
     text = {column: decoded.text[field] for field, column in TEXT_COLUMNS.items()}
-    if reading.format == "sgf":
+    if parsed.format == "sgf":
         periods = pc.binary_join_element_wise(decoded.text["periods"], decoded.text["period_seconds"], "x")
         periods = pc.if_else(pc.equal(periods, "0x0"), None, periods)
         text["overtime"] = pc.coalesce(text["overtime"], pc.binary_join_element_wise(periods, "byo-yomi", " "))
-    typed, unclear = parse_fields(reading.format, text, programs)
+    typed, unparsed = parse_fields(parsed.format, text, programs)
     size = len(games)
-    fixed = {
+    location = {
         "archive": pa.repeat(archive, size),
         "member": _member_names(block).take(pa.array(games.block_index)),
         "entry": pa.array(games.member),
-        "index": pa.array(reading.index),
-        "format": pa.repeat(reading.format, size),
+        "index": pa.array(parsed.index),
+        "format": pa.repeat(parsed.format, size),
         "encoding": decoded.encoding,
-        "territory": _territory(reading),
+        "territory": _territory(parsed),
     }
-    return fixed | text | typed, unclear
+    return location | text | typed, unparsed
 
 
-def rows_from_catalogue(batch: pa.RecordBatch, clean: CleaningRules) -> Rows:
-    """The rows of a catalogue, judged anew. What a reader alone can say of a game stays as it was."""
+def rows_from_catalogue(batch: pa.RecordBatch, rules: CleaningRules) -> Rows:
+    """Return rows of a catalogue with the rules applied anew; only a reader's drop reasons stay."""
     games = game_arrays(batch)
-    read = np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT))
+    reader_drop = np.where(np.isin(games.drop, READER_REASONS), games.drop, np.uint8(DropReason.KEPT))
     columns = {name: batch.column(name) for name in SCHEMA.names if name not in ("drop", "drop_detail")}
-    return _rows(replace(games, drop=read), columns, columns["n_moves"], None, clean, {})
+    return _rows(replace(games, drop=reader_drop), columns, columns["n_moves"], None, rules, {})
 
 
 def _rows(
     games: GameArrays,
     columns: dict[str, pa.Array],
-    recorded: pa.Array,
-    raw: Mapping[int, bytes] | None,
-    clean: CleaningRules,
-    unclear: UnparsedTexts,
+    recorded_moves: pa.Array,
+    unreadable: Mapping[int, bytes] | None,
+    rules: CleaningRules,
+    unparsed: UnparsedTexts,
 ) -> Rows:
-    """Replays, cuts, hashes and judges the games.
+    """Replay, cut and hash the games, and apply the rules.
 
-    columns: all that does not come of that. recorded: how many moves each record has.
-    raw: the bytes of the records that nothing could be read of, which give their id; None: columns has it.
+    Args:
+        games: The games.
+        columns: All columns that are not computed here.
+        recorded_moves: Number of moves in each record.
+        unreadable: By row, the bytes of unreadable records, whose hash is the row's id. None: `columns` has the ids.
+        rules: The cleaning rules.
+        unparsed: Passed on.
     """
-    illegal, legal = replay_all(games, Rules.named(clean.rules))
+    illegal, legal = replay_all(games, Rules.named(rules.rules))
     illegal[games.drop != DropReason.KEPT] = DropReason.KEPT
-    if clean.illegal == "cut":
+    if rules.illegal == "cut":
         games = _cut(games, illegal, legal)
         detail = {}
         illegal[:] = DropReason.KEPT
     else:
         stuck = np.flatnonzero(~np.isin(illegal, (DropReason.KEPT, *READER_REASONS)))
-        detail = {g: _where(games, g, int(legal[g])) for g in stuck.tolist()}
+        detail = {g: _illegal_move(games, g, int(legal[g])) for g in stuck.tolist()}
     canonical, opening = hash_games(games)
-    ids = _ids(games, columns, raw)
     columns = (
         columns
-        | _play(games)
+        | _game_columns(games)
         | {
-            "id": pa.array(ids),
+            "id": pa.array(_ids(games, columns, unreadable)),
             "canonical": pa.array(canonical),
             "opening": pa.array(opening),
-            "n_moves": recorded,
+            "n_moves": recorded_moves,
             "n_legal": pa.array(legal),
         }
     )
     drop = np.where(games.drop != DropReason.KEPT, games.drop, illegal)
     batch = pa.RecordBatch.from_pydict({name: columns[name] for name in SCHEMA.names if name in columns})
-    drop = np.where(drop != DropReason.KEPT, drop, apply_rules(clean, games, batch))
-    return Rows(columns, drop, detail, unclear)
+    drop = np.where(drop != DropReason.KEPT, drop, apply_rules(rules, games, batch))
+    return Rows(columns, drop, detail, unparsed)
 
 
-def _play(games: GameArrays) -> dict[str, pa.Array]:
-    """Columns: the board, the terms, the setup and the moves of games."""
+def _game_columns(games: GameArrays) -> dict[str, pa.Array]:
+    """Return the columns for the board, the handicap, the setup, the moves and the parse warnings."""
     return {
         "width": pa.array(games.width),
         "height": pa.array(games.height),
@@ -159,48 +179,49 @@ def _play(games: GameArrays) -> dict[str, pa.Array]:
 
 
 def _cut(games: GameArrays, illegal: npt.NDArray[np.uint8], legal: npt.NDArray[np.int32]) -> GameArrays:
-    """The games up to their first illegal move."""
+    """Cut the games before their first illegal move."""
     if not illegal.any():
         return games
     moves, setup = np.diff(games.move_offset), np.diff(games.setup_offset)
-    until = np.where(illegal != DropReason.KEPT, legal, moves)
-    stays = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], moves) < np.repeat(until, moves)
-    # A setup stone that is no point of the board makes its ply illegal; it goes with the moves after it.
-    stands = games.setup_ply < np.repeat(until + (illegal == DropReason.KEPT), setup)
-    kept_setup = np.append(0, np.cumsum(stands))[games.setup_offset]
+    length = np.where(illegal != DropReason.KEPT, legal, moves)
+    keep_move = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], moves) < np.repeat(length, moves)
+    # A setup stone beyond the board makes its ply illegal, and is cut with the moves after it.
+    keep_stone = games.setup_ply < np.repeat(length + (illegal == DropReason.KEPT), setup)
+    setup_offset = np.append(0, np.cumsum(keep_stone))[games.setup_offset]
     return replace(
         games,
-        moves=games.moves[stays],
-        move_offset=np.append(0, np.cumsum(until)),
-        setup=games.setup[stands],
-        setup_ply=games.setup_ply[stands],
-        setup_offset=kept_setup,
-        root_setup=np.minimum(games.root_setup, np.diff(kept_setup)).astype(np.uint16),
+        moves=games.moves[keep_move],
+        move_offset=np.append(0, np.cumsum(length)),
+        setup=games.setup[keep_stone],
+        setup_ply=games.setup_ply[keep_stone],
+        setup_offset=setup_offset,
+        root_setup=np.minimum(games.root_setup, np.diff(setup_offset)).astype(np.uint16),
         warnings=games.warnings | np.where(illegal != DropReason.KEPT, np.uint32(ParseWarning.CUT), np.uint32(0)),
     )
 
 
-def _where(games: GameArrays, g: int, ply: int) -> str:
-    """Which move of game g cannot be played."""
+def _illegal_move(games: GameArrays, g: int, ply: int) -> str:
+    """Describe the illegal move of game g."""
     width, height = int(games.width[g]), int(games.height[g])
     at = games.move_offset[g] + ply
     point = int(games.moves[at] & POINT_MASK) if at < games.move_offset[g + 1] else NO_POINT
     return f"move {ply + 1}" + (f" at {to_gtp(point, width, height)}" if point <= width * height else "")
 
 
-def _ids(games: GameArrays, columns: Mapping[str, pa.Array], raw: Mapping[int, bytes] | None) -> npt.NDArray[np.uint64]:
-    """The ids: all that the row says; of a record that says nothing, its bytes."""
+def _ids(
+    games: GameArrays, columns: Mapping[str, pa.Array], unreadable: Mapping[int, bytes] | None
+) -> npt.NDArray[np.uint64]:
+    """Return the ids: hashes of the rows' content, or of the bytes of unreadable records."""
     ids = hash_rows(games, [columns[name] for name in TEXT_COLUMNS.values()])
-    if raw is None:
-        kept = columns["id"].to_numpy()
-        return np.where(games.drop != DropReason.KEPT, kept, ids)
-    for g, record in raw.items():
+    if unreadable is None:
+        return np.where(games.drop != DropReason.KEPT, columns["id"].to_numpy(), ids)
+    for g, record in unreadable.items():
         ids[g] = int.from_bytes(blake3(record).digest(8), "little")
     return ids
 
 
 def _member_names(block: RecordBlock) -> pa.StringArray:
-    """The names of a block's members for people."""
+    """Return the display names of a block's members."""
     offsets = pa.py_buffer(block.name_offset.astype(np.int32))
     names = pa.StringArray.from_buffers(len(block), offsets, pa.py_buffer(block.names))
     try:
@@ -214,11 +235,11 @@ def _points(values: npt.NDArray[np.uint16], offsets: npt.NDArray[np.int64]) -> p
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=POINTS)
 
 
-def _territory(reading: ParsedBlock) -> pa.ListArray:
-    """Null where a record tells none."""
-    told = np.diff(reading.territory_offset) > 0
-    offsets = pa.array(reading.territory_offset.astype(np.int32))
-    return pa.ListArray.from_arrays(offsets, pa.array(reading.territory), type=POINTS, mask=pa.array(~told))
+def _territory(parsed: ParsedBlock) -> pa.ListArray:
+    """Return column `territory`, null where a record has none."""
+    missing = np.diff(parsed.territory_offset) <= 0
+    offsets = pa.array(parsed.territory_offset.astype(np.int32))
+    return pa.ListArray.from_arrays(offsets, pa.array(parsed.territory), type=POINTS, mask=pa.array(missing))
 
 
 def _repairs(warnings: npt.NDArray[np.uint32]) -> pa.Array:

@@ -83,12 +83,13 @@ class Stats:
     boards: Counts
     formats: Counts
     archives: Counts
-    unclear: dict[str, UnparsedColumn]
+    unparsed: dict[str, UnparsedColumn]
     """By column, where there are any."""
 
     def to_json(self) -> str:
         """The same as one JSON object, in which `ranks` also names the bands."""
         values = asdict(self) | {"ranks": {"bands": BANDS, "games": self.ranks}}
+        values["unclear"] = values.pop("unparsed")
         return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
 
 
@@ -238,7 +239,7 @@ def _stats(catalogues: tuple[str, ...], read: int, told: Mapping[str, Sequence[t
         boards=_counts(told["boards"][:_COMMON], kept),
         formats=_counts(told["formats"], kept),
         archives=_counts(told["archives"][:_COMMON], kept),
-        unclear={column: found for column in _WORDS if (found := _unclear(column, told[column])).games},
+        unparsed={column: found for column in _WORDS if (found := _unclear(column, told[column])).games},
     )
 
 

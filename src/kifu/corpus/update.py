@@ -90,7 +90,7 @@ def append(
             for made, unit in zip(executor.run(StageJob(rows_job, staged), [unit.part for unit in units]), units):
                 before_it = files.pop().names if unit.goes_on else ()
                 files.append(StagedRows((*before_it, made.name), unit.group, (unit.source,)))
-                told.add_unclear(made.unclear)
+                told.add_unparsed(made.unparsed)
                 bar.advance(made.rows)
             write_partitions(
                 folder, staged, files, before.model_copy(update={"sources": origins}), executor, told, anew=False
@@ -158,7 +158,7 @@ class StagedShard(NamedTuple):
 
     name: str
     rows: int
-    unclear: UnparsedTexts
+    unparsed: UnparsedTexts
 
 
 class StageJob(Job[SourceShard, SourceShard, StagedShard]):
@@ -182,10 +182,10 @@ class StageJob(Job[SourceShard, SourceShard, StagedShard]):
             for content in ShardReader().read(item.part):  # one of its own: threads make several units at a time
                 for rows in self._rows.process(IngestItem(item.name, content)):
                     writer.write(rows.batch(rows.drop))
-                    told.add_unclear(rows.unclear)
+                    told.add_unparsed(rows.unparsed)
                     told.read += len(rows.drop)
             writer.commit({})
-        return StagedShard(name, told.read, told.unclear)
+        return StagedShard(name, told.read, told.unparsed)
 
 
 PART_ROWS = 1 << 20

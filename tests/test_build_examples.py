@@ -19,12 +19,13 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
 from kifu.datasets.labels import LABELS, MOST_NEXT, find_label
-from kifu.datasets.manifest import read_examples_manifest
+from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes import example_jobs
 from kifu.recipes import examples as building
-from kifu.recipes.examples import ExamplesReport, build_examples
+from kifu.recipes.examples import build_examples
+from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe, recipe_names
 
 PLAIN: dict[str, Any] = {
@@ -54,7 +55,7 @@ def games(kgs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[ExamplesReport]:
+def build(chosen: ExamplesRecipe, source: Path, into: Path, **options: Any) -> list[BuildReport[ExamplesManifest]]:
     return build_examples(chosen, source, into, **options)
 
 

@@ -14,7 +14,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import archive, record
 from kifu.corpus.catalogue import open_catalogue
-from kifu.datasets.manifest import read_examples_manifest
+from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
 from kifu.errors import RecipeError
 from kifu.katago import build as building
 from kifu.katago import render as kata_draws
@@ -24,7 +24,7 @@ from kifu.katago.npz import game_hashes
 from kifu.katago.recipe import KatagoRecipe
 from kifu.katago.rows import ARRAYS
 from kifu.point import WHITE_BIT, to_sgf
-from kifu.recipes.pipeline import ExamplesReport
+from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import find_recipe, load_recipe
 
 HEAD = "GM[1]FF[4]SZ[19]RU[Japanese]KM[6.5]RE[W+R]"
@@ -64,7 +64,7 @@ def write(folder: Path, *games: str) -> Path:
     return folder
 
 
-def build(source: Path, into: Path, *changes: str, **options: Any) -> ExamplesReport:
+def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildReport[ExamplesManifest]:
     (built,) = build_katago(recipe(*changes), source, into, **options)
     assert built.manifest.adds_up()
     return built

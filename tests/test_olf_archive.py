@@ -21,7 +21,8 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.errors import DropReason, OutputError, RecipeError, SourceError
 from kifu.point import to_sgf
 from kifu.recipes import olf_archive
-from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveReport, build_archive, file_rating
+from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, build_archive, file_rating
+from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import OlfArchiveRecipe, find_recipe, load_recipe
 from kifu.records.olf import read_olf
 from kifu.records.sgf import as_block
@@ -62,7 +63,7 @@ def place(game: bytes, folder: Path) -> list[str]:
     return [file.file for file in build(folder / "x.sgf", folder / "into").manifest.files]
 
 
-def build(sources: Path | list[Path], into: Path, **options: Any) -> ArchiveReport:
+def build(sources: Path | list[Path], into: Path, **options: Any) -> BuildReport[ArchiveManifest]:
     return build_archive(RECIPE, [sources] if isinstance(sources, Path) else sources, into, **options)
 
 
@@ -124,7 +125,7 @@ def contents(into: Path) -> dict[str, bytes]:
     return {str(path.relative_to(into)): path.read_bytes() for path in sorted(into.rglob("*")) if path.is_file()}
 
 
-def lines_of(built: ArchiveReport) -> dict[str, list[bytes]]:
+def lines_of(built: BuildReport[ArchiveManifest]) -> dict[str, list[bytes]]:
     files = {file.file: (built.path / file.file).read_bytes() for file in built.manifest.files}
     return {name: data.splitlines() for name, data in files.items()}
 
@@ -321,12 +322,12 @@ def test_the_command(sources: list[Path], tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def kgs(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ArchiveReport]:
+def kgs(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildReport[ArchiveManifest]]:
     yield build(shared / "data/kgs", tmp_path_factory.mktemp("kgs"))
 
 
 @pytest.mark.slow
-def test_every_line_of_kgs_is_read_back(kgs: ArchiveReport) -> None:
+def test_every_line_of_kgs_is_read_back(kgs: BuildReport[ArchiveManifest]) -> None:
     """By our reader and by one written apart; and it stands in the right file, as far as the line tells."""
     m = kgs.manifest
     assert m.adds_up() and m.read == 64_842 and m.kept > 60_000
@@ -344,7 +345,7 @@ def test_every_line_of_kgs_is_read_back(kgs: ArchiveReport) -> None:
     assert total == m.kept == sum(1 for _ in open_lines(kgs))
 
 
-def open_lines(built: ArchiveReport) -> Iterator[bytes]:
+def open_lines(built: BuildReport[ArchiveManifest]) -> Iterator[bytes]:
     for file in built.manifest.files:
         with (built.path / file.file).open("rb") as lines:
             yield from lines

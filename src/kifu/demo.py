@@ -17,12 +17,14 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import count_games
 from kifu.datasets.dat import Dat
+from kifu.datasets.manifest import Manifest
 from kifu.describe import Shown, describe_row, draw_position, draw_row
 from kifu.errors import FormatError
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress
-from kifu.recipes.kgsgo import BuildReport, build
+from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game, read
 from kifu.records.parse import summarize
@@ -70,7 +72,7 @@ def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], 
 
 def _build_all(
     name: str, sample: Path, into: Path, jobs: int | None, say: Callable[[str], object]
-) -> list[BuildReport]:
+) -> list[BuildReport[Manifest]]:
     recipe = load_recipe(name, _OVERRIDES)
     began = time.perf_counter()
     files = build(recipe, [sample], into, jobs=jobs, progress=progress)
@@ -88,7 +90,7 @@ def _build_all(
     return files
 
 
-def _check(v1: BuildReport, v2: BuildReport) -> str:
+def _check(v1: BuildReport[Manifest], v2: BuildReport[Manifest]) -> str:
     """Compares both formats of a set with each other and with their manifests. Raises FormatError."""
     with Dat(v1.path) as one, Dat(v2.path) as two:
         if not (len(one) == len(two) == v1.manifest.examples == v2.manifest.examples):
@@ -103,7 +105,7 @@ def _check(v1: BuildReport, v2: BuildReport) -> str:
     return f"{v1.path.name} and {v2.path.name}: {v1.manifest.examples:,} examples, equal planes"
 
 
-def _check_origin(built: BuildReport, sample: Path) -> str:
+def _check_origin(built: BuildReport[Manifest], sample: Path) -> str:
     """Encodes the game of one row again, found by the manifest. Raises FormatError if the row is not that position."""
     row = built.manifest.examples // 2
     origin = built.manifest.origin(row)

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,6 +75,11 @@ def format_bytes(n: int) -> str:
     while size >= 999.95 and unit != "GB":
         size, unit = size / 1000, next(units)
     return f"{size:,.1f} {unit}"
+
+
+def format_drops(drops: Mapping[str, int]) -> str:
+    """Return counts of dropped games for a sum: {"TOO_SHORT": 3} -> " + 3 too short"."""
+    return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
 
 
 def format_seconds(seconds: float) -> str:

@@ -156,7 +156,7 @@ def build(
     """Make a recipe's data sets, or its archive of OLF files, with manifests; what is there already stays."""
     from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
-    from kifu.progress import format_bytes, progress
+    from kifu.progress import progress
     from kifu.recipes.kgsgo import build as build_sets
     from kifu.recipes.olf_archive import build_archive
     from kifu.recipes.schema import KINDS, OlfArchiveRecipe, SplitRecipe, find_recipe
@@ -180,16 +180,10 @@ def build(
         for each in build_kind(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress):
             typer.echo(each)
         return
-    for built in build_sets(
+    for report in build_sets(
         found, sources, into, sets=chosen, index=index, jobs=jobs, engine=engine, progress=progress
     ):
-        m = built.manifest
-        drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
-        state = "" if built.fresh else " (was there already)"
-        typer.echo(
-            f"{built.path}: {m.examples:,} examples, {format_bytes(m.bytes)}; "
-            f"{m.read:,} games = {m.kept:,} kept{drops}{state}"
-        )
+        typer.echo(report)
 
 
 @app.command()

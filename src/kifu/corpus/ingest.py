@@ -22,7 +22,16 @@ from kifu.corpus.duplicates import MAX_IDS, IdSet, exact_duplicates, flag_duplic
 from kifu.corpus.fields import UnparsedTexts
 from kifu.corpus.rows import Rows, rows_from_catalogue, rows_from_parsed
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy, with_drop
-from kifu.corpus.sources import Content, ShardReader, Source, SourceShard, find_sources, hash_sources, source_shards
+from kifu.corpus.sources import (
+    Content,
+    HashedSources,
+    ShardReader,
+    Source,
+    SourceShard,
+    find_sources,
+    hash_sources,
+    source_shards,
+)
 from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import ProgressFactory, format_bytes, silent
@@ -121,7 +130,7 @@ class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
 
 
 def ingest(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | HashedSources,
     path: str | os.PathLike[str],
     *,
     clean: CleaningRules | None = None,
@@ -140,11 +149,11 @@ def ingest(
     """
     path = Path(path)
     clean = clean or load_cleaning_rules("legal")
-    found = find_sources(sources)
+    found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
     job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
     told = IngestReport()
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
-        measured = hash_sources(found, executor)
+        measured = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
         made = _noted(executor.run(job, source_shards(found, measured)), told)
         # Whoever ends it early, the hidden files are gone before another process may write to `path`.
         with CatalogueWriter(path) as writer, closing(mark_duplicates(made, clean, executor, path)) as batches:

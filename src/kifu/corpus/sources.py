@@ -190,6 +190,24 @@ class ShardReader:
         return ShardReader, ()
 
 
+@dataclass(frozen=True, slots=True)
+class HashedSources:
+    """Sources that were found and hashed once, for all steps of one command.
+
+    Attributes:
+        sources: as `find_sources` returns them.
+        hashes: what a catalogue or a manifest lists of each, as `hash_sources` returns it.
+    """
+
+    sources: list[Source]
+    hashes: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, sources: list[Source], executor: Executor) -> HashedSources:
+        """Hash the sources. Raises SourceError."""
+        return cls(sources, hash_sources(sources, executor))
+
+
 def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
     """What a catalogue says of each; whoever does the work reads the files. Raises SourceError.
 

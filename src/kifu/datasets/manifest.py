@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from kifu.atomic_io import write_file
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError
+from kifu.progress import format_bytes, format_drops
 
 SUFFIX = ".manifest.json"
 
@@ -146,6 +147,11 @@ class Manifest:
         """Return the origin of row `row`, counted from 0. Raises IndexError."""
         return _origin(self.archives, row, self.examples)
 
+    def summary(self) -> str:
+        """Return counts and size as one line."""
+        games = f"{self.read:,} games = {self.kept:,} kept{format_drops(self.drops)}"
+        return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}"
+
     def adds_up(self) -> bool:
         """Return whether the counts match the lists."""
         return (
@@ -191,6 +197,13 @@ class ExamplesManifest:
     def origin(self, row: int) -> RowOrigin:
         """Return the origin of row `row`, counted from 0, as a row of a catalogue. Raises IndexError."""
         return _origin(self.catalogues, row, self.examples)
+
+    def summary(self) -> str:
+        """Return counts and size as one line."""
+        elsewhere = f" + {self.elsewhere:,} elsewhere" if self.elsewhere else ""
+        size = format_bytes(sum(file.bytes for file in self.files))
+        games = f"{self.read:,} games = {self.kept:,} kept{elsewhere}{format_drops(self.drops)}"
+        return f"{self.examples:,} examples, {size}; {games}"
 
     def adds_up(self) -> bool:
         """Return whether the counts match the lists."""

@@ -19,13 +19,13 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import NO_SET
 from kifu.datasets.formats import open as open_examples
-from kifu.datasets.manifest import manifest_path
+from kifu.datasets.manifest import ExamplesManifest, manifest_path
 from kifu.estimate.reading import Speed
 from kifu.execution.bucket_sort import BucketSort
 from kifu.execution.serialization import dump_results
 from kifu.recipes.examples import build_examples
 from kifu.recipes.olf_archive import build_archive
-from kifu.recipes.pipeline import ExamplesReport
+from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import KINDS, ExamplesRecipe, OlfArchiveRecipe, SplitRecipe
 
 BuildRecipe = SplitRecipe | OlfArchiveRecipe
@@ -143,7 +143,7 @@ def _build(recipe: BuildRecipe, source: Path, into: Path, jobs: int) -> _Once:
     return _Once(examples, size, max(took - less, 0.0))
 
 
-def _sizes(sets: Sequence[ExamplesReport]) -> tuple[int, int]:
+def _sizes(sets: Sequence[BuildReport[ExamplesManifest]]) -> tuple[int, int]:
     """How many examples these sets have, and how many bytes with their manifests."""
     size = sum(file.bytes for each in sets for file in each.manifest.files)
     size += sum(manifest_path(each.path).stat().st_size for each in sets)

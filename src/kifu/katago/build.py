@@ -8,7 +8,7 @@ people when to pass, and trailing passes are no part of the game.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,21 +22,21 @@ from kifu.katago.render import DrawRows, DrawUnit
 from kifu.katago.select import CountRows
 from kifu.planes.registry import KATAGO22
 from kifu.progress import ProgressFactory, silent
-from kifu.recipes.pipeline import ExamplesReport, ManifestCounts, SetPlan, build_sets
+from kifu.recipes.pipeline import AnySources, BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets
 
 FORMAT = "katago-npz@1"
 
 
 def build_katago(
     recipe: KatagoRecipe,
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    sources: AnySources,
     into: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> list[ExamplesReport]:
+) -> list[BuildReport[ExamplesManifest]]:
     """Makes a folder of KataGo's files for each set, with its manifest, and returns them in the order of `sets`.
 
     As `kifu.recipes.examples.build_examples` does: the arguments are the same, folders that are there already stay,
@@ -48,7 +48,7 @@ def build_katago(
     def make(plan: SetPlan) -> ExamplesManifest:
         return _Build(recipe, plan).make()
 
-    return build_sets(recipe, "", make, sources, Path(into), sets, jobs, engine, progress)
+    return build_sets(recipe, "", make, sources, Path(into), sets, BuildOptions(jobs, engine, progress))
 
 
 @dataclass
@@ -79,11 +79,11 @@ class _Build:
             for given in plan.catalogues:
                 counts = np.zeros(len(given.catalogue), np.int32)
                 for counted in plan.executor.run(CountRows(self.recipe, plan.set), given.units):
-                    self.tally.set_aside(counted.why, counted.elsewhere)
-                    self.tally.add(counted.member, counted.rows, counted.plies)
+                    self.tally.add_dropped(counted.why, counted.elsewhere)
+                    self.tally.add_games(counted.member, counted.rows, counted.plies)
                     counts[counted.member] = counted.rows
                     bar.advance(counted.read)
-                self.tally.end(given)
+                self.tally.end_catalogue(given)
                 for unit in given.units:
                     some = counts[unit.first : unit.first + unit.rows.rows]
                     if some.any():

@@ -1,85 +1,105 @@
-"""From games to data sets of examples: any plane set and labels, any format, as the corpus has them or shuffled.
+"""Data sets of examples from games: any plane set and labels, in any format, in corpus order or shuffled.
 
-Each set is one pass over the catalogue, some games at a time, in order. Shuffled examples are sorted by a hash of seed,
-game and ply; those that memory does not hold wait on the disk, beside the data set, by range of that hash.
+Each set is one pass over the catalogue. Shuffled examples are sorted by a hash of seed, game and ply; those that do not
+fit in memory wait on disk next to the data set, in buckets by range of that hash.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import Batch, Layout
 from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import ExamplesManifest
-from kifu.datasets.writer import Writer
-from kifu.execution.bucket_sort import BucketSort
 from kifu.execution.executor import THREADS
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.recipes.example_jobs import CountExamples, SortExamples, WriteExamples
-from kifu.recipes.pipeline import ExamplesReport, ManifestCounts, SetPlan, build_sets
+from kifu.recipes.pipeline import AnySources, BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets
 from kifu.recipes.schema import ExamplesRecipe
 
+if TYPE_CHECKING:
+    from kifu.datasets.examples import Batch, Layout
+    from kifu.datasets.writer import Writer
+
 WINDOW_BYTES = 128 << 20
-"""Packed planes that are sorted at one go."""
+"""Packed planes that are sorted at once."""
 
 _KEYS = "keys"
-"""Of a range: what it is sorted by."""
+"""The column of a bucket that it is sorted by."""
 
 _PIECE = 4096
-"""Sorted rows that are made ready to be written at one go."""
+"""Sorted rows that are prepared for the writer at once."""
 
 
 def build_examples(
     recipe: ExamplesRecipe,
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    into: str | os.PathLike[str],
+    sources: AnySources,
+    into: str | PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> list[ExamplesReport]:
-    """Makes the data sets of a recipe, each with its manifest, and returns them in the order of `sets`.
+) -> list[BuildReport[ExamplesManifest]]:
+    """Build the data sets of a recipe, each with its manifest.
 
-    sources: what `ingest` reads, catalogues among it. Catalogues alone are taken as they are, if the recipe has no
-    rules of cleaning or they were made by these; else all is read into a new one, CATALOGUE in the folder, which one
-    build at a time may then hold. sets: by default those of the recipe. jobs, engine: see `kifu.execution.executor.make_executor`;
-    the bytes are the same for any. A data set that is there already, made by this version from the same recipe and
-    sources, stays as it is. Each is complete or not there at all, whatever interrupts. Memory is that of `ingest`, and
-    then some chunks for each thread; where examples are shuffled, three times 128 MiB, and on the disk what they take
-    as bits, compressed by LZ4.
-    Raises RecipeError, SourceError, FormatError, OutputError or ClusterError.
+    Sources that are all catalogues are used as they are, if the recipe has no cleaning rules or they were made by the
+    same rules. Otherwise all sources are read into a new catalogue, games.parquet in `into`, which only one build at a
+    time may use. A data set that an earlier run of this version made from the same recipe and sources is kept. Data
+    sets are complete or absent, even if the build is interrupted.
+
+    Memory is that of `ingest` plus a few chunks per thread; shuffling takes three times 128 MiB, and disk space for the
+    packed examples, compressed with LZ4.
+
+    Args:
+        recipe: see `kifu.recipes.schema.find_recipe`.
+        sources: what `ingest` reads: archives, directories, records, catalogues.
+        into: the directory to write to.
+        sets: names of sets, by default those of the recipe.
+        jobs: number of threads or processes, by default one per core.
+        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
+        progress: reports progress.
+
+    Returns:
+        One report per set, in the order of `sets`.
+
+    Raises:
+        RecipeError: the recipe has no such set, or a source is the catalogue that would be written.
+        SourceError: a source cannot be read.
+        FormatError: a catalogue is damaged.
+        OutputError: a file cannot be written.
+        ClusterError: the cluster is not available.
     """
 
     def make(plan: SetPlan) -> ExamplesManifest:
-        return _Build(recipe, plan).make()
+        return _SetWriter(recipe, plan).write()
 
-    return build_sets(recipe, recipe.example_format.suffix, make, sources, Path(into), sets, jobs, engine, progress)
+    options = BuildOptions(jobs, engine, progress)
+    return build_sets(recipe, recipe.example_format.suffix, make, sources, Path(into), sets, options)
 
 
 @dataclass
-class _Build:
-    """One data set in the making."""
+class _SetWriter:
+    """Writes one data set."""
 
     recipe: ExamplesRecipe
     plan: SetPlan
-    tally: ManifestCounts = field(default_factory=ManifestCounts)
+    counts: ManifestCounts = field(default_factory=ManifestCounts)
 
     @cached_property
     def layout(self) -> Layout:
         return self.recipe.layout()
 
-    def make(self) -> ExamplesManifest:
-        """Writes the data set."""
+    def write(self) -> ExamplesManifest:
+        from kifu.recipes.example_jobs import CountExamples
+
         recipe, plan = self.recipe, self.plan
         expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.units))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
@@ -89,42 +109,48 @@ class _Build:
             else:
                 self._write_in_order(writer, expected)
             written = writer.commit(about)
-        return self.tally.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
+        return self.counts.manifest(plan, written, recipe, recipe.example_format.name, self.layout.plane_set)
 
     def _write_in_order(self, writer: Writer, expected: int) -> None:
+        from kifu.recipes.example_jobs import WriteExamples
+
         job = WriteExamples(self.recipe, self.plan.set)
-        with self._bar("building", expected) as bar:
-            for given in self.plan.catalogues:
-                for made in self.plan.executor.run(job, given.units):
-                    writer.append(made.content)
-                    self.tally.set_aside(made.why, made.elsewhere)
-                    self.tally.add(made.member, made.rows, made.plies)
-                    bar.advance(len(made.plies))
-                self.tally.end(given)
+        with self._progress("building", expected) as bar:
+            for catalogue in self.plan.catalogues:
+                for chunk in self.plan.executor.run(job, catalogue.units):
+                    writer.append(chunk.content)
+                    self.counts.add_dropped(chunk.why, chunk.elsewhere)
+                    self.counts.add_games(chunk.member, chunk.rows, chunk.plies)
+                    bar.advance(len(chunk.plies))
+                self.counts.end_catalogue(catalogue)
 
     def _write_shuffled(self, writer: Writer, expected: int) -> None:
+        from kifu.datasets.examples import Batch
+        from kifu.execution.bucket_sort import BucketSort
+        from kifu.recipes.example_jobs import SortExamples
+
         job = SortExamples(self.recipe, self.plan.set)
-        most = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
-        with BucketSort(_KEYS, most, self.plan.path.parent, expected) as ranges:
-            with self._bar("drawing", expected) as bar:
-                for made in self.plan.executor.run(job, self.plan.units):
-                    self.tally.set_aside(made.why, made.elsewhere)
-                    ranges.add(made.content.columns() | {_KEYS: made.keys})
-                    bar.advance(len(made.keys))
-            with self._bar("building", expected) as bar:
-                for columns in ranges:
+        bucket_rows = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
+        with BucketSort(_KEYS, bucket_rows, self.plan.path.parent, expected) as buckets:
+            with self._progress("drawing", expected) as bar:
+                for chunk in self.plan.executor.run(job, self.plan.units):
+                    self.counts.add_dropped(chunk.why, chunk.elsewhere)
+                    buckets.add(chunk.content.columns() | {_KEYS: chunk.keys})
+                    bar.advance(len(chunk.keys))
+            with self._progress("building", expected) as bar:
+                for columns in buckets:
                     order = np.argsort(columns.pop(_KEYS), kind="stable")
-                    whole = Batch.from_columns(columns)
+                    batch = Batch.from_columns(columns)
                     pieces = (order[at : at + _PIECE] for at in range(0, len(order), _PIECE))
-                    for prepared in self.plan.executor.map(partial(_prepare, writer, whole), pieces):
+                    for prepared in self.plan.executor.map(partial(_prepare, writer, batch), pieces):
                         writer.append(prepared)
                     bar.advance(len(order))
-        for given in self.plan.catalogues:
-            self.tally.end(given)
+        for catalogue in self.plan.catalogues:
+            self.counts.end_catalogue(catalogue)
 
-    def _bar(self, doing: str, expected: int) -> AbstractContextManager[Progress]:
+    def _progress(self, doing: str, expected: int) -> AbstractContextManager[Progress]:
         return self.plan.progress(f"{doing} {self.plan.path.name}", expected, "examples")
 
 
-def _prepare(writer: Writer, whole: Batch, rows: npt.NDArray[np.int64]) -> Any:
-    return writer.prepare(whole.take(rows), writer.layout)
+def _prepare(writer: Writer, batch: Batch, rows: npt.NDArray[np.int64]) -> Any:
+    return writer.prepare(batch.take(rows), writer.layout)

@@ -1,4 +1,4 @@
-"""From archives to the files of a recipe."""
+"""Data sets in the formats of the kgsgo-dataset-preprocessor, from the archives of KGS."""
 
 from __future__ import annotations
 
@@ -6,41 +6,25 @@ import importlib.metadata
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import islice, repeat
 from pathlib import Path
 
-from kifu.atomic_io import AtomicFile, remove_file, staging_dir
+from kifu.atomic_io import AtomicFile, staging_dir
 from kifu.corpus.sources import Source, hash_sources
 from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.formats import find_format
-from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, manifest_path, read_manifest
+from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, read_manifest
 from kifu.errors import DropReason, FormatError, RecipeError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs_index import Archive, find_archives, read_index
 from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
-from kifu.recipes.sampling import Sampler, Selection
+from kifu.recipes.pipeline import Build, BuildReport, Target, are_whole, is_made_by
+from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.places import AnyPath
-
-
-@dataclass(frozen=True, slots=True)
-class BuildReport:
-    """One finished file. fresh: False if an earlier run had made it from the same recipe and archives."""
-
-    path: Path
-    manifest: Manifest
-    fresh: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """One file to make."""
-
-    set: str
-    path: Path
-    units: list[ArchiveGames]
 
 
 def build(
@@ -53,122 +37,160 @@ def build(
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> list[BuildReport]:
-    """Makes the files of a recipe's sets, each with its manifest, and returns them in the order of `sets`.
+) -> list[BuildReport[Manifest]]:
+    """Build the sets of a recipe, each with its manifest.
 
-    sources: archives named as KGS names them, or folders with such. sets: default those that the recipe marks so.
-    index: an index page (file), whose archives and order the draws use; without it, the archives at hand, newest
-    first. jobs, engine: see `kifu.execution.executor.make_executor`; the bytes are the same for any. A file that is there already,
-    made by this version from the same recipe and archives, stays as it is. Files are complete or not there at all,
-    whatever interrupts.
-    Raises RecipeError, SourceError, OutputError or ClusterError. A game that cannot be used is dropped, and told of in
-    the manifest.
+    A file that an earlier run of this version made from the same recipe and archives is kept. Files are complete or
+    absent, even if the build is interrupted. Games that cannot be used are dropped and listed in the manifest.
+
+    Args:
+        recipe: see `load_recipe`.
+        sources: archives with names as on KGS, or directories that hold them.
+        into: the directory to write to.
+        sets: names of sets, by default those that the recipe marks as default.
+        index: an index page (HTML file), which gives the archives and their order for the draws. By default the
+            archives found, newest first.
+        jobs: number of threads or processes, by default one per core.
+        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
+        progress: reports progress.
+
+    Returns:
+        One report per file, in the order of `sets`.
+
+    Raises:
+        RecipeError: the recipe has no such set, or a set asks for more games than there are.
+        SourceError: an archive is missing or cannot be read.
+        OutputError: a file cannot be written.
+        ClusterError: the cluster is not available.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     for name in names:
         if name not in recipe.sets:
             raise RecipeError(f"recipe {recipe.name} has no set {name!r}; it has {', '.join(recipe.sets)}")
     paths = find_archives(sources)
-    archives = read_index(index, paths)
-    sampler = Sampler(recipe, archives)
-    drawn = [(name, sampler.select(name)) for name in names]
-    wanted = {selection.archive: None for _, selections in drawn for selection in selections}
+    sampler = Sampler(recipe, read_index(index, paths))
+    selections = {name: sampler.select(name) for name in names}
+    wanted = {each.archive: None for selected in selections.values() for each in selected}
     _require_archives(wanted, paths)
     if not wanted:
         return []
     first = recipe.sets[names[0]].file
     with make_executor(engine, jobs, staging_dir(Path(into, first))) as executor:
-        told = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], executor)
-        found = {archive: (paths[archive], about["blake3"]) for archive, about in zip(wanted, told)}
-        built = []
-        for name, selections in drawn:
-            built += _build_set(recipe, _plans(recipe, name, selections, found, Path(into)), executor, progress)
-        return built
-
-
-def _plans(
-    recipe: KgsgoRecipe, name: str, selections: list[Selection], found: dict[Archive, tuple[AnyPath, str]], into: Path
-) -> list[_Plan]:
-    """found: where each archive lies, and its hash."""
-    chosen = recipe.sets[name]
-    units = [ArchiveGames(selection, *found[selection.archive]) for selection in selections]
-    if not chosen.by_archive:
-        return [_Plan(name, into / chosen.file, units)]
-    return [_Plan(name, into / chosen.file.replace("{archive}", u.selection.archive.stem), [u]) for u in units]
+        hashed = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], executor)
+        hashes = {archive: each["blake3"] for archive, each in zip(wanted, hashed)}
+        reports = []
+        for name in names:
+            shards = [ArchiveGames(each, paths[each.archive], hashes[each.archive]) for each in selections[name]]
+            targets = _targets(recipe, name, shards, Path(into))
+            reports += _SetBuild(recipe, targets, executor, progress).run(list(targets))
+        return reports
 
 
 def _require_archives(wanted: Collection[Archive], paths: dict[Archive, AnyPath]) -> None:
-    missing = sorted(a.stem for a in wanted if a not in paths)
+    missing = sorted(archive.stem for archive in wanted if archive not in paths)
     if missing:
         listed = ", ".join(missing[:3]) + (", ..." if len(missing) > 3 else "")
         raise SourceError(f"{len(missing)} of the {len(wanted)} archives that the sets draw from are missing: {listed}")
 
 
-def _build_set(
-    recipe: KgsgoRecipe, plans: list[_Plan], executor: Executor, progress: ProgressFactory
-) -> list[BuildReport]:
-    """The files of one set. Their archives are one run, so that all are at work where each file has one of its own."""
-    layout = find_dat_layout(recipe.format)
-    earlier = [_earlier(recipe, plan) for plan in plans]
-    units = [unit for plan, there in zip(plans, earlier) if there is None for unit in plan.units]
-    foreseen = executor.run(CountRecords(), units, prefetch=1) if layout.header_bytes else repeat(0)
-    job = WriteRecords(layout.name, executor.map(ArchiveGames.load, units, prefetch=1))
-    made = executor.run(job, units, executor.jobs + 1)
-    built = []
-    for plan, there in zip(plans, earlier):
-        if there is None:
-            examples = sum(islice(foreseen, len(plan.units)))
-            built.append(BuildReport(plan.path, _build_file(recipe, plan, examples, made, progress), True))
-        else:
-            built.append(BuildReport(plan.path, there, False))
-    return built
+def _targets(
+    recipe: KgsgoRecipe, name: str, shards: list[ArchiveGames], into: Path
+) -> dict[Target, list[ArchiveGames]]:
+    """Return the files of a set, each with the games that it takes."""
+    chosen = recipe.sets[name]
+    if not chosen.by_archive:
+        return {Target.of(name, into / chosen.file): shards}
+    files = (chosen.file.replace("{archive}", shard.selection.archive.stem) for shard in shards)
+    return {Target.of(name, into / file): [shard] for file, shard in zip(files, shards)}
 
 
-def _build_file(
-    recipe: KgsgoRecipe, plan: _Plan, foreseen: int, made: Iterator[Chunk], progress: ProgressFactory
-) -> Manifest:
-    """foreseen: how many examples there will be, unless a move cannot be played. Known before any is written, the
-    number can be hashed with the rest: to read archives twice takes a tenth of the time that reading the file would."""
-    layout = find_dat_layout(recipe.format)
-    remove_file(manifest_path(plan.path))  # so that a manifest never stands beside another's file
-    games = sum(len(unit.selection.games) for unit in plan.units)
-    origins: list[ArchiveRows] = []
-    dropped: list[DroppedGame] = []
-    with (
-        AtomicFile(plan.path, layout.header(foreseen)) as output,
-        progress(f"building {plan.path.name}", games, "games") as bar,
-    ):
-        for unit in plan.units:
-            origin, aside = _write_archive(unit, _chunks_of(unit, made), output, bar)
-            origins.append(origin)
-            dropped += aside
-        examples = sum(sum(o.rows) for o in origins)
-        output.write(layout.end)
-        digest = output.commit(layout.header(examples))
-    manifest = Manifest(
-        kifu=importlib.metadata.version("kifu"),
-        file=plan.path.name,
-        format=layout.name,
-        plane_set=find_format(layout.name).plane_set,
-        recipe=recipe.model_dump(),
-        set=plan.set,
-        examples=examples,
-        bytes=output.size,
-        blake3=digest,
-        read=games,
-        kept=games - len(dropped),
-        drops=dict(sorted(Counter(d.reason for d in dropped).items())),
-        dropped=dropped,
-        archives=origins,
-    )
-    manifest.write(manifest_path(plan.path))
-    return manifest
+@dataclass
+class _SetBuild(Build[Manifest]):
+    """The files of one set. Their archives are one run of the executor, so small archives do not leave it idle."""
+
+    recipe: KgsgoRecipe
+    targets: dict[Target, list[ArchiveGames]]
+    executor: Executor
+    progress: ProgressFactory
+    counts: Iterator[int] = field(default_factory=lambda: iter(()))
+    chunks: Iterator[Chunk] = field(default_factory=lambda: iter(()))
+
+    def current(self, target: Target) -> Manifest | None:
+        try:
+            manifest = read_manifest(target.path)
+        except FormatError:
+            return None
+        if (
+            manifest is None
+            or not is_made_by(manifest, self.recipe)
+            or manifest.set != target.set
+            or not are_whole([(target.path, manifest.bytes)])
+        ):
+            return None
+        return manifest if _has_games(manifest, self.targets[target]) else None
+
+    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
+        layout = find_dat_layout(self.recipe.format)
+        shards = [shard for target in stale for shard in self.targets[target]]
+        # If the header holds the number of examples, it is counted first, so that it is hashed with the rest: reading
+        # the archives twice takes a tenth of the time that reading the written file would.
+        self.counts = self.executor.run(CountRecords(), shards, prefetch=1) if layout.header_bytes else repeat(0)
+        job = WriteRecords(layout.name, self.executor.map(ArchiveGames.load, shards, prefetch=1))
+        self.chunks = self.executor.run(job, shards, self.executor.jobs + 1)
+
+    def make(self, target: Target) -> Manifest:
+        layout = find_dat_layout(self.recipe.format)
+        shards = self.targets[target]
+        foreseen = sum(islice(self.counts, len(shards)))  # unless a move cannot be played
+        games = sum(len(shard.selection.games) for shard in shards)
+        origins: list[ArchiveRows] = []
+        dropped: list[DroppedGame] = []
+        with (
+            AtomicFile(target.path, layout.header(foreseen)) as output,
+            self.progress(f"building {target.path.name}", games, "games") as bar,
+        ):
+            for shard in shards:
+                origin, drops = _write_archive(shard, _chunks_of(shard, self.chunks), output, bar)
+                origins.append(origin)
+                dropped += drops
+            examples = sum(sum(origin.rows) for origin in origins)
+            output.write(layout.end)
+            digest = output.commit(layout.header(examples))
+        return Manifest(
+            kifu=importlib.metadata.version("kifu"),
+            file=target.path.name,
+            format=layout.name,
+            plane_set=find_format(layout.name).plane_set,
+            recipe=self.recipe.model_dump(),
+            set=target.set,
+            examples=examples,
+            bytes=output.size,
+            blake3=digest,
+            read=games,
+            kept=games - len(dropped),
+            drops=dict(sorted(Counter(each.reason for each in dropped).items())),
+            dropped=dropped,
+            archives=origins,
+        )
 
 
-def _chunks_of(unit: ArchiveGames, made: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Those of the archive that is next, of which there is at least one. No other is asked for: that may be damaged."""
-    left = len(unit.selection.games)
-    for chunk in made:
+def _has_games(manifest: Manifest, shards: list[ArchiveGames]) -> bool:
+    """Return whether the file has these games of these archives. Another index page draws others."""
+    if [origin.archive for origin in manifest.archives] != [shard.selection.archive.stem for shard in shards]:
+        return False
+    dropped = {(game.archive, game.member) for game in manifest.dropped}
+    for origin, shard in zip(manifest.archives, shards):
+        members = (shard.selection.games + 1).tolist()
+        kept = [member for member in members if (origin.archive, member) not in dropped]
+        if (origin.member, origin.blake3) != (kept, shard.blake3):
+            return False
+    return True
+
+
+def _chunks_of(shard: ArchiveGames, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks of one archive, at least one. The next archive is not touched yet: it may be damaged."""
+    left = len(shard.selection.games)
+    for chunk in chunks:
         yield chunk
         left -= len(chunk.drop)
         if not left:
@@ -176,43 +198,17 @@ def _chunks_of(unit: ArchiveGames, made: Iterator[Chunk]) -> Iterator[Chunk]:
 
 
 def _write_archive(
-    unit: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, bar: Progress
+    shard: ArchiveGames, chunks: Iterator[Chunk], output: AtomicFile, bar: Progress
 ) -> tuple[ArchiveRows, list[DroppedGame]]:
-    """Writes the records of an archive's games, and says which gave them and which were set aside."""
-    stem = unit.selection.archive.stem
-    noted = ArchiveRowsBuilder()
-    aside: list[DroppedGame] = []
+    """Write the records of an archive's games, and return where they come from and the games that were dropped."""
+    stem = shard.selection.archive.stem
+    rows = ArchiveRowsBuilder()
+    dropped: list[DroppedGame] = []
     for chunk in chunks:
         output.write(chunk.records.data)
         kept = chunk.drop == DropReason.KEPT
-        noted.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
-        left = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
-        aside += [DroppedGame(stem, m, name, DropReason(why).name) for m, name, why in left]
+        rows.add(chunk.member[kept], chunk.examples[kept], chunk.plies)
+        lost = zip(chunk.member[~kept].tolist(), chunk.names, chunk.drop[~kept].tolist())
+        dropped += [DroppedGame(stem, member, name, DropReason(code).name) for member, name, code in lost]
         bar.advance(len(kept))
-    return noted.build(stem, unit.blake3), aside
-
-
-def _earlier(recipe: KgsgoRecipe, plan: _Plan) -> Manifest | None:
-    """The manifest of the file, if it is what this run would make again."""
-    try:
-        manifest = read_manifest(plan.path)
-    except FormatError:
-        return None
-    if (
-        manifest is None
-        or manifest.kifu != importlib.metadata.version("kifu")
-        or (manifest.recipe, manifest.set) != (recipe.model_dump(), plan.set)
-        or not plan.path.is_file()
-        or plan.path.stat().st_size != manifest.bytes
-    ):
-        return None
-    if [o.archive for o in manifest.archives] != [unit.selection.archive.stem for unit in plan.units]:
-        return None
-    dropped = {(d.archive, d.member) for d in manifest.dropped}
-    for origin, unit in zip(manifest.archives, plan.units):
-        members = (unit.selection.games + 1).tolist()
-        if origin.member != [m for m in members if (origin.archive, m) not in dropped]:
-            return None  # drawn by another index page
-        if origin.blake3 != unit.blake3:
-            return None
-    return manifest
+    return rows.build(stem, shard.blake3), dropped

@@ -25,21 +25,30 @@ import pyarrow.compute as pc
 from pydantic import TypeAdapter, ValidationError
 
 from kifu.atomic_io import AtomicFile, locked_folder, remove_file, staging_dir, write_file
-from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
+from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.export import rows_to_olf
-from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import map_distinct, to_numpy
-from kifu.corpus.sources import find_sources, hash_sources
+from kifu.corpus.sources import HashedSources, find_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
-from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.progress import Progress, ProgressFactory, format_bytes, silent
-from kifu.recipes.pipeline import was_ingested
+from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.progress import Progress, ProgressFactory, format_bytes, format_drops, silent
+from kifu.recipes.pipeline import (
+    CATALOGUE,
+    AnySources,
+    Build,
+    BuildOptions,
+    BuildReport,
+    Target,
+    are_hashed,
+    are_whole,
+    ingest_sources,
+    is_made_by,
+)
 from kifu.recipes.schema import OlfArchiveRecipe
 from kifu.records.olf import ExportFailure
 
 MANIFEST = "olf-archive" + SUFFIX
-CATALOGUE = "games.parquet"
 
 _SIZES = ("9x9", "13x13", "19x19", "other")
 _ENDINGS = ("score", "terry", "time", "resign")
@@ -85,6 +94,17 @@ class ArchiveManifest:
     files: list[ArchiveFile]
     catalogue: ArchiveFile
 
+    def summary(self) -> str:
+        """Return counts and size as one line."""
+        unsayable = "".join(f" + {n:,} that OLF cannot say ({name.lower()})" for name, n in self.unsayable.items())
+        size = format_bytes(sum(file.bytes for file in self.files))
+        kept = f"{self.kept:,} in {len(self.files):,} files, {size}"
+        return f"{self.read:,} games = {kept}{format_drops(self.drops)}{unsayable}"
+
+    def write(self, path: Path) -> None:
+        """Write the manifest as JSON, atomically. Raises OutputError."""
+        write_file(path, json.dumps(asdict(self), ensure_ascii=False, indent=1).encode() + b"\n")
+
     def adds_up(self) -> bool:
         """Whether its counts are those of its lists, and its files lie where an archive has files."""
         return (
@@ -92,24 +112,6 @@ class ArchiveManifest:
             and self.read == self.kept + sum(self.drops.values()) + sum(self.unsayable.values())
             and all(_FILE.fullmatch(file.file) for file in self.files)
             and self.catalogue.file == CATALOGUE
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ArchiveReport:
-    """A finished archive. fresh: False if an earlier run had made it from the same recipe and sources."""
-
-    path: Path
-    manifest: ArchiveManifest
-    fresh: bool
-
-    def __str__(self) -> str:
-        m = self.manifest
-        aside = "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in m.drops.items())
-        unsaid = "".join(f" + {n:,} that OLF cannot say ({name.lower()})" for name, n in m.unsayable.items())
-        size = format_bytes(sum(file.bytes for file in m.files))
-        return f"{self.path}: {m.read:,} games = {m.kept:,} in {len(m.files):,} files, {size}{aside}{unsaid}" + (
-            "" if self.fresh else " (was there already)"
         )
 
 
@@ -123,83 +125,100 @@ class _Lines(NamedTuple):
 
 def build_archive(
     recipe: OlfArchiveRecipe,
-    sources: Iterable[str | os.PathLike[str]],
+    sources: AnySources,
     into: str | os.PathLike[str],
     *,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> ArchiveReport:
-    """Makes the tree in the folder `into`, with its catalogue and manifest.
+) -> BuildReport[ArchiveManifest]:
+    """Build the tree of OLF files in the directory `into`, with its catalogue and its manifest.
 
-    sources: as `kifu.corpus.ingest.ingest` takes them. jobs, engine: see `kifu.execution.executor.make_executor`; the bytes are the
-    same for any. An archive that is there already, made by this version from the same recipe and sources, stays as it
-    is; another one is replaced. One build at a time may hold the folder. Files are complete or not there at all,
-    whatever interrupts, and the manifest comes last. Memory is that of `ingest`, and at most 64 KiB for each file.
-    Raises RecipeError, SourceError, FormatError, OutputError or ClusterError.
+    An archive that an earlier run of this version made from the same recipe and sources is kept; any other one is
+    replaced. Only one build at a time may use the directory. Files are complete or absent, even if the build is
+    interrupted, and the manifest is written last. Memory is that of `ingest`, plus at most 64 KiB per file.
+
+    Args:
+        recipe: see `kifu.recipes.schema.find_recipe`.
+        sources: what `ingest` reads: archives, directories, records, catalogues.
+        into: the directory to write to.
+        jobs: number of threads or processes, by default one per core.
+        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
+        progress: reports progress.
+
+    Raises:
+        RecipeError: a source is the catalogue that would be written.
+        SourceError: a source cannot be read.
+        FormatError: a catalogue is damaged.
+        OutputError: a file cannot be written, or `into` holds OLF files that are not of this archive.
+        ClusterError: the cluster is not available.
     """
-    into, sources = Path(into), list(sources)
-    with ExitStack() as held:
-        executor = held.enter_context(make_executor(engine, jobs, staging_dir(into / MANIFEST)))
-        found = hash_sources(find_sources(sources), executor)
-        earlier = _read_manifest(into)
-        if earlier is not None and _is_current(earlier, recipe, found, into):
-            return ArchiveReport(into, earlier, False)
-        held.enter_context(locked_folder(into))  # so that no other build replaces what this one reads
-        if earlier is not None:
-            for file in earlier.files:
-                remove_file(into / file.file)
-        remove_file(into / MANIFEST)
-        path = into / CATALOGUE
-        if not was_ingested(path, found, recipe.clean):
-            ingest(sources, path, clean=recipe.clean, jobs=jobs, engine=engine, progress=progress)
-        catalogue = open_catalogue(path)
+    into = Path(into)
+    found = find_sources(sources)
+    with make_executor(engine, jobs, staging_dir(into / MANIFEST)) as executor:
+        build = _ArchiveBuild(recipe, HashedSources.of(found, executor), executor, BuildOptions(jobs, engine, progress))
+        (report,) = build.run([Target("archive", into, into / MANIFEST)])
+        return report
+
+
+@dataclass
+class _ArchiveBuild(Build[ArchiveManifest]):
+    recipe: OlfArchiveRecipe
+    sources: HashedSources
+    executor: Executor
+    options: BuildOptions
+
+    def current(self, target: Target) -> ArchiveManifest | None:
+        manifest, into = _read_manifest(target.manifest), target.path
+        if (
+            manifest is None
+            or not is_made_by(manifest, self.recipe)
+            or manifest.sources != self.sources.hashes
+            or not are_hashed(self.sources.hashes)
+        ):
+            return None
+        files = [(into / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
+        return manifest if are_whole(files) else None
+
+    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
+        for target in stale:
+            stack.enter_context(locked_folder(target.path))  # no other build may replace its catalogue meanwhile
+            earlier = _read_manifest(target.manifest)
+            for file in earlier.files if earlier else ():
+                remove_file(target.path / file.file)
+
+    def make(self, target: Target) -> ArchiveManifest:
+        into = target.path
+        catalogue = ingest_sources(self.sources, into / CATALOGUE, self.recipe.clean, self.options)
         job = _LinesJob(catalogue.digest())
         with _Spool(into) as spool:
-            with progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
-                unsayable = _sort(executor.run(job, catalogue.shards()), spool, bar)
+            with self.options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
+                unsayable = _sort(self.executor.run(job, catalogue.shards()), spool, bar)
             _require_no_others(into, spool)
             files = [_write(into, place, spool) for place in spool.places()]
-    manifest = ArchiveManifest(
-        kifu=importlib.metadata.version("kifu"),
-        recipe=recipe.model_dump(mode="json"),
-        sources=found,
-        read=catalogue.rows,
-        kept=sum(file.games for file in files),
-        drops=catalogue.metadata["drops"],
-        unsayable=dict(sorted(unsayable.items())),
-        files=files,
-        catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),
-    )
-    write_file(into / MANIFEST, json.dumps(asdict(manifest), ensure_ascii=False, indent=1).encode() + b"\n")
-    return ArchiveReport(into, manifest, True)
+        return ArchiveManifest(
+            kifu=importlib.metadata.version("kifu"),
+            recipe=self.recipe.model_dump(mode="json"),
+            sources=self.sources.hashes,
+            read=catalogue.rows,
+            kept=sum(file.games for file in files),
+            drops=catalogue.metadata["drops"],
+            unsayable=dict(sorted(unsayable.items())),
+            files=files,
+            catalogue=ArchiveFile(CATALOGUE, catalogue.rows, catalogue.file_bytes(), job.digest),
+        )
 
 
-def _read_manifest(into: Path) -> ArchiveManifest | None:
-    """What lies in the folder as the manifest, if it is one."""
+def _read_manifest(path: Path) -> ArchiveManifest | None:
+    """Return the manifest at `path`, if it is a valid one."""
     try:
-        manifest = _MANIFEST.validate_json((into / MANIFEST).read_bytes(), strict=True)
+        manifest = _MANIFEST.validate_json(path.read_bytes(), strict=True)
     except (OSError, ValueError, ValidationError):
         return None
     return manifest if manifest.adds_up() else None
 
 
 _MANIFEST = TypeAdapter(ArchiveManifest)
-
-
-def _is_current(manifest: ArchiveManifest, recipe: OlfArchiveRecipe, sources: list[dict[str, Any]], into: Path) -> bool:
-    """Whether the archive is what this run would make again. A folder of loose records has no hash that tells."""
-    return (
-        manifest.kifu == importlib.metadata.version("kifu")
-        and manifest.recipe == recipe.model_dump(mode="json")
-        and manifest.sources == sources
-        and all("blake3" in source for source in sources)
-        and all(_has_size(into / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue))
-    )
-
-
-def _has_size(path: Path, size: int) -> bool:
-    return path.is_file() and path.stat().st_size == size
 
 
 def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]:

@@ -1,27 +1,30 @@
-"""What all builds of examples have in common: their sources, what is there already, and the manifests."""
+"""The build pipeline that all recipes of data sets share.
+
+A build finds and hashes its sources once, keeps each output that an earlier run made from the same recipe and sources,
+makes the others, and writes a manifest beside each. `Build` does that; each kind of recipe says how an output is made.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import os
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
+from pydantic import BaseModel
 
 from kifu.atomic_io import locked_folder, remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.ingest import ingest
-from kifu.corpus.sources import Source, find_sources, hash_sources
+from kifu.corpus.sources import HashedSources, find_sources
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
@@ -33,57 +36,200 @@ from kifu.datasets.manifest import (
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
 from kifu.execution.executor import Executor, Item, Job, R, Shard, make_executor
-from kifu.progress import ProgressFactory, format_bytes
+from kifu.progress import ProgressFactory
 from kifu.recipes.schema import SplitRecipe
 
 CATALOGUE = "games.parquet"
-"""The catalogue of the games that were read, where the sources are none that could be taken as they are."""
+"""File name of the catalogue that a build makes of sources that are not catalogues already."""
+
+AnySources: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+class BuildManifest(Protocol):
+    """What the pipeline needs of a manifest."""
+
+    @property
+    def kifu(self) -> str: ...
+
+    @property
+    def recipe(self) -> dict[str, Any]: ...
+
+    def summary(self) -> str: ...
+
+    def write(self, path: Path) -> None: ...
+
+
+M = TypeVar("M", bound=BuildManifest)
 
 
 @dataclass(frozen=True, slots=True)
-class ExamplesReport:
-    """A finished data set. fresh: False if an earlier run had made it from the same recipe and sources."""
+class BuildReport(Generic[M]):
+    """One finished output of a build.
+
+    Attributes:
+        path: the data set, or the directory of an archive.
+        manifest: its manifest.
+        fresh: False if an earlier run had made it from the same recipe and sources.
+    """
 
     path: Path
-    manifest: ExamplesManifest
+    manifest: M
     fresh: bool
 
     def __str__(self) -> str:
-        m = self.manifest
-        drops = "".join(f" + {count:,} {name.lower().replace('_', ' ')}" for name, count in m.drops.items())
-        others = f" + {m.elsewhere:,} elsewhere" if m.elsewhere else ""
-        size = format_bytes(sum(file.bytes for file in m.files))
-        state = "" if self.fresh else " (was there already)"
-        return f"{self.path}: {m.examples:,} examples, {size}; {m.read:,} games = {m.kept:,} kept{others}{drops}{state}"
+        return f"{self.path}: {self.manifest.summary()}" + ("" if self.fresh else " (was there already)")
+
+
+class BuildOptions(NamedTuple):
+    """Options of every build.
+
+    Attributes:
+        jobs: number of threads or processes, by default one per core.
+        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
+        progress: reports progress.
+    """
+
+    jobs: int | None
+    engine: str
+    progress: ProgressFactory
+
+
+class Target(NamedTuple):
+    """One output to build.
+
+    Attributes:
+        set: the name of the set.
+        path: the file or directory.
+        manifest: the path of its manifest.
+    """
+
+    set: str
+    path: Path
+    manifest: Path
+
+    @classmethod
+    def of(cls, set: str, path: Path) -> Target:
+        """Return the target for a data set at `path`."""
+        return cls(set, path, manifest_path(path))
+
+
+T = TypeVar("T", bound=Target)
+
+
+class Build(ABC, Generic[M]):
+    """One run of a recipe: `run` keeps outputs that are up to date and makes the others."""
+
+    @abstractmethod
+    def current(self, target: Target) -> M | None:
+        """Return the manifest of a target that is up to date, else None."""
+
+    @abstractmethod
+    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
+        """Prepare to make these targets. `stack` is closed after the last one."""
+
+    @abstractmethod
+    def make(self, target: Target) -> M:
+        """Write a target and return its manifest."""
+
+    def run(self, targets: Sequence[Target]) -> list[BuildReport[M]]:
+        """Make the targets that are not up to date and write their manifests.
+
+        A stale manifest is removed first, so a manifest never describes another data set than the one beside it.
+        """
+        manifests = {target: self.current(target) for target in targets}
+        stale = [target for target, manifest in manifests.items() if manifest is None]
+        made: dict[Target, M] = {}
+        with ExitStack() as stack:
+            if stale:
+                self.prepare(stale, stack)
+            for target in stale:
+                remove_file(target.manifest)
+                made[target] = self.make(target)
+                made[target].write(target.manifest)
+        return [BuildReport(t.path, manifest or made[t], manifest is None) for t, manifest in manifests.items()]
+
+
+def is_made_by(manifest: BuildManifest, recipe: BaseModel) -> bool:
+    """Return whether this version of kifu made the output, from this recipe."""
+    version = importlib.metadata.version("kifu")
+    return manifest.kifu == version and manifest.recipe == recipe.model_dump(mode="json")
+
+
+def are_hashed(sources: list[dict[str, Any]]) -> bool:
+    """Return whether all sources have a hash. Directories of loose records have none, so they are always read again."""
+    return all("blake3" in source for source in sources)
+
+
+def are_whole(files: Iterable[tuple[Path, int]]) -> bool:
+    """Return whether the files exist and have these sizes in bytes."""
+    return all(path.is_file() and path.stat().st_size == size for path, size in files)
+
+
+def ingest_sources(sources: HashedSources, path: Path, clean: CleaningRules, options: BuildOptions) -> Catalogue:
+    """Return the catalogue of all games of the sources at `path`, which is read anew unless an earlier run made it."""
+    if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in sources.sources):
+        raise RecipeError(f"{path} is a source and also the catalogue that the build writes; choose another folder")
+    if not _was_ingested(path, sources.hashes, clean):
+        from kifu.corpus.ingest import ingest
+
+        ingest(sources, path, clean=clean, jobs=options.jobs, engine=options.engine, progress=options.progress)
+    return open_catalogue(path)
+
+
+def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRules) -> bool:
+    """Return whether the catalogue at `path` is the one that `ingest` would make again."""
+    import pyarrow.parquet as pq
+
+    try:
+        about = open_catalogue(path).metadata
+        version = (pq.read_metadata(path).metadata or {}).get(b"kifu.version", b"").decode("ascii", "replace")
+    except (FormatError, OSError, pa.ArrowException):
+        return False
+    return (
+        version == importlib.metadata.version("kifu")
+        and (about.get("clean"), about.get("sources")) == (clean.model_dump(mode="json"), sources)
+        and are_hashed(sources)
+    )
+
+
+# Data sets that are made from catalogues.
 
 
 class ManifestCounts:
-    """What became of the games of one set, as its chunks are written in order: the part of a manifest that counts."""
+    """Counts the games of one set, whose chunks are added in order, for its manifest."""
 
     def __init__(self) -> None:
-        self._why: Counter[str] = Counter()
+        self._drops: Counter[str] = Counter()
         self._elsewhere = 0
-        self._origins: list[ArchiveRows] = []
-        self._noted = ArchiveRowsBuilder()
+        self._catalogues: list[ArchiveRows] = []
+        self._rows = ArchiveRowsBuilder()
 
-    def set_aside(self, why: Counter[str], elsewhere: int) -> None:
-        """Counts games that gave no examples: by reason; and those of other sets, or of none."""
-        self._why += why
+    def add_dropped(self, drops: Counter[str], elsewhere: int) -> None:
+        """Count games without examples: dropped ones by reason, and those of other sets or of none."""
+        self._drops += drops
         self._elsewhere += elsewhere
 
-    def add(self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]) -> None:
-        """Notes which rows [K] of the catalogue gave examples, how many each, and the plies of all of them."""
-        self._noted.add(member, rows, plies)
+    def add_games(
+        self, member: npt.NDArray[np.int32], rows: npt.NDArray[np.int32], plies: npt.NDArray[np.uint16]
+    ) -> None:
+        """Add games with examples.
 
-    def end(self, of: CatalogueInput) -> None:
-        """Ends a catalogue."""
-        self._origins.append(self._noted.build(of.catalogue.path.name, of.digest))
-        self._noted = ArchiveRowsBuilder()
+        Args:
+            member: [K] their rows in the catalogue.
+            rows: [K] the number of examples of each.
+            plies: [sum of rows] the ply of each example.
+        """
+        self._rows.add(member, rows, plies)
+
+    def end_catalogue(self, catalogue: CatalogueInput) -> None:
+        """Finish a catalogue."""
+        self._catalogues.append(self._rows.build(catalogue.catalogue.path.name, catalogue.digest))
+        self._rows = ArchiveRowsBuilder()
 
     def manifest(
         self, plan: SetPlan, written: WriteReport, recipe: SplitRecipe, format: str, plane_set: str
     ) -> ExamplesManifest:
-        """The manifest of the set, all of whose catalogues have ended."""
+        """Return the manifest of the set, once all its catalogues are finished."""
         return ExamplesManifest(
             kifu=importlib.metadata.version("kifu"),
             file=plan.path.name,
@@ -94,11 +240,11 @@ class ManifestCounts:
             examples=written.examples,
             files=list(written.files),
             read=plan.games,
-            kept=plan.games - self._elsewhere - self._why.total(),
+            kept=plan.games - self._elsewhere - self._drops.total(),
             elsewhere=self._elsewhere,
-            drops=dict(sorted(self._why.items())),
+            drops=dict(sorted(self._drops.items())),
             sources=plan.sources,
-            catalogues=self._origins,
+            catalogues=self._catalogues,
         )
 
 
@@ -191,7 +337,16 @@ class CatalogueRowsJob(SetJob[SetUnit, RowSlice, R]):
 
 
 class SetPlan(NamedTuple):
-    """One data set to be made. sources: as a manifest tells of them."""
+    """One data set to make.
+
+    Attributes:
+        set: the name of the set.
+        path: the file or directory.
+        catalogues: the games.
+        sources: the sources as manifests list them.
+        executor: runs the jobs.
+        progress: reports progress.
+    """
 
     set: str
     path: Path
@@ -202,29 +357,40 @@ class SetPlan(NamedTuple):
 
     @property
     def games(self) -> int:
-        """How many there are, of whatever set."""
-        return sum(len(given.catalogue) for given in self.catalogues)
+        """The number of games in the catalogues, of any set."""
+        return sum(len(each.catalogue) for each in self.catalogues)
 
     @property
     def units(self) -> list[SetUnit]:
-        """Of all catalogues."""
-        return [unit for given in self.catalogues for unit in given.units]
+        """The shards of all catalogues."""
+        return [unit for each in self.catalogues for unit in each.units]
 
 
 def build_sets(
     recipe: SplitRecipe,
     suffix: str,
     make: Callable[[SetPlan], ExamplesManifest],
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    sources: AnySources,
     into: Path,
     sets: Sequence[str] | None,
-    jobs: int | None,
-    engine: str,
-    progress: ProgressFactory,
-) -> list[ExamplesReport]:
-    """Makes the data sets that are not there yet, into/SET + suffix, each by `make`, and writes their manifests.
+    options: BuildOptions,
+) -> list[BuildReport[ExamplesManifest]]:
+    """Build data sets from catalogues, or from a catalogue that is made of the sources first.
 
-    For the rest see `kifu.recipes.examples.build_examples`.
+    Args:
+        recipe: divides the games among the sets.
+        suffix: of the files' names; "" for directories. A set is written to `into`/SET + suffix.
+        make: writes a data set and returns its manifest.
+        sources: what `ingest` reads.
+        into: the directory.
+        sets: names of sets, by default those of the recipe.
+        options: how the work runs.
+
+    Returns:
+        One report per set, in the order of `sets`.
+
+    Raises:
+        RecipeError, SourceError, FormatError, OutputError, ClusterError: as `kifu.recipes.examples.build_examples` does.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     for name in names:
@@ -234,89 +400,56 @@ def build_sets(
             raise RecipeError(f"recipe {recipe.name}: {error}") from None
     if not names:
         return []
-    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    found = find_sources(given)
-    paths = {name: into / f"{name}{suffix}" for name in names}
-    with ExitStack() as held:
-        executor = held.enter_context(make_executor(engine, jobs, staging_dir(paths[names[0]])))
-        told = hash_sources(found, executor)
-        built = {name: _earlier(recipe, name, path, told) for name, path in paths.items()}
-        if not all(built.values()):
-            opened = _as_they_are(recipe, found)
-            if opened is None:
-                held.enter_context(locked_folder(into))  # until all sets are made, no other build may replace it
-                opened = [_own_catalogue(recipe, given, found, told, into, jobs, engine, progress)]
-            catalogues = [CatalogueInput.of(each) for each in opened]
-        for name, path in paths.items():
-            if built[name] is None:
-                remove_file(manifest_path(path))  # so that a manifest never stands beside another's data set
-                manifest = make(SetPlan(name, path, catalogues, told, executor, progress))
-                manifest.write(manifest_path(path))
-                built[name] = ExamplesReport(path, manifest, True)
-    return [each for each in built.values() if each]
+    found = find_sources(sources)
+    targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
+    with make_executor(options.engine, options.jobs, staging_dir(targets[0].path)) as executor:
+        hashed = HashedSources.of(found, executor)
+        return _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
 
 
-def _earlier(recipe: SplitRecipe, name: str, path: Path, sources: list[dict[str, Any]]) -> ExamplesReport | None:
-    """The data set, if it is what this run would make again. Neither folders of records nor lists have a hash."""
-    try:
-        manifest = read_examples_manifest(path)
-    except FormatError:
-        return None
-    if (
-        manifest is None
-        or manifest.kifu != importlib.metadata.version("kifu")
-        or (manifest.recipe, manifest.set, manifest.sources) != (recipe.model_dump(mode="json"), name, sources)
-        or not all("blake3" in source for source in sources)
-        or isinstance(recipe.split, ListSplit)
-    ):
-        return None
-    for file in manifest.files:
-        where = path / file.file if path.is_dir() else path
-        if not where.is_file() or where.stat().st_size != file.bytes:
+@dataclass
+class _SetsBuild(Build[ExamplesManifest]):
+    recipe: SplitRecipe
+    make_set: Callable[[SetPlan], ExamplesManifest]
+    sources: HashedSources
+    into: Path
+    executor: Executor
+    options: BuildOptions
+    catalogues: list[CatalogueInput] = field(default_factory=list)
+
+    def current(self, target: Target) -> ExamplesManifest | None:
+        try:
+            manifest = read_examples_manifest(target.path)
+        except FormatError:
             return None
-    return ExamplesReport(path, manifest, False)
+        if (
+            manifest is None
+            or not is_made_by(manifest, self.recipe)
+            or (manifest.set, manifest.sources) != (target.set, self.sources.hashes)
+            or not are_hashed(self.sources.hashes)
+            or isinstance(self.recipe.split, ListSplit)  # its lists have no hash
+        ):
+            return None
+        path = target.path
+        files = [(path / file.file if path.is_dir() else path, file.bytes) for file in manifest.files]
+        return manifest if are_whole(files) else None
 
+    def prepare(self, stale: list[Target], stack: ExitStack) -> None:
+        catalogues = self._usable_catalogues()
+        if catalogues is None:
+            stack.enter_context(locked_folder(self.into))  # no other build may replace its catalogue meanwhile
+            clean = self.recipe.clean or load_cleaning_rules("legal")
+            catalogues = [ingest_sources(self.sources, self.into / CATALOGUE, clean, self.options)]
+        self.catalogues = [CatalogueInput.of(each) for each in catalogues]
 
-def _as_they_are(recipe: SplitRecipe, found: list[Source]) -> list[Catalogue] | None:
-    """The sources, if they are catalogues that were made by the recipe's rules, or if it has none."""
-    rules = None if recipe.clean is None else recipe.clean.model_dump(mode="json")
-    catalogues = [source.catalogue for source in found if source.catalogue is not None]
-    fit = len(catalogues) == len(found) and all(rules in (None, each.metadata.get("clean")) for each in catalogues)
-    return catalogues if fit else None
+    def _usable_catalogues(self) -> list[Catalogue] | None:
+        """Return the sources if they are catalogues made by the recipe's cleaning rules, or if it has none."""
+        rules = None if self.recipe.clean is None else self.recipe.clean.model_dump(mode="json")
+        catalogues = [source.catalogue for source in self.sources.sources if source.catalogue is not None]
+        usable = all(rules in (None, each.metadata.get("clean")) for each in catalogues)
+        return catalogues if usable and len(catalogues) == len(self.sources.sources) else None
 
-
-def _own_catalogue(
-    recipe: SplitRecipe,
-    given: list[str | os.PathLike[str]],
-    found: list[Source],
-    told: list[dict[str, Any]],
-    into: Path,
-    jobs: int | None,
-    engine: str,
-    progress: ProgressFactory,
-) -> Catalogue:
-    """The catalogue of all that the sources have, read unless an earlier run did."""
-    path = into / CATALOGUE
-    if any(isinstance(source.path, Path) and source.path.resolve() == path.resolve() for source in found):
-        raise RecipeError(f"{path} is a source, and is where the games that are read go; choose another folder")
-    clean = recipe.clean or load_cleaning_rules("legal")
-    if not was_ingested(path, told, clean):
-        ingest(given, path, clean=clean, jobs=jobs, engine=engine, progress=progress)
-    return open_catalogue(path)
-
-
-def was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRules) -> bool:
-    """Whether a run that was interrupted later has left the catalogue that `ingest` would make again.
-
-    sources: what `describe_sources` says. A folder of loose records has no hash that tells.
-    """
-    try:
-        about = open_catalogue(path).metadata
-        version = (pq.read_metadata(path).metadata or {}).get(b"kifu.version", b"").decode("ascii", "replace")
-    except (FormatError, OSError, pa.ArrowException):
-        return False
-    return (
-        version == importlib.metadata.version("kifu")
-        and (about.get("clean"), about.get("sources")) == (clean.model_dump(mode="json"), sources)
-        and all("blake3" in source for source in sources)
-    )
+    def make(self, target: Target) -> ExamplesManifest:
+        return self.make_set(
+            SetPlan(target.set, target.path, self.catalogues, self.sources.hashes, self.executor, self.options.progress)
+        )

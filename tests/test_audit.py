@@ -36,7 +36,7 @@ from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
 from naive import NaiveBoard
 from naive_hashes import symmetric, turned
-from serializing import ENGINE, SerializingExecutor, post
+from serializing import ENGINE, SerializingExecutor, install
 
 # the hash of a position
 
@@ -306,10 +306,10 @@ def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypat
     monkeypatch.setattr("kifu.audit.sets._RECORD_ROWS", 70)
     monkeypatch.setattr("kifu.audit.sets._EXAMPLE_ROWS", 90)
     assert audit(paths, jobs=2) == whole
-    post(monkeypatch)
+    install(monkeypatch)
     assert audit(paths, engine=ENGINE) == whole
     assert (
-        SerializingExecutor.units
+        SerializingExecutor.shards
         == 1 + sum(-(-each.positions // 400) for each in whole.sets if each.kind != "catalogue") + 4
     )
     assert audit(paths, engine=ENGINE, rows=3000) == whole

@@ -1,27 +1,86 @@
-"""Names with versions: "seven@1" is one plane set for good, "seven" the newest version of it."""
+"""Registries of named, versioned things: "seven@1" is one plane set forever, "seven" its newest version."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Generic, TypeVar, cast
 
 from kifu.errors import RecipeError
 
 T = TypeVar("T")
 
 
-def lookup(registry: Mapping[str, T], name: str, kind: str) -> T:
-    """The entry of that name; without a version, the last one registered. Raises RecipeError if there is none.
+class Registry(Mapping[str, T], Generic[T]):
+    """A mapping from full names ("seven@1") to entries, in the order of registration.
 
-    kind: what the entries are, for the message.
+    An entry may be given as "module:attribute", which is imported when the entry is first used. So a package can list
+    implementations in packages above it without importing them.
+
+        FORMATS: Registry[Format] = Registry("format", {"npy@1": "kifu.datasets.npy:FORMAT"})
+        FORMATS.register("mine@1", MY_FORMAT)
+        FORMATS.lookup("npy")
     """
-    found = [full for full in registry if name in (full, full.partition("@")[0])]
-    if not found:
+
+    def __init__(self, kind: str, entries: Mapping[str, T | str] | None = None) -> None:
+        """Create a registry.
+
+        Args:
+            kind: what the entries are, for messages: "plane set".
+            entries: the first entries by full name.
+        """
+        self._kind = kind
+        self._entries: dict[str, T | str] = dict(entries or {})
+
+    def register(self, name: str, entry: T | str) -> None:
+        """Add an entry, or its "module:attribute". Released entries never change, so a name is registered once.
+
+        Raises:
+            RecipeError: the name is taken.
+        """
+        if name in self._entries:
+            raise RecipeError(f"there is already a {self._kind} {name!r}")
+        self._entries[name] = entry
+
+    def lookup(self, name: str) -> T:
+        """Return the entry with a full name, or without a version the one registered last.
+
+        Raises:
+            RecipeError: no entry has this name.
+        """
+        return self[find_name(self._entries, name, self._kind)]
+
+    def __getitem__(self, name: str) -> T:
+        entry = self._entries[name]
+        if isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            entry = self._entries[name] = cast(T, getattr(import_module(module), attribute))
+        return entry
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Registry({self._kind!r}, {list(self)})"
+
+
+def lookup(registry: Mapping[str, T], name: str, kind: str) -> T:
+    """Return the entry of a plain mapping as `Registry.lookup` does. Raises RecipeError if there is none."""
+    return registry[find_name(registry, name, kind)]
+
+
+def find_name(registry: Mapping[str, Any], name: str, kind: str) -> str:
+    """Return the full name for a name with or without a version. Raises RecipeError if there is none."""
+    matches = [full for full in registry if name in (full, full.partition("@")[0])]
+    if not matches:
         raise RecipeError(f"no {kind} {name!r}; there are {', '.join(registry)}")
-    return registry[found[-1]]
+    return matches[-1]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The one of `known`, of which there are some, that is most like `name`."""
+    """Return the most similar of the known names, of which there is at least one."""
     return difflib.get_close_matches(name, list(known), 1, 0)[0]

@@ -224,7 +224,7 @@ def test_a_part_with_other_rows_than_listed_is_told(folders: tuple[Path, Path], 
 def test_inspect_finds_a_part_with_other_bytes(folders: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
-    assert "parts       5; their hashes are right" in describe_catalogue(path)
+    assert "partitions  5; their hashes match" in describe_catalogue(path)
     index = json.loads((path / INDEX).read_text())
     index["parts"][0]["blake3"] = 64 * "0"
     (path / INDEX).write_text(json.dumps(index))

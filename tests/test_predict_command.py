@@ -173,9 +173,9 @@ def test_the_net_that_comes_with_kifu(folder: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["points.safetensors", "game.sgf", "--move", 5], "the game has 4 moves, none of number 5"),
+        (["points.safetensors", "game.sgf", "--move", 5], "move must be within 0 to 4, got 5"),
         (["points.safetensors", "bad.sgf", "--move", 3], "move 2 (point 0) is illegal"),
-        (["points.safetensors", "two.sgf", "--game", 3], "has 2 games, no game 3"),
+        (["points.safetensors", "two.sgf", "--game", 3], "game must be within 1 to 2, got 3"),
         (["fixed.safetensors", "large.sgf"], "takes 9 x 9 boards only, not 19 x 19"),
         (["none.safetensors", "game.sgf"], "cannot read the net"),
         (["cut.safetensors", "game.sgf"], "is no net of kifu"),

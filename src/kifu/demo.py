@@ -18,7 +18,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import count_games
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
-from kifu.describe import Shown, describe_row, draw_position, draw_row
+from kifu.describe import SelectedGame, describe_row, draw_position, draw_row
 from kifu.errors import FormatError
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
@@ -162,7 +162,7 @@ def _learn(
     )
     pictures = [folder / CURVES]
     for checkpoint, name in ((folder, "heat.png"), (None, "heat-small.png")):
-        told = forecast(Predictor(open_net(checkpoint)), Shown(game, len(game), ()), _MOVE)
+        told = forecast(Predictor(open_net(checkpoint)), SelectedGame(game, len(game), ()), _MOVE)
         draw(told, into / name)
         pictures.append(into / name)
         played = told.played

@@ -1,4 +1,4 @@
-"""What the commands `inspect` and `show` print: artefacts and positions, as text and as pictures."""
+"""Descriptions of artefacts and positions as text and pictures, for `kifu inspect` and `kifu show`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,16 @@ from kifu.viz.boards import draw_board, save
 _SIGNED = "own stones 1, opponent's stones -1"
 _KO = ("the point that ko forbids", "ko, as kgsgo marks it", KATAGO22.plane_names[6])
 
-_MANY = 12
+_MAX_VALUES = 12
 """Values of a label that are shown."""
 
 
 def is_data_set(path: Path) -> bool:
-    """Whether a file or folder begins as one of our data set formats does. Raises FormatError for a damaged one."""
+    """Return True if a file or folder is in one of our data set formats.
+
+    Raises:
+        FormatError: It is damaged.
+    """
     try:
         return detect_format(path) is not None
     except (OSError, SourceError):
@@ -50,122 +54,130 @@ def is_data_set(path: Path) -> bool:
 
 
 def describe_data_set(path: Path) -> str:
-    """Header, counts and checks of a data set, as lines of text. Raises FormatError if anything is wrong."""
+    """Return header, counts and checks of a data set as text.
+
+    Raises:
+        FormatError: A check failed.
+    """
     detected = detect_format(path)
     if detected is not None and not detected.is_dat:
         return "\n".join(inspect_examples(path))
-    found = inspect_dat(path)
-    plane_set = find_plane_set(found.format.plane_set)
+    inspection = inspect_dat(path)
+    plane_set = find_plane_set(inspection.format.plane_set)
     lines = [
-        f"{path}: {found.format.name}, {found.format.title}",
-        f"  examples    {found.examples:,}" + (f" in {found.segments} joined files" if found.segments > 1 else ""),
-        f"  bytes       {found.bytes:,}",
+        f"{path}: {inspection.format.name}, {inspection.format.title}",
+        f"  examples    {inspection.examples:,}"
+        + (f" in {inspection.segments} joined files" if inspection.segments > 1 else ""),
+        f"  bytes       {inspection.bytes:,}",
         f"  planes      {plane_set.name}, row 0 is the {plane_set.first_row} of the board",
-        f"  stones      {found.mean_stones:.1f} on average; {found.ko_share:.2%} of the examples have a ko",
-        f"  labels      {found.distinct_labels} of 361 points",
-        f"  md5         {found.md5}",
-        f"  blake3      {found.blake3}",
-        "  marks       all in place",
-        f"  manifest    {_manifest_line(found)}",
+        f"  stones      {inspection.mean_stones:.1f} on average; {inspection.ko_share:.2%} of the examples have a ko",
+        f"  labels      {inspection.distinct_labels} of 361 points",
+        f"  md5         {inspection.md5}",
+        f"  blake3      {inspection.blake3}",
+        "  marks       all valid",
+        f"  manifest    {_manifest_line(inspection)}",
     ]
-    if found.problems:
-        raise FormatError(f"{path}: " + "; ".join(found.problems))
+    if inspection.problems:
+        raise FormatError(f"{path}: " + "; ".join(inspection.problems))
     return "\n".join(lines)
 
 
-def _manifest_line(found: DatInspection) -> str:
-    manifest = found.manifest
+def _manifest_line(inspection: DatInspection) -> str:
+    manifest = inspection.manifest
     if manifest is None:
         return "none"
     drops = "".join(f", {name} {count:,}" for name, count in manifest.drops.items())
     return (
         f"recipe {manifest.recipe.get('name')}, set {manifest.set}, kifu {manifest.kifu}; "
-        f"{manifest.read:,} games = {manifest.kept:,} kept{drops}; its hash is right"
+        f"{manifest.read:,} games = {manifest.kept:,} kept{drops}; its hash matches"
     )
 
 
 def describe_catalogue(path: Path) -> str:
-    """Counts, hash and origin of a catalogue, as lines of text. Every row is read and checked.
+    """Return counts, hash and origin of a catalogue as text. Every row is read and checked.
 
-    Raises FormatError if anything is wrong, also if the rows are not those that the file tells of.
+    Raises:
+        FormatError: The catalogue is invalid, or its rows differ from its metadata.
     """
     catalogue = open_catalogue(path)
     drops, formats, archives, boards = (Counter[str]() for _ in range(4))
     moves = 0
     for batch in catalogue.batches():
         games = game_arrays(batch)
-        drops.update(_counted(batch["drop"]))
+        drops.update(_value_counts(batch["drop"]))
         kept = batch.filter(pc.is_null(batch["drop"]))
         moves += int(to_numpy(kept["n_legal"]).sum())
-        formats.update(_counted(kept["format"]))
-        archives.update(_counted(kept["archive"]))
+        formats.update(_value_counts(kept["format"]))
+        archives.update(_value_counts(kept["archive"]))
         sizes = np.stack([games.width, games.height], 1)[games.drop == DropReason.KEPT]
         boards.update({f"{w} x {h}": int(n) for (w, h), n in zip(*np.unique(sizes, axis=0, return_counts=True))})
-    told = {"read": catalogue.rows, "kept": archives.total(), "drops": {k.upper(): n for k, n in drops.items()}}
-    for name in told.keys() & catalogue.metadata.keys():
-        if told[name] != catalogue.metadata[name]:
-            raise FormatError(f"{path}: {name} is {told[name]}, and {_short(catalogue.metadata[name])} by what it says")
+    counts = {"read": catalogue.rows, "kept": archives.total(), "drops": {k.upper(): n for k, n in drops.items()}}
+    for name in counts.keys() & catalogue.metadata.keys():
+        if counts[name] != catalogue.metadata[name]:
+            raise FormatError(
+                f"{path}: {name} is {counts[name]}, but the metadata list {_short(catalogue.metadata[name])}"
+            )
     size = catalogue.file_bytes()
     lines = [
         f"{path}: catalogue@{VERSION}, {catalogue.rows:,} games = {archives.total():,} kept" + _sum(drops),
         f"  moves       {moves:,} in the kept games",
-        f"  boards      {_common(boards)}",
-        f"  formats     {_common(formats)}",
-        f"  archives    {_common(archives)}",
+        f"  boards      {_most_common(boards)}",
+        f"  formats     {_most_common(formats)}",
+        f"  archives    {_most_common(archives)}",
         f"  columns     {len(SCHEMA.names)}",
         f"  bytes       {size:,}" + (f", {size / catalogue.rows:.0f} a game" if catalogue.rows else ""),
-        *_part_lines(catalogue),
+        *_partition_lines(catalogue),
         f"  blake3      {catalogue.digest()}",
     ]
     return "\n".join([*lines, *(f"  {line}" for line in _origin(catalogue.metadata))])
 
 
-def _part_lines(catalogue: Catalogue) -> list[str]:
-    """How many parts a folder has. Raises FormatError if one of them is not what the index says."""
+def _partition_lines(catalogue: Catalogue) -> list[str]:
+    """Return the number of partitions of a folder; raise FormatError if a file differs from the index."""
     if catalogue.index is None:
         return []
     for part in catalogue.index.parts:
         if open_catalogue(catalogue.path / part.path).digest() != part.blake3:
-            raise FormatError(f"{catalogue.path / part.path} is not the file that {INDEX} tells of: its BLAKE3 differs")
-    return [f"  parts       {len(catalogue.partitions):,}; their hashes are right"]
+            raise FormatError(f"{catalogue.path / part.path}: the BLAKE3 hash differs from {INDEX}")
+    return [f"  partitions  {len(catalogue.partitions):,}; their hashes match"]
 
 
-def _counted(column: pa.Array) -> dict[str, int]:
-    """Each text of a column and how often it comes; nulls are left out."""
+def _value_counts(column: pa.Array) -> dict[str, int]:
+    """Count each value of a column, nulls excluded."""
     return {each["values"]: each["counts"] for each in pc.value_counts(column.drop_null()).to_pylist()}
 
 
-def _common(counts: Counter[str]) -> str:
-    """The most common ones."""
+def _most_common(counts: Counter[str]) -> str:
+    """Return the five most common names with their counts."""
     shown = ", ".join(f"{name}: {n:,}" for name, n in counts.most_common(5))
     return (shown or "none") + (f", and {len(counts) - 5:,} more" if len(counts) > 5 else "")
 
 
-def _origin(about: Mapping[str, Any]) -> list[str]:
-    """What a catalogue says about how it came to be, each thing on a line."""
-    clean = about.get("clean")
+def _origin(metadata: Mapping[str, Any]) -> list[str]:
+    """Return lines about the origin of a catalogue, from its metadata."""
+    clean = metadata.get("clean")
     if isinstance(clean, dict):
         return [f"cleaned     {_short(clean.get('name'))}: {_short(clean.get('title'))}"]
-    return [f"{name:<11} {_short(value)}" for name, value in about.items() if name not in ("read", "kept", "drops")]
+    return [f"{name:<11} {_short(value)}" for name, value in metadata.items() if name not in ("read", "kept", "drops")]
 
 
 def _short(value: Any) -> str:
-    """A value that a file gives, as one line of at most 200 characters."""
+    """Return a value from a file as one printable line of at most 200 characters."""
     text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)
     return text if len(text) <= 200 else text[:196] + " ..."
 
 
 def describe_records(path: AnyPath) -> str:
-    """What is in an archive, folder or record, as lines of text."""
-    found = summarize(path)
-    lines = [f"{path}: {found.read:,} games = {found.kept:,} kept" + _sum(found.drops)]
-    lines.append(f"  moves       {found.moves:,} in the kept games")
-    lines.append(f"  boards      {_common(found.sizes)}")
-    forgiven = [f"{name}: {n:,}" for name, n in found.warnings.items() if n]
-    lines.append("  forgiven    " + (", ".join(forgiven) or "nothing"))
+    """Return the contents of an archive, folder or record as text."""
+    summary = summarize(path)
+    lines = [f"{path}: {summary.read:,} games = {summary.kept:,} kept" + _sum(summary.drops)]
+    lines.append(f"  moves       {summary.moves:,} in the kept games")
+    lines.append(f"  boards      {_most_common(summary.sizes)}")
+    warnings = [f"{name}: {n:,}" for name, n in summary.warnings.items() if n]
+    lines.append("  warnings    " + (", ".join(warnings) or "none"))
     lines += [
         f"  dropped     {name or container}: {why.reason}{f' (after {plies} moves)' if plies else ''}"
-        for container, name, why, plies in found.dropped
+        for container, name, why, plies in summary.dropped
     ]
     return "\n".join(lines)
 
@@ -176,10 +188,14 @@ def _sum(drops: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Example:
-    """One row of a data set as a board, turned so that row 0 is the top.
+    """One row of a data set as a board whose row 0 is the top.
 
-    colours: [H, W] uint8, the mover's stones black unless the planes tell black and white. moves: whether X is to move.
-    label: the next move, None if that is no label; ko: points. others: a line for each other label, and for the game.
+    Attributes:
+        colours: [H, W] uint8; the mover's stones are black unless the planes distinguish Black and White.
+        mover_is_x: True if X (black stones) is to move.
+        label: The next move, or None without that label.
+        ko: Points marked by ko planes.
+        others: Lines about the other labels and the game.
     """
 
     colours: npt.NDArray[np.uint8]
@@ -190,9 +206,9 @@ class _Example:
 
 
 def _example(data: Dataset, row: int) -> _Example:
-    """Raises FormatError if there is no such row, or if the planes do not tell where stones are."""
+    """Return a row as an example; raise FormatError if it does not exist or its planes do not show stones."""
     if not 0 <= row < len(data):
-        raise FormatError(f"{data.path} has rows 0 to {len(data) - 1}, none of number {row}")
+        raise FormatError(f"{data.path}: row must be within 0 to {len(data) - 1}, got {row}")
     layout, batch = data.layout, data.read(row, row + 1)
     rim, planes = layout.rim, batch.unpack_planes(data.layout)[0]
     planes = planes[:, rim : planes.shape[1] - rim, rim : planes.shape[2] - rim]
@@ -200,8 +216,8 @@ def _example(data: Dataset, row: int) -> _Example:
     if layout.first_row == "bottom":
         planes = planes[:, ::-1]
         label = None if label is None else int(layout.flip_points(np.array([label]))[0])
-    if layout.plane_set == KATAGO22.name:  # in whose frame a smaller board may lie
-        planes, label = _own_board(data, planes, label)
+    if layout.plane_set == KATAGO22.name:  # smaller boards lie in the frame's corner
+        planes, label = _crop_to_board(data, planes, label)
     colours = np.zeros(planes.shape[1:], np.uint8)
     for k, side in layout.stone_planes():
         colours[planes[k] != 0] = BLACK if side in ("own", "black") else WHITE
@@ -209,7 +225,7 @@ def _example(data: Dataset, row: int) -> _Example:
         signed = planes[layout.plane_names.index(_SIGNED)]
         colours[signed > 0], colours[signed < 0] = BLACK, WHITE
     elif not layout.stone_planes():
-        raise FormatError(f"the planes of {data.path} do not tell where stones are")
+        raise FormatError(f"{data.path}: its planes do not show where stones are")
     ko = [p for name, plane in zip(layout.plane_names, planes) if name in _KO for p in np.flatnonzero(plane).tolist()]
     others = [f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name != "move"]
     if isinstance(data, KataNpz):
@@ -219,8 +235,8 @@ def _example(data: Dataset, row: int) -> _Example:
     return _Example(colours, "black stones, 1 liberty" not in layout.plane_names, label, ko, others)
 
 
-def _own_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -> tuple[npt.NDArray[Any], int | None]:
-    """The part of KataGo's planes where the board lies, and a label that is a point of it."""
+def _crop_to_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -> tuple[npt.NDArray[Any], int | None]:
+    """Crop KataGo's planes to the board; return them and the label as a move on that board."""
     height, width = (int(planes[0].any(axis).sum()) for axis in (1, 0))
     y, x = divmod(0 if label in (None, data.layout.pass_label) else label, data.layout.width)
     if not (x < width and y < height):
@@ -231,36 +247,36 @@ def _own_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -> tu
 
 
 def _values(values: npt.NDArray[Any]) -> str:
-    shown = values.reshape(-1)[:_MANY].tolist()
-    return ", ".join(f"{value:g}" for value in shown) + (" ..." if values.size > _MANY else "")
+    first = values.reshape(-1)[:_MAX_VALUES].tolist()
+    return ", ".join(f"{value:g}" for value in first) + (" ..." if values.size > _MAX_VALUES else "")
 
 
 def describe_row(path: Path, row: int) -> str:
-    """One example as a board in text, with where it comes from."""
+    """Return one example as a board in text, with its labels and origin."""
     with open_examples(path) as data:
         example = _example(data, row)
     height, width = example.colours.shape
     board = Board(width, height)
     board.setup(*(np.flatnonzero(example.colours == c).tolist() for c in (BLACK, WHITE)))
     stones = np.count_nonzero(example.colours)
-    counted = "1 stone" if stones == 1 else f"{stones} stones"
+    count = "1 stone" if stones == 1 else f"{stones} stones"
     plays = "" if example.label is None else f" and plays {to_gtp(example.label, width, height)}"
     mover = f"X is to move{plays}" if example.mover_is_x else f"X is black; the next move is{plays[10:]}"
-    lines = [str(board), f"row {row}: {mover}; {counted}"]
+    lines = [str(board), f"row {row}: {mover}; {count}"]
     if example.ko:
         lines.append("ko plane: " + ", ".join(to_gtp(p, width, height) for p in example.ko))
     return "\n".join([*lines, *example.others, *_origin_line(path, row)])
 
 
 def _origin_line(path: Path, row: int) -> list[str]:
-    """Where a row comes from by the manifest, if that tells."""
+    """Return a line about the origin of a row, if the manifest lists it."""
     detected = detect_format(path)
     is_dat = detected is not None and detected.is_dat
     manifest = read_manifest(path) if is_dat else read_examples_manifest(path)
     if manifest is None:
         return []
     if row >= manifest.examples:
-        raise FormatError(f"{manifest_path(path)} tells of {manifest.examples:,} rows, not of row {row}")
+        raise FormatError(f"{manifest_path(path)} lists {manifest.examples:,} rows, but not row {row}")
     if isinstance(manifest, ExamplesManifest):
         if not any(catalogue.rows for catalogue in manifest.catalogues):  # shuffled
             return []
@@ -271,7 +287,7 @@ def _origin_line(path: Path, row: int) -> list[str]:
 
 
 def draw_row(path: Path, row: int, out: Path) -> None:
-    """Draws one example: the position, own stones black, and the move that was played ringed."""
+    """Draw one example: the position, own stones black, and a ring on the next move."""
     with open_examples(path) as data:
         example = _example(data, row)
     height, width = example.colours.shape
@@ -284,21 +300,25 @@ def draw_row(path: Path, row: int, out: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A game to look at.
+class SelectedGame:
+    """A game selected from a container or catalogue.
 
-    until: how many moves are played if nobody says how many. remarks: what there is to say beside its headline.
+    Attributes:
+        game: The game.
+        plies: Default number of moves to show.
+        remarks: Lines about its origin and drop reason.
     """
 
     game: Game
-    until: int
+    plies: int
     remarks: tuple[str, ...]
 
 
-def find_game(path: AnyPath, number: int) -> Shown:
-    """Game `number` (from 1) of a container, or if it was set aside, GameError; or any row of a catalogue.
+def find_game(path: AnyPath, number: int) -> SelectedGame:
+    """Return game `number`, from 1, of a container or catalogue.
 
-    Raises GameError if there are fewer.
+    Raises:
+        GameError: There are fewer games, or the game of a container was dropped.
     """
     if isinstance(path, Path) and is_catalogue(path):
         return _find_row(path, number)
@@ -307,12 +327,12 @@ def find_game(path: AnyPath, number: int) -> Shown:
         seen += 1
         if seen == number:
             if game.drop:
-                raise GameError(f"game {number} of {path} was set aside: {DropReason(game.drop).reason}")
-            return Shown(game, len(game), ())
-    raise GameError(f"{path} has {seen:,} games, no game {number}")
+                raise GameError(f"game {number} of {path} was dropped: {DropReason(game.drop).reason}")
+            return SelectedGame(game, len(game), ())
+    raise GameError(f"{path}: game must be within 1 to {seen:,}, got {number}")
 
 
-def _find_row(path: Path, number: int) -> Shown:
+def _find_row(path: Path, number: int) -> SelectedGame:
     catalogue = open_catalogue(path)
     before = number - 1
     for batch in catalogue.batches():
@@ -323,16 +343,16 @@ def _find_row(path: Path, number: int) -> Shown:
             ]
             if row["drop"]:
                 detail = f" ({row['drop_detail']})" if row["drop_detail"] else ""
-                remarks.append(f"set aside: {DropReason(drop_code(row['drop'])).reason}{detail}")
+                remarks.append(f"dropped: {DropReason(drop_code(row['drop'])).reason}{detail}")
             (game,) = rows_to_games(batch.slice(before, 1))
-            return Shown(game, row["n_legal"], tuple(remarks))
+            return SelectedGame(game, row["n_legal"], tuple(remarks))
         before -= len(batch)
-    raise GameError(f"{path} has {catalogue.rows:,} games, no game {number}")
+    raise GameError(f"{path}: game must be within 1 to {catalogue.rows:,}, got {number}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """The board after `plies` moves of a game, the stone played last and the point played next, where there is one."""
+    """The board after `plies` moves of a game, with the points of the last and the next move, if any."""
 
     board: Board
     plies: int
@@ -341,9 +361,9 @@ class _Position:
 
 
 def _position(game: Game, plies: int) -> _Position:
-    """plies: how many moves are played. Raises GameError."""
+    """Return the position after `plies` moves; raise GameError if there are fewer."""
     if not 0 <= plies <= len(game):
-        raise GameError(f"the game has {len(game)} moves, none of number {plies}")
+        raise GameError(f"move must be within 0 to {len(game)}, got {plies}")
     board = game.board(plies)
 
     def point(ply: int) -> int | None:
@@ -353,16 +373,21 @@ def _position(game: Game, plies: int) -> _Position:
     return _Position(board, plies, point(plies - 1), point(plies))
 
 
-def describe_position(shown: Shown, move: int | None) -> str:
-    """A position in text, below the game's headline; of a game that has no board the headline only.
+def describe_position(selected: SelectedGame, move: int | None) -> str:
+    """Return a position as text below the game's headline; a dropped game has a headline only.
 
-    move: how many moves are played; None: all, or of a catalogue's row as many as can be. Raises GameError.
+    Args:
+        selected: The game.
+        move: Number of moves played; None for all legal ones.
+
+    Raises:
+        GameError: The game has fewer moves.
     """
-    game = shown.game
-    head = [str(game), *shown.remarks, ""]
+    game = selected.game
+    head = [str(game), *selected.remarks, ""]
     if game.drop:
         return "\n".join(head[:-1])
-    at = _position(game, shown.until if move is None else move)
+    at = _position(game, selected.plies if move is None else move)
     lines = [*head, str(at.board)]
     if at.plies < len(game):
         word = int(game.moves[at.plies])
@@ -377,7 +402,7 @@ def describe_position(shown: Shown, move: int | None) -> str:
 
 
 def draw_position(game: Game, move: int, out: Path) -> None:
-    """Draws the position after so many moves, with the last move marked and the next one ringed."""
+    """Draw the position after `move` moves, with marks on the last and the next move."""
     at = _position(game, move)
     title = f"{' - '.join(name or '?' for name in game.players)}, after {at.plies} of {len(game)} moves"
     save(draw_board(at.board.stones, title=title, last=at.last, ring=at.next), out)

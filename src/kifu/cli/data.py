@@ -379,5 +379,5 @@ def show(
     if out is None:
         typer.echo(describe_position(found, move))
     else:
-        draw_position(found.game, found.until if move is None else move, out)
+        draw_position(found.game, found.plies if move is None else move, out)
         typer.echo(f"drawn into {out}")

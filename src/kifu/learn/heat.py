@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.describe import Shown
+from kifu.describe import SelectedGame
 from kifu.go.board import Board
 from kifu.learn.predict import Predictions, Predictor, PredictPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
@@ -32,7 +32,7 @@ class Forecast:
     """
 
     net: str
-    shown: Shown
+    shown: SelectedGame
     plies: int
     board: Board
     answers: Predictions
@@ -63,12 +63,12 @@ class Forecast:
         return int(np.count_nonzero(self.policy > self.policy[move])) + 1
 
 
-def forecast(predictor: Predictor, shown: Shown, move: int | None, top: int = 5) -> Forecast:
+def forecast(predictor: Predictor, shown: SelectedGame, move: int | None, top: int = 5) -> Forecast:
     """What a net expects next in a game, after `move` moves; None: after all, or as many as can be played.
 
     top: how many moves are listed. Raises GameError and RecipeError as `PredictPositions.of_games` and `Predictor.ask`.
     """
-    game, plies = shown.game, shown.until if move is None else move
+    game, plies = shown.game, shown.plies if move is None else move
     positions = PredictPositions.of_games([game], [plies])
     answers = predictor.ask(positions)
     best = answers.top(top)[0][0]

@@ -84,9 +84,9 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
         "labels": f"{len(set(labels.tolist()))} of 361 points",
         "md5": hashlib.md5(path.read_bytes()).hexdigest(),
         "blake3": json.loads(manifest_path(path).read_bytes())["blake3"],
-        "marks": "all in place",
+        "marks": "all valid",
         "manifest": f"recipe kgsgo-v{layout[3]}, set archives, kifu {kifu.__version__}; 3 games = 3 kept; "
-        "its hash is right",
+        "its hash matches",
     }
 
 
@@ -138,8 +138,8 @@ def test_the_first_rows_of_games(made: Path) -> None:
     with kifu.open(made / V2) as data:
         last = len(data) - 1
     assert "entry 4, move 60" in run("inspect", made / V2, "--row", last).out
-    fails(run("inspect", made / V2, "--row", last + 1), f"rows 0 to {last}")
-    fails(run("inspect", made / V2, "--row", -1), f"rows 0 to {last}")
+    fails(run("inspect", made / V2, "--row", last + 1), f"row must be within 0 to {last}")
+    fails(run("inspect", made / V2, "--row", -1), f"row must be within 0 to {last}")
 
 
 def test_a_row_beyond_its_manifest(made: Path, tmp_path: Path) -> None:
@@ -182,10 +182,10 @@ def test_a_folder_and_a_record(tmp_path: Path) -> None:
     done = run("inspect", tmp_path)
     assert lines(done)[0] == f"{tmp_path}: 2 games = 2 kept"
     assert facts(done)["moves"] == "12 in the kept games"
-    assert facts(done)["forgiven"] == "SIZE_MISSING: 1"
+    assert facts(done)["warnings"] == "SIZE_MISSING: 1"
     alone = run("inspect", tmp_path / "one.sgf")
     assert lines(alone)[0] == f"{tmp_path / 'one.sgf'}: 1 games = 1 kept"
-    assert facts(alone)["forgiven"] == "nothing"
+    assert facts(alone)["warnings"] == "none"
 
 
 @pytest.fixture
@@ -253,12 +253,12 @@ def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
         (["--game", 3], ["move 2", "no point of the board"]),
         (["--game", 4], ["move 3", "occupied"]),
         (["--game", 4, "--move", 3, "-o", "x.svg"], ["move 3", "occupied"]),
-        (["--game", 5], ["game 5", "set aside", "another game"]),
-        (["--game", 6], ["5 games", "no game 6"]),
-        (["--game", 2, "--move", 4], ["3 moves", "none of number 4"]),
+        (["--game", 5], ["game 5", "dropped", "another game"]),
+        (["--game", 6], ["within 1 to 5", "got 6"]),
+        (["--game", 2, "--move", 4], ["within 0 to 3", "got 4"]),
     ],
 )
-def test_what_cannot_be_shown(games: Path, arguments: list[object], words: list[str]) -> None:
+def test_invalid_selections(games: Path, arguments: list[object], words: list[str]) -> None:
     fails(run("show", games, *arguments), *words)
 
 
@@ -298,9 +298,9 @@ def test_inspect_a_catalogue_without_games(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("about", [{"read": 3}, {"kept": 1}, {"drops": {"KO": 1}}, {"kept": "x" * 500}])
-def test_a_catalogue_that_lies(tmp_path: Path, about: dict[str, object]) -> None:
+def test_a_catalogue_with_false_metadata(tmp_path: Path, about: dict[str, object]) -> None:
     path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3], []], drop=[None, None]), about=about)
-    fails(run("inspect", path), str(path), f"{next(iter(about))} is ", "by what it says")
+    fails(run("inspect", path), str(path), f"{next(iter(about))} is ", "but the metadata list")
 
 
 def test_a_catalogue_that_is_damaged(catalogue: Path) -> None:
@@ -329,15 +329,15 @@ def test_a_dropped_row_is_shown_as_far_as_it_goes(
     catalogue: Path, tmp_path: Path, row: int, remark: str, last: str
 ) -> None:
     shown = lines(run("show", catalogue, "--game", row))
-    assert (shown[2], shown[-1]) == (f"set aside: {remark}", last)
+    assert (shown[2], shown[-1]) == (f"dropped: {remark}", last)
     assert lines(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [
         f"drawn into {tmp_path / 'x.svg'}"
     ]
     fails(run("show", catalogue, "--game", row, "--move", 4 if row == 4 else 2), "is illegal")
 
 
-def test_a_row_that_nothing_could_be_read_of(catalogue: Path, games: Path, tmp_path: Path) -> None:
+def test_a_row_without_a_record(catalogue: Path, games: Path, tmp_path: Path) -> None:
     shown = lines(run("show", catalogue, "--game", 5))
-    assert len(shown) == 3 and shown[-1] == "set aside: a record of another game (GM is not 1)"
+    assert len(shown) == 3 and shown[-1] == "dropped: a record of another game (GM is not 1)"
     fails(run("show", catalogue, "--game", 5, "-o", tmp_path / "x.svg"), "has no position")
-    fails(run("show", catalogue, "--game", 6), "5 games", "no game 6")
+    fails(run("show", catalogue, "--game", 6), "within 1 to 5", "got 6")

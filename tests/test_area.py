@@ -137,7 +137,7 @@ def ask(naive, suicide, taxed, frame=None, room=None):
     find_areas(s, a, board, suicide, taxed, out)
     assert not (out[0] & out[1]).any()
     at = {int(p): divmod(i, naive.width)[::-1] for i, p in enumerate(points[:-1])}
-    return tuple({at[p]: c + 1 for c in range(2) for p in bits(sets[c])} for sets in (a.sure, out))
+    return tuple({at[p]: c + 1 for c in range(2) for p in bits(sets[c])} for sets in (a.alive, out))
 
 
 def board_of(stones, width, height):

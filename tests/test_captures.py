@@ -10,7 +10,7 @@ import kifu
 from compiled import random_games
 from drawn_games import games, one_game, sgf
 from flat import Flat, OneGame, flat
-from kifu.go.captures import captured_stones
+from kifu.go.replay import captured_stones
 from kifu.point import WHITE_BIT
 
 pytestmark = pytest.mark.nojit

@@ -107,9 +107,9 @@ def test_names_and_colours_that_are_none():
     with pytest.raises(GameError, match="'K1' is no GTP vertex of a 9 x 9 board"):
         board.play("K1")
     for colour in (0, 3, "black"):
-        with pytest.raises(GameError, match=f"colour {colour!r} is neither 1 "):
+        with pytest.raises(GameError, match=f"colour must be 1 .Black. or 2 .White., got {colour!r}"):
             board.play("A1", colour)
-        with pytest.raises(GameError, match=f"colour {colour!r} is neither 1 "):
+        with pytest.raises(GameError, match=f"colour must be 1 .Black. or 2 .White., got {colour!r}"):
             board.legal(colour)
     assert board == Board(9)
 
@@ -145,10 +145,10 @@ def test_setup():
     ("diagram", "message"),
     [
         ("", "board size 0 x 0 is not within 1 to 25"),
-        (". .\n. . .", "'. . .' is no row of a board"),
-        (". x\n. .", "'. x' is no row of a board"),
-        ("(X)(O)\n. .", "is no row of a board"),
-        ("(.) .\n. .", "is no row of a board"),
+        (". .\n. . .", "'. . .' is not a row of a board"),
+        (". x\n. .", "'. x' is not a row of a board"),
+        ("(X)(O)\n. .", "is not a row of a board"),
+        ("(.) .\n. .", "is not a row of a board"),
         ("X O\nO X", "the stone set up on A2 has no liberties"),
         ("\n".join(["." * 26] * 26), "board size 26 x 26 is not within 1 to 25"),
     ],

@@ -11,7 +11,7 @@ from compiled import assert_state, random_games
 from flat import OneGame, flat
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
-from kifu.go.replay import replay_all, replay_to
+from kifu.go.replay import GameMoves, replay_all, replay_to
 from kifu.go.rules import RECORD_RULES, Rules, new_history
 from kifu.go.state import new_state
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT
@@ -87,10 +87,10 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
     state, history, captures = new_state(game.width, game.height), new_history(len(game.moves)), np.ones(2, np.int64)
     for plies in data.draw(st.lists(st.integers(0, len(game.moves)), min_size=1, max_size=4)):
         why, ply, naive = follow(game, rules, plies)
-        given_to_all = (one.moves, one.setup, one.setup_ply, plies)
+        arrays = one.moves, one.setup, one.setup_ply
         if why == DropReason.KEPT:
-            replay_to(state, history, captures, *given_to_all, rules)
-            board = Board.after(game.width, game.height, *given_to_all, rules=rules)
+            replay_to(state, history, captures, GameMoves(*arrays), plies, rules)
+            board = Board.after(game.width, game.height, *arrays, plies, rules=rules)
             assert captures.tolist() == [naive.taken[BLACK], naive.taken[WHITE]] == list(board.captures.values())
             assert board.ply == plies
             if plies < len(game.moves):
@@ -102,7 +102,7 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
                 assert board.legal(colour)[:-1].tolist() == legal
         else:
             with pytest.raises(IllegalMove) as error:
-                replay_to(state, history, captures, *given_to_all, rules)
+                replay_to(state, history, captures, GameMoves(*arrays), plies, rules)
             assert (error.value.why, error.value.ply) == (why, ply)
         assert_state(state, naive)
 

@@ -12,7 +12,7 @@ from compiled import assert_state, bits, play, random_games
 from flat import read_archive
 from kifu.errors import DropReason, GameError
 from kifu.go.ladder import NODE_LIMIT, NODES, ladder_moves, laddered_stones, new_ladder_search
-from kifu.go.replay import set_up
+from kifu.go.replay import GameMoves, set_up
 from kifu.go.rules import clear_history, make_move, new_history
 from kifu.go.state import SUICIDE_REMOVED, clear, new_state, rebuild_chains
 from kifu.kernel import kernel
@@ -227,7 +227,7 @@ def test_bounds(stones):
     assert lad.scalars[NODES] == NODE_LIMIT
     lad.scalars[NODES] = stones
     few = new_ladder_search(7, 7)
-    few = few._replace(n_queue=few.n_queue[: stones + 2])
+    few = few._replace(n_moves=few.n_moves[: stones + 2])
     for bounded in (lad, few):
         assert ask(s, bounded, BLACK)[0] == ({17} if stones >= 12 else set())
         assert_state(s, naive)
@@ -245,11 +245,12 @@ def follow(s, history, kept, fresh, moves, setup, setup_ply, captures, escapes, 
     clear(s)
     clear_history(history)
     at = 0
+    game = GameMoves(moves, setup, setup_ply)
     for ply in range(moves.shape[0]):
         if at < setup.shape[0] and setup_ply[at] <= ply:
-            at = set_up(s, setup, setup_ply, at, setup.shape[0], ply)
-        for i in range(fresh.known.shape[0]):
-            fresh.known[i] = np.uint64(0)
+            at = set_up(s, game, at, setup.shape[0], ply)
+        for i in range(fresh.cached.shape[0]):
+            fresh.cached[i] = np.uint64(0)
         c = np.uint8(WHITE if moves[ply] & WHITE_BIT else BLACK)
         for k, lad in enumerate((kept, fresh)):
             ladder_moves(s, lad, c, captures[ply, k], escapes[ply, k])

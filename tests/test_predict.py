@@ -13,7 +13,7 @@ import kifu
 from flat import OneGame, flat
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
-from kifu.go.legal import legal_moves
+from kifu.go.replay import legal_moves
 from kifu.go.rules import NAMED, RECORD_RULES, Rules
 from kifu.learn import predict
 from kifu.learn.net import Net, open_net

@@ -22,12 +22,12 @@ import numpy.typing as npt
 
 from kifu.corpus.hashes import Hashes
 from kifu.errors import DropReason
-from kifu.go.replay import set_up
-from kifu.go.rules import RECORD_RULES, History, make_move, new_history
-from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, clear, new_state, popcount, zobrist_keys
+from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, replay_game
+from kifu.go.rules import RECORD_RULES, History, new_history
+from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, new_state, popcount, zobrist_keys
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.packed import DAT2, Records
-from kifu.point import BLACK, MAX_SIZE, POINT_MASK, WHITE, WHITE_BIT, symmetries
+from kifu.point import MAX_SIZE, symmetries
 from kifu.records.games import GameArrays
 
 _BOARD = 0x9E3779B97F4A7C15
@@ -43,7 +43,7 @@ class _Desk(NamedTuple):
     keys: [2, n, 8] uint64: what an own (0) or other (1) stone on a point adds under each symmetry.
     empty: [8] uint64, the hashes of the empty board.
     lanes: [2, 8] uint64, the hashes of the position at hand with Black (0) or White (1) to move.
-    before: [n] uint8, the colours on the board that `lanes` tell of.
+    before: [n] uint8, the colours on the board that `lanes` tell of.  n_stones: [1] int64, how many stones these are.
     words: [2, 6] uint64, own and other stones of a record as bit sets of the board.
     """
 
@@ -51,6 +51,7 @@ class _Desk(NamedTuple):
     empty: npt.NDArray[np.uint64]
     lanes: npt.NDArray[np.uint64]
     before: npt.NDArray[np.uint8]
+    n_stones: npt.NDArray[np.int64]
     words: npt.NDArray[np.uint64]
 
 
@@ -63,6 +64,7 @@ def _new_desk(width: int, height: int) -> _Desk:
         empty=np.array([size * _BOARD % 2**64 for size in sizes], np.uint64),
         lanes=np.empty((2, 8), np.uint64),
         before=np.empty(n, np.uint8),
+        n_stones=np.zeros(1, np.int64),
         words=np.empty((2, _WORDS), np.uint64),
     )
 
@@ -75,6 +77,7 @@ def _begin(d: _Desk) -> None:
         d.lanes[1, k] = d.empty[k]
     for p in range(d.before.shape[0]):
         d.before[p] = EMPTY
+    d.n_stones[0] = 0
 
 
 @inline_kernel
@@ -110,42 +113,54 @@ def _lowest(lanes: Any) -> Any:
     return low
 
 
+class _HashContext(NamedTuple):
+    """Where the hashes [T] and numbers of stones [T] of one game go."""
+
+    desk: _Desk
+    hashes: npt.NDArray[np.uint64]
+    stones: npt.NDArray[np.uint16]
+
+
+@inline_kernel
+def _hash_setup(context: _HashContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
+    context.desk.n_stones[0] += _catch_up(s, context.desk)
+
+
+@inline_kernel
+def _store_hash(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+    context.hashes[t] = _lowest(context.desk.lanes[c - 1])
+    context.stones[t] = context.desk.n_stones[0]
+
+
+@inline_kernel
+def _hash_stone(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+    d = context.desk
+    if s.scalars[LAST_CAPTURED] == 0 and s.scalars[LAST_POINT] >= 0:
+        _toggle(d, p, c)
+        d.before[p] = c
+        d.n_stones[0] += 1
+    else:
+        d.n_stones[0] += _catch_up(s, d)
+
+
 @kernel
 def _hash_games(
-    s: State, history: History, d: _Desk, rows: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any,
-    setup_offset: Any, ko: Any, suicide: Any, hashes: Any, stones: Any, played: Any,
+    s: State, history: History, d: _Desk, games: ReplayArrays, game_index: Any, rules: Any, hashes: Any, stones: Any,
+    played: Any,
 ) -> None:  # fmt: skip
-    """Fills, for the games `rows`, all of the size of s: hashes [M] uint64 and stones [M] uint16 of the position
-    before each move, and played [G] int64, how many moves of each game were possible: of the others nothing is told.
+    """Fill, for games of the size of s, the hashes [M] uint64 and numbers of stones [M] uint16 before each move.
+
+    played [G] int64 is filled with how many moves of each game were possible; the entries of the others are undefined.
     """
-    for i in range(rows.shape[0]):
-        g = rows[i]
-        clear(s)
+    for i in range(game_index.shape[0]):
+        g = game_index[i]
+        game = game_moves(games, g)
+        first, last = games.move_offset[g], games.move_offset[g + 1]
         _begin(d)
-        count, ply = 0, 0
-        start, at, stop = move_offset[g], setup_offset[g], setup_offset[g + 1]
-        while ply < move_offset[g + 1] - start:
-            if at < stop and setup_ply[at] <= ply:
-                at = set_up(s, setup, setup_ply, at, stop, ply)
-                if at < 0:
-                    break
-                count += _catch_up(s, d)
-            word = moves[start + ply]
-            p = np.int64(word & POINT_MASK)
-            c = np.uint8(WHITE if word & WHITE_BIT else BLACK)
-            hashes[start + ply] = _lowest(d.lanes[c - 1])
-            stones[start + ply] = count
-            if make_move(s, history, p, c, ko, suicide) != 0:
-                break
-            if p < d.before.shape[0]:
-                if s.scalars[LAST_CAPTURED] == 0 and s.scalars[LAST_POINT] >= 0:
-                    _toggle(d, p, c)
-                    d.before[p] = c
-                    count += 1
-                else:
-                    count += _catch_up(s, d)
-            ply += 1
-        played[g] = ply
+        context = _HashContext(d, hashes[first:last], stones[first:last])
+        _, played[g] = replay_game(
+            s, history, game, last - first, rules, _hash_setup, _store_hash, _hash_stone, context
+        )
 
 
 @inline_kernel
@@ -248,9 +263,8 @@ def hash_positions(games: GameArrays) -> PositionHashes:
         if 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
             rows = np.flatnonzero(kept & (size == key))
             _hash_games(
-                new_state(width, height), new_history(0), _new_desk(width, height), rows,
-                games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, *RECORD_RULES.codes,
-                hashes, stones, played,
+                new_state(width, height), new_history(0), _new_desk(width, height), replay_arrays(games), rows,
+                RECORD_RULES.codes, hashes, stones, played,
             )  # fmt: skip
     moves = np.diff(games.move_offset)
     game = np.repeat(np.arange(len(games), dtype=np.int32), moves)

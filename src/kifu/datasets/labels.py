@@ -14,9 +14,17 @@ import pyarrow.compute as pc
 from kifu.corpus.schema import map_distinct, to_numpy
 from kifu.datasets.examples import LabelSpec
 from kifu.errors import RecipeError
-from kifu.go.replay import GamesLike, follow
+from kifu.go.replay import (
+    GamesLike,
+    ReplayArrays,
+    game_moves,
+    ignore_move,
+    ignore_setup,
+    replay_arrays,
+    replay_game,
+)
 from kifu.go.rules import RECORD_RULES, History, new_history
-from kifu.go.state import State, clear, new_state
+from kifu.go.state import State, new_state
 from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS
 from kifu.planes.registry import KATAGO22
@@ -118,9 +126,8 @@ def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int
         some = rows[sizes[rows] == size]
         final = np.zeros((len(some), width * height), np.int8)
         _final_stones(
-            new_state(width, height), new_history(0), some, at.games.moves, at.games.move_offset, at.games.setup,
-            at.games.setup_ply, at.games.setup_offset, *RECORD_RULES.codes, np.zeros(2, np.int64), final,
-        )  # fmt: skip
+            new_state(width, height), new_history(0), replay_arrays(at.games), some, RECORD_RULES.codes, final
+        )
         territory = at.batch["territory"].take(pa.array(some))
         of = np.repeat(np.arange(len(some)), pc.list_value_length(territory).to_numpy())
         words = territory.flatten().to_numpy()
@@ -135,20 +142,15 @@ def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int
 
 
 @kernel
-def _final_stones(
-    s: State, history: History, rows: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
-    ko: Any, suicide: Any, captures: Any, out: Any,
-) -> None:  # fmt: skip
-    """Fills out [len(rows), n] int8 with the boards after all moves, or before the one that cannot be played: 1 where
-    a black stone stands, -1 for a white one, else 0. The games are of the size of s."""
-    for i in range(rows.shape[0]):
-        g = rows[i]
-        clear(s)
-        start = move_offset[g]
-        follow(
-            s, history, moves, start, move_offset[g + 1] - start, setup, setup_ply, setup_offset[g],
-            setup_offset[g + 1], ko, suicide, captures,
-        )  # fmt: skip
+def _final_stones(s: State, history: History, games: ReplayArrays, game_index: Any, rules: Any, out: Any) -> None:
+    """Fill out [len(game_index), n] int8 with the final position of games of the size of s.
+
+    1 is a black stone, -1 a white one, 0 an empty point. A game that cannot be played to its end gives the position
+    before the first impossible move.
+    """
+    for i in range(game_index.shape[0]):
+        game = game_moves(games, game_index[i])
+        replay_game(s, history, game, game.moves.shape[0], rules, ignore_setup, ignore_move, ignore_move, 0)
         for p in range(out.shape[1]):
             out[i, p] = 1 if s.colour[p] == 1 else -1 if s.colour[p] == 2 else 0
 

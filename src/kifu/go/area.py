@@ -1,13 +1,13 @@
-"""Whose each point is: chains that live even if their side always passes, what they enclose, and areas under a tax.
+"""The owner of each point: unconditionally alive chains, the regions they enclose, and areas under a tax.
 
-Chains are judged as by Benson ("Life in the game of Go", Information Sciences 10, 1976), in the words used here: a
-region of one side is a connected set of points, some of them empty, where it has no stone, and as large as can be. It
-is vital to a chain of that side all of whose empty points are liberties of the chain (with suicide: all of whose points
-touch it, for there the other side could take stones off that block it). Pass-alive are the largest set of chains each
-of which has two vital regions that no other chain touches.
+Chains are found alive by Benson's algorithm ("Life in the game of Go", Information Sciences 10, 1976), in these terms:
+a region of one side is a maximal connected set of points without stones of that side, some of them empty. It is vital
+to a chain of that side if all its empty points are liberties of the chain (with suicide: if all its points touch the
+chain, because the opponent could remove stones that block it). The pass-alive chains are the largest set of chains each
+of which has two vital regions that touch no other chain.
 
-How regions are then given away, which Benson leaves open, is KataGo's way (Board::calculateArea and
-calculateIndependentLifeArea, v1.17.2).
+Benson leaves open who owns the regions. That follows KataGo (Board::calculateArea and calculateIndependentLifeArea,
+v1.17.2).
 """
 
 from __future__ import annotations
@@ -17,28 +17,35 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from kifu.go.state import BLACK, EMPTY, WHITE, ZERO, State, bit, new_state
+from kifu.go.state import EMPTY, ZERO, State, bit, new_state
 from kifu.kernel import inline_kernel, kernel
+from kifu.point import BLACK, WHITE
 
-# Marks in Areas.region, below the numbers of regions
+# Marks in AreaWorkspace.region, below the numbers of regions
 UNSEEN, OWN, OUTSIDE = -1, -2, -3
 
 
 class AreaWorkspace(NamedTuple):
-    """Room to find the areas of a board of n points: for one thread.
+    """Results and scratch memory for the areas of a board of n points, for one thread.
 
-    sure: [2, W] uint64 bit sets, of Black and White: pass-alive stones and the regions that are theirs for certain.
-    loose: [2, W]: empty regions that touch stones of that side only, but not only pass-alive ones.
-    The regions of one side, R at most n: region [n + 1] int16, the number of each point's region, or a mark.
-    queue: [n] int16, the points of all regions, one region after another; start: [n + 1] int16, where each begins.
-    vital: [n, 4] int16, the chains that a region is vital to; n_vital: [n] uint8.
-    narrow, holds_stones, broken: [n] bool: is there one point of it at most that touches no stone of that side, has it
-        stones of the other side, does it touch chains that are not pass-alive.
-    n_regions: [n] uint8, by head of a chain, how many vital regions it has left.
+    All but the first two arrays are for the regions of one side at a time, of which there are at most n.
+
+    Attributes:
+        alive: [2, W] uint64 bit sets of Black and White: pass-alive stones and the regions that are certainly theirs.
+        enclosed: [2, W] uint64 bit sets: empty regions that touch stones of that side only, not all of them pass-alive.
+        region: [n + 1] int16, the number of each point's region, or a mark.
+        queue: [n] int16, the points of all regions, one region after another.
+        start: [n + 1] int16, where each region begins in `queue`.
+        vital: [n, 4] int16, the chains that each region is vital to.
+        n_vital: [n] uint8, how many these are.
+        narrow: [n] bool, whether at most one point of the region touches no stone of its side.
+        holds_stones: [n] bool, whether the region has stones of the opponent.
+        broken: [n] bool, whether the region touches chains that are not pass-alive.
+        n_regions: [n] int16, by chain id, how many vital regions it has left.
     """
 
-    sure: npt.NDArray[np.uint64]
-    loose: npt.NDArray[np.uint64]
+    alive: npt.NDArray[np.uint64]
+    enclosed: npt.NDArray[np.uint64]
     region: npt.NDArray[np.int16]
     queue: npt.NDArray[np.int16]
     start: npt.NDArray[np.int16]
@@ -51,11 +58,15 @@ class AreaWorkspace(NamedTuple):
 
 
 def new_area_workspace(width: int, height: int) -> AreaWorkspace:
-    """Room for boards of this size. Raises GameError for a size that is not within 1 to 25."""
+    """Return a workspace for boards of one size.
+
+    Raises:
+        GameError: if width or height is not in 1..25.
+    """
     n, words = width * height, len(new_state(width, height).words)
     return AreaWorkspace(
-        sure=np.zeros((2, words), np.uint64),
-        loose=np.zeros((2, words), np.uint64),
+        alive=np.zeros((2, words), np.uint64),
+        enclosed=np.zeros((2, words), np.uint64),
         region=np.zeros(n + 1, np.int16),
         queue=np.zeros(n, np.int16),
         start=np.zeros(n + 1, np.int16),
@@ -70,7 +81,7 @@ def new_area_workspace(width: int, height: int) -> AreaWorkspace:
 
 @inline_kernel
 def _is_vital(s: State, a: AreaWorkspace, r: Any, h: Any, suicide: Any) -> Any:
-    """Whether region r is vital to chain h."""
+    """Return whether region r is vital to chain h."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
         if s.colour[p] == EMPTY:
@@ -88,7 +99,7 @@ def _is_vital(s: State, a: AreaWorkspace, r: Any, h: Any, suicide: Any) -> Any:
 
 @inline_kernel
 def _grow_region(s: State, a: AreaWorkspace, r: Any, first: Any) -> None:
-    """Makes region r of all that is connected to the empty point `first`."""
+    """Make region r of all points connected to the empty point `first`."""
     head = np.int64(a.start[r])
     tail = head + 1
     a.queue[head] = first
@@ -117,7 +128,7 @@ def _grow_region(s: State, a: AreaWorkspace, r: Any, first: Any) -> None:
 
 @inline_kernel
 def _find_vital(s: State, a: AreaWorkspace, r: Any, suicide: Any) -> None:
-    """Finds the chains that region r is vital to; they all touch its first point."""
+    """Find the chains that region r is vital to; they all touch its first point."""
     first = a.queue[a.start[r]]
     count = 0
     for k in range(4):
@@ -136,8 +147,8 @@ def _find_vital(s: State, a: AreaWorkspace, r: Any, suicide: Any) -> None:
 
 
 @inline_kernel
-def _touches_mortal(s: State, a: AreaWorkspace, r: Any) -> Any:
-    """Whether region r touches a chain of its side that has not two vital regions left."""
+def _touches_mortal_chain(s: State, a: AreaWorkspace, r: Any) -> Any:
+    """Return whether region r touches a chain of its side with fewer than two vital regions left."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
         for k in range(4):
@@ -149,7 +160,7 @@ def _touches_mortal(s: State, a: AreaWorkspace, r: Any) -> Any:
 
 @inline_kernel
 def _find_regions(s: State, a: AreaWorkspace, board: Any, c: Any, suicide: Any) -> Any:
-    """Finds the regions of colour c and what they are vital to. Returns how many there are; 0 if c has no stone."""
+    """Find the regions of colour c and the chains they are vital to. Return their number; 0 if c has no stone."""
     n = s.neighbours.shape[0]
     stones = 0
     for p in range(n):
@@ -171,26 +182,26 @@ def _find_regions(s: State, a: AreaWorkspace, board: Any, c: Any, suicide: Any) 
 
 
 @inline_kernel
-def _mark(a: AreaWorkspace, r: Any, out: Any) -> None:
-    """Adds the points of region r to a bit set."""
+def _add_region(a: AreaWorkspace, r: Any, out: Any) -> None:
+    """Add the points of region r to a bit set."""
     for i in range(a.start[r], a.start[r + 1]):
         p = np.int64(a.queue[i])
         out[p >> 6] |= bit(p)
 
 
 @kernel
-def _judge(s: State, a: AreaWorkspace, board: npt.NDArray[np.uint64], c: int, suicide: bool) -> None:
-    """Fills a.sure and a.loose of colour c."""
-    sure, loose = a.sure[c - 1], a.loose[c - 1]
+def _find_alive(s: State, a: AreaWorkspace, board: npt.NDArray[np.uint64], c: int, suicide: bool) -> None:
+    """Fill a.alive and a.enclosed of colour c."""
+    alive, enclosed = a.alive[c - 1], a.enclosed[c - 1]
     for i in range(len(s.words)):
-        sure[i] = ZERO
-        loose[i] = ZERO
+        alive[i] = ZERO
+        enclosed[i] = ZERO
     n = _find_regions(s, a, board, c, suicide)
     changed = True
     while changed:
         changed = False
         for r in range(n):
-            if not a.broken[r] and _touches_mortal(s, a, r):
+            if not a.broken[r] and _touches_mortal_chain(s, a, r):
                 a.broken[r] = True
                 for j in range(a.n_vital[r]):
                     a.n_regions[a.vital[r, j]] -= 1
@@ -198,18 +209,18 @@ def _judge(s: State, a: AreaWorkspace, board: npt.NDArray[np.uint64], c: int, su
     for r in range(n):
         if a.broken[r]:
             if not a.holds_stones[r]:
-                _mark(a, r, loose)
+                _add_region(a, r, enclosed)
             continue
         for j in range(a.n_vital[r]):
             for i in range(len(s.words)):
-                sure[i] |= s.stones[a.vital[r, j], i]
+                alive[i] |= s.stones[a.vital[r, j], i]
         if a.narrow[r] or not a.holds_stones[r]:
-            _mark(a, r, sure)
+            _add_region(a, r, alive)
 
 
 @inline_kernel
-def _taint(a: AreaWorkspace, tail: Any, p: Any) -> Any:
-    """Puts the point p of somebody's area into the queue, unless it is there. Returns the new length."""
+def _enqueue(a: AreaWorkspace, tail: Any, p: Any) -> Any:
+    """Append p to the queue if it has an owner and is not there yet, and return the new length."""
     if a.region[p] > 0:
         a.region[p] *= -1
         a.queue[tail] = p
@@ -218,10 +229,10 @@ def _taint(a: AreaWorkspace, tail: Any, p: Any) -> Any:
 
 
 @inline_kernel
-def _take_tax(s: State, a: AreaWorkspace, out: Any) -> None:
-    """Takes out of both areas what is empty, or a stone of the other side, in parts that touch neutral points or atari.
+def _apply_tax(s: State, a: AreaWorkspace, out: Any) -> None:
+    """Remove empty points and opponent's stones from parts of both areas that touch a neutral point or hold a stone in atari.
 
-    a.region holds the owner of each point here, negative once it is known to lie in such a part.
+    Here a.region holds the owner of each point, negated once the point is known to lie in such a part.
     """
     n = s.neighbours.shape[0]
     for p in range(n):
@@ -233,9 +244,9 @@ def _take_tax(s: State, a: AreaWorkspace, out: Any) -> None:
         owner = abs(a.region[p])
         if owner == 0:
             for k in range(4):
-                tail = _taint(a, tail, s.neighbours[p, k])
+                tail = _enqueue(a, tail, s.neighbours[p, k])
         elif s.colour[p] == owner and s.n_liberties[s.chain_id[p]] == 1:
-            tail = _taint(a, tail, p)
+            tail = _enqueue(a, tail, p)
     head = 0
     while head < tail:
         at = np.int64(a.queue[head])
@@ -245,28 +256,34 @@ def _take_tax(s: State, a: AreaWorkspace, out: Any) -> None:
             out[owner - 1, at >> 6] &= ~bit(at)
         for k in range(4):
             if a.region[s.neighbours[at, k]] == owner:
-                tail = _taint(a, tail, s.neighbours[at, k])
+                tail = _enqueue(a, tail, s.neighbours[at, k])
 
 
 @kernel
 def find_areas(
     s: State, a: AreaWorkspace, board: npt.NDArray[np.uint64], suicide: bool, taxed: bool, out: npt.NDArray[np.uint64]
 ) -> None:
-    """Fills out: [2, W] uint64, bit sets of what is Black's area and what is White's.
+    """Find the areas of both sides.
 
-    A side owns what is certainly its own (`AreaWorkspace.sure`), then the empty regions that touch only its stones, then stones
-    that nobody owns yet. So stones in regions of the other side that is alive there are dead, and all others live.
-    board: [W] uint64 bit set, the points that the board has; the frame of `s` may have more, which have no neighbours.
-    suicide: whether chains of two or more stones may take themselves off.
-    taxed: leaves each side only its stones in parts of its area that are seki: those that touch a neutral point, or
-        hold a stone of the owner in atari (tax "seki" and "all" of `kifu.katago.rules`).
-    Stones without a liberty, which only setup leaves, must not be there.
+    A side owns what is certainly its own (`AreaWorkspace.alive`), then the empty regions that touch only its stones,
+    then stones that have no owner yet. So stones within regions of an opponent that is alive there are dead, and all
+    others live.
+
+    Args:
+        s: the position, without stones that have no liberty, which only setup leaves.
+        a: the workspace.
+        board: [W] uint64, bit set of the points of the game's board; the frame of `s` may have more points, without
+            neighbours.
+        suicide: whether chains of two or more stones may remove themselves.
+        taxed: leave each side only its stones in those parts of its area that are seki: that touch a neutral point, or
+            hold a stone of the owner in atari (the taxes "seki" and "all" of `kifu.katago.rules`).
+        out: [2, W] uint64, filled with the bit sets of Black's and White's area.
     """
-    _judge(s, a, board, BLACK, suicide)
-    _judge(s, a, board, WHITE, suicide)
+    _find_alive(s, a, board, BLACK, suicide)
+    _find_alive(s, a, board, WHITE, suicide)
     for i in range(len(s.words)):
-        black = (a.sure[0, i] | a.loose[0, i]) & ~a.sure[1, i]
-        white = a.sure[1, i] | a.loose[1, i] & ~a.sure[0, i]
+        black = (a.alive[0, i] | a.enclosed[0, i]) & ~a.alive[1, i]
+        white = a.alive[1, i] | a.enclosed[1, i] & ~a.alive[0, i]
         out[0, i] = (
             black
             | (s.stones_by_liberties[0, 0, i] | s.stones_by_liberties[0, 1, i] | s.stones_by_liberties[0, 2, i])
@@ -278,4 +295,4 @@ def find_areas(
             & ~black
         )
     if taxed:
-        _take_tax(s, a, out)
+        _apply_tax(s, a, out)

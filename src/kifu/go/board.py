@@ -1,4 +1,4 @@
-"""A board for people: checked, printable, and as slow as one call a move is. Many games at once: `kifu.go.replay`."""
+"""A validated, printable board. For bulk work use `kifu.go.replay`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go import rules as rl
-from kifu.go.replay import replay_to
+from kifu.go.replay import GameMoves, replay_to
 from kifu.go.rules import RECORD_RULES, History, Rules, legal_mask, new_history
 from kifu.go.state import EMPTY, KO_POINT, LAST_POINT, State, new_state, rebuild_chains
 from kifu.kernel import kernel
 from kifu.point import BLACK, WHITE, parse_gtp, to_gtp
 
 Move: TypeAlias = "int | str"
-"""A point or a pass as `kifu.point` counts them, or its GTP name such as "D4"."""
+"""A point or pass as in `kifu.point`, or its GTP name such as "D4"."""
 
 SYMBOLS = ".XO"
 STAR = "+"
@@ -33,12 +33,12 @@ def _move(s: State, history: History, p: int, c: int, ko: int, suicide: int, cap
 
 
 @kernel
-def _forget(history: History) -> None:
+def _clear_history(history: History) -> None:
     rl.clear_history(history)
 
 
 def star_points(width: int, height: int) -> tuple[int, ...]:
-    """The points that are marked on a board: corners (from 7 lines on), the middle, and the sides (from 15 lines on).
+    """Return the star points of a board: corners (from 7 lines on), centre, and sides (from 15 lines on).
 
     >>> [to_gtp(point, 9) for point in star_points(9, 9)]
     ['C7', 'G7', 'E5', 'C3', 'G3']
@@ -58,7 +58,7 @@ def star_points(width: int, height: int) -> tuple[int, ...]:
 
 
 class Board:
-    """A position, who is to move, and what the rules need to know of the game before it.
+    """A position, the player to move, and what the rules need of the game before it.
 
     Points and moves are ints (row-major from the upper left, see `kifu.point`) or GTP names; colours are BLACK, WHITE.
 
@@ -78,14 +78,29 @@ class Board:
     Traceback (most recent call last):
     kifu.errors.IllegalMove: move 5 (point 12) is illegal: a move on an occupied point
 
-    to_play: the player whose turn it is; may be set.  ply: how many moves, passes too, were played.
-    rules: see `Rules`.  Two boards are equal if they have the same size, rules, stones, player to move and ko.
+    Two boards are equal if they have the same size, rules, stones, player to move and ko.
+
+    Attributes:
+        width: number of columns.
+        height: number of rows.
+        rules: what is legal.
+        to_play: BLACK or WHITE; may be set.
+        ply: how many moves, including passes, were played.
     """
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # mutable
 
     def __init__(self, width: int = 19, height: int | None = None, *, rules: Rules = RECORD_RULES) -> None:
-        """An empty board, square if no height is given. Raises GameError unless both are within 1 to 25."""
+        """Make an empty board.
+
+        Args:
+            width: number of columns, 1..25.
+            height: number of rows, 1..25; as many as columns by default.
+            rules: what is legal.
+
+        Raises:
+            GameError: if width or height is out of range.
+        """
         self.width, self.height = width, width if height is None else height
         self.rules = rules
         self.to_play = BLACK
@@ -96,9 +111,16 @@ class Board:
 
     @classmethod
     def parse(cls, diagram: str, *, to_play: int = BLACK, rules: Rules = RECORD_RULES) -> Board:
-        """The position that a diagram shows: X Black, O White, . or + empty, (X) or (O) the stone played last.
+        """Return the position of a diagram.
 
-        Coordinates, as `str(board)` writes them, may stand on the left and above or below. Raises GameError.
+        Args:
+            diagram: rows of X (Black), O (White), . or + (empty); (X) or (O) is the last stone played. Coordinates as
+                in `str(board)` are allowed on the left, above and below.
+            to_play: BLACK or WHITE.
+            rules: what is legal.
+
+        Raises:
+            GameError: if the text is not a diagram, or a chain has no liberties.
 
         >>> Board.parse(". X O\\nX O .\\n. . .").liberties.tolist()
         [[0, 1, 1], [2, 2, 0], [0, 0, 0]]
@@ -107,13 +129,13 @@ class Board:
         last = -1
         for line in diagram.splitlines():
             cells = re.sub(r"^\s*\d+|\s", "", line)
-            if not cells or "A" in cells:  # the letters of the columns
+            if not cells or "A" in cells:  # a line of column letters
                 continue
             if "(" in cells:
                 last = len("".join(rows)) + cells.index("(")
                 cells = re.sub(r"\(([XO])\)", r"\1", cells, count=1)
             if set(cells) - set("XO.+") or (rows and len(cells) != len(rows[0])):
-                raise GameError(f"{line!r} is no row of a board: X, O, . and + in rows of one length are allowed")
+                raise GameError(f"{line!r} is not a row of a board: rows of X, O, . and + of equal length are allowed")
             rows.append(cells)
         board = cls(len(rows[0]) if rows else 0, len(rows), rules=rules)
         cells = "".join(rows)
@@ -134,14 +156,25 @@ class Board:
         *,
         rules: Rules = RECORD_RULES,
     ) -> Board:
-        """The position before move `ply` of one game, given as `kifu.records.games.Games` has it.
+        """Return the position before move `ply` of a game.
 
-        ply: 0 to len(moves), where the last is the final position. Raises IllegalMove if a move or setup stone before
-        it is not possible. The player of the next move is to play; after the last one, who did not play it.
+        The player of the next move is to play; in the final position, the opponent of the last mover.
+
+        Args:
+            width: number of columns.
+            height: number of rows.
+            moves: [T] uint16, see `kifu.records.games.GameArrays`.
+            setup: [S] uint16, likewise.
+            setup_ply: [S] uint16, likewise.
+            ply: 0 to T; T is the final position.
+            rules: what is legal.
+
+        Raises:
+            IllegalMove: if an earlier move or setup stone is not possible.
         """
         board = cls(width, height, rules=rules)
         board._history = new_history(ply)
-        replay_to(board._state, board._history, board._captures, moves, setup, setup_ply, ply, rules)
+        replay_to(board._state, board._history, board._captures, GameMoves(moves, setup, setup_ply), ply, rules)
         board.ply = ply
         if ply < len(moves):
             board.to_play = WHITE if moves[ply] >> 15 else BLACK
@@ -151,29 +184,29 @@ class Board:
 
     @property
     def pass_move(self) -> int:
-        """The int that stands for a pass."""
+        """The number of a pass."""
         return self.width * self.height
 
     @property
     def stones(self) -> npt.NDArray[np.uint8]:
-        """[height, width] uint8 of EMPTY, BLACK, WHITE; a copy."""
+        """A copy of the position: [height, width] uint8 of EMPTY, BLACK, WHITE."""
         return self._state.colour[:-1].reshape(self.height, self.width).copy()
 
     @property
     def liberties(self) -> npt.NDArray[np.int16]:
-        """[height, width] int16: the number of liberties of the chain that each stone belongs to; 0 where empty."""
+        """The number of liberties of each stone's chain: [height, width] int16, 0 for empty points."""
         chain = self._state.chain_id[:-1]
         counts = np.where(self._state.colour[:-1] == EMPTY, np.int16(0), self._state.n_liberties[chain])
         return counts.reshape(self.height, self.width)
 
     @property
     def captures(self) -> dict[int, int]:
-        """How many stones each player has taken, by colour of the player; a suicide's stones are the opponent's."""
+        """How many stones each player has captured, by colour; stones lost by suicide count for the opponent."""
         return {BLACK: int(self._captures[0]), WHITE: int(self._captures[1])}
 
     @property
     def ko(self) -> int | None:
-        """The point where the player to move may not retake a ko at once, or None."""
+        """The point where simple ko forbids the player to move to recapture, or None."""
         point = int(self._state.scalars[KO_POINT])
         banned = point >= 0 and self.rules.ko != "none" and self._state.colour[self._last] != self.to_play
         return point if banned else None
@@ -184,23 +217,29 @@ class Board:
 
     @property
     def hash(self) -> int:
-        """The stones' 64-bit Zobrist hash: always the same for the same stones on a board of the same size."""
+        """The 64-bit Zobrist hash of the stones; it is always the same for a position and board size."""
         return int(self._state.hash[0])
 
     def legal(self, colour: int | None = None) -> npt.NDArray[np.bool_]:
-        """[n + 1] bool: which moves are legal for the player of that colour, by default the one to play."""
+        """Return [n + 1] bool: which moves are legal for a colour, by default the player to move. The last one is a pass."""
         out = np.empty(self.pass_move + 1, np.bool_)
         legal_mask(self._state, self._history, self._colour(colour), *self.rules.codes, out)
         return out
 
     def is_legal(self, move: Move, colour: int | None = None) -> bool:
-        """Whether that move is legal. Raises GameError if it is not even a point of the board."""
+        """Return whether a move is legal for a colour, by default the player to move.
+
+        Raises:
+            GameError: if it is neither a point of the board nor a pass.
+        """
         return bool(self.legal(colour)[self._point(move)])
 
     def play(self, move: Move, colour: int | None = None) -> None:
-        """Plays a move, by default of the player to play; then it is the other one's turn.
+        """Play a move for a colour, by default the player to move; then it is the opponent's turn.
 
-        Raises IllegalMove, and then nothing has changed; GameError if the move is no GTP name, or the colour none.
+        Raises:
+            IllegalMove: if the move is illegal; the board is unchanged.
+            GameError: if the move is not a GTP name or the colour not BLACK or WHITE.
         """
         c = self._colour(colour)
         point = self._point(move) if isinstance(move, str) else int(move)
@@ -215,14 +254,19 @@ class Board:
         self.to_play = BLACK + WHITE - c
 
     def pass_(self) -> None:
-        """Plays a pass."""
+        """Pass."""
         self.play(self.pass_move)
 
     def setup(self, black: Iterable[Move] = (), white: Iterable[Move] = (), empty: Iterable[Move] = ()) -> None:
-        """Puts stones on points, whatever was there, and takes others off. It is no move: nothing is captured.
+        """Edit the position: place stones and empty points. Nothing is captured, and ko and superko start anew.
 
-        What was before is forgotten by ko and superko. Raises GameError, and then nothing has changed, if a point is
-        not on the board or a chain would have no liberties.
+        Args:
+            black: points to place black stones on.
+            white: points to place white stones on.
+            empty: points to empty.
+
+        Raises:
+            GameError: if a point is not on the board, or a chain would have no liberties; the board is unchanged.
         """
         before = self._state.colour.copy()
         after = before.copy()
@@ -239,10 +283,10 @@ class Board:
             self._state.colour[:] = before
             rebuild_chains(self._state)
             raise GameError(f"the stone set up on {to_gtp(int(dead[0]), self.width, self.height)} has no liberties")
-        _forget(self._history)
+        _clear_history(self._history)
 
     def area_score(self) -> int:
-        """Black's stones and the empty points that reach only them, less White's: Tromp-Taylor, no stone is dead.
+        """Return Black's area minus White's by the Tromp-Taylor rules, all stones being alive.
 
         >>> Board.parse(". X .\\n. X O\\n. X O").area_score()
         4
@@ -254,12 +298,12 @@ class Board:
         return score
 
     def empty_regions(self) -> list[tuple[list[int], set[int]]]:
-        """The connected empty points, region by region, each with the colours of the stones that it touches.
+        """Return the regions of connected empty points, each with the colours of the stones that it touches.
 
         >>> Board.parse(". X .\\n. X O\\n. X O").empty_regions()
         [([0, 3, 6], {1}), ([2], {1, 2})]
         """
-        colour, near = self._state.colour, self._state.neighbours
+        colour, neighbours = self._state.colour, self._state.neighbours
         seen = colour[:-1] != EMPTY
         regions = []
         for start in np.flatnonzero(~seen).tolist():
@@ -268,7 +312,7 @@ class Board:
             region, borders, at = [start], set(), 0
             seen[start] = True
             while at < len(region):
-                for q in near[region[at]].tolist():
+                for q in neighbours[region[at]].tolist():
                     if q < self.pass_move and not seen[q]:
                         seen[q] = True
                         region.append(q)
@@ -278,7 +322,7 @@ class Board:
         return regions
 
     def chains(self) -> list[list[int]]:
-        """The points of each chain, in the order of their first points.
+        """Return the points of each chain, ordered by first point.
 
         >>> Board.parse(". X .\\n. X O\\n. X O").chains()
         [[1, 4, 7], [5, 8]]
@@ -289,15 +333,15 @@ class Board:
         return list(chains.values())
 
     def copy(self) -> Board:
-        """A board that is played on without changing this one."""
-        twin = Board(self.width, self.height, rules=self.rules)
-        for mine, its in zip(self._state, twin._state):
+        """Return an independent copy."""
+        other = Board(self.width, self.height, rules=self.rules)
+        for mine, its in zip(self._state, other._state):
             if isinstance(its, np.ndarray) and its.flags.writeable:
                 its[...] = mine
-        twin._history = History._make(array.copy() for array in self._history)
-        twin._captures[:] = self._captures
-        twin.to_play, twin.ply = self.to_play, self.ply
-        return twin
+        other._history = History._make(array.copy() for array in self._history)
+        other._captures[:] = self._captures
+        other.to_play, other.ply = self.to_play, self.ply
+        return other
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Board):
@@ -306,7 +350,7 @@ class Board:
         return mine == its and np.array_equal(self._state.colour, other._state.colour)
 
     def __str__(self) -> str:
-        """A diagram with GTP coordinates, the stone played last in brackets. `parse` reads it."""
+        """Return a diagram with GTP coordinates and the last stone in brackets, which `parse` reads."""
         stars = set(star_points(self.width, self.height))
         names = [to_gtp(x, self.width, self.height)[0] for x in range(self.width)]
         lines = ["   " + " ".join(names)]
@@ -326,7 +370,7 @@ class Board:
     def _colour(self, colour: int | None) -> int:
         colour = self.to_play if colour is None else colour
         if colour not in (BLACK, WHITE):
-            raise GameError(f"colour {colour!r} is neither {BLACK} (Black) nor {WHITE} (White)")
+            raise GameError(f"colour must be {BLACK} (Black) or {WHITE} (White), got {colour!r}")
         return int(colour)
 
     def _point(self, move: Move) -> int:

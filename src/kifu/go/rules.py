@@ -1,11 +1,11 @@
-"""What rule sets differ in (ko, superko, suicide), and which moves are legal under them.
+"""The rules that Go rule sets differ in (ko, superko, suicide), and which moves are legal under them.
 
-A superko rule compares positions by their 64-bit Zobrist hash. The position that a move would make is hashed without
-playing it: the hash now, with the stone and each chain that would leave the board toggled. `History` holds what it is
-compared with: every position of the game that a player had to move in. So a pass is never illegal for the position that
-it repeats (as in the Tromp-Taylor rules), and the position after it counts, with the other player to move.
+Superko compares positions by their 64-bit Zobrist hash. The position that a move would lead to is hashed without
+playing the move: the current hash, with the stone and each chain that would leave the board toggled. `History` holds
+the positions to compare with: every position of the game in which a player was to move. So a pass is never illegal for
+repeating a position (as in the Tromp-Taylor rules), and the position after it counts, with the other player to move.
 
-Setting up stones begins the history anew, as it lifts the ban of simple ko: it is no move, so nothing was repeated.
+Setup clears the history, as it lifts the ban of simple ko: it is not a move, so nothing was repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from kifu.go.state import (
     SUICIDE,
     SUICIDE_FORBIDDEN,
     SUICIDE_REMOVED,
-    WHITE,
     State,
     has_own_neighbour,
     pass_turn,
@@ -34,22 +33,24 @@ from kifu.go.state import (
     would_have_liberty,
 )
 from kifu.kernel import inline_kernel, kernel
+from kifu.point import WHITE
 
 KO_NONE, KO_SIMPLE, KO_POSITIONAL, KO_SITUATIONAL = range(4)
 
 Ko = Literal["none", "simple", "positional", "situational"]
 """simple: a lone stone that has just captured one stone may not be captured by a lone stone at once.
-positional: no move may make a position that stood on the board before.
-situational: the same, if the same player was to move in it."""
+positional: no move may recreate a position that stood on the board before.
+situational: likewise, if the same player was to move in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a player may do. The defaults forbid the least that any common rule set forbids: see `RECORD_RULES`.
+    """What a player may do. The defaults forbid the least that any common rule set forbids, see `RECORD_RULES`.
 
-    ko: see `Ko`.
-    suicide: whether a move may take off its own chain of two or more stones. A single stone never may: that changes
-        nothing on the board, and no rule set needs it told from a pass.
+    Attributes:
+        ko: see `Ko`.
+        suicide: whether a move may remove its own chain of two or more stones. Suicide of a single stone is always
+            illegal: it changes nothing on the board, so no rule set needs to distinguish it from a pass.
 
     >>> Rules.named("aga")
     Rules(ko='situational', suicide=False)
@@ -64,7 +65,11 @@ class Rules:
 
     @classmethod
     def named(cls, name: str) -> Rules:
-        """The rule set of that name, in either case. Raises RecipeError if there is none."""
+        """Return the rule set of a name, in upper or lower case.
+
+        Raises:
+            RecipeError: if there is none; the message lists the names.
+        """
         try:
             return NAMED[name.lower()]
         except KeyError:
@@ -77,14 +82,14 @@ class Rules:
 
 
 RECORD_RULES = Rules()
-"""The rules under which records are read: they refuse only what no common rule set allows, since a record seldom says
-truly under which rules it was played. Suicide is among the allowed: servers offer the New Zealand rules."""
+"""The rules for reading records. They refuse only what no common rule set allows, since a record seldom names the rules
+it was played by correctly. Suicide is legal: servers offer the New Zealand rules."""
 
 NAMED = {
     "records": RECORD_RULES,
     "japanese": Rules("simple", suicide=False),
     "korean": Rules("simple", suicide=False),
-    # By its text; in tournaments referees mostly end a triple ko without result instead.
+    # By its text; in tournaments referees mostly declare a triple ko void instead.
     "chinese": Rules("positional", suicide=False),
     "aga": Rules("situational", suicide=False),
     "new-zealand": Rules("situational", suicide=True),
@@ -95,18 +100,20 @@ KO = int(DropReason.KO)
 SUPERKO = int(DropReason.SUPERKO)
 OFF_BOARD = int(DropReason.OFF_BOARD)
 
-WHITE_TO_MOVE = np.uint64(0x9E3779B97F4A7C15)  # any odd-looking constant would do
+WHITE_TO_MOVE = np.uint64(0x9E3779B97F4A7C15)  # an arbitrary constant
 
-# Indices of History.numbers
+# Indices of History.scalars
 STAMP = 0
 COUNT = 1
 
 
 class History(NamedTuple):
-    """The positions of one game that a player had to move in: an open-addressing table, emptied by a new stamp.
+    """The positions of one game in which a player was to move: an open-addressing hash set, emptied by a new stamp.
 
-    slots: [2**k] uint64, hashes.  stamps: [2**k] int64: a slot is taken if its stamp is the present one.
-    numbers: [2] int64: the present stamp, and how many slots are taken.
+    Attributes:
+        slots: [2**k] uint64, hashes.
+        stamps: [2**k] int64; a slot is taken if its stamp is the current one.
+        scalars: [2] int64: the current stamp, and how many slots are taken.
     """
 
     slots: npt.NDArray[np.uint64]
@@ -115,9 +122,9 @@ class History(NamedTuple):
 
 
 def new_history(plies: int) -> History:
-    """An empty history of a game, or of one game after another, with at most `plies` moves each.
+    """Return an empty history for a game, or for games one after another, of at most `plies` moves each.
 
-    Only superko needs one: for other rules `new_history(0)` serves any game.
+    Only superko uses it; for other rules `new_history(0)` serves any game.
     """
     size = 1 << (2 * plies + 1).bit_length()
     return History(np.zeros(size, np.uint64), np.zeros(size, np.int64), np.array([1, 0], np.int64))
@@ -125,14 +132,14 @@ def new_history(plies: int) -> History:
 
 @inline_kernel
 def clear_history(history: History) -> None:
-    """Empties the history."""
+    """Empty the history."""
     history.scalars[STAMP] += 1
     history.scalars[COUNT] = 0
 
 
 @inline_kernel
 def _slot(history: History, situation: Any) -> Any:
-    """Where the situation is, or else where it would go. There is always a free slot: half of them stay so."""
+    """Return the slot of a situation, or else the free one for it. At least half of the slots are always free."""
     mask = history.slots.shape[0] - 1
     i = np.int64(situation & np.uint64(mask))
     while history.stamps[i] == history.scalars[STAMP] and history.slots[i] != situation:
@@ -142,13 +149,13 @@ def _slot(history: History, situation: Any) -> Any:
 
 @inline_kernel
 def contains(history: History, situation: Any) -> Any:
-    """Whether the situation is in the history."""
+    """Return whether the situation is in the history."""
     return history.stamps[_slot(history, situation)] == history.scalars[STAMP]
 
 
 @inline_kernel
 def add_situation(history: History, situation: Any) -> None:
-    """Puts the situation into the history, which must have been made for enough plies."""
+    """Add the situation to the history, which must have been made for enough plies."""
     i = _slot(history, situation)
     if history.stamps[i] != history.scalars[STAMP]:
         history.slots[i] = situation
@@ -158,13 +165,13 @@ def add_situation(history: History, situation: Any) -> None:
 
 @kernel
 def add_all(history: History, situations: npt.NDArray[np.uint64]) -> None:
-    """Puts all of them into the history."""
+    """Add situations to the history."""
     for i in range(situations.shape[0]):
         add_situation(history, situations[i])
 
 
 def enlarged(history: History) -> History:
-    """The same history with room for twice as many plies."""
+    """Return the same history with room for twice as many plies."""
     larger = new_history(len(history.slots) // 2)
     add_all(larger, history.slots[history.stamps == history.scalars[STAMP]])
     return larger
@@ -172,7 +179,7 @@ def enlarged(history: History) -> History:
 
 @inline_kernel
 def situation_hash(position: Any, c: Any, ko: Any) -> Any:
-    """What superko compares: the position's hash, told apart by the player c to move if the rule is situational."""
+    """Return what superko compares: the hash of the position and, if the rule is situational, of the player c to move."""
     if ko == KO_SITUATIONAL and c == WHITE:
         return position ^ WHITE_TO_MOVE
     return position
@@ -180,38 +187,38 @@ def situation_hash(position: Any, c: Any, ko: Any) -> Any:
 
 @inline_kernel
 def hash_after(s: State, p: Any, c: Any) -> Any:
-    """The hash of the position after a stone of colour c on the empty point p. Nothing is played.
+    """Return the hash of the position after a stone of colour c on the empty point p, without playing it.
 
-    A stone that stays without a liberty takes its own chain off.
+    A stone that would have no liberty removes its own chain.
     """
     h = s.hash[0] ^ s.zobrist[c - 1, p]
-    gone = 3 - c if would_have_liberty(s, p, c) else c
+    removed = 3 - c if would_have_liberty(s, p, c) else c
     for k in range(4):
         q = s.neighbours[p, k]
-        if s.colour[q] == gone and s.n_liberties[s.chain_id[q]] == 1:
+        if s.colour[q] == removed and s.n_liberties[s.chain_id[q]] == 1:
             first = True
             for j in range(k):
                 other = s.neighbours[p, j]
-                if s.colour[other] == gone and s.chain_id[other] == s.chain_id[q]:
+                if s.colour[other] == removed and s.chain_id[other] == s.chain_id[q]:
                     first = False
             if first:
                 h ^= s.key[s.chain_id[q]]
-    if gone == c:
+    if removed == c:
         h ^= s.zobrist[c - 1, p]
     return h
 
 
 @inline_kernel
 def is_ko_recapture(s: State, p: Any, c: Any) -> Any:
-    """Whether a stone of colour c on p is what simple ko forbids: the other colour moved last, and p is its ko."""
+    """Return whether simple ko forbids colour c the point p: the other colour moved last, and p is its ko."""
     return p == s.scalars[KO_POINT] and s.colour[s.scalars[LAST_POINT]] != c
 
 
 @inline_kernel
 def illegal_reason(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
-    """0 if a stone of colour c (BLACK or WHITE) may be played on point p, else OCCUPIED, SUICIDE, KO or SUPERKO.
+    """Return 0 if colour c (BLACK or WHITE) may play on p, a point of the board, else OCCUPIED, SUICIDE, KO or SUPERKO.
 
-    p is a point of the board, not a pass.  ko, suicide: see `Rules.codes`.
+    ko and suicide are `Rules.codes`.
     """
     if s.colour[p] != EMPTY:
         return OCCUPIED
@@ -226,9 +233,10 @@ def illegal_reason(s: State, history: History, p: Any, c: Any, ko: Any, suicide:
 
 @inline_kernel
 def make_move(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any) -> Any:
-    """Plays a move of colour c (BLACK or WHITE), if legal: a stone on point p, or a pass if p is the wall's index.
+    """Play a move of colour c (BLACK or WHITE) if it is legal: a stone on point p, or a pass if p is the wall's index.
 
-    Returns 0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, and then nothing has changed.
+    Returns:
+        0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, in which case nothing has changed.
     """
     n = s.neighbours.shape[0]
     if p > n:
@@ -249,18 +257,18 @@ def make_move(s: State, history: History, p: Any, c: Any, ko: Any, suicide: Any)
 
 @inline_kernel
 def count_captures(s: State, p: Any, c: Any, captures: Any) -> None:
-    """Adds what the stone just played on p took to captures: [2] int64, stones taken by Black and by White.
+    """Add what the stone just played on p captured to captures: [2] int64, stones captured by Black and by White.
 
-    Stones that took themselves off count for the other player.
+    Stones lost by suicide count for the opponent.
     """
     captures[c - 1] += s.scalars[LAST_CAPTURED]
     if s.scalars[LAST_POINT] < 0:
-        captures[2 - c] += s.n_stones[s.chain_id[p]]  # the chain is gone, but its record stands until the next move
+        captures[2 - c] += s.n_stones[s.chain_id[p]]  # the chain is gone, but its entry stays until the next move
 
 
 @kernel
 def legal_mask(s: State, history: History, c: int, ko: int, suicide: int, out: npt.NDArray[np.bool_]) -> None:
-    """Fills out: [n + 1] bool, which moves of colour c are legal. A pass, the last one, always is."""
+    """Fill out [n + 1] bool: which moves of colour c are legal. A pass, the last one, always is."""
     n = s.neighbours.shape[0]
     for p in range(n):
         out[p] = illegal_reason(s, history, p, c, ko, suicide) == 0

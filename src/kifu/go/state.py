@@ -1,16 +1,16 @@
 """The compiled board: its arrays, and the kernels that change them by one stone.
 
-A board is a `State`, a tuple of flat arrays that `new_state` makes once and that serves any number of games of its size
-one after another. Chains are kept exactly: each has its stones and its liberties as bit sets, so that joining chains is
-a few ORs and a liberty is never counted twice. Besides, the board keeps, at all times, six sets that plane kernels copy
-out: the stones of either colour with one, two, and three or more liberties (`shades`).
+A board is a `State`, a tuple of flat arrays that `new_state` allocates once and that serves any number of games of its
+size, one after another. Each chain has exact bit sets of its stones and liberties, so that merging chains is a few ORs
+and no liberty is counted twice. The board also maintains six sets that plane kernels copy out: the stones of each
+colour whose chains have one, two, and three or more liberties (`State.stones_by_liberties`).
 
-A bit set is W words of 64 bits, first point in the highest bit of the first word, so that packed planes (which are
-written highest bit first) are shifts of it. W is 6 up to 19 x 19 and 10 up to 25 x 25; it is handed on as a tuple of W
-zeros, since the length of a tuple is a constant to the compiler, which then unrolls the loops over words.
+A bit set is W words of 64 bits, with the first point in the highest bit of the first word, so that packed planes, which
+are written highest bit first, are shifts of it. W is 6 up to 19 x 19 and 10 up to 25 x 25. It is passed as a tuple of W
+zeros, because the length of a tuple is a constant to the compiler, which then unrolls loops over words.
 
-Nothing here knows of ko but for the one point that simple ko forbids after each move (`KO_POINT`); legality under all
-rules is in `kifu.go.rules`.
+This module implements no ko rule. It only records the point that simple ko forbids after each move (`KO_POINT`);
+`kifu.go.rules` decides what is legal.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
-from kifu.point import BLACK, WHITE, check_size
+from kifu.point import check_size
 
 EMPTY, WALL = 0, 3
 
-# What `play` does with a stone that leaves its own chain without liberties.
-SUICIDE_FORBIDDEN = 0  # refuses it
-SUICIDE_REMOVED = 1  # takes the chain off; a single stone is refused even so, for it would change nothing
-SUICIDE_LEFT = 2  # leaves it standing with no liberty, as the kgsgo program of 2015 did
+# How `play` treats a stone that leaves its own chain without liberties.
+SUICIDE_FORBIDDEN = 0  # illegal
+SUICIDE_REMOVED = 1  # the chain is removed; suicide of a single stone is illegal, since it would change nothing
+SUICIDE_LEFT = 2  # the chain stays without liberties, as in the kgsgo program of 2015
 
-# Indices of State.numbers
-KO_POINT = 0  # the point that simple ko forbids to the side that did not move last; -1 if none
-LAST_POINT = 1  # the stone played last; -1 before the first, or if it did not stay on the board
-LAST_CAPTURED = 2  # how many stones it took
+# Indices of State.scalars
+KO_POINT = 0  # the point that simple ko forbids to the opponent of the last mover; -1 if none
+LAST_POINT = 1  # the last stone played; -1 before the first, or if it did not stay on the board
+LAST_CAPTURED = 2  # how many stones it captured
 N_SCALARS = 3
 
 OCCUPIED = int(DropReason.OCCUPIED)
@@ -46,16 +46,25 @@ ZERO = np.uint64(0)
 
 
 class State(NamedTuple):
-    """A board of n = width * height points; index n of the arrays by point is the wall around it.
+    """A board of n = width * height points. Index n of the arrays by point stands for the wall around the board.
 
-    words: W zeros.  near: [n, 4] uint16, the neighbours of each point, n where there is none.
-    colour: [n + 1] uint8 of EMPTY, BLACK, WHITE, WALL.
-    head: [n + 1] uint16, the chain that a stone belongs to, named by one of its stones.
-    link: [n] uint16, the next stone of the same chain, in a ring.
-    By chain (index head): n_stones, n_liberties [n] int16; stones, liberties [n, W] uint64 bit sets;
-    key [n] uint64, the exclusive or of its stones' Zobrist keys; shade [n] uint8, where it stands in `shades`.
-    shades: [2, 3, W] uint64: black and white stones of chains with 1, 2, 3+ liberties. Stones with none are in no set.
-    zobrist: [2, n] uint64.  hash: [1] uint64, the exclusive or over all stones.  numbers: [N_NUMBERS] int64.
+    Attributes:
+        words: W zeros.
+        neighbours: [n, 4] uint16, the neighbours of each point; n where there is none.
+        colour: [n + 1] uint8: EMPTY, BLACK, WHITE or WALL.
+        chain_id: [n + 1] uint16, the chain of each stone, identified by the point of one of its stones.
+        next_in_chain: [n] uint16, the next stone of the same chain, in a ring.
+        n_stones: [n] int16, by chain id.
+        n_liberties: [n] int16, by chain id.
+        stones: [n, W] uint64 bit sets, by chain id.
+        liberties: [n, W] uint64 bit sets, by chain id.
+        key: [n] uint64, by chain id: the exclusive or of its stones' Zobrist keys.
+        liberty_class: [n] uint8, by chain id: 1, 2 or 3 for one, two, three or more liberties; 0 for none.
+        stones_by_liberties: [2, 3, W] uint64 bit sets of the black and the white stones of chains in liberty classes 1
+            to 3. Stones without liberties are in none.
+        zobrist: [2, n] uint64, the key of each black and each white stone.
+        hash: [1] uint64, the exclusive or of the keys of all stones.
+        scalars: [N_SCALARS] int64: KO_POINT, LAST_POINT, LAST_CAPTURED.
     """
 
     words: tuple[int, ...]
@@ -77,20 +86,23 @@ class State(NamedTuple):
 
 @functools.cache
 def neighbour_table(width: int, height: int) -> npt.NDArray[np.uint16]:
-    """[n, 4] uint16: the points left, right, above and below each point; n = width * height where there is none."""
+    """Return [n, 4] uint16: the points left, right, above and below each point, or n = width * height for the wall."""
     n = width * height
     y, x = np.divmod(np.arange(n), width)
-    near = np.full((n, 4), n, np.uint16)
+    table = np.full((n, 4), n, np.uint16)
     for k, (dx, dy) in enumerate(((-1, 0), (1, 0), (0, -1), (0, 1))):
         inside = (x + dx >= 0) & (x + dx < width) & (y + dy >= 0) & (y + dy < height)
-        near[inside, k] = ((y + dy) * width + x + dx)[inside]
-    near.setflags(write=False)
-    return near
+        table[inside, k] = ((y + dy) * width + x + dx)[inside]
+    table.setflags(write=False)
+    return table
 
 
 @functools.cache
 def zobrist_keys(n: int) -> npt.NDArray[np.uint64]:
-    """[2, n] uint64: a key for each stone of each colour. Always the same keys, so that hashes may be stored."""
+    """Return [2, n] uint64, a key for each black and each white stone.
+
+    The keys never change, so hashes made of them may be stored.
+    """
     keys = np.random.Generator(np.random.PCG64(20150408)).integers(0, 2**64, (2, 625), np.uint64, endpoint=False)
     keys = np.ascontiguousarray(keys[:, :n])
     keys.setflags(write=False)
@@ -98,7 +110,11 @@ def zobrist_keys(n: int) -> npt.NDArray[np.uint64]:
 
 
 def new_state(width: int, height: int) -> State:
-    """An empty board. Raises GameError for a size that is not within 1 to 25."""
+    """Return an empty board.
+
+    Raises:
+        GameError: if width or height is not in 1..25.
+    """
     check_size(width, height)
     n = width * height
     words = 6 if n < 384 else 10  # the wall, point n, has a bit too
@@ -123,15 +139,18 @@ def new_state(width: int, height: int) -> State:
     return state
 
 
+# Bit sets
+
+
 @inline_kernel
 def bit(point: Any) -> Any:
-    """The bit of a point within its word, which is word point >> 6."""
+    """Return the bit of a point within its word, which is word point >> 6."""
     return ONE << np.uint64(63 - (point & 63))
 
 
 @inline_kernel
 def popcount(x: Any) -> Any:
-    """The number of bits set in a uint64. LLVM knows this loop and makes one instruction of it."""
+    """Return the number of bits set in a uint64; LLVM compiles this loop to one instruction."""
     n = 0
     while x != ZERO:
         x &= x - ONE
@@ -140,8 +159,30 @@ def popcount(x: Any) -> Any:
 
 
 @inline_kernel
+def last_point(i: Any, word: Any) -> Any:
+    """Return the last point of word i of a bit set; the word is not 0. `word & (word - ONE)` removes it."""
+    return 64 * i + 63 - popcount((word & (~word + ONE)) - ONE)
+
+
+@inline_kernel
+def add_point(out: Any, p: Any) -> None:
+    """Add point p to the bit set out [W]."""
+    out[p >> 6] |= bit(p)
+
+
+@inline_kernel
+def copy_bits(source: Any, out: Any) -> None:
+    """Copy the bit set `source` to `out`."""
+    for i in range(len(out)):
+        out[i] = source[i]
+
+
+# The board
+
+
+@inline_kernel
 def clear_totals(s: State) -> None:
-    """Empties what is kept of the board as a whole: shades, hash, and the word of the last move."""
+    """Reset stones_by_liberties, the hash and the scalars to those of an empty board."""
     for c in range(2):
         for k in range(3):
             for i in range(len(s.words)):
@@ -154,7 +195,7 @@ def clear_totals(s: State) -> None:
 
 @kernel
 def clear(s: State) -> None:
-    """Takes everything off the board."""
+    """Remove all stones."""
     n = s.neighbours.shape[0]
     for p in range(n):
         s.colour[p] = EMPTY
@@ -163,8 +204,8 @@ def clear(s: State) -> None:
 
 
 @inline_kernel
-def _reshade(s: State, c: Any, h: Any) -> None:
-    """Moves chain h of colour c into the set of `shades` that its liberties call for; shade 0 is no set."""
+def _update_liberty_class(s: State, c: Any, h: Any) -> None:
+    """Move chain h of colour c to the set of `stones_by_liberties` for its number of liberties."""
     old = s.liberty_class[h]
     if old != 0:
         for i in range(len(s.words)):
@@ -177,21 +218,21 @@ def _reshade(s: State, c: Any, h: Any) -> None:
 
 
 @inline_kernel
-def relabel_chain(s: State, b: Any, name: Any) -> None:
-    """Calls all stones of the ring of b by `name`."""
+def relabel_chain(s: State, b: Any, chain_id: Any) -> None:
+    """Set the chain id of all stones in the ring of b."""
     q = np.int64(b)
     while True:
-        s.chain_id[q] = name
+        s.chain_id[q] = chain_id
         q = np.int64(s.next_in_chain[q])
         if q == b:
             break
 
 
 @inline_kernel
-def _join(s: State, c: Any, a: Any, b: Any) -> Any:
-    """Makes one chain of a and b, which share no liberty that is taken, and returns its name.
+def _merge_chains(s: State, c: Any, a: Any, b: Any) -> Any:
+    """Merge chains a and b, neither of which has the new stone as a liberty, and return the id of the result.
 
-    It stays shaded as the larger one was; the stones of the smaller one move there.
+    The result keeps the id and the liberty class of the larger chain.
     """
     if s.n_stones[a] < s.n_stones[b]:
         a, b = b, a
@@ -217,13 +258,13 @@ def _join(s: State, c: Any, a: Any, b: Any) -> Any:
 
 
 @inline_kernel
-def _lift(s: State, h: Any) -> None:
-    """Takes chain h off the board; the chains around it gain its points as liberties."""
+def _remove_chain(s: State, h: Any) -> None:
+    """Remove chain h from the board; the chains around it gain its points as liberties."""
     c = s.colour[h]
-    shade = s.liberty_class[h]
-    if shade != 0:
+    liberty_class = s.liberty_class[h]
+    if liberty_class != 0:
         for i in range(len(s.words)):
-            s.stones_by_liberties[c - 1, shade - 1, i] &= ~s.stones[h, i]
+            s.stones_by_liberties[c - 1, liberty_class - 1, i] &= ~s.stones[h, i]
     s.hash[0] ^= s.key[h]
     p = h
     while True:
@@ -239,22 +280,22 @@ def _lift(s: State, h: Any) -> None:
         p = s.next_in_chain[p]
         if p == h:
             break
-    # A second round, because a chain may gain several liberties and should change its shade once.
+    # A second round, because a chain may gain several liberties and should change its class once.
     while True:
         for k in range(4):
             q = s.neighbours[p, k]
             if s.colour[q] == 3 - c:
                 g = s.chain_id[q]
                 if s.liberty_class[g] != min(s.n_liberties[g], 3):
-                    _reshade(s, 3 - c, g)
+                    _update_liberty_class(s, 3 - c, g)
         p = s.next_in_chain[p]
         if p == h:
             break
 
 
 @inline_kernel
-def _found(s: State, p: Any, c: Any) -> None:
-    """Makes the stone p, already coloured c, a chain of its own, in no set of `shades` yet."""
+def _new_chain(s: State, p: Any, c: Any) -> None:
+    """Make a chain of the single stone p, already coloured c, in liberty class 0."""
     for i in range(len(s.words)):
         s.stones[p, i] = ZERO
         s.liberties[p, i] = ZERO
@@ -275,7 +316,7 @@ def _found(s: State, p: Any, c: Any) -> None:
 
 @inline_kernel
 def extend_chain(s: State, h: Any, p: Any) -> None:
-    """Adds the stone p, already coloured, to the chain h beside it, but not to the chain's bit set of stones."""
+    """Add the stone p, already coloured, to the chain h beside it, except to the chain's bit set of stones."""
     w, b = p >> 6, bit(p)
     s.liberties[h, w] &= ~b
     gained = -1
@@ -293,11 +334,11 @@ def extend_chain(s: State, h: Any, p: Any) -> None:
 
 
 @inline_kernel
-def _extend(s: State, h: Any, p: Any, c: Any) -> None:
-    """Adds the stone p, already coloured c, to the chain h beside it; its shade is left for the caller.
+def _extend_with_stones(s: State, h: Any, p: Any, c: Any) -> None:
+    """Add the stone p, already coloured c, to the chain h beside it, except for the liberty class.
 
-    Word by word: to found p as a chain and join that would read rows of words right after single words of them were
-    written, and a processor has to wait for those.
+    Making p a chain and merging the two would be shorter, but would read rows of words right after single words of them
+    were written, which stalls the processor.
     """
     extend_chain(s, h, p)
     s.stones[h, p >> 6] |= bit(p)
@@ -305,8 +346,8 @@ def _extend(s: State, h: Any, p: Any, c: Any) -> None:
 
 
 @inline_kernel
-def _settle(s: State, p: Any, c: Any) -> Any:
-    """Gives the stone p, already coloured c, to the friendly chains beside it, or founds one. Returns its chain."""
+def _join_neighbours(s: State, p: Any, c: Any) -> Any:
+    """Add the stone p, already coloured c, to the friendly chains beside it, or make it a chain. Return its chain."""
     me: Any = -1
     for k in range(4):
         q = s.neighbours[p, k]
@@ -314,19 +355,19 @@ def _settle(s: State, p: Any, c: Any) -> Any:
             h = np.int64(s.chain_id[q])
             if me < 0:
                 me = h
-                _extend(s, me, p, c)
+                _extend_with_stones(s, me, p, c)
             elif h != me:
                 s.liberties[h, p >> 6] &= ~bit(p)
-                me = _join(s, c, me, h)
+                me = _merge_chains(s, c, me, h)
     if me < 0:
         me = np.int64(p)
-        _found(s, p, c)
+        _new_chain(s, p, c)
     return me
 
 
 @inline_kernel
 def would_have_liberty(s: State, p: Any, c: Any) -> Any:
-    """Whether a stone of colour c on the empty point p would have a liberty once what it captures is gone."""
+    """Return whether a stone of colour c on the empty point p would have a liberty after its captures."""
     for k in range(4):
         q = s.neighbours[p, k]
         cq = s.colour[q]
@@ -342,7 +383,7 @@ def would_have_liberty(s: State, p: Any, c: Any) -> Any:
 
 @inline_kernel
 def has_own_neighbour(s: State, p: Any, c: Any) -> Any:
-    """Whether a stone of colour c stands beside p."""
+    """Return whether a stone of colour c is adjacent to p."""
     for k in range(4):
         if s.colour[s.neighbours[p, k]] == c:
             return True
@@ -351,9 +392,16 @@ def has_own_neighbour(s: State, p: Any, c: Any) -> Any:
 
 @inline_kernel
 def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
-    """Plays a stone of colour c (BLACK or WHITE) on point p, which must be one of the board, not a pass.
+    """Play a stone of colour c (BLACK or WHITE) on point p of the board, without checking ko.
 
-    suicide: one of SUICIDE_*. Does not check ko. Returns 0, or OCCUPIED or SUICIDE, and then nothing has changed.
+    Args:
+        s: the board.
+        p: a point of the board, not a pass.
+        c: BLACK or WHITE.
+        suicide: one of SUICIDE_*.
+
+    Returns:
+        0, or OCCUPIED or SUICIDE, in which case nothing has changed.
     """
     if s.colour[p] != EMPTY:
         return OCCUPIED
@@ -365,10 +413,10 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
         return SUICIDE
     s.colour[p] = c
     s.hash[0] ^= s.zobrist[c - 1, p]
-    me = _settle(s, p, c)
+    me = _join_neighbours(s, p, c)
     w, b = p >> 6, bit(p)
     captured = 0
-    taken: Any = -1
+    last_captured: Any = -1
     for k in range(4):
         q = s.neighbours[p, k]
         if s.colour[q] == 3 - c:
@@ -378,48 +426,47 @@ def play(s: State, p: Any, c: Any, suicide: Any) -> Any:
                 s.n_liberties[h] -= 1
                 if s.n_liberties[h] == 0:
                     captured += s.n_stones[h]
-                    taken = h
-                    _lift(s, h)
+                    last_captured = h
+                    _remove_chain(s, h)
                 elif s.n_liberties[h] < 3:
-                    _reshade(s, 3 - c, h)
-    shade = s.liberty_class[me]
-    if shade != 0 and shade == min(s.n_liberties[me], 3):
-        s.stones_by_liberties[c - 1, shade - 1, w] |= (
-            b  # what was joined to it is there already, or was moved by `_join`
-        )
+                    _update_liberty_class(s, 3 - c, h)
+    liberty_class = s.liberty_class[me]
+    if liberty_class != 0 and liberty_class == min(s.n_liberties[me], 3):
+        # The merged chains are in the right set already, see `_merge_chains`.
+        s.stones_by_liberties[c - 1, liberty_class - 1, w] |= b
     else:
-        _reshade(s, c, me)
-    s.scalars[KO_POINT] = taken if captured == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
+        _update_liberty_class(s, c, me)
+    s.scalars[KO_POINT] = last_captured if captured == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
     s.scalars[LAST_POINT] = p
     s.scalars[LAST_CAPTURED] = captured
     if s.n_liberties[me] == 0 and suicide == SUICIDE_REMOVED:
-        _lift(s, me)
+        _remove_chain(s, me)
         s.scalars[LAST_POINT] = -1
     return 0
 
 
 @inline_kernel
 def pass_turn(s: State) -> None:
-    """A pass lifts the ban of simple ko, and changes nothing else."""
+    """Pass, which lifts the ban of simple ko and changes nothing else."""
     s.scalars[KO_POINT] = -1
 
 
 @kernel
 def rebuild_chains(s: State) -> None:
-    """Founds all chains anew from `s.colour`, which the caller has changed, as setup does: nothing is captured.
+    """Rebuild everything from `s.colour`, which the caller has changed, as setup does. Nothing is captured.
 
-    Lifts the ban of ko and forgets which stone was played last. A chain without liberties stays, in no set of `shades`.
+    This lifts the ban of ko and forgets the last move. A chain without liberties stays, in liberty class 0.
     """
     n = s.neighbours.shape[0]
     for p in range(n):
         if s.colour[p] != EMPTY:
-            s.colour[p] += 4  # waiting: neither empty nor friend nor enemy
+            s.colour[p] += 4  # not yet placed: counts as neither empty, friend nor enemy
     clear_totals(s)
     for p in range(n):
         if s.colour[p] > 4:
             s.colour[p] -= 4
             s.hash[0] ^= s.zobrist[s.colour[p] - 1, p]
-            _settle(s, p, s.colour[p])
+            _join_neighbours(s, p, s.colour[p])
     for p in range(n):
         if s.colour[p] != EMPTY and s.chain_id[p] == p:
             count = 0
@@ -427,33 +474,13 @@ def rebuild_chains(s: State) -> None:
                 count += popcount(s.liberties[p, i])
             s.n_liberties[p] = count
             s.liberty_class[p] = 0
-            _reshade(s, s.colour[p], p)
+            _update_liberty_class(s, s.colour[p], p)
 
 
-__all__ = [
-    "BLACK",
-    "EMPTY",
-    "KO_POINT",
-    "LAST_CAPTURED",
-    "LAST_POINT",
-    "SUICIDE_FORBIDDEN",
-    "SUICIDE_LEFT",
-    "SUICIDE_REMOVED",
-    "WALL",
-    "WHITE",
-    "State",
-    "bit",
-    "clear",
-    "clear_totals",
-    "extend_chain",
-    "has_own_neighbour",
-    "neighbour_table",
-    "new_state",
-    "pass_turn",
-    "play",
-    "popcount",
-    "rebuild_chains",
-    "relabel_chain",
-    "would_have_liberty",
-    "zobrist_keys",
-]
+@inline_kernel
+def has_chain_without_liberties(s: State) -> Any:
+    """Return whether a chain on the board has no liberty, which only setup can leave behind."""
+    for p in range(s.neighbours.shape[0]):
+        if s.colour[p] != EMPTY and s.n_liberties[s.chain_id[p]] == 0:
+            return True
+    return False

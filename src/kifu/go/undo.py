@@ -1,8 +1,8 @@
-"""Stones tried and taken back, for searches that read ahead from a `State`: about half the work of `state.play`.
+"""Stones pushed onto a board and popped off again, for search: about half the work of `state.play`.
 
-A trial changes what a search looks at, `colour`, `head`, `link`, `n_stones`, `n_liberties` and `liberties`, and leaves
-the rest of the State as it was at the root: `stones` of a chain that stood there, `shades`, `hash`, `numbers`. Once all
-is taken back, every stone and every chain is as before.
+`push` changes only what a search reads: `colour`, `chain_id`, `next_in_chain`, `n_stones`, `n_liberties` and
+`liberties` of the State. The rest stays as it was at the root: `stones` of the chains there, `stones_by_liberties`,
+`hash`, `scalars`. After as many calls of `pop`, every stone and every chain is as before.
 """
 
 from __future__ import annotations
@@ -15,23 +15,31 @@ import numpy.typing as npt
 from kifu.go.state import EMPTY, KO_POINT, ZERO, State, bit, extend_chain, popcount, relabel_chain
 from kifu.kernel import inline_kernel
 
-# Indices of Trail.numbers
-DEPTH = 0  # how many stones are tried
-N_TRAIL_NUMBERS = 1
+# Indices of UndoStack.scalars
+DEPTH = 0  # the number of stones pushed
+N_UNDO_SCALARS = 1
 
 
 class UndoStack(NamedTuple):
-    """What takes back up to D stones. Index d of each array belongs to the stone that was tried with d before it.
+    """A stack of up to D moves, with what `pop` needs to undo them. Index d belongs to the move pushed at depth d.
 
-    numbers: [N_TRAIL_NUMBERS] int64.
-    ko: [D + 1] int64: the point that simple ko forbids when d stones are tried; -1 if none.
-    point, head, link, n_stones: [D] int64: where the stone was put, and what the board had of this point before: a
-        chain that an earlier trial took may have stood there.
-    n_kept, kept, liberties_of, lost, rows: [D], [D, 4], [D, 4], [D, 4] int64, [D, 4, W] uint64: the chains that grew,
-        with their liberties as they were; the first by the stone itself, the others by the chain `lost`. If none grew,
-        the first is what the board had under the name of the stone: a chain of that name may have become part of one
-        that an earlier trial took.
-    n_taken, taken: [D], [D, 4] int64: the chains that it took.
+    Attributes:
+        scalars: [N_UNDO_SCALARS] int64.
+        ko: [D + 1] int64: the point that simple ko forbids at each depth; -1 if none.
+        point: [D] int64, the move.
+        chain_id: [D] int64, the board's entry for this point before the move. Like the next two, it may belong to a
+            chain that an earlier move of the stack captured.
+        next_in_chain: [D] int64, likewise.
+        n_stones: [D] int64, likewise.
+        n_saved: [D] int64, how many chains grew by the move.
+        saved_chain: [D, 4] int64, these chains: the first grew by the stone, the others by a chain merged into them.
+            If none grew, the first is what the board had under the id of the stone: a chain with that id may be part of
+            one that an earlier move captured.
+        saved_n_liberties: [D, 4] int64, their number of liberties before.
+        saved_liberties: [D, 4, W] uint64, their liberties before.
+        merged_chain: [D, 4] int64, the chain that was merged into each.
+        n_captured: [D] int64, how many chains the move captured.
+        captured: [D, 4] int64, these chains.
     """
 
     scalars: npt.NDArray[np.int64]
@@ -40,60 +48,59 @@ class UndoStack(NamedTuple):
     chain_id: npt.NDArray[np.int64]
     next_in_chain: npt.NDArray[np.int64]
     n_stones: npt.NDArray[np.int64]
-    n_kept: npt.NDArray[np.int64]
-    kept: npt.NDArray[np.int64]
-    liberties_of: npt.NDArray[np.int64]
-    lost: npt.NDArray[np.int64]
-    rows: npt.NDArray[np.uint64]
-    n_taken: npt.NDArray[np.int64]
-    taken: npt.NDArray[np.int64]
+    n_saved: npt.NDArray[np.int64]
+    saved_chain: npt.NDArray[np.int64]
+    saved_n_liberties: npt.NDArray[np.int64]
+    saved_liberties: npt.NDArray[np.uint64]
+    merged_chain: npt.NDArray[np.int64]
+    n_captured: npt.NDArray[np.int64]
+    captured: npt.NDArray[np.int64]
 
 
 def new_undo_stack(depth: int, words: int) -> UndoStack:
-    """A trail of up to `depth` stones, for boards whose bit sets have that many words."""
+    """Return an empty stack of up to `depth` moves, for boards whose bit sets have that many words."""
     return UndoStack(
-        scalars=np.zeros(N_TRAIL_NUMBERS, np.int64),
+        scalars=np.zeros(N_UNDO_SCALARS, np.int64),
         ko=np.zeros(depth + 1, np.int64),
         point=np.zeros(depth, np.int64),
         chain_id=np.zeros(depth, np.int64),
         next_in_chain=np.zeros(depth, np.int64),
         n_stones=np.zeros(depth, np.int64),
-        n_kept=np.zeros(depth, np.int64),
-        kept=np.zeros((depth, 4), np.int64),
-        liberties_of=np.zeros((depth, 4), np.int64),
-        lost=np.zeros((depth, 4), np.int64),
-        rows=np.zeros((depth, 4, words), np.uint64),
-        n_taken=np.zeros(depth, np.int64),
-        taken=np.zeros((depth, 4), np.int64),
+        n_saved=np.zeros(depth, np.int64),
+        saved_chain=np.zeros((depth, 4), np.int64),
+        saved_n_liberties=np.zeros((depth, 4), np.int64),
+        saved_liberties=np.zeros((depth, 4, words), np.uint64),
+        merged_chain=np.zeros((depth, 4), np.int64),
+        n_captured=np.zeros(depth, np.int64),
+        captured=np.zeros((depth, 4), np.int64),
     )
 
 
 @inline_kernel
 def reset_undo(s: State, t: UndoStack) -> None:
-    """Begins at the position s; whatever was tried before is forgotten, not taken back."""
+    """Empty the stack and take the position s as its root, without undoing anything."""
     t.scalars[DEPTH] = 0
     t.ko[0] = s.scalars[KO_POINT]
 
 
 @inline_kernel
-def _keep(s: State, t: UndoStack, d: Any, k: Any, h: Any) -> None:
-    """Notes the liberties of chain h, which is about to grow."""
-    t.kept[d, k] = h
-    t.liberties_of[d, k] = s.n_liberties[h]
+def _save_liberties(s: State, t: UndoStack, d: Any, k: Any, h: Any) -> None:
+    t.saved_chain[d, k] = h
+    t.saved_n_liberties[d, k] = s.n_liberties[h]
     for i in range(len(s.words)):
-        t.rows[d, k, i] = s.liberties[h, i]
+        t.saved_liberties[d, k, i] = s.liberties[h, i]
 
 
 @inline_kernel
-def _restore(s: State, t: UndoStack, d: Any, k: Any, h: Any) -> None:
-    s.n_liberties[h] = t.liberties_of[d, k]
+def _restore_liberties(s: State, t: UndoStack, d: Any, k: Any, h: Any) -> None:
+    s.n_liberties[h] = t.saved_n_liberties[d, k]
     for i in range(len(s.words)):
-        s.liberties[h, i] = t.rows[d, k, i]
+        s.liberties[h, i] = t.saved_liberties[d, k, i]
 
 
 @inline_kernel
 def _merge(s: State, a: Any, b: Any, p: Any) -> None:
-    """Makes chain b part of chain a; p, a stone between them, is no liberty of theirs."""
+    """Merge chain b into chain a; p, the new stone between them, is no longer a liberty."""
     n = 0
     for i in range(len(s.words)):
         both = s.liberties[a, i] | s.liberties[b, i]
@@ -108,8 +115,8 @@ def _merge(s: State, a: Any, b: Any, p: Any) -> None:
 
 
 @inline_kernel
-def _found(s: State, p: Any) -> None:
-    """Makes the stone p, already coloured, a chain of its own."""
+def _new_chain(s: State, p: Any) -> None:
+    """Make a chain of the single stone p, already coloured."""
     for i in range(len(s.words)):
         s.liberties[p, i] = ZERO
     free = 0
@@ -125,8 +132,8 @@ def _found(s: State, p: Any) -> None:
 
 
 @inline_kernel
-def _take(s: State, g: Any, c: Any) -> None:
-    """Takes chain g off; its points become liberties of the chains of colour c around it."""
+def _capture(s: State, g: Any, c: Any) -> None:
+    """Remove chain g; its points become liberties of the chains of colour c around it."""
     p = np.int64(g)
     while True:
         s.colour[p] = EMPTY
@@ -144,8 +151,8 @@ def _take(s: State, g: Any, c: Any) -> None:
 
 
 @inline_kernel
-def _put_back(s: State, g: Any, c: Any) -> None:
-    """Undoes `_take`. The chain has no liberty yet."""
+def _undo_capture(s: State, g: Any, c: Any) -> None:
+    """Put chain g, captured by colour c, back on the board; its own liberties are restored later."""
     p = np.int64(g)
     while True:
         s.colour[p] = 3 - c
@@ -164,7 +171,7 @@ def _put_back(s: State, g: Any, c: Any) -> None:
 
 @inline_kernel
 def push(s: State, t: UndoStack, p: Any, c: Any) -> None:
-    """Puts a stone of colour c on point p, which must be empty, and it no suicide; the trail must have room for it."""
+    """Play a stone of colour c on the empty point p, where it must not be suicide. The stack must not be full."""
     d = t.scalars[DEPTH]
     t.point[d] = p
     t.chain_id[d] = s.chain_id[p]
@@ -172,30 +179,30 @@ def push(s: State, t: UndoStack, p: Any, c: Any) -> None:
     t.n_stones[d] = s.n_stones[p]
     s.colour[p] = c
     me: Any = -1
-    n_kept = 0
+    n_saved = 0
     for k in range(4):
         q = s.neighbours[p, k]
         if s.colour[q] == c:
             h = np.int64(s.chain_id[q])
             if me < 0:
-                _keep(s, t, d, n_kept, h)
+                _save_liberties(s, t, d, n_saved, h)
                 extend_chain(s, h, p)
                 me = h
-                n_kept += 1
+                n_saved += 1
             elif h != me:
                 larger, smaller = (me, h) if s.n_stones[me] >= s.n_stones[h] else (h, me)
-                _keep(s, t, d, n_kept, larger)
-                t.lost[d, n_kept] = smaller
+                _save_liberties(s, t, d, n_saved, larger)
+                t.merged_chain[d, n_saved] = smaller
                 _merge(s, larger, smaller, p)
                 me = larger
-                n_kept += 1
-    t.n_kept[d] = n_kept
+                n_saved += 1
+    t.n_saved[d] = n_saved
     if me < 0:
-        _keep(s, t, d, 0, p)
-        _found(s, p)
+        _save_liberties(s, t, d, 0, p)
+        _new_chain(s, p)
         me = np.int64(p)
     w, b = p >> 6, bit(p)
-    n_taken = 0
+    n_captured = 0
     stones = 0
     for k in range(4):
         q = s.neighbours[p, k]
@@ -205,24 +212,24 @@ def push(s: State, t: UndoStack, p: Any, c: Any) -> None:
                 s.liberties[h, w] &= ~b
                 s.n_liberties[h] -= 1
                 if s.n_liberties[h] == 0:
-                    t.taken[d, n_taken] = h
-                    n_taken += 1
+                    t.captured[d, n_captured] = h
+                    n_captured += 1
                     stones += s.n_stones[h]
-                    _take(s, h, c)
-    t.n_taken[d] = n_taken
-    t.ko[d + 1] = t.taken[d, 0] if stones == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
+                    _capture(s, h, c)
+    t.n_captured[d] = n_captured
+    t.ko[d + 1] = t.captured[d, 0] if stones == 1 and s.n_stones[me] == 1 and s.n_liberties[me] == 1 else -1
     t.scalars[DEPTH] = d + 1
 
 
 @inline_kernel
 def pop(s: State, t: UndoStack) -> None:
-    """Undoes the stone tried last."""
+    """Undo the last move pushed."""
     d = t.scalars[DEPTH] - 1
     t.scalars[DEPTH] = d
     p = t.point[d]
     c = s.colour[p]
-    for k in range(t.n_taken[d]):
-        _put_back(s, t.taken[d, k], c)
+    for k in range(t.n_captured[d]):
+        _undo_capture(s, t.captured[d, k], c)
     w, b = p >> 6, bit(p)
     for k in range(4):
         q = s.neighbours[p, k]
@@ -231,17 +238,17 @@ def pop(s: State, t: UndoStack) -> None:
             if s.liberties[h, w] & b == ZERO:
                 s.liberties[h, w] |= b
                 s.n_liberties[h] += 1
-    for k in range(t.n_kept[d] - 1, 0, -1):
-        h, lost = t.kept[d, k], t.lost[d, k]
-        s.next_in_chain[h], s.next_in_chain[lost] = s.next_in_chain[lost], s.next_in_chain[h]
-        relabel_chain(s, lost, lost)
-        s.n_stones[h] -= s.n_stones[lost]
-        _restore(s, t, d, k, h)
-    if t.n_kept[d] > 0:
-        h = t.kept[d, 0]
+    for k in range(t.n_saved[d] - 1, 0, -1):
+        h, merged = t.saved_chain[d, k], t.merged_chain[d, k]
+        s.next_in_chain[h], s.next_in_chain[merged] = s.next_in_chain[merged], s.next_in_chain[h]
+        relabel_chain(s, merged, merged)
+        s.n_stones[h] -= s.n_stones[merged]
+        _restore_liberties(s, t, d, k, h)
+    if t.n_saved[d] > 0:
+        h = t.saved_chain[d, 0]
         s.next_in_chain[h] = s.next_in_chain[p]
         s.n_stones[h] -= 1
-    _restore(s, t, d, 0, t.kept[d, 0])
+    _restore_liberties(s, t, d, 0, t.saved_chain[d, 0])
     s.chain_id[p] = t.chain_id[d]
     s.next_in_chain[p] = t.next_in_chain[d]
     s.n_stones[p] = t.n_stones[d]

@@ -38,10 +38,8 @@ from kifu.go.rules import (
     situation_hash,
 )
 from kifu.go.state import (
-    BLACK,
     SUICIDE_FORBIDDEN,
     SUICIDE_REMOVED,
-    WHITE,
     ZERO,
     State,
     bit,
@@ -51,6 +49,7 @@ from kifu.go.state import (
 )
 from kifu.katago.rules import BONUS_N, BONUS_ZERO, KO_SIMPLE, KO_SITUATIONAL, KO_SPIGHT
 from kifu.kernel import inline_kernel
+from kifu.point import BLACK, WHITE
 
 Codes = npt.NDArray[np.int64]
 

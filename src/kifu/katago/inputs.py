@@ -15,14 +15,13 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
 from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
-from kifu.go.replay import set_up
+from kifu.go.replay import GameMoves, set_up
 from kifu.go.rules import contains, hash_after, situation_hash
 from kifu.go.state import (
     EMPTY,
     KO_POINT,
     ONE,
     SUICIDE_REMOVED,
-    WHITE,
     ZERO,
     bit,
     clear,
@@ -53,7 +52,7 @@ from kifu.planes.board_embedding import place
 from kifu.planes.codegen import finish
 from kifu.planes.context import HEIGHT, WIDTH, add_point, has_chain_without_liberties, new_context, some_point
 from kifu.planes.features import copy_set
-from kifu.point import BLACK, POINT_MASK, WHITE_BIT
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
@@ -297,7 +296,7 @@ def set_up_root(course: BoardHistory, stones: Any, due: Any, n_root: Any) -> Any
             return _SETUP_TWICE
         course.ever[p >> 6] |= bit(p)
     if n_root > 0:
-        set_up(s, stones, due, 0, n_root, _ALL)
+        set_up(s, GameMoves(stones, stones, due), 0, n_root, _ALL)
         if has_chain_without_liberties(s):
             return _SETUP_DEAD
     return _KEPT

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus._hashes import mix_words
-from kifu.go.state import ONE, WHITE, ZERO, clear, popcount
+from kifu.go.state import ONE, ZERO, clear, popcount
 from kifu.katago.encoder import RootedGames
 from kifu.katago.history import (
     FINISHED,
@@ -48,7 +48,7 @@ from kifu.katago.rows import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.planes.board_embedding import make_placing, place
 from kifu.planes.context import copy_stones, new_context, some_point
-from kifu.point import BLACK, POINT_MASK, WHITE_BIT
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 MOVES = POINTS + 1
 """Policy targets have an entry for each point, and at last for a pass."""

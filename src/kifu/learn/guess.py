@@ -18,7 +18,7 @@ from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, Epoch
 from kifu.datasets.torch_data import tensors, unpack
 from kifu.errors import FormatError
-from kifu.go.legal import legal_moves
+from kifu.go.replay import legal_moves
 from kifu.learn.breakdown import EvalPositions
 from kifu.learn.net import Net
 from kifu.learn.scores import MoveScores

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from kifu.errors import GameError, RecipeError
-from kifu.go.legal import check_playable, legal_moves
-from kifu.go.replay import GamesLike
+from kifu.go.replay import GamesLike, check_playable, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from kifu.errors import DropReason
-from kifu.go.replay import set_up
+from kifu.go.replay import GameMoves, set_up
 from kifu.go.rules import RECORD_RULES, History, make_move
-from kifu.go.state import BLACK, ONE, WHITE, ZERO, State, clear
+from kifu.go.state import ONE, ZERO, State, clear
 from kifu.kernel import fingerprint, inline_kernel, kernel
 from kifu.planes.bits import BYTE, put_word
 from kifu.planes.board_embedding import place
@@ -25,7 +25,7 @@ from kifu.planes.context import (
     some_point,
 )
 from kifu.planes.feature import Feature, Fill, Prepare
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
@@ -121,7 +121,7 @@ def _encode(
         while t < plies and why == _KEPT:
             if at < stop and due[at] <= t:
                 first = at
-                at = set_up(s, stones, due, at, stop, t)
+                at = set_up(s, GameMoves(words, stones, due), at, stop, t)
                 if at < 0:
                     why = _OFF_BOARD
                     break

@@ -16,15 +16,13 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, record
+from kifu import estimate as estimating
 from kifu.convert import convert
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import IngestReport, ingest
 from kifu.corpus.sources import find_sources
 from kifu.errors import RecipeError, SourceError
-from kifu.estimate import estimate as estimating
-from kifu.estimate.estimate import estimate
-from kifu.estimate.sample import SamplePart, draw, standard_error
-from kifu.estimate.told import Estimate, Range
+from kifu.estimate import Estimate, Range, SamplePart, draw_sample, estimate, standard_error
 from kifu.execution import bucket_sort as ranges
 from kifu.execution.bucket_sort import SpillFile
 from kifu.recipes import examples
@@ -134,14 +132,14 @@ def confirmed(told: Estimate, truth: IngestReport) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sample_tells_what_ingest_will_make(kind: Callable[[Path], Path], tmp_path: Path) -> None:
     source = kind(tmp_path)
-    told = estimate(source, jobs=1, room=ROOM)
+    told = estimate(source, jobs=1, sample_bytes=ROOM)
     truth = ingest(source, tmp_path / "new.parquet")
-    assert told.looked_at < truth.read or kind in (bzip, one_file_in_zip)  # of which less cannot be read
+    assert told.sampled_games < truth.read or kind in (bzip, one_file_in_zip)  # of which less cannot be read
     confirmed(told, truth)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_looked_at_whole_is_known(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_what_is_sampled_games_whole_is_known(kind: Callable[[Path], Path], tmp_path: Path) -> None:
     source = kind(tmp_path)
     told = estimate(source, jobs=1)
     truth = ingest(source, tmp_path / "new.parquet")
@@ -152,12 +150,12 @@ def test_what_is_looked_at_whole_is_known(kind: Callable[[Path], Path], tmp_path
 
 def test_rules_of_cleaning_count(tmp_path: Path) -> None:
     source, rules = several(tmp_path), load_cleaning_rules("legal", ["min_moves=100", 'duplicates="games"'])
-    told = estimate(source, clean=rules, jobs=1, room=ROOM)
+    told = estimate(source, clean=rules, jobs=1, sample_bytes=ROOM)
     truth = ingest(source, tmp_path / "new.parquet", clean=rules)
     assert 0.2 < truth.kept / truth.read < 0.8
     confirmed(told, truth)
     step = told.steps[0]
-    assert step.meanwhile == round(step.disk.value)  # the games wait in a file until all have been seen
+    assert step.temporary == round(step.disk.value)  # the games wait in a file until all have been seen
 
 
 @pytest.mark.parametrize("order", ["corpus", "shuffled"])
@@ -165,7 +163,7 @@ def test_rules_of_cleaning_count(tmp_path: Path) -> None:
 def test_a_sample_tells_what_a_build_will_make(kind: Callable[[Path], Path], order: str, tmp_path: Path) -> None:
     source = kind(tmp_path)
     recipe = find_recipe("book-seven", ['format="npy"', f'order="{order}"', "positions={per_game=10}"])
-    told = estimate(source, recipe, jobs=1, room=ROOM)
+    told = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
     built = build_examples(recipe, [source], tmp_path / "built")
     assert [each.name for each in told.sets] == [each.path.name for each in built]
     for each, truth in zip(told.sets, built):
@@ -191,13 +189,13 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)
     source = several(tmp_path)
     recipe = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=10}"])
-    told = estimate(source, recipe, jobs=1, room=ROOM)
+    told = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
     waited.clear()
     build_examples(recipe, [source], tmp_path / "built", sets=["train"])
     assert len(waited) >= 4
-    assert near(told.steps[1].meanwhile, sum(waited))
+    assert near(told.steps[1].temporary, sum(waited))
     few = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=1}"])
-    assert estimate(source, few, jobs=1, room=ROOM).steps[1].meanwhile == 0
+    assert estimate(source, few, jobs=1, sample_bytes=ROOM).steps[1].temporary == 0
 
 
 def test_a_sample_tells_what_a_draw_will_make(tmp_path: Path) -> None:
@@ -205,9 +203,9 @@ def test_a_sample_tells_what_a_draw_will_make(tmp_path: Path) -> None:
     for year in (2001, 2002, 2003):
         archive(folder, games(600, seed=year), year=year)
     recipe = find_recipe("kgsgo-v2", ["sets.train10k.games=200", "sets.test.games=20"])
-    told = estimate(folder, recipe, jobs=1, room=ROOM)
+    told = estimate(folder, recipe, jobs=1, sample_bytes=ROOM)
     built = build(recipe, [folder], tmp_path / "built")
-    assert told.looked_at < 1800
+    assert told.sampled_games < 1800
     assert told.games == Range(1800, 1800, 1800)  # as the archives' names say
     for each, truth in zip(told.sets, built, strict=True):
         assert near(each.examples.value, truth.manifest.examples)
@@ -223,17 +221,17 @@ def test_an_archive_of_olf_files_can_be_planned(tmp_path: Path) -> None:
 
 def test_the_real_archives(shared: Path, tmp_path: Path) -> None:
     months = sorted((shared / "data" / "kgs").glob("KGS-2016_*.tar.gz"))
-    told = estimate(months, jobs=1, room=600_000)
+    told = estimate(months, jobs=1, sample_bytes=600_000)
     truth = ingest(months, tmp_path / "new.parquet")
-    assert told.looked_at < truth.read / 3
+    assert told.sampled_games < truth.read / 3
     confirmed(told, truth)
 
 
 def test_parts_are_as_one_catalogue(tmp_path: Path) -> None:
-    told = estimate(parts(tmp_path), find_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, room=ROOM)
+    told = estimate(parts(tmp_path), find_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, sample_bytes=ROOM)
     whole = sum(20 + 2 * k for k in range(30))
     assert told.games == Range(whole, whole, whole)
-    assert told.looked_at <= whole
+    assert told.sampled_games <= whole
     assert [step.name for step in told.steps] == ["build book-seven"]
 
 
@@ -241,15 +239,15 @@ def test_archives_at_urls(tmp_path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     path = tar(tmp_path)
     fsspec.filesystem("memory").pipe(f"/plan/{path.name}", path.read_bytes())
-    here, there = (estimate(source, jobs=1, room=ROOM) for source in (path, "memory://plan"))
+    here, there = (estimate(source, jobs=1, sample_bytes=ROOM) for source in (path, "memory://plan"))
     assert (there.games, there.kept, there.positions) == (here.games, here.kept, here.positions)
 
 
 def test_what_cannot_be_planned(tmp_path: Path) -> None:
     source = tar(tmp_path, 20)
-    with pytest.raises(RecipeError, match="makes no data sets, but a net"):
+    with pytest.raises(RecipeError, match="trains a network"):
         estimate(source, find_recipe("quick-cpu"))
-    with pytest.raises(RecipeError, match="says itself which games are set aside"):
+    with pytest.raises(RecipeError, match="has its own cleaning rules"):
         estimate(source, find_recipe("agz17"), clean=load_cleaning_rules("legal"))
     with pytest.raises(SourceError):
         estimate(tmp_path / "nothing.zip")
@@ -350,7 +348,7 @@ def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeyp
 
 def test_all_sources_are_stood_for(tmp_path: Path) -> None:
     found = find_sources(several(tmp_path))
-    parts = draw(found, ROOM)
+    parts = draw_sample(found, ROOM)
     size = sum(source.path.stat().st_size for source in found)
     assert 16 <= len(parts) <= 24  # 12 of each kind, at most
     assert sum(part.weight * part.size for part in parts) == pytest.approx(size)

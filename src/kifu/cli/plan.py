@@ -33,7 +33,7 @@ def plan(
     """Tell from a sample what an ingest or a build will take: games, positions, time, memory, disk."""
     from kifu.atomic_io import write_file
     from kifu.corpus.cleaning import load_cleaning_rules
-    from kifu.estimate.estimate import estimate
+    from kifu.estimate import estimate
     from kifu.kernel import announce_compilation
     from kifu.recipes.schema import find_recipe
 
@@ -46,7 +46,7 @@ def plan(
     )
     loaded = process_time()  # Python and the libraries, which the run will have to load, too
     told = estimate(sources, found, clean=rules, jobs=jobs)
-    told = replace(told, begin=told.begin + loaded)
+    told = replace(told, startup=told.startup + loaded)
     if json is not None and json != Path("-"):
         write_file(json, told.to_json().encode())
     typer.echo(told.to_json() if json == Path("-") else told, nl=json != Path("-"))

@@ -265,7 +265,7 @@ class RecipeKind(NamedTuple):
 KINDS = {
     "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples"),
     "katago": RecipeKind("kifu.katago.recipe:KatagoRecipe", "kifu.katago.build:build_katago"),
-    "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe"),
+    "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe", "kifu.recipes.olf_archive:build_archive"),
     "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),
 }
 """The kinds of recipes, by the value of the key `kind`."""

@@ -24,7 +24,7 @@ from kifu.corpus.export import rows_to_olf
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import POINTS, SCHEMA, game_arrays
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
-from kifu.records.olf import ExportFailure
+from kifu.records.olf_writer import ExportFailure
 
 GAMES = 20_000
 """In one file."""

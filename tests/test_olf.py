@@ -24,7 +24,8 @@ from kifu.records import olf
 from kifu.records.containers import blocks, containers
 from kifu.records.games import FIELDS, NO_HANDICAP, GameArrays, ParsedBlock, ParseWarning, concat
 from kifu.records.meta import Result
-from kifu.records.olf import ExportFailure, OlfFields, OlfLines, read_olf, write_olf
+from kifu.records.olf import read_olf
+from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import as_block, scan
 from naive_olf import NAMES, NaiveGame, read_member, write_line
 

@@ -26,7 +26,7 @@ from kifu.corpus.sources import find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, format_bytes, silent
-from kifu.records.olf import ExportFailure
+from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
 from kifu.records.programs import known_programs
 from kifu.records.tygem import load_index

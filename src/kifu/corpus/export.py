@@ -20,7 +20,7 @@ from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
 from kifu.records import olf, tygem
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
-from kifu.records.olf import ExportFailure, OlfFields, OlfLines, write_olf
+from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
 from kifu.records.sgf import make_record, text_properties
 
 # The root's text properties in the order in which they are written, and their columns.

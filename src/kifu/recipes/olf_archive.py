@@ -46,7 +46,7 @@ from kifu.recipes.pipeline import (
     is_made_by,
 )
 from kifu.recipes.schema import OlfArchiveRecipe
-from kifu.records.olf import ExportFailure
+from kifu.records.olf_writer import ExportFailure
 
 MANIFEST = "olf-archive" + SUFFIX
 

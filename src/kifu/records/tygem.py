@@ -16,23 +16,74 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import SourceError
+from kifu.errors import DropReason, SourceError
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
-from kifu.records import _tygem as t
+from kifu.records._nodes import MAX_MOVES, NodesOut, plain_moves, read_move
 from kifu.records._scan import BYTES_A_GAME
+from kifu.records._tokens import (
+    HASH,
+    LEFT,
+    LETTER_B,
+    LETTER_W,
+    LINE_LIMIT,
+    RIGHT,
+    SEMICOLON,
+    SPACE,
+    TAB,
+    Int,
+    end_of_line,
+    is_digit,
+    read_id,
+    skip_bom,
+    skip_space,
+)
 from kifu.records.containers import index_files
-from kifu.records.games import FIELDS, MEMBER_LIMIT, Bytes, ParsedBlock, RecordBlock, TextFields
+from kifu.records.games import (
+    FIELDS,
+    MEMBER_LIMIT,
+    NO_HANDICAP,
+    Bytes,
+    ParsedBlock,
+    ParseWarning,
+    RecordBlock,
+    TextFields,
+)
 from kifu.records.meta import Result
 from kifu.records.places import AnyPath
 from kifu.records.sgf import to_game_arrays
 
-_SPANS = {
-    "black": t.BLACK,
-    "white": t.WHITE,
-    "result": t.RESULT,
-    "date": t.DATE,
-    "time": t.TIME,
-    "overtime": t.OVERTIME,
+# Columns of a row after those of `_nodes`: the game's number, and its line in its member.
+_ID, _LINE, _COLUMNS = n.COLUMNS, n.COLUMNS + 1, n.COLUMNS + 2
+
+_GAMES_ALWAYS = 16
+"""A member may hold so many lines and one for each `BYTES_A_GAME` bytes; what follows is one more row, `TOO_LARGE`."""
+
+_SIZE = 19
+
+# The fields of a row of the index, from 0, and how many there are.
+_DATE_COLUMN, _WHITE_COLUMN, _BLACK_COLUMN, _RESULT_COLUMN, _TIME_COLUMN, _INDEX_COLUMNS = 1, 2, 5, 8, 10, 11
+# What of them is asked for: the first index of the spans that `_index_spans` fills.
+_BLACK_SPAN, _WHITE_SPAN, _RESULT_SPAN, _DATE_SPAN, _TIME_SPAN, _OVERTIME_SPAN, _SPAN_COUNT = range(7)
+
+_SHORTEST_ROW = 12
+"""Bytes: a digit, ten tabs, a C."""
+
+_SLASH, _LETTER_C, _LETTER_M = ord("/"), ord("C"), ord("m")
+
+_TRUNCATED = int(ParseWarning.TRUNCATED)
+_KEPT, _NO_RECORD, _TOO_LARGE, _UNREADABLE = (
+    int(drop) for drop in (DropReason.KEPT, DropReason.NO_RECORD, DropReason.TOO_LARGE, DropReason.UNREADABLE)
+)
+
+_SPAN_OF_FIELD = {
+    "black": _BLACK_SPAN,
+    "white": _WHITE_SPAN,
+    "result": _RESULT_SPAN,
+    "date": _DATE_SPAN,
+    "time": _TIME_SPAN,
+    "overtime": _OVERTIME_SPAN,
 }
 
 _NO_BYTES = np.empty(0, np.uint8)
@@ -60,9 +111,9 @@ class TygemIndex:
 
 def read_index(data: Bytes) -> TygemIndex:
     """The rows of an index. Never fails: lines that are none are counted. data: [N] uint8, kept by the index."""
-    room = len(data) // t.SHORTEST_ROW + 1
+    room = len(data) // _SHORTEST_ROW + 1
     ids, start, stop = (np.empty(room, np.int64) for _ in range(3))
-    rows, bad = t.index_rows(data, ids, start, stop)
+    rows, bad = _index_rows(data, ids, start, stop)
     ids, first = np.unique(ids[:rows], return_index=True)
     return TygemIndex(data, ids, start[first], stop[first], int(bad))
 
@@ -96,23 +147,23 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
     """
     length = int(np.sum(block.stop - block.start))
     out = n.NodesOut(
-        rows=np.empty((length // BYTES_A_GAME + (t.GAMES_ALWAYS + 1) * len(block), t.COLUMNS), np.int64),
+        rows=np.empty((length // BYTES_A_GAME + (_GAMES_ALWAYS + 1) * len(block), _COLUMNS), np.int64),
         moves=np.empty(length // 4 + 1, np.uint16),
         setup=np.empty(0, np.uint16),
         setup_ply=np.empty(0, np.uint16),
         state=np.zeros(n.STATES, np.int64),
         seen=np.empty(0, np.int64),
     )
-    t.read_lines(block.data, block.start, block.stop, block.drop, out)
+    _read_lines(block.data, block.start, block.stop, block.drop, out)
     games = to_game_arrays(out, block)
     rows = out.rows[: len(games)]
-    line = rows[:, t.LINE].astype(np.int32)
+    line = rows[:, _LINE].astype(np.int32)
     line[games.block_index == 0] += block.first_line
     return ParsedBlock(
         format="tygem",
         block=block,
         games=games,
-        text_fields=_text_fields(rows[:, t.ID], index),
+        text_fields=_text_fields(rows[:, _ID], index),
         index=line,
         territory=np.empty(0, np.uint16),
         territory_offset=np.zeros(len(games) + 1, np.int64),
@@ -125,9 +176,9 @@ def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFi
         return TextFields(_NO_BYTES, start, stop)
     at = np.minimum(np.searchsorted(index.ids, ids), len(index) - 1)
     found = index.ids[at] == ids
-    spans = np.empty((2, t.SPANS, len(ids)), np.int64)
-    t.index_spans(index.data, np.where(found, index.start[at], 0), np.where(found, index.stop[at], 0), *spans)
-    rows, columns = [FIELDS.index(name) for name in _SPANS], list(_SPANS.values())
+    spans = np.empty((2, _SPAN_COUNT, len(ids)), np.int64)
+    _index_spans(index.data, np.where(found, index.start[at], 0), np.where(found, index.stop[at], 0), *spans)
+    rows, columns = [FIELDS.index(name) for name in _SPAN_OF_FIELD], list(_SPAN_OF_FIELD.values())
     start[rows], stop[rows] = spans[0, columns], spans[1, columns]
     return TextFields(index.data, start, stop)
 
@@ -139,20 +190,20 @@ def count_unindexed(reading: ParsedBlock) -> int:
     return int(np.count_nonzero(~told & (reading.games.drop == 0)))
 
 
-_TIME = re.compile(r"(\d{1,5})m")
-_OVERTIME = re.compile(r"(\d{1,5})/(\d{1,5})")
-_DATE = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)( .*)?")
+_TIME_PATTERN = re.compile(r"(\d{1,5})m")
+_OVERTIME_PATTERN = re.compile(r"(\d{1,5})/(\d{1,5})")
+_DATE_PATTERN = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)( .*)?")
 
 
 def parse_time(text: str) -> float | None:
     """Main time in minutes: "5m" is 5.0; None for anything else."""
-    match = _TIME.fullmatch(text)
+    match = _TIME_PATTERN.fullmatch(text)
     return float(match[1]) if match else None
 
 
 def parse_overtime(text: str) -> str | None:
     """Overtime as SGF records spell it: "30/3", three periods of 30 seconds, is "3x30 byo-yomi"."""
-    match = _OVERTIME.fullmatch(text)
+    match = _OVERTIME_PATTERN.fullmatch(text)
     return f"{int(match[2])}x{int(match[1])} byo-yomi" if match else None
 
 
@@ -161,7 +212,7 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
 
     What is spelled otherwise than we know is left as it is.
     """
-    date, minutes = _DATE.fullmatch(texts["date"]), parse_time(texts["time"])
+    date, minutes = _DATE_PATTERN.fullmatch(texts["date"]), parse_time(texts["time"])
     result = Result.parse(texts["result"])
     return {
         "PB": texts["black"] or None,
@@ -171,3 +222,213 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
         "TM": (texts["time"] or None) if minutes is None else f"{minutes * 60:.12g}",
         "OT": parse_overtime(texts["overtime"]) or texts["overtime"] or None,
     }
+
+
+@inline_kernel
+def _read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
+    """;B[pd];W[dp] .. up to the end of the line. One that is cut off there is left out; anything else is no game."""
+    state = out.state
+    while i < stop:
+        i = plain_moves(data, i, stop, row, out)
+        if data[i] != SEMICOLON:
+            row[n.DROP] = _UNREADABLE
+            return
+        at = i + 1
+        black = at < stop and data[at] == LETTER_B
+        if at < stop and not black and data[at] != LETTER_W:
+            row[n.DROP] = _UNREADABLE
+            return
+        at += 1
+        if at < stop and data[at] != LEFT:
+            row[n.DROP] = _UNREADABLE
+            return
+        end = at + 1
+        while end < stop and data[end] != RIGHT:
+            end += 1
+        if end >= stop:
+            row[n.WARNINGS] |= _TRUNCATED
+            return
+        if state[n.MOVES] - row[n.MOVE_END] == MAX_MOVES:
+            row[n.DROP] = _TOO_LARGE
+            return
+        move = read_move(data, at + 1, end, row)
+        out.moves[state[n.MOVES]] = move if black else move | WHITE_BIT
+        state[n.MOVES] += 1
+        i = skip_space(data, end + 1, stop)
+
+
+@inline_kernel
+def _new_row(start: Int, stop: Int, line: Int, drop: Int, out: NodesOut) -> None:
+    """Begins the row of a game whose line is data[start:stop]."""
+    state = out.state
+    row = out.rows[state[n.GAMES]]
+    row[:] = 0
+    row[n.HANDICAP] = NO_HANDICAP
+    row[n.DROP] = drop
+    row[n.MEMBER_ROW] = state[n.MEMBER]
+    row[n.START], row[n.STOP] = start, stop
+    row[n.MOVE_END] = state[n.MOVES]
+    row[n.WIDTH] = row[n.HEIGHT] = 0 if drop else _SIZE
+    row[_ID] = -1
+    row[_LINE] = line
+    state[n.GAMES] += 1
+
+
+@inline_kernel
+def _read_line(data: Bytes, start: Int, stop: Int, line_end: Int, line: Int, out: NodesOut) -> None:
+    """The row of one line, which is neither empty nor a comment: data[start:line_end], up to `stop` without the white
+    space at its end.
+    """
+    state = out.state
+    _new_row(start, stop, line, _TOO_LARGE if stop - start > LINE_LIMIT else _KEPT, out)
+    row = out.rows[state[n.GAMES] - 1]
+    if row[n.DROP] == _KEPT:
+        i, row[_ID] = read_id(data, start, line_end)
+        if i < 0:
+            row[n.DROP] = _UNREADABLE
+        else:
+            _read_moves(data, i, stop, row, out)
+    if row[n.DROP] != _KEPT:
+        state[n.MOVES] = row[n.MOVE_END]
+        row[n.WIDTH] = row[n.HEIGHT] = row[n.WARNINGS] = 0
+    row[n.MOVE_END] = state[n.MOVES]
+
+
+@kernel
+def _read_lines(
+    data: Bytes,
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+    drop: npt.NDArray[np.uint8],
+    out: NodesOut,
+) -> None:
+    """Every line of every member. `out.rows` is [.., _COLUMNS], with room for as many as the limits allow."""
+    state = out.state
+    for k in range(len(start)):
+        state[n.MEMBER] = k
+        first = state[n.GAMES]
+        most = _GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_A_GAME
+        i = skip_bom(data, start[k], stop[k])
+        line = 0
+        while i < stop[k]:
+            end = end_of_line(data, i, stop[k])
+            i = skip_space(data, i, end)
+            last = end
+            while last > i and data[last - 1] <= SPACE:
+                last -= 1
+            if last > i and data[i] != HASH:
+                if state[n.GAMES] - first == most:
+                    _new_row(i, stop[k], line, _TOO_LARGE, out)
+                    break
+                _read_line(data, i, last, end, line, out)
+            i = end + 1
+            line += 1
+        if state[n.GAMES] == first:
+            _new_row(start[k], stop[k], 0, np.int64(drop[k]) if drop[k] else _NO_RECORD, out)
+
+
+@inline_kernel
+def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
+    """Past the digits at `i`; -1 if there are none."""
+    begin = i
+    while i < stop and is_digit(data[i]):
+        i += 1
+    return i if i > begin else -1
+
+
+@inline_kernel
+def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
+    """Past "30/3 5m", the last field of a row; -1 if it is not written so."""
+    for mark in (_SLASH, SPACE, _LETTER_M):
+        i = _number_end(data, i, stop)
+        if i < 0 or i == stop or data[i] != mark:
+            return -1
+        i += 1
+    return i
+
+
+@inline_kernel
+def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
+    """The end of the row that begins at `i`, in a line that ends at `stop`; -1 if it is no row of the index.
+
+    It ends after "5m" where digits follow: the beginning of another row, which is not to be trusted.
+    """
+    i, _ = read_id(data, i, stop)
+    if i < 0 or i == stop or data[i] != _LETTER_C:
+        return -1
+    for _field in range(_DATE_COLUMN, _TIME_COLUMN):
+        while i < stop and data[i] != TAB:
+            i += 1
+        if i == stop:
+            return -1
+        i += 1
+    end = _time_end(data, i, stop)
+    if end >= 0 and end < stop and is_digit(data[end]):
+        return end
+    while i < stop:
+        if data[i] == TAB:
+            return -1
+        i += 1
+    return stop
+
+
+@kernel
+def _index_rows(
+    data: Bytes, ids: npt.NDArray[np.int64], start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
+) -> tuple[Int, Int]:
+    """Lists the rows of an index -> (how many, how many lines are none, or go on after one).
+
+    ids, start, stop: one entry for each `_SHORTEST_ROW` bytes of data.
+    """
+    rows, bad = 0, 0
+    i = skip_bom(data, 0, len(data))
+    while i < len(data):
+        end = end_of_line(data, i, len(data))
+        last = end
+        while last > i and data[last - 1] <= SPACE and data[last - 1] != TAB:
+            last -= 1
+        at = _row_end(data, i, last) if last - i <= LINE_LIMIT else -1
+        if at >= 0:
+            _after, ids[rows] = read_id(data, i, last)
+            start[rows], stop[rows] = i, at
+            rows += 1
+        if at != last and last > i:
+            bad += 1
+        i = end + 1
+    return rows, bad
+
+
+@kernel
+def _index_spans(
+    data: Bytes,
+    row_start: npt.NDArray[np.int64],
+    row_stop: npt.NDArray[np.int64],
+    start: npt.NDArray[np.int64],
+    stop: npt.NDArray[np.int64],
+) -> None:
+    """Where the words of each row lie. row_start, row_stop: [G], an empty row has none.  start, stop: [_SPAN_COUNT, G]."""
+    for g in range(len(row_start)):
+        i, end = row_start[g], row_stop[g]
+        for f in range(_SPAN_COUNT):
+            start[f, g] = stop[f, g] = 0
+        if i == end:
+            continue
+        for field in range(_INDEX_COLUMNS):
+            begin = i
+            while i < end and data[i] != TAB:
+                i += 1
+            if field == _DATE_COLUMN:
+                start[_DATE_SPAN, g], stop[_DATE_SPAN, g] = begin + (begin < i), i  # it begins with a C
+            elif field == _WHITE_COLUMN:
+                start[_WHITE_SPAN, g], stop[_WHITE_SPAN, g] = begin, i
+            elif field == _BLACK_COLUMN:
+                start[_BLACK_SPAN, g], stop[_BLACK_SPAN, g] = begin, i
+            elif field == _RESULT_COLUMN:
+                start[_RESULT_SPAN, g], stop[_RESULT_SPAN, g] = begin, i
+            elif field == _TIME_COLUMN:
+                middle = begin
+                while middle < i and data[middle] != SPACE:
+                    middle += 1
+                start[_OVERTIME_SPAN, g], stop[_OVERTIME_SPAN, g] = begin, middle
+                start[_TIME_SPAN, g], stop[_TIME_SPAN, g] = min(middle + 1, i), i
+            i += 1

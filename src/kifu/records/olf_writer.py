@@ -1,0 +1,350 @@
+"""Write games as lines of OLF."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.errors import DropReason
+from kifu.kernel import inline_kernel, kernel
+from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
+from kifu.records import _olf as o
+from kifu.records._nodes import MAX_MOVES
+from kifu.records._olf import HYPHEN, LOWER_A, NEWLINE, PASS_LETTER, UPPER_A, handicap_moves, passes_twice
+from kifu.records._tokens import SPACE, Int
+from kifu.records.games import NO_HANDICAP, Bytes, GameArrays
+from kifu.records.olf import BY_RESIGNATION, BY_TIME, MAX_NUMBER_LENGTH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class ExportFailure(IntEnum):
+    """Why a game cannot be said in OLF: a line would say less of it, or something else."""
+
+    SAYABLE = 0
+    SET_ASIDE = 1  # the reader of its record dropped it
+    BOARD = 2  # not 1 to 19 points wide and high
+    SETUP = 3  # other than as many black stones as the handicap says; or moves that look like a handicap's
+    MOVES = 4  # one that is no point of the board, in the territory too; or more than a reader takes
+    RESULT = 5  # void, unknown, forfeit, a winner without a margin, a margin of 0, 888.8, 999.9 or more
+    TERMS = 6  # a handicap, date, rating, time or komi that its field cannot hold
+
+
+_OK, _BAD_SETUP, _BAD_MOVES = int(ExportFailure.SAYABLE), int(ExportFailure.SETUP), int(ExportFailure.MOVES)
+
+_TEXT_COLUMNS = o.PLAYED
+"""The fields before the moves, which the writer is given as text."""
+
+_ALL_BUT_WHITE = ERASE_BIT | POINT_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class OlfFields:
+    """What lines say of G games beside the play: columns of the catalogue, by the names that they have there.
+
+    date: [G] date32.  year: [G] int16, told where there is no full date.  black, white: [G] string.
+    black_rating, white_rating, main_minutes, margin, komi: [G] float32.  black_confirmed, white_confirmed: [G] bool.
+    winner: [G] string: black, white, draw.  ending: [G] string: score, resign, time, or another.
+    Null wherever it is not told.
+    """
+
+    date: pa.Array
+    year: pa.Array
+    black: pa.Array
+    black_rating: pa.Array
+    black_confirmed: pa.Array
+    white: pa.Array
+    white_rating: pa.Array
+    white_confirmed: pa.Array
+    main_minutes: pa.Array
+    winner: pa.Array
+    ending: pa.Array
+    margin: pa.Array
+    komi: pa.Array
+
+
+@dataclass(frozen=True, slots=True)
+class OlfLines:
+    """The lines of G games.
+
+    data: [N] uint8: the lines side by side, in UTF-8, each with its line end.
+    offset: [G + 1] int64: game g's line is data[offset[g]:offset[g + 1]]; empty where there is none.
+    why: [G] uint8 of `ExportFailure`: why there is none.
+    """
+
+    data: Bytes
+    offset: npt.NDArray[np.int64]
+    why: npt.NDArray[np.uint8]
+
+
+_Codes: TypeAlias = npt.NDArray[np.int64]
+
+
+def write_olf(
+    games: GameArrays,
+    words: OlfFields,
+    territory: npt.NDArray[np.uint16],
+    territory_offset: npt.NDArray[np.int64],
+) -> OlfLines:
+    """The games' lines. Reading one gives the same play, territory and words; or there is none, see `ExportFailure`.
+
+    games, territory, territory_offset: as in `ParsedBlock`. What OLF has no word for is left out: PL, which of a handicap's
+    stones stand in the root, whether a rating is doubted, a handicap of 0 as against none. White space, control
+    characters and underscores in names come back as single spaces.
+    """
+    stones = np.where(games.handicap == NO_HANDICAP, 0, games.handicap)
+    columns = [
+        _spell(_date_text, words.date.view("int32"), words.year),
+        _spell(_name_text, words.black),
+        _spell(_rating_text, words.black_rating, words.black_confirmed),
+        _spell(_name_text, words.white),
+        _spell(_rating_text, words.white_rating, words.white_confirmed),
+        _spell("{}:{}".format, games.width, games.height),
+        _spell(_time_text, words.main_minutes),
+        _spell(_result_text, words.winner, words.ending, words.margin),
+        _spell(_komi_text, words.komi),
+        _spell(_handicap_text, stones),
+    ]
+    texts = [text for spellings, _ in columns for text in spellings]
+    first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
+    which = np.stack([codes + start for (_, codes), start in zip(columns, first)])
+    sides = np.stack((games.width, games.height))
+    unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
+    unsaid = np.array([text is None for text in texts], bool)[which]
+    why = np.select(
+        [games.drop != DropReason.KEPT, unwritable, unsaid[o.RESULT]],
+        [ExportFailure.SET_ASIDE, ExportFailure.BOARD, ExportFailure.RESULT],
+        np.where(unsaid.any(axis=0), ExportFailure.TERMS, ExportFailure.SAYABLE),
+    ).astype(np.uint8)
+    encoded = [text or b"" for text in texts]
+    source = _WriterInput(
+        width=games.width,
+        height=games.height,
+        moves=games.moves,
+        move_offset=games.move_offset,
+        setup=games.setup,
+        setup_ply=games.setup_ply,
+        setup_offset=games.setup_offset,
+        handicap=games.handicap,
+        territory=territory,
+        territory_offset=territory_offset,
+        text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
+        text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64),
+        which=which,
+    )
+    offset = np.zeros(len(games) + 1, np.int64)
+    _measure(source, np.zeros(o.POINTS, np.int64), why, offset[1:])
+    np.cumsum(offset, out=offset)
+    lines = np.empty(offset[-1], np.uint8)
+    _fill(source, offset, lines)
+    return OlfLines(lines, offset, why)
+
+
+def _spell(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:
+    """-> (what `function` makes of each distinct combination of the columns' values, which of them is each row's)."""
+    values, codes = zip(*map(_distinct, columns))
+    shape = [max(len(part), 1) for part in values]
+    found, which = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
+    rows = zip(*([part[k] for k in at.tolist()] for part, at in zip(values, np.unravel_index(found, shape))))
+    texts = [function(*row) for row in rows]
+    return [None if text is None else text.encode("utf-8", "replace") for text in texts], which.astype(np.int64)
+
+
+def _distinct(column: Any) -> tuple[list[Any], _Codes]:
+    """-> (the values of a NumPy or Arrow array, each once; which of them is each row's)."""
+    if isinstance(column, np.ndarray):
+        values, codes = np.unique(column, return_inverse=True)
+        return values.tolist(), codes
+    encoded = column.dictionary_encode("encode")
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+
+
+def _number_text(value: float, trim: Literal["-", "0"] = "-") -> str | None:
+    """The shortest decimal that reads as the same float32."""
+    text = np.format_float_positional(np.float32(value) + 0.0, trim=trim)
+    return text if np.isfinite(value) and len(text) <= MAX_NUMBER_LENGTH else None
+
+
+def _date_text(days: int | None, year: int | None) -> str | None:
+    """days: since 1970-01-01."""
+    if days is None and year is None:
+        return "0000-00-00"
+    text = f"{year:04}-00-00" if days is None else str(np.datetime64(days, "D"))
+    return text if re.fullmatch(r"(?!0000)\d{4}-\d\d-\d\d", text) else None
+
+
+def _name_text(name: str | None) -> str:
+    return "_".join(re.findall(r"[^\s_\x00-\x1f\x7f-\x9f]+", name or "")) or "?"
+
+
+def _rating_text(rating: float | None, confirmed: bool | None) -> str | None:
+    if rating is None:
+        return "0"
+    text = _number_text(rating, "0" if confirmed else "-")
+    return text if text and rating > 0 and (confirmed or "." not in text) else None
+
+
+def _time_text(minutes: float | None) -> str | None:
+    if minutes is None:
+        return "?"
+    return _number_text(minutes) if minutes >= 0 else None
+
+
+def _komi_text(komi: float | None) -> str | None:
+    return "?" if komi is None else _number_text(komi)
+
+
+def _result_text(winner: str | None, ending: str | None, margin: float | None) -> str | None:
+    if winner == "draw" and ending == "score":
+        return "0"
+    if winner not in ("black", "white"):
+        return None
+    sign = "" if winner == "black" else "-"
+    if ending != "score":
+        value = {"time": BY_TIME, "resign": BY_RESIGNATION}.get(ending or "")
+        return value and sign + value
+    if margin is None or not 0 < margin < float(BY_RESIGNATION):
+        return None
+    text = _number_text(margin)
+    return None if text in (None, BY_TIME, BY_RESIGNATION) else f"{sign}{text}"
+
+
+def _handicap_text(stones: int) -> str | None:
+    return f"h-{stones}" if 0 <= stones <= 9999 else None
+
+
+class _WriterInput(NamedTuple):
+    """What the writer is given, of G games.
+
+    width .. setup_offset, handicap: as in `kifu.records.games.GameArrays`.  territory, territory_offset: as in `ParsedBlock`.
+    text: uint8, text_offset: [D + 1] int64: D texts side by side.  which: [_TEXT_COLUMNS, G] int64: the text of each
+    field before the moves.
+    """
+
+    width: npt.NDArray[np.uint8]
+    height: npt.NDArray[np.uint8]
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    handicap: npt.NDArray[np.int16]
+    territory: npt.NDArray[np.uint16]
+    territory_offset: npt.NDArray[np.int64]
+    text: Bytes
+    text_offset: npt.NDArray[np.int64]
+    which: npt.NDArray[np.int64]
+
+
+@inline_kernel
+def _check_setup(source: _WriterInput, g: Int, points: Int, seen: npt.NDArray[np.int64]) -> Any:
+    """Whether reading finds the game's setup, no more and no less, in the moves that a line would hold."""
+    begin, stop = source.move_offset[g], source.move_offset[g + 1]
+    first, stones = source.setup_offset[g], source.setup_offset[g + 1] - source.setup_offset[g]
+    handicap, stamp = np.int64(source.handicap[g]), g + 1
+    if stones == 0:
+        return handicap_moves(source.moves, begin, stop, handicap, points, seen, stamp) == 0
+    if stones == 1 or stones != handicap:
+        return False
+    for k in range(first, first + stones):
+        stone = np.int64(source.setup[k])
+        if stone >= points or source.setup_ply[k] > 0 or seen[stone] == stamp:
+            return False
+        seen[stone] = stamp
+    return passes_twice(source.moves, begin, stop, points) == 0
+
+
+@inline_kernel
+def _check_moves(source: _WriterInput, g: Int, points: Int) -> Any:
+    """Whether all moves are points or passes, the territory is of points, and a line may hold so many moves."""
+    begin, stop = source.move_offset[g], source.move_offset[g + 1]
+    stones = source.setup_offset[g + 1] - source.setup_offset[g]
+    if stop - begin + 2 * stones > MAX_MOVES:
+        return False
+    for k in range(begin, stop):
+        if source.moves[k] & _ALL_BUT_WHITE > points:
+            return False
+    for k in range(source.territory_offset[g], source.territory_offset[g + 1]):
+        if source.territory[k] & _ALL_BUT_WHITE >= points:
+            return False
+    return True
+
+
+@kernel
+def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], why: npt.NDArray[np.uint8], size: Any) -> None:
+    """The bytes of each game's line into size [G] int64; 0 where why [G] uint8 is, or becomes, other than _OK.
+
+    seen: [POINTS] int64, zeros.
+    """
+    for g in range(len(why)):
+        size[g] = 0
+        if why[g] != _OK:
+            continue
+        points = np.int64(source.width[g]) * np.int64(source.height[g])
+        if not _check_moves(source, g, points):
+            why[g] = _BAD_MOVES
+        elif not _check_setup(source, g, points, seen):
+            why[g] = _BAD_SETUP
+        else:
+            stones = source.setup_offset[g + 1] - source.setup_offset[g]
+            moves = source.move_offset[g + 1] - source.move_offset[g] + max(2 * stones - 1, 0)
+            area = source.territory_offset[g + 1] - source.territory_offset[g]
+            length = _TEXT_COLUMNS + 1 + max(2 * moves, 1) + (1 + 2 * area if area > 0 else 0)
+            for column in range(_TEXT_COLUMNS):
+                text = source.which[column, g]
+                length += source.text_offset[text + 1] - source.text_offset[text]
+            size[g] = length
+
+
+@inline_kernel
+def _put_point(line: Bytes, at: Int, entry: Int, width: Int, points: Int) -> Int:
+    """Two letters -> the position after them."""
+    point = np.int64(entry) & POINT_MASK
+    base = LOWER_A if entry & WHITE_BIT else UPPER_A
+    x = y = PASS_LETTER
+    if point < points:
+        y = point // width
+        x = point - y * width
+    line[at], line[at + 1] = base + x, base + y
+    return at + 2
+
+
+@kernel
+def _fill(source: _WriterInput, offset: npt.NDArray[np.int64], lines: Bytes) -> None:
+    """The lines of the games into lines[offset[g]:offset[g + 1]], as `_measure` measured them."""
+    for g in range(len(offset) - 1):
+        at = offset[g]
+        if at == offset[g + 1]:
+            continue
+        width = np.int64(source.width[g])
+        points = width * np.int64(source.height[g])
+        for column in range(_TEXT_COLUMNS):
+            text = source.which[column, g]
+            for k in range(source.text_offset[text], source.text_offset[text + 1]):
+                lines[at] = source.text[k]
+                at += 1
+            lines[at] = SPACE
+            at += 1
+        begin = at
+        for k in range(source.setup_offset[g], source.setup_offset[g + 1]):
+            if at > begin:
+                at = _put_point(lines, at, points | WHITE_BIT, width, points)
+            at = _put_point(lines, at, source.setup[k], width, points)
+        for k in range(source.move_offset[g], source.move_offset[g + 1]):
+            at = _put_point(lines, at, source.moves[k], width, points)
+        if at == begin:
+            lines[at] = HYPHEN
+            at += 1
+        if source.territory_offset[g] < source.territory_offset[g + 1]:
+            lines[at] = SPACE
+            at += 1
+            for k in range(source.territory_offset[g], source.territory_offset[g + 1]):
+                at = _put_point(lines, at, source.territory[k], width, points)
+        lines[at] = NEWLINE

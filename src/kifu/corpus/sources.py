@@ -255,7 +255,7 @@ def _require_same(path: AnyPath) -> None:
 def _hash_records(records: LooseRecords) -> str:
     """Names, sizes and times of loose records, as one hash in hex."""
     digest = blake3()
-    for name, found in zip(records.names, records.places()):
+    for name, found in zip(records.names, records.paths()):
         marks = None
         with suppress(OSError):  # it is gone, or cannot be had, and will be set aside where it is to be read
             marks = marks_of(found)

@@ -179,7 +179,7 @@ def _overtime(text: str | None) -> tuple[float, float, int, int]:
     if over.count > _ABSURD_COUNT or over.seconds > _ABSURD_SECONDS:
         return _UNKNOWN, 0.0, 0, 0
     periods, moves = over.count * (over.kind == "byo-yomi"), over.count * (over.kind == "canadian")
-    return _KINDS[over.kind], over.seconds_a_move, periods, moves
+    return _KINDS[over.kind], over.seconds_per_move, periods, moves
 
 
 def _tygem_overtime(text: str | None) -> tuple[float, float, int, int]:

@@ -1,6 +1,7 @@
-"""Bytes of a file in order, as they lie there or inflated, into buffers that the caller gives.
+"""Sequential bytes of a file, plain or inflated, read into buffers of the caller.
 
-Damage raises nothing here: the stream ends early and says why in `damage`, so that what came before it can be used.
+Damage raises nothing here: the stream ends early and reports the reason in `damage`, so that all data before it can be
+used.
 """
 
 from __future__ import annotations
@@ -15,36 +16,36 @@ from isal import igzip_lib
 
 from kifu.records.games import MEMBER_LIMIT, Bytes
 
-_CHUNK = 128 << 10  # compressed bytes fed at once; what one feed inflates to still fits the processor's cache
+_CHUNK = 128 << 10  # compressed bytes fed at a time; what they inflate to still fits the processor's cache
 _SCRATCH = 1 << 20
-_XZ_MEMORY = 256 << 20  # an .xz may ask its reader for a 4 GiB dictionary; `xz -9` asks for 65 MiB
+_XZ_MEMORY = 256 << 20  # an .xz file may require a 4 GiB dictionary; `xz -9` requires 65 MiB
 
 
 class Stream(Protocol):
-    """What `Plain` and `Inflated` have in common."""
+    """The common interface of `PlainStream` and `InflatedStream`."""
 
     damage: str
-    """Why the stream ended early, or ""."""
+    """The reason why the stream ended early, or ""."""
 
     def fill(self, view: memoryview) -> int:
-        """Fills `view` unless the stream ends, and returns how many bytes it wrote."""
+        """Fill `view` unless the stream ends, and return the number of bytes written."""
 
     def skip(self, count: int) -> None:
-        """Passes over `count` bytes, or fewer if the stream ends."""
+        """Skip `count` bytes, or fewer if the stream ends."""
 
     def finish(self) -> None:
-        """Goes on to the end without keeping anything, if that can bring damage to light."""
+        """Read to the end without keeping anything, if that can reveal damage."""
 
 
 class StreamFile(Protocol):
-    """What is needed of an open, unbuffered file."""
+    """The required interface of an open, unbuffered file."""
 
     def read(self, size: int, /) -> bytes: ...
     def readinto(self, view: memoryview, /) -> int | None: ...
     def seek(self, offset: int, whence: int = ..., /) -> int: ...
 
 
-class Plain:
+class PlainStream:
     """The bytes of an unbuffered file."""
 
     def __init__(self, file: StreamFile) -> None:
@@ -67,7 +68,7 @@ class Plain:
     def skip(self, count: int) -> None:
         try:
             self._file.seek(count, os.SEEK_CUR)
-        except OSError:  # farther than any file can reach
+        except OSError:  # beyond any possible file
             self.damage = "it ends too early"
 
     def finish(self) -> None:
@@ -75,7 +76,7 @@ class Plain:
 
 
 class _Engine(Protocol):
-    """What `bz2.BZ2Decompressor` and its like have in common."""
+    """The common interface of `bz2.BZ2Decompressor` and its like."""
 
     @property
     def eof(self) -> bool: ...
@@ -86,10 +87,10 @@ class _Engine(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-class Inflated:
-    """The content of a .gz, .bz2 or .xz: one compressed stream or several in a row, zero bytes between them allowed.
+class InflatedStream:
+    """The content of a .gz, .bz2 or .xz: one or several compressed streams in a row, zero bytes between them allowed.
 
-    Checksums are verified. Bytes that were inflated by the same feed as the first damaged one are lost with it.
+    Checksums are verified. Bytes inflated by the same feed as the first damaged one are lost with it.
     """
 
     def __init__(self, file: StreamFile, engine: Callable[[], _Engine], errors: tuple[type[Exception], ...]) -> None:
@@ -155,42 +156,44 @@ def _reason(error: Exception) -> str:
     return f"the compressed data is damaged ({error})"
 
 
-# isal's own type stubs call it an instance.
+# isal's type stubs declare it as an instance.
 _GZIP_ERROR = cast("type[Exception]", igzip_lib.IsalError)
 
 
 def open_stream(file: StreamFile) -> tuple[Stream, str]:
-    """The stream for an unbuffered file, by its first bytes, and the name of its compression ("" if none).
+    """Return the stream for an unbuffered file, by its first bytes, and the name of its compression ("" if none).
 
-    The file is left, or put back, at its start.
+    The file position is reset to the start.
     """
     head = file.read(10)
     file.seek(0)
     if head[:2] == b"\x1f\x8b":
-        return Inflated(file, lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP), (_GZIP_ERROR,)), "gz"
-    # The fourth byte of a .bz2 is its level; then comes the mark of a block, or of the end.
+        return InflatedStream(file, lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP), (_GZIP_ERROR,)), "gz"
+    # The fourth byte of a .bz2 is its level; then comes the magic number of a block, or of the end.
     if head[:3] == b"BZh" and head[4:] in (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90"):
-        import bz2  # not every Python is built with it, nor with lzma
+        import bz2  # not every Python is built with bz2 and lzma
 
-        return Inflated(file, bz2.BZ2Decompressor, (ValueError,)), "bz2"
+        return InflatedStream(file, bz2.BZ2Decompressor, (ValueError,)), "bz2"
     if head[:6] == b"\xfd7zXZ\0":
         import lzma
 
         def engine() -> _Engine:
             return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
 
-        return Inflated(file, engine, (lzma.LZMAError,)), "xz"
-    return Plain(file), ""
+        return InflatedStream(file, engine, (lzma.LZMAError,)), "xz"
+    return PlainStream(file), ""
 
 
 def inflate_into(packed: memoryview, target: memoryview) -> bool:
-    """Whether raw deflate data is just as long as `target`, which it is inflated into without another copy of it."""
-    stream = Inflated(BytesIO(packed), lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_DEFLATE), (_GZIP_ERROR,))
+    """Inflate raw deflate data into `target` without another copy; return whether it has exactly that length."""
+    stream = InflatedStream(
+        BytesIO(packed), lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_DEFLATE), (_GZIP_ERROR,)
+    )
     return stream.fill(target) == len(target) and stream.fill(memoryview(bytearray(1))) == 0
 
 
 def read_whole(stream: Stream, data: Bytes, filled: int) -> Bytes | None:
-    """All that is left of a stream, after the data[:filled] already read; None if that is more than `MEMBER_LIMIT`."""
+    """Return the rest of a stream after data[:filled]; None if it is larger than `MEMBER_LIMIT`."""
     while filled == len(data):
         if filled > MEMBER_LIMIT:
             return None

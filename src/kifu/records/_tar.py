@@ -1,8 +1,8 @@
-"""Tar archives: a compiled walk over their headers, so that no Python runs per member.
+"""Tar archives: a compiled walk over their headers, without Python code per member.
 
-Read are ustar (POSIX.1-1988), pax (POSIX.1-2001), the GNU format, and what V7 tar wrote before them. The layouts are
-those of the pax page of POSIX.1-2017 and of the GNU tar manual ("Basic Tar Format"). A global pax header is passed
-over: it is not expected to name or size members. Python's tarfile numbers the members in the same way.
+Reads ustar (POSIX.1-1988), pax (POSIX.1-2001), the GNU format and the V7 format. The layouts are those of the pax page
+of POSIX.1-2017 and of the GNU tar manual ("Basic Tar Format"). A global pax header is skipped: it should not name or
+size members. Members are numbered as by Python's tarfile.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import numpy.typing as npt
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._streams import Stream
-from kifu.records.detect import is_record
+from kifu.records.detect import is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
 HEADER = 512
-"""Bytes of a tar header. Everything in a tar starts at a multiple of it."""
+"""Bytes of a tar header. Every entry of a tar starts at a multiple of it."""
 
-# What goes before one member, long names, pax records and sparse maps, is buffered whole; real ones are far from these.
+# The metadata of one member, long names, pax records and sparse maps, is buffered whole. Real archives stay far below
+# these limits.
 _META_LIMIT = 1 << 20  # bytes of names and records
 _META_HEADERS = 8
 _MAP_LIMIT = 1 << 16  # bytes of the map of a sparse member
@@ -35,15 +36,15 @@ _UNREADABLE, _TOO_LARGE = int(DropReason.UNREADABLE), int(DropReason.TOO_LARGE)
 
 # Return values of _walk.
 _MORE, _END, _DAMAGED = 0, 1, 2
-# Places in its state.
+# Indexes into its state.
 _POSITION, _ORDINAL, _ROWS, _NAME_BYTES, _NEED = 0, 1, 2, 3, 4
-# Places in what _pax_records finds.
+# Indexes into the metadata that _pax_records collects.
 _PATH_BEGIN, _PATH_END, _SIZE, _SPARSE = 0, 1, 2, 3
 
 
 @inline_kernel
 def _number(data: Bytes, begin: int, end: int) -> int:
-    """A number field: octal digits up to a space or NUL, or base 256 (GNU); -1 if it is neither, or too large."""
+    """Parse a number field: octal digits up to a space or NUL, or base 256 (GNU); -1 if invalid or too large."""
     value = 0
     if data[begin] & 0x80:
         if data[begin] != 0x80:
@@ -66,7 +67,7 @@ def _number(data: Bytes, begin: int, end: int) -> int:
 
 @kernel
 def header_status(data: Bytes, begin: int) -> int:
-    """What the 512 bytes from `begin` are: 1 a tar header (its checksum fits), 0 all zero (end mark), -1 neither."""
+    """Classify the 512 bytes from `begin`: 1 a tar header with a valid checksum, 0 all zero (end mark), -1 neither."""
     unsigned = 0
     high = 0
     for i in range(begin, begin + HEADER):
@@ -74,7 +75,7 @@ def header_status(data: Bytes, begin: int) -> int:
         high += int(data[i] >> 7)
     if unsigned == 0:
         return 0
-    for i in range(begin + 148, begin + 156):  # the checksum itself counts as spaces
+    for i in range(begin + 148, begin + 156):  # the checksum field itself counts as spaces
         unsigned += 0x20 - int(data[i])
         high -= int(data[i] >> 7)
     stored = _number(data, begin + 148, begin + 156)
@@ -83,8 +84,8 @@ def header_status(data: Bytes, begin: int) -> int:
 
 
 @inline_kernel
-def _pax_records(data: Bytes, begin: int, end: int, found: npt.NDArray[np.int64]) -> bool:
-    """Reads "length key=value\\n" records for path, size and GNU.sparse.*; False if they are malformed."""
+def _pax_records(data: Bytes, begin: int, end: int, metadata: npt.NDArray[np.int64]) -> bool:
+    r"""Collect path, size and GNU.sparse.* from "length key=value\n" records; return False if they are malformed."""
     at = begin
     while at < end and data[at] != 0:
         length = 0
@@ -102,8 +103,8 @@ def _pax_records(data: Bytes, begin: int, end: int, found: npt.NDArray[np.int64]
         if equals == stop or data[stop] != 0x0A:
             return False
         if _is_text(data, key, equals, b"path"):
-            found[_PATH_BEGIN] = equals + 1
-            found[_PATH_END] = stop
+            metadata[_PATH_BEGIN] = equals + 1
+            metadata[_PATH_END] = stop
         elif _is_text(data, key, equals, b"size"):
             value = 0
             for i in range(equals + 1, stop):
@@ -112,9 +113,9 @@ def _pax_records(data: Bytes, begin: int, end: int, found: npt.NDArray[np.int64]
                 value = value * 10 + int(data[i]) - 0x30
             if value > _SIZE_LIMIT:
                 return False
-            found[_SIZE] = value
+            metadata[_SIZE] = value
         elif equals - key > 11 and _is_text(data, key, key + 11, b"GNU.sparse."):
-            found[_SPARSE] = 1
+            metadata[_SPARSE] = 1
         at += length
     return True
 
@@ -131,7 +132,7 @@ def _is_text(data: Bytes, begin: int, end: int, text: bytes) -> bool:
 
 @inline_kernel
 def _copy_text(data: Bytes, begin: int, end: int, names: Bytes, at: int) -> int:
-    """Copies data[begin:end] up to its first NUL to names[at:]; returns where the copy ends."""
+    """Copy data[begin:end] up to its first NUL to names[at:]; return the end of the copy."""
     for i in range(begin, end):
         if data[i] == 0:
             break
@@ -141,13 +142,13 @@ def _copy_text(data: Bytes, begin: int, end: int, names: Bytes, at: int) -> int:
 
 
 @inline_kernel
-def _metadata(data: Bytes, entry: int, filled: int, found: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """Passes over the long names and pax records before a member, from `entry` on, and notes what they say in `found`.
+def _metadata(data: Bytes, entry: int, filled: int, metadata: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Read the long names and pax records before a member, from `entry` on, into `metadata`.
 
-    Returns (_END, where the member's own header lies), (_MORE, up to where bytes are needed), (_DAMAGED, where), or
-    (_END, -1) at the end mark.
+    Returns: (_END, position of the member's own header), (_MORE, position up to which bytes are needed), (_DAMAGED,
+        position), or (_END, -1) at the end mark.
     """
-    found[:] = -1
+    metadata[:] = -1
     head = entry
     for _ in range(_META_HEADERS):
         if head + HEADER > filled:
@@ -167,20 +168,20 @@ def _metadata(data: Bytes, entry: int, filled: int, found: npt.NDArray[np.int64]
         if begin + size > filled:
             return _MORE, begin + size
         if kind == _GNU_NAME:
-            found[_PATH_BEGIN] = begin
-            found[_PATH_END] = begin + size
-        elif kind in (_PAX, _SOLARIS_PAX) and not _pax_records(data, begin, begin + size, found):
+            metadata[_PATH_BEGIN] = begin
+            metadata[_PATH_END] = begin + size
+        elif kind in (_PAX, _SOLARIS_PAX) and not _pax_records(data, begin, begin + size, metadata):
             return _DAMAGED, head
         head = begin + (size + HEADER - 1) // HEADER * HEADER
     return _DAMAGED, head
 
 
 @inline_kernel
-def _member_name(data: Bytes, head: int, found: npt.NDArray[np.int64], names: Bytes, at: int) -> int:
-    """Writes a member's name to names[at:]; returns where it ends."""
-    if found[_PATH_BEGIN] >= 0:
-        return _copy_text(data, found[_PATH_BEGIN], found[_PATH_END], names, at)
-    # Only POSIX magic has a name's first part there; the GNU format keeps times in its place.
+def _member_name(data: Bytes, head: int, metadata: npt.NDArray[np.int64], names: Bytes, at: int) -> int:
+    """Write a member's name to names[at:]; return its end."""
+    if metadata[_PATH_BEGIN] >= 0:
+        return _copy_text(data, metadata[_PATH_BEGIN], metadata[_PATH_END], names, at)
+    # Only POSIX archives have the first part of a name here; the GNU format stores times in its place.
     if data[head + 345] != 0 and _is_text(data, head + 257, head + 263, b"ustar\0"):
         at = _copy_text(data, head + 345, head + 500, names, at)
         names[at] = 0x2F
@@ -190,7 +191,7 @@ def _member_name(data: Bytes, head: int, found: npt.NDArray[np.int64], names: By
 
 @inline_kernel
 def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
-    """Where the content of a member in the old GNU sparse format starts: its map may go on for many 512-byte pieces."""
+    """Return the start of the content of a member in the old GNU sparse format, whose map may take many 512-byte pieces."""
     at = head + HEADER
     more = data[head + 482] != 0
     while more:
@@ -206,7 +207,7 @@ def _walk(
     data: Bytes,
     filled: int,
     state: npt.NDArray[np.int64],
-    found: npt.NDArray[np.int64],
+    metadata: npt.NDArray[np.int64],
     start: npt.NDArray[np.int64],
     stop: npt.NDArray[np.int64],
     member: npt.NDArray[np.int32],
@@ -214,19 +215,23 @@ def _walk(
     names: Bytes,
     name_offset: npt.NDArray[np.int64],
 ) -> int:
-    """Lists the records that lie whole in data[:filled], from state[_POSITION] on.
+    """List the records that are complete in data[:filled], from state[_POSITION] on.
 
-    One row per record in `start` .. `name_offset` (as in `RecordBlock`), which must hold a row for each 512 bytes of data,
-    as `names` must hold len(data) bytes; `found` is room for the metadata of one member. Returns _END at the end mark;
-    _DAMAGED, with state[_POSITION] at the bad header; _MORE, with state[_POSITION] where the first unfinished entry
-    starts (it may lie behind the data), and state[_NEED] how many bytes from there on must be at hand to go on.
+    Args: data: [N] uint8, the buffer. filled: Bytes in it. state: [5] int64. On _DAMAGED, state[_POSITION] is the bad
+        header. On _MORE, it is the start of the first incomplete entry, which may lie behind the data, and state[_NEED]
+        the number of bytes from there that are needed. metadata: [4] int64, scratch space for the metadata of one
+        member. start, stop, member, drop, name_offset: As in `RecordBlock`; one row per record, so they must have a row
+        for each 512 bytes of data. names: [len(data)] uint8, the names.
+
+    Returns:
+        _MORE, _END at the end mark, or _DAMAGED.
     """
     rows = 0
     name_end = 0
     status = _MORE
     while True:
         entry = state[_POSITION]
-        status, head = _metadata(data, entry, filled, found)
+        status, head = _metadata(data, entry, filled, metadata)
         if status == _MORE:
             state[_NEED] = head - entry
             break
@@ -235,7 +240,7 @@ def _walk(
             break
         if head < 0:
             break
-        size = _number(data, head + 124, head + 136) if found[_SIZE] < 0 else found[_SIZE]
+        size = _number(data, head + 124, head + 136) if metadata[_SIZE] < 0 else metadata[_SIZE]
         kind = int(data[head + 156])
         begin = _after_sparse_map(data, head, filled) if kind == _GNU_SPARSE else head + HEADER
         if size < 0 or begin - head > _MAP_LIMIT:
@@ -246,14 +251,14 @@ def _walk(
             status = _MORE
             state[_NEED] = begin - entry
             break
-        name_stop = _member_name(data, head, found, names, name_end)
+        name_stop = _member_name(data, head, metadata, names, name_end)
         if kind == _OLD_REGULAR and name_stop > name_end and names[name_stop - 1] == 0x2F:
-            kind = _DIRECTORY  # V7 tar knew no type for it
+            kind = _DIRECTORY  # V7 tar has no type flag for directories
         if _LINK <= kind < _CONTIGUOUS:
-            size = 0  # links, devices and directories have no content, whatever their header says
-        if kind in (_REGULAR, _OLD_REGULAR, _CONTIGUOUS, _GNU_SPARSE) and is_record(names, name_end, name_stop):
+            size = 0  # links, devices and directories have no content, regardless of the size in the header
+        if kind in (_REGULAR, _OLD_REGULAR, _CONTIGUOUS, _GNU_SPARSE) and is_record_member(names, name_end, name_stop):
             reason = 0
-            if kind == _GNU_SPARSE or found[_SPARSE] == 1:
+            if kind == _GNU_SPARSE or metadata[_SPARSE] == 1:
                 reason = _UNREADABLE
             elif size > MEMBER_LIMIT:
                 reason = _TOO_LARGE
@@ -276,11 +281,11 @@ def _walk(
 
 
 def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int64]) -> tuple[int, RecordBlock]:
-    """Runs `_walk` and makes a block of its rows."""
-    room = filled // HEADER
-    start, stop = np.empty(room, np.int64), np.empty(room, np.int64)
-    member, drop = np.empty(room, np.int32), np.empty(room, np.uint8)
-    names, name_offset = np.empty(len(data), np.uint8), np.zeros(room + 1, np.int64)
+    """Run `_walk` and return its status and a block of its rows."""
+    max_rows = filled // HEADER
+    start, stop = np.empty(max_rows, np.int64), np.empty(max_rows, np.int64)
+    member, drop = np.empty(max_rows, np.int32), np.empty(max_rows, np.uint8)
+    names, name_offset = np.empty(len(data), np.uint8), np.zeros(max_rows + 1, np.int64)
     status = _walk(data, filled, state, np.empty(4, np.int64), start, stop, member, drop, names, name_offset)
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])
     return (
@@ -291,7 +296,7 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
             start=start[:rows],
             stop=stop[:rows],
             member=member[:rows],
-            names=names[:name_bytes].copy(),  # so that the room for names is given back
+            names=names[:name_bytes].copy(),  # so that the large buffer can be freed
             name_offset=name_offset[: rows + 1],
             drop=drop[:rows],
         ),
@@ -299,11 +304,20 @@ def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int
 
 
 def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_bytes: int) -> Iterator[RecordBlock]:
-    """The records of a tar whose first bytes are data[:filled] and whose rest `stream` gives.
+    """Yield the records of a tar.
 
-    Each buffer of `block_bytes` (or as much as one member takes) is one block, without a copy; the entry that its end
-    cuts is moved to the start of the next. Raises SourceError, after all that is whole was given out, if the archive is
-    damaged or ends without the end mark, as a file does that was cut off.
+    Each buffer of `block_bytes` (or the size of one member) is one block, without a copy; the entry that its end cuts
+    is moved to the start of the next.
+
+    Args:
+        source: The archive's path.
+        stream: The rest of the archive.
+        data: [N] uint8, a buffer with the beginning of the archive.
+        filled: Number of bytes in it.
+        block_bytes: Size of the next buffers.
+
+    Raises:
+        SourceError: After all complete records, if the archive is damaged or lacks its end mark, as truncated files do.
     """
     state = np.zeros(5, np.int64)
     offset = 0  # of data[0] in the tar

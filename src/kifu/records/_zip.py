@@ -1,4 +1,8 @@
-"""Zip archives, zip64 too, read by their central directory (PKWARE APPNOTE.TXT 6.3, sections 4.3 and 4.5.3)."""
+"""Zip archives, zip64 included, read by their central directory (PKWARE APPNOTE.TXT 6.3, sections 4.3 and 4.5.3).
+
+The directory is listed by a kernel: `zipfile` takes about 10 microseconds per member for it, nearly as long as reading
+and inflating a small record. For 100,000 records it is 0.9 s instead of 0.02 s, where reading them takes 1.1 s.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +23,13 @@ from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._remote import RemoteFile, SparseCopy
 from kifu.records._streams import inflate_into
-from kifu.records.detect import is_index, is_record
+from kifu.records.detect import is_index_member, is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
-_ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call: about one block of game records
+_ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call, about one block of game records
 _NAMES_AT_ONCE = 1 << 20  # bytes of their names
 _LONGEST_NAME = 0xFFFF
-_SIZE_LIMIT = 1 << 62  # a zip64 field beyond it is damaged: no file is as large
+_SIZE_LIMIT = 1 << 62  # no file is larger, so a larger zip64 field is damaged
 
 _END_RECORD = struct.Struct("<4s4H2LH")
 _END_RECORD_64 = struct.Struct("<4sQ2H2L4Q")
@@ -37,16 +41,16 @@ _CENTRAL_HEADER, _LOCAL_HEADER = 46, 30
 _LONGEST_HEADER = _LOCAL_HEADER + 2 * 0xFFFF
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED = 0x01 | 0x40
-_LARGE = 1 << 20  # bytes of a member; below, one call that inflates it at once is faster
+_LARGE = 1 << 20  # bytes of a member; below it, inflating with a single call is faster
 
-# isal's own type stubs call it an instance.
+# isal's type stubs declare it as an instance.
 _INFLATE_ERROR = cast("type[Exception]", isal_zlib.error)
 
 _UNREADABLE, _TOO_LARGE = int(DropReason.UNREADABLE), int(DropReason.TOO_LARGE)
 
 # Return values of _list_records.
 _MORE, _END, _DAMAGED, _OVERLAP = 0, 1, 2, 3
-# Places in its state.
+# Indexes into its state.
 _POSITION, _ORDINAL, _ROWS, _TAKEN = 0, 1, 2, 3
 # Columns of its table.
 _BEGIN, _PACKED, _SIZE, _CRC, _METHOD = 0, 1, 2, 3, 4
@@ -54,7 +58,7 @@ _BEGIN, _PACKED, _SIZE, _CRC, _METHOD = 0, 1, 2, 3, 4
 
 @inline_kernel
 def _integer(data: Bytes, begin: int, width: int) -> int:
-    """A little-endian number; -1 if it is larger than any file."""
+    """Parse a little-endian number; -1 if it is larger than any file."""
     value = 0
     for i in range(begin + width - 1, begin - 1, -1):
         if value > _SIZE_LIMIT >> 8:
@@ -65,10 +69,12 @@ def _integer(data: Bytes, begin: int, width: int) -> int:
 
 @inline_kernel
 def _zip64_fields(data: Bytes, begin: int, end: int, row: npt.NDArray[np.int64], offset: int) -> int:
-    """Reads the sizes and the offset that did not fit in 32 bits from the extra fields data[begin:end].
+    """Read the sizes and the offset that do not fit in 32 bits from the extra fields data[begin:end].
 
-    They stand there in this order, and only those whose 32-bit field is all ones. One that is missing becomes -1.
-    Returns the offset.
+    They stand there in this order, and only those whose 32-bit field is all ones. A missing one becomes -1.
+
+    Returns:
+        The offset.
     """
     stop = begin
     while begin + 4 <= end:
@@ -91,7 +97,7 @@ def _zip64_fields(data: Bytes, begin: int, end: int, row: npt.NDArray[np.int64],
 
 @inline_kernel
 def _refuse(flags: int, local: int, row: npt.NDArray[np.int64], length: int) -> int:
-    """The reason why a member of an archive of `length` bytes can't be read, by what the directory says, or 0."""
+    """Return the reason why a member of an archive of `length` bytes cannot be read, by its directory entry, or 0."""
     if flags & _ENCRYPTED or local < 0 or local + _LOCAL_HEADER > length or row[_SIZE] < 0 or row[_PACKED] < 0:
         return _UNREADABLE
     if row[_SIZE] > MEMBER_LIMIT or row[_PACKED] > MEMBER_LIMIT:
@@ -115,12 +121,15 @@ def _list_records(
     name_offset: npt.NDArray[np.int64],
     indexes: bool,
 ) -> int:
-    """Lists the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
+    """List the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
 
-    base: what every offset in the archive is to be raised by. table: [rows, 5], see its columns above; the first says
-    where the member's own header lies, which is not looked at. indexes: list the indexes of TYGEM games instead.
-    Returns _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP: the members take more room than the
-    file has.
+    Args: data: [N] uint8, the archive. base: Number to add to every offset in the archive. end: End of the directory.
+        state: [4] int64: position, ordinal of the next entry, rows listed, bytes taken by the members so far. table:
+        [rows, 5] int64, see the columns above. _BEGIN is the position of the member's own header, which is not read.
+        member, drop, names, name_offset: As in `RecordBlock`. indexes: List the TYGEM indexes instead of the records.
+
+    Returns:
+        _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP (the members are larger than the file).
     """
     rows = 0
     name_end = 0
@@ -148,7 +157,9 @@ def _list_records(
             name_stop += 1
         # Made on Unix (3) or macOS (19), with the mode of a symbolic link.
         is_link = data[at + 5] in (3, 19) and data[at + 41] >> 4 == 0xA
-        wanted = is_index(names, name_end, name_stop) if indexes else is_record(names, name_end, name_stop)
+        wanted = (
+            is_index_member(names, name_end, name_stop) if indexes else is_record_member(names, name_end, name_stop)
+        )
         if wanted and not is_link:
             row = table[rows]
             row[_METHOD] = _integer(data, at + 10, 2)
@@ -178,9 +189,9 @@ def _list_records(
 
 @kernel
 def _find_contents(data: Bytes, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8]) -> None:
-    """Goes on from the header of each member, where the first column says it lies, to the content behind it.
+    """Replace the position of each member's header in the table by that of its content.
 
-    drop: [rows], set where there is no header, or not enough behind it.
+    drop: [rows], set if there is no header there, or not enough data behind it.
     """
     for k in range(len(table)):
         if drop[k]:
@@ -194,26 +205,26 @@ def _find_contents(data: Bytes, table: npt.NDArray[np.int64], drop: npt.NDArray[
                 drop[k] = 0
 
 
-class _Whole:
-    """A file of this machine as a mapping, all of which is here."""
+class _MappedFile:
+    """A local file as a memory mapping."""
 
     def __init__(self, file: FileIO) -> None:
         self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def need(self, begin: int, stop: int) -> None:
-        """Nothing to do: see `SparseCopy`."""
+        """Do nothing: all bytes are available, see `SparseCopy`."""
 
 
-_Mapping: TypeAlias = _Whole | SparseCopy
+_Mapping: TypeAlias = _MappedFile | SparseCopy
 
 
 def _map(file: FileIO | RemoteFile) -> _Mapping:
-    return file.copy() if isinstance(file, RemoteFile) else _Whole(file)
+    return file.copy() if isinstance(file, RemoteFile) else _MappedFile(file)
 
 
 @dataclass(frozen=True)
 class _Directory:
-    """Where a central directory lies in the file, and what the offsets in it are to be raised by."""
+    """The position of a central directory in the file, and the number to add to its offsets."""
 
     begin: int
     end: int
@@ -221,7 +232,7 @@ class _Directory:
 
 
 def _find_directory(source: str, mapped: _Mapping) -> _Directory:
-    """By the end record; bytes before the archive (a self-extracting program) and after it are allowed."""
+    """Find the directory by the end record; bytes before the archive (self-extracting programs) and after it are allowed."""
     data = mapped.data
     mapped.need(len(data) - _LONGEST_END, len(data))
     at = _find_end_record(data)
@@ -242,7 +253,7 @@ def _find_directory(source: str, mapped: _Mapping) -> _Directory:
 
 
 def _find_end_record(data: mmap.mmap) -> int:
-    """Where the last end record lies whose comment, which may hold the like, fits in the file; or -1."""
+    """Return the position of the last end record whose comment, which may contain another, fits in the file; or -1."""
     first = max(0, len(data) - _END_RECORD.size - _LONGEST_COMMENT)
     at = data.rfind(b"PK\5\6", first)
     while at >= 0:
@@ -254,13 +265,13 @@ def _find_end_record(data: mmap.mmap) -> int:
 
 
 def _find_record_64(mapped: _Mapping, end_record: int) -> int:
-    """Where the zip64 end record lies, or -1: right before its locator, or else where the locator says."""
+    """Return the position of the zip64 end record, right before its locator or where the locator points; or -1."""
     data = mapped.data
     locator = end_record - _LOCATOR_64.size
     if locator < 0 or data[locator : locator + 4] != b"PK\6\7":
         return -1
-    _, _, told, _ = _LOCATOR_64.unpack_from(data, locator)
-    for at in (locator - _END_RECORD_64.size, told):
+    _, _, stored_position, _ = _LOCATOR_64.unpack_from(data, locator)
+    for at in (locator - _END_RECORD_64.size, stored_position):
         if 0 <= at <= locator - _END_RECORD_64.size:
             mapped.need(at, at + _END_RECORD_64.size)
             if data[at : at + 4] == b"PK\6\6":
@@ -270,15 +281,13 @@ def _find_record_64(mapped: _Mapping, end_record: int) -> int:
 
 @dataclass(frozen=True)
 class _Run:
-    """Members that are one block, as the directory lists them: `table` and, of `RecordBlock`, the fields of these names.
+    """The members of one block, as the directory lists them.
 
-    ends: [K + 1] int64: where each starts and ends in the block, if all of them can be read.
+    Attributes:
+        table: [K, 5] int64, see the columns above.
+        member, drop, names, name_offset: As in `RecordBlock`.
+        ends: [K + 1] int64. Start and end of each member in the block, if all of them can be read.
     """
-
-    def reach(self) -> tuple[int, int]:
-        """Which bytes of the archive they lie in, with their headers, whatever those say; (0, 0) if there are none."""
-        begin, packed = self.table[self.drop == 0][:, [_BEGIN, _PACKED]].T
-        return (int(begin.min()), int((begin + packed).max()) + _LONGEST_HEADER) if len(begin) else (0, 0)
 
     table: npt.NDArray[np.int64]
     member: npt.NDArray[np.int32]
@@ -287,9 +296,14 @@ class _Run:
     name_offset: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
 
+    def reach(self) -> tuple[int, int]:
+        """Return the range of bytes of the archive with the members and their headers; (0, 0) if there are none."""
+        begin, packed = self.table[self.drop == 0][:, [_BEGIN, _PACKED]].T
+        return (int(begin.min()), int((begin + packed).max()) + _LONGEST_HEADER) if len(begin) else (0, 0)
+
 
 def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
-    """What the blocks hold, by the directory alone; see `zip_blocks`, which raises what this does."""
+    """Yield the members of each block, by the directory alone; raises what `zip_blocks` does."""
     directory = _find_directory(source, mapped)
     data = np.frombuffer(mapped.data, np.uint8)
     state = np.array([directory.begin, 0, 0, 0], np.int64)
@@ -301,9 +315,9 @@ def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False
         status = _list_records(
             data, directory.base, directory.end, state, table, member, drop, names, name_offset, indexes
         )
-        for some, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
-            at = name_offset[some.start : some.stop + 1]
-            yield _Run(table[some], member[some], drop[some], names[at[0] : at[-1]].copy(), at - at[0], ends)
+        for rows, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
+            at = name_offset[rows.start : rows.stop + 1]
+            yield _Run(table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends)
     if status == _DAMAGED:
         raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {state[_POSITION]}")
     if status == _OVERLAP:
@@ -313,13 +327,22 @@ def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False
 def zip_blocks(
     source: str, file: FileIO | RemoteFile, block_bytes: int, *, indexes: bool = False, first: int = 0
 ) -> Iterator[RecordBlock]:
-    """The records of a zip, or its indexes of TYGEM games, in the order of its central directory.
+    """Yield the records of a zip, or its TYGEM indexes, in the order of its central directory.
 
-    A file of this machine is mapped, not read; one of another storage is copied to a file without a name, but for what
-    nobody asks for. first: how many blocks to pass over; nothing of them is inflated, or copied.
-    Members that are encrypted, packed otherwise than stored or deflated, or not what their checksum says, become empty
-    rows with `DropReason.UNREADABLE`. Raises SourceError if the archive has no end record, and, after what came before was
-    given out, if its directory is damaged, or if members lie on top of each other, as in a bomb.
+    Local files are memory-mapped. Remote files are copied, as far as needed, to an unnamed temporary file. Members that
+    are encrypted, compressed otherwise than stored or deflated, or do not match their checksum become empty rows with
+    `DropReason.UNREADABLE`.
+
+    Args:
+        source: The archive's path.
+        file: The open archive.
+        block_bytes: Maximum bytes of the members of a block, unless a single one is larger.
+        indexes: Yield the TYGEM indexes instead of the records.
+        first: Number of blocks to skip; none of their bytes are copied or inflated.
+
+    Raises:
+        SourceError: If the archive has no end record; and, after all records before, if its directory is damaged or if
+            members overlap, as in a decompression bomb.
     """
     mapped = _map(file)
     data = np.frombuffer(mapped.data, np.uint8)
@@ -338,12 +361,12 @@ def zip_blocks(
         )
         _read_members(block, memoryview(mapped.data), run.table)
         yield block
-        if hasattr(mmap, "MADV_DONTNEED"):  # else what was read stays in memory as long as the mapping does
+        if hasattr(mmap, "MADV_DONTNEED"):  # otherwise the pages that were read stay in memory as long as the mapping
             mapped.data.madvise(mmap.MADV_DONTNEED)
 
 
 def count_zip_blocks(file: FileIO | RemoteFile, block_bytes: int) -> int:
-    """How many blocks `zip_blocks` gives, by the directory alone, whose damage it leaves for that to tell of."""
+    """Return the number of blocks of `zip_blocks`, by the directory alone; damage is left for reading to report."""
     count = 0
     with suppress(SourceError):
         for _ in _runs("", _map(file), block_bytes):
@@ -352,7 +375,7 @@ def count_zip_blocks(file: FileIO | RemoteFile, block_bytes: int) -> int:
 
 
 def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
-    """Cuts members into runs of at most `limit` bytes, or of one member; with each, where its members start and end."""
+    """Yield slices of at most `limit` bytes, or of one member, and the start and end of each member in them."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     first = 0
     while first < len(sizes):
@@ -362,10 +385,10 @@ def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[slice,
 
 
 def _read_members(block: RecordBlock, mapped: memoryview, table: npt.NDArray[np.int64]) -> None:
-    """Fills in the content of a block's members; those that are not what their sizes and checksum say become empty."""
+    """Fill in the contents of a block's members; those that do not match their size and checksum become empty."""
     target = block.data.data
-    places = zip(block.start.tolist(), block.stop.tolist(), block.drop.tolist(), table.tolist())
-    for k, (start, stop, drop, (begin, packed, size, crc, method)) in enumerate(places):
+    rows = zip(block.start.tolist(), block.stop.tolist(), block.drop.tolist(), table.tolist())
+    for k, (start, stop, drop, (begin, packed, size, crc, method)) in enumerate(rows):
         if drop:
             block.stop[k] = start
             continue
@@ -378,7 +401,7 @@ def _read_members(block: RecordBlock, mapped: memoryview, table: npt.NDArray[np.
             try:
                 content = isal_zlib.decompressobj(-15).decompress(stored, size + 1)
             except _INFLATE_ERROR:
-                size = -1  # as no content is
+                size = -1  # which no content matches
         if len(content) != size or isal_zlib.crc32(content) != crc:
             block.stop[k] = start
             block.drop[k] = DropReason.UNREADABLE

@@ -1,4 +1,4 @@
-"""Detect what members of containers are: by their first bytes, and by their names only where the bytes cannot tell."""
+"""Detect the format of members: by their first bytes, and by name only where the bytes cannot tell."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SGF, OLF, TYGEM, TYGEM_INDEX = range(4)
 
 @inline_kernel
 def _base(names: Bytes, begin: int, end: int) -> int:
-    """Where the last part of the name names[begin:end] begins; `end` if there is none, or if it is an AppleDouble file.
+    """Return where the last part of the name names[begin:end] begins; `end` for an AppleDouble file.
 
-    Those (._game.sgf, which macOS adds to its archives) are no records, whatever they are called.
+    AppleDouble files (._game.sgf, which macOS adds to its archives) are never records.
     """
     base = end
     while base > begin and names[base - 1] != _SLASH:
@@ -42,7 +42,7 @@ def _base(names: Bytes, begin: int, end: int) -> int:
 
 @inline_kernel
 def has_extension(names: Bytes, begin: int, end: int, extension: bytes) -> bool:
-    """Whether a name ends in a dot and the extension, which is given in small letters; in any case."""
+    """Return whether a name ends in a dot and the extension, ignoring case; `extension` is in lower case."""
     at = end - len(extension)
     if at - 1 < begin or names[at - 1] != _DOT:
         return False
@@ -53,10 +53,10 @@ def has_extension(names: Bytes, begin: int, end: int, extension: bytes) -> bool:
 
 
 @inline_kernel
-def is_record(names: Bytes, begin: int, end: int) -> bool:
-    """Whether a member of an archive is taken for a record, or a file of them, by its name, names[begin:end].
+def is_record_member(names: Bytes, begin: int, end: int) -> bool:
+    """Return whether the name names[begin:end] of an archive member is that of a record or a file of records.
 
-    It is if the last part of the name ends in .sgf or .olf, in any case, or has no dot and so no extension.
+    That is so if the last part of the name ends in .sgf or .olf, ignoring case, or has no extension.
     """
     base = _base(names, begin, end)
     for i in range(base, end):
@@ -66,23 +66,23 @@ def is_record(names: Bytes, begin: int, end: int) -> bool:
 
 
 @inline_kernel
-def is_index(names: Bytes, begin: int, end: int) -> bool:
-    """Whether a member of an archive is taken for an index of TYGEM games: .index, in any case."""
+def is_index_member(names: Bytes, begin: int, end: int) -> bool:
+    """Return whether the name of an archive member is that of a TYGEM index: .index, ignoring case."""
     return has_extension(names, _base(names, begin, end), end, b"index")
 
 
-def name_says_record(name: bytes) -> bool:
-    """The stricter test for files of a directory: .sgf, in any case, and no AppleDouble file."""
+def is_record_name(name: bytes) -> bool:
+    """Return whether a file of a directory is a record by its name: .sgf, ignoring case, and not an AppleDouble file."""
     return _name_ends(name, b".sgf")
 
 
-def name_says_lines(name: bytes) -> bool:
-    """Whether a file is one of OLF's lines by its name."""
+def is_olf_name(name: bytes) -> bool:
+    """Return whether a file is one of OLF lines by its name."""
     return _name_ends(name, b".olf")
 
 
-def name_says_index(name: bytes) -> bool:
-    """Whether a file is an index of TYGEM games by its name."""
+def is_index_name(name: bytes) -> bool:
+    """Return whether a file is a TYGEM index by its name."""
     return _name_ends(name, b".index")
 
 
@@ -92,7 +92,7 @@ def _name_ends(name: bytes, extension: bytes) -> bool:
 
 @inline_kernel
 def is_date(data: Bytes, i: Int, stop: Int) -> bool:
-    """Whether a line of OLF begins at `i`: dddd-dd-dd and a space."""
+    """Return whether a line of OLF begins at `i`: dddd-dd-dd and a space."""
     if stop - i < 11 or data[i + 10] != SPACE:
         return False
     for k in range(10):
@@ -106,7 +106,7 @@ def is_date(data: Bytes, i: Int, stop: Int) -> bool:
 
 @inline_kernel
 def detect_text(data: Bytes, i: Int, stop: Int, otherwise: Int) -> Int:
-    """By the first line that is neither empty nor a comment: SGF, OLF, TYGEM, TYGEM_INDEX, or `otherwise`."""
+    """Return SGF, OLF, TYGEM, TYGEM_INDEX or `otherwise`, by the first line that is neither empty nor a comment."""
     i = skip_space(data, skip_bom(data, i, stop), stop)
     while i < stop and data[i] == HASH:
         i = skip_space(data, end_of_line(data, i, stop), stop)
@@ -133,14 +133,21 @@ def detect_members(
     name_offset: npt.NDArray[np.int64],
     kind: npt.NDArray[np.uint8],
 ) -> None:
-    """kind: [K] uint8, to be filled. Where the bytes cannot tell, a name that ends in .olf does; else it is SGF."""
+    """Detect the format of each member.
+
+    If the bytes cannot tell, a name that ends in .olf does; all other members are SGF.
+
+    Args:
+        data, start, stop, names, name_offset: As in `RecordBlock`.
+        kind: [K] uint8, filled in.
+    """
     for k in range(len(start)):
         is_olf = has_extension(names, name_offset[k], name_offset[k + 1], b"olf")
         kind[k] = detect_text(data, start[k], stop[k], OLF if is_olf else SGF)
 
 
 def detect(block: RecordBlock) -> npt.NDArray[np.uint8]:
-    """[K] uint8: what each member of a block is."""
+    """Return the format of each member of a block: [K] uint8, one of SGF, OLF, TYGEM and TYGEM_INDEX."""
     if block.kind is not None:
         return np.full(len(block), block.kind, np.uint8)
     kind = np.empty(len(block), np.uint8)

@@ -1,4 +1,4 @@
-"""Directory trees: which records and archives lie in one, and its loose records as blocks."""
+"""Directory trees: list their records and archives, and read loose records as blocks."""
 
 from __future__ import annotations
 
@@ -14,43 +14,46 @@ from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
-from kifu.records.detect import name_says_index, name_says_lines, name_says_record
+from kifu.records.detect import is_index_name, is_olf_name, is_record_name
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
 from kifu.records.places import AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz")
-_FIRST_GUESS = 64 << 10  # bytes that one compressed record inflates to
-_REQUESTS = 16  # records that are fetched from other storage at a time
-_NOTHING: Bytes = np.empty(0, np.uint8)
+_INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
+_REQUESTS = 16  # records fetched from remote storage at a time
+_EMPTY: Bytes = np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
 class LooseRecords:
-    """The loose records of a directory tree, or some that follow one another, as they were found; can be pickled.
+    """The loose records of a directory tree, or a consecutive part of them. Can be pickled.
 
-    Whoever reads them need not look through the tree, and each of them keeps its number whatever becomes of the others.
+    A part can be read without listing the tree again, and each record keeps its number if others appear or disappear.
+
+    Attributes:
+        root: The directory.
+        first: Number of records of the tree before these.
+        names: Paths below the root with / between their parts, in byte order.
+        remote: The files on remote storage, with their metadata; empty on this machine.
     """
 
     root: AnyPath
     first: int
-    """How many records of the tree come before them."""
 
     names: list[bytes] = field(repr=False)
-    """The paths below the root, with / between their parts, in the order of their bytes."""
 
     remote: list[Remote] = field(repr=False)
-    """Where they are on other storage, with what that says of them; none if they are on this machine."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def part(self, begin: int, stop: int) -> LooseRecords:
-        """Those from number `begin` of these to the one before `stop`."""
+        """Return the records from index `begin` up to, but not including, `stop`."""
         return LooseRecords(self.root, self.first + begin, self.names[begin:stop], self.remote[begin:stop])
 
-    def places(self) -> Iterator[AnyPath]:
-        """Where they are."""
+    def paths(self) -> Iterator[AnyPath]:
+        """Yield the path or URL of each record."""
         if isinstance(self.root, Remote):
             yield from self.remote
         else:
@@ -59,18 +62,24 @@ class LooseRecords:
 
 @dataclass(frozen=True)
 class DirectoryTree:
-    """What a directory tree holds, in the order of the bytes of the paths below it."""
+    """The contents of a directory tree, in the byte order of the paths below it.
+
+    Attributes:
+        records: The loose records.
+        archives: Containers of their own: archives, line files (.olf) and TYGEM indexes (.index).
+    """
 
     records: LooseRecords
     archives: list[AnyPath]
-    """Containers of their own: archives, files of lines (.olf), and indexes to such (.index)."""
 
 
 def list_directory(root: AnyPath) -> DirectoryTree:
-    """Lists a directory tree by names alone, but for those .gz, .bz2 and .xz whose name does not say what is in them.
+    """List a directory tree by names alone, except for .gz, .bz2 and .xz files whose names do not reveal their contents.
 
-    Symbolic links are passed over, also those to files: what they point at lies elsewhere, or is listed anyway. Raises
-    SourceError if a directory cannot be read.
+    Symbolic links are skipped, also those to files: their targets lie elsewhere or are listed anyway.
+
+    Raises:
+        SourceError: If a directory cannot be read.
     """
     if isinstance(root, Remote):
         try:
@@ -88,49 +97,56 @@ def list_directory(root: AnyPath) -> DirectoryTree:
 
 
 def _records_in(names: Iterable[bytes]) -> list[bytes]:
-    return [name for name in names if name_says_record(strip_compression(name))]
+    return [name for name in names if is_record_name(strip_compression(name))]
 
 
 def _archives_in(names: Iterable[bytes], at: Callable[[bytes], AnyPath]) -> list[AnyPath]:
-    """at: where a file of this name is."""
-    told = ((name, _says_archive(name)) for name in names)
-    return [at(name) for name, says in told if says or (says is None and _holds_tar(at(name)))]
+    """Return the archives among the files.
+
+    Args:
+        names: Paths below the root.
+        at: Returns the path or URL of a name.
+    """
+    verdicts = ((name, _is_archive_name(name)) for name in names)
+    return [
+        at(name) for name, is_archive in verdicts if is_archive or (is_archive is None and _is_compressed_tar(at(name)))
+    ]
 
 
 def _walk(top: bytes) -> Iterator[bytes]:
-    """The paths of all files below a directory of this machine."""
-    folders = [b""]
-    while folders:
-        folder = folders.pop()
+    """Yield the paths of all files below a local directory."""
+    pending = [b""]
+    while pending:
+        directory = pending.pop()
         try:
-            with os.scandir(top + b"/" + folder) as entries:
+            with os.scandir(top + b"/" + directory) as entries:
                 for entry in entries:
-                    name = folder + b"/" + entry.name if folder else entry.name
+                    name = directory + b"/" + entry.name if directory else entry.name
                     if entry.is_dir(follow_symlinks=False):
-                        folders.append(name)
+                        pending.append(name)
                     elif entry.is_file(follow_symlinks=False):
                         yield name
         except OSError as error:
-            raise SourceError(f"{os.fsdecode(top + b'/' + folder)}: {error.strerror}") from None
+            raise SourceError(f"{os.fsdecode(top + b'/' + directory)}: {error.strerror}") from None
 
 
 def strip_compression(name: bytes) -> bytes:
-    """A file's name without .gz, .bz2 or .xz at its end."""
+    """Return a file's name without a final .gz, .bz2 or .xz."""
     return name.rpartition(b".")[0] if name.lower().endswith(COMPRESSIONS) else name
 
 
-def _says_archive(name: bytes) -> bool | None:
-    """Whether a file is a container of its own by its name; None if that can't tell."""
+def _is_archive_name(name: bytes) -> bool | None:
+    """Return whether a file is a container of its own by its name; None if the name does not reveal it."""
     if name.rpartition(b"/")[2].startswith(b"._"):
         return False
     plain = strip_compression(name)
-    if name.lower().endswith(_ARCHIVES) or name_says_lines(plain) or name_says_index(plain):
+    if name.lower().endswith(_ARCHIVES) or is_olf_name(plain) or is_index_name(plain):
         return True
-    return None if name.lower().endswith(COMPRESSIONS) and not name_says_record(plain) else False
+    return None if name.lower().endswith(COMPRESSIONS) and not is_record_name(plain) else False
 
 
-def _holds_tar(path: AnyPath) -> bool:
-    """Whether a compressed file is a tar, or is damaged: reading it will tell."""
+def _is_compressed_tar(path: AnyPath) -> bool:
+    """Return whether a compressed file is a tar, or is damaged, which is reported when it is read."""
     try:
         with open_file(path) as file:
             stream, _ = open_stream(file)
@@ -142,7 +158,11 @@ def _holds_tar(path: AnyPath) -> bool:
 
 
 def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
-    """All loose records of a tree, as `record_blocks` gives them. Raises SourceError also if there are none."""
+    """Yield all loose records of a tree, as `record_blocks` does.
+
+    Raises:
+        SourceError: Also if there are none.
+    """
     records = list_directory(root).records
     if not records:
         raise SourceError(f"{root}: no .sgf files in this directory")
@@ -150,9 +170,12 @@ def directory_blocks(root: AnyPath, block_bytes: int) -> Iterator[RecordBlock]:
 
 
 def record_blocks(records: LooseRecords, block_bytes: int) -> Iterator[RecordBlock]:
-    """Loose records, several to a block. One that cannot be read becomes an empty row.
+    """Yield loose records, several to a block. A record that cannot be read becomes an empty row.
 
-    There must be some. Raises SourceError if a store of another machine does not give one of them.
+    There must be at least one.
+
+    Raises:
+        SourceError: If remote storage fails to deliver a record.
     """
     data, filled = np.empty(block_bytes, np.uint8), 0
     first, stops, drops = 0, list[int](), list[int]()
@@ -175,7 +198,7 @@ def _block(records: LooseRecords, data: Bytes, stops: list[int], drops: list[int
 
 
 def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
-    """The records, in order; those of other storage several at a time, for each takes a while."""
+    """Yield the records, in order; from remote storage several at a time, because each request is slow."""
     if isinstance(records.root, Path):
         top = os.fsencode(records.root)
         yield from (_read_record(top + b"/" + name) for name in records.names)
@@ -185,18 +208,18 @@ def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
 
 
 def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
-    """A loose record, inflated if it is compressed; empty with the reason if it cannot be read."""
+    """Return a loose record, inflated if compressed; empty with the reason if it cannot be read."""
     try:
         with FileIO(path) as file:
             size = os.fstat(file.fileno()).st_size
             raw = None if size > MEMBER_LIMIT else file.read(size)
     except OSError:
-        return _NOTHING, DropReason.UNREADABLE
+        return _EMPTY, DropReason.UNREADABLE
     return _content(raw)
 
 
 def _fetch_record(record: AnyPath) -> tuple[Bytes, DropReason]:
-    """The same of other storage. Raises SourceError if that does not give it, which is no fault of the record's."""
+    """Return a record of remote storage; raise SourceError if that fails, as this is not a fault of the record."""
     try:
         return _content(None if record.stat().st_size > MEMBER_LIMIT else record.read_bytes())
     except OSError as error:
@@ -204,14 +227,14 @@ def _fetch_record(record: AnyPath) -> tuple[Bytes, DropReason]:
 
 
 def _content(raw: bytes | None) -> tuple[Bytes, DropReason]:
-    """What is in a file of a record. raw: None if it is too large."""
+    """Return the content of a record file. raw: None if it is too large."""
     if raw is None:
-        return _NOTHING, DropReason.TOO_LARGE
+        return _EMPTY, DropReason.TOO_LARGE
     stream, compression = open_stream(BytesIO(raw))
     if not compression:
         return np.frombuffer(raw, np.uint8), DropReason.KEPT
-    head = np.empty(_FIRST_GUESS, np.uint8)
+    head = np.empty(_INITIAL_SIZE, np.uint8)
     content = read_whole(stream, head, stream.fill(head.data))
     if stream.damage:
-        return _NOTHING, DropReason.UNREADABLE
-    return (_NOTHING, DropReason.TOO_LARGE) if content is None else (content, DropReason.KEPT)
+        return _EMPTY, DropReason.UNREADABLE
+    return (_EMPTY, DropReason.TOO_LARGE) if content is None else (content, DropReason.KEPT)

@@ -1,7 +1,7 @@
-"""Many records, many games, as flat arrays: the form in which rooms hand them on and kernels take them.
+"""Flat arrays of many records and games: the data types that containers, parsers and kernels exchange.
 
-A container yields `RecordBlock`s (bytes of whole members, side by side in one buffer); the scanner turns a block into
-`GameArrays`. Nothing here is made once per game.
+A container yields `RecordBlock`s: the bytes of several members in one buffer. A parser turns a block into a
+`ParsedBlock`: `GameArrays` and `TextFields`. No Python object is created per game.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy.typing as npt
 Bytes = npt.NDArray[np.uint8]
 
 NO_HANDICAP = -32768
-"""`GameArrays.handicap` of a game without HA, or with one that is no number (then with `ParseWarning.HANDICAP_TEXT`)."""
+"""`GameArrays.handicap` of a game without HA, or with one that is not a number (`ParseWarning.HANDICAP_TEXT`)."""
 
 TO_PLAY_UNSET = 0
 
 MEMBER_LIMIT = 256 << 20
-"""Bytes. A larger member is not read: it becomes an empty row with `DropReason.TOO_LARGE`."""
+"""Bytes. Larger members are not read: they become empty rows with `DropReason.TOO_LARGE`."""
 
 FormatName: TypeAlias = Literal["sgf", "olf", "tygem"]
 
@@ -30,22 +30,25 @@ FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
     "round", "place", "title", "charset", "periods", "period_seconds",
 )  # fmt: skip
-"""What a game may say in words: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order;
-and TC and TT, by which Fox tells its overtime."""
+"""Text fields of a game: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order, and TC
+and TT, in which Fox writes its overtime.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBlock:
-    """Some members of one container, whole, in their order there.
+    """Consecutive members of one container, complete and in its order.
 
-    data: [N] uint8, may hold other bytes between the members (archive headers). Never written to.
-    start, stop: [K] int64: member k is data[start[k]:stop[k]].
-    member: [K] int32: its ordinal in the container, counting everything the container lists, folders too, from 0.
-    names, name_offset: [..] uint8, [K + 1] int64: member k's raw name is names[name_offset[k]:name_offset[k + 1]].
-    drop: [K] uint8: a `DropReason` where the member could not be delivered (then it is empty), else 0.
-    source: the container's path, as the user would recognise it.
-    first_line: how many lines of its first member went before, in earlier blocks; 0 unless the member is a file of lines.
-    kind: what all its members are, one of `kifu.records.detect`; None if nobody has looked yet.
+    Attributes:
+        source: The container's path, as given by the user.
+        data: [N] uint8, read-only by convention. May hold other bytes between the members, such as archive headers.
+        start, stop: [K] int64. Member k is data[start[k]:stop[k]].
+        member: [K] int32. Ordinal in the container, from 0, counting all its entries, directories included.
+        names: uint8. Raw names of the members, side by side.
+        name_offset: [K + 1] int64. The name of member k is names[name_offset[k]:name_offset[k + 1]].
+        drop: [K] uint8. The `DropReason` of a member that could not be read, which is then empty; else 0.
+        first_line: Number of lines of the first member in earlier blocks; 0 unless the member is a file of lines.
+        kind: The format of all members, one of the constants of `kifu.records.detect`; None if not detected yet.
     """
 
     source: str
@@ -63,12 +66,12 @@ class RecordBlock:
         return len(self.start)
 
     def name(self, k: int) -> str:
-        """Member k's name for people: UTF-8 where it is that, else with the bytes escaped."""
+        """Return the name of member k for display: UTF-8, with other bytes escaped."""
         raw = self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes()
         return raw.decode("utf-8", "backslashreplace")
 
     def part(self, first: int, last: int) -> RecordBlock:
-        """Members first to last - 1 only."""
+        """Return a block of the members from `first` up to, but not including, `last`. Nothing but offsets is copied."""
         at = self.name_offset[first : last + 1]
         return replace(
             self,
@@ -85,7 +88,16 @@ class RecordBlock:
 def make_block(
     source: str, data: Bytes, stop: list[int], members: list[int], names: list[bytes], drops: list[int]
 ) -> RecordBlock:
-    """A block whose members lie in `data` one after the other, member k up to stop[k]."""
+    """Return a block of members that lie one after the other in `data`.
+
+    Args:
+        source: The container's path.
+        data: [N] uint8.
+        stop: [K] The end of each member in `data`.
+        members: [K] Ordinals in the container.
+        names: [K] Raw names.
+        drops: [K] `DropReason` of each member.
+    """
     ends: npt.NDArray[np.int64] = np.array([0, *stop], np.int64)
     return RecordBlock(
         source=source,
@@ -100,33 +112,33 @@ def make_block(
 
 
 class ParseWarning(IntFlag):
-    """What the reader forgave in a record, or passed over. Each is told in docs/leniency.md."""
+    """Something the parser tolerated or skipped. docs/leniency.md describes each."""
 
     TRUNCATED = 1 << 0  # the record ends before its last )
-    JUNK_BEFORE = 1 << 1  # bytes that are no white space before (;
-    VARIATIONS = 1 << 2  # lines beside the main one were skipped
+    JUNK_BEFORE = 1 << 1  # bytes other than white space before (;
+    VARIATIONS = 1 << 2  # variations were skipped
     SIZE_MISSING = 1 << 3  # no SZ: 19 x 19
     SIZE_PAIR = 1 << 4  # SZ[19:19]: a square board written as a pair, which FF[4] forbids
-    HANDICAP_TEXT = 1 << 5  # HA is not a whole number: read as absent
-    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node: B is taken; or twice the same: the first is
-    MANY_MOVE_VALUES = 1 << 7  # B[dd][pp]: the first value is taken
-    SETUP_AFTER_ROOT = 1 << 8  # AB, AW, AE in a later node than the root
-    SETUP_TWICE = 1 << 9  # one point in two of the root's AB, AW and AE (twice in one of them says nothing new)
+    HANDICAP_TEXT = 1 << 5  # HA is not a whole number: treated as missing
+    TWO_MOVES_IN_NODE = 1 << 6  # B and W in one node: B is used; or the same one twice: the first is used
+    MANY_MOVE_VALUES = 1 << 7  # B[dd][pp]: the first value is used
+    SETUP_AFTER_ROOT = 1 << 8  # AB, AW or AE after the root
+    SETUP_TWICE = 1 << 9  # one point in two of the root's AB, AW and AE
     PASS_AS_TT = 1 << 10  # tt for a pass on a board up to 19 x 19
     LOWER_CASE_NAME = 1 << 11  # lower-case letters in a property name (as FF[1] to FF[3] write them)
-    BAD_SETUP_POINT = 1 << 12  # a setup value that is no point or rectangle of the board: passed over
+    BAD_SETUP_POINT = 1 << 12  # a setup value that is not a point or rectangle of the board: skipped
     HANDICAP_ONE = 1 << 13  # HA[1]
-    BAD_CHARSET = 1 << 14  # CA names no character set that we know
+    BAD_CHARSET = 1 << 14  # CA names an unknown character set
     MOVE_IN_ROOT = 1 << 15  # B or W in the first node
     LATER_GAME = 1 << 16  # not the first game of its member
-    OPENING_MISSING = 1 << 17  # the record begins with its root's ;, without the ( before it
-    PASS_AS_WORD = 1 << 18  # a move value that says pass or -- in letters, as early servers wrote it
-    CUT = 1 << 19  # the moves from an illegal one on were taken off, by a corpus's rules of cleaning; no reader's doing
+    OPENING_MISSING = 1 << 17  # the record begins with the ; of its root: the ( is missing
+    PASS_AS_WORD = 1 << 18  # "pass" or "--" as a move value, as early servers wrote it
+    CUT = 1 << 19  # the moves from the first illegal one on were removed by cleaning rules, not by the parser
 
 
 @dataclass(frozen=True, slots=True)
 class MoveArrays:
-    """What a replay needs of G games, and what of their setup stands in the root: see `GameArrays`."""
+    """The part of `GameArrays` that a replay needs; see there."""
 
     width: npt.NDArray[np.uint8]
     height: npt.NDArray[np.uint8]
@@ -140,24 +152,20 @@ class MoveArrays:
 
 @dataclass(frozen=True, slots=True)
 class GameArrays(MoveArrays):
-    """G games read from one block (or several, see `concat`), in its order. Every member gives at least one row.
+    """G games read from one block (or several, see `concat`), in order. Every member gives at least one row.
 
-    width, height: [G] uint8; 0 where unreadable.
-    moves: [M] uint16: point | WHITE_BIT; a pass is width * height; NO_POINT where the value is no point of the board
-        (a game with one keeps drop == 0: what a bad move means is for the replay to say).
-    move_offset: [G + 1] int64: game g's moves are moves[move_offset[g]:move_offset[g + 1]].
-    setup: [S] uint16: point | WHITE_BIT or ERASE_BIT, one entry a stone (rectangles expanded), in the record's order;
-        a point that one node gives twice to the same of AB, AW, AE has one entry.
-    setup_ply: [S] uint16: how many moves come before the stone is set up (not decreasing within a game).
-    setup_offset: [G + 1] int64.
-    root_setup: [G] uint16: how many of the game's setup entries stand in its root node.
-    to_play: [G] uint8: PL of the root as BLACK or WHITE, else TO_PLAY_UNSET.
-    handicap: [G] int16: HA, or NO_HANDICAP.
-    warnings: [G] uint32 of `ParseWarning`.
-    drop: [G] uint8 of `DropReason`: reader's reasons only. A game that has one has neither moves nor setup.
-    member: [G] int32: the member's ordinal in its container.
-    block_index: [G] int32: the member's row in its block.
-    start, stop: [G] int64: the game's own text within the block's data, from its "(" to after its ")"; empty if none.
+    Attributes: width, height: [G] uint8. 0 if unreadable. moves: [M] uint16. point | WHITE_BIT; a pass is width *
+        height; NO_POINT for a value that is not a point of the board. Such a game keeps drop == 0: the replay decides
+        what a bad move means. move_offset: [G + 1] int64. The moves of game g are moves[move_offset[g]:move_offset[g +
+        1]]. setup: [S] uint16. point | WHITE_BIT or ERASE_BIT, one entry per stone (rectangles are expanded), in the
+        record's order. A point repeated within AB, AW or AE of one node has one entry. setup_ply: [S] uint16. Number of
+        moves before the stone is placed; not decreasing within a game. setup_offset: [G + 1] int64. The setup of game g
+        is setup[setup_offset[g]:setup_offset[g + 1]]. root_setup: [G] uint16. Number of the game's setup entries in its
+        root node. to_play: [G] uint8. PL of the root as BLACK or WHITE, else TO_PLAY_UNSET. handicap: [G] int16. HA, or
+        NO_HANDICAP. warnings: [G] uint32 of `ParseWarning`. drop: [G] uint8 of `DropReason`, the parser's reasons only.
+        A dropped game has neither moves nor setup. member: [G] int32. Ordinal of the member in its container.
+        block_index: [G] int32. Row of the member in its block. start, stop: [G] int64. The game's text in the block's
+        data, from its "(" to after its ")"; empty if none.
     """
 
     to_play: npt.NDArray[np.uint8]
@@ -175,11 +183,11 @@ class GameArrays(MoveArrays):
 
 @dataclass(frozen=True, slots=True)
 class TextFields:
-    """The words of G games, as found: escapes, spelling and charset are those of the record's format.
+    """The text fields of G games as found: escapes, spelling and charset are those of the record's format.
 
-    data: [N] uint8, in which the values lie. Never written to.
-    start, stop: [F, G] int64, F = len(FIELDS): field f of game g is data[start[f, g]:stop[f, g]]; empty if it is not
-        told.
+    Attributes:
+        data: [N] uint8, read-only by convention. The buffer that holds the values.
+        start, stop: [F, G] int64, F = len(FIELDS). Field f of game g is data[start[f, g]:stop[f, g]]; empty if missing.
     """
 
     data: Bytes
@@ -189,13 +197,16 @@ class TextFields:
 
 @dataclass(frozen=True, slots=True)
 class ParsedBlock:
-    """G games of one block, all in one record format, with what they say in words.
+    """G games of one block, all in one record format.
 
-    games: for each row its board, moves, setup; see there.
-    text_fields: see `TextFields`.
-    index: [G] int32: the game's ordinal among the games of its member, from 0; in formats of lines, its line there.
-    territory: [T] uint16: point | WHITE_BIT, rising by point, of the final territory, where the record tells it.
-    territory_offset: [G + 1] int64: game g's territory is territory[territory_offset[g]:territory_offset[g + 1]].
+    Attributes:
+        format: The record format.
+        block: The block that was parsed.
+        games: Boards, moves and setup of the games.
+        text_fields: Their text fields, not decoded yet; see `kifu.records.decode`.
+        index: [G] int32. Ordinal of the game in its member, from 0; in formats of lines, its line number.
+        territory: [T] uint16. Final territory as point | WHITE_BIT, ascending by point, if the record lists it.
+        territory_offset: [G + 1] int64. Territory of game g is territory[territory_offset[g]:territory_offset[g + 1]].
     """
 
     format: FormatName
@@ -208,7 +219,10 @@ class ParsedBlock:
 
 
 def concat(parts: Sequence[GameArrays]) -> GameArrays:
-    """The rows of all parts, in order. start, stop and block_index still refer to each part's own block."""
+    """Return the rows of all parts, in order.
+
+    `start`, `stop` and `block_index` still refer to the block of each part.
+    """
     columns = {
         field.name: np.concatenate([getattr(_NO_GAMES, field.name)] + [getattr(part, field.name) for part in parts])
         for field in fields(GameArrays)

@@ -1,7 +1,7 @@
-"""What records say about a game in words: ranks, results, komi. Each reads many spellings and writes SGF's own.
+"""Parse ranks, results and komi: many spellings in, SGF's own out.
 
-Nothing here raises: words that say nothing we know give None, or a Result that is unknown. `kifu.records.understood`
-tells which of these words we did not understand.
+Nothing here raises: text that cannot be parsed gives None or an unknown `Result`. `is_recognized` distinguishes it from
+text which states that there is no value.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _GOR = re.compile(
 class Rank:
     """A player's rank.
 
-    level: 30 kyu is -29, 1 kyu 0, 1 dan 1, 10 dan 10 (amateurs); 1 dan professional is 11, 9 dan professional 19. It
-        orders ranks, but is no measure of strength: servers differ, and 1p may well beat 9d.
-    confirmed: True for professionals and where the record says so ("5d*", as IGS marks rated players), False where it
-        doubts it ("7d?", as KGS does), None where it says neither. Does not take part in comparisons.
+    Attributes: level: 30 kyu is -29, 1 kyu 0, 1 dan 1, 10 dan 10 (amateurs); 1 dan professional is 11, 9 dan
+        professional 19. It orders ranks but does not measure strength: servers differ, and 1p may well beat 9d.
+        confirmed: True for professionals and for marked ranks ("5d*", as IGS marks rated players), False for doubtful
+        ones ("7d?", as on KGS), None if the record has neither mark. Ignored in comparisons.
     """
 
     level: int
@@ -54,12 +54,15 @@ class Rank:
 
     @classmethod
     def parse(cls, text: str) -> Rank | None:
-        """Reads "5d", "9 dan", "3k*", "9p", "9 dan pro", "P9段", "职业九段", "18급", "7d?" ...; else None.
+        """Parse a rank, such as "5d", "9 dan", "3k*", "9p", "9 dan pro", "P9段", "职业九段", "18급" or "7d?".
 
-        A number alone is a rank only if it is one of the AGA's ratings, which have a decimal point and none between
-        -1 and 1 ("5.3" is 5 dan, "-2.1" 2 kyu), or if it is called EGF or GoR (2100 is 1 dan, 100 a grade, 7 dan the
-        best). A rank with such a rating beside it ("2 dan (EGF 2050)") is the rank as told. East Asian records that
-        write 九段 for professionals do not tell them from amateurs; nor do we.
+        A number alone is a rank only if it is an AGA rating, which has a decimal point and is not between -1 and 1
+        ("5.3" is 5 dan, "-2.1" 2 kyu), or if it is labelled EGF or GoR (2100 is 1 dan, 100 points per grade, 7 dan the
+        maximum). A rank beside such a rating ("2 dan (EGF 2050)") is used as it is. East Asian records that write 九段
+        for professionals do not distinguish them from amateurs; neither does this function.
+
+        Returns:
+            None for any other text.
         """
         text = normalize(text).strip("[](){}")
         if aga := _AGA.fullmatch(text):
@@ -83,22 +86,22 @@ class Rank:
 
     @classmethod
     def from_rating(cls, rating: float, confirmed: bool | None = None) -> Rank | None:
-        """The rank of a rating on the scale of `rating`; a fraction counts down. None for 0 and what is not on it."""
+        """Return the rank of a rating on the scale of `rating`, rounded down; None for 0 and ratings outside the scale."""
         if not 1 <= rating < _TOP_RATING + 1:
             return None
         return cls(int(rating) - (30 if rating >= _PRO_RATING else 31), confirmed)
 
     @property
     def professional(self) -> bool:
-        """Whether it is a professional's rank."""
+        """True for a professional rank."""
         return self.level > 10
 
     @property
     def rating(self) -> int:
-        """On Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1 dan professional 41, 9 dan 49.
-
-        It has no room for 10 dan, which is 40 too, nor for ranks below 30 kyu, which are all 1. 0 is its "no rank",
-        which no Rank has.
+        """The rating on Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1 dan professional 41, 9 dan 49.
+        """The rating on Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1p is 41, 9p 49.
+        The scale has no 10 dan, which is 40 too, and no ranks below 30 kyu, which are all 1. Its 0 means "no rank" and
+        is not a rating of any `Rank`.
         """
         return self.level + 30 if self.professional else max(1, min(self.level + 31, 40))
 
@@ -112,14 +115,14 @@ class Rank:
         return name + ("*" if self.confirmed else "?")
 
 
-How = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]
+ResultKind = Literal["score", "resign", "time", "forfeit", "draw", "void", "unknown"]
 Ending = Literal["score", "resign", "time", "forfeit", "void", "unknown"]
 
 _SIDE = re.compile(r"(?:(b|black|黑|黒|흑)|(w|white|白|백))(?![a-z])[番方棋]?\s*", re.IGNORECASE)
 _OTHER_SIDE = re.compile("black|white|黑|黒|흑|白|백", re.IGNORECASE)
 _WON = re.compile("win|won|胜|勝|승", re.IGNORECASE)
 _LOST = re.compile("los[et]|resign|forfeit[se]|负|負|败|敗|패|认输|認輸|投了|弃权|棄權|기권", re.IGNORECASE)
-_CAUSES: tuple[tuple[How, re.Pattern[str]], ...] = (
+_CAUSES: tuple[tuple[ResultKind, re.Pattern[str]], ...] = (
     ("resign", re.compile(r"^\+\s*r(?:es)?\b|resign|中盘|中盤|中押|投了|认输|認輸|불계", re.IGNORECASE)),
     ("time", re.compile(r"^\+\s*t\b|time|超时|超時|时间|時間|時間切れ|시간", re.IGNORECASE)),
     (
@@ -127,7 +130,7 @@ _CAUSES: tuple[tuple[How, re.Pattern[str]], ...] = (
         re.compile(r"^\+\s*f\b|forfeit|offline|弃权|棄權|棄権|犯规|犯規|反则|反則|断线|斷線|반칙|기권", re.IGNORECASE),
     ),
 )
-# Nothing but the winner: bare; by the referee's judgement, or as two programs agreed (both from the UEC Cup).
+# Only the winner: bare; by the referee's decision, or by agreement of two programs (both from the UEC Cup).
 _WINNER_ONLY = re.compile(r"\+?\s*(?:j|aw)?|\+?\s*(?:wins?|won)[.!]?|(?:获|獲)?[胜勝]ち?|승", re.IGNORECASE)
 _MARGIN = re.compile(
     r"(?P<whole>\d+(?:[.,]\d+)?(?!\d*\s*/))?\s*又?\s*(?:(?P<part>\d+)\s*/\s*(?P<parts>0*[1-9]\d*))?"
@@ -144,35 +147,36 @@ _UNFINISHED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a game ended.
+    """The result of a game.
 
-    winner: BLACK, WHITE, or None (draw, void, unknown).
-    how: "unknown" with a winner means that only the winner is known.
-    margin: in points, where how is "score".
+    Attributes:
+        winner: BLACK, WHITE, or None (draw, void, unknown).
+        how: The kind of result; "unknown" with a winner if only the winner is known.
+        margin: Points, if `how` is "score".
     """
 
     winner: int | None = None
-    how: How = "unknown"
+    how: ResultKind = "unknown"
     margin: float | None = None
 
     @classmethod
     def parse(cls, text: str) -> Result:
-        """Reads "B+R", "W+3.5", "0", "Jigo", "Void", "B+Time", "黑中盘胜", "白3目半勝ち", "흑 불계승", "W resigns" ...
+        """Parse a result, such as "B+R", "W+3.5", "0", "Jigo", "Void", "B+Time", "黑中盘胜", "白3目半勝ち" or "W resigns".
 
         Leaving the server ("W+Offline", TYGEM) is a forfeit: the game is lost by the player's conduct, neither by a
-        resignation that he declared, nor by the clock. Margins in stones (子), and quarters, which only stones can
-        be (Fox, Chinese rules), count double. A win by less than a quarter ("W+0.0", "B+0.02") is one of Fox's codes
-        and no score: such games end after 18 moves as well as after 219. Ten thousand and more is no score either.
+        declared resignation nor on time. Margins in stones (子), and quarters, which only stones can have (Fox, Chinese
+        rules), count double. A win by less than a quarter ("W+0.0", "B+0.02") is a code of Fox and not a score: such
+        games end after 18 moves as well as after 219. Margins of 10,000 and more are not scores either.
         """
-        return read_result(text)[0]
+        return _parse_result(text)[0]
 
     @property
     def ending(self) -> Ending:
-        """The same in the words of the catalogue, in which a draw is a game that ended by score."""
+        """The kind of result as in the catalogue, where a draw is a game that ended by score."""
         return "score" if self.how == "draw" else self.how
 
     def __str__(self) -> str:
-        """SGF's spelling: "B+3.5", "W+R", "B+T", "B+F", "B+", "0", "Void", "?"."""
+        """Return SGF's spelling: "B+3.5", "W+R", "B+T", "B+F", "B+", "0", "Void", "?"."""
         if self.winner is None:
             return {"draw": "0", "void": "Void"}.get(self.how, "?")
         side = "B+" if self.winner == BLACK else "W+"
@@ -181,8 +185,8 @@ class Result:
         return side + {"resign": "R", "time": "T", "forfeit": "F"}.get(self.how, "")
 
 
-def read_result(text: str) -> tuple[Result, bool]:
-    """A result, and whether it is all that the text says. "?" or "unfinished" say that it is unknown, all right."""
+def _parse_result(text: str) -> tuple[Result, bool]:
+    """Return the result, and whether the whole text was recognized; "?" and "unfinished" are recognized as unknown."""
     text = normalize(text)
     if _DRAW.fullmatch(text):
         return Result(how="draw"), True
@@ -216,7 +220,7 @@ def _margin(text: str) -> float | None:
 
 
 def _points(match: re.Match[str]) -> float | None:
-    """What a match of _MARGIN comes to; stones, and quarters, which are parts of stones, count double."""
+    """Return the points in a match of _MARGIN; stones, and quarters, which are parts of stones, count double."""
     if not (match["whole"] or match["part"] or match["half"]):
         return None
     points = float((match["whole"] or "0").replace(",", "."))
@@ -232,11 +236,14 @@ _KOMI_WORDS = re.compile(r"^(?:komi|コミ|[黑黒]?[贴貼]|덤)\s*:?\s*|\s*(?:
 
 
 def parse_komi(text: str) -> float | None:
-    """The komi in points; None for an empty value and for nonsense.
+    """Parse a komi.
 
-    A whole number of 100 or more without decimals is a hundredfold, as Fox writes it (KM[650] is 6.5), unless that
-    gives no quarter of a point. Servers that write decimals mean what they write: KM[-100.00] is a reverse komi of 100
-    (KGS). Quarters below 5 are Chinese stones (子), each two points: KM[3.75] and KM[375] are 7.5; so is "3又3/4子".
+    A whole number of 100 or more without decimals is in hundredths, as Fox writes it (KM[650] is 6.5), unless that is
+    not a multiple of a quarter point. Servers that write decimals mean them: KM[-100.00] is a reverse komi of 100
+    (KGS). Quarters below 5 are Chinese stones (子) of two points each: KM[3.75] and KM[375] are 7.5; so is "3又3/4子".
+
+    Returns:
+        Points for White; None for empty or unrecognized text.
     """
     text = normalize(text)
     if _NUMBER.fullmatch(text):
@@ -256,15 +263,15 @@ def parse_komi(text: str) -> float | None:
 
 Subject: TypeAlias = Literal["rank", "result", "komi", "date", "time", "overtime"]
 
-_READERS: dict[Subject, Callable[[str], object]] = {
+_PARSERS: dict[Subject, Callable[[str], object]] = {
     "rank": Rank.parse,
     "komi": parse_komi,
     "date": parse_date,
     "time": parse_minutes,
     "overtime": parse_overtime,
 }
-_NOTHING = r"|\?+|-+|none|unknown|not known|n/?a|null|无|無|없음|不明"
-_SAYS_NOTHING: dict[Subject, str] = {
+_NO_VALUE = r"|\?+|-+|none|unknown|not known|n/?a|null|无|無|없음|不明"
+_NO_VALUE_OF: dict[Subject, str] = {
     "rank": r"nr[?*]*|unranked|unrated|no rank|无段|無段",
     "komi": "no|no komi",
     "date": r"0000([-/.]00([-/.]00)?)?|1970-0?1-0?1|[?]{4}([-/.][?]{2}){0,2}|undated|no date|date unknown",
@@ -274,11 +281,15 @@ _SAYS_NOTHING: dict[Subject, str] = {
 
 
 def is_recognized(subject: Subject, text: str) -> bool:
-    """Whether we know what a value says, be it that there is nothing to say: "NR" is no rank, "?" no result.
+    """Return whether a field's text is recognized, including text that states there is no value ("NR", "?").
 
-    Where this is False the reader of that subject gave None, or a Result that is not all that the text says.
+    If not, the parser of that subject returns None, or a `Result` that does not cover the whole text.
+
+    Args:
+        subject: The kind of field.
+        text: Its decoded text.
     """
     if subject == "result":
-        return read_result(text)[1]
-    says_nothing = re.fullmatch(f"{_NOTHING}|{_SAYS_NOTHING[subject]}", normalize(text), re.IGNORECASE)
-    return says_nothing is not None or _READERS[subject](text) is not None
+        return _parse_result(text)[1]
+    no_value = re.fullmatch(f"{_NO_VALUE}|{_NO_VALUE_OF[subject]}", normalize(text), re.IGNORECASE)
+    return no_value is not None or _PARSERS[subject](text) is not None

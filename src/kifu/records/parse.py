@@ -1,4 +1,4 @@
-"""Parse blocks in any record format, and summarize whole sources."""
+"""Parse blocks in any record format, and summarize sources."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ from kifu.records.games import GameArrays, ParsedBlock, ParseWarning, RecordBloc
 from kifu.records.olf import read_olf
 from kifu.records.tygem import TygemIndex, load_index, read_tygem
 
-_NAMED = 20
+_MAX_LISTED = 20
 
 
 def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[ParsedBlock]:
-    """The games of a block, in its order: one reading for each run of members of one format.
+    """Yield the games of a block, in its order: one `ParsedBlock` for each run of members of one format.
 
-    An index of TYGEM games among them holds no games and gives none. index: see `kifu.records.tygem`.
+    A TYGEM index among the members contains no games and is skipped.
+
+    Args:
+        block: The block to parse.
+        index: The TYGEM index of the sources, see `kifu.records.tygem`; None if there is none.
     """
     kinds = detect(block)
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
@@ -43,25 +47,34 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
 
 @dataclass(slots=True)
 class SourceSummary:
-    """Counts over any number of games; read == kept + the sum of drops."""
+    """Counts over any number of games; read == kept + the sum of drops.
+
+    Attributes:
+        read: Games read.
+        kept: Games that can be replayed.
+        moves: Moves of the kept games, passes included.
+        bytes: Size of the records' text.
+        drops: Dropped games by the name of their `DropReason`.
+        warnings: Games by the name of the `ParseWarning`.
+        sizes: Kept games by board size, such as "19 x 19".
+        dropped: The first dropped games: (container, member, reason, number of moves that could be played).
+    """
 
     read: int = 0
     kept: int = 0
     moves: int = 0
-    """Of the kept games, passes too."""
     bytes: int = 0
-    """Of the records, as text."""
     drops: Counter[str] = field(default_factory=Counter)
-    """By the name of the `DropReason`."""
     warnings: Counter[str] = field(default_factory=Counter)
-    """By the name of the `ParseWarning`."""
     sizes: Counter[str] = field(default_factory=Counter)
-    """Of the kept games, by "19 x 19"."""
     dropped: list[tuple[str, str, DropReason, int]] = field(default_factory=list)
-    """The first games set aside: (container, member, why, how many moves could be played)."""
 
     def add(self, games: GameArrays, rules: Rules, jobs: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Counts some games; returns drop: [G] uint8 of `DropReason`, the reader's and the replay's, and ply: [G] int32."""
+        """Count some games.
+
+        Returns: (drop, ply): [G] uint8 of `DropReason`, of the parser or the replay, and [G] int32, the moves that were
+            played.
+        """
         drop, ply = replay_all(games, rules, jobs)
         drop = np.where(games.drop != DropReason.KEPT, games.drop, drop)
         kept = drop == DropReason.KEPT
@@ -69,8 +82,8 @@ class SourceSummary:
         self.kept += int(kept.sum())
         self.moves += int(ply[kept].sum())
         self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
-        for note in ParseWarning:
-            self.warnings[str(note.name)] += int(np.count_nonzero(games.warnings & note))
+        for warning in ParseWarning:
+            self.warnings[str(warning.name)] += int(np.count_nonzero(games.warnings & warning))
         sizes = np.stack([games.width[kept], games.height[kept]], 1)
         for (width, height), n in zip(*np.unique(sizes, axis=0, return_counts=True)):
             self.sizes[f"{width} x {height}"] += int(n)
@@ -80,16 +93,20 @@ class SourceSummary:
 def summarize(
     sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rules: Rules = RECORD_RULES, jobs: int = 1
 ) -> SourceSummary:
-    """Reads and replays every game of the sources. Raises SourceError as `kifu.read` does."""
-    found = SourceSummary()
+    """Read and replay every game of the sources.
+
+    Raises:
+        SourceError: As `kifu.read` does.
+    """
+    summary = SourceSummary()
     paths = containers(sources)
     index = load_index(paths)
-    for reading in (reading for block in read_blocks(paths) for reading in parse_block(block, index)):
-        block, games = reading.block, reading.games
-        found.bytes += int((block.stop - block.start).sum())
-        drop, ply = found.add(games, rules, jobs)
-        for g in np.flatnonzero(drop)[: _NAMED - len(found.dropped)]:
-            found.dropped.append(
+    for parsed in (parsed for block in read_blocks(paths) for parsed in parse_block(block, index)):
+        block, games = parsed.block, parsed.games
+        summary.bytes += int((block.stop - block.start).sum())
+        drop, ply = summary.add(games, rules, jobs)
+        for g in np.flatnonzero(drop)[: _MAX_LISTED - len(summary.dropped)]:
+            summary.dropped.append(
                 (block.source, block.name(int(games.block_index[g])), DropReason(drop[g]), int(ply[g]))
             )
-    return found
+    return summary

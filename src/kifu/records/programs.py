@@ -1,4 +1,4 @@
-"""Players that are programs, known by their names: data/programs.txt beside this file, and what users add to it."""
+"""Recognize Go programs by player name: the patterns in assets/programs.txt and those that users add."""
 
 from __future__ import annotations
 
@@ -18,16 +18,21 @@ _MOST_NAMES = 1 << 16
 
 
 def _bare(name: str) -> str:
-    """Without what names are told apart by only at times: case, spaces, _ and -. A set like [0-9] keeps its -."""
+    """Remove what does not distinguish names: case, spaces, _ and -. A set such as [0-9] keeps its -."""
     name = unicodedata.normalize("NFKC", name[:MAX_TEXT]).casefold()
     return re.sub(r"(\[[^]]*])|[\s_-]", r"\1", name)
 
 
 class Programs:
-    """Patterns of names, in which * stands for any letters, ? for one, [0-9] for one of a set.
+    """Name patterns of Go programs: * matches any characters, ? one, [0-9] one of a set.
 
-    They match whole names, whatever the case, with or without spaces, _ and -. Raises RecipeError for a pattern that
-    says fewer than two letters or digits: it would call everybody a program.
+    A pattern matches whole names, ignoring case, spaces, _ and -.
+
+    Attributes:
+        patterns: The patterns, without repetitions.
+
+    Raises:
+        RecipeError: If a pattern has fewer than two letters or digits, as it would match nearly every name.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -42,7 +47,7 @@ class Programs:
         self._is = functools.lru_cache(_MOST_NAMES)(lambda name: match(_bare(name)) is not None)
 
     def is_program(self, name: str) -> bool:
-        """Whether a player's name is one of theirs. Remembers the last 65,536 names."""
+        """Return whether a player's name matches a pattern. The last 65,536 names are cached."""
         return self._is(name)
 
     def __reduce__(self) -> tuple[type[Programs], tuple[tuple[str, ...]]]:
@@ -58,9 +63,15 @@ def _patterns(text: str) -> list[str]:
 
 
 def known_programs(*more: str, file: Path | None = None) -> Programs:
-    """The programs that kifu knows, with more patterns, and those in a file of the same form: one a line, # comments.
+    """Return the patterns that kifu ships, with more patterns and those of a file.
 
-    Raises SourceError if the file cannot be read, is no UTF-8 or larger than 1 MiB; RecipeError as `Programs` does.
+    Args:
+        *more: Further patterns.
+        file: A UTF-8 file with one pattern per line and # comments.
+
+    Raises:
+        SourceError: If the file cannot be read, is not UTF-8, or is larger than 1 MiB.
+        RecipeError: As `Programs` does.
     """
     patterns = _patterns(asset("programs.txt").read_text("utf-8"))
     if file is not None:

@@ -1,8 +1,8 @@
-"""The last step of reading a record: which character set its text is in, and its text.
+"""Text of records: detect the character set, decode, unescape, and normalize spellings.
 
-A record's own CA is believed where it can be: where it names a set that we know, and the text decodes by it. Else the
-set is detected, from the text of the record alone. UTF-8 is told by its strictness; among the double-byte sets of East
-Asia, and Latin letters with accents, it is the set that gives the most common characters.
+The CA of a record is used if it names a known character set by which the text decodes; else the character set is
+detected from the text of that record alone. UTF-8 is recognized by its strictness; among the double-byte character sets
+of East Asia, and Latin letters with accents, the one that gives the most common characters is chosen.
 """
 
 from __future__ import annotations
@@ -16,18 +16,23 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-# How the bytes of a double-byte charset pair up, as far as it matters: its second bytes may look like \ or ].
+# How the bytes of a double-byte charset pair up, where it matters: the second byte may look like \ or ].
 NO_CHARSET, SINGLE, SHIFT_JIS, BIG5 = -1, 0, 1, 2
 
 
 class Charsets(NamedTuple):
-    """The character sets that we know: key [C] int64, rising, see `charset_key`; pairing [C] int64, SINGLE .. BIG5."""
+    """The known character sets, for the compiled scanner.
+
+    Attributes:
+        key: [C] int64, ascending; see `charset_key`.
+        pairing: [C] int64, one of SINGLE, SHIFT_JIS and BIG5.
+    """
 
     key: npt.NDArray[np.int64]
     pairing: npt.NDArray[np.int64]
 
 
-# Python's codec -> the one that reads what programs write under its name: the superset that Windows brought.
+# Python's codec -> the Windows superset of it, which programs write under its name.
 _SUPERSET = {
     "gb2312": "gb18030",
     "gbk": "gb18030",
@@ -37,7 +42,7 @@ _SUPERSET = {
     "latin_1": "cp1252",
 }
 
-# Names that records give and Python does not know; letters and digits only.
+# Names in records that Python does not know; letters and digits only.
 _MORE_NAMES = {
     "gb18030": ("gb", "gb231280", "xgbk", "windows936"),
     "cp950": ("xbig5", "big5eten", "windows950"),
@@ -48,7 +53,7 @@ _MORE_NAMES = {
     "utf_8": ("unicode",),
 }
 
-# Codecs of Python that are no character set, or one in which the bytes of SGF itself would not be ASCII.
+# Python codecs that are not character sets, or in which the syntax of SGF would not be ASCII.
 _UNUSABLE = re.compile(
     r"utf_(7|16|32)|cp(037|273|424|500|875|1026|1140)$|iso2022|hz$|johab$|mbcs$|tactis$"
     r"|(base64|bz2|hex|quopri|uu|zlib)_codec$|rot_13$"
@@ -69,30 +74,30 @@ def _plain(name: str) -> str:
 
 @functools.cache
 def _codecs() -> dict[str, str]:
-    """Each charset's name, letters and digits only and at most 12 of them -> Python's codec."""
-    known = {}
+    """Return a map from charset names, letters and digits only and at most 12 of them, to Python codecs."""
+    codecs = {}
     for alias, codec in encodings.aliases.aliases.items():
         if not _UNUSABLE.match(codec):
-            known[_plain(alias)] = known[_plain(codec)] = _SUPERSET.get(codec, codec)
+            codecs[_plain(alias)] = codecs[_plain(codec)] = _SUPERSET.get(codec, codec)
     for codec, names in _MORE_NAMES.items():
-        known.update(dict.fromkeys(names, codec))
-    return {name: codec for name, codec in known.items() if len(name) <= 12}
+        codecs.update(dict.fromkeys(names, codec))
+    return {name: codec for name, codec in codecs.items() if len(name) <= 12}
 
 
 @functools.cache
 def charsets() -> Charsets:
-    """The table of known charsets, for the scanner."""
+    """Return the table of known character sets for the scanner."""
     pairing = {int(name, 36): _PAIRING.get(codec, SINGLE) for name, codec in _codecs().items()}
     keys = sorted(pairing)
     return Charsets(np.array(keys, np.int64), np.array([pairing[key] for key in keys], np.int64))
 
 
 def codec_named(ca: bytes) -> str | None:
-    """Python's codec for a value of CA; None if we do not know the name."""
+    """Return Python's codec for a value of CA; None if the name is unknown."""
     return _codecs().get(_plain(ca.decode("latin-1")))
 
 
-# Characters that names, ranks, results and events of Go records are made of, for telling the East Asian sets apart.
+# Common characters in names, ranks, results and events of Go records, to tell the East Asian character sets apart.
 _CHINESE = frozenset(
     "王李张刘陈杨黄赵吴周徐孙马朱胡郭何高林罗郑梁谢宋唐许韩冯邓曹彭曾肖田董袁潘于蒋蔡余杜叶程苏魏吕丁任沈姚卢姜崔钟谭陆汪范金石廖贾夏韦付方白邹孟熊秦邱江尹薛"
     "闫段雷侯龙史陶黎贺顾毛郝龚邵万钱严覃武戴莫孔向汤常芮柯古檀时连辜聂俞华伟芳娜秀英敏静丽强磊军洋勇艳杰娟涛明超兰霞平刚桂文辉玲斌宇浩凯健俊帆帅旭宁然轩"
@@ -118,13 +123,13 @@ _CANDIDATES = ("gb18030", "cp950", "cp949", "cp932", "euc_jp", "cp1252")
 
 
 def _lead(char: str, codec: str) -> int:
-    """The first byte of a two-byte character in a charset; 0 if it has none there."""
+    """Return the first byte of a two-byte character in a charset; 0 if it is not one there."""
     coded = char.encode(codec, "ignore")
     return coded[0] if len(coded) == 2 else 0
 
 
 def _commonness(char: str, codec: str) -> float:
-    """How likely a record in this charset is to hold this character: 1 for the usual ones, down to -1."""
+    """Rate how likely a record in this charset contains the character: 1 for common ones, down to -1."""
     if "\u3000" <= char <= "\u3015" or "\uff01" <= char <= "\uff5e":  # East Asian punctuation
         return 0.3
     if codec == "gb18030":
@@ -139,14 +144,14 @@ def _commonness(char: str, codec: str) -> float:
 
 
 def _latin(run: str) -> float:
-    """The same for a run of Latin letters with accents, summed; they stand alone among plain ones, seldom in twos."""
+    """Rate a run of accented Latin letters, summed; they stand alone among plain letters, seldom in pairs."""
     if len(run) == 1:
         return 0.8 if run.isalpha() else 0.3
     return 0.6 if len(run) == 2 and run.isalpha() else -0.5 * len(run)
 
 
 def _score(text: str, codec: str) -> float:
-    """The mean over all characters beyond ASCII of a text that decoding by `codec` gave."""
+    """Return the mean rating of all non-ASCII characters of a text that was decoded by `codec`."""
     runs = re.findall("[^\0-\x7f]+", text)
     chars = "".join(runs)
     if codec == "cp1252":
@@ -163,19 +168,22 @@ def _decodes(text: bytes, codec: str) -> bool:
 
 
 def _mostly_decodes(text: bytes, codec: str) -> bool:
-    """Whether no more than a quarter of the characters beyond ASCII are lost."""
+    """Return whether at most a quarter of the non-ASCII characters are lost."""
     decoded = text.decode(codec, "replace")
     return 4 * decoded.count("\ufffd") <= sum(char > "\x7f" for char in decoded)
 
 
 def detect_codec(text: bytes) -> str:
-    """Python's codec for text without a usable CA. Never fails; text that fits nothing is read as UTF-8, with gaps."""
+    """Return Python's codec for text without a usable CA.
+
+    Never fails: text that fits no character set is read as UTF-8 with replacement characters.
+    """
     if _decodes(text, "utf_8"):
         return "utf_8"
     scores = {codec: _score(text.decode(codec), codec) for codec in _CANDIDATES if _decodes(text, codec)}
     best = max(scores, key=scores.__getitem__, default="utf_8")
     score = scores.get(best, -1)
-    # Characters of three bytes, hardly ever to be found in other sets, tell UTF-8 even if as many bytes are lost.
+    # Three-byte characters, which other charsets hardly ever produce, indicate UTF-8 even if as many bytes are damaged.
     damaged = text.decode("utf_8", "surrogateescape")
     if score < 0.35 and 3 * len(re.findall("[\u0800-\ud7ff\ue000-\uffff]", damaged)) >= len(
         re.findall("[\udc80-\udcff]", damaged)
@@ -183,11 +191,11 @@ def detect_codec(text: bytes) -> str:
         return "utf_8"
     if score > 0.1:
         return best
-    # None of ours. Slow to import, and rarely asked.
+    # No candidate fits. charset_normalizer is slow to import and rarely needed.
     from charset_normalizer import from_bytes
 
-    found = from_bytes(text).best()
-    return best if found is None or _UNUSABLE.match(found.encoding) else found.encoding
+    best_match = from_bytes(text).best()
+    return best if best_match is None or _UNUSABLE.match(best_match.encoding) else best_match.encoding
 
 
 @functools.cache
@@ -196,15 +204,23 @@ def _is_single_byte(codec: str) -> bool:
 
 
 def keeps_utf8(ca: bytes | None) -> bool:
-    """Whether text that is UTF-8 is read as such under this CA (None: there is none), whatever it says."""
+    """Return whether text that is valid UTF-8 is read as UTF-8 under this CA.
+
+    Args:
+        ca: The value of CA; None if it is missing.
+    """
     codec = codec_named(ca) if ca else None
     return codec is None or codec == "utf_8" or _is_single_byte(codec)
 
 
 def choose_codec(ca: bytes | None, text: bytes) -> str:
-    """Python's codec for a record, from its CA (None: it has none) and its text, all values joined.
+    """Return Python's codec for a record.
 
-    A charset of one byte a character can read any text, so its name alone proves little: text that is UTF-8 is read so.
+    A single-byte charset decodes any text, so its name alone is no evidence: valid UTF-8 is read as UTF-8.
+
+    Args:
+        ca: The value of CA; None if it is missing.
+        text: All values of the record, joined.
     """
     if text.isascii() or (keeps_utf8(ca) and _decodes(text, "utf_8")):
         return "utf_8"
@@ -213,19 +229,19 @@ def choose_codec(ca: bytes | None, text: bytes) -> str:
 
 
 def unescape(value: str) -> str:
-    """What a value says: a backslash makes the next character plain, and a line break after it vanish."""
+    """Return the text of a value: a backslash makes the next character literal and removes a line break after it."""
     return re.sub(r"\\(\r\n|\n\r|.)", lambda m: m[1].strip("\r\n"), value, flags=re.DOTALL)
 
 
 def escape(text: str) -> str:
-    """The value that says the text, as kifu writes it: of line breaks only that there is one is kept."""
+    r"""Return text as a value in canonical form; line breaks become \n."""
     return canonical_value(text.replace("\\", "\\\\"))
 
 
 def canonical_value(value: str) -> str:
-    """The same value as kifu writes it: escaped where it must be, line breaks as \\n. Its own fixed point.
+    r"""Return the same value as kifu writes it: escaped only where required, line breaks as \n. Idempotent.
 
-    A colon keeps its backslash, which tells it from the colon between two values.
+    A colon keeps its backslash, which distinguishes it from the colon between two values.
     """
 
     def one(match: re.Match[str]) -> str:
@@ -240,14 +256,16 @@ def canonical_value(value: str) -> str:
 
 
 MAX_TEXT = 80
-"""Characters of a value that are looked at."""
+"""Characters of a value that are read."""
 
 _DIGITS = str.maketrans("〇零初一二三四五六七八九", "001123456789")
 _TENS = re.compile("([二三四五六七八九]?)十([一二三四五六七八九]?)")
 
 
 def normalize(text: str) -> str:
-    """The value without outer white space, full-width forms and East Asian numerals; at most its first 80 characters.
+    """Return text without outer white space, full-width forms and East Asian numerals.
+
+    Only the first 80 characters are kept.
 
     >>> normalize(" ９段"), normalize("十五级"), normalize("初段"), normalize("３½目")
     ('9段', '15级', '1段', '3 1/2目')

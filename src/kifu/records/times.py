@@ -1,4 +1,4 @@
-"""Time limits as records tell them: main time, overtime, and how long they let a player think."""
+"""Parse dates and time limits: main time, overtime, and the thinking time that they allow."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ _HOURS_AND_MINUTES = re.compile(r"h\s*(\d{1,2})$", re.IGNORECASE)
 
 
 def _seconds(amount: re.Match[str]) -> float:
-    """A number with its unit; seconds if it has none."""
+    """Return a number with its unit in seconds; a number without a unit is in seconds."""
     parts = amount.groupdict()
     unit = next((length for name, length in _UNITS.items() if parts[name]), 1)
     return float(parts["number"].replace(",", ".")) * unit
 
 
 def parse_minutes(text: str) -> float | None:
-    """The main time in minutes: of "1800" (seconds, as SGF wants), "1h30", "90 min", "2 hours each", "2小时" ...
+    """Parse a main time, such as "1800" (seconds, as in SGF), "1h30", "90 min", "2 hours each" or "2小时".
 
-    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all. None if
-    it says anything else.
+    "30:00" is minutes and seconds, "1:30:00" hours too. 0 is 0: overtime from the start, or no limit at all.
+
+    Returns:
+        Minutes; None for any other text.
     """
     text = normalize(text)
     if re.fullmatch(_NUMBER, text):
@@ -49,32 +51,33 @@ def parse_minutes(text: str) -> float | None:
     return sum(map(_seconds, parts)) / 60
 
 
-Kind: TypeAlias = Literal["byo-yomi", "canadian", "fischer", "simple"]
+OvertimeKind: TypeAlias = Literal["byo-yomi", "canadian", "fischer", "simple"]
 
 
 @dataclass(frozen=True, slots=True)
 class Overtime:
-    """What comes after the main time.
+    """A time limit that applies after the main time.
 
-    kind: "byo-yomi": `count` periods of so many seconds, each kept for as long as a move takes less; "canadian":
-        `count` moves in so many seconds, again and again; "fischer": so many seconds are added for each move (count 1);
-        "simple": so many seconds for each move (count 1), as OGS has it.
+    Attributes: kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer.
+        "canadian": `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
+        "simple": `seconds` for each move (count 1), as on OGS. count: Periods or moves. seconds: Length of a period, in
+        seconds.
     """
 
-    kind: Kind
+    kind: OvertimeKind
     count: int
     seconds: float
 
     @property
-    def seconds_a_move(self) -> float:
-        """What every move may take without end."""
+    def seconds_per_move(self) -> float:
+        """Seconds that each move may take without end."""
         return self.seconds / self.count if self.kind == "canadian" else self.seconds
 
 
 _AMOUNT = rf"{_NUMBER}\s*{_UNIT}?"
 _COUNT = r"(?P<count>[1-9]\d{0,4})"
 _PERIODS = r"(?:byo[-\s]?yomi|byo|japanese|periods?|秒読み|读秒|讀秒|초읽기)"
-_FORMS: tuple[tuple[Kind, str], ...] = (
+_FORMS: tuple[tuple[OvertimeKind, str], ...] = (
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_COUNT}\s*(?:[x*\xd7]|times|periods? of)\s*{_AMOUNT}\s*{_PERIODS}?"),
     ("byo-yomi", rf"(?:{_PERIODS}[\s:]*)?{_AMOUNT}\s*[x*\xd7]?\s*{_COUNT}\s*(?:回|회|次)\s*{_PERIODS}?"),
     ("byo-yomi", rf"{_AMOUNT}\s*(?:(?:per|a|/)\s*move|{_PERIODS})"),
@@ -87,9 +90,12 @@ _OVERTIMES = tuple((kind, re.compile(form, re.IGNORECASE)) for kind, form in _FO
 
 
 def parse_overtime(text: str) -> Overtime | None:
-    """Reads "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回", "25 stones in 5 min" ...; else None.
+    """Parse an overtime, such as "5x30 byo-yomi", "25/300 Canadian", "10 fischer", "30秒3回" or "25 stones in 5 min".
 
-    Amounts without a unit are seconds. A number alone says too little to be read.
+    Amounts without a unit are in seconds.
+
+    Returns:
+        None for any other text; also for a number alone, whose meaning is unclear.
     """
     text = normalize(text)
     for kind, form in _OVERTIMES:
@@ -103,22 +109,28 @@ _MOVES = 120
 
 
 def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float | None:
-    """How long the limits let a player think in a game of 240 moves, 120 of them his own; None if they set none.
+    """Return how long a player may think in a game of 240 moves, 120 of them his own.
 
-    Main time, plus 120 times what overtime allows for each move, plus the periods that may be lost: 1 minute and
-    5 x 10 s of byo-yomi give 1,300 s; 25 moves in 10 minutes 2,880; 20 minutes and nothing else 1,200. What is too fast
-    is the caller's to say: 1,800, which is 15 s a move, sets games of 10 s a move apart and keeps those of 20.
+    The result is the main time, plus 120 times what overtime allows per move, plus the periods that may be lost: 1
+        minute
+    and 5 x 10 s of byo-yomi give 1,300 s; 25 moves in 10 minutes 2,880 s; 20 minutes and nothing else 1,200 s. A
+    threshold of 1,800 s, which is 15 s per move, separates games of 10 s per move from those of 20.
 
-    minutes: main time; None: not told. overtime: None: none, or not told. Both None, or 0 and None: no limit.
+    Args:
+        minutes: Main time; None if unknown.
+        overtime: None if there is none, or if it is unknown.
+
+    Returns:
+        Seconds; None if there is no limit: both arguments None, or 0 and None.
     """
     main = 60 * (minutes or 0)
     if overtime is None:
         return main or None
     spare = (overtime.count - 1) * overtime.seconds if overtime.kind == "byo-yomi" else 0
-    return main + spare + _MOVES * overtime.seconds_a_move
+    return main + spare + _MOVES * overtime.seconds_per_move
 
 
-# Year 1 of each era; before 1873 its months are those of the old lunar calendar.
+# Year 1 of each era. Before 1873 the months are those of the lunar calendar.
 _ERAS = {"明治": 1868, "大正": 1912, "昭和": 1926, "平成": 1989, "令和": 2019}
 _GREGORIAN_IN_JAPAN = 1873
 _LATEST_YEAR = 2199
@@ -132,7 +144,8 @@ _MONTHS = {
 _MONTH = r"(?P<month>(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6})"
 _DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?"
 
-# Each with a group year; month and day where it has them. The leftmost match of the first that is found counts.
+# Each has a group "year", and "month" and "day" if it contains them. The leftmost match of the first form that
+# matches is used.
 _DATE_FORMS = tuple(
     re.compile(form, re.IGNORECASE)
     for form in (
@@ -151,10 +164,11 @@ _DATE_FORMS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Date:
-    """When a game was played.
+    """The date of a game.
 
-    year: from 1 to 2199.
-    first: the first day, if the text tells it in full; None too if there is no such day ("2018-02-31").
+    Attributes:
+        year: From 1 to 2199.
+        first: The first day of the game; None if the text is not that precise or no such day exists ("2018-02-31").
     """
 
     year: int
@@ -162,11 +176,14 @@ class Date:
 
 
 def parse_date(text: str) -> Date | None:
-    """Reads "2016-01-12,13", "2016.1.2 00:02", "1998-03", "12 Mar 1998", "2018年7月30日", "平成10年3月1日" ...
+    """Parse a date, such as "2016-01-12,13", "2016.1.2 00:02", "1998-03", "12 Mar 1998", "2018年7月30日" or "平成10年3月1日".
 
-    None if it finds no year. Of several days, or a span of them, the first counts. "3/12/1998" is a year only, unless
-    one of the two can only be a day; "3.12.1998" is the 3rd of December. 1970-01-01 is no date but a clock that was
-    never set. Lunar dates of old, unmarked, are taken as written; Japan's of before 1873, by era, are years only.
+    The first of several days, or of a span, is used. "3/12/1998" gives only a year unless one of the two numbers can
+    only be a day; "3.12.1998" is 3 December. 1970-01-01 is the sign of an unset clock, not a date. Unmarked lunar dates
+    are taken as written; Japanese dates by era before 1873 give only a year.
+
+    Returns:
+        None if there is no year in the text.
     """
     text = normalize(text)
     for form in _DATE_FORMS:
@@ -183,20 +200,20 @@ def _date(parts: dict[str, str | None]) -> Date | None:
     if parts.get("era") and year < _GREGORIAN_IN_JAPAN:
         day = 0
     try:
-        told = datetime.date(year, month, day)
+        date = datetime.date(year, month, day)
     except ValueError:
         return Date(year)
-    return None if told == datetime.date(1970, 1, 1) else Date(year, told)
+    return None if date == datetime.date(1970, 1, 1) else Date(year, date)
 
 
 def _year(parts: dict[str, str | None]) -> int:
-    told, era = parts["year"] or "", parts.get("era")
-    year = 1 if told == "元" else int(told)
+    digits, era = parts["year"] or "", parts.get("era")
+    year = 1 if digits == "元" else int(digits)
     return year + _ERAS[era] - 1 if era else year
 
 
 def _month_and_day(parts: dict[str, str | None]) -> tuple[int, int]:
-    """0 for what is not told."""
+    """Return month and day, 0 for what the text does not contain."""
     if one := parts.get("one"):
         low, high = sorted((int(one), int(parts["two"] or 0)))
         return (low, high) if high > 12 or low == high else (0, 0)

@@ -191,7 +191,7 @@ def _member_name(data: Bytes, head: int, metadata: npt.NDArray[np.int64], names:
 
 @inline_kernel
 def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
-    """Return the start of the content of a member in the old GNU sparse format, whose map may take many 512-byte pieces."""
+    """Return where a member in the old GNU sparse format starts, after a map of any number of 512-byte pieces."""
     at = head + HEADER
     more = data[head + 482] != 0
     while more:

@@ -232,7 +232,7 @@ class _Directory:
 
 
 def _find_directory(source: str, mapped: _Mapping) -> _Directory:
-    """Find the directory by the end record; bytes before the archive (self-extracting programs) and after it are allowed."""
+    """Find the directory by the end record. Other bytes before and after the archive are allowed."""
     data = mapped.data
     mapped.need(len(data) - _LONGEST_END, len(data))
     at = _find_end_record(data)

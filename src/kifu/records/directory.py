@@ -74,7 +74,9 @@ class DirectoryTree:
 
 
 def list_directory(root: AnyPath) -> DirectoryTree:
-    """List a directory tree by names alone, except for .gz, .bz2 and .xz files whose names do not reveal their contents.
+    """List a directory tree by names alone.
+
+    Only .gz, .bz2 and .xz files whose names do not reveal their contents are opened.
 
     Symbolic links are skipped, also those to files: their targets lie elsewhere or are listed anyway.
 

@@ -98,8 +98,8 @@ class Rank:
 
     @property
     def rating(self) -> int:
-        """The rating on Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1 dan professional 41, 9 dan 49.
         """The rating on Schraudolph's scale: 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; 1p is 41, 9p 49.
+
         The scale has no 10 dan, which is 40 too, and no ranks below 30 kyu, which are all 1. Its 0 means "no rank" and
         is not a rating of any `Rank`.
         """

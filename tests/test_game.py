@@ -113,7 +113,7 @@ def test_errors_and_strict() -> None:
 
     aside = read_sgf(b"(;SZ[40]PB[Ann];B[aa])")
     assert aside.drop == DropReason.BAD_SIZE and len(aside) == 0 and aside.players[0] == "Ann"
-    assert str(aside).endswith("set aside: board size unreadable or not within 1 to 25")
+    assert str(aside).endswith("dropped: board size unreadable or not within 1 to 25")
     with pytest.raises(GameError, match="board size"):
         read_sgf(b"(;SZ[40];B[aa])", strict=True)
     assert read_sgf(RECORD, strict=True) == read_sgf(RECORD)
@@ -191,5 +191,5 @@ def test_errors_tell_of_moves_that_cannot_be_played() -> None:
         game.board()
     with pytest.raises(IllegalMove, match=r"move 2"):
         read_sgf(b"(;SZ[9];B[ee];W[ee])", strict=True)
-    with pytest.raises(GameError, match="set aside"):
+    with pytest.raises(GameError, match="a dropped game"):
         read_sgf(b"(;SZ[99];B[ee])").board()

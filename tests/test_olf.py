@@ -496,7 +496,7 @@ def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[
 def why_not(game: NaiveGame | None = None, plies: list[int] | None = None, **words: Any) -> ExportFailure:
     game = game or NaiveGame(width=19, height=19)
     lines = write_games([game], [DEFAULTS | words], plies and [plies])
-    assert bool(len(lines.data)) == (lines.why[0] == ExportFailure.SAYABLE)
+    assert bool(len(lines.data)) == (lines.why[0] == ExportFailure.NONE)
     return ExportFailure(lines.why[0])
 
 
@@ -508,9 +508,9 @@ TWO_STONES = replace(ON_19, handicap=2, setup=[D, P])
 @pytest.mark.parametrize(
     "game, why",
     [
-        (TWO_STONES, ExportFailure.SAYABLE),
-        (replace(ON_19, drop=DropReason.NOT_GO), ExportFailure.SET_ASIDE),
-        (replace(ON_19, width=0, height=0, drop=DropReason.BAD_SIZE), ExportFailure.SET_ASIDE),
+        (TWO_STONES, ExportFailure.NONE),
+        (replace(ON_19, drop=DropReason.NOT_GO), ExportFailure.DROPPED),
+        (replace(ON_19, width=0, height=0, drop=DropReason.BAD_SIZE), ExportFailure.DROPPED),
         (replace(ON_19, width=20), ExportFailure.BOARD),
         (replace(ON_19, height=25), ExportFailure.BOARD),
         (replace(ON_19, height=0), ExportFailure.BOARD),
@@ -521,21 +521,21 @@ TWO_STONES = replace(ON_19, handicap=2, setup=[D, P])
         (replace(TWO_STONES, setup=[D, D]), ExportFailure.SETUP),
         (replace(TWO_STONES, setup=[D, 361]), ExportFailure.SETUP),
         (replace(TWO_STONES, moves=[WPASS, W]), ExportFailure.SETUP),
-        (replace(TWO_STONES, moves=[WPASS, Q]), ExportFailure.SAYABLE),
+        (replace(TWO_STONES, moves=[WPASS, Q]), ExportFailure.NONE),
         (replace(ON_19, handicap=1, setup=[D]), ExportFailure.SETUP),
         (replace(ON_19, handicap=2, moves=[D, WPASS, P, W]), ExportFailure.SETUP),
-        (replace(ON_19, handicap=2, moves=[D, W, P]), ExportFailure.SAYABLE),
-        (replace(ON_19, moves=[D, WPASS, P, W]), ExportFailure.SAYABLE),
+        (replace(ON_19, handicap=2, moves=[D, W, P]), ExportFailure.NONE),
+        (replace(ON_19, moves=[D, WPASS, P, W]), ExportFailure.NONE),
         (replace(ON_19, moves=[NO_POINT]), ExportFailure.MOVES),
         (replace(ON_19, moves=[362]), ExportFailure.MOVES),
         (replace(ON_19, moves=[D | ERASE_BIT]), ExportFailure.MOVES),
         (replace(ON_19, territory=[D | ERASE_BIT]), ExportFailure.MOVES),
         (replace(ON_19, territory=[361]), ExportFailure.MOVES),
-        (replace(ON_19, moves=[D] * 65_535), ExportFailure.SAYABLE),
+        (replace(ON_19, moves=[D] * 65_535), ExportFailure.NONE),
         (replace(TWO_STONES, moves=[D] * 65_535), ExportFailure.MOVES),
         (replace(ON_19, handicap=-2), ExportFailure.TERMS),
         (replace(ON_19, handicap=10_000), ExportFailure.TERMS),
-        (replace(ON_19, handicap=9_999), ExportFailure.SAYABLE),
+        (replace(ON_19, handicap=9_999), ExportFailure.NONE),
     ],
 )  # fmt: skip
 def test_games_that_cannot_be_said(game: NaiveGame, why: ExportFailure) -> None:
@@ -549,18 +549,18 @@ def test_setup_after_moves_cannot_be_said() -> None:
 @pytest.mark.parametrize(
     "words, why",
     [
-        ({"winner": "draw", "margin": None}, ExportFailure.SAYABLE),
+        ({"winner": "draw", "margin": None}, ExportFailure.NONE),
         ({"winner": "draw", "ending": "unknown", "margin": None}, ExportFailure.RESULT),
         ({"winner": None, "ending": "void", "margin": None}, ExportFailure.RESULT),
         ({"ending": "forfeit", "margin": None}, ExportFailure.RESULT),
         ({"ending": None}, ExportFailure.RESULT),
         ({"margin": None}, ExportFailure.RESULT),
         *(({"margin": margin}, ExportFailure.RESULT) for margin in (0, -1, 888.8, 999.9, 1000, math.nan, math.inf)),
-        ({"margin": 888.7}, ExportFailure.SAYABLE),
+        ({"margin": 888.7}, ExportFailure.NONE),
         ({"winner": "nobody"}, ExportFailure.RESULT),
         *(({"black_rating": rating}, ExportFailure.TERMS) for rating in (0, -1, math.nan, math.inf, 1e-20)),
         ({"white_rating": 34.5}, ExportFailure.TERMS),
-        ({"white_rating": 34.5, "white_confirmed": True}, ExportFailure.SAYABLE),
+        ({"white_rating": 34.5, "white_confirmed": True}, ExportFailure.NONE),
         *(({"main_minutes": minutes}, ExportFailure.TERMS) for minutes in (-1, math.nan, math.inf)),
         *(({"komi": komi}, ExportFailure.TERMS) for komi in (math.nan, math.inf, 1e20)),
         *(({"date": None, "year": year}, ExportFailure.TERMS) for year in (-5, 0, 10_000)),
@@ -578,9 +578,9 @@ def test_all_reasons_are_distinct_in_one_batch() -> None:
     lines = write_games(games, [DEFAULTS] * 4)
     assert lines.why.tolist() == [
         ExportFailure.BOARD,
-        ExportFailure.SAYABLE,
+        ExportFailure.NONE,
         ExportFailure.MOVES,
-        ExportFailure.SAYABLE,
+        ExportFailure.NONE,
     ]
     texts = [lines.data[a:b].tobytes() for a, b in zip(lines.offset, lines.offset[1:])]
     assert texts == [b"", HEAD[:-2] + b"2 PDttDP\n", b"", HEAD + b"dd\n"]
@@ -639,7 +639,7 @@ def test_games_survive_or_cannot_be_said(games: list[NaiveGame]) -> None:
         line = write_line(words, game)
         (read,) = read_member(line)
         same = all(getattr(read, name) == getattr(game, name) for name in ("moves", "setup", "territory", "handicap"))
-        assert (why == ExportFailure.SAYABLE) == same
+        assert (why == ExportFailure.NONE) == same
         assert lines.data[start:stop].tobytes() == (line if same else b"")
 
 
@@ -678,7 +678,7 @@ def spoken(name: str | None) -> str | None:
 def test_words_survive(rows: list[dict[str, Any]]) -> None:
     lines = write_games([ON_19] * len(rows), rows)
     said = [row for row, why in zip(rows, lines.why) if not why]
-    assert {int(why) for why in lines.why} <= {ExportFailure.SAYABLE, ExportFailure.RESULT, ExportFailure.TERMS}
+    assert {int(why) for why in lines.why} <= {ExportFailure.NONE, ExportFailure.RESULT, ExportFailure.TERMS}
     if not said:
         assert len(lines.data) == 0
         return

@@ -119,8 +119,8 @@ def test_every_test_record_survives_sgf() -> None:
 
     first = rows_in([path.read_bytes() for path in RECORDS])
     records, why = rows_to_sgf(first)
-    assert [record == b"" for record in records] == (why == ExportFailure.SET_ASIDE).tolist()
-    said = why == ExportFailure.SAYABLE
+    assert [record == b"" for record in records] == (why == ExportFailure.DROPPED).tolist()
+    said = why == ExportFailure.NONE
     assert said.sum() > 40 > (~said).sum() > 2
     again = rows_in([record for record in records if record])
     before = first.filter(pa.array(said)).to_pylist()
@@ -180,11 +180,11 @@ def test_a_row_as_a_game() -> None:
 @pytest.mark.parametrize(
     ("row", "why"),
     [
-        ({"drop": "unreadable"}, ExportFailure.SET_ASIDE),
-        ({"drop": "suicide"}, ExportFailure.SAYABLE),
+        ({"drop": "unreadable"}, ExportFailure.DROPPED),
+        ({"drop": "suicide"}, ExportFailure.NONE),
         ({"width": 0}, ExportFailure.BOARD),
-        ({"moves": [361]}, ExportFailure.SAYABLE),
-        ({"moves": [NO_POINT]}, ExportFailure.SAYABLE),
+        ({"moves": [361]}, ExportFailure.NONE),
+        ({"moves": [NO_POINT]}, ExportFailure.NONE),
         ({"moves": [362]}, ExportFailure.MOVES),
         ({"territory": [361]}, ExportFailure.MOVES),
         ({"setup": [361], "setup_ply": [0]}, ExportFailure.SETUP),
@@ -195,7 +195,7 @@ def test_what_cannot_be_said(row: Row, why: ExportFailure) -> None:
     batch = batch_of([plain | {"moves": [0]}, plain | row, plain | {"moves": [1]}])
     records, found = rows_to_sgf(batch)
     assert found.tolist() == [0, why, 0]
-    assert [record == b"" for record in records] == [False, why != ExportFailure.SAYABLE, False]
+    assert [record == b"" for record in records] == [False, why != ExportFailure.NONE, False]
 
 
 # Rows that OLF can say, as OLF, and from there as SGF
@@ -242,8 +242,8 @@ def olf_rows(draw: st.DrawFn) -> Row:
 def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
     batch = batch_of(made)
     lines = rows_to_olf(batch)
-    said = lines.why == ExportFailure.SAYABLE
-    assert all(row["setup"] or why == ExportFailure.SAYABLE for row, why in zip(made, lines.why)), lines.why
+    said = lines.why == ExportFailure.NONE
+    assert all(row["setup"] or why == ExportFailure.NONE for row, why in zip(made, lines.why)), lines.why
     if not said.any():
         return
     from_olf = recorded(read_olf(as_block([lines.data.tobytes()])))

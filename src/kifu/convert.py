@@ -131,11 +131,11 @@ def _spell(batches: Iterable[pa.RecordBatch], spelling: _Spelling) -> _Part:
             written, why = rows_to_sgf(batch)
             records += filter(None, written)
         read += len(batch)
-        aside = why == ExportFailure.SET_ASIDE
+        aside = why == ExportFailure.DROPPED
         drops.update(
             DropReason(drop_code(name)).name for name in batch.column("drop").filter(pa.array(aside)).to_pylist()
         )
-        unsayable.update(ExportFailure(k).name for k in why[(why != ExportFailure.SAYABLE) & ~aside].tolist())
+        unsayable.update(ExportFailure(k).name for k in why[(why != ExportFailure.NONE) & ~aside].tolist())
     return _Part(records, read, unsayable, drops)
 
 

@@ -144,7 +144,7 @@ def _export_failures(
 ) -> npt.NDArray[np.uint8]:
     """Return why games cannot be written as SGF: [G] uint8 of `ExportFailure`. NO_POINT moves can be written."""
     points = games.width.astype(np.int64) * games.height
-    failure = np.where(points == 0, ExportFailure.BOARD, ExportFailure.SAYABLE)
+    failure = np.where(points == 0, ExportFailure.BOARD, ExportFailure.NONE)
     moves = games.moves & POINT_MASK
     for reason, values, value_offset, largest in (
         (ExportFailure.MOVES, np.where(moves == NO_POINT, 0, moves), games.move_offset, points),
@@ -153,4 +153,4 @@ def _export_failures(
     ):
         game = np.repeat(np.arange(len(games)), np.diff(value_offset))
         failure[game[values > largest[game]]] = reason
-    return np.where(games.drop != DropReason.KEPT, ExportFailure.SET_ASIDE, failure).astype(np.uint8)
+    return np.where(games.drop != DropReason.KEPT, ExportFailure.DROPPED, failure).astype(np.uint8)

@@ -1,6 +1,6 @@
-"""The words of many records, compiled: where they lie, what bytes they are of, and territory.
+"""Compiled text fields of SGF records: their positions, the kinds of their bytes, and territory.
 
-Uses the same conventions as `kifu.records._tokens`.
+Uses the conventions of `kifu.records._tokens`.
 """
 
 from __future__ import annotations
@@ -41,27 +41,32 @@ NAMES = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO",
 """SGF's names of `kifu.records.games.FIELDS`."""
 
 _NO_FIELD = 255
-_FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name, less that of AA
+_FIELD = np.full(26 * 256, _NO_FIELD, np.uint8)  # by the key of a name minus that of AA
 _FIRST_KEY = name_key("AA")
 _FIELD[[name_key(name) - _FIRST_KEY for name in NAMES]] = np.arange(len(NAMES))
 _TB, _TW = name_key("TB"), name_key("TW")
 _LETTER_T = ord("T")
 
-# What the bytes of a value are: bits.
-BLANK = 1  # none, or all of them white space
+# Flags for the bytes of a value.
+BLANK = 1  # empty or white space only
 BEYOND_ASCII = 2
 NOT_UTF8 = 4
-ESCAPED = 8  # holds a backslash
+ESCAPED = 8  # contains a backslash
 
 
 @inline_kernel
 def next_value(
     data: Bytes, i: Int, stop: Int, charset: Int, key: Int, name: Int, name_stop: Int
 ) -> tuple[Int, Int, Int, Int]:
-    """From after a node's ; or a value's ] to after the node's next [ -> (position, key, start, stop of the name).
+    """Advance from after a node's ; or a value's ] to after the node's next [.
 
-    key, name, name_stop: what the last call gave; key is negative at first. The key that comes back is negative if the
-    node has no more values, and the position then that of its end.
+    Args:
+        data, i, stop, charset: As in `kifu.records._tokens`.
+        key, name, name_stop: Results of the last call; a negative key at first.
+
+    Returns:
+        (position, key, start of the name, its end). The key is negative if the node has no more values; the position is
+        then the end of the node.
     """
     i = skip_space(data, i, stop)
     while key < 0 or i >= stop or data[i] != LEFT:
@@ -77,15 +82,20 @@ def next_value(
 
 @kernel
 def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
-    """Where the root's values lie in one game's text -> how many there are; as many as fit are written.
+    """Locate the root's values in the text of one game. A value truncated at the end of the text is left out.
 
-    data: [N] uint8, from its ( on.  spans: [P, 4] int64: start and stop of the property's name, then of the value
-    between its brackets. A value that is cut off at the end of the text is left out.
+    Args:
+        data: [N] uint8, from the game's ( on.
+        charsets: The known character sets.
+        spans: [P, 4] int64, filled: start and end of the property's name and of the value between its brackets.
+
+    Returns:
+        The number of values; as many as fit are written.
     """
     stop = len(data)
     count = 0
     charset = SINGLE
-    charset_told = False
+    has_charset = False
     _at, root, _junk = find_game(data, 0, stop)
     i, key, name, name_stop = next_value(data, root + 1, stop, charset, -1, 0, 0)
     while key >= 0:
@@ -96,8 +106,8 @@ def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
             spans[count, 0], spans[count, 1] = name, name_stop
             spans[count, 2], spans[count, 3] = i, end
         count += 1
-        if key == NAME_CA and not charset_told:
-            charset_told = True
+        if key == NAME_CA and not has_charset:
+            has_charset = True
             charset = find_charset(data, i, end, charsets)
         i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
     return count
@@ -105,15 +115,19 @@ def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
 
 @kernel
 def find_text_fields(
-    data: Bytes, start: Spans, stop: Spans, charsets: Charsets, word_start: Spans, word_stop: Spans
+    data: Bytes, start: Spans, stop: Spans, charsets: Charsets, field_start: Spans, field_stop: Spans
 ) -> None:
-    """Where the first value of each of `NAMES` lies in the roots of games.
+    """Locate the first value of each of `NAMES` in the roots of games.
 
-    start, stop: [G]: the games' texts.  word_start, word_stop: [F, G], zeros at first.
+    Args:
+        data: [N] uint8.
+        start, stop: [G] int64, the games' texts.
+        charsets: The known character sets.
+        field_start, field_stop: [F, G] int64, initially zeros, filled.
     """
     for g in range(len(start)):
         charset = SINGLE
-        charset_told = False
+        has_charset = False
         _at, root, _junk = find_game(data, start[g], stop[g])
         i, key, name, name_stop = next_value(data, root + 1, stop[g], charset, -1, 0, 0)
         while key >= 0:
@@ -122,19 +136,19 @@ def find_text_fields(
                 break
             if key >= _FIRST_KEY:
                 field = np.int64(_FIELD[key - _FIRST_KEY])
-                if field != _NO_FIELD and word_start[field, g] == 0:
-                    word_start[field, g], word_stop[field, g] = i, end
-            if key == NAME_CA and not charset_told:
-                charset_told = True
+                if field != _NO_FIELD and field_start[field, g] == 0:
+                    field_start[field, g], field_stop[field, g] = i, end
+            if key == NAME_CA and not has_charset:
+                has_charset = True
                 charset = find_charset(data, i, end, charsets)
             i, key, name, name_stop = next_value(data, end + 1, stop[g], charset, key, name, name_stop)
 
 
 @inline_kernel
 def byte_kind(data: Bytes, i: Int, stop: Int) -> Int:
-    """The bits that hold for data[i:stop]."""
+    """Return the flags of data[i:stop]."""
     top, escaped = np.uint8(0), False
-    for c in data[i:stop]:  # over a view, in single bytes, the compiler takes many at once
+    for c in data[i:stop]:  # a loop over a view is vectorized by the compiler
         top = max(top, c)
         escaped |= c == ESCAPE
     kind = (BLANK if top <= SPACE else 0) | (ESCAPED if escaped else 0)
@@ -145,7 +159,7 @@ def byte_kind(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
-    """Whether data[i:stop] is well-formed UTF-8: table 3-7 of the Unicode standard."""
+    """Return whether data[i:stop] is well-formed UTF-8 by table 3-7 of the Unicode standard."""
     while i < stop:
         c = byte(data, i)
         i += 1
@@ -175,14 +189,14 @@ def is_utf8(data: Bytes, i: Int, stop: Int) -> bool:
 
 @kernel
 def byte_kinds(data: Bytes, start: Spans, stop: Spans, kind: Bytes) -> None:
-    """What bytes each piece of the data is of. start, stop, kind: [K]."""
+    """Compute the flags of each piece of the data. start, stop, kind: [K]."""
     for k in range(len(start)):
         kind[k] = byte_kind(data, start[k], stop[k])
 
 
 @kernel
 def gather(data: Bytes, start: Spans, skip: Bytes, offset: npt.NDArray[np.int32], out: Bytes) -> None:
-    """Copies data[start[g] :] to out[offset[g] : offset[g + 1]] for all g, unless skip[g]."""
+    """Copy data[start[g] :] to out[offset[g] : offset[g + 1]] for all g, except where skip[g] is set."""
     for g in range(len(start)):
         if skip[g] == 0:
             first = start[g]
@@ -191,8 +205,8 @@ def gather(data: Bytes, start: Spans, skip: Bytes, offset: npt.NDArray[np.int32]
 
 
 @kernel
-def find_territory(data: Bytes, start: Spans, stop: Spans, found: Bytes) -> None:
-    """Whether "TB[" or "TW[" stands anywhere in each text. start, stop, found: [G]."""
+def find_territory(data: Bytes, start: Spans, stop: Spans, has_territory: Bytes) -> None:
+    """Set has_territory[g] if "TB[" or "TW[" occurs in the text of game g. start, stop, has_territory: [G]."""
     for g in range(len(start)):
         first = data[start[g] : stop[g]]
         second, third = first[1:], first[2:]
@@ -200,12 +214,12 @@ def find_territory(data: Bytes, start: Spans, stop: Spans, found: Bytes) -> None
         for i in range(len(third)):
             owner = (second[i] == LETTER_B) | (second[i] == LETTER_W)
             hit |= (first[i] == _LETTER_T) & owner & (third[i] == LEFT)
-        found[g] = hit
+        has_territory[g] = hit
 
 
 @inline_kernel
 def mark_territory(data: Bytes, i: Int, stop: Int, width: Int, height: Int, owner: Int, owners: Bytes) -> Int:
-    """A value of TB or TW: its point or rectangle becomes its owner's -> how many points that are."""
+    """Assign the point or rectangle of a value of TB or TW to its owner; return the number of points."""
     status, left, top, right, bottom = read_rectangle(data, i, stop, width, height)
     if status <= 0:
         return 0
@@ -219,13 +233,21 @@ def mark_territory(data: Bytes, i: Int, stop: Int, width: Int, height: Int, owne
 def last_territory(
     data: Bytes, i: Int, stop: Int, width: Int, height: Int, charsets: Charsets, owners: Bytes, budget: Int
 ) -> Int:
-    """Follows the main line from the root's ; on -> what is left of the budget of points; negative if that is too few.
+    """Follow the main line from the root's ; and collect the territory of the last node that has TB or TW.
 
-    owners: of each point, 1 for Black and 2 for White, by the last node that has TB or TW.
+    Args:
+        data, i, stop: The text from the root's ; on.
+        width, height: Board size.
+        charsets: The known character sets.
+        owners: [MAX_POINTS] uint8, filled: 1 for Black's and 2 for White's points.
+        budget: The number of points that may be marked.
+
+    Returns:
+        The rest of the budget; negative if it is exceeded.
     """
     owners[: width * height] = 0
     charset = SINGLE
-    charset_told = False
+    has_charset = False
     node = 0
     while i < stop and data[i] != CLOSE and budget >= 0:
         if data[i] == OPEN:
@@ -236,19 +258,19 @@ def last_territory(
             i = next_name(data, i + 1 if is_letter(data[i]) else i, stop, charset)
         else:
             node += 1
-            told = False
+            is_cleared = False
             i, key, name, name_stop = next_value(data, i + 1, stop, charset, -1, 0, 0)
             while key >= 0 and budget >= 0:
                 end = end_of_value(data, i, stop, charset)
                 if end == stop:
                     return budget
                 if key in (_TB, _TW):
-                    if not told:
+                    if not is_cleared:
                         owners[: width * height] = 0
-                    told = True
+                    is_cleared = True
                     budget -= mark_territory(data, i, end, width, height, 1 if key == _TB else 2, owners)
-                elif key == NAME_CA and node == 1 and not charset_told:
-                    charset_told = True
+                elif key == NAME_CA and node == 1 and not has_charset:
+                    has_charset = True
                     charset = find_charset(data, i, end, charsets)
                 i, key, name, name_stop = next_value(data, end + 1, stop, charset, key, name, name_stop)
     return budget
@@ -268,10 +290,12 @@ def collect_territory(
     offset: Spans,
     out: npt.NDArray[np.uint16],
 ) -> None:
-    """Writes the territory of each game that has a width, rising by point, and where it ends to offset[g + 1].
+    """Write the territory of each game that has a width, ascending by point, and its end to offset[g + 1].
 
-    start, stop, width, height, member: [G].  budget: [members] how many points the games of each may tell in all; those
-    after which it is used up have no territory.  owners: [MAX_POINTS] uint8.  offset: [G + 1], the first of it 0.
+    Args: data: [N] uint8. start, stop, width, height, member: [G]. budget: [members] int64. The number of points that
+        the games of each member may mark in all; once it is exceeded, further games have no territory. charsets: The
+        known character sets. owners: [MAX_POINTS] uint8, scratch space. offset: [G + 1] int64, filled; the first entry
+        is 0. out: [T] uint16, filled.
     """
     count = 0
     for g in range(len(start)):

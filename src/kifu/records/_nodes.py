@@ -1,6 +1,6 @@
-"""The nodes of a record, compiled: what the root says, and the stones and moves of any node, into flat arrays.
+"""Compiled SGF nodes: root properties, and the stones and moves of any node, into flat arrays.
 
-Uses the same conventions as `kifu.records._tokens`.
+Uses the conventions of `kifu.records._tokens`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,15 @@ from kifu.records.games import NO_HANDICAP, Bytes, ParseWarning
 from kifu.records.text import NO_CHARSET, SINGLE, Charsets
 
 MAX_MOVES = 65_535
-"""More moves than this, and the game is `DropReason.TOO_LARGE` (`GameArrays.setup_ply` is uint16)."""
+"""A game with more moves is `DropReason.TOO_LARGE` (`GameArrays.setup_ply` is uint16)."""
 
 MAX_SETUP = 4_096
-"""More setup stones than this, rectangles expanded, and the game is `DropReason.TOO_LARGE`: `AB[aa:yy]` is 625 in 8 bytes."""
+"""A game with more setup stones, rectangles expanded, is `DropReason.TOO_LARGE`: `AB[aa:yy]` is 625 of them in 8 bytes.
+"""
 
 MAX_POINTS = MAX_SIZE * MAX_SIZE
 
-# Columns of a row, one row a game.
+# Columns of a row; one row per game.
 WIDTH, HEIGHT, MOVE_END, SETUP_END, ROOT_SETUP, TO_PLAY, HANDICAP = range(7)
 WARNINGS, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
 
@@ -80,7 +81,7 @@ _PASS_AS_WORD = int(ParseWarning.PASS_AS_WORD)
 _KEPT, _NOT_GO = int(DropReason.KEPT), int(DropReason.NOT_GO)
 _BAD_SIZE, _TOO_LARGE = int(DropReason.BAD_SIZE), int(DropReason.TOO_LARGE)
 
-_COORDINATE = np.full(256, 255, np.uint8)  # of each coordinate letter; 255 is off every board
+_COORDINATE = np.full(256, 255, np.uint8)  # by coordinate letter; 255 is off every board
 _COORDINATE[np.frombuffer(SGF_LETTERS.encode(), np.uint8)] = np.arange(len(SGF_LETTERS))
 _T = SGF_LETTERS.index("t")
 
@@ -89,12 +90,17 @@ _BLACK_WORDS, _WHITE_WORDS = tuple(b"Bb1"), tuple(b"Ww2")
 
 
 class NodesOut(NamedTuple):
-    """What the scanner fills.
+    """The scanner's output and state.
 
-    rows: [G, COLUMNS] int64.  moves: [M] uint16.  setup, setup_ply: [S] uint16.  state: [STATES] int64.
-    seen: [MAX_POINTS] int64: the node that last set a point up, times 4, plus which of AB, AW, AE it was.
-    The caller makes `moves` long enough once and for all (no move takes less than the 4 bytes of ";B[]"), and `rows`
-    and `setup` longer whenever `scan_members` is FULL.
+    The caller allocates `moves` once for all games, as no move takes less than the 4 bytes of ";B[]", and enlarges
+    `rows` and `setup` whenever `scan_members` returns FULL.
+
+    Attributes:
+        rows: [G, COLUMNS] int64.
+        moves: [M] uint16.
+        setup, setup_ply: [S] uint16.
+        state: [STATES] int64.
+        seen: [MAX_POINTS] int64. The last node that set up each point, times 4, plus 0, 1 or 2 for AB, AW or AE.
     """
 
     rows: npt.NDArray[np.int64]
@@ -112,7 +118,7 @@ def coordinate(data: Bytes, i: Int) -> Int:
 
 @inline_kernel
 def read_size(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
-    """SZ[19], SZ[19:19], SZ[13:9] (width, height). An empty value counts as none."""
+    """Parse SZ[19], SZ[19:19] or SZ[13:9] (width, height). An empty value counts as missing."""
     colon = i
     while colon < stop and data[colon] != COLON:
         colon += 1
@@ -144,7 +150,7 @@ def read_handicap(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) ->
 
 @inline_kernel
 def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> None:
-    """PL by its first letter: B, black, W, white; 1 and 2 in old records."""
+    """Parse PL by its first letter: B, black, W, white; 1 and 2 in old records."""
     i = skip_space(data, i, stop)
     if i < stop:
         c = data[i]
@@ -156,12 +162,13 @@ def read_player(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> N
 
 @inline_kernel
 def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArray[np.int64]) -> tuple[Int, Int, bool]:
-    """The root node from after its ; -> (its end, charset, whether it has stones or moves).
+    """Read the root node from after its ;. The first of several SZ, HA or CA is used.
 
-    Of two SZ, HA or CA the first counts.
+    Returns:
+        (its end, charset, whether it contains stones or moves).
     """
     charset = SINGLE
-    charset_told = False
+    has_charset = False
     plays = False
     i = next_name(data, i, stop, charset)
     while i < stop and is_letter(data[i]):
@@ -181,8 +188,8 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
                     read_handicap(data, i, end, row)
                 elif key == NAME_PL:
                     read_player(data, i, end, row)
-                elif key == NAME_CA and not charset_told:
-                    charset_told = True
+                elif key == NAME_CA and not has_charset:
+                    has_charset = True
                     charset = find_charset(data, i, end, charsets)
                     if charset == NO_CHARSET:
                         row[WARNINGS] |= _BAD_CHARSET
@@ -203,8 +210,8 @@ def read_root(data: Bytes, i: Int, stop: Int, charsets: Charsets, row: npt.NDArr
 
 
 @inline_kernel
-def says_pass(data: Bytes, i: Int, stop: Int) -> Any:
-    """Whether data[i:stop] is "pass", in any case, or "--"."""
+def is_pass_word(data: Bytes, i: Int, stop: Int) -> Any:
+    """Return whether data[i:stop] is "pass", ignoring case, or "--"."""
     if stop - i == 2:
         return data[i] == HYPHEN and data[i + 1] == HYPHEN
     if stop - i != 4:
@@ -217,7 +224,7 @@ def says_pass(data: Bytes, i: Int, stop: Int) -> Any:
 
 @inline_kernel
 def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int:
-    """The value of B or W -> point, pass (width * height) or NO_POINT."""
+    """Parse the value of B or W as a point, a pass (width * height) or NO_POINT."""
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:
         stop -= 1
@@ -231,7 +238,7 @@ def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int
         if x == _T and y == _T and width <= 19 and height <= 19:
             row[WARNINGS] |= _PASS_AS_TT
             return width * height
-    if says_pass(data, i, stop):
+    if is_pass_word(data, i, stop):
         row[WARNINGS] |= _PASS_AS_WORD
         return width * height
     return NO_POINT
@@ -241,7 +248,7 @@ def read_move(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64]) -> Int
 def put_stones(
     left: Int, top: Int, right: Int, bottom: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> None:
-    """Sets up a rectangle of points (borders included) as black (kind 0), white (1) or empty (2)."""
+    """Set up a rectangle of points (borders included) as black (kind 0), white (1) or empty (2)."""
     state = out.state
     state[BUDGET] -= (right - left + 1) * (bottom - top + 1)
     if state[BUDGET] < 0:
@@ -265,9 +272,10 @@ def put_stones(
 
 @inline_kernel
 def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> tuple[Int, Int, Int, Int, Int]:
-    """A point, or a rectangle as upper left:lower right -> (status, left, top, right, bottom), borders included.
+    """Parse a point, or a rectangle as upper left:lower right.
 
-    The status is 1 if it is one on the board, 0 if the value is empty, which says nothing, and else -1.
+    Returns: (status, left, top, right, bottom), borders included. The status is 1 for a rectangle on the board, 0 for
+        an empty value, which has no meaning, and -1 for anything else.
     """
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:
@@ -284,7 +292,7 @@ def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> t
 
 @inline_kernel
 def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
-    """One value of AB, AW or AE."""
+    """Read one value of AB, AW or AE."""
     status, left, top, right, bottom = read_rectangle(data, i, stop, row[WIDTH], row[HEIGHT])
     if status > 0:
         put_stones(left, top, right, bottom, kind, ply, row, out)
@@ -294,12 +302,12 @@ def read_setup(data: Bytes, i: Int, stop: Int, kind: Int, ply: Int, row: npt.NDA
 
 @inline_kernel
 def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
-    """Any node from after its ; -> its end. Its stones come before its move, wherever they stand in it."""
+    """Read any node from after its ; and return its end. Its stones come before its move, regardless of their order."""
     state = out.state
     state[NODES] += 1
     in_root = state[IN_ROOT] == 1
     if in_root:
-        final_charset, charset = charset, SINGLE  # as read_root did, so that values end where they did
+        final_charset, charset = charset, SINGLE  # as read_root does, so that values end at the same positions
     ply = state[MOVES] - row[MOVE_END]
     black, white = -1, -1
     i = next_name(data, i, stop, charset)
@@ -353,7 +361,7 @@ def read_node(data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.
 
 @inline_kernel
 def plain_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> Int:
-    """As many nodes as are just ;B[xy] or ;W[xy] with a point of the board, from `i` on: nearly all of most records."""
+    """Read consecutive nodes of the form ;B[xy] or ;W[xy] with a point of the board, which make up most of a record."""
     moves = out.moves
     m = out.state[MOVES]
     last = row[MOVE_END] + MAX_MOVES

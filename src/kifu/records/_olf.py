@@ -1,7 +1,7 @@
-"""The compiled OLF reader: bytes of many lines -> flat arrays of their games. `kifu.records.olf` drives it.
+"""The compiled OLF parser: from the bytes of many lines to flat arrays of their games.
 
-One pass, no look-back beyond a line: time is linear in the bytes whatever they are. Uses the same conventions as
-`kifu.records._tokens`: a byte up to the space counts as white space.
+A single pass that never looks back beyond a line: time is linear in the bytes, whatever they are. Uses the conventions
+of `kifu.records._tokens`: bytes up to the space count as white space.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT
 from kifu.records._nodes import MAX_MOVES
-from kifu.records._scan import BYTES_A_GAME
+from kifu.records._scan import BYTES_PER_GAME
 from kifu.records._tokens import COLON, LINE_LIMIT, SPACE, Int, byte, read_number
 from kifu.records.games import FIELDS, NO_HANDICAP, Bytes, ParseWarning
 
 MAX_SIZE = 19
-"""Letters from a to s; t is the pass."""
+"""The letters a to s are coordinates; t is the pass."""
 
 POINTS = MAX_SIZE * MAX_SIZE
 
@@ -30,14 +30,14 @@ POINTS = MAX_SIZE * MAX_SIZE
     LINE_FIELDS,
 ) = range(13)  # fmt: skip
 
-# Columns of a row, one row a game.
+# Columns of a row; one row per game.
 WIDTH, HEIGHT, MOVE_END, SETUP_END, TERRITORY_END, HANDICAP = range(6)
 WARNINGS, DROP, MEMBER_ROW, LINE, START, STOP, COLUMNS = range(6, 13)
 
-# How far the reader is.
+# The parser's state.
 GAMES, MOVES, SETUP, AREA, STATES = range(5)
 
-_WORDS = np.array(
+_TEXT_FIELDS = np.array(
     [
         (field, FIELDS.index(name))
         for field, name in (
@@ -71,19 +71,18 @@ _HANDICAP_TEXT, _HANDICAP_ONE = int(ParseWarning.HANDICAP_TEXT), int(ParseWarnin
 
 
 class OlfOut(NamedTuple):
-    """What the reader fills, and needs to work.
+    """The parser's output and scratch space.
 
-    rows: [G, COLUMNS] int64.  word_start, word_stop: [len(FIELDS), G] int64, zeros at first.  Of these the caller makes
-    as many as `count_rows` says.
-    moves, setup, territory: uint16; no entry takes less than two bytes of text.  state: [STATES] int64, zeros.
-    fields: [LINE_FIELDS, 2] int64: where the line's fields begin and end.
-    seen, area: [POINTS] int64, zeros: the row that last put a handicap stone there; for territory times 2, and 1 more
-    if it is White's.
+    Attributes: rows: [G, COLUMNS] int64, G from `count_rows`. field_start, field_stop: [len(FIELDS), G] int64,
+        initially zeros. moves, setup, territory: uint16; each entry takes at least two bytes of text. state: [STATES]
+        int64, initially zeros. fields: [LINE_FIELDS, 2] int64, start and end of the line's fields. seen, area: [POINTS]
+        int64, initially zeros. The last row with a handicap stone on the point; for territory, the row times 2, plus 1
+        if it is White's.
     """
 
     rows: npt.NDArray[np.int64]
-    word_start: npt.NDArray[np.int64]
-    word_stop: npt.NDArray[np.int64]
+    field_start: npt.NDArray[np.int64]
+    field_stop: npt.NDArray[np.int64]
     moves: npt.NDArray[np.uint16]
     setup: npt.NDArray[np.uint16]
     territory: npt.NDArray[np.uint16]
@@ -94,27 +93,31 @@ class OlfOut(NamedTuple):
 
 
 @inline_kernel
-def most_games(start: Int, stop: Int) -> Int:
-    """How many lines of a member are read: no game takes as few as `BYTES_A_GAME` bytes."""
-    return 16 + (stop - start) // BYTES_A_GAME
+def max_games(start: Int, stop: Int) -> Int:
+    """Return how many lines of a member are read: no game takes as few as `BYTES_PER_GAME` bytes."""
+    return 16 + (stop - start) // BYTES_PER_GAME
 
 
 @kernel
 def count_rows(data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]) -> Int:
-    """A bound for the rows that the members start[k]:stop[k] of `data` give."""
+    """Return an upper bound of the rows that the members start[k]:stop[k] of `data` give."""
     count = 0
     for k in range(len(start)):
         lines = 1
         for i in range(start[k], stop[k]):
             if data[i] == NEWLINE:
                 lines += 1
-        count += min(lines, most_games(start[k], stop[k]) + 1)
+        count += min(lines, max_games(start[k], stop[k]) + 1)
     return count
 
 
 @inline_kernel
 def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -> tuple[Int, Int, Int]:
-    """A line from `i` on -> (how many fields, the end of the last, the end of the line). The first ones are noted."""
+    """Split the line at `i` into fields.
+
+    Returns:
+        (number of fields, end of the last one, end of the line). The first LINE_FIELDS are stored.
+    """
     count, last = 0, i
     while True:
         while i < stop and data[i] <= SPACE and data[i] != NEWLINE:
@@ -131,8 +134,8 @@ def find_fields(data: Bytes, i: Int, stop: Int, fields: npt.NDArray[np.int64]) -
 
 
 @inline_kernel
-def is_untold(data: Bytes, i: Int, stop: Int, field: Int) -> Any:
-    """Whether the field is one of OLF's ways to say nothing: ?, the rating 0, a date of zeros."""
+def is_missing(data: Bytes, i: Int, stop: Int, field: Int) -> Any:
+    """Return whether the field is one of OLF's placeholders for a missing value: ?, the rating 0, a date of zeros."""
     if field == DATE:
         for k in range(i, stop):
             if data[k] != _ZERO and data[k] != HYPHEN:
@@ -144,8 +147,8 @@ def is_untold(data: Bytes, i: Int, stop: Int, field: Int) -> Any:
 
 
 @inline_kernel
-def read_terms(data: Bytes, fields: npt.NDArray[np.int64], row: npt.NDArray[np.int64]) -> None:
-    """The board and the handicap."""
+def read_size_and_handicap(data: Bytes, fields: npt.NDArray[np.int64], row: npt.NDArray[np.int64]) -> None:
+    """Read board size and handicap."""
     i, stop = fields[SIZE, 0], fields[SIZE, 1]
     colon = i
     while colon < stop and data[colon] != COLON:
@@ -170,7 +173,7 @@ def read_terms(data: Bytes, fields: npt.NDArray[np.int64], row: npt.NDArray[np.i
 def read_points(
     data: Bytes, i: Int, stop: Int, width: Int, height: Int, points: npt.NDArray[np.uint16], at: Int
 ) -> Int:
-    """Pairs of letters into points[at:] -> how many; -1 if they are no pairs of letters."""
+    """Read pairs of letters into points[at:] and return their number; -1 if they are not pairs of letters."""
     if (stop - i) % 2 == 1:
         return -1
     for k in range(i, stop, 2):
@@ -199,10 +202,10 @@ def handicap_moves(
     seen: npt.NDArray[np.int64],
     stamp: Int,
 ) -> Int:
-    """How many of moves[at:stop] place the handicap; 0 if they do not begin with it.
+    """Return how many of moves[at:stop] place the handicap; 0 if they do not begin with it.
 
-    That is `stones` black stones, each on a point of its own, with white passes between them; and one pass more if it
-    is White who moves after it.
+    A handicap is `stones` black stones, each on a different point, with white passes between them, and one more pass if
+    White moves after it.
     """
     count = 2 * stones - 1
     if stones < 2 or count > stop - at:
@@ -216,18 +219,18 @@ def handicap_moves(
             return 0
         else:
             seen[move] = stamp
-    return count + passes_twice(moves, at + count, stop, points)
+    return count + is_pass_before_white_move(moves, at + count, stop, points)
 
 
 @inline_kernel
-def passes_twice(moves: npt.NDArray[np.uint16], at: Int, stop: Int, points: Int) -> Int:
-    """1 if White passes in moves[at] and then moves again, else 0."""
+def is_pass_before_white_move(moves: npt.NDArray[np.uint16], at: Int, stop: Int, points: Int) -> Int:
+    """Return 1 if White passes in moves[at] and then moves again, else 0."""
     return 1 if at + 1 < stop and moves[at] == points | WHITE_BIT and moves[at + 1] & WHITE_BIT else 0
 
 
 @inline_kernel
 def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: OlfOut) -> Int:
-    """The territory -> how many points, put in rising order. Of one that is told twice the last word counts."""
+    """Read the territory, sort it by point and return its size. The last entry of a repeated point wins."""
     points = row[WIDTH] * row[HEIGHT]
     at, stamp = out.state[AREA], out.state[GAMES]
     count = read_points(data, i, stop, row[WIDTH], row[HEIGHT], out.territory, at)
@@ -251,7 +254,7 @@ def read_area(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: O
 
 @inline_kernel
 def read_play(data: Bytes, fields: npt.NDArray[np.int64], count: Int, row: npt.NDArray[np.int64], out: OlfOut) -> None:
-    """Moves, handicap stones among them, and territory."""
+    """Read the moves, with handicap stones among them, and the territory."""
     state = out.state
     i, stop = fields[PLAYED, 0], fields[PLAYED, 1]
     if (stop - i) // 2 > MAX_MOVES:
@@ -291,16 +294,16 @@ def new_row(member: Int, line: Int, drop: Int, start: Int, stop: Int, out: OlfOu
 
 @inline_kernel
 def read_line(data: Bytes, count: Int, out: OlfOut) -> None:
-    """The newest row's game, from the fields that were found."""
+    """Read the newest row's game from its fields."""
     state, fields = out.state, out.fields
     game = state[GAMES] - 1
     row = out.rows[game]
     if count == LINE_FIELDS - 1 or count == LINE_FIELDS:
-        for k in range(len(_WORDS)):
-            field, word = _WORDS[k, 0], _WORDS[k, 1]
-            if not is_untold(data, fields[field, 0], fields[field, 1], field):
-                out.word_start[word, game], out.word_stop[word, game] = fields[field, 0], fields[field, 1]
-        read_terms(data, fields, row)
+        for k in range(len(_TEXT_FIELDS)):
+            field, f = _TEXT_FIELDS[k, 0], _TEXT_FIELDS[k, 1]
+            if not is_missing(data, fields[field, 0], fields[field, 1], field):
+                out.field_start[f, game], out.field_stop[f, game] = fields[field, 0], fields[field, 1]
+        read_size_and_handicap(data, fields, row)
         if row[DROP] == _KEPT:
             read_play(data, fields, count, row, out)
     else:
@@ -318,9 +321,12 @@ def end_row(out: OlfOut) -> None:
 def read_members(
     data: Bytes, start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], out: OlfOut
 ) -> None:
-    """Reads every line.
+    """Read every line.
 
-    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
+    Args:
+        data: [N] uint8.
+        start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
+        out: The output.
     """
     for k in range(len(start)):
         games, line, i = 0, 0, start[k]
@@ -331,7 +337,7 @@ def read_members(
             count, last, line_end = find_fields(data, i, end, out.fields)
             begin = out.fields[0, 0]
             if count > 0 and data[begin] != _HASH:
-                if games == most_games(start[k], stop[k]):
+                if games == max_games(start[k], stop[k]):
                     new_row(k, line, _TOO_LARGE, begin, end, out)
                     line_end = end
                 elif last - begin > LINE_LIMIT:

@@ -1,7 +1,7 @@
-"""The compiled SGF scanner: bytes of many records -> flat arrays of their main lines. `kifu.records.sgf` drives it.
+"""The compiled SGF scanner: from the bytes of many records to flat arrays of their main lines.
 
-One pass, no recursion, no look-back: time is linear in the bytes whatever they are. (A root node with stones or moves
-in it is walked twice, because SZ may come last in it.) Uses the same conventions as `kifu.records._tokens`.
+A single pass without recursion or backtracking: time is linear in the bytes, whatever they are. (A root node with
+stones or moves is read twice, because SZ may come last in it.) Uses the conventions of `kifu.records._tokens`.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ from kifu.records.text import Charsets
 
 DONE, FULL = 0, 1
 
-BYTES_A_GAME = 32
-"""A member of more games than its bytes / 32 + 16 is not read further: `(;)` would be a row for each 3 bytes."""
+BYTES_PER_GAME = 32
+"""A member of more games than its bytes / 32 + 16 is not read further, as `(;)` would be a row for every 3 bytes."""
 
 _TRUNCATED = int(ParseWarning.TRUNCATED)
 _JUNK_BEFORE = int(ParseWarning.JUNK_BEFORE)
@@ -72,7 +72,7 @@ _KEPT, _NO_RECORD, _TOO_LARGE = int(DropReason.KEPT), int(DropReason.NO_RECORD),
 
 @inline_kernel
 def is_root(data: Bytes, i: Int, stop: Int) -> Any:
-    """Whether ;GM[ or ;FF[ is at `i`, as nearly all records begin: a sure root, even where a parenthesis lacks."""
+    """Return whether ;GM[ or ;FF[ is at `i`: a certain root, even if a parenthesis is missing."""
     if i >= stop or data[i] != SEMICOLON:
         return False
     i = skip_space(data, i + 1, stop)
@@ -86,7 +86,7 @@ def is_root(data: Bytes, i: Int, stop: Int) -> Any:
 def main_line(
     data: Bytes, i: Int, stop: Int, charset: Int, row: npt.NDArray[np.int64], out: NodesOut
 ) -> tuple[Int, Int]:
-    """The first line of play, from the ; of a node -> (its end, how many parentheses are open there)."""
+    """Read the main line from the ; of a node: (its end, number of parentheses open there)."""
     depth = 1
     while i < stop and row[DROP] == _KEPT:
         c = data[i]
@@ -109,7 +109,7 @@ def main_line(
 
 @inline_kernel
 def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt.NDArray[np.int64]) -> Int:
-    """Past everything up to the ) that closes the game."""
+    """Skip everything up to the ) that closes the game."""
     while i < stop:
         c = data[i]
         if c == LEFT:
@@ -130,9 +130,10 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
 
 @inline_kernel
 def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
-    """-> (the next game's start, its first ;, whether anything but white space lay before).
+    """Find the next game.
 
-    The start is a ( that a ; follows, or the ; itself if it is a sure root; `stop` if there is no game.
+    Returns: (its start, its first ;, whether anything but white space lies before it). The start is a ( followed by a
+        ;, or the ; itself if it is a certain root; `stop` if there is no game.
     """
     junk = False
     while i < stop:
@@ -140,7 +141,7 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
         i += 1
         if c == OPEN:
             after = skip_space(data, i, stop)
-            if after < stop and data[after] == SEMICOLON and data[i] != 0:  # else it is UTF-16
+            if after < stop and data[after] == SEMICOLON and data[i] != 0:  # otherwise it is UTF-16
                 return i - 1, after, junk
             i = after
         elif c == SEMICOLON and is_root(data, i - 1, stop):
@@ -152,7 +153,7 @@ def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 
 @inline_kernel
 def new_row(out: NodesOut, drop: Int, at: Int) -> None:
-    """Begins a row for a game whose text starts at `at`. Until `end_game`, MOVE_END and SETUP_END are its starts."""
+    """Begin the row of a game whose text starts at `at`. Until `end_game`, MOVE_END and SETUP_END are its starts."""
     state = out.state
     row = out.rows[state[GAMES]]
     row[:] = 0
@@ -169,7 +170,7 @@ def new_row(out: NodesOut, drop: Int, at: Int) -> None:
 
 @inline_kernel
 def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> Int:
-    """Begins the row of the member's next game -> its first ;. Or -1: the member has no more, and is done with."""
+    """Begin the row of the member's next game and return its first ;, or finish the member and return -1."""
     state = out.state
     if state[IN_MEMBER] == 0:
         state[POSITION] = start
@@ -178,7 +179,7 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> 
     junk = False
     if drop == _KEPT:
         at, root, junk = find_game(data, state[POSITION], stop)
-    if at < stop and state[IN_MEMBER] < 16 + (stop - start) // BYTES_A_GAME:
+    if at < stop and state[IN_MEMBER] < 16 + (stop - start) // BYTES_PER_GAME:
         new_row(out, _KEPT, at)
         row = out.rows[state[GAMES] - 1]
         if junk:
@@ -199,7 +200,7 @@ def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> 
 
 @inline_kernel
 def end_game(i: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
-    """Completes the row of a game that ends at `i`. One that is dropped keeps neither moves nor setup."""
+    """Complete the row of a game that ends at `i`. A dropped game keeps neither moves nor setup."""
     state = out.state
     state[IN_ROOT] = 0
     state[MEMBER_BUDGET] -= min(MAX_SETUP, state[MEMBER_BUDGET]) - max(state[BUDGET], 0)
@@ -220,9 +221,16 @@ def scan_members(
     charsets: Charsets,
     out: NodesOut,
 ) -> Int:
-    """Scans on from `out.state` (zeros at first) to the end: DONE; or FULL where `out` has no room for another game.
+    """Scan on from `out.state` (initially zeros) to the end.
 
-    data: [N] uint8.  start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
+    Args:
+        data: [N] uint8.
+        start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
+        charsets: The known character sets.
+        out: The output.
+
+    Returns:
+        DONE, or FULL if `out` has no space for another game.
     """
     state = out.state
     while state[MEMBER] < len(start):

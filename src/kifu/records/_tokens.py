@@ -1,7 +1,8 @@
-"""The words of SGF, compiled: white space, names, values, numbers. `kifu.records._scan` puts them together.
+r"""Compiled tokens: white space, names, values and numbers of SGF; lines of OLF and TYGEM.
 
-All text stays bytes. A byte up to the space counts as white space. `i` is the position of the next byte to read and
-`stop` the end of the text; a function returns the position after what it read, at most `stop`.
+All text stays bytes. Bytes up to the space count as white space. `i` is the position of the next byte to read and
+`stop` the end of the text; functions return the position after what they read, at most `stop`. A line ends after its
+"\n", or with the text.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kifu.records.games import Bytes
 from kifu.records.text import BIG5, NO_CHARSET, SINGLE, Charsets
 
 Int: TypeAlias = Any
-"""An int64 in compiled code; uncompiled, an int or a NumPy scalar."""
+"""An int64 in compiled code; in Python, an int or a NumPy scalar."""
 
 SPACE = 32
 OPEN, CLOSE, SEMICOLON, LEFT, RIGHT, ESCAPE, COLON, HYPHEN = (ord(c) for c in "();[]\\:-")
@@ -23,7 +24,7 @@ LETTER_B, LETTER_W = ord("B"), ord("W")
 
 
 def name_key(name: str) -> int:
-    """What `read_name` gives for a name of one or two capitals."""
+    """Return the key of `read_name` for a name of one or two capitals."""
     return int.from_bytes(name.encode(), "big")
 
 
@@ -33,7 +34,7 @@ NAME_FF, NAME_GM, NAME_SZ, NAME_CA, NAME_HA, NAME_PL = map(name_key, ("FF", "GM"
 
 @inline_kernel
 def byte(data: Bytes, i: Int) -> Int:
-    """The byte at `i` for arithmetic, which would wrap around in uint8."""
+    """Return the byte at `i` for arithmetic, which would overflow in uint8."""
     return np.int64(data[i])
 
 
@@ -46,7 +47,7 @@ def skip_space(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def end_of_value(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
-    """From after a [ to its ], or `stop`. A \\ hides the next byte; so does the first byte of a pair."""
+    r"""Return the position of the ] of a value, or `stop`. A \ or the first byte of a pair hides the next byte."""
     while i < stop:
         c = data[i]
         if c == RIGHT:
@@ -64,7 +65,7 @@ def is_letter(c: Int) -> Any:
 
 @inline_kernel
 def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
-    """To the next property name of this node, past values, white space and junk; or to the ; ( ) that ends the node."""
+    """Skip values, white space and junk up to the next property name of the node, or to the ; ( ) that ends it."""
     while i < stop:
         c = data[i]
         if is_letter(c) or c in (SEMICOLON, OPEN, CLOSE):
@@ -77,10 +78,11 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
 
 @inline_kernel
 def read_name(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
-    """A property's name -> (position after it, key, whether it has lower-case letters).
+    """Read a property's name.
 
-    The key packs its capitals, or if there are none its letters as capitals, into an int. It is 0 where they are more
-    than two or a digit is among them: no property that the scanner looks for is like that.
+    Returns: (position after it, key, whether it has lower-case letters). The key packs the capitals into an int, or if
+        there are none, the letters as capitals. It is 0 for names of more than two capitals or with a digit, which the
+        scanner never looks for.
     """
     capitals_key, capitals, small_key, small = 0, 0, 0, 0
     while i < stop:
@@ -102,7 +104,7 @@ def read_name(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
 
 @inline_kernel
 def read_number(data: Bytes, i: Int, stop: Int) -> tuple[bool, Int]:
-    """A whole number of at most 4 digits, perhaps with a sign, white space around it -> (is it one, its value)."""
+    """Parse a whole number of at most 4 digits, with an optional sign and surrounding white space: (valid, value)."""
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:
         stop -= 1
@@ -120,7 +122,7 @@ def read_number(data: Bytes, i: Int, stop: Int) -> tuple[bool, Int]:
 
 @inline_kernel
 def charset_key(data: Bytes, i: Int, stop: Int) -> Int:
-    """The letters and digits of a charset's name, blind to case, as a number in base 36; -1 if more than 12."""
+    """Return the letters and digits of a charset's name, ignoring case, as a number in base 36; -1 if more than 12."""
     key, digits = 0, 0
     for k in range(i, stop):
         c = byte(data, k)
@@ -137,7 +139,7 @@ def charset_key(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def find_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
-    """The value of CA -> SINGLE, SHIFT_JIS, BIG5, or NO_CHARSET if we do not know it."""
+    """Return SINGLE, SHIFT_JIS or BIG5 for the value of CA, or NO_CHARSET if it is unknown."""
     key = charset_key(data, i, stop)
     low, high = 0, len(charsets.key)
     while low < high:
@@ -152,9 +154,9 @@ def find_charset(data: Bytes, i: Int, stop: Int, charsets: Charsets) -> Int:
 
 
 LINE_LIMIT = 1 << 20
-"""Bytes. A longer line is no game of any kind; of a file of lines, no more of it than this and one byte is kept."""
+"""Bytes. A longer line is not a game; of a line file, no more of it than this and one byte is kept."""
 
-MOST_ID_DIGITS = 18  # what an int64 holds
+MOST_ID_DIGITS = 18  # the most that an int64 holds
 
 TAB, LINE_FEED, HASH, DASH = 9, 10, ord("#"), ord("-")
 _BOM = tuple(b"\xef\xbb\xbf")
@@ -168,7 +170,7 @@ def is_digit(c: Int) -> Any:
 
 @inline_kernel
 def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
-    """From `i` to the \\n that ends its line, or `stop`."""
+    r"""Return the position of the \n that ends the line at `i`, or `stop`."""
     while i < stop and data[i] != LINE_FEED:
         i += 1
     return i
@@ -176,7 +178,7 @@ def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def read_id(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
-    """A game's number and the tab after it -> (position after the tab, the number); -1 for both if it is none."""
+    """Read a game's number and the tab after it: (position after the tab, number), or (-1, -1) if there is none."""
     begin, value = i, 0
     while i < stop and is_digit(data[i]) and i - begin < MOST_ID_DIGITS:
         value = value * 10 + int(data[i]) - _ZERO
@@ -195,7 +197,7 @@ def skip_bom(data: Bytes, i: Int, stop: Int) -> Int:
 
 @kernel
 def count_lines(data: Bytes, start: Int, stop: Int) -> Int:
-    r"""How many \n are in data[start:stop]."""
+    r"""Return the number of \n in data[start:stop]."""
     count = 0
     for i in range(start, stop):
         if data[i] == LINE_FEED:
@@ -205,7 +207,7 @@ def count_lines(data: Bytes, start: Int, stop: Int) -> Int:
 
 @kernel
 def last_line_end(data: Bytes, start: Int, stop: Int) -> Int:
-    """After the last \\n of data[start:stop]; `start` if there is none."""
+    r"""Return the position after the last \n of data[start:stop]; `start` if there is none."""
     i = stop
     while i > start and data[i - 1] != LINE_FEED:
         i -= 1
@@ -214,13 +216,13 @@ def last_line_end(data: Bytes, start: Int, stop: Int) -> Int:
 
 @kernel
 def next_line(data: Bytes, i: Int, stop: Int) -> Int:
-    r"""After the \n that ends the line at `i`, or `stop`."""
+    r"""Return the position after the \n that ends the line at `i`, or `stop`."""
     return min(end_of_line(data, i, stop) + 1, stop)
 
 
 @kernel
 def first_game_line(data: Bytes, start: Int, stop: Int) -> Int:
-    """Where the first line begins that is neither empty nor a comment, from the line at `start` on; or `stop`."""
+    """Return the start of the first line from `start` on that is neither empty nor a comment, or `stop`."""
     at = skip_space(data, start, stop)
     while at < stop and data[at] == HASH:
         at = skip_space(data, end_of_line(data, at, stop), stop)

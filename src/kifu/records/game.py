@@ -1,4 +1,4 @@
-"""One game, friendly: `read` from any source, `read_sgf` and `read_games` from bytes.
+"""One game as a convenient object: `read` from any source, `read_sgf` and `read_games` from bytes, `write_sgf`.
 
 For many games at once use `kifu.records.sgf.scan`, which gives flat arrays; a `Game` is one row of them.
 """
@@ -39,48 +39,49 @@ _LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Game:
-    """One game record: the board, setup, the main line, and what the root node says in words.
+    """One game record: board size, setup, the main line, and the properties of the root node.
 
-    Two games are equal if they have the same board, setup and moves, and say the same in their roots; how and where
-    they were written (charset, order and spelling of properties, source, name) makes no difference.
+    Two games are equal if they have the same board, setup, moves and root properties; charset, order and spelling of
+    properties, source and name do not matter.
+
+    Attributes: width, height: Board size. moves: [M] uint16, read-only. point | WHITE_BIT; a pass is width * height;
+        NO_POINT is not a point of the board. setup: [S] uint16, read-only. point | WHITE_BIT or ERASE_BIT, in the
+        record's order. setup_ply: [S] uint16, read-only. Number of moves before each setup stone. root_setup: Number of
+        setup stones in the root node. to_play: BLACK or WHITE by the root's PL, else TO_PLAY_UNSET. handicap: HA; None
+        if missing or not a number. record: The SGF text of the game, from "(" to ")"; properties are parsed from it on
+        demand. For a game of another format an equivalent root in SGF; b"" if the game is dropped. warnings: What the
+        parser tolerated or skipped. drop: Why the parser drops the game; KEPT if it does not. A dropped game has
+        neither moves nor setup. source: The path of its container; "" if from memory. name: The member's name in the
+        container.
     """
 
     width: int
     height: int
     moves: npt.NDArray[np.uint16]
-    """[M] uint16, read-only: point | WHITE_BIT; a pass is width * height; NO_POINT is no point of the board."""
     setup: npt.NDArray[np.uint16]
-    """[S] uint16, read-only: point | WHITE_BIT or ERASE_BIT, in the record's order."""
     setup_ply: npt.NDArray[np.uint16]
-    """[S] uint16, read-only: how many moves come before each setup stone."""
     root_setup: int
-    """How many of the setup stones stand in the root node."""
     to_play: int
-    """BLACK or WHITE as the root's PL says, else TO_PLAY_UNSET."""
     handicap: int | None
-    """HA; None if missing or no number."""
     record: bytes
-    """The SGF text that the game was read from, from "(" to ")"; properties are read from it when asked for.
-
-    For a game of another format a root that says the same in SGF; b"" if it is set aside."""
     warnings: ParseWarning
-    """What the reader forgave or passed over."""
     drop: DropReason
-    """Why the reader sets the game aside; KEPT if it does not. A game set aside has neither moves nor setup."""
     source: str
-    """The path of the container that it came from; "" if from memory."""
     name: str
-    """The member's name in the container."""
 
     def __len__(self) -> int:
-        """The number of plies: moves and passes."""
+        """Return the number of plies: moves and passes."""
         return len(self.moves)
 
     @property
     def size(self) -> int:
-        """The side of a square board. Raises GameError for a rectangular one, which has width and height only."""
+        """The side of a square board. Rectangular boards only have width and height.
+
+        Raises:
+            GameError: If the board is rectangular.
+        """
         if self.width != self.height:
-            raise GameError(f"a board of {self.width} x {self.height} has no one size; ask for width and height")
+            raise GameError(f"a board of {self.width} x {self.height} has no single size; use width and height")
         return self.width
 
     @functools.cached_property
@@ -90,23 +91,23 @@ class Game:
 
     @functools.cached_property
     def codec(self) -> str:
-        """Python's name of the charset that the root's text is in: by CA if it can be believed, else detected."""
+        """Python's codec for the root's text: by CA if it can be trusted, else detected."""
         return root_codec(self.properties)
 
     def raw(self, name: str) -> bytes:
-        """The first value of a root property as found, undecoded and with its escapes; b"" if it is not there."""
+        """Return the first value of a root property as found, undecoded and with its escapes; b"" if it is missing."""
         return self.properties.get(name, (b"",))[0]
 
     def text(self, name: str) -> str:
-        """The first value of a root property, decoded and unescaped; "" if it is not there.
+        """Return the first value of a root property, decoded and unescaped; "" if it is missing.
 
-        Bytes that are not of the record's charset become U+FFFD.
+        Bytes outside the record's charset become U+FFFD.
         """
         return unescape(self.raw(name).decode(self.codec, "replace"))
 
     @property
     def players(self) -> tuple[str, str]:
-        """The names of Black (PB) and White (PW); "" if not told."""
+        """The names of Black (PB) and White (PW); "" if missing."""
         return self.text("PB"), self.text("PW")
 
     @property
@@ -116,22 +117,22 @@ class Game:
 
     @property
     def result(self) -> Result:
-        """RE."""
+        """The result (RE)."""
         return Result.parse(self.text("RE"))
 
     @property
     def komi(self) -> float | None:
-        """KM in points, see `kifu.records.meta.parse_komi`; `text("KM")` is what the record says."""
+        """KM in points, see `kifu.records.meta.parse_komi`; `text("KM")` is the text in the record."""
         return parse_komi(self.text("KM"))
 
     @property
     def date(self) -> str:
-        """DT as written: mostly year-month-day, from some servers with the time."""
+        """DT as written: mostly year-month-day, on some servers with the time."""
         return self.text("DT")
 
     @property
     def event(self) -> str:
-        """EV."""
+        """The event (EV)."""
         return self.text("EV")
 
     @property
@@ -141,9 +142,9 @@ class Game:
 
     @functools.cached_property
     def errors(self) -> tuple[GameError, ...]:
-        """What is wrong with the game: why it is set aside; moves that are no point; the first move that is illegal.
+        """The errors of the game: its drop reason, or moves that are not points and the first illegal move.
 
-        Moves are replayed under `kifu.go.rules.RECORD_RULES`, which forbids the least.
+        Moves are replayed under `kifu.go.rules.RECORD_RULES`, the most permissive rules.
         """
         if self.drop:
             return (GameError(self.drop.reason),)
@@ -157,18 +158,23 @@ class Game:
         return tuple(sorted(errors, key=lambda error: error.ply))
 
     def board(self, ply: int | None = None) -> Board:
-        """The position before move `ply` (from 0 to the number of moves; None: the final one).
+        """Return the position before a move.
 
-        Raises IllegalMove if the moves up to there cannot all be played, GameError for a game that is set aside.
+        Args:
+            ply: Number of moves to play, from 0 to the number of moves; None: all.
+
+        Raises:
+            IllegalMove: If the moves cannot all be played.
+            GameError: If the game is dropped.
         """
         if self.drop:
-            raise GameError(f"a game that was set aside has no position: {self.drop.reason}")
+            raise GameError(f"a dropped game has no position: {self.drop.reason}")
         plies = len(self) if ply is None else ply
         return Board.after(self.width, self.height, self.moves, self.setup, self.setup_ply, plies)
 
     def _repr_svg_(self) -> str | None:
-        """The final position as a picture, for notebooks; None where there is none."""
-        from kifu.viz.boards import draw_board, to_svg  # a room below this one, asked for by notebooks only
+        """Return the final position as an SVG picture, for notebooks; None if there is none."""
+        from kifu.viz.boards import draw_board, to_svg  # a higher layer, used by notebooks only
 
         if self.errors:
             return None
@@ -191,7 +197,7 @@ class Game:
         return hash((self.width, self.height, self.moves.tobytes()))
 
     def __str__(self) -> str:
-        """One line: who, how it ended, and on what board."""
+        """Return one line with players, result and board size."""
         sides = []
         for name, rank in zip(self.players, self.ranks):
             sides.append((name or "?") + (f" [{rank}]" if rank else ""))
@@ -204,16 +210,16 @@ class Game:
         if self.komi is not None:
             facts.append(f"komi {self.komi:g}")
         facts += [self.date] if self.date else []
-        facts += [f"set aside: {self.drop.reason}"] if self.drop else []
+        facts += [f"dropped: {self.drop.reason}"] if self.drop else []
         return " ".join(", ".join(facts).split())
 
     def __repr__(self) -> str:
         return f"<Game: {self}>"
 
 
-def game_at(reading: ParsedBlock, g: int) -> Game:
-    """Game g of a reading. Copies its parts of the arrays."""
-    block, games = reading.block, reading.games
+def game_at(parsed: ParsedBlock, g: int) -> Game:
+    """Return game g of a parsed block. Its parts of the arrays are copied."""
+    block, games = parsed.block, parsed.games
     moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].copy()
     stones = slice(games.setup_offset[g], games.setup_offset[g + 1])
     setup, setup_ply = games.setup[stones].copy(), games.setup_ply[stones].copy()
@@ -229,7 +235,7 @@ def game_at(reading: ParsedBlock, g: int) -> Game:
         root_setup=int(games.root_setup[g]),
         to_play=int(games.to_play[g]),
         handicap=None if handicap == NO_HANDICAP else handicap,
-        record=_record(reading, g),
+        record=_record_of(parsed, g),
         warnings=ParseWarning(int(games.warnings[g])),
         drop=DropReason(int(games.drop[g])),
         source=block.source,
@@ -237,54 +243,68 @@ def game_at(reading: ParsedBlock, g: int) -> Game:
     )
 
 
-def _record(reading: ParsedBlock, g: int) -> bytes:
-    """A game's text; or if it is not SGF, the root that says in SGF what the game does in words."""
-    games, words = reading.games, reading.text_fields
-    if reading.format == "sgf":
-        return reading.block.data[games.start[g] : games.stop[g]].tobytes()
+def _record_of(parsed: ParsedBlock, g: int) -> bytes:
+    """Return a game's text; for a game of another format, an equivalent root in SGF."""
+    games, fields = parsed.games, parsed.text_fields
+    if parsed.format == "sgf":
+        return parsed.block.data[games.start[g] : games.stop[g]].tobytes()
     if games.drop[g]:
         return b""
-    spans = zip(words.start[:, g].tolist(), words.stop[:, g].tolist())
-    values = [words.data[start:stop].tobytes() for start, stop in spans]
+    spans = zip(fields.start[:, g].tolist(), fields.stop[:, g].tolist())
+    values = [fields.data[start:stop].tobytes() for start, stop in spans]
     codec = detect_codec(b"\n".join(values))
     texts = {name: value.decode(codec, "replace") for name, value in zip(FIELDS, values)}
-    properties = olf.to_sgf_properties(texts) if reading.format == "olf" else tygem.to_sgf_properties(texts)
+    properties = olf.to_sgf_properties(texts) if parsed.format == "olf" else tygem.to_sgf_properties(texts)
     handicap = int(games.handicap[g])
     return make_record(
         int(games.width[g]), int(games.height[g]), None if handicap == NO_HANDICAP else handicap, properties
     )
 
 
-def _games_of(reading: ParsedBlock) -> Iterator[Game]:
-    return (game_at(reading, g) for g in range(len(reading.games)))
+def _games_of(parsed: ParsedBlock) -> Iterator[Game]:
+    return (game_at(parsed, g) for g in range(len(parsed.games)))
 
 
 def read(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[Game]:
-    """The games of archives, directories and single files, one after the other, read as they are asked for.
+    """Yield the games of archives, directories and single files, in order, read on demand.
 
-    Every member gives a game: also one that cannot be read, which has a `drop`. So does every line of OLF and TYGEM;
-    what the latter lack in words comes from the index files among the sources. Raises SourceError as
-    `kifu.records.containers.blocks` and `kifu.records.tygem.load_index` do.
+    Every member gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and TYGEM. The
+    metadata of TYGEM games comes from the index files among the sources.
+
+    Args:
+        source: One or several paths or URLs.
+
+    Raises:
+        SourceError: As `kifu.records.containers.blocks` and `kifu.records.tygem.load_index` do.
     """
-    found = containers(source)
-    index = load_index(found)
-    for block in read_blocks(found):
-        for reading in parse_block(block, index):
-            yield from _games_of(reading)
+    paths = containers(source)
+    index = load_index(paths)
+    for block in read_blocks(paths):
+        for parsed in parse_block(block, index):
+            yield from _games_of(parsed)
 
 
 def read_games(data: bytes) -> list[Game]:
-    """All games in the text of a record, or of a collection of them. Raises RecordError if there is none."""
+    """Return all games in the text of a record or a collection.
+
+    Raises:
+        RecordError: If there is none.
+    """
     games = list(_games_of(read_block(as_block([data]))))
     if games[0].drop == DropReason.NO_RECORD:
-        raise RecordError(f'no game record in {len(data):,} bytes: it would begin with "(;"')
+        raise RecordError(f'no game record in {len(data):,} bytes: a record begins with "(;"')
     return games
 
 
 def read_sgf(data: bytes, *, strict: bool = False) -> Game:
-    """The first game in the text of a record.
+    """Return the first game in the text of a record.
 
-    Raises RecordError if there is none. A game with faults comes with its `errors`; strict raises the first of them.
+    Args:
+        data: The text.
+        strict: Raise the first of the game's errors instead of returning it with its `errors`.
+
+    Raises:
+        RecordError: If there is no game.
     """
     game = read_games(data)[0]
     if strict and game.errors:
@@ -293,22 +313,26 @@ def read_sgf(data: bytes, *, strict: bool = False) -> Game:
 
 
 def write_sgf(game: Game) -> bytes:
-    """The game as FF[4] in UTF-8: the root, then one node a line. Reading it gives an equal game.
+    """Return the game as FF[4] in UTF-8: the root, then one node per line. Reading it gives an equal game.
 
-    All properties of the root are kept; those of later nodes, but for moves and setup, are not in a `Game` and so are
-    lost, as are variations. Setup that the record spreads over nodes without a move between them becomes one node. A
-    move that is no point of the board becomes "zz", which is none of any board. Raises GameError for a game that was
-    set aside by the reader: there is no board to write it for.
+    All properties of the root are kept. A `Game` does not contain variations and properties of later nodes other than
+    moves and setup, so these are lost. Setup in consecutive nodes without moves becomes one node. A move that is not a
+    point of the board becomes "zz", which is outside every board.
+
+    Raises:
+        GameError: If the parser dropped the game, which then has no board.
     """
     if game.drop:
-        raise GameError(f"a game that was set aside cannot be written: {game.drop.reason}")
+        raise GameError(f"a dropped game cannot be written: {game.drop.reason}")
     return write_record(game, plain_properties(game.properties, game.codec))
 
 
 def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
-    """What `write_sgf` writes, with these properties of the root in place of the game's own.
+    """Return the record that `write_sgf` writes, with other root properties.
 
-    properties: name -> values in normal form, as `plain_properties` and `root_texts` give them.
+    Args:
+        game: The game.
+        properties: name -> values in canonical form, as from `plain_properties` and `text_properties`.
     """
     parts = [format_root(game.width, game.height, properties)]
     if game.to_play:
@@ -325,7 +349,7 @@ def write_record(game: Game, properties: Mapping[str, Sequence[str]]) -> bytes:
 
 
 def _stones(setup: npt.NDArray[np.uint16], game: Game) -> bytes:
-    """AB, AW and AE of one node."""
+    """Return AB, AW and AE of one node."""
     final = final_setup(setup)
     text = ""
     for kind, name in ((0, "AB"), (2, "AW"), (1, "AE")):
@@ -335,7 +359,7 @@ def _stones(setup: npt.NDArray[np.uint16], game: Game) -> bytes:
 
 
 def _move_nodes(moves: npt.NDArray[np.uint16], game: Game) -> bytes:
-    r""";B[xy]\n for each move."""
+    r"""Return ;B[xy]\n for each move."""
     points = (moves & POINT_MASK).astype(np.int64)
     y, x = np.divmod(points, game.width)
     off = points == NO_POINT

@@ -86,7 +86,7 @@ class Rank:
 
     @classmethod
     def from_rating(cls, rating: float, confirmed: bool | None = None) -> Rank | None:
-        """Return the rank of a rating on the scale of `rating`, rounded down; None for 0 and ratings outside the scale."""
+        """Return the rank of a rating on the scale of `rating`, rounded down; None if it is outside that scale."""
         if not 1 <= rating < _TOP_RATING + 1:
             return None
         return cls(int(rating) - (30 if rating >= _PRO_RATING else 31), confirmed)

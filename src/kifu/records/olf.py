@@ -1,6 +1,7 @@
-"""OLF, the one-line format of Schraudolph's archive: many lines at once into flat arrays, and many games into lines.
+"""OLF, the one-line format of Schraudolph's archive: parse many lines at once into flat arrays.
 
-docs/formats/olf.md is the format's card: its fields, and what was decided where its description is silent.
+docs/formats/olf.md describes the format: its fields, and the decisions where its own description is silent. The writer
+is `kifu.records.olf_writer`.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ if TYPE_CHECKING:
 
 
 def read_olf(block: RecordBlock) -> ParsedBlock:
-    """Reads every line of a block's members as a game. Never fails: what can't be read gives a row with its `DropReason`.
+    """Read every line of a block's members as a game. Never fails: unreadable lines give rows with their `DropReason`.
 
-    Each member gives at least one row; lines without a word, or with a # before the first, give none. Games.start and
-    stop enclose the line without the white space around it. Handicap stones are setup of the root, see `GameArrays`. Words
-    are as the line spells them, see `parse_rating` and the like; what OLF says by a word of its own for nothing (?, the
-    rating 0, a date of zeros) is not told.
+    Each member gives at least one row; blank lines and comments (#) give none. `GameArrays.start` and `stop` enclose
+    the line without surrounding white space. Handicap stones are setup of the root, see `GameArrays`. Text fields are
+    as the line spells them, see `parse_rating` and the like; OLF's placeholders for missing values (?, the rating 0, a
+    date of zeros) count as missing.
 
-    Time is linear in the bytes; memory is bounded by a few times the bytes: a line of over 1 MiB or 65,535
-    moves is `DropReason.TOO_LARGE`, and so is all that follows where a member packs lines too densely.
+    Time is linear in the bytes; memory is bounded by a few times the bytes: a line of more than 1 MiB or 65,535 moves
+    is `DropReason.TOO_LARGE`, and so is the rest of a member that contains lines too densely.
     """
     length = int(np.sum(block.stop - block.start))
     count = o.count_rows(block.data, block.start, block.stop)
     out = o.OlfOut(
         rows=np.empty((count, o.COLUMNS), np.int64),
-        word_start=np.zeros((len(FIELDS), count), np.int64),
-        word_stop=np.zeros((len(FIELDS), count), np.int64),
+        field_start=np.zeros((len(FIELDS), count), np.int64),
+        field_stop=np.zeros((len(FIELDS), count), np.int64),
         moves=np.empty(length // 2 + 1, np.uint16),
         setup=np.empty(length // 2 + 1, np.uint16),
         territory=np.empty(length // 2 + 1, np.uint16),
@@ -74,14 +75,14 @@ def read_olf(block: RecordBlock) -> ParsedBlock:
         format="olf",
         block=block,
         games=games,
-        text_fields=TextFields(block.data, out.word_start[:, :total], out.word_stop[:, :total]),
+        text_fields=TextFields(block.data, out.field_start[:, :total], out.field_stop[:, :total]),
         index=line,
         territory=out.territory[: out.state[o.AREA]].copy(),
         territory_offset=np.concatenate(([0], rows[:, o.TERRITORY_END])),
     )
 
 
-# What the fields say. Each takes a field as text and returns None, or an unknown Result, where it says nothing we know.
+# Parsers of the fields. Each returns None, or an unknown Result, for text without a known meaning.
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)")
 MAX_NUMBER_LENGTH = 20  # characters of a number
@@ -94,14 +95,15 @@ def _parse_number(text: str) -> float | None:
 
 
 def parse_name(text: str) -> str:
-    """A player's name: each _ stands for a space."""
+    """Return a player's name, in which each _ stands for a space."""
     return text.replace("_", " ")
 
 
 def parse_rating(text: str) -> tuple[float | None, bool | None]:
-    """-> (rating on the archive's scale, True if it is confirmed; None: that is not said). "35.0" is confirmed.
+    """Parse a rating.
 
-    (None, None) for 0 and below, which is no rating.
+    Returns: (rating on the archive's scale, True if it is confirmed, else None). "35.0" is confirmed, "35" is not.
+        (None, None) for 0 and below, which is no rating.
     """
     rating = _parse_number(text)
     if rating is None or rating <= 0:
@@ -110,7 +112,7 @@ def parse_rating(text: str) -> tuple[float | None, bool | None]:
 
 
 def parse_result(text: str) -> Result:
-    """Points, positive where Black won, with 888.8 for a win on time and 999.9 for a resignation; 0 is a draw."""
+    """Parse points, positive if Black won, with 888.8 for a win on time and 999.9 for a resignation; 0 is a draw."""
     value = _parse_number(text)
     if value is None or abs(value) > float(BY_RESIGNATION):
         return Result()
@@ -125,20 +127,20 @@ def parse_result(text: str) -> Result:
 
 
 def parse_komi(text: str) -> float | None:
-    """Points for White. Taken as it stands, unlike an SGF record's."""
+    """Parse the points for White. Taken as they are, unlike those of an SGF record."""
     return _parse_number(text)
 
 
 def parse_time(text: str) -> float | None:
-    """The main time in minutes; 0 is none."""
+    """Parse the main time in minutes; 0 is none."""
     minutes = _parse_number(text)
     return None if minutes is None or minutes < 0 else minutes
 
 
 def parse_date(text: str) -> str | None:
-    """The date as SGF writes it: "1996-03-12", or "1996-03" or "1996" where zeros stand for what is not known.
+    """Return the date as in SGF: "1996-03-12", or "1996-03" or "1996" if the rest is zeros.
 
-    Anything else is returned as it is; None for a date without a year.
+    Any other text is returned as it is; None for a date without a year.
     """
     match = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", text)
     if match is None:
@@ -152,7 +154,11 @@ def parse_date(text: str) -> str | None:
 
 
 def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
-    """The words of a game, by their names in FIELDS, decoded, as root properties of an SGF record, in its spelling."""
+    """Return decoded text fields as root properties of SGF, in its spelling.
+
+    Args:
+        texts: Text by field name, all of FIELDS.
+    """
     result, komi, minutes = parse_result(texts["result"]), parse_komi(texts["komi"]), parse_time(texts["time"])
     return {
         "PB": parse_name(texts["black"]) or None,
@@ -160,7 +166,7 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
         "PW": parse_name(texts["white"]) or None,
         "WR": _rank_text(texts["white_rank"]),
         "RE": None if result == Result() else str(result),
-        # A whole number of 100 and more would be read as Fox's hundredfold.
+        # A whole number of 100 or more would be read as Fox's hundredths.
         "KM": None if komi is None else f"{komi:.12g}" if abs(komi) < 100 else f"{komi:.2f}",
         "DT": parse_date(texts["date"]),
         "TM": None if minutes is None else f"{minutes * 60:.12g}",

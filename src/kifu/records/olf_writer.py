@@ -1,4 +1,4 @@
-"""Write games as lines of OLF."""
+"""Write games as lines of OLF: text fields in Python, moves in a kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
 from kifu.records import _olf as o
 from kifu.records._nodes import MAX_MOVES
-from kifu.records._olf import HYPHEN, LOWER_A, NEWLINE, PASS_LETTER, UPPER_A, handicap_moves, passes_twice
+from kifu.records._olf import HYPHEN, LOWER_A, NEWLINE, PASS_LETTER, UPPER_A, handicap_moves, is_pass_before_white_move
 from kifu.records._tokens import SPACE, Int
 from kifu.records.games import NO_HANDICAP, Bytes, GameArrays
 from kifu.records.olf import BY_RESIGNATION, BY_TIME, MAX_NUMBER_LENGTH
@@ -26,33 +26,37 @@ if TYPE_CHECKING:
 
 
 class ExportFailure(IntEnum):
-    """Why a game cannot be said in OLF: a line would say less of it, or something else."""
+    """The reason why a game cannot be written in a format: the record would contain less than the game, or something else."""
 
-    SAYABLE = 0
-    SET_ASIDE = 1  # the reader of its record dropped it
+    NONE = 0
+    DROPPED = 1  # dropped by the parser of its record
     BOARD = 2  # not 1 to 19 points wide and high
-    SETUP = 3  # other than as many black stones as the handicap says; or moves that look like a handicap's
-    MOVES = 4  # one that is no point of the board, in the territory too; or more than a reader takes
+    SETUP = 3  # not as many black stones as the handicap; or moves that look like a handicap's
+    MOVES = 4  # one that is not a point of the board, territory included; or more than a parser accepts
     RESULT = 5  # void, unknown, forfeit, a winner without a margin, a margin of 0, 888.8, 999.9 or more
     TERMS = 6  # a handicap, date, rating, time or komi that its field cannot hold
 
 
-_OK, _BAD_SETUP, _BAD_MOVES = int(ExportFailure.SAYABLE), int(ExportFailure.SETUP), int(ExportFailure.MOVES)
+_OK, _BAD_SETUP, _BAD_MOVES = int(ExportFailure.NONE), int(ExportFailure.SETUP), int(ExportFailure.MOVES)
 
 _TEXT_COLUMNS = o.PLAYED
-"""The fields before the moves, which the writer is given as text."""
+"""The fields before the moves, which are formatted in Python."""
 
 _ALL_BUT_WHITE = ERASE_BIT | POINT_MASK
 
 
 @dataclass(frozen=True, slots=True)
 class OlfFields:
-    """What lines say of G games beside the play: columns of the catalogue, by the names that they have there.
+    """The metadata of G games: columns of the catalogue, with the same names. Missing values are null.
 
-    date: [G] date32.  year: [G] int16, told where there is no full date.  black, white: [G] string.
-    black_rating, white_rating, main_minutes, margin, komi: [G] float32.  black_confirmed, white_confirmed: [G] bool.
-    winner: [G] string: black, white, draw.  ending: [G] string: score, resign, time, or another.
-    Null wherever it is not told.
+    Attributes:
+        date: [G] date32.
+        year: [G] int16, used if there is no full date.
+        black, white: [G] string.
+        black_rating, white_rating, main_minutes, margin, komi: [G] float32.
+        black_confirmed, white_confirmed: [G] bool.
+        winner: [G] string: black, white, draw.
+        ending: [G] string: score, resign, time, or another.
     """
 
     date: pa.Array
@@ -74,9 +78,10 @@ class OlfFields:
 class OlfLines:
     """The lines of G games.
 
-    data: [N] uint8: the lines side by side, in UTF-8, each with its line end.
-    offset: [G + 1] int64: game g's line is data[offset[g]:offset[g + 1]]; empty where there is none.
-    why: [G] uint8 of `ExportFailure`: why there is none.
+    Attributes:
+        data: [N] uint8. The lines in UTF-8, each with its line end.
+        offset: [G + 1] int64. The line of game g is data[offset[g]:offset[g + 1]]; empty if there is none.
+        why: [G] uint8 of `ExportFailure`, the reason why there is none.
     """
 
     data: Bytes
@@ -89,39 +94,44 @@ _Codes: TypeAlias = npt.NDArray[np.int64]
 
 def write_olf(
     games: GameArrays,
-    words: OlfFields,
+    fields: OlfFields,
     territory: npt.NDArray[np.uint16],
     territory_offset: npt.NDArray[np.int64],
 ) -> OlfLines:
-    """The games' lines. Reading one gives the same play, territory and words; or there is none, see `ExportFailure`.
+    """Return the games' lines. Parsing one gives the same play, territory and metadata; or there is none, see `ExportFailure`.
 
-    games, territory, territory_offset: as in `ParsedBlock`. What OLF has no word for is left out: PL, which of a handicap's
-    stones stand in the root, whether a rating is doubted, a handicap of 0 as against none. White space, control
-    characters and underscores in names come back as single spaces.
+    OLF has no field for PL, for the number of handicap stones in the root, for doubtful ratings, or for a handicap of 0
+    as
+    opposed to none: these are left out. White space, control characters and underscores in names become single spaces.
+
+    Args:
+        games: The games.
+        fields: Their metadata.
+        territory, territory_offset: As in `ParsedBlock`.
     """
     stones = np.where(games.handicap == NO_HANDICAP, 0, games.handicap)
     columns = [
-        _spell(_date_text, words.date.view("int32"), words.year),
-        _spell(_name_text, words.black),
-        _spell(_rating_text, words.black_rating, words.black_confirmed),
-        _spell(_name_text, words.white),
-        _spell(_rating_text, words.white_rating, words.white_confirmed),
-        _spell("{}:{}".format, games.width, games.height),
-        _spell(_time_text, words.main_minutes),
-        _spell(_result_text, words.winner, words.ending, words.margin),
-        _spell(_komi_text, words.komi),
-        _spell(_handicap_text, stones),
+        _format_column(_date_text, fields.date.view("int32"), fields.year),
+        _format_column(_name_text, fields.black),
+        _format_column(_rating_text, fields.black_rating, fields.black_confirmed),
+        _format_column(_name_text, fields.white),
+        _format_column(_rating_text, fields.white_rating, fields.white_confirmed),
+        _format_column("{}:{}".format, games.width, games.height),
+        _format_column(_time_text, fields.main_minutes),
+        _format_column(_result_text, fields.winner, fields.ending, fields.margin),
+        _format_column(_komi_text, fields.komi),
+        _format_column(_handicap_text, stones),
     ]
     texts = [text for spellings, _ in columns for text in spellings]
     first = np.cumsum([0, *(len(spellings) for spellings, _ in columns)])
-    which = np.stack([codes + start for (_, codes), start in zip(columns, first)])
+    text_index = np.stack([codes + start for (_, codes), start in zip(columns, first)])
     sides = np.stack((games.width, games.height))
     unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
-    unsaid = np.array([text is None for text in texts], bool)[which]
+    missing = np.array([text is None for text in texts], bool)[text_index]
     why = np.select(
-        [games.drop != DropReason.KEPT, unwritable, unsaid[o.RESULT]],
-        [ExportFailure.SET_ASIDE, ExportFailure.BOARD, ExportFailure.RESULT],
-        np.where(unsaid.any(axis=0), ExportFailure.TERMS, ExportFailure.SAYABLE),
+        [games.drop != DropReason.KEPT, unwritable, missing[o.RESULT]],
+        [ExportFailure.DROPPED, ExportFailure.BOARD, ExportFailure.RESULT],
+        np.where(missing.any(axis=0), ExportFailure.TERMS, ExportFailure.NONE),
     ).astype(np.uint8)
     encoded = [text or b"" for text in texts]
     source = _WriterInput(
@@ -137,7 +147,7 @@ def write_olf(
         territory_offset=territory_offset,
         text=np.frombuffer(bytearray(b"".join(encoded)), np.uint8),
         text_offset=np.cumsum([0, *map(len, encoded)], dtype=np.int64),
-        which=which,
+        text_index=text_index,
     )
     offset = np.zeros(len(games) + 1, np.int64)
     _measure(source, np.zeros(o.POINTS, np.int64), why, offset[1:])
@@ -147,18 +157,22 @@ def write_olf(
     return OlfLines(lines, offset, why)
 
 
-def _spell(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:
-    """-> (what `function` makes of each distinct combination of the columns' values, which of them is each row's)."""
+def _format_column(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:
+    """Format each distinct combination of the columns' values.
+
+    Returns:
+        (the texts, the index of each row's text).
+    """
     values, codes = zip(*map(_distinct, columns))
     shape = [max(len(part), 1) for part in values]
-    found, which = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
-    rows = zip(*([part[k] for k in at.tolist()] for part, at in zip(values, np.unravel_index(found, shape))))
+    combinations, text_index = np.unique(np.ravel_multi_index(codes, shape), return_inverse=True)
+    rows = zip(*([part[k] for k in at.tolist()] for part, at in zip(values, np.unravel_index(combinations, shape))))
     texts = [function(*row) for row in rows]
-    return [None if text is None else text.encode("utf-8", "replace") for text in texts], which.astype(np.int64)
+    return [None if text is None else text.encode("utf-8", "replace") for text in texts], text_index.astype(np.int64)
 
 
 def _distinct(column: Any) -> tuple[list[Any], _Codes]:
-    """-> (the values of a NumPy or Arrow array, each once; which of them is each row's)."""
+    """Return the distinct values of a NumPy or Arrow array, and the index of each row's value."""
     if isinstance(column, np.ndarray):
         values, codes = np.unique(column, return_inverse=True)
         return values.tolist(), codes
@@ -167,13 +181,13 @@ def _distinct(column: Any) -> tuple[list[Any], _Codes]:
 
 
 def _number_text(value: float, trim: Literal["-", "0"] = "-") -> str | None:
-    """The shortest decimal that reads as the same float32."""
+    """Return the shortest decimal that reads as the same float32."""
     text = np.format_float_positional(np.float32(value) + 0.0, trim=trim)
     return text if np.isfinite(value) and len(text) <= MAX_NUMBER_LENGTH else None
 
 
 def _date_text(days: int | None, year: int | None) -> str | None:
-    """days: since 1970-01-01."""
+    """Return the date field. days: since 1970-01-01."""
     if days is None and year is None:
         return "0000-00-00"
     text = f"{year:04}-00-00" if days is None else str(np.datetime64(days, "D"))
@@ -221,11 +235,15 @@ def _handicap_text(stones: int) -> str | None:
 
 
 class _WriterInput(NamedTuple):
-    """What the writer is given, of G games.
+    """The kernels' input for G games.
 
-    width .. setup_offset, handicap: as in `kifu.records.games.GameArrays`.  territory, territory_offset: as in `ParsedBlock`.
-    text: uint8, text_offset: [D + 1] int64: D texts side by side.  which: [_TEXT_COLUMNS, G] int64: the text of each
-    field before the moves.
+    Attributes:
+        width, height, moves, move_offset, setup, setup_ply, setup_offset, handicap: As in
+            `kifu.records.games.GameArrays`.
+        territory, territory_offset: As in `ParsedBlock`.
+        text: [N] uint8, D texts side by side.
+        text_offset: [D + 1] int64.
+        text_index: [_TEXT_COLUMNS, G] int64. The text of each field before the moves.
     """
 
     width: npt.NDArray[np.uint8]
@@ -240,12 +258,12 @@ class _WriterInput(NamedTuple):
     territory_offset: npt.NDArray[np.int64]
     text: Bytes
     text_offset: npt.NDArray[np.int64]
-    which: npt.NDArray[np.int64]
+    text_index: npt.NDArray[np.int64]
 
 
 @inline_kernel
 def _check_setup(source: _WriterInput, g: Int, points: Int, seen: npt.NDArray[np.int64]) -> Any:
-    """Whether reading finds the game's setup, no more and no less, in the moves that a line would hold."""
+    """Return whether parsing the line's moves would give exactly the game's setup."""
     begin, stop = source.move_offset[g], source.move_offset[g + 1]
     first, stones = source.setup_offset[g], source.setup_offset[g + 1] - source.setup_offset[g]
     handicap, stamp = np.int64(source.handicap[g]), g + 1
@@ -258,12 +276,12 @@ def _check_setup(source: _WriterInput, g: Int, points: Int, seen: npt.NDArray[np
         if stone >= points or source.setup_ply[k] > 0 or seen[stone] == stamp:
             return False
         seen[stone] = stamp
-    return passes_twice(source.moves, begin, stop, points) == 0
+    return is_pass_before_white_move(source.moves, begin, stop, points) == 0
 
 
 @inline_kernel
 def _check_moves(source: _WriterInput, g: Int, points: Int) -> Any:
-    """Whether all moves are points or passes, the territory is of points, and a line may hold so many moves."""
+    """Return whether all moves are points or passes, the territory consists of points, and a line can hold all moves."""
     begin, stop = source.move_offset[g], source.move_offset[g + 1]
     stones = source.setup_offset[g + 1] - source.setup_offset[g]
     if stop - begin + 2 * stones > MAX_MOVES:
@@ -279,9 +297,13 @@ def _check_moves(source: _WriterInput, g: Int, points: Int) -> Any:
 
 @kernel
 def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], why: npt.NDArray[np.uint8], size: Any) -> None:
-    """The bytes of each game's line into size [G] int64; 0 where why [G] uint8 is, or becomes, other than _OK.
+    """Compute the length of each game's line; 0 if `why` is, or becomes, other than _OK.
 
-    seen: [POINTS] int64, zeros.
+    Args:
+        source: The games.
+        seen: [POINTS] int64, initially zeros.
+        why: [G] uint8 of `ExportFailure`.
+        size: [G] int64, filled.
     """
     for g in range(len(why)):
         size[g] = 0
@@ -298,14 +320,14 @@ def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], why: npt.NDArray
             area = source.territory_offset[g + 1] - source.territory_offset[g]
             length = _TEXT_COLUMNS + 1 + max(2 * moves, 1) + (1 + 2 * area if area > 0 else 0)
             for column in range(_TEXT_COLUMNS):
-                text = source.which[column, g]
+                text = source.text_index[column, g]
                 length += source.text_offset[text + 1] - source.text_offset[text]
             size[g] = length
 
 
 @inline_kernel
 def _put_point(line: Bytes, at: Int, entry: Int, width: Int, points: Int) -> Int:
-    """Two letters -> the position after them."""
+    """Write the two letters of a point and return the position after them."""
     point = np.int64(entry) & POINT_MASK
     base = LOWER_A if entry & WHITE_BIT else UPPER_A
     x = y = PASS_LETTER
@@ -318,7 +340,7 @@ def _put_point(line: Bytes, at: Int, entry: Int, width: Int, points: Int) -> Int
 
 @kernel
 def _fill(source: _WriterInput, offset: npt.NDArray[np.int64], lines: Bytes) -> None:
-    """The lines of the games into lines[offset[g]:offset[g + 1]], as `_measure` measured them."""
+    """Write the games' lines to lines[offset[g]:offset[g + 1]], with the lengths of `_measure`."""
     for g in range(len(offset) - 1):
         at = offset[g]
         if at == offset[g + 1]:
@@ -326,7 +348,7 @@ def _fill(source: _WriterInput, offset: npt.NDArray[np.int64], lines: Bytes) -> 
         width = np.int64(source.width[g])
         points = width * np.int64(source.height[g])
         for column in range(_TEXT_COLUMNS):
-            text = source.which[column, g]
+            text = source.text_index[column, g]
             for k in range(source.text_offset[text], source.text_offset[text + 1]):
                 lines[at] = source.text[k]
                 at += 1

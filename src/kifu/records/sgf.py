@@ -1,7 +1,7 @@
-"""SGF, FF[1] to FF[4]: many records at once into flat arrays, one record's root properties, and a writer.
+"""SGF, FF[1] to FF[4]: parse many records at once into flat arrays, and read the properties of one root.
 
-The main line is read, which is the first child everywhere; variations are skipped. What the reader forgives is listed
-in docs/leniency.md. Source: https://www.red-bean.com/sgf/ (FF[4] and the earlier versions linked there).
+The main line is read, which is the first child everywhere; variations are skipped. docs/leniency.md lists what the
+parser tolerates. Source: https://www.red-bean.com/sgf/ (FF[4] and the earlier versions linked there).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 def as_block(members: Sequence[bytes], source: str = "") -> RecordBlock:
-    """A block of records that are in memory already. Their names are empty."""
+    """Return a block of records in memory, with empty names."""
     count = len(members)
     stop = np.cumsum([len(member) for member in members], dtype=np.int64).tolist()
     return make_block(
@@ -39,11 +39,12 @@ def _as_array(data: bytes) -> Bytes:
 
 
 def scan(block: RecordBlock) -> GameArrays:
-    """Reads every game of a block. Never fails: what can't be read gives a row with its `DropReason`.
+    """Read every game of a block. Never fails: unreadable games give rows with their `DropReason`.
 
     Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
-    bytes; memory is bounded by a few times the bytes: a game of over 65,535 moves or 4,096 setup stones (rectangles
-    expanded) is `DropReason.TOO_LARGE`, and so is all that follows where a member packs games, or setup stones, too densely.
+    bytes;
+    memory is bounded by a few times the bytes: a game of more than 65,535 moves or 4,096 setup stones (rectangles
+    expanded) is `DropReason.TOO_LARGE`, and so is the rest of a member that contains games or setup stones too densely.
     """
     length = int(np.sum(block.stop - block.start))
     out = n.NodesOut(
@@ -63,7 +64,7 @@ def scan(block: RecordBlock) -> GameArrays:
 
 
 def to_game_arrays(out: n.NodesOut, block: RecordBlock) -> GameArrays:
-    """What a reader filled `out` with, as games of the block."""
+    """Return the scanner's output as games of the block."""
     rows = out.rows[: out.state[n.GAMES]]
     member = rows[:, n.MEMBER_ROW]
     return GameArrays(
@@ -87,15 +88,15 @@ def to_game_arrays(out: n.NodesOut, block: RecordBlock) -> GameArrays:
 
 
 def _longer(array: npt.NDArray[_T]) -> npt.NDArray[_T]:
-    """A copy of twice the length."""
+    """Return a copy of twice the length."""
     return np.concatenate((array, np.empty_like(array)))
 
 
 def read_block(block: RecordBlock) -> ParsedBlock:
-    """Every game of a block with what it says: `scan`, `read_words` and `read_territory` in one."""
+    """Parse every game of a block: `scan`, `read_text_fields` and `read_territory` in one."""
     games = scan(block)
     territory, territory_offset = read_territory(block, games)
-    first = np.searchsorted(games.block_index, games.block_index)  # of the same member: they lie in its order
+    first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
     return ParsedBlock(
         format="sgf",
         block=block,
@@ -108,9 +109,11 @@ def read_block(block: RecordBlock) -> ParsedBlock:
 
 
 def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
-    """What the roots of games say, also of those set aside. games: as `scan` read them from the block.
+    """Locate the text fields in the roots of games, dropped ones included. The first value of a property is used.
 
-    Of a property's values the first counts, as for `Game.raw`.
+    Args:
+        block: The block.
+        games: Its games, as read by `scan`.
     """
     start = np.zeros((len(FIELDS), len(games)), np.int64)
     stop = np.zeros_like(start)
@@ -119,19 +122,20 @@ def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
 
 
 def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
-    """The territory that the records tell: (territory [T], offset [G + 1]), see `ParsedBlock`.
+    """Read the final territory, TB and TW of the last node of the main line that has them; invalid values are skipped.
 
-    It is that of the last node of the main line that has TB or TW; a point in both belongs to the one that comes
-    later. Values that are no point or rectangle of the board are passed over. Games are looked at only if they spell it
-    "TB[" or "TW[" somewhere, and are not set aside. One is taken to have none where the games of its member together
-    tell more points than the member has bytes and 16,384.
+    Only games with "TB[" or "TW[" in their text that are not dropped are read. A game has no territory if the games of
+    its member together list more points than the member has bytes, plus 16,384.
+
+    Returns:
+        (territory [T], offset [G + 1]), see `ParsedBlock`.
     """
-    told = np.empty(len(games), np.uint8)
-    find_territory(block.data, games.start, games.stop, told)
-    width = np.where(games.drop == DropReason.KEPT, games.width, 0) * told
+    has_territory = np.empty(len(games), np.uint8)
+    find_territory(block.data, games.start, games.stop, has_territory)
+    width = np.where(games.drop == DropReason.KEPT, games.width, 0) * has_territory
     budget = block.stop - block.start + 4 * n.MAX_SETUP
-    most = min(int((width.astype(np.int64) * games.height).sum()), int(budget.sum()))
-    territory, offset = np.empty(most, np.uint16), np.zeros(len(games) + 1, np.int64)
+    capacity = min(int((width.astype(np.int64) * games.height).sum()), int(budget.sum()))
+    territory, offset = np.empty(capacity, np.uint16), np.zeros(len(games) + 1, np.int64)
     collect_territory(
         block.data,
         games.start,
@@ -149,10 +153,11 @@ def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[n
 
 
 def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
-    """The properties of the first node of the first game in `record`: name -> values, as found, escapes and all.
+    """Return the root's properties of the first game in `record`: name -> values, as found, with their escapes.
 
-    Names are brought to FF[4]'s form: their capitals only; or if there are none, or digits, all as capitals. Properties
-    come in the record's order; one that is there twice has the values of both. {} if there is no game.
+    Names are converted to FF[4]: only their capitals are kept; names without capitals, or with digits, become upper
+    case. Properties are in the record's order; a repeated one has the values of all its occurrences. {} if there is no
+    game.
     """
     data = _as_array(record)
     spans = np.empty((64, 4), np.int64)
@@ -160,58 +165,66 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     if count > len(spans):
         spans = np.empty((count, 4), np.int64)
         root_values(data, charsets(), spans)
-    found: dict[str, list[bytes]] = {}
+    values_of: dict[str, list[bytes]] = {}
     for name_start, name_stop, start, stop in spans[:count].tolist():
         name = record[name_start:name_stop].decode("ascii")
         plain = re.sub("[a-z]", "", name) if re.search("[A-Z]", name) and name.isalpha() else name.upper()
-        found.setdefault(plain, []).append(record[start:stop])
-    return {name: tuple(values) for name, values in found.items()}
+        values_of.setdefault(plain, []).append(record[start:stop])
+    return {name: tuple(values) for name, values in values_of.items()}
 
 
 def root_codec(properties: Mapping[str, Sequence[bytes]]) -> str:
-    """Python's name of the charset that a root's text is in: by CA if it can be believed, else detected."""
+    """Return Python's codec for the text of a root: by CA if it can be trusted, else detected."""
     ca = properties.get("CA")
     return choose_codec(ca[0] if ca else None, b"\n".join(value for values in properties.values() for value in values))
 
 
-# Properties that the writer makes from the arrays, or writes in one form always.
-_OWN = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
+# Properties that the writer derives from the arrays, or always writes in one form.
+_DERIVED = frozenset(("FF", "GM", "CA", "SZ", "PL", "B", "W", "AB", "AW", "AE"))
 
 
 def plain_properties(properties: Mapping[str, Sequence[bytes]], codec: str) -> dict[str, tuple[str, ...]]:
-    """The root's properties as the writer gives them, but for those that it makes from the game's arrays."""
+    """Return the root's properties in canonical form, without those that the writer derives from the game's arrays."""
     return {
         name: tuple(canonical_value(value.decode(codec, "replace")) for value in values)
         for name, values in properties.items()
-        if name not in _OWN
+        if name not in _DERIVED
     }
 
 
 def make_record(width: int, height: int, handicap: int | None, properties: Mapping[str, str | None]) -> bytes:
-    """A record of a root only, for a game that comes from elsewhere than SGF; its stones and moves are not told.
+    """Return a record of a root only, without stones and moves, for a game from another format than SGF.
 
-    handicap, properties: as for `root_texts`.
+    Args:
+        width, height: Board size.
+        handicap: HA; None if unknown.
+        properties: As for `text_properties`.
     """
     return format_root(width, height, text_properties(handicap, properties)) + b")"
 
 
 def text_properties(handicap: int | None, properties: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
-    """The properties of a root, in normal form, for a game that comes from elsewhere than SGF.
+    """Return root properties in canonical form, for a game from another format than SGF.
 
-    properties: name -> what it says in plain text; None is left out. They are written in this order, HA (if handicap
-    is not None) last. FF, GM, CA, SZ and HA must not be among them.
+    Args: handicap: HA, written last; None if unknown. properties: name -> plain text, in the order of writing; None is
+        left out. Must not contain FF, GM, CA, SZ and HA.
     """
-    told: dict[str, tuple[str, ...]] = {name: (escape(text),) for name, text in properties.items() if text is not None}
-    return told if handicap is None else told | {"HA": (str(handicap),)}
+    texts: dict[str, tuple[str, ...]] = {name: (escape(text),) for name, text in properties.items() if text is not None}
+    return texts if handicap is None else texts | {"HA": (str(handicap),)}
 
 
 def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]) -> bytes:
-    """The root of a record, up to its stones. properties: name -> values, which are in normal form."""
+    """Return the root of a record, up to its stones.
+
+    Args:
+        width, height: Board size.
+        properties: name -> values in canonical form.
+    """
     size = str(width) if width == height else f"{width}:{height}"
     text = "".join(name + "".join(f"[{value}]" for value in values) for name, values in properties.items())
     return f"(;FF[4]GM[1]CA[UTF-8]SZ[{size}]{text}".encode("utf-8", "replace")
 
 
 def final_setup(setup: npt.NDArray[np.uint16]) -> dict[int, int]:
-    """Setup entries of one node -> what each point becomes: 0 black, 2 white, 1 empty. The last word counts."""
+    """Return the effect of one node's setup entries: point -> 0 black, 2 white, 1 empty. The last entry wins."""
     return dict(zip((setup & POINT_MASK).tolist(), (setup >> 14).tolist()))

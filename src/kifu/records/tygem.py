@@ -21,7 +21,7 @@ from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
 from kifu.records import _nodes as n
 from kifu.records._nodes import MAX_MOVES, NodesOut, plain_moves, read_move
-from kifu.records._scan import BYTES_A_GAME
+from kifu.records._scan import BYTES_PER_GAME
 from kifu.records._tokens import (
     HASH,
     LEFT,
@@ -58,7 +58,7 @@ from kifu.records.sgf import to_game_arrays
 _ID, _LINE, _COLUMNS = n.COLUMNS, n.COLUMNS + 1, n.COLUMNS + 2
 
 _GAMES_ALWAYS = 16
-"""A member may hold so many lines and one for each `BYTES_A_GAME` bytes; what follows is one more row, `TOO_LARGE`."""
+"""A member may hold so many lines and one for each `BYTES_PER_GAME` bytes; what follows is one more row, `TOO_LARGE`."""
 
 _SIZE = 19
 
@@ -140,14 +140,15 @@ def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
     """Reads every line of a block. Never fails: what can't be read gives a row with its `DropReason`.
 
     Each line is a row, but for empty ones and those that begin with #; a member without any gives one row. The moves
-    stand as they are recorded, on 19 x 19. A line that is no game is `DropReason.UNREADABLE`; one of over 1 MiB or 65,535
-    moves is `DropReason.TOO_LARGE`, and so is all that follows where a member has more lines than its bytes / 32 + 16.
+    stand as they are recorded, on 19 x 19. A line that is no game is `DropReason.UNREADABLE`; one of over 1 MiB or
+    65,535 moves is `DropReason.TOO_LARGE`, and so is all that follows where a member has more lines than its bytes / 32
+    + 16.
 
     index: where the words come from; a game that it does not tell of has none, and so have all without an index.
     """
     length = int(np.sum(block.stop - block.start))
     out = n.NodesOut(
-        rows=np.empty((length // BYTES_A_GAME + (_GAMES_ALWAYS + 1) * len(block), _COLUMNS), np.int64),
+        rows=np.empty((length // BYTES_PER_GAME + (_GAMES_ALWAYS + 1) * len(block), _COLUMNS), np.int64),
         moves=np.empty(length // 4 + 1, np.uint16),
         setup=np.empty(0, np.uint16),
         setup_ply=np.empty(0, np.uint16),
@@ -307,7 +308,7 @@ def _read_lines(
     for k in range(len(start)):
         state[n.MEMBER] = k
         first = state[n.GAMES]
-        most = _GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_A_GAME
+        most = _GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
         i = skip_bom(data, start[k], stop[k])
         line = 0
         while i < stop[k]:

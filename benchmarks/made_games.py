@@ -157,4 +157,4 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     bare = pa.nulls(len(batch), POINTS)
     columns = [bare if name == "territory" else batch[name] for name in SCHEMA.names]
     plain = pa.RecordBatch.from_arrays(columns, schema=SCHEMA).filter(pa.array(kept))
-    return plain.filter(pa.array(rows_to_olf(plain).why == ExportFailure.NONE))
+    return plain.filter(pa.array(rows_to_olf(plain).failure == ExportFailure.NONE))

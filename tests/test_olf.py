@@ -148,7 +148,7 @@ def test_lines_are_written() -> None:
     written = write_back(read_olf(as_block([data])))
     assert written.data.tobytes() == data
     assert written.offset.tolist() == np.cumsum([0, *(len(line) + 1 for line in lines)]).tolist()
-    assert not written.why.any()
+    assert not written.failure.any()
 
 
 PASS, WPASS = 361, 361 | WHITE_BIT
@@ -293,7 +293,7 @@ def test_no_members() -> None:
     reading = read_olf(as_block([]))
     assert len(reading.games) == 0
     written = write_back(reading)
-    assert len(written.data) == 0 and written.offset.tolist() == [0] and len(written.why) == 0
+    assert len(written.data) == 0 and written.offset.tolist() == [0] and len(written.failure) == 0
 
 
 def test_types() -> None:
@@ -496,8 +496,8 @@ def write_games(games: list[NaiveGame], rows: list[dict[str, Any]], plies: list[
 def why_not(game: NaiveGame | None = None, plies: list[int] | None = None, **words: Any) -> ExportFailure:
     game = game or NaiveGame(width=19, height=19)
     lines = write_games([game], [DEFAULTS | words], plies and [plies])
-    assert bool(len(lines.data)) == (lines.why[0] == ExportFailure.NONE)
-    return ExportFailure(lines.why[0])
+    assert bool(len(lines.data)) == (lines.failure[0] == ExportFailure.NONE)
+    return ExportFailure(lines.failure[0])
 
 
 ON_19 = NaiveGame(width=19, height=19)
@@ -576,7 +576,7 @@ def test_all_reasons_are_distinct_in_one_batch() -> None:
     """Each game has its own reason and its own line."""
     games = [replace(ON_19, width=20), TWO_STONES, replace(ON_19, moves=[NO_POINT]), replace(ON_19, moves=[W])]
     lines = write_games(games, [DEFAULTS] * 4)
-    assert lines.why.tolist() == [
+    assert lines.failure.tolist() == [
         ExportFailure.BOARD,
         ExportFailure.NONE,
         ExportFailure.MOVES,
@@ -632,7 +632,7 @@ def games_to_write(draw: st.DrawFn) -> NaiveGame:
 @pytest.mark.nojit
 def test_games_survive_or_cannot_be_said(games: list[NaiveGame]) -> None:
     lines = write_games(games, [DEFAULTS] * len(games))
-    for game, start, stop, why in zip(games, lines.offset, lines.offset[1:], lines.why):
+    for game, start, stop, why in zip(games, lines.offset, lines.offset[1:], lines.failure):
         size, handicap = f"{game.width}:{game.height}", f"h-{game.handicap or 0}"
         words = HEAD.decode().split()
         words[5], words[9] = size, handicap
@@ -677,8 +677,8 @@ def spoken(name: str | None) -> str | None:
 @settings(max_examples=120 if COMPILED else 50, deadline=None)
 def test_words_survive(rows: list[dict[str, Any]]) -> None:
     lines = write_games([ON_19] * len(rows), rows)
-    said = [row for row, why in zip(rows, lines.why) if not why]
-    assert {int(why) for why in lines.why} <= {ExportFailure.NONE, ExportFailure.RESULT, ExportFailure.TERMS}
+    said = [row for row, why in zip(rows, lines.failure) if not why]
+    assert {int(why) for why in lines.failure} <= {ExportFailure.NONE, ExportFailure.RESULT, ExportFailure.TERMS}
     if not said:
         assert len(lines.data) == 0
         return
@@ -739,7 +739,7 @@ def check(data: bytes) -> None:
     lines = write_back(reading)
     again = read_olf(as_block([lines.data.tobytes()]))
     if len(lines.data):
-        kept = [game for game, why in zip(naive_of(reading), lines.why) if not why]
+        kept = [game for game, why in zip(naive_of(reading), lines.failure) if not why]
         for game, other in zip(kept, naive_of(again), strict=True):
             for name in ("width", "height", "moves", "setup", "territory", "handicap"):
                 assert getattr(game, name) == getattr(other, name)
@@ -753,7 +753,7 @@ def test_real_games_survive(shared: Path) -> None:
     count = len(games)
     none = np.empty(0, np.uint16), np.zeros(count + 1, np.int64)
     lines = write_olf(games, words_of([DEFAULTS] * count), *none)
-    assert count > 3000 and not lines.why.any()
+    assert count > 3000 and not lines.failure.any()
     data = lines.data.tobytes()
     again = read_olf(as_block([data])).games
     for name in ("width", "height", "moves", "move_offset", "setup", "setup_ply", "setup_offset", "handicap", "drop"):

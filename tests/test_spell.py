@@ -242,8 +242,8 @@ def olf_rows(draw: st.DrawFn) -> Row:
 def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
     batch = batch_of(made)
     lines = rows_to_olf(batch)
-    said = lines.why == ExportFailure.NONE
-    assert all(row["setup"] or why == ExportFailure.NONE for row, why in zip(made, lines.why)), lines.why
+    said = lines.failure == ExportFailure.NONE
+    assert all(row["setup"] or why == ExportFailure.NONE for row, why in zip(made, lines.failure)), lines.failure
     if not said.any():
         return
     from_olf = recorded(read_olf(as_block([lines.data.tobytes()])))

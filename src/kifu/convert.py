@@ -126,7 +126,7 @@ def _spell(batches: Iterable[pa.RecordBatch], spelling: _Spelling) -> _Part:
         if spelling == "olf":
             lines = rows_to_olf(batch)
             records.append(lines.data.tobytes())
-            why = lines.why
+            why = lines.failure
         else:
             written, why = rows_to_sgf(batch)
             records += filter(None, written)

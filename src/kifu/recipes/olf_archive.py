@@ -258,14 +258,14 @@ def _lines(batch: pa.RecordBatch) -> _Lines:
     order = np.argsort(places, kind="stable")
     places = places[order]
     lines = rows_to_olf(kept.take(pa.array(order)))
-    said = np.append(0, np.cumsum(lines.why == ExportFailure.NONE))
+    said = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
     starts = np.flatnonzero(np.diff(places, prepend=-1))
     placed = []
     for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(places)]):
         data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
         if data:
             placed.append((int(places[start]), int(said[stop] - said[start]), data))
-    unsayable = Counter(ExportFailure(k).name for k in lines.why[lines.why != ExportFailure.NONE].tolist())
+    unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
     return _Lines(placed, unsayable, len(kept))
 
 

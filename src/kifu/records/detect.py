@@ -72,7 +72,7 @@ def is_index_member(names: Bytes, begin: int, end: int) -> bool:
 
 
 def is_record_name(name: bytes) -> bool:
-    """Return whether a file of a directory is a record by its name: .sgf, ignoring case, and not an AppleDouble file."""
+    """Return whether a file is a record by its name: .sgf, ignoring case, and not an AppleDouble file."""
     return _name_ends(name, b".sgf")
 
 

@@ -71,7 +71,7 @@ class RecordBlock:
         return raw.decode("utf-8", "backslashreplace")
 
     def part(self, first: int, last: int) -> RecordBlock:
-        """Return a block of the members from `first` up to, but not including, `last`. Nothing but offsets is copied."""
+        """Return a block of members `first` to `last` - 1. Nothing but offsets is copied."""
         at = self.name_offset[first : last + 1]
         return replace(
             self,

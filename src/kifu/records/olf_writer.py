@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ExportFailure(IntEnum):
-    """The reason why a game cannot be written in a format: the record would contain less than the game, or something else."""
+    """The reason why a game cannot be written in a format without loss or change."""
 
     NONE = 0
     DROPPED = 1  # dropped by the parser of its record
@@ -81,12 +81,12 @@ class OlfLines:
     Attributes:
         data: [N] uint8. The lines in UTF-8, each with its line end.
         offset: [G + 1] int64. The line of game g is data[offset[g]:offset[g + 1]]; empty if there is none.
-        why: [G] uint8 of `ExportFailure`, the reason why there is none.
+        failure: [G] uint8 of `ExportFailure`, the reason why there is none.
     """
 
     data: Bytes
     offset: npt.NDArray[np.int64]
-    why: npt.NDArray[np.uint8]
+    failure: npt.NDArray[np.uint8]
 
 
 _Codes: TypeAlias = npt.NDArray[np.int64]
@@ -98,7 +98,9 @@ def write_olf(
     territory: npt.NDArray[np.uint16],
     territory_offset: npt.NDArray[np.int64],
 ) -> OlfLines:
-    """Return the games' lines. Parsing one gives the same play, territory and metadata; or there is none, see `ExportFailure`.
+    """Return the games' lines.
+
+    Parsing a line gives the same play, territory and metadata. Other games have no line, see `ExportFailure`.
 
     OLF has no field for PL, for the number of handicap stones in the root, for doubtful ratings, or for a handicap of 0
     as
@@ -128,7 +130,7 @@ def write_olf(
     sides = np.stack((games.width, games.height))
     unwritable = ((sides < 1) | (sides > o.MAX_SIZE)).any(axis=0)
     missing = np.array([text is None for text in texts], bool)[text_index]
-    why = np.select(
+    failure = np.select(
         [games.drop != DropReason.KEPT, unwritable, missing[o.RESULT]],
         [ExportFailure.DROPPED, ExportFailure.BOARD, ExportFailure.RESULT],
         np.where(missing.any(axis=0), ExportFailure.TERMS, ExportFailure.NONE),
@@ -150,11 +152,11 @@ def write_olf(
         text_index=text_index,
     )
     offset = np.zeros(len(games) + 1, np.int64)
-    _measure(source, np.zeros(o.POINTS, np.int64), why, offset[1:])
+    _measure(source, np.zeros(o.POINTS, np.int64), failure, offset[1:])
     np.cumsum(offset, out=offset)
     lines = np.empty(offset[-1], np.uint8)
     _fill(source, offset, lines)
-    return OlfLines(lines, offset, why)
+    return OlfLines(lines, offset, failure)
 
 
 def _format_column(function: Callable[..., str | None], *columns: Any) -> tuple[list[bytes | None], _Codes]:
@@ -281,7 +283,7 @@ def _check_setup(source: _WriterInput, g: Int, points: Int, seen: npt.NDArray[np
 
 @inline_kernel
 def _check_moves(source: _WriterInput, g: Int, points: Int) -> Any:
-    """Return whether all moves are points or passes, the territory consists of points, and a line can hold all moves."""
+    """Return whether moves are points or passes, territory consists of points, and a line can hold all moves."""
     begin, stop = source.move_offset[g], source.move_offset[g + 1]
     stones = source.setup_offset[g + 1] - source.setup_offset[g]
     if stop - begin + 2 * stones > MAX_MOVES:
@@ -296,24 +298,24 @@ def _check_moves(source: _WriterInput, g: Int, points: Int) -> Any:
 
 
 @kernel
-def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], why: npt.NDArray[np.uint8], size: Any) -> None:
-    """Compute the length of each game's line; 0 if `why` is, or becomes, other than _OK.
+def _measure(source: _WriterInput, seen: npt.NDArray[np.int64], failure: npt.NDArray[np.uint8], size: Any) -> None:
+    """Compute the length of each game's line; 0 if `failure` is, or becomes, other than _OK.
 
     Args:
         source: The games.
         seen: [POINTS] int64, initially zeros.
-        why: [G] uint8 of `ExportFailure`.
+        failure: [G] uint8 of `ExportFailure`.
         size: [G] int64, filled.
     """
-    for g in range(len(why)):
+    for g in range(len(failure)):
         size[g] = 0
-        if why[g] != _OK:
+        if failure[g] != _OK:
             continue
         points = np.int64(source.width[g]) * np.int64(source.height[g])
         if not _check_moves(source, g, points):
-            why[g] = _BAD_MOVES
+            failure[g] = _BAD_MOVES
         elif not _check_setup(source, g, points, seen):
-            why[g] = _BAD_SETUP
+            failure[g] = _BAD_SETUP
         else:
             stones = source.setup_offset[g + 1] - source.setup_offset[g]
             moves = source.move_offset[g + 1] - source.move_offset[g] + max(2 * stones - 1, 0)

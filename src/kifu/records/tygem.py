@@ -1,10 +1,10 @@
-"""TYGEM's games as they were published: one line a game, its number and its moves; and an index that tells the rest.
+"""TYGEM's published games: one line per game with its number and moves, and an index with everything else.
 
     885492098<tab>;B[pd];W[dp];B[pq] ...
     842008471<tab>C2016.01.01 00:02<tab>white<tab>...<tab>W+Resign<tab>154<tab>30/3 5m
 
-Lines and index are files of their own, joined by the games' numbers. docs/formats/tygem.md is the card; what the
-readers forgive is listed in docs/leniency.md. Source: https://github.com/yenw/computer-go-dataset, README.
+Lines and index are separate files, joined by the games' numbers. docs/formats/tygem.md describes the format;
+docs/leniency.md lists what the parsers tolerate. Source: https://github.com/yenw/computer-go-dataset, README.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ from kifu.records.sgf import to_game_arrays
 _ID, _LINE, _COLUMNS = n.COLUMNS, n.COLUMNS + 1, n.COLUMNS + 2
 
 _GAMES_ALWAYS = 16
-"""A member may hold so many lines and one for each `BYTES_PER_GAME` bytes; what follows is one more row, `TOO_LARGE`."""
+"""A member may have this many lines plus one for each `BYTES_PER_GAME` bytes; the rest is one more row, `TOO_LARGE`."""
 
 _SIZE = 19
 
-# The fields of a row of the index, from 0, and how many there are.
+# The columns of an index row that are used, from 0, and the number of columns.
 _DATE_COLUMN, _WHITE_COLUMN, _BLACK_COLUMN, _RESULT_COLUMN, _TIME_COLUMN, _INDEX_COLUMNS = 1, 2, 5, 8, 10, 11
-# What of them is asked for: the first index of the spans that `_index_spans` fills.
+# The first index of the spans that `_index_spans` fills.
 _BLACK_SPAN, _WHITE_SPAN, _RESULT_SPAN, _DATE_SPAN, _TIME_SPAN, _OVERTIME_SPAN, _SPAN_COUNT = range(7)
 
 _SHORTEST_ROW = 12
@@ -91,12 +91,13 @@ _NO_BYTES = np.empty(0, np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class TygemIndex:
-    """What one or several index files tell of games.
+    """The rows of one or several index files.
 
-    data: [N] uint8, the files' text.
-    ids: [R] int64, rising: the games' numbers. Of two rows with one number the first counts.
-    start, stop: [R] int64: row r is data[start[r]:stop[r]].
-    bad_lines: how many lines of the files were no rows, or went on after one.
+    Attributes:
+        data: [N] uint8. The files' text.
+        ids: [R] int64, ascending. The games' numbers. The first of several rows with one number is used.
+        start, stop: [R] int64. Row r is data[start[r]:stop[r]].
+        bad_lines: Number of lines that are not rows, or contain more after one.
     """
 
     data: Bytes
@@ -110,20 +111,26 @@ class TygemIndex:
 
 
 def read_index(data: Bytes) -> TygemIndex:
-    """The rows of an index. Never fails: lines that are none are counted. data: [N] uint8, kept by the index."""
-    room = len(data) // _SHORTEST_ROW + 1
-    ids, start, stop = (np.empty(room, np.int64) for _ in range(3))
+    """Return the rows of an index. Never fails: lines that are not rows are counted.
+
+    Args:
+        data: [N] uint8, kept by the index.
+    """
+    capacity = len(data) // _SHORTEST_ROW + 1
+    ids, start, stop = (np.empty(capacity, np.int64) for _ in range(3))
     rows, bad = _index_rows(data, ids, start, stop)
     ids, first = np.unique(ids[:rows], return_index=True)
     return TygemIndex(data, ids, start[first], stop[first], int(bad))
 
 
 def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
-    """All index files among the containers, as one; None if there are none.
+    """Return all index files among the containers as one index; None if there are none.
 
-    Taken by name, .index in any case: files, also in .gz, .bz2 or .xz, and members of .zip archives. Tar archives are
-    not looked into, as that would be to read them whole. Raises SourceError if one of the files cannot be read or is
-    damaged, or if all together are over 256 MiB.
+    Index files are recognized by name, .index, ignoring case: files, also in .gz, .bz2 or .xz, and members of .zip
+    archives. Tar archives are not searched, as that would require reading them whole.
+
+    Raises:
+        SourceError: If one of the files cannot be read or is damaged, or if all together are larger than 256 MiB.
     """
     parts: list[Bytes] = []
     size = 0
@@ -137,14 +144,15 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
 
 
 def read_tygem(block: RecordBlock, index: TygemIndex | None) -> ParsedBlock:
-    """Reads every line of a block. Never fails: what can't be read gives a row with its `DropReason`.
+    """Read every line of a block. Never fails: unreadable lines give rows with their `DropReason`.
 
-    Each line is a row, but for empty ones and those that begin with #; a member without any gives one row. The moves
-    stand as they are recorded, on 19 x 19. A line that is no game is `DropReason.UNREADABLE`; one of over 1 MiB or
-    65,535 moves is `DropReason.TOO_LARGE`, and so is all that follows where a member has more lines than its bytes / 32
-    + 16.
+    Each line is a row, except for empty ones and comments (#); a member without any gives one row. Moves are on 19 x
+    19. A line that is not a game is `DropReason.UNREADABLE`; one of more than 1 MiB or 65,535 moves is
+    `DropReason.TOO_LARGE`, and so is the rest of a member that has more lines than its bytes / 32 + 16.
 
-    index: where the words come from; a game that it does not tell of has none, and so have all without an index.
+    Args:
+        block: The block.
+        index: The source of the text fields. Games that are not in it have none.
     """
     length = int(np.sum(block.stop - block.start))
     out = n.NodesOut(
@@ -176,19 +184,19 @@ def _text_fields(ids: npt.NDArray[np.int64], index: TygemIndex | None) -> TextFi
     if index is None or not len(index):
         return TextFields(_NO_BYTES, start, stop)
     at = np.minimum(np.searchsorted(index.ids, ids), len(index) - 1)
-    found = index.ids[at] == ids
+    is_indexed = index.ids[at] == ids
     spans = np.empty((2, _SPAN_COUNT, len(ids)), np.int64)
-    _index_spans(index.data, np.where(found, index.start[at], 0), np.where(found, index.stop[at], 0), *spans)
+    _index_spans(index.data, np.where(is_indexed, index.start[at], 0), np.where(is_indexed, index.stop[at], 0), *spans)
     rows, columns = [FIELDS.index(name) for name in _SPAN_OF_FIELD], list(_SPAN_OF_FIELD.values())
     start[rows], stop[rows] = spans[0, columns], spans[1, columns]
     return TextFields(index.data, start, stop)
 
 
-def count_unindexed(reading: ParsedBlock) -> int:
-    """How many games of a reading no index tells of."""
+def count_unindexed(parsed: ParsedBlock) -> int:
+    """Return how many games of a block are missing from the index."""
     date = FIELDS.index("date")
-    told = reading.text_fields.stop[date] > reading.text_fields.start[date]
-    return int(np.count_nonzero(~told & (reading.games.drop == 0)))
+    is_indexed = parsed.text_fields.stop[date] > parsed.text_fields.start[date]
+    return int(np.count_nonzero(~is_indexed & (parsed.games.drop == 0)))
 
 
 _TIME_PATTERN = re.compile(r"(\d{1,5})m")
@@ -197,21 +205,22 @@ _DATE_PATTERN = re.compile(r"(\d{4})\.(\d\d)\.(\d\d)( .*)?")
 
 
 def parse_time(text: str) -> float | None:
-    """Main time in minutes: "5m" is 5.0; None for anything else."""
+    """Parse a main time in minutes: "5m" is 5.0; None for anything else."""
     match = _TIME_PATTERN.fullmatch(text)
     return float(match[1]) if match else None
 
 
 def parse_overtime(text: str) -> str | None:
-    """Overtime as SGF records spell it: "30/3", three periods of 30 seconds, is "3x30 byo-yomi"."""
+    """Return an overtime as SGF spells it: "30/3", three periods of 30 seconds, becomes "3x30 byo-yomi"."""
     match = _OVERTIME_PATTERN.fullmatch(text)
     return f"{int(match[2])}x{int(match[1])} byo-yomi" if match else None
 
 
 def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
-    """The words of a game, by their names in FIELDS, decoded, as root properties of an SGF record, in its spelling.
+    """Return decoded text fields as root properties of SGF, in its spelling. Unknown spellings are kept.
 
-    What is spelled otherwise than we know is left as it is.
+    Args:
+        texts: Text by field name, all of FIELDS.
     """
     date, minutes = _DATE_PATTERN.fullmatch(texts["date"]), parse_time(texts["time"])
     result = Result.parse(texts["result"])
@@ -227,7 +236,7 @@ def to_sgf_properties(texts: Mapping[str, str]) -> dict[str, str | None]:
 
 @inline_kernel
 def _read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out: NodesOut) -> None:
-    """;B[pd];W[dp] .. up to the end of the line. One that is cut off there is left out; anything else is no game."""
+    """Read ;B[pd];W[dp] .. up to the end of the line. A move truncated there is left out; anything else is no game."""
     state = out.state
     while i < stop:
         i = plain_moves(data, i, stop, row, out)
@@ -260,7 +269,7 @@ def _read_moves(data: Bytes, i: Int, stop: Int, row: npt.NDArray[np.int64], out:
 
 @inline_kernel
 def _new_row(start: Int, stop: Int, line: Int, drop: Int, out: NodesOut) -> None:
-    """Begins the row of a game whose line is data[start:stop]."""
+    """Begin the row of a game whose line is data[start:stop]."""
     state = out.state
     row = out.rows[state[n.GAMES]]
     row[:] = 0
@@ -277,9 +286,7 @@ def _new_row(start: Int, stop: Int, line: Int, drop: Int, out: NodesOut) -> None
 
 @inline_kernel
 def _read_line(data: Bytes, start: Int, stop: Int, line_end: Int, line: Int, out: NodesOut) -> None:
-    """The row of one line, which is neither empty nor a comment: data[start:line_end], up to `stop` without the white
-    space at its end.
-    """
+    """Read the row of the line data[start:line_end], neither empty nor a comment, without the space after `stop`."""
     state = out.state
     _new_row(start, stop, line, _TOO_LARGE if stop - start > LINE_LIMIT else _KEPT, out)
     row = out.rows[state[n.GAMES] - 1]
@@ -303,12 +310,12 @@ def _read_lines(
     drop: npt.NDArray[np.uint8],
     out: NodesOut,
 ) -> None:
-    """Every line of every member. `out.rows` is [.., _COLUMNS], with room for as many as the limits allow."""
+    """Read every line of every member. `out.rows` is [.., _COLUMNS], large enough for the limits on rows."""
     state = out.state
     for k in range(len(start)):
         state[n.MEMBER] = k
         first = state[n.GAMES]
-        most = _GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
+        max_games = _GAMES_ALWAYS + (stop[k] - start[k]) // BYTES_PER_GAME
         i = skip_bom(data, start[k], stop[k])
         line = 0
         while i < stop[k]:
@@ -318,7 +325,7 @@ def _read_lines(
             while last > i and data[last - 1] <= SPACE:
                 last -= 1
             if last > i and data[i] != HASH:
-                if state[n.GAMES] - first == most:
+                if state[n.GAMES] - first == max_games:
                     _new_row(i, stop[k], line, _TOO_LARGE, out)
                     break
                 _read_line(data, i, last, end, line, out)
@@ -330,7 +337,7 @@ def _read_lines(
 
 @inline_kernel
 def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
-    """Past the digits at `i`; -1 if there are none."""
+    """Return the position after the digits at `i`; -1 if there are none."""
     begin = i
     while i < stop and is_digit(data[i]):
         i += 1
@@ -339,7 +346,7 @@ def _number_end(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
-    """Past "30/3 5m", the last field of a row; -1 if it is not written so."""
+    """Return the position after "30/3 5m", the last field of a row; -1 if it is not of that form."""
     for mark in (_SLASH, SPACE, _LETTER_M):
         i = _number_end(data, i, stop)
         if i < 0 or i == stop or data[i] != mark:
@@ -350,9 +357,9 @@ def _time_end(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
-    """The end of the row that begins at `i`, in a line that ends at `stop`; -1 if it is no row of the index.
+    """Return the end of the row at `i`, in a line that ends at `stop`; -1 if it is not a row of the index.
 
-    It ends after "5m" where digits follow: the beginning of another row, which is not to be trusted.
+    A row ends after "5m" if digits follow: the beginning of another row, which is not reliable.
     """
     i, _ = read_id(data, i, stop)
     if i < 0 or i == stop or data[i] != _LETTER_C:
@@ -377,9 +384,14 @@ def _row_end(data: Bytes, i: Int, stop: Int) -> Int:
 def _index_rows(
     data: Bytes, ids: npt.NDArray[np.int64], start: npt.NDArray[np.int64], stop: npt.NDArray[np.int64]
 ) -> tuple[Int, Int]:
-    """Lists the rows of an index -> (how many, how many lines are none, or go on after one).
+    """List the rows of an index.
 
-    ids, start, stop: one entry for each `_SHORTEST_ROW` bytes of data.
+    Args:
+        data: [N] uint8, the text.
+        ids, start, stop: int64, filled; one entry per `_SHORTEST_ROW` bytes of data.
+
+    Returns:
+        (number of rows, number of lines that are not rows or contain more after one).
     """
     rows, bad = 0, 0
     i = skip_bom(data, 0, len(data))
@@ -407,7 +419,13 @@ def _index_spans(
     start: npt.NDArray[np.int64],
     stop: npt.NDArray[np.int64],
 ) -> None:
-    """Where the words of each row lie. row_start, row_stop: [G], an empty row has none.  start, stop: [_SPAN_COUNT, G]."""
+    """Locate the text fields of each row.
+
+    Args:
+        data: [N] uint8, the text.
+        row_start, row_stop: [G]; empty rows have no text fields.
+        start, stop: [_SPAN_COUNT, G], filled.
+    """
     for g in range(len(row_start)):
         i, end = row_start[g], row_stop[g]
         for f in range(_SPAN_COUNT):
@@ -419,7 +437,7 @@ def _index_spans(
             while i < end and data[i] != TAB:
                 i += 1
             if field == _DATE_COLUMN:
-                start[_DATE_SPAN, g], stop[_DATE_SPAN, g] = begin + (begin < i), i  # it begins with a C
+                start[_DATE_SPAN, g], stop[_DATE_SPAN, g] = begin + (begin < i), i  # after the C
             elif field == _WHITE_COLUMN:
                 start[_WHITE_SPAN, g], stop[_WHITE_SPAN, g] = begin, i
             elif field == _BLACK_COLUMN:

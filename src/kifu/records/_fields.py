@@ -5,6 +5,8 @@ Uses the conventions of `kifu.records._tokens`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -61,8 +63,13 @@ def next_value(
     """Advance from after a node's ; or a value's ] to after the node's next [.
 
     Args:
-        data, i, stop, charset: As in `kifu.records._tokens`.
-        key, name, name_stop: Results of the last call; a negative key at first.
+        data: [N] uint8, the text.
+        i: The position.
+        stop: The end of the text.
+        charset: The charset, by which values end.
+        key: Key of the current property; negative at first.
+        name: Start of its name.
+        name_stop: End of its name.
 
     Returns:
         (position, key, start of the name, its end). The key is negative if the node has no more values; the position is
@@ -121,9 +128,11 @@ def find_text_fields(
 
     Args:
         data: [N] uint8.
-        start, stop: [G] int64, the games' texts.
+        start: [G] int64, start of each game's text.
+        stop: [G] int64, end of each game's text.
         charsets: The known character sets.
-        field_start, field_stop: [F, G] int64, initially zeros, filled.
+        field_start: [F, G] int64, initially zeros, filled.
+        field_stop: [F, G] int64, initially zeros, filled.
     """
     for g in range(len(start)):
         charset = SINGLE
@@ -236,8 +245,11 @@ def last_territory(
     """Follow the main line from the root's ; and collect the territory of the last node that has TB or TW.
 
     Args:
-        data, i, stop: The text from the root's ; on.
-        width, height: Board size.
+        data: [N] uint8, the text.
+        i: The root's ;.
+        stop: The end of the game.
+        width: Board width.
+        height: Board height.
         charsets: The known character sets.
         owners: [MAX_POINTS] uint8, filled: 1 for Black's and 2 for White's points.
         budget: The number of points that may be marked.
@@ -276,36 +288,51 @@ def last_territory(
     return budget
 
 
+class TerritoryInput(NamedTuple):
+    """The games whose territory `collect_territory` reads, and its scratch space.
+
+    Attributes:
+        start, stop: [G] int64. The games' texts.
+        width, height: [G] uint8. A game without a width is skipped.
+        member: [G] int32. Row of the game's member in the block.
+        budget: [members] int64. The number of points that the games of each member may mark in all; once it is
+            exceeded, further games have no territory.
+        owners: [MAX_POINTS] uint8, scratch space.
+    """
+
+    start: Spans
+    stop: Spans
+    width: Bytes
+    height: Bytes
+    member: npt.NDArray[np.int32]
+    budget: Spans
+    owners: Bytes
+
+
 @kernel
 def collect_territory(
-    data: Bytes,
-    start: Spans,
-    stop: Spans,
-    width: Bytes,
-    height: Bytes,
-    member: npt.NDArray[np.int32],
-    budget: Spans,
-    charsets: Charsets,
-    owners: Bytes,
-    offset: Spans,
-    out: npt.NDArray[np.uint16],
+    data: Bytes, games: TerritoryInput, charsets: Charsets, offset: Spans, out: npt.NDArray[np.uint16]
 ) -> None:
-    """Write the territory of each game that has a width, ascending by point, and its end to offset[g + 1].
+    """Write the territory of each game, ascending by point, and its end to offset[g + 1].
 
-    Args: data: [N] uint8. start, stop, width, height, member: [G]. budget: [members] int64. The number of points that
-        the games of each member may mark in all; once it is exceeded, further games have no territory. charsets: The
-        known character sets. owners: [MAX_POINTS] uint8, scratch space. offset: [G + 1] int64, filled; the first entry
-        is 0. out: [T] uint16, filled.
+    Args:
+        data: [N] uint8.
+        games: The games.
+        charsets: The known character sets.
+        offset: [G + 1] int64, filled; the first entry is 0.
+        out: [T] uint16, filled.
     """
+    budget, owners = games.budget, games.owners
     count = 0
-    for g in range(len(start)):
-        if width[g] > 0 and budget[member[g]] >= 0:
-            _at, root, _junk = find_game(data, start[g], stop[g])
-            w, h = np.int64(width[g]), np.int64(height[g])
-            left = last_territory(data, root, stop[g], w, h, charsets, owners, budget[member[g]])
-            budget[member[g]] = left
+    for g in range(len(games.start)):
+        member = games.member[g]
+        if games.width[g] > 0 and budget[member] >= 0:
+            _at, root, _junk = find_game(data, games.start[g], games.stop[g])
+            width, height = np.int64(games.width[g]), np.int64(games.height[g])
+            left = last_territory(data, root, games.stop[g], width, height, charsets, owners, budget[member])
+            budget[member] = left
             if left >= 0:
-                for point in range(w * h):
+                for point in range(width * height):
                     if owners[point] > 0:
                         out[count] = point if owners[point] == 1 else point | WHITE_BIT
                         count += 1

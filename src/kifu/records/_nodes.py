@@ -274,8 +274,9 @@ def put_stones(
 def read_rectangle(data: Bytes, i: Int, stop: Int, width: Int, height: Int) -> tuple[Int, Int, Int, Int, Int]:
     """Parse a point, or a rectangle as upper left:lower right.
 
-    Returns: (status, left, top, right, bottom), borders included. The status is 1 for a rectangle on the board, 0 for
-        an empty value, which has no meaning, and -1 for anything else.
+    Returns:
+        (status, left, top, right, bottom), borders included. The status is 1 for a rectangle on the board, 0 for an
+        empty value, which has no meaning, and -1 for anything else.
     """
     i = skip_space(data, i, stop)
     while stop > i and data[stop - 1] <= SPACE:

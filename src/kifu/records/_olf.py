@@ -73,11 +73,14 @@ _HANDICAP_TEXT, _HANDICAP_ONE = int(ParseWarning.HANDICAP_TEXT), int(ParseWarnin
 class OlfOut(NamedTuple):
     """The parser's output and scratch space.
 
-    Attributes: rows: [G, COLUMNS] int64, G from `count_rows`. field_start, field_stop: [len(FIELDS), G] int64,
-        initially zeros. moves, setup, territory: uint16; each entry takes at least two bytes of text. state: [STATES]
-        int64, initially zeros. fields: [LINE_FIELDS, 2] int64, start and end of the line's fields. seen, area: [POINTS]
-        int64, initially zeros. The last row with a handicap stone on the point; for territory, the row times 2, plus 1
-        if it is White's.
+    Attributes:
+        rows: [G, COLUMNS] int64, G from `count_rows`.
+        field_start, field_stop: [len(FIELDS), G] int64, initially zeros.
+        moves, setup, territory: uint16; each entry takes at least two bytes of text.
+        state: [STATES] int64, initially zeros.
+        fields: [LINE_FIELDS, 2] int64, start and end of the line's fields.
+        seen, area: [POINTS] int64, initially zeros. The last row with a handicap stone on the point; for territory, the
+            row times 2, plus 1 if it is White's.
     """
 
     rows: npt.NDArray[np.int64]
@@ -325,7 +328,9 @@ def read_members(
 
     Args:
         data: [N] uint8.
-        start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8, its `DropReason`.
         out: The output.
     """
     for k in range(len(start)):

@@ -132,8 +132,9 @@ def skip_tree(data: Bytes, i: Int, stop: Int, charset: Int, depth: Int, row: npt
 def find_game(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
     """Find the next game.
 
-    Returns: (its start, its first ;, whether anything but white space lies before it). The start is a ( followed by a
-        ;, or the ; itself if it is a certain root; `stop` if there is no game.
+    Returns:
+        (its start, its first ;, whether anything but white space lies before it). The start is a ( followed by a ;, or
+        the ; itself if it is a certain root; `stop` if there is no game.
     """
     junk = False
     while i < stop:
@@ -225,7 +226,9 @@ def scan_members(
 
     Args:
         data: [N] uint8.
-        start, stop, drop: [K], as in `kifu.records.games.RecordBlock`.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        drop: [K] uint8, its `DropReason`.
         charsets: The known character sets.
         out: The output.
 

@@ -8,6 +8,7 @@ size members. Members are numbered as by Python's tarfile.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -145,7 +146,8 @@ def _copy_text(data: Bytes, begin: int, end: int, names: Bytes, at: int) -> int:
 def _metadata(data: Bytes, entry: int, filled: int, metadata: npt.NDArray[np.int64]) -> tuple[int, int]:
     """Read the long names and pax records before a member, from `entry` on, into `metadata`.
 
-    Returns: (_END, position of the member's own header), (_MORE, position up to which bytes are needed), (_DAMAGED,
+    Returns:
+        (_END, position of the member's own header), (_MORE, position up to which bytes are needed), (_DAMAGED,
         position), or (_END, -1) at the end mark.
     """
     metadata[:] = -1
@@ -202,30 +204,40 @@ def _after_sparse_map(data: Bytes, head: int, filled: int) -> int:
     return at
 
 
+class _Rows(NamedTuple):
+    """Fields of a `RecordBlock`, to be filled: a row per 512 bytes of data, and as many bytes of names as of data."""
+
+    start: npt.NDArray[np.int64]
+    stop: npt.NDArray[np.int64]
+    member: npt.NDArray[np.int32]
+    drop: npt.NDArray[np.uint8]
+    names: Bytes
+    name_offset: npt.NDArray[np.int64]
+
+
 @kernel
 def _walk(
     data: Bytes,
     filled: int,
     state: npt.NDArray[np.int64],
     metadata: npt.NDArray[np.int64],
-    start: npt.NDArray[np.int64],
-    stop: npt.NDArray[np.int64],
-    member: npt.NDArray[np.int32],
-    drop: npt.NDArray[np.uint8],
-    names: Bytes,
-    name_offset: npt.NDArray[np.int64],
+    out: _Rows,
 ) -> int:
     """List the records that are complete in data[:filled], from state[_POSITION] on.
 
-    Args: data: [N] uint8, the buffer. filled: Bytes in it. state: [5] int64. On _DAMAGED, state[_POSITION] is the bad
-        header. On _MORE, it is the start of the first incomplete entry, which may lie behind the data, and state[_NEED]
-        the number of bytes from there that are needed. metadata: [4] int64, scratch space for the metadata of one
-        member. start, stop, member, drop, name_offset: As in `RecordBlock`; one row per record, so they must have a row
-        for each 512 bytes of data. names: [len(data)] uint8, the names.
+    Args:
+        data: [N] uint8, the buffer.
+        filled: Bytes in it.
+        state: [5] int64. On _DAMAGED, state[_POSITION] is the bad header. On _MORE, it is the start of the first
+            incomplete entry, which may lie behind the data, and state[_NEED] the number of bytes from there that are
+            needed.
+        metadata: [4] int64, scratch space for the metadata of one member.
+        out: The rows, filled.
 
     Returns:
         _MORE, _END at the end mark, or _DAMAGED.
     """
+    names = out.names
     rows = 0
     name_end = 0
     status = _MORE
@@ -266,13 +278,13 @@ def _walk(
                 status = _MORE
                 state[_NEED] = begin + size - entry
                 break
-            start[rows] = begin if reason == 0 else 0
-            stop[rows] = begin + size if reason == 0 else 0
-            member[rows] = state[_ORDINAL]
-            drop[rows] = reason
+            out.start[rows] = begin if reason == 0 else 0
+            out.stop[rows] = begin + size if reason == 0 else 0
+            out.member[rows] = state[_ORDINAL]
+            out.drop[rows] = reason
             name_end = name_stop
             rows += 1
-            name_offset[rows] = name_end
+            out.name_offset[rows] = name_end
         state[_ORDINAL] += 1
         state[_POSITION] = begin + (size + HEADER - 1) // HEADER * HEADER
     state[_ROWS] = rows
@@ -283,22 +295,27 @@ def _walk(
 def _walk_block(source: str, data: Bytes, filled: int, state: npt.NDArray[np.int64]) -> tuple[int, RecordBlock]:
     """Run `_walk` and return its status and a block of its rows."""
     max_rows = filled // HEADER
-    start, stop = np.empty(max_rows, np.int64), np.empty(max_rows, np.int64)
-    member, drop = np.empty(max_rows, np.int32), np.empty(max_rows, np.uint8)
-    names, name_offset = np.empty(len(data), np.uint8), np.zeros(max_rows + 1, np.int64)
-    status = _walk(data, filled, state, np.empty(4, np.int64), start, stop, member, drop, names, name_offset)
+    out = _Rows(
+        start=np.empty(max_rows, np.int64),
+        stop=np.empty(max_rows, np.int64),
+        member=np.empty(max_rows, np.int32),
+        drop=np.empty(max_rows, np.uint8),
+        names=np.empty(len(data), np.uint8),
+        name_offset=np.zeros(max_rows + 1, np.int64),
+    )
+    status = _walk(data, filled, state, np.empty(4, np.int64), out)
     rows, name_bytes = int(state[_ROWS]), int(state[_NAME_BYTES])
     return (
         status,
         RecordBlock(
             source=source,
             data=data[:filled],
-            start=start[:rows],
-            stop=stop[:rows],
-            member=member[:rows],
-            names=names[:name_bytes].copy(),  # so that the large buffer can be freed
-            name_offset=name_offset[: rows + 1],
-            drop=drop[:rows],
+            start=out.start[:rows],
+            stop=out.stop[:rows],
+            member=out.member[:rows],
+            names=out.names[:name_bytes].copy(),  # so that the large buffer can be freed
+            name_offset=out.name_offset[: rows + 1],
+            drop=out.drop[:rows],
         ),
     )
 

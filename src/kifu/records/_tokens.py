@@ -80,8 +80,9 @@ def next_name(data: Bytes, i: Int, stop: Int, charset: Int) -> Int:
 def read_name(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int, bool]:
     """Read a property's name.
 
-    Returns: (position after it, key, whether it has lower-case letters). The key packs the capitals into an int, or if
-        there are none, the letters as capitals. It is 0 for names of more than two capitals or with a digit, which the
+    Returns:
+        (position after it, key, whether it has lower-case letters). The key packs the capitals into an int, or if there
+        are none, the letters as capitals. It is 0 for names of more than two capitals or with a digit, which the
         scanner never looks for.
     """
     capitals_key, capitals, small_key, small = 0, 0, 0, 0
@@ -178,7 +179,7 @@ def end_of_line(data: Bytes, i: Int, stop: Int) -> Int:
 
 @inline_kernel
 def read_id(data: Bytes, i: Int, stop: Int) -> tuple[Int, Int]:
-    """Read a game's number and the tab after it: (position after the tab, number), or (-1, -1) if there is none."""
+    """Read a game's number and the tab after it: (position after the tab, number), or (-1, -1) without them."""
     begin, value = i, 0
     while i < stop and is_digit(data[i]) and i - begin < MOST_ID_DIGITS:
         value = value * 10 + int(data[i]) - _ZERO
@@ -207,7 +208,7 @@ def count_lines(data: Bytes, start: Int, stop: Int) -> Int:
 
 @kernel
 def last_line_end(data: Bytes, start: Int, stop: Int) -> Int:
-    r"""Return the position after the last \n of data[start:stop]; `start` if there is none."""
+    r"""Return the position after the last \n of data[start:stop]; `start` without one."""
     i = stop
     while i > start and data[i - 1] != LINE_FEED:
         i -= 1

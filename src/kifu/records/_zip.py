@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from itertools import islice
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -108,35 +108,45 @@ def _refuse(flags: int, local: int, row: npt.NDArray[np.int64], length: int) -> 
     return _UNREADABLE if local + _LOCAL_HEADER + row[_PACKED] > length else 0
 
 
+class _Rows(NamedTuple):
+    """The columns above, and fields of a `RecordBlock`, to be filled."""
+
+    table: npt.NDArray[np.int64]
+    member: npt.NDArray[np.int32]
+    drop: npt.NDArray[np.uint8]
+    names: Bytes
+    name_offset: npt.NDArray[np.int64]
+
+
 @kernel
 def _list_records(
     data: Bytes,
     base: int,
     end: int,
     state: npt.NDArray[np.int64],
-    table: npt.NDArray[np.int64],
-    member: npt.NDArray[np.int32],
-    drop: npt.NDArray[np.uint8],
-    names: Bytes,
-    name_offset: npt.NDArray[np.int64],
     indexes: bool,
+    out: _Rows,
 ) -> int:
     """List the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
 
-    Args: data: [N] uint8, the archive. base: Number to add to every offset in the archive. end: End of the directory.
-        state: [4] int64: position, ordinal of the next entry, rows listed, bytes taken by the members so far. table:
-        [rows, 5] int64, see the columns above. _BEGIN is the position of the member's own header, which is not read.
-        member, drop, names, name_offset: As in `RecordBlock`. indexes: List the TYGEM indexes instead of the records.
+    Args:
+        data: [N] uint8, the archive.
+        base: Number to add to every offset in the archive.
+        end: End of the directory.
+        state: [4] int64: position, ordinal of the next entry, rows listed, bytes taken by the members so far.
+        indexes: List the TYGEM indexes instead of the records.
+        out: The rows, filled. _BEGIN is the position of the member's own header, which is not read.
 
     Returns:
         _MORE, _END, _DAMAGED (a bad entry at state[_POSITION]), or _OVERLAP (the members are larger than the file).
     """
+    names = out.names
     rows = 0
     name_end = 0
     status = _END
     while state[_POSITION] < end:
         at = state[_POSITION]
-        if rows == len(table) or name_end + _LONGEST_NAME > len(names):
+        if rows == len(out.table) or name_end + _LONGEST_NAME > len(names):
             status = _MORE
             break
         if at + _CENTRAL_HEADER > end or not (
@@ -161,7 +171,7 @@ def _list_records(
             is_index_member(names, name_end, name_stop) if indexes else is_record_member(names, name_end, name_stop)
         )
         if wanted and not is_link:
-            row = table[rows]
+            row = out.table[rows]
             row[_METHOD] = _integer(data, at + 10, 2)
             row[_CRC] = _integer(data, at + 16, 4)
             row[_PACKED] = _integer(data, at + 20, 4)
@@ -176,11 +186,11 @@ def _list_records(
                     break
             else:
                 row[_SIZE] = 0
-            member[rows] = state[_ORDINAL]
-            drop[rows] = reason
+            out.member[rows] = state[_ORDINAL]
+            out.drop[rows] = reason
             name_end = name_stop
             rows += 1
-            name_offset[rows] = name_end
+            out.name_offset[rows] = name_end
         state[_ORDINAL] += 1
         state[_POSITION] = after
     state[_ROWS] = rows
@@ -244,7 +254,7 @@ def _find_directory(source: str, mapped: _Mapping) -> _Directory:
         _, _, _, _, disk, first_disk, _, _, size, offset = _END_RECORD_64.unpack_from(data, record)
         end = record
     if disk not in (0, 0xFFFF) or first_disk not in (0, 0xFFFF):
-        raise SourceError(f"{source}: the zip is one of several volumes, which are not read")
+        raise SourceError(f"{source}: multi-volume zips are not supported")
     begin = end - size
     if begin < offset:
         raise SourceError(f"{source}: the zip is damaged: its directory ({size} bytes from byte {offset}) does not fit")
@@ -309,12 +319,14 @@ def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False
     state = np.array([directory.begin, 0, 0, 0], np.int64)
     status = _MORE
     while status == _MORE:
-        table, member = np.empty((_ROWS_AT_ONCE, 5), np.int64), np.empty(_ROWS_AT_ONCE, np.int32)
-        drop, name_offset = np.empty(_ROWS_AT_ONCE, np.uint8), np.zeros(_ROWS_AT_ONCE + 1, np.int64)
-        names = np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8)
-        status = _list_records(
-            data, directory.base, directory.end, state, table, member, drop, names, name_offset, indexes
+        table, member, drop, names, name_offset = listed = _Rows(
+            table=np.empty((_ROWS_AT_ONCE, 5), np.int64),
+            member=np.empty(_ROWS_AT_ONCE, np.int32),
+            drop=np.empty(_ROWS_AT_ONCE, np.uint8),
+            names=np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8),
+            name_offset=np.zeros(_ROWS_AT_ONCE + 1, np.int64),
         )
+        status = _list_records(data, directory.base, directory.end, state, indexes, listed)
         for rows, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
             at = name_offset[rows.start : rows.stop + 1]
             yield _Run(table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends)

@@ -56,9 +56,11 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     A member over 256 MiB becomes an empty row with `DropReason.TOO_LARGE`; one that the archive or the file system
     cannot deliver, with `DropReason.UNREADABLE`. An archive without records gives no block.
 
-    Args: source: A path or URL. block_bytes: Maximum bytes of members and archive headers in a block, unless a single
-        member or line is larger. The blocks depend only on the container and this number. first: Number of blocks to
-        skip. Those of a .zip are not inflated; all others have to be read nevertheless.
+    Args:
+        source: A path or URL.
+        block_bytes: Maximum bytes of members and archive headers in a block, unless a single member or line is larger.
+            The blocks depend only on the container and this number.
+        first: Number of blocks to skip. Those of a .zip are not inflated; all others have to be read nevertheless.
 
     Raises:
         SourceError: If the container does not exist, is of an unknown kind, is an empty file or a directory without
@@ -162,8 +164,8 @@ def _single_record(path: AnyPath, name: bytes, stream: Stream, data: Bytes, fill
         if filled == 0:
             raise SourceError(f"{path}: the file is empty")
         if not _RECORD_START.search(data[: min(filled, _JUNK_LIMIT)].data):
-            kinds = "a directory, .zip, .tar, .gz, .bz2, .xz, .sgf, .olf and TYGEM's lines"
-            raise SourceError(f"{path}: neither an archive nor a game record that is known here ({kinds} are)")
+            kinds = "directories, .zip, .tar, .gz, .bz2, .xz, .sgf, .olf and TYGEM lines"
+            raise SourceError(f"{path}: neither an archive nor a game record in a supported format ({kinds})")
     if content is None:
         return make_block(str(path), np.empty(0, np.uint8), [0], [0], [name], [DropReason.TOO_LARGE])
     return make_block(str(path), content, [len(content)], [0], [name], [DropReason.KEPT])
@@ -260,7 +262,7 @@ def split_large_blocks(blocks: Iterable[RecordBlock], block_bytes: int = BLOCK_B
 def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> Iterator[RecordBlock]:
     """Yield a line file as blocks of the length of `data`.
 
-    All but the last block end at a line end. A line over `LINE_LIMIT` is a block of its own, truncated there; the
+    Every block but the last ends at a line end. A line over `LINE_LIMIT` is a separate block, truncated there; the
     parser drops it.
 
     Args:

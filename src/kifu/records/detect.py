@@ -138,7 +138,11 @@ def detect_members(
     If the bytes cannot tell, a name that ends in .olf does; all other members are SGF.
 
     Args:
-        data, start, stop, names, name_offset: As in `RecordBlock`.
+        data: [N] uint8, the members.
+        start: [K] int64, start of each member.
+        stop: [K] int64, end of each member.
+        names: uint8, the members' names.
+        name_offset: [K + 1] int64, start and end of each name.
         kind: [K] uint8, filled in.
     """
     for k in range(len(start)):

@@ -66,7 +66,7 @@ class DirectoryTree:
 
     Attributes:
         records: The loose records.
-        archives: Containers of their own: archives, line files (.olf) and TYGEM indexes (.index).
+        archives: Separate containers: archives, line files (.olf) and TYGEM indexes (.index).
     """
 
     records: LooseRecords
@@ -138,7 +138,7 @@ def strip_compression(name: bytes) -> bytes:
 
 
 def _is_archive_name(name: bytes) -> bool | None:
-    """Return whether a file is a container of its own by its name; None if the name does not reveal it."""
+    """Return whether a file is a separate container by its name; None if the name does not reveal it."""
     if name.rpartition(b"/")[2].startswith(b"._"):
         return False
     plain = strip_compression(name)

@@ -1,4 +1,4 @@
-"""One game as a convenient object: `read` from any source, `read_sgf` and `read_games` from bytes, `write_sgf`.
+"""A single game as a convenient object: `read` from any source, `read_sgf` and `read_games` from bytes, `write_sgf`.
 
 For many games at once use `kifu.records.sgf.scan`, which gives flat arrays; a `Game` is one row of them.
 """
@@ -39,20 +39,25 @@ _LETTERS = np.frombuffer(SGF_LETTERS.encode(), np.uint8)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Game:
-    """One game record: board size, setup, the main line, and the properties of the root node.
+    """A game record: board size, setup, the main line, and the properties of the root node.
 
     Two games are equal if they have the same board, setup, moves and root properties; charset, order and spelling of
     properties, source and name do not matter.
 
-    Attributes: width, height: Board size. moves: [M] uint16, read-only. point | WHITE_BIT; a pass is width * height;
-        NO_POINT is not a point of the board. setup: [S] uint16, read-only. point | WHITE_BIT or ERASE_BIT, in the
-        record's order. setup_ply: [S] uint16, read-only. Number of moves before each setup stone. root_setup: Number of
-        setup stones in the root node. to_play: BLACK or WHITE by the root's PL, else TO_PLAY_UNSET. handicap: HA; None
-        if missing or not a number. record: The SGF text of the game, from "(" to ")"; properties are parsed from it on
-        demand. For a game of another format an equivalent root in SGF; b"" if the game is dropped. warnings: What the
-        parser tolerated or skipped. drop: Why the parser drops the game; KEPT if it does not. A dropped game has
-        neither moves nor setup. source: The path of its container; "" if from memory. name: The member's name in the
-        container.
+    Attributes:
+        width, height: Board size.
+        moves: [M] uint16, read-only. point | WHITE_BIT; a pass is width * height; NO_POINT is not a point of the board.
+        setup: [S] uint16, read-only. point | WHITE_BIT or ERASE_BIT, in the record's order.
+        setup_ply: [S] uint16, read-only. Number of moves before each setup stone.
+        root_setup: Number of setup stones in the root node.
+        to_play: BLACK or WHITE by the root's PL, else TO_PLAY_UNSET.
+        handicap: HA; None if missing or not a number.
+        record: The SGF text of the game, from "(" to ")"; properties are parsed from it on demand. For a game of
+            another format an equivalent root in SGF; b"" if the game is dropped.
+        warnings: What the parser tolerated or skipped.
+        drop: Why the parser drops the game; KEPT if it does not. A dropped game has neither moves nor setup.
+        source: The path of its container; "" if from memory.
+        name: The member's name in the container.
     """
 
     width: int
@@ -173,7 +178,7 @@ class Game:
         return Board.after(self.width, self.height, self.moves, self.setup, self.setup_ply, plies)
 
     def _repr_svg_(self) -> str | None:
-        """Return the final position as an SVG picture, for notebooks; None if there is none."""
+        """Return the final position as an SVG picture, for notebooks; None if the game has errors."""
         from kifu.viz.boards import draw_board, to_svg  # a higher layer, used by notebooks only
 
         if self.errors:
@@ -288,7 +293,7 @@ def read_games(data: bytes) -> list[Game]:
     """Return all games in the text of a record or a collection.
 
     Raises:
-        RecordError: If there is none.
+        RecordError: If the text contains no game.
     """
     games = list(_games_of(read_block(as_block([data]))))
     if games[0].drop == DropReason.NO_RECORD:

@@ -154,18 +154,23 @@ class MoveArrays:
 class GameArrays(MoveArrays):
     """G games read from one block (or several, see `concat`), in order. Every member gives at least one row.
 
-    Attributes: width, height: [G] uint8. 0 if unreadable. moves: [M] uint16. point | WHITE_BIT; a pass is width *
-        height; NO_POINT for a value that is not a point of the board. Such a game keeps drop == 0: the replay decides
-        what a bad move means. move_offset: [G + 1] int64. The moves of game g are moves[move_offset[g]:move_offset[g +
-        1]]. setup: [S] uint16. point | WHITE_BIT or ERASE_BIT, one entry per stone (rectangles are expanded), in the
-        record's order. A point repeated within AB, AW or AE of one node has one entry. setup_ply: [S] uint16. Number of
-        moves before the stone is placed; not decreasing within a game. setup_offset: [G + 1] int64. The setup of game g
-        is setup[setup_offset[g]:setup_offset[g + 1]]. root_setup: [G] uint16. Number of the game's setup entries in its
-        root node. to_play: [G] uint8. PL of the root as BLACK or WHITE, else TO_PLAY_UNSET. handicap: [G] int16. HA, or
-        NO_HANDICAP. warnings: [G] uint32 of `ParseWarning`. drop: [G] uint8 of `DropReason`, the parser's reasons only.
-        A dropped game has neither moves nor setup. member: [G] int32. Ordinal of the member in its container.
-        block_index: [G] int32. Row of the member in its block. start, stop: [G] int64. The game's text in the block's
-        data, from its "(" to after its ")"; empty if none.
+    Attributes:
+        width, height: [G] uint8. 0 if unreadable.
+        moves: [M] uint16. point | WHITE_BIT; a pass is width * height; NO_POINT for a value that is not a point of the
+            board. Such a game keeps drop == 0: the replay decides what a bad move means.
+        move_offset: [G + 1] int64. The moves of game g are moves[move_offset[g]:move_offset[g + 1]].
+        setup: [S] uint16. point | WHITE_BIT or ERASE_BIT, one entry per stone (rectangles are expanded), in the
+            record's order. A point repeated within AB, AW or AE of one node has one entry.
+        setup_ply: [S] uint16. Number of moves before the stone is placed; not decreasing within a game.
+        setup_offset: [G + 1] int64. The setup of game g is setup[setup_offset[g]:setup_offset[g + 1]].
+        root_setup: [G] uint16. Number of the game's setup entries in its root node.
+        to_play: [G] uint8. PL of the root as BLACK or WHITE, else TO_PLAY_UNSET.
+        handicap: [G] int16. HA, or NO_HANDICAP.
+        warnings: [G] uint32 of `ParseWarning`.
+        drop: [G] uint8 of `DropReason`, the parser's reasons only. A dropped game has neither moves nor setup.
+        member: [G] int32. Ordinal of the member in its container.
+        block_index: [G] int32. Row of the member in its block.
+        start, stop: [G] int64. The game's text in the block's data, from its "(" to after its ")"; empty if none.
     """
 
     to_play: npt.NDArray[np.uint8]

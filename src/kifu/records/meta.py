@@ -43,10 +43,11 @@ _GOR = re.compile(
 class Rank:
     """A player's rank.
 
-    Attributes: level: 30 kyu is -29, 1 kyu 0, 1 dan 1, 10 dan 10 (amateurs); 1 dan professional is 11, 9 dan
-        professional 19. It orders ranks but does not measure strength: servers differ, and 1p may well beat 9d.
+    Attributes:
+        level: 30 kyu is -29, 1 kyu 0, 1 dan 1, 10 dan 10 (amateurs); 1 dan professional is 11, 9 dan professional 19.
+            It orders ranks but does not measure strength: servers differ, and 1p may well beat 9d.
         confirmed: True for professionals and for marked ranks ("5d*", as IGS marks rated players), False for doubtful
-        ones ("7d?", as on KGS), None if the record has neither mark. Ignored in comparisons.
+            ones ("7d?", as on KGS), None if the record has neither mark. Ignored in comparisons.
     """
 
     level: int
@@ -161,7 +162,7 @@ class Result:
 
     @classmethod
     def parse(cls, text: str) -> Result:
-        """Parse a result, such as "B+R", "W+3.5", "0", "Jigo", "Void", "B+Time", "黑中盘胜", "白3目半勝ち" or "W resigns".
+        """Parse a result, such as "B+R", "W+3.5", "0", "Jigo", "Void", "B+Time", "黑中盘胜" or "白3目半勝ち".
 
         Leaving the server ("W+Offline", TYGEM) is a forfeit: the game is lost by the player's conduct, neither by a
         declared resignation nor on time. Margins in stones (子), and quarters, which only stones can have (Fox, Chinese

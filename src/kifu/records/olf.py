@@ -102,8 +102,9 @@ def parse_name(text: str) -> str:
 def parse_rating(text: str) -> tuple[float | None, bool | None]:
     """Parse a rating.
 
-    Returns: (rating on the archive's scale, True if it is confirmed, else None). "35.0" is confirmed, "35" is not.
-        (None, None) for 0 and below, which is no rating.
+    Returns:
+        (rating on the archive's scale, True if it is confirmed, else None). "35.0" is confirmed, "35" is not. (None,
+        None) for 0 and below, which is no rating.
     """
     rating = _parse_number(text)
     if rating is None or rating <= 0:

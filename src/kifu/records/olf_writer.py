@@ -80,8 +80,8 @@ class OlfLines:
 
     Attributes:
         data: [N] uint8. The lines in UTF-8, each with its line end.
-        offset: [G + 1] int64. The line of game g is data[offset[g]:offset[g + 1]]; empty if there is none.
-        failure: [G] uint8 of `ExportFailure`, the reason why there is none.
+        offset: [G + 1] int64. The line of game g is data[offset[g]:offset[g + 1]]; empty if it cannot be written.
+        failure: [G] uint8 of `ExportFailure`.
     """
 
     data: Bytes
@@ -109,7 +109,8 @@ def write_olf(
     Args:
         games: The games.
         fields: Their metadata.
-        territory, territory_offset: As in `ParsedBlock`.
+        territory: [T] uint16, as in `ParsedBlock`.
+        territory_offset: [G + 1] int64.
     """
     stones = np.where(games.handicap == NO_HANDICAP, 0, games.handicap)
     columns = [

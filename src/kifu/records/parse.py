@@ -31,7 +31,7 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
 
     Args:
         block: The block to parse.
-        index: The TYGEM index of the sources, see `kifu.records.tygem`; None if there is none.
+        index: The TYGEM index of the sources, see `kifu.records.tygem`; None without one.
     """
     kinds = detect(block)
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
@@ -72,7 +72,8 @@ class SourceSummary:
     def add(self, games: GameArrays, rules: Rules, jobs: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
         """Count some games.
 
-        Returns: (drop, ply): [G] uint8 of `DropReason`, of the parser or the replay, and [G] int32, the moves that were
+        Returns:
+            (drop, ply): [G] uint8 of `DropReason`, of the parser or the replay, and [G] int32, the moves that were
             played.
         """
         drop, ply = replay_all(games, rules, jobs)

@@ -40,7 +40,7 @@ class Programs:
         for pattern in self.patterns:
             if len(re.findall(r"\w", re.sub(r"\[[^]]*]", "", pattern))) < 2:
                 raise RecipeError(
-                    f"a program's name needs two letters or digits beside *, ? and [...]; got {pattern!r}"
+                    f"a program name needs at least two letters or digits besides *, ? and [...], got {pattern!r}"
                 )
         either = "|".join(fnmatch.translate(_bare(pattern)) for pattern in self.patterns)
         match = re.compile(either or "(?!)").match
@@ -79,8 +79,8 @@ def known_programs(*more: str, file: Path | None = None) -> Programs:
             with file.open("rb") as opened:
                 data = opened.read(_LARGEST_FILE + 1)
             if len(data) > _LARGEST_FILE:
-                raise SourceError(f"{file}: names of programs take 1 MiB at most")
+                raise SourceError(f"{file}: the list of programs is larger than 1 MiB")
             patterns += _patterns(data.decode("utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
-            raise SourceError(f"{file}: no list of programs: {error}") from error
+            raise SourceError(f"{file}: cannot read the list of programs: {error}") from error
     return Programs([*patterns, *more])

@@ -17,7 +17,7 @@ from kifu.errors import DropReason
 from kifu.kernel import writable_view
 from kifu.point import POINT_MASK
 from kifu.records import _nodes as n
-from kifu.records._fields import collect_territory, find_territory, find_text_fields, root_values
+from kifu.records._fields import TerritoryInput, collect_territory, find_territory, find_text_fields, root_values
 from kifu.records._scan import FULL, scan_members
 from kifu.records.games import FIELDS, Bytes, GameArrays, ParsedBlock, RecordBlock, TextFields, make_block
 from kifu.records.text import canonical_value, charsets, choose_codec, escape
@@ -136,19 +136,16 @@ def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[n
     budget = block.stop - block.start + 4 * n.MAX_SETUP
     capacity = min(int((width.astype(np.int64) * games.height).sum()), int(budget.sum()))
     territory, offset = np.empty(capacity, np.uint16), np.zeros(len(games) + 1, np.int64)
-    collect_territory(
-        block.data,
-        games.start,
-        games.stop,
-        width,
-        games.height,
-        games.block_index,
-        budget,
-        charsets(),
-        np.empty(n.MAX_POINTS, np.uint8),
-        offset,
-        territory,
+    source = TerritoryInput(
+        start=games.start,
+        stop=games.stop,
+        width=width,
+        height=games.height,
+        member=games.block_index,
+        budget=budget,
+        owners=np.empty(n.MAX_POINTS, np.uint8),
     )
+    collect_territory(block.data, source, charsets(), offset, territory)
     return territory[: offset[-1]].copy(), offset
 
 
@@ -196,7 +193,8 @@ def make_record(width: int, height: int, handicap: int | None, properties: Mappi
     """Return a record of a root only, without stones and moves, for a game from another format than SGF.
 
     Args:
-        width, height: Board size.
+        width: Board width.
+        height: Board height.
         handicap: HA; None if unknown.
         properties: As for `text_properties`.
     """
@@ -206,8 +204,10 @@ def make_record(width: int, height: int, handicap: int | None, properties: Mappi
 def text_properties(handicap: int | None, properties: Mapping[str, str | None]) -> dict[str, tuple[str, ...]]:
     """Return root properties in canonical form, for a game from another format than SGF.
 
-    Args: handicap: HA, written last; None if unknown. properties: name -> plain text, in the order of writing; None is
-        left out. Must not contain FF, GM, CA, SZ and HA.
+    Args:
+        handicap: HA, written last; None if unknown.
+        properties: name -> plain text, in the order of writing; None is left out. Must not contain FF, GM, CA, SZ and
+            HA.
     """
     texts: dict[str, tuple[str, ...]] = {name: (escape(text),) for name, text in properties.items() if text is not None}
     return texts if handicap is None else texts | {"HA": (str(handicap),)}
@@ -217,7 +217,8 @@ def format_root(width: int, height: int, properties: Mapping[str, Sequence[str]]
     """Return the root of a record, up to its stones.
 
     Args:
-        width, height: Board size.
+        width: Board width.
+        height: Board height.
         properties: name -> values in canonical form.
     """
     size = str(width) if width == height else f"{width}:{height}"

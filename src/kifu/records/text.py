@@ -42,7 +42,7 @@ _SUPERSET = {
     "latin_1": "cp1252",
 }
 
-# Names in records that Python does not know; letters and digits only.
+# Names in records that Python lacks; letters and digits only.
 _MORE_NAMES = {
     "gb18030": ("gb", "gb231280", "xgbk", "windows936"),
     "cp950": ("xbig5", "big5eten", "windows950"),

@@ -58,10 +58,12 @@ OvertimeKind: TypeAlias = Literal["byo-yomi", "canadian", "fischer", "simple"]
 class Overtime:
     """A time limit that applies after the main time.
 
-    Attributes: kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer.
-        "canadian": `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
-        "simple": `seconds` for each move (count 1), as on OGS. count: Periods or moves. seconds: Length of a period, in
-        seconds.
+    Attributes:
+        kind: "byo-yomi": `count` periods of `seconds` each; a period is lost only if a move takes longer. "canadian":
+            `count` moves in `seconds`, again and again. "fischer": `seconds` are added for each move (count 1).
+            "simple": `seconds` for each move (count 1), as on OGS.
+        count: Periods or moves.
+        seconds: Length of a period, in seconds.
     """
 
     kind: OvertimeKind
@@ -118,7 +120,7 @@ def thinking_seconds(minutes: float | None, overtime: Overtime | None) -> float 
 
     Args:
         minutes: Main time; None if unknown.
-        overtime: None if there is none, or if it is unknown.
+        overtime: None if absent or unknown.
 
     Returns:
         Seconds; None if there is no limit: both arguments None, or 0 and None.
@@ -176,7 +178,7 @@ class Date:
 
 
 def parse_date(text: str) -> Date | None:
-    """Parse a date, such as "2016-01-12,13", "2016.1.2 00:02", "1998-03", "12 Mar 1998", "2018年7月30日" or "平成10年3月1日".
+    """Parse a date, such as "2016-01-12,13", "2016.1.2 00:02", "1998-03", "12 Mar 1998" or "平成10年3月1日".
 
     The first of several days, or of a span, is used. "3/12/1998" gives only a year unless one of the two numbers can
     only be a day; "3.12.1998" is 3 December. 1970-01-01 is the sign of an unset clock, not a date. Unmarked lunar dates

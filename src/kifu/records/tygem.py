@@ -138,7 +138,7 @@ def load_index(containers: Sequence[AnyPath]) -> TygemIndex | None:
         for part in index_files(container):
             size += len(part) + 1
             if size > MEMBER_LIMIT:
-                raise SourceError(f"{container}: the TYGEM indexes take over {MEMBER_LIMIT:,} bytes together")
+                raise SourceError(f"{container}: the TYGEM indexes are larger than {MEMBER_LIMIT:,} bytes in total")
             parts += [part, np.array([ord("\n")], np.uint8)]
     return read_index(np.concatenate(parts)) if parts else None
 
@@ -388,7 +388,9 @@ def _index_rows(
 
     Args:
         data: [N] uint8, the text.
-        ids, start, stop: int64, filled; one entry per `_SHORTEST_ROW` bytes of data.
+        ids: [R] int64, filled: the games' numbers. R is one entry per `_SHORTEST_ROW` bytes of data.
+        start: [R] int64, filled: start of each row.
+        stop: [R] int64, filled: end of each row.
 
     Returns:
         (number of rows, number of lines that are not rows or contain more after one).
@@ -423,8 +425,10 @@ def _index_spans(
 
     Args:
         data: [N] uint8, the text.
-        row_start, row_stop: [G]; empty rows have no text fields.
-        start, stop: [_SPAN_COUNT, G], filled.
+        row_start: [G] int64, start of each row.
+        row_stop: [G] int64, end of each row; empty rows have no text fields.
+        start: [_SPAN_COUNT, G] int64, filled.
+        stop: [_SPAN_COUNT, G] int64, filled.
     """
     for g in range(len(row_start)):
         i, end = row_start[g], row_stop[g]

@@ -233,7 +233,7 @@ def test_an_index_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path, mo
         load_index([tmp_path / "none.index"])
     monkeypatch.setattr(tygem, "MEMBER_LIMIT", 50)
     (tmp_path / "a.index").write_text(ROW)
-    with pytest.raises(SourceError, match="over 50 bytes together"):
+    with pytest.raises(SourceError, match="larger than 50 bytes in total"):
         load_index([tmp_path / "a.index"])
 
 

@@ -64,7 +64,8 @@ def place(game: bytes, folder: Path) -> list[str]:
 
 
 def build(sources: Path | list[Path], into: Path, **options: Any) -> BuildReport[ArchiveManifest]:
-    return build_archive(RECIPE, [sources] if isinstance(sources, Path) else sources, into, **options)
+    (report,) = build_archive(RECIPE, [sources] if isinstance(sources, Path) else sources, into, **options)
+    return report
 
 
 @pytest.mark.parametrize(("root", "file"), PLACES.items())
@@ -291,7 +292,7 @@ def test_the_recipe() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("kind=heap", "kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; not 'heap'"),
+        ("kind=heap", "kind must be one of 'examples', 'katago', 'olf-archive', 'training', or left out; got 'heap'"),
         ("clean=none", "no set of cleaning rules 'none'; there are legal, schraudolph, training"),
         ("clean=3", "clean: "),
         ("sets=3", "sets: "),
@@ -303,7 +304,7 @@ def test_what_the_recipe_may_not_say(override: str, message: str) -> None:
 
 
 def test_it_is_no_recipe_of_data_sets() -> None:
-    with pytest.raises(RecipeError, match="recipe olf-archive is of the kind 'olf-archive', and draws no games"):
+    with pytest.raises(RecipeError, match="does not support recipes of kind 'olf-archive'"):
         load_recipe("olf-archive")
 
 
@@ -311,7 +312,7 @@ def test_the_command(sources: list[Path], tmp_path: Path) -> None:
     done = run("build", "olf-archive", *sources, "--into", tmp_path / "into", "--set", "clean.min_stones=9")
     assert done.code == 2 and "has no table 'clean'" in done.err[-1]
     done = run("build", "olf-archive", *sources, "--into", tmp_path / "into", "--sets", "test")
-    assert done.code == 2 and "takes neither --sets nor --index" in done.err[-1]
+    assert done.code == 2 and "recipe olf-archive has no option sets" in done.err[-1]
     done = run("build", "olf-archive", *sources, "--into", tmp_path / "into")
     assert done.code == 0 and done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
     assert re.search(r"^olf-archive +OLF files by board", run("recipes").out, re.MULTILINE)

@@ -117,12 +117,12 @@ def test_positions_are_chosen_as_the_loader_does() -> None:
 
 def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
     done = run("build", "quick-cpu", tmp_path, "--into", tmp_path / "out")
-    assert (done.code, done.err) == (2, ["kifu: recipe quick-cpu makes no data sets, but a net: kifu train takes it"])
+    assert (done.code, done.err) == (2, ["kifu: recipe quick-cpu trains a network; use kifu train"])
     done = run("train", "agz17", tmp_path, "--into", tmp_path / "out")
-    assert (done.code, done.err) == (2, ["kifu: recipe agz17 makes data sets, and trains no net"])
+    assert (done.code, done.err) == (2, ["kifu: recipe agz17 builds data sets; it does not train a network"])
     with pytest.raises(RecipeError, match="of the kind 'training'"):
         load_recipe("quick-cpu")
-    with pytest.raises(RecipeError, match="kind is 'examples', 'katago', 'olf-archive' or 'training'"):
+    with pytest.raises(RecipeError, match="kind must be one of 'examples', 'katago', 'olf-archive', 'training'"):
         find_recipe("quick-cpu", ["kind=run"])
     assert not (tmp_path / "out").exists()
 

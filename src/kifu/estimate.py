@@ -22,7 +22,6 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, pairwise
 from pathlib import Path
-from pkgutil import resolve_name
 from time import perf_counter
 from typing import Any
 
@@ -48,9 +47,9 @@ from kifu.recipes.examples import WINDOW_BYTES
 from kifu.recipes.kgs_index import Archive, find_archives, parse_archive_name, read_index
 from kifu.recipes.kgsgo import build
 from kifu.recipes.kgsgo_jobs import load_archive
-from kifu.recipes.pipeline import CATALOGUE, AnySources, CatalogueInput
+from kifu.recipes.pipeline import CATALOGUE, AnySources, CatalogueInput, build_recipe
 from kifu.recipes.sampling import Sampler
-from kifu.recipes.schema import KINDS, ExamplesRecipe, GameSet, KgsgoRecipe, OlfArchiveRecipe, SplitRecipe
+from kifu.recipes.schema import ExamplesRecipe, GameSet, KgsgoRecipe, OlfArchiveRecipe, SplitRecipe
 from kifu.records.games import RecordBlock
 from kifu.records.places import AnyPath
 from kifu.records.sample import estimated_size, read_sample
@@ -470,13 +469,12 @@ def _build_rows(recipe: Any, catalogue: Path, games: int, threads: int, folder: 
     if isinstance(recipe, OlfArchiveRecipe):  # its games have been read in the step before
         ingest([source], into / CATALOGUE, clean=recipe.clean, jobs=threads)
     began = perf_counter()
-    made = resolve_name(KINDS[recipe.kind].build)(recipe, [source], into, jobs=threads)
+    manifests = [report.manifest for report in build_recipe(recipe, [source], into, jobs=threads)]
     seconds = perf_counter() - began
-    if isinstance(recipe, OlfArchiveRecipe):
-        examples, files = made.manifest.kept, made.manifest.files
-    else:
-        examples, files = sum(r.manifest.examples for r in made), [f for r in made for f in r.manifest.files]
-    size = sum(file.bytes for file in files) + sum(each.stat().st_size for each in into.glob("*.manifest.json"))
+    examples = sum(m.kept if isinstance(recipe, OlfArchiveRecipe) else m.examples for m in manifests)
+    size = sum(file.bytes for manifest in manifests for file in manifest.files) + sum(
+        each.stat().st_size for each in into.glob("*.manifest.json")
+    )
     shutil.rmtree(into)
     moves = sum(moves for _, moves in _count_sets(recipe, source, np.ones(games)).values())
     return _Built(games, moves, examples, size, seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Annotated
 
 import typer
@@ -154,34 +153,17 @@ def build(
     engine: Engine = "threads",
 ) -> None:
     """Make a recipe's data sets, or its archive of OLF files, with manifests; what is there already stays."""
-    from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
     from kifu.progress import progress
-    from kifu.recipes.kgsgo import build as build_sets
-    from kifu.recipes.olf_archive import build_archive
-    from kifu.recipes.schema import KINDS, OlfArchiveRecipe, SplitRecipe, find_recipe
-    from kifu.recipes.training import TrainingRecipe
+    from kifu.recipes.pipeline import build_recipe
+    from kifu.recipes.schema import find_recipe
 
     announce_compilation()
     overrides = [*(set_ or ()), *([] if format is None else [f"format={format}"])]
+    names = None if sets is None else [name.strip() for name in sets.split(",")]
     found = find_recipe(recipe, overrides)
-    if isinstance(found, TrainingRecipe):
-        raise RecipeError(f"recipe {found.name} makes no data sets, but a net: kifu train takes it")
-    if isinstance(found, OlfArchiveRecipe):
-        if sets is not None or index is not None:
-            raise RecipeError(f"recipe {found.name} makes one archive, whole: it takes neither --sets nor --index")
-        typer.echo(build_archive(found, sources, into, jobs=jobs, engine=engine, progress=progress))
-        return
-    chosen = None if sets is None else [name.strip() for name in sets.split(",")]
-    if isinstance(found, SplitRecipe):
-        if index is not None:
-            raise RecipeError(f"recipe {found.name} draws from no index: it does not take --index")
-        build_kind = resolve_name(KINDS[found.kind].build)
-        for each in build_kind(found, sources, into, sets=chosen, jobs=jobs, engine=engine, progress=progress):
-            typer.echo(each)
-        return
-    for report in build_sets(
-        found, sources, into, sets=chosen, index=index, jobs=jobs, engine=engine, progress=progress
+    for report in build_recipe(
+        found, sources, into, sets=names, index=index, jobs=jobs, engine=engine, progress=progress
     ):
         typer.echo(report)
 

@@ -5,6 +5,7 @@ docs/formats/catalogue.md documents the columns. Any change to them or to their 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
@@ -230,12 +231,14 @@ def drop_name(code: int) -> str | None:
     return DropReason(code).name.lower() if code else None
 
 
-_DROP_NAMES = pa.array([drop_name(k) if k in set(DropReason) else None for k in range(256)], pa.string())
+@functools.cache  # not at import: pyarrow imports pandas, if it is installed, to make its first array of a list
+def _all_drop_names() -> pa.StringArray:
+    return pa.array([drop_name(k) if k in set(DropReason) else None for k in range(256)], pa.string())
 
 
 def drop_names(drop: npt.NDArray[np.uint8]) -> pa.StringArray:
     """Return column `drop` for [G] uint8 values of `DropReason`."""
-    return _DROP_NAMES.take(pa.array(drop))
+    return _all_drop_names().take(pa.array(drop))
 
 
 def with_drop(

@@ -131,7 +131,7 @@ def build_archive(
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
-) -> BuildReport[ArchiveManifest]:
+) -> list[BuildReport[ArchiveManifest]]:
     """Build the tree of OLF files in the directory `into`, with its catalogue and its manifest.
 
     An archive that an earlier run of this version made from the same recipe and sources is kept; any other one is
@@ -146,6 +146,9 @@ def build_archive(
         engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
         progress: reports progress.
 
+    Returns:
+        One report.
+
     Raises:
         RecipeError: a source is the catalogue that would be written.
         SourceError: a source cannot be read.
@@ -157,8 +160,7 @@ def build_archive(
     found = find_sources(sources)
     with make_executor(engine, jobs, staging_dir(into / MANIFEST)) as executor:
         build = _ArchiveBuild(recipe, HashedSources.of(found, executor), executor, BuildOptions(jobs, engine, progress))
-        (report,) = build.run([Target("archive", into, into / MANIFEST)])
-        return report
+        return build.run([Target("archive", into, into / MANIFEST)])
 
 
 @dataclass

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -35,9 +36,9 @@ from kifu.datasets.manifest import (
 )
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
-from kifu.execution.executor import Executor, Item, Job, R, Shard, make_executor
-from kifu.progress import ProgressFactory
-from kifu.recipes.schema import SplitRecipe
+from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
+from kifu.progress import ProgressFactory, silent
+from kifu.recipes.schema import KGSGO, KINDS, SplitRecipe
 
 CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
@@ -147,6 +148,36 @@ class Build(ABC, Generic[M]):
                 made[target] = self.make(target)
                 made[target].write(target.manifest)
         return [BuildReport(t.path, manifest or made[t], manifest is None) for t, manifest in manifests.items()]
+
+
+def build_recipe(
+    recipe: Any,
+    sources: AnySources,
+    into: str | os.PathLike[str],
+    *,
+    sets: Sequence[str] | None = None,
+    index: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    engine: str = THREADS,
+    progress: ProgressFactory = silent,
+) -> list[BuildReport[Any]]:
+    """Build a recipe of any kind, with the build function of its kind.
+
+    See `kifu.recipes.kgsgo.build`, `kifu.recipes.examples.build_examples`, `kifu.katago.build.build_katago` and
+    `kifu.recipes.olf_archive.build_archive`.
+
+    Raises:
+        RecipeError: the recipe trains a network, or `sets` or `index` is given and its kind has no such option.
+    """
+    kind = KINDS[recipe.kind] if hasattr(recipe, "kind") else KGSGO
+    if not kind.build:
+        raise RecipeError(f"recipe {recipe.name} trains a network; use kifu train")
+    options = {name: value for name, value in (("sets", sets), ("index", index)) if value is not None}
+    for name in options:
+        if name not in kind.options:
+            raise RecipeError(f"recipe {recipe.name} has no option {name}")
+    build: Callable[..., list[BuildReport[Any]]] = resolve_name(kind.build)
+    return build(recipe, sources, into, **options, jobs=jobs, engine=engine, progress=progress)
 
 
 def is_made_by(manifest: BuildManifest, recipe: BaseModel) -> bool:

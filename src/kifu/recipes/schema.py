@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
@@ -255,16 +255,21 @@ class RecipeKind(NamedTuple):
 
     Attributes:
         model: the class of its recipes.
-        build: the function that builds its data sets, with the arguments of `build_examples`; "" if there is none.
+        build: the function that builds it, see `kifu.recipes.pipeline.build_recipe`; "" if there is none.
+        options: the options that only some build functions take: "sets", "index".
     """
 
     model: str
     build: str = ""
+    options: tuple[str, ...] = ()
 
+
+KGSGO = RecipeKind("kifu.recipes.schema:KgsgoRecipe", "kifu.recipes.kgsgo:build", ("sets", "index"))
+"""Recipes without the key `kind`."""
 
 KINDS = {
-    "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples"),
-    "katago": RecipeKind("kifu.katago.recipe:KatagoRecipe", "kifu.katago.build:build_katago"),
+    "examples": RecipeKind("kifu.recipes.schema:ExamplesRecipe", "kifu.recipes.examples:build_examples", ("sets",)),
+    "katago": RecipeKind("kifu.katago.recipe:KatagoRecipe", "kifu.katago.build:build_katago", ("sets",)),
     "olf-archive": RecipeKind("kifu.recipes.schema:OlfArchiveRecipe", "kifu.recipes.olf_archive:build_archive"),
     "training": RecipeKind("kifu.recipes.training:TrainingRecipe"),
 }
@@ -276,15 +281,20 @@ def recipe_names() -> list[str]:
     return config_names(_FOLDER)
 
 
+def recipe_text(name: str) -> str:
+    """Return the TOML text of a recipe. Raises RecipeError."""
+    return config_text(_FOLDER, _KIND, name)
+
+
 def find_recipe(name: str, overrides: Iterable[str] = ()) -> Any:
     """Load a recipe of any kind.
 
     Args:
         name: a recipe that comes with kifu, or a TOML file if it ends in .toml.
-        overrides: see `kifu.config.load_config`.
+        overrides: "key=value" strings, see `kifu.config.load_config`.
 
     Returns:
-        An instance of the model of its kind: `KgsgoRecipe` without `kind`, else the one in `KINDS`.
+        An instance of the model of its kind: `KgsgoRecipe` without the key `kind`, else the one in `KINDS`.
 
     Raises:
         RecipeError: there is no such recipe, or a value does not fit.
@@ -294,42 +304,35 @@ def find_recipe(name: str, overrides: Iterable[str] = ()) -> Any:
         return check_recipe(table, name)
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
-        raise RecipeError(
-            f"{_KIND} {name}: kind is 'examples', 'katago', 'olf-archive' or 'training', or left out; "
-            f"not {str(kind)[:80]!r}"
-        )
-    return check_config(pkgutil.resolve_name(KINDS[kind].model), table, _KIND, name)
+        known = ", ".join(map(repr, KINDS))
+        raise RecipeError(f"{_KIND} {name}: kind must be one of {known}, or left out; got {str(kind)[:80]!r}")
+    return check_config(resolve_name(KINDS[kind].model), table, _KIND, name)
 
 
 def load_recipe(name: str, overrides: Iterable[str] = ()) -> KgsgoRecipe:
-    """A recipe that draws games, by its name, or from a TOML file if `name` ends in .toml.
+    """Load a recipe of data sets that are drawn from the archives of KGS.
 
-    overrides: see `kifu.config.load_config`. Raises RecipeError.
+    Args:
+        name: a recipe that comes with kifu, or a TOML file if it ends in .toml.
+        overrides: "key=value" strings, see `kifu.config.load_config`.
+
+    Raises:
+        RecipeError: there is no such recipe, a value does not fit, or the recipe is of another kind.
     """
     recipe = find_recipe(name, overrides)
     if not isinstance(recipe, KgsgoRecipe):
-        raise RecipeError(f"recipe {name} is of the kind {recipe.kind!r}, and draws no games")
+        raise RecipeError(f"load_recipe() does not support recipes of kind {recipe.kind!r}: {name}")
     return recipe
 
 
 def load_training(name: str, overrides: Iterable[str] = ()) -> TrainingRecipe:
-    """A recipe of a training run, as `load_recipe` takes it."""
-    from kifu.recipes.training import TrainingRecipe
-
+    """Load the recipe of a training run, see `load_recipe`."""
     recipe = find_recipe(name, overrides)
-    if not isinstance(recipe, TrainingRecipe):
-        raise RecipeError(f"recipe {name} makes data sets, and trains no net")
-    return recipe
+    if getattr(recipe, "kind", None) != "training":
+        raise RecipeError(f"recipe {name} builds data sets; it does not train a network")
+    return cast("TrainingRecipe", recipe)
 
 
 def check_recipe(table: Mapping[str, Any], name: str) -> KgsgoRecipe:
-    """The recipe of data sets that a table of values makes.
-
-    Raises RecipeError, which names the first value that does not fit.
-    """
+    """Validate a table as a `KgsgoRecipe`. Raises RecipeError, which names the first value that does not fit."""
     return check_config(KgsgoRecipe, table, _KIND, name)
-
-
-def recipe_text(name: str) -> str:
-    """The TOML text of a recipe. Raises RecipeError."""
-    return config_text(_FOLDER, _KIND, name)

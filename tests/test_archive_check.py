@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from http_server import tar_gz, zipped
-from kifu.fetch import _check
+from kifu.fetch import _download
 
 TAR = gzip.decompress(tar_gz("check"))
 
@@ -24,9 +24,9 @@ TAR = gzip.decompress(tar_gz("check"))
         ("tar.gz", gzip.compress(TAR) + b"more" * 9, "Not a gzipped file"),
         ("tar.gz", gzip.compress(TAR)[:-1], "it ends too early"),
         ("tar.gz", gzip.compress(TAR)[:-8] + bytes(8), "CRC check failed"),
-        ("tar.gz", gzip.compress(b"hello" * 1000), "no tar file is in it"),
-        ("tar.gz", gzip.compress(b"hello"), "no tar file is in it"),
-        ("tar.gz", gzip.compress(b""), "no tar file is in it"),
+        ("tar.gz", gzip.compress(b"hello" * 1000), "there is no tar file in it"),
+        ("tar.gz", gzip.compress(b"hello"), "there is no tar file in it"),
+        ("tar.gz", gzip.compress(b""), "there is no tar file in it"),
         ("tar.gz", bz2.compress(TAR), "it begins with b'BZh"),
         ("tar.gz", b"", "it begins with b''"),
         ("tar.bz2", bz2.compress(TAR), ""),
@@ -40,9 +40,9 @@ TAR = gzip.decompress(tar_gz("check"))
 )
 def test_check_of_an_archive(tmp_path: Path, kind: str, body: bytes, reason: str) -> None:
     (tmp_path / "file").write_bytes(body)
-    said = _check.damage(tmp_path / "file", kind)
+    said = _download.find_damage(tmp_path / "file", kind)
     assert re.search(reason, said) if reason else said == ""
-    assert not said or said.startswith((f"what came is no {kind} archive", f"what came is no whole {kind}"))
+    assert not said or said.startswith((f"not a {kind} archive", f"not a complete {kind}"))
 
 
 @pytest.mark.parametrize("kind", ["tar.gz", "tar.bz2", "zip"])
@@ -56,14 +56,14 @@ def test_any_bytes_are_checked_without_another_exception(tmp_path: Path, kind: s
                 [0, 255, draw.randrange(256)]
             )
         (tmp_path / "file").write_bytes(body)
-        assert "\n" not in _check.damage(tmp_path / "file", kind)
+        assert "\n" not in _download.find_damage(tmp_path / "file", kind)
 
 
 def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, body in (("tar.gz", gzip.compress(TAR)), ("tar.bz2", bz2.compress(TAR)), ("zip", zipped())):
         (tmp_path / "file").write_bytes(body)
-        monkeypatch.setattr(_check, "UNPACKED_LIMIT", 3000)
-        assert _check.damage(tmp_path / "file", kind) == "it unpacks to more than the 3,000 bytes allowed"
+        monkeypatch.setattr(_download, "UNPACKED_LIMIT", 3000)
+        assert _download.find_damage(tmp_path / "file", kind) == "it unpacks to more than the 3,000 bytes allowed"
         monkeypatch.undo()
-    monkeypatch.setattr(_check, "_DIRECTORY_LIMIT", 100)
-    assert "its list of members has more than the 100 bytes allowed" in _check.damage(tmp_path / "file", "zip")
+    monkeypatch.setattr(_download, "_DIRECTORY_LIMIT", 100)
+    assert "its list of members has more than the 100 bytes allowed" in _download.find_damage(tmp_path / "file", "zip")

@@ -369,7 +369,7 @@ def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) 
 
 
 def test_catalogues_are_read_from_this_machine_only() -> None:
-    line = "s3://bucket/games.parquet: catalogues are read from this machine only; archives of games also from URLs"
+    line = "s3://bucket/games.parquet: catalogues must be local files or folders; only archives can be read from URLs"
     with pytest.raises(SourceError, match=re.escape(line)):
         find_sources("s3://bucket/games.parquet")
     told = run("stats", "s3://bucket/games.parquet")

@@ -41,7 +41,7 @@ def test_seconds(seconds: float, text: str) -> None:
 def test_plain_lines_at_the_start_and_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     with progress("building a.dat", total=4_000, unit="games") as bar:
         bar.advance(1_500)
-        bar.say("one is bad")
+        bar.log("one is bad")
         bar.advance(2_500)
     out, err = capsys.readouterr()
     start, said, end = err.splitlines()
@@ -52,7 +52,7 @@ def test_plain_lines_at_the_start_and_the_end(capsys: pytest.CaptureFixture[str]
 def test_plain_lines_between(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
-    with progress("fetching", total=None, unit="archives") as bar, bar.part("a.zip", "bytes") as part:
+    with progress("fetching", total=None, unit="archives") as bar, bar.subtask("a.zip", "bytes") as part:
         part.restart(500, 2_000)
         for _ in range(12):
             now[0] += 1.0
@@ -67,7 +67,7 @@ def test_plain_lines_between(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 
 def test_work_that_fails_has_no_last_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(ZeroDivisionError), progress("work", total=1, unit="games") as bar, bar.part("a", "bytes"):
+    with pytest.raises(ZeroDivisionError), progress("work", total=1, unit="games") as bar, bar.subtask("a", "bytes"):
         raise ZeroDivisionError
     assert capsys.readouterr().err == "work: 0 of 1 games\n"
 
@@ -81,10 +81,10 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(sys, "stderr", terminal := _Terminal())
-    with progress("building [a].dat", total=4_000, unit="games") as bar, bar.part("b.zip", "bytes") as part:
+    with progress("building [a].dat", total=4_000, unit="games") as bar, bar.subtask("b.zip", "bytes") as part:
         part.restart(0, 2_000)
         part.advance(1_500)
-        bar.say("[one] is bad")
+        bar.log("[one] is bad")
         bar.advance(4_000)
     text = terminal.getvalue()
     assert "[one] is bad\n" in text and "\x1b[" in text
@@ -99,11 +99,11 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:
-    with silent("work", total=1, unit="games") as bar, bar.part("a", "bytes") as part:
+    with silent("work", total=1, unit="games") as bar, bar.subtask("a", "bytes") as part:
         part.restart(0, 1)
         part.advance()
         bar.advance()
-        bar.say("nothing")
+        bar.log("nothing")
     assert capsys.readouterr() == ("", "")
 
 

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar on a terminal, plain lines elsewhere, both on standard error.
+"""Progress of long work: a rich display on a terminal, plain lines elsewhere, both on standard error.
 
     with progress("building kgsgo-test-v2.dat", total=100, unit="games") as bar:
         bar.advance(7)
@@ -19,55 +19,62 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-_EVERY = 5.0
+_INTERVAL_S = 5.0
 """Seconds between two plain lines."""
 
 
 class Subtask(Protocol):
-    """One piece of the work, that has its own count while it lasts: a file of many, say."""
+    """A part of the work with a count of its own while it lasts, such as one file of many."""
 
     def restart(self, done: int, total: int | None) -> None:
-        """From now on, `done` of `total` (None: unknown) are done."""
+        """Set the count to `done` of `total` (None: unknown)."""
 
     def advance(self, n: int = 1) -> None:
-        """`n` more are done."""
+        """Add n to the count."""
 
 
 class Progress(Protocol):
-    """The whole of the work."""
+    """The progress of the whole work."""
 
     def advance(self, n: int = 1) -> None:
-        """`n` more are done."""
+        """Add n to the count."""
 
-    def say(self, line: str) -> None:
-        """One line for the user, now."""
+    def log(self, line: str) -> None:
+        """Print a line now."""
 
-    def note(self, text: str) -> None:
-        """What stands behind the count from now on."""
+    def set_note(self, text: str) -> None:
+        """Show a text after the count from now on."""
 
-    def part(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
-        """A piece of the work, with a bar of its own on a terminal."""
+    def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
+        """Begin a part of the work, with a bar of its own on a terminal."""
 
 
 class ProgressFactory(Protocol):
-    """What `progress` and `silent` have in common, for functions that take either."""
+    """The signature of `progress` and `silent`, for functions that take either."""
 
-    def __call__(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]: ...
+    def __call__(self, label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
+        """Begin to show progress."""
 
 
 def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
-    """Shows work that is done when `total` (None: unknown) of `unit` are; "bytes" are shown as kB, MB and GB."""
+    """Show the progress of some work on standard error.
+
+    Args:
+        label: what is done.
+        total: the count at the end; None if it is unknown.
+        unit: what is counted; "bytes" are shown as kB, MB and GB.
+    """
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return _rich_bar(label, total, unit) if on_terminal else _plain_bar(label, total, unit)
 
 
 def silent(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
-    """Shows nothing."""
+    """Show nothing."""
     return _silence()
 
 
 def format_bytes(n: int) -> str:
-    """3900000 -> "3.9 MB"."""
+    """Format a number of bytes: 3900000 -> "3.9 MB"."""
     if n < 1000:
         return f"{n} bytes"
     size, units = n / 1000, iter(("kB", "MB", "GB"))
@@ -77,13 +84,8 @@ def format_bytes(n: int) -> str:
     return f"{size:,.1f} {unit}"
 
 
-def format_drops(drops: Mapping[str, int]) -> str:
-    """Return counts of dropped games for a sum: {"TOO_SHORT": 3} -> " + 3 too short"."""
-    return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
-
-
 def format_seconds(seconds: float) -> str:
-    """2.345 -> "2.3 s", 75.2 -> "75 s", 200 -> "3 min 20 s"."""
+    """Format a duration: 2.345 -> "2.3 s", 75.2 -> "75 s", 200 -> "3 min 20 s"."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     if round(seconds) < 120:
@@ -92,9 +94,12 @@ def format_seconds(seconds: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
-class _Count:
-    """How many of how many."""
+def format_drops(drops: Mapping[str, int]) -> str:
+    """Return counts of dropped games for a sum: {"TOO_SHORT": 3} -> " + 3 too short"."""
+    return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
 
+
+class _Count:
     def __init__(self, total: int | None, unit: str) -> None:
         self.done, self.total, self.unit = 0, total, unit
 
@@ -113,13 +118,13 @@ class _Silence:
     def advance(self, n: int = 1) -> None:
         pass
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         pass
 
-    def note(self, text: str) -> None:
+    def set_note(self, text: str) -> None:
         pass
 
-    def part(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
+    def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
         return _silence()
 
 
@@ -129,66 +134,64 @@ def _silence() -> Iterator[_Silence]:
 
 
 class _PlainBar:
-    """A line at the start, one every few seconds, and one at the end, unless the work fails."""
+    """Prints a line at the start, one every few seconds, and one at the end unless the work fails."""
 
     def __init__(self, label: str, total: int | None, unit: str) -> None:
         self._label, self._count = label, _Count(total, unit)
-        self._parts: list[_PlainPart] = []
+        self._subtasks: list[_PlainSubtask] = []
         self._note = ""
-        self._began = self._said = time.monotonic()
+        self._start = self._printed = time.monotonic()
         self._lock = threading.Lock()
         self._print(f"{label}: {self._count}" if total is not None else f"{label} ...")
 
     def advance(self, n: int = 1) -> None:
-        self.count(self._count, n)
+        self.add(self._count, n)
 
-    def count(self, count: _Count, n: int) -> None:
-        """Counts, for the bar itself or one of its parts, and prints a line if it is time for one."""
+    def add(self, count: _Count, n: int) -> None:
+        """Add to the count of the bar or of a subtask, and print a line if one is due."""
         with self._lock:
             count.done += n
             now = time.monotonic()
-            if now - self._said >= _EVERY:
-                self._said = now
-                parts = "".join(f"; {part.label}: {part.counted}" for part in self._parts)
-                after = format_seconds(now - self._began)
-                self._print(f"{self._label}: {self._count} after {after}{parts}{self._note}")
+            if now - self._printed >= _INTERVAL_S:
+                self._printed = now
+                subtasks = "".join(f"; {task.label}: {task.count}" for task in self._subtasks)
+                elapsed = format_seconds(now - self._start)
+                self._print(f"{self._label}: {self._count} after {elapsed}{subtasks}{self._note}")
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         with self._lock:
             self._print(line)
 
-    def note(self, text: str) -> None:
+    def set_note(self, text: str) -> None:
         self._note = f"; {text}"
 
     @contextmanager
-    def part(self, label: str, unit: str) -> Iterator[Subtask]:
-        part = _PlainPart(self, label, unit)
+    def subtask(self, label: str, unit: str) -> Iterator[Subtask]:
+        task = _PlainSubtask(self, label, unit)
         with self._lock:
-            self._parts.append(part)
+            self._subtasks.append(task)
         try:
-            yield part
+            yield task
         finally:
             with self._lock:
-                self._parts.remove(part)
+                self._subtasks.remove(task)
 
     def finish(self) -> None:
-        self.say(f"{self._label}: {self._count} in {format_seconds(time.monotonic() - self._began)}")
+        self.log(f"{self._label}: {self._count} in {format_seconds(time.monotonic() - self._start)}")
 
     def _print(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-class _PlainPart:
-    """Seen only in the lines of its bar."""
-
+class _PlainSubtask:
     def __init__(self, bar: _PlainBar, label: str, unit: str) -> None:
-        self._bar, self.label, self.counted = bar, label, _Count(None, unit)
+        self._bar, self.label, self.count = bar, label, _Count(None, unit)
 
     def restart(self, done: int, total: int | None) -> None:
-        self.counted.done, self.counted.total = done, total
+        self.count.done, self.count.total = done, total
 
     def advance(self, n: int = 1) -> None:
-        self._bar.count(self.counted, n)
+        self._bar.add(self.count, n)
 
 
 @contextmanager
@@ -198,13 +201,13 @@ def _plain_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
     bar.finish()
 
 
-class _RichPart:
-    """One bar of a rich display."""
+class _RichTask:
+    """A bar of a rich display."""
 
     def __init__(self, display: RichProgress, label: str, total: int | None, unit: str) -> None:
         self._display, self._count, self._lock = display, _Count(total, unit), threading.Lock()
         self._note = ""
-        self.task = display.add_task(label, total=total, count=str(self._count))
+        self.id = display.add_task(label, total=total, count=str(self._count))
 
     def restart(self, done: int, total: int | None) -> None:
         with self._lock:
@@ -218,25 +221,25 @@ class _RichPart:
 
     def _show(self) -> None:
         count = self._count
-        self._display.update(self.task, completed=count.done, total=count.total, count=f"{count}{self._note}")
+        self._display.update(self.id, completed=count.done, total=count.total, count=f"{count}{self._note}")
 
 
-class _RichBar(_RichPart):
-    """The first bar of a rich display; the parts stand below it while they last."""
+class _RichBar(_RichTask):
+    """The first bar of a rich display; subtasks are shown below it."""
 
-    def say(self, line: str) -> None:
+    def log(self, line: str) -> None:
         self._display.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def note(self, text: str) -> None:
+    def set_note(self, text: str) -> None:
         self._note = f"  {text}"
 
     @contextmanager
-    def part(self, label: str, unit: str) -> Iterator[Subtask]:
-        part = _RichPart(self._display, label, None, unit)
+    def subtask(self, label: str, unit: str) -> Iterator[Subtask]:
+        task = _RichTask(self._display, label, None, unit)
         try:
-            yield part
+            yield task
         finally:
-            self._display.remove_task(part.task)
+            self._display.remove_task(task.id)
 
 
 @contextmanager
@@ -245,7 +248,7 @@ def _rich_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
-    # Rich sends standard output through its own console, here standard error; only right if both are the terminal.
+    # Rich redirects standard output to its console, which is standard error here: right only if both are terminals.
     with RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),

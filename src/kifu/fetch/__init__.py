@@ -1,11 +1,11 @@
-"""KGS archives, from their index page into a folder: the only room that uses the network.
+"""Downloads of the KGS archives, from their index page into a folder. The only package that connects to the internet.
 
-Each archive is received into NAME.part, checked to its end, and only then given its name; what has its name is never
-fetched again, and a .part is gone on with where it ends, within a run and from one run to the next. What servers answer
-is not trusted: sizes are bounded, and nothing but the strict form of an archive's name becomes part of a path.
+Each archive is received into NAME.part, checked to its end, and only then renamed. What has its final name is never
+fetched again, and a .part file is resumed, within a run and in later ones. What servers send is not trusted: sizes are
+bounded, and only the strict form of an archive's name becomes part of a path.
 """
 
-from kifu.fetch._client import Patience
-from kifu.fetch._kgs import KGS_INDEX, FetchError, FetchReport, fetch_kgs, parse_years
+from kifu.fetch.kgs import KGS_INDEX, FetchError, FetchReport, fetch_kgs, parse_years
+from kifu.retry import RetryPolicy
 
-__all__ = ["KGS_INDEX", "FetchError", "FetchReport", "Patience", "fetch_kgs", "parse_years"]
+__all__ = ["KGS_INDEX", "FetchError", "FetchReport", "RetryPolicy", "fetch_kgs", "parse_years"]

@@ -277,7 +277,7 @@ class Conductor(Callback):  # type: ignore[misc]
         last = self._run.last
         told = [f"loss {last['loss']:.3f}", f"top-1 {last['top1']:.1%}", f"top-5 {last['top5']:.1%}"]
         told += [f"validation {last['validation_top1']:.1%}"] if "validation_top1" in last else []
-        self.bar.note(", ".join([*told, f"{last['rate']:,.0f} positions/s"]))
+        self.bar.set_note(", ".join([*told, f"{last['rate']:,.0f} positions/s"]))
 
     def _require_numbers(self) -> None:
         """Raises RecipeError if the loss or a weight is no number any more."""
@@ -320,7 +320,7 @@ class Conductor(Callback):  # type: ignore[misc]
                 self._best = row
                 if self.first:
                     self._save(BEST)
-        self.bar.say(
+        self.bar.log(
             f"step {self.steps:,}, {self.positions:,} positions: validation loss {row['validation_loss']:.4f},"
             f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}"
         )

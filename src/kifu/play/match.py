@@ -266,7 +266,7 @@ class _MatchRunner:
         white: PlayerLabel = "B" if number % 2 else "A"
         start = time.monotonic()
         commands = self.commands[black], self.commands[white]
-        with bar.part(f"game {number}", "moves") as part:
+        with bar.subtask(f"game {number}", "moves") as part:
             outcome, logs = play_game(
                 *commands, self.opening(number), self.rules, self.scorer, self.stop, on_move=part.advance
             )
@@ -285,7 +285,7 @@ class _MatchRunner:
             write_file(self.output / played.file, self.record(played, outcome))
             self.results.games.append(played)
             self.save()
-            bar.say(f"game {number}: {played}")
+            bar.log(f"game {number}: {played}")
             bar.advance()
 
     def save(self) -> None:

@@ -1,0 +1,212 @@
+"""An HTTP client that retries, bounds what it waits for, and explains failures in one line."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from http import HTTPStatus
+from typing import TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+from urllib3 import exceptions
+
+from kifu.retry import RetryPolicy, is_transient, retry
+
+_CHUNK_BYTES = 1 << 16
+_MAX_REDIRECTS = 5
+_MAX_REASON = 200
+_MIN_RATE = 100
+"""Bytes per second; a body that is slower for `RetryPolicy.read_timeout_s` counts as stalled."""
+
+T = TypeVar("T")
+
+
+class FetchFailure(Exception):
+    """The reason why something was not fetched: one line, safe to print whatever a server put into it."""
+
+    def __init__(self, reason: str) -> None:
+        line = "".join(letter if letter.isprintable() else " " for letter in reason)
+        super().__init__(line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]} ...")
+
+
+class RetryableError(FetchFailure):
+    """A failure after which another attempt may succeed, after `delay` seconds if the server asked for that."""
+
+    def __init__(self, reason: str, delay: float | None = None) -> None:
+        super().__init__(reason)
+        self.delay = delay
+
+
+class Cancelled(Exception):
+    """The run has been cancelled; the reason is reported elsewhere."""
+
+
+class Client:
+    """An HTTP client for several threads, until `stop` is set."""
+
+    def __init__(self, policy: RetryPolicy, connections: int) -> None:
+        """Create a client with a number of connections for each proxy."""
+        self.policy = policy
+        self.stop = threading.Event()
+        self._connections = connections
+        self._pools: dict[str, urllib3.PoolManager] = {}
+
+    def retry(self, attempt: Callable[[], T], report: Callable[[str], None]) -> T:
+        """Call `attempt` until it does not raise RetryableError, with growing delays.
+
+        Args:
+            attempt: the request.
+            report: receives a line for each failed attempt.
+
+        Raises:
+            FetchFailure: the failure that cannot be retried, or the last one.
+            Cancelled: `stop` was set while waiting.
+        """
+
+        def wait(error: Exception, number: int) -> None:
+            asked = error.delay if isinstance(error, RetryableError) else None
+            delay = self.policy.delay(number) if asked is None else min(asked, self.policy.max_delay_s)
+            report(f"{error}; try {number + 1} of {self.policy.attempts} in {delay:g} s")
+            if self.stop.wait(delay):
+                raise Cancelled from None
+
+        try:
+            return retry(attempt, self.policy, lambda error: isinstance(error, RetryableError), wait)
+        except RetryableError as error:
+            raise FetchFailure(f"{error} (tried {self.policy.attempts} times)") from None
+
+    def open(self, base: str, link: str, start: int) -> urllib3.BaseHTTPResponse:
+        """Request the bytes of a file from `start` on.
+
+        Args:
+            base: address that the link may be relative to.
+            link: address of the file.
+            start: first byte.
+
+        Returns:
+            A response with status 200, 206 or 416, whose body has not been read.
+
+        Raises:
+            FetchFailure: for any other status.
+        """
+        for _ in range(1 + _MAX_REDIRECTS):
+            base = _absolute(base, link)
+            response = self._request(base, start)
+            link = response.get_redirect_location() or ""
+            if not link:
+                return _accept(response)
+            response.close()
+        raise FetchFailure(f"more than {_MAX_REDIRECTS} redirections")
+
+    def chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """Yield the body as it arrives. Raises RetryableError if it ends early or is too slow."""
+        since, size = time.monotonic(), 0
+        while True:
+            if self.stop.is_set():
+                raise Cancelled
+            try:
+                chunk = response.read1(_CHUNK_BYTES)  # read() would wait for all of it
+            except exceptions.HTTPError as error:
+                raise self._failure(error) from None
+            if not chunk:
+                return
+            size += len(chunk)
+            elapsed = time.monotonic() - since
+            if elapsed > self.policy.read_timeout_s:
+                if size < _MIN_RATE * elapsed:
+                    raise RetryableError(f"fewer than {_MIN_RATE} bytes a second came for {elapsed:.3g} s")
+                since, size = time.monotonic(), 0
+            yield chunk
+
+    def _request(self, url: str, start: int) -> urllib3.BaseHTTPResponse:
+        # `open` follows redirections: urllib3 would read the whole body of each into memory first.
+        try:
+            return self._pool(url).request(
+                "GET",
+                url,
+                headers={"User-Agent": "kifu", "Accept-Encoding": "identity"}
+                | ({"Range": f"bytes={start}-"} if start else {}),
+                timeout=urllib3.Timeout(connect=self.policy.connect_timeout_s, read=self.policy.read_timeout_s),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+        except exceptions.HTTPError as error:
+            raise self._failure(error) from None
+
+    def _pool(self, url: str) -> urllib3.PoolManager:
+        """Return the connections for an address, through the proxy that the environment names for it."""
+        address = urlsplit(url)
+        proxy = urllib.request.getproxies().get(address.scheme, "")
+        if urllib.request.proxy_bypass(address.hostname or ""):
+            proxy = ""
+        return self._pools.setdefault(proxy, _new_pool(proxy, self._connections))
+
+    def _failure(self, error: BaseException) -> FetchFailure:
+        """Translate an error of urllib3."""
+        cause = error.args[-1] if error.args else None
+        match error:
+            case exceptions.NameResolutionError():
+                return RetryableError("its host name has no address, or there is no network")
+            case exceptions.NewConnectionError():
+                return RetryableError(f"no connection ({_system_reason(error)})")
+            case exceptions.ConnectTimeoutError():
+                return RetryableError(f"no connection within {self.policy.connect_timeout_s:g} s")
+            case exceptions.TimeoutError():
+                return RetryableError(f"nothing came for {self.policy.read_timeout_s:g} s")
+            case exceptions.ProxyError():
+                return RetryableError(f"the proxy: {self._failure(error.original_error)}")
+            case exceptions.ProtocolError() if isinstance(cause, exceptions.IncompleteRead) and cause.expected:
+                return RetryableError(f"the connection ended {cause.expected:,} bytes too early")
+            case exceptions.ProtocolError():
+                return RetryableError(f"the connection broke off ({cause})")
+            case exceptions.LocationValueError():
+                return FetchFailure(str(error))
+        return RetryableError(f"{type(error).__name__}: {error}")
+
+
+def _new_pool(proxy: str, connections: int) -> urllib3.PoolManager:
+    if not proxy:
+        return urllib3.PoolManager(maxsize=connections)
+    login = urllib3.util.parse_url(proxy).auth
+    headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+    return urllib3.ProxyManager(proxy, maxsize=connections, proxy_headers=headers)
+
+
+def _absolute(base: str, link: str) -> str:
+    with suppress(ValueError):
+        url = urljoin(base, link)
+        address = urlsplit(url)
+        if address.scheme in ("http", "https") and address.hostname:
+            return url
+    raise FetchFailure(f"its link {link or base!r} is not an http or https address")
+
+
+def _accept(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
+    status = response.status
+    if status in (200, 206, 416):
+        return response
+    response.close()
+    reason = f"the server answered {status}"
+    with suppress(ValueError):
+        reason += f" ({HTTPStatus(status).phrase})"
+    if is_transient(status):
+        raise RetryableError(reason, _retry_after(response))
+    raise FetchFailure(reason)
+
+
+def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:
+    """Return the seconds in either form of the header, or None if it is missing or malformed."""
+    with suppress(exceptions.InvalidHeader, ValueError, OverflowError):
+        return urllib3.Retry().get_retry_after(response)
+    return None
+
+
+def _system_reason(error: BaseException) -> str:
+    cause = error.__cause__
+    return cause.strerror if isinstance(cause, OSError) and cause.strerror else type(cause or error).__name__

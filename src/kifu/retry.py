@@ -1,0 +1,73 @@
+"""Retrying requests that may succeed later; used by downloads and by remote storage."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_TRANSIENT = (408, 425, 429)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long a request waits, and how often it is tried again.
+
+    Attributes:
+        connect_timeout_s: seconds to open a connection.
+        read_timeout_s: seconds without a byte, or with fewer than 100 bytes per second.
+        attempts: number of attempts, including the first.
+        first_delay_s: seconds between the first two attempts; doubled after each further one, unless the server asks
+            for another delay (Retry-After).
+        max_delay_s: upper bound of every delay.
+    """
+
+    connect_timeout_s: float = 15.0
+    read_timeout_s: float = 60.0
+    attempts: int = 5
+    first_delay_s: float = 1.0
+    max_delay_s: float = 60.0
+
+    def delay(self, attempt: int) -> float:
+        """Return the seconds to wait after an attempt, counted from 1."""
+        return min(self.first_delay_s * float(2 ** (attempt - 1)), self.max_delay_s)
+
+
+def is_transient(status: int) -> bool:
+    """Return whether an HTTP status may be another one later."""
+    return status >= 500 or status in _TRANSIENT
+
+
+def retry(
+    attempt: Callable[[], T],
+    policy: RetryPolicy,
+    may_succeed: Callable[[Exception], bool],
+    wait: Callable[[Exception, int], None] | None = None,
+) -> T:
+    """Call `attempt` until it succeeds, at most `policy.attempts` times.
+
+    Args:
+        attempt: the request.
+        policy: number of attempts and delays.
+        may_succeed: whether a new attempt makes sense after an error.
+        wait: called with the error and the number of the failed attempt before each new one; by default it sleeps as
+            long as the policy says.
+
+    Raises:
+        Exception: the error of the last attempt.
+    """
+    number = 0
+    while True:
+        number += 1
+        try:
+            return attempt()
+        except Exception as error:
+            if number >= policy.attempts or not may_succeed(error):
+                raise
+            if wait is None:
+                time.sleep(policy.delay(number))
+            else:
+                wait(error, number)

@@ -796,7 +796,7 @@ def test_a_disk_that_fails_is_an_error_of_one_line(
     else:
         path.write_bytes(bz2.compress(SGF) if kind.endswith("bz2") else SGF)
     monkeypatch.setattr(FailingFile, "whole_reads", whole_reads)
-    monkeypatch.setattr("kifu.records.places.FileIO", FailingFile)
+    monkeypatch.setattr("kifu.records.paths.FileIO", FailingFile)
     rows, message = read_until_error(path, 4096)
     assert message == f"{path}: Input/output error"
     assert rows == []

@@ -49,7 +49,7 @@ from kifu.records import _remote, _streams
 from kifu.records.containers import BLOCK_BYTES, blocks, split_large_blocks
 from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
-from kifu.records.places import as_path
+from kifu.records.paths import as_path
 from test_ingest import INDEX, saved, zipped
 from test_kinds import OLF_LINE, TYGEM_LINE
 from web_store import web_store
@@ -289,7 +289,7 @@ def test_a_file_that_is_another_for_one_unit_than_for_others_is_none(
 ) -> None:
     """Or than it was when it was hashed."""
     pytest.importorskip("aiohttp")
-    monkeypatch.setattr(_remote, "PIECE", 4096)
+    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
     with web_store() as web:
         web.files["/a"] = kinds[kind].read_bytes()
         path = as_path(f"{web.url}/a")

@@ -15,6 +15,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import fsspec
@@ -29,7 +30,7 @@ from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
 from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
-from kifu.records.places import Remote, as_path, marks_of, name_below
+from kifu.records.paths import Remote, as_path, etag, name_below
 from kifu.records.tygem import load_index
 from serializing import ENGINE, SerializingExecutor, install
 from test_kinds import OLF_LINE
@@ -42,13 +43,13 @@ SECRETS = ("user", "password", "signature", "s3cr3t")
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that small files take several requests."""
-    monkeypatch.setattr(_remote, "PIECE", 4096)
-    monkeypatch.setattr(_remote, "_GRAIN", 1024)
+    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "_WAIT", 0.01)
+    monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01))
 
 
 @pytest.fixture
@@ -269,7 +270,7 @@ def test_a_body_that_breaks_off_is_asked_for_again_but_not_for_ever(web: Web, tr
 
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_falls_silent_is_not_waited_for_without_end(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "_SILENCE", 0.2)
+    monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
     web.files["/games.zip"], web.silent = zipped(MANY), True
     since = time.monotonic()
     assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
@@ -279,7 +280,7 @@ def test_a_server_that_falls_silent_is_not_waited_for_without_end(web: Web, monk
 @pytest.mark.usefixtures("impatient")
 def test_what_cannot_be_had_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     web.files["/game.sgf"], web.lengths = SGF, False
-    assert fault(f"{web.url}/game.sgf").endswith("/game.sgf: the server does not say how long it is")
+    assert fault(f"{web.url}/game.sgf").endswith("/game.sgf: the server does not report its size")
     assert fault(f"{web.url}/") == f"{web.url}/: http has no folders: name the files one by one"
     assert fault("http://127.0.0.1:9/a.zip") == "http://127.0.0.1:9/a.zip: Connection refused"
     assert fault("memory://nothing/here") == "memory://nothing/here: no such file or folder"
@@ -294,10 +295,10 @@ def test_what_cannot_be_had_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatc
 def test_a_server_that_sends_what_nobody_asked_for_is_not_believed(web: Web) -> None:
     web.files["/games.tar"] = TREE["b/games.tar"]
     web.more = 1
-    assert fault(f"{web.url}/games.tar").endswith("the server sends more than it was asked for")
+    assert fault(f"{web.url}/games.tar").endswith("the server sends more than requested")
     web.more, web.shift = 0, 1
-    assert fault(f"{web.url}/games.tar").endswith("the server sends another part than it was asked for")
-    with pytest.raises(OSError, match="it is said to have 1,152,921,504,606,846,976 bytes"):
+    assert fault(f"{web.url}/games.tar").endswith("the server sends another range than requested")
+    with pytest.raises(OSError, match="the server reports a size of 1,152,921,504,606,846,976 bytes"):
         Remote("memory://a.zip", {"type": "file", "size": 1 << 60}).open()
 
 
@@ -313,10 +314,10 @@ def test_a_file_that_is_another_by_the_end_is_none(web: Web) -> None:
 
 def test_marks_tell_a_file_from_a_later_one(web: Web) -> None:
     web.files["/a.sgf"] = SGF
-    before = marks_of(as_path(f"{web.url}/a.sgf"))
-    assert marks_of(as_path(f"{web.url}/a.sgf")) == before
+    before = etag(as_path(f"{web.url}/a.sgf"))
+    assert etag(as_path(f"{web.url}/a.sgf")) == before
     web.files["/a.sgf"] = SGF.replace(b"pd", b"dd")
-    assert marks_of(as_path(f"{web.url}/a.sgf")) != before
+    assert etag(as_path(f"{web.url}/a.sgf")) != before
 
 
 def test_a_time_that_is_told_less_exactly_makes_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +333,7 @@ def test_a_time_that_is_told_less_exactly_makes_no_other_file(monkeypatch: pytes
     ):
         monkeypatch.setattr(_store.Store, "info", lambda _, now=now: now)
         with nullcontext() if same else pytest.raises(OSError, match="changed"):
-            Remote("memory://a.zip", listed).require_same()
+            Remote("memory://a.zip", listed).require_unchanged()
 
 
 def test_a_record_that_does_not_come_is_no_unreadable_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +356,7 @@ def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest
 
     web.files["/games.zip"] = TREE["a.zip"]
     monkeypatch.setattr(_remote.os, "pwrite", few)
-    assert "no room for a copy in " in fault(f"{web.url}/games.zip")
+    assert "cannot write a copy to " in fault(f"{web.url}/games.zip")
     room = 1 << 20
     assert len(rows(f"{web.url}/games.zip")) == 61
 

@@ -32,7 +32,7 @@ from kifu.recipes.schema import find_recipe
 from kifu.records import _remote, sample
 from kifu.records.containers import blocks
 from kifu.records.parse import parse_block
-from kifu.records.places import as_path
+from kifu.records.paths import as_path
 from kifu.records.sample import read_sample
 from web_store import web_store
 
@@ -327,8 +327,8 @@ def behind_a_picture(folder: Path, size: int) -> Path:
 def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also at a URL, where one reads no farther than a piece goes."""
     pytest.importorskip("aiohttp")
-    monkeypatch.setattr(_remote, "_GRAIN", 1024)
-    monkeypatch.setattr(_remote, "PIECE", 4096)
+    monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
+    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
     path = behind_a_picture(tmp_path, 20_000)
     here = read_sample(path, 2000)
     with web_store() as web:

@@ -252,4 +252,4 @@ def test_only_these_modules_use_the_network() -> None:
     users = {path for path in FILES if {name.partition(".")[0] for name in imported_names(path)} & NETWORK_LIBRARIES}
     assert {path.relative_to(SOURCE).parent.name for path in users} == {"fetch", "records", "execution"}
     others = {path.name for path in users if path.parent.name != "fetch"}
-    assert others <= {"places.py", "_remote.py", "_store.py", "ray_cluster.py"}
+    assert others <= {"paths.py", "_remote.py", "_store.py", "ray_cluster.py"}

@@ -20,7 +20,7 @@ from kifu.recipes.schema import load_recipe
 from kifu.records import _remote
 from kifu.records.containers import blocks, containers
 from kifu.records.game import read
-from kifu.records.places import as_path, open_file
+from kifu.records.paths import as_path, open_file
 from web_store import web_store
 
 moto_server = pytest.importorskip("moto.server")
@@ -131,8 +131,8 @@ def test_a_store_that_fails_is_one_line_in_bounded_time(monkeypatch: pytest.Monk
 
 
 def test_an_object_that_is_put_anew_in_the_middle_is_none(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_remote, "PIECE", 4096)
-    monkeypatch.setattr(_remote, "_GRAIN", 1024)
+    monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
+    monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
     text = record("a", 300) * 10
     store.pipe("games/many.sgf", text)
     digest = hash_file(as_path("s3://games/many.sgf"))

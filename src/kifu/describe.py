@@ -31,7 +31,7 @@ from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game, read
 from kifu.records.parse import summarize
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 from kifu.viz.boards import draw_board, save
 
 _SIGNED = "own stones 1, opponent's stones -1"

@@ -51,7 +51,7 @@ from kifu.recipes.pipeline import CATALOGUE, AnySources, CatalogueInput, build_r
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import ExamplesRecipe, GameSet, KgsgoRecipe, OlfArchiveRecipe, SplitRecipe
 from kifu.records.games import RecordBlock
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 from kifu.records.sample import estimated_size, read_sample
 from kifu.records.tygem import load_index
 

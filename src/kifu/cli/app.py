@@ -35,7 +35,7 @@ Engine = Annotated[
 
 def written(text: str | Path) -> Path:
     """The path of what is to be made. Raises OutputError for a URL: as a path it would be folders of this machine."""
-    from kifu.records.places import Remote, as_path
+    from kifu.records.paths import Remote, as_path
 
     path = as_path(text)
     if isinstance(path, Remote):

@@ -240,7 +240,7 @@ def inspect(
     from kifu.errors import FormatError, RecipeError
     from kifu.kernel import announce_compilation
     from kifu.learn import BEST, SUFFIX
-    from kifu.records.places import Remote, as_path
+    from kifu.records.paths import Remote, as_path
 
     where = as_path(file)
     if out is not None and row is None:
@@ -354,7 +354,7 @@ def show(
     """Show a position of a game as text or as a picture."""
     from kifu.describe import describe_position, draw_position, find_game
     from kifu.kernel import announce_compilation
-    from kifu.records.places import as_path
+    from kifu.records.paths import as_path
 
     announce_compilation()
     found = find_game(as_path(game), number)

@@ -37,7 +37,7 @@ def predict(
     from kifu.learn.heat import describe, draw, forecast, to_json
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
-    from kifu.records.places import as_path
+    from kifu.records.paths import as_path
 
     if len(files) > 2:
         raise RecipeError(f"predict takes a net and a game, not {len(files)} files")

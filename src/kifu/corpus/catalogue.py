@@ -21,7 +21,7 @@ from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file,
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line
 from kifu.records.game import Game
-from kifu.records.places import Remote, as_path
+from kifu.records.paths import Remote, as_path
 
 _SHARD_ROWS = 131_072
 """Rows per shard: a few seconds of work."""

@@ -27,7 +27,7 @@ from kifu.execution.executor import Executor, Job
 from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks, split_large_blocks
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.games import RecordBlock
-from kifu.records.places import AnyPath, Remote, as_path, marks_of, name_below
+from kifu.records.paths import AnyPath, Remote, as_path, etag, name_below
 
 _SMALL = 8 << 20
 """Bytes of an archive that nobody looks into before it is read: it is one unit."""
@@ -227,7 +227,7 @@ class _MeasureJob(Job[AnyPath, AnyPath, dict[str, Any]]):
     def shard_fingerprint(self, shard: AnyPath) -> Any:
         """A file that was changed within a nanosecond, and kept its size, is taken for the same."""
         try:
-            return [str(shard), marks_of(shard)]
+            return [str(shard), etag(shard)]
         except OSError as error:
             raise SourceError(f"{shard}: {error.strerror}") from None
 
@@ -247,7 +247,7 @@ def _measured(path: AnyPath) -> dict[str, Any]:
 def _require_same(path: AnyPath) -> None:
     try:
         if isinstance(path, Remote) and not path.is_dir():
-            path.require_same()
+            path.require_unchanged()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
@@ -258,6 +258,6 @@ def _hash_records(records: LooseRecords) -> str:
     for name, found in zip(records.names, records.paths()):
         marks = None
         with suppress(OSError):  # it is gone, or cannot be had, and will be set aside where it is to be read
-            marks = marks_of(found)
+            marks = etag(found)
         digest.update(b"%s\0%s\0" % (name, json.dumps(marks).encode()))
     return digest.hexdigest()

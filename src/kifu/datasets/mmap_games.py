@@ -25,7 +25,7 @@ from kifu.corpus.schema import GAME_COLUMNS, SCHEMA, drop_code, list_to_numpy, m
 from kifu.datasets.labels import LABEL_COLUMNS
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason, OutputError, SourceError
-from kifu.records.places import as_path
+from kifu.records.paths import as_path
 
 COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
 """Of the catalogue, what any loader may need."""

@@ -32,7 +32,7 @@ from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
-from kifu.records.places import as_path
+from kifu.records.paths import as_path
 
 Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]

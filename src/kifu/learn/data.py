@@ -29,7 +29,7 @@ from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import prefetch
 from kifu.recipes.training import TrainingRecipe
-from kifu.records.places import as_path
+from kifu.records.paths import as_path
 
 _COLUMNS = ("canonical", "opening")
 

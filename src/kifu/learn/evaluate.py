@@ -36,7 +36,7 @@ from kifu.learn.scores import (
     score_groups,
 )
 from kifu.progress import ProgressFactory, silent
-from kifu.records.places import as_path
+from kifu.records.paths import as_path
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 

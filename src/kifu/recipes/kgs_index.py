@@ -15,7 +15,7 @@ from pathlib import Path
 
 from kifu.errors import SourceError
 from kifu.records.containers import containers
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 
 KINDS = ("zip", "tar.gz", "tar.bz2")
 """In the order in which the page lists them."""

@@ -24,7 +24,7 @@ from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteReco
 from kifu.recipes.pipeline import Build, BuildReport, Target, are_whole, is_made_by
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 
 
 def build(

@@ -23,7 +23,7 @@ from kifu.recipes.kgs_index import Archive
 from kifu.recipes.sampling import Selection
 from kifu.records.containers import blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 from kifu.records.sgf import scan
 
 

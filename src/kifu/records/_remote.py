@@ -1,4 +1,4 @@
-"""Files of other storage, opened: read in large pieces, or mapped as far as they are needed."""
+"""Open files of remote storage: read sequentially with prefetch, or mapped and fetched on demand."""
 
 from __future__ import annotations
 
@@ -10,110 +10,122 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
-from kifu.records._store import FileParts, Store, StoreError, WebParts
+from kifu.records._store import FileRanges, Store, StoreError, WebRanges
 
-PIECE = 8 << 20
-"""Bytes asked for at once: at 100 MB/s, 80 ms, beside which the 10 to 50 ms until a store answers are little."""
+PIECE_BYTES = 8 << 20
+"""Size of a request: at 100 MB/s it takes 80 ms, against the 10 to 50 ms until a store answers."""
 
-_GRAIN = 1 << 20
-"""The first piece of a file, which often is looked at only for what the file is."""
+_PAGE_BYTES = 1 << 20
+"""Size of the first request, since many files are only opened to detect their format, and of a page of a mapping."""
 
 
 class RemoteFile:
-    """An open file of another storage: unbuffered, as `FileIO` is, but fetched in pieces, the next one in advance.
+    """An open remote file, unbuffered like `FileIO`, but fetched in pieces, the next one ahead.
 
-    A context manager: leaving it raises OSError if the file is no longer what it was, and took more than one request.
+    A context manager: leaving it raises OSError if the file has changed and took more than one request.
+
+    Attributes:
+        size: length in bytes.
     """
 
-    def __init__(self, store: Store, size: int, require_same: Callable[[], None]) -> None:
-        """require_same: raises OSError if the file is no longer what it was."""
+    def __init__(self, store: Store, size: int, require_unchanged: Callable[[], None]) -> None:
+        """Open a file.
+
+        Args:
+            store: the store it is in.
+            size: its length in bytes.
+            require_unchanged: raises OSError if the file has changed.
+        """
         self.size = size
-        self._store, self._require_same = store, require_same
-        self._at = 0
+        self._store, self._require_unchanged = store, require_unchanged
+        self._position = 0
         self._piece, self._begin = b"", 0
         self._next: Future[bytes] | None = None
-        self._thread = ThreadPoolExecutor(1)  # all requests are made in it
-        self._parts: FileParts | WebParts | None = None
+        self._thread = ThreadPoolExecutor(1)  # makes all requests
+        self._ranges: FileRanges | WebRanges | None = None
         self._requests = 0
         self._copies: list[SparseCopy] = []
 
     def read(self, size: int, /) -> bytes:
-        """At least one byte, at most `size`; none at the end."""
-        return bytes(self._at_hand(size))
+        """Return at least one byte and at most `size`; none at the end."""
+        return bytes(self._take(size))
 
     def readinto(self, view: memoryview, /) -> int:
-        """As `read`, into the beginning of `view`."""
-        piece = self._at_hand(len(view))
-        view[: len(piece)] = piece
-        return len(piece)
+        """Read into the beginning of a buffer, and return the number of bytes."""
+        data = self._take(len(view))
+        view[: len(data)] = data
+        return len(data)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """As of any file, but not from its end."""
-        self._at = offset + (self._at if whence == os.SEEK_CUR else 0)
-        return self._at
+        """Move to a position, counted from the beginning or the current position."""
+        self._position = offset + (self._position if whence == os.SEEK_CUR else 0)
+        return self._position
 
     def tell(self) -> int:
-        return self._at
+        """Return the position."""
+        return self._position
 
-    def _at_hand(self, most: int) -> memoryview:
-        """The bytes that come next, as far as they are here, and passes over them."""
-        if not self._begin <= self._at < self._begin + len(self._piece):
-            self._turn()
-        found = memoryview(self._piece)[self._at - self._begin :][:most] if self._at < self.size else memoryview(b"")
-        self._at += len(found)
-        return found
+    def _take(self, limit: int) -> memoryview:
+        """Return the next bytes of the current piece, and move behind them."""
+        if not self._begin <= self._position < self._begin + len(self._piece):
+            self._load_piece()
+        data = memoryview(b"")
+        if self._position < self.size:
+            data = memoryview(self._piece)[self._position - self._begin :][:limit]
+        self._position += len(data)
+        return data
 
-    def _turn(self) -> None:
-        """Goes on to the piece that begins where the file is read."""
-        follows = self._requests > 0 and self._at == self._begin + len(self._piece)
-        stop = min(self._at + (PIECE if self._requests else _GRAIN), self.size)
-        if self._at >= stop:
+    def _load_piece(self) -> None:
+        """Load the piece that begins at the position; if it follows the last one, prefetch the next."""
+        sequential = self._requests > 0 and self._position == self._begin + len(self._piece)
+        stop = min(self._position + (PIECE_BYTES if self._requests else _PAGE_BYTES), self.size)
+        if self._position >= stop:
             return
-        if follows and self._next is not None:
+        if sequential and self._next is not None:
             self._piece = self._next.result()
         else:
-            self._piece = self.fetch(self._at, stop)
-        self._begin, self._next = self._at, None
-        if follows and stop < self.size:
-            self._next = self._thread.submit(self._fetch, stop, min(stop + PIECE, self.size))
+            self._piece = self.fetch(self._position, stop)
+        self._begin, self._next = self._position, None
+        if sequential and stop < self.size:
+            self._next = self._thread.submit(self._fetch, stop, min(stop + PIECE_BYTES, self.size))
 
     def fetch(self, begin: int, stop: int) -> bytes:
-        """These bytes, all of them, which the file must have, and which are not kept."""
+        """Return exactly these bytes, which are not kept. Raises OSError if the file has fewer."""
         return self._thread.submit(self._fetch, begin, stop).result()
 
-    def copy(self) -> SparseCopy:
-        """A mapping of it, which gets no more bytes once the file is left."""
+    def sparse_copy(self) -> SparseCopy:
+        """Return a mapping of the file, which can fetch bytes as long as the file is open."""
         copy = SparseCopy(self)
         self._copies.append(copy)
-        if self._begin == 0 and self._piece:  # it was looked at to tell what the file is
-            copy.keep(self._piece, 0)
+        if self._begin == 0 and self._piece:  # read to detect the format
+            copy.store(self._piece, 0)
         return copy
 
     def _fetch(self, begin: int, stop: int) -> bytes:
         self._requests += 1
-        return self._store.ask(lambda: self._exactly(begin, stop))
+        return self._store.call(lambda: self._read_exactly(begin, stop))
 
-    def _exactly(self, begin: int, stop: int) -> bytes:
+    def _read_exactly(self, begin: int, stop: int) -> bytes:
         try:
-            if self._parts is None:
-                self._parts = self._store.parts()
-            data = self._parts.read(begin, stop)
+            if self._ranges is None:
+                self._ranges = self._store.ranges()
+            data = self._ranges.read(begin, stop)
             if len(data) != stop - begin:
-                raise StoreError(f"it ends at byte {begin + len(data):,}, where it was to have {self.size:,}")
+                raise StoreError(f"it ends at byte {begin + len(data):,} of {self.size:,}")
         except BaseException:
-            self._close_parts()
+            self._close_ranges()
             raise
         return data
 
     @property
-    def any_order(self) -> bool:
-        """Whether parts of it can be asked for in any order, as far as is known by now."""
-        return self._parts is None or self._parts.any_order
+    def seekable(self) -> bool:
+        """Whether ranges can be fetched in any order, as far as is known yet."""
+        return self._ranges is None or self._ranges.seekable
 
-    def _close_parts(self) -> None:
-        if self._parts is not None:
-            self._parts.close()
-            self._parts = None
+    def _close_ranges(self) -> None:
+        if self._ranges is not None:
+            self._ranges.close()
+            self._ranges = None
 
     def __enter__(self) -> Self:
         return self
@@ -122,47 +134,51 @@ class RemoteFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._thread.shutdown(wait=error is None, cancel_futures=True)
-        self._close_parts()
+        self._close_ranges()
         for copy in self._copies:
             copy.close()
         if error is None and self._requests > 1:
-            self._require_same()
+            self._require_unchanged()
 
 
 class SparseCopy:
-    """A mapping as long as a file of another storage, with those of its bytes in it that were asked for.
+    """A mapping as long as a remote file, which contains the bytes that were asked for.
 
-    They are kept in a file without a name among the system's temporary ones (TMPDIR), and fetched once.
+    They are kept in an unnamed temporary file (in TMPDIR), and fetched once.
+
+    Attributes:
+        data: the mapping.
     """
 
     def __init__(self, file: RemoteFile) -> None:
+        """Map a file, without fetching anything."""
         self._file = file
-        self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - `close` does
+        self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `close`
         os.ftruncate(self._copy.fileno(), file.size)
-        self._here = bytearray(-(-file.size // _GRAIN))
+        self._present = bytearray(-(-file.size // _PAGE_BYTES))
         self.data = mmap.mmap(self._copy.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def need(self, begin: int, stop: int) -> None:
-        """Fetches what is not here of these bytes, which may reach beyond the file. Raises OSError."""
-        if not self._file.any_order:
+    def ensure(self, begin: int, stop: int) -> None:
+        """Fetch these bytes unless they are present; the range may exceed the file. Raises OSError."""
+        if not self._file.seekable:
             begin, stop = 0, self._file.size
-        grain, last = max(begin, 0) // _GRAIN, -(-min(stop, self._file.size) // _GRAIN)
-        while (grain := self._here.find(0, grain, max(last, 0))) >= 0:
-            end = self._here.find(1, grain, last)
-            end = min(grain + PIECE // _GRAIN, last if end < 0 else end)
-            self.keep(self._file.fetch(grain * _GRAIN, min(end * _GRAIN, self._file.size)), grain)
+        page, last = max(begin, 0) // _PAGE_BYTES, -(-min(stop, self._file.size) // _PAGE_BYTES)
+        while (page := self._present.find(0, page, max(last, 0))) >= 0:
+            end = self._present.find(1, page, last)
+            end = min(page + PIECE_BYTES // _PAGE_BYTES, last if end < 0 else end)
+            self.store(self._file.fetch(page * _PAGE_BYTES, min(end * _PAGE_BYTES, self._file.size)), page)
 
-    def keep(self, data: bytes, grain: int) -> None:
-        """Puts whole grains, or the last of all, where they belong. grain: the first of them. Raises OSError."""
+    def store(self, data: bytes, page: int) -> None:
+        """Write whole pages, of which `page` is the first, or the end of the file. Raises OSError."""
         rest = memoryview(data)
         try:
             while len(rest):
-                rest = rest[os.pwrite(self._copy.fileno(), rest, grain * _GRAIN + len(data) - len(rest)) :]
+                rest = rest[os.pwrite(self._copy.fileno(), rest, page * _PAGE_BYTES + len(data) - len(rest)) :]
         except OSError as error:
-            raise StoreError(f"no room for a copy in {tempfile.gettempdir()}: {error.strerror}") from None
-        count = -(-len(data) // _GRAIN)
-        self._here[grain : grain + count] = b"\1" * count
+            raise StoreError(f"cannot write a copy to {tempfile.gettempdir()}: {error.strerror}") from None
+        count = -(-len(data) // _PAGE_BYTES)
+        self._present[page : page + count] = b"\1" * count
 
     def close(self) -> None:
-        """What is here stays, as long as the mapping is used."""
+        """Close the file; the bytes remain available while the mapping is in use."""
         self._copy.close()

@@ -1,8 +1,7 @@
-"""Files and folders of other storage, by fsspec: what a store says of them, and their bytes, part by part.
+"""Access to remote storage through fsspec: metadata of files, and their bytes range by range.
 
-Whatever goes wrong is an OSError whose `strerror` is one line for the user, without the URL or anything secret in it.
-No answer is waited for without end, nor a question repeated without end: that much of http is set here, while the
-libraries for other stores see to it themselves.
+Every failure is an OSError whose `strerror` is one line for the user, without the URL or a secret in it. All requests
+have a timeout and a bounded number of attempts: for HTTP they are set here, the libraries for other stores have their own.
 """
 
 from __future__ import annotations
@@ -16,65 +15,58 @@ from http import HTTPStatus
 from typing import Any, TypeAlias, TypeVar
 
 from kifu.errors import first_line
+from kifu.retry import RetryPolicy, is_transient, retry
 
 T = TypeVar("T")
 
 Info: TypeAlias = dict[str, Any]
-"""What a store says of a file or folder: "type", "size", and more by the store."""
+"""The metadata of a file or folder: "type", "size", and more, depending on the store."""
 
-_CHUNK = 256 << 10
-_TRIES = 3
-_WAIT = 1.0
-"""Seconds before the second try, twice as many before the third."""
-
-_CONNECT, _SILENCE, _REQUEST = 15.0, 60.0, 600.0
-"""Seconds within which a connection, the next byte, and all of a part have to come by http."""
+_CHUNK_BYTES = 256 << 10
+_POLICY = RetryPolicy(attempts=3)
+_REQUEST_TIMEOUT_S = 600.0
+"""For all of one range by HTTP."""
+_ONCE = RetryPolicy(attempts=1)
 
 _HEADERS = {"User-Agent": "kifu", "Accept-Encoding": "identity"}
 
 _VERSIONS = ("ETag", "etag", "generation")
-_MARKS = ("size", *_VERSIONS, "LastModified", "Last-Modified", "last_modified", "mtime")
-"""What tells a file from a later one of the same name; no store gives all of them."""
+_ETAG_KEYS = ("size", *_VERSIONS, "LastModified", "Last-Modified", "last_modified", "mtime")
+"""Metadata that changes with the content of a file; no store has all of it."""
 
 CHANGED = "it changed while it was read"
 
-_TRANSIENT = (408, 425, 429)
-"""Answers that may be others later, as all from 500 on may."""
-
 
 class StoreError(OSError):
-    """What a store did not give, and why: one line for the user."""
+    """A request that failed, with the reason in one line."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(errno.EIO, reason)
 
 
 class Store:
-    """Where one URL leads."""
+    """The store behind a URL."""
 
     def __init__(self, url: str) -> None:
-        """Raises OSError if there is no such kind of storage, or its library is missing."""
+        """Open the store. Raises OSError if the protocol is unknown or its library is missing."""
         protocol = url.partition("://")[0].lower()
         self.is_web = protocol in ("http", "https")
         self._names_secrets = "@" in url or "?" in url
-        self._files, self._path = self.ask(lambda: _open_store(url, protocol))
+        self._files, self._path = self.call(lambda: _open_store(url, protocol))
 
-    def ask(self, question: Callable[[], T]) -> T:
-        """What a call of fsspec returns, which is made again if that may help."""
-        tries = _TRIES if self.is_web else 1
-        for left in reversed(range(tries)):
-            try:
-                return question()
-            except Exception as error:  # each of fsspec's stores raises what its own library does
-                if not left or _is_final(error):
-                    raise error if isinstance(error, StoreError) else StoreError(self._reason(error)) from None
-                time.sleep(_WAIT * (tries - left))
-        raise AssertionError
+    def call(self, call: Callable[[], T]) -> T:
+        """Return the result of a call of fsspec, retried over HTTP. Raises StoreError."""
+        try:
+            return retry(call, _POLICY if self.is_web else _ONCE, lambda error: not _is_final(error))
+        except StoreError:
+            raise
+        except Exception as error:  # the stores of fsspec raise what their own libraries raise
+            raise StoreError(self._reason(error)) from None
 
     def _reason(self, error: BaseException) -> str:
         cause = error.__cause__
         if isinstance(error, FileNotFoundError) and cause is not None:
-            return self._reason(cause)  # by http nothing is found, whatever the matter is
+            return self._reason(cause)  # fsspec's HTTP store reports every failure as a missing file
         status = getattr(error, "status", None)
         if isinstance(status, int) and status != HTTPStatus.NOT_FOUND:
             return f"the server answered {status}{_PHRASES.get(status, '')}"
@@ -83,62 +75,68 @@ class Store:
         for kind, reason in _REASONS:
             if isinstance(error, kind) or status == HTTPStatus.NOT_FOUND:
                 return reason
-        if isinstance(error, OSError) and error.errno == errno.EBUSY:  # so says s3fs
+        if isinstance(error, OSError) and error.errno == errno.EBUSY:  # raised by s3fs
             return CHANGED
         if isinstance(error, OSError) and error.errno and error.errno in errno.errorcode and error.errno != errno.EIO:
             return os.strerror(error.errno)
-        # What aiohttp says may hold the URL, and so may what others say of it.
+        # Messages of aiohttp, and of others about such URLs, may contain the URL.
         if type(error).__module__.startswith("aiohttp") or self._names_secrets:
             return f"the connection failed ({type(error).__name__})"
         return str(getattr(error, "strerror", None) or first_line(error))
 
     def info(self) -> Info:
-        return dict(self.ask(lambda: self._files.info(self._path)))
+        """Request the metadata of the file or folder."""
+        return dict(self.call(lambda: self._files.info(self._path)))
 
     def files(self) -> list[tuple[str, Info]]:
-        """All files in a folder and in those in it: the path from here, and what has to be known of each.
+        """Return all files in the tree of a folder: relative paths, and the metadata needed later.
 
-        Stores say more, which would take more memory than the names where there are many.
+        The rest of the metadata would take more memory than the names.
         """
         root = self._path.rstrip("/") + "/"
-        found = self.ask(lambda: self._files.find(self._path, detail=True))
+        found = self.call(lambda: self._files.find(self._path, detail=True))
         return [
-            (name[len(root) :], {key: info[key] for key in ("type", *_MARKS) if key in info})
+            (name[len(root) :], {key: info[key] for key in ("type", *_ETAG_KEYS) if key in info})
             for name, info in found.items()
             if info["type"] == "file" and name.startswith(root) and not name.endswith("/")
         ]
 
-    def whole(self, size: int) -> bytes:
-        """All of a file that is said to be as long."""
-        data: bytes = self.ask(lambda: self._files.cat_file(self._path))
+    def read_all(self, size: int) -> bytes:
+        """Return the content of a file of a known size."""
+        data: bytes = self.call(lambda: self._files.cat_file(self._path))
         if len(data) != size:
-            raise StoreError(f"{len(data):,} bytes came, not the {size:,} that it was to have")
+            raise StoreError(f"{len(data):,} bytes came, not the {size:,} expected")
         return data
 
-    def parts(self) -> FileParts | WebParts:
-        """A file, to be read part by part."""
-        return WebParts(self._files, self._path) if self.is_web else FileParts(self._files, self._path)
+    def ranges(self) -> FileRanges | WebRanges:
+        """Open a file to read byte ranges of it."""
+        return WebRanges(self._files, self._path) if self.is_web else FileRanges(self._files, self._path)
 
 
 def _open_store(url: str, protocol: str) -> tuple[Any, str]:
-    """The file system of fsspec for a URL, and what it calls the path."""
+    """Return the file system of fsspec for a URL, and its name for the path."""
     import fsspec
 
-    options: dict[str, Any] = {"use_listings_cache": False}  # nobody else may change what is asked for a second time
+    options: dict[str, Any] = {"use_listings_cache": False}  # a file may change between two requests
     if protocol in ("http", "https"):
-        options["client_kwargs"] = {"timeout": _patience(_REQUEST), "auto_decompress": False, "trust_env": True}
+        options["client_kwargs"] = {
+            "timeout": _timeout(_REQUEST_TIMEOUT_S),
+            "auto_decompress": False,
+            "trust_env": True,
+        }
         options["headers"] = _HEADERS
     elif protocol in ("s3", "s3a"):
-        options["config_kwargs"] = {"retries": {"mode": "standard", "max_attempts": _TRIES}}
+        options["config_kwargs"] = {"retries": {"mode": "standard", "max_attempts": _POLICY.attempts}}
     found: tuple[Any, str] = fsspec.url_to_fs(url, **{**options, **fsspec.config.conf.get(protocol, {})})
     return found
 
 
-def _patience(whole: float | None) -> Any:
-    """How long requests of http may take, in seconds. whole: from beginning to end."""
+def _timeout(total_s: float | None) -> Any:
     import aiohttp
 
-    return aiohttp.ClientTimeout(total=whole, sock_connect=_CONNECT, sock_read=_SILENCE)
+    return aiohttp.ClientTimeout(
+        total=total_s, sock_connect=_POLICY.connect_timeout_s, sock_read=_POLICY.read_timeout_s
+    )
 
 
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
@@ -150,101 +148,105 @@ _PHRASES = {status.value: f" ({status.phrase})" for status in HTTPStatus}
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether it would be no better the next time."""
+    """Return whether another attempt would fail in the same way."""
     if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
         return _is_final(error.__cause__)
     status = getattr(error, "status", None)
     if isinstance(status, int):
-        return status < 500 and status not in _TRANSIENT
+        return not is_transient(status)
     return isinstance(error, FileNotFoundError | PermissionError | ImportError | ValueError | NotImplementedError)
 
 
-def marks_in(info: Info) -> dict[str, str]:
-    """What tells a file from a later one of the same name."""
-    return {name: str(info[name]) for name in _MARKS if name in info}
+def etag_of(info: Info) -> dict[str, str]:
+    """Return the metadata that changes with the content of a file."""
+    return {name: str(info[name]) for name in _ETAG_KEYS if name in info}
 
 
 def is_same(before: Info, now: Info) -> bool:
-    """Whether a file is the one that it was, as far as the store tells.
+    """Return whether a file is unchanged, as far as its metadata shows.
 
-    Its time counts where no version is told of: MinIO lists it to the millisecond, and says one file's to the second.
+    The modification time counts only without a version: MinIO lists it in milliseconds, and for a single file in seconds.
     """
-    old, new = marks_in(before), marks_in(now)
+    old, new = etag_of(before), etag_of(now)
     both = old.keys() & new.keys()
-    told = both & {"size", *_VERSIONS} if both & {*_VERSIONS} else both
-    return all(old[name] == new[name] for name in told)
+    compared = both & {"size", *_VERSIONS} if both & {*_VERSIONS} else both
+    return all(old[name] == new[name] for name in compared)
 
 
-class FileParts:
-    """Parts of a file by fsspec's own, which fetches no more than it is asked for.
+class FileRanges:
+    """Byte ranges of a file through fsspec's file object, which fetches only what is asked for.
 
-    That of S3 looks at the file first, and then gives bytes of the same version only.
+    The one of S3 asks for the version first, and then returns bytes of that version only.
+
+    Attributes:
+        seekable: a range costs no more than its bytes, wherever it is.
     """
 
-    any_order = True
-    """Whether a part costs no more than its bytes, wherever it is."""
+    seekable = True
 
     def __init__(self, files: Any, path: str) -> None:
         self._file = files.open(path, "rb", cache_type="none")
 
     def read(self, begin: int, stop: int) -> bytes:
-        """These bytes; fewer if the file ends before."""
+        """Return these bytes, fewer at the end of the file."""
         self._file.seek(begin)
         data: bytes = self._file.read(stop - begin)
         return data
 
     def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
 
-class WebParts:
-    """The same by http; of a server that gives no parts of files, from all of the file as it comes.
+class WebRanges:
+    """Byte ranges of a file over HTTP. If the server does not support them, the file is read from its beginning.
 
-    fsspec's own takes into memory whatever a server sends in place of a part.
+    fsspec's own file object would take into memory whatever a server sends instead of a range.
     """
 
-    any_order = True
+    seekable = True
 
     def __init__(self, files: Any, path: str) -> None:
         self._files, self._path = files, path
-        self._answer: Any = None
-        self._at = 0
+        self._response: Any = None
+        self._position = 0
 
     def read(self, begin: int, stop: int) -> bytes:
-        if self._answer is None or begin < self._at:
+        """Return these bytes, fewer at the end of the file."""
+        if self._response is None or begin < self._position:
             self.close()
-            self._ask(begin, stop)
-        for _ in self._chunks(begin - self._at):
+            self._request(begin, stop)
+        for _ in self._chunks(begin - self._position):
             pass
         data = b"".join(self._chunks(stop - begin))
-        if self.any_order:
-            if self._answer.read(1):
-                raise StoreError("the server sends more than it was asked for")
+        if self.seekable:
+            if self._response.read(1):
+                raise StoreError("the server sends more than requested")
             self.close()
         return data
 
-    def _ask(self, begin: int, stop: int) -> None:
+    def _request(self, begin: int, stop: int) -> None:
         headers = _HEADERS | {"Range": f"bytes={begin}-{stop - 1}"}
-        self._answer = self._files.open(
-            self._path, "rb", size=stop, block_size=0, headers=headers, timeout=_patience(None)
+        self._response = self._files.open(
+            self._path, "rb", size=stop, block_size=0, headers=headers, timeout=_timeout(None)
         )
-        response = self._answer.r
-        self.any_order = response.status == HTTPStatus.PARTIAL_CONTENT
-        self._at = begin if self.any_order else 0
-        if self.any_order and not re.match(rf"bytes {begin}-", response.headers.get("Content-Range", "")):
-            raise StoreError("the server sends another part than it was asked for")
+        answer = self._response.r
+        self.seekable = answer.status == HTTPStatus.PARTIAL_CONTENT
+        self._position = begin if self.seekable else 0
+        if self.seekable and not re.match(rf"bytes {begin}-", answer.headers.get("Content-Range", "")):
+            raise StoreError("the server sends another range than requested")
 
     def _chunks(self, count: int) -> Iterator[bytes]:
-        """The next bytes, fewer at the end."""
-        until = time.monotonic() + _REQUEST
-        while count > 0 and (chunk := self._answer.read(min(count, _CHUNK))):
-            if time.monotonic() > until:
+        deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        while count > 0 and (chunk := self._response.read(min(count, _CHUNK_BYTES))):
+            if time.monotonic() > deadline:
                 raise TimeoutError
             count -= len(chunk)
-            self._at += len(chunk)
+            self._position += len(chunk)
             yield chunk
 
     def close(self) -> None:
-        if self._answer is not None:
-            self._answer.close()
-            self._answer = None
+        """Close the file."""
+        if self._response is not None:
+            self._response.close()
+            self._response = None

@@ -221,7 +221,7 @@ class _MappedFile:
     def __init__(self, file: FileIO) -> None:
         self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def need(self, begin: int, stop: int) -> None:
+    def ensure(self, begin: int, stop: int) -> None:
         """Do nothing: all bytes are available, see `SparseCopy`."""
 
 
@@ -229,7 +229,7 @@ _Mapping: TypeAlias = _MappedFile | SparseCopy
 
 
 def _map(file: FileIO | RemoteFile) -> _Mapping:
-    return file.copy() if isinstance(file, RemoteFile) else _MappedFile(file)
+    return file.sparse_copy() if isinstance(file, RemoteFile) else _MappedFile(file)
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ class _Directory:
 def _find_directory(source: str, mapped: _Mapping) -> _Directory:
     """Find the directory by the end record. Other bytes before and after the archive are allowed."""
     data = mapped.data
-    mapped.need(len(data) - _LONGEST_END, len(data))
+    mapped.ensure(len(data) - _LONGEST_END, len(data))
     at = _find_end_record(data)
     if at < 0:
         raise SourceError(f"{source}: the zip is cut off: it has no end record")
@@ -258,7 +258,7 @@ def _find_directory(source: str, mapped: _Mapping) -> _Directory:
     begin = end - size
     if begin < offset:
         raise SourceError(f"{source}: the zip is damaged: its directory ({size} bytes from byte {offset}) does not fit")
-    mapped.need(begin, end)
+    mapped.ensure(begin, end)
     return _Directory(begin, end, begin - offset)
 
 
@@ -283,7 +283,7 @@ def _find_record_64(mapped: _Mapping, end_record: int) -> int:
     _, _, stored_position, _ = _LOCATOR_64.unpack_from(data, locator)
     for at in (locator - _END_RECORD_64.size, stored_position):
         if 0 <= at <= locator - _END_RECORD_64.size:
-            mapped.need(at, at + _END_RECORD_64.size)
+            mapped.ensure(at, at + _END_RECORD_64.size)
             if data[at : at + 4] == b"PK\6\6":
                 return at
     return -1
@@ -359,7 +359,7 @@ def zip_blocks(
     mapped = _map(file)
     data = np.frombuffer(mapped.data, np.uint8)
     for run in islice(_runs(source, mapped, block_bytes, indexes), first, None):
-        mapped.need(*run.reach())
+        mapped.ensure(*run.reach())
         _find_contents(data, run.table, run.drop)
         block = RecordBlock(
             source=source,

@@ -1,6 +1,6 @@
 """Containers of records: directories, zip and tar archives, compressed files, line files and single records.
 
-They lie on this machine or at a URL, see `kifu.records.places`. Containers are read in place: nothing is unpacked to
+They lie on this machine or at a URL, see `kifu.records.paths`. Containers are read in place: nothing is unpacked to
 disk, and no name from an archive is ever used as a path. The format of a file is decided by its first bytes; its name
 only helps if they cannot tell. Archives within archives are not opened. Time is linear in the inflated size, and memory
 bounded by a few times the size of a block or of the largest member, whatever the headers of an archive claim.
@@ -29,7 +29,7 @@ from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import OLF, SGF, TYGEM, detect, is_index_name, is_record_name
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
-from kifu.records.places import AnyPath, Remote, as_path, open_file
+from kifu.records.paths import AnyPath, Remote, as_path, open_file
 
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a record must start in a file of any other name

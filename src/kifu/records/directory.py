@@ -16,7 +16,7 @@ from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
 from kifu.records.detect import is_index_name, is_olf_name, is_record_name
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock, make_block
-from kifu.records.places import AnyPath, Remote, open_file
+from kifu.records.paths import AnyPath, Remote, open_file
 
 COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz")

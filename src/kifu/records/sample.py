@@ -22,7 +22,7 @@ from kifu.records.containers import blocks, count_blocks, split_lines
 from kifu.records.detect import is_index_name
 from kifu.records.directory import list_directory, strip_compression
 from kifu.records.games import RecordBlock
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of records in one block of a sample, at most."""

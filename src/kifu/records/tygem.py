@@ -51,7 +51,7 @@ from kifu.records.games import (
     TextFields,
 )
 from kifu.records.meta import Result
-from kifu.records.places import AnyPath
+from kifu.records.paths import AnyPath
 from kifu.records.sgf import to_game_arrays
 
 # Columns of a row after those of `_nodes`: the game's number, and its line in its member.

@@ -32,7 +32,7 @@ HEAVY = {
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "point", "registry", "kernel", "progress", "assets", "config", "atomic_io", "execution", "go", "records",
+    "errors", "point", "registry", "kernel", "progress", "retry", "assets", "config", "atomic_io", "execution", "go", "records",
     "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "audit", "estimate", "fetch", "describe",
     "tables", "learn", "play", "demo", "cli",
 ]  # fmt: skip

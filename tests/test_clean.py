@@ -231,5 +231,5 @@ def test_counts_are_told_in_words(tmp_path: Path) -> None:
     told = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
     first, second = str(told).splitlines()
     assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
-    assert second == "  not understood, kept as text: 1 of date_text: 'the day after' 1"
+    assert second == "  not parsed, kept as text: 1 of date_text: 'the day after' 1"
     assert told.unparsed == {"date_text": Counter({"the day after": 1})}

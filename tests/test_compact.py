@@ -43,7 +43,7 @@ def test_it_does_not_matter_when_sources_came(sources: list[Path], tmp_path: Pat
         compact(between)
     for path in (once, slowly):
         told = compact(path)
-        assert told.parts == len(open_catalogue(path).partitions) == 7 and told.before > 7
+        assert told.partitions == len(open_catalogue(path).partitions) == 7 and told.before > 7
         assert told.games.read == sum(before.values())
     assert parts(once) == parts(slowly) == parts(between)
     # Of games that are equal another may be first now; all else is as in one file.
@@ -82,8 +82,8 @@ def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, mo
     path = tmp_path / "games"
     append(sources, path, clean=rules("games"))
     before = table(path)
-    monkeypatch.setattr(update, "LARGE", 14)
-    monkeypatch.setattr(update, "PART_ROWS", 2)
+    monkeypatch.setattr(update, "LARGE_SOURCE_ROWS", 14)
+    monkeypatch.setattr(update, "MAX_PARTITION_ROWS", 2)
     compact(path)
     names = [part.relative_to(path).as_posix() for part in open_catalogue(path).partitions]
     assert [name for name in names if "KGS-2004" in name and "2003" in name] == [
@@ -128,7 +128,7 @@ def test_pieces_are_all_rows_in_order_and_full_but_for_the_last(counts: list[int
         for k, n in enumerate(counts)
     ]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(update, "PART_ROWS", most)
+        patched.setattr(update, "MAX_PARTITION_ROWS", most)
         pieces = list(_pieces(whole))
     rows = [[(part.path, row) for part, some in piece for row in some] for piece in pieces]
     assert list(chain(*rows)) == [(part.path, row) for part in whole for row in range(part.rows)]

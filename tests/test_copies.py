@@ -82,7 +82,7 @@ def test_the_copies_in_catalogues_are_those_of_a_set(tmp_path: Path, most: int) 
             expected += [k] if key in seen else []
             seen.add(key)
     assert len(expected) > 20
-    assert exact_duplicates(paths, most=most).tolist() == expected
+    assert exact_duplicates(paths, max_ids=most).tolist() == expected
 
 
 def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest
             return new
 
     monkeypatch.setattr(duplicates, "IdSet", Watched)
-    assert len(exact_duplicates([path], most=4_000)) == 0
+    assert len(exact_duplicates([path], max_ids=4_000)) == 0
     assert max(tables) < 5_000
 
 

@@ -39,7 +39,7 @@ def told(found: Clusters):
     """As `naive.relations` tells it."""
     members = [set(found.row[found.cluster == number].tolist()) for number in found.cluster]
     kinds = [KINDS[DropReason(relation)] for relation in found.relation]
-    return list(zip(found.row.tolist(), members, kinds, found.row[found.stays].tolist()))
+    return list(zip(found.row.tolist(), members, kinds, found.row[found.representative].tolist()))
 
 
 def some_moves(rng: random.Random, plies, n=361):
@@ -186,11 +186,11 @@ def test_clusters_of_several_catalogues(tmp_path):
     whole = np.array(cuts)[found.source] + found.row
     at_once = clusters(games)
     assert whole.tolist() == at_once.row.tolist()
-    for name in ("cluster", "relation", "stays"):
+    for name in ("cluster", "relation", "representative"):
         assert getattr(found, name).tolist() == getattr(at_once, name).tolist()
     assert told(at_once) == expected(made)
     assert_same(find_clusters(paths, games=100), found)
-    types = [getattr(found, name).dtype for name in ("source", "row", "cluster", "relation", "stays")]
+    types = [getattr(found, name).dtype for name in ("source", "row", "cluster", "relation", "representative")]
     assert types == [np.int32, np.int64, np.int64, np.uint8, np.int64]
 
 

@@ -65,8 +65,8 @@ def small() -> Iterator[None]:
         mock.patch.dict(corpus_sources.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
         mock.patch.object(split_large_blocks, "__defaults__", (BLOCK,)),
         mock.patch.object(_streams, "_CHUNK", 1000),
-        mock.patch.object(corpus_sources, "_SMALL", 1000),
-        mock.patch.object(corpus_sources, "_BLOCKS", 2),
+        mock.patch.object(corpus_sources, "_SMALL_BYTES", 1000),
+        mock.patch.object(corpus_sources, "_SHARD_BLOCKS", 2),
     ):
         yield
 
@@ -199,7 +199,7 @@ def test_loose_records_of_several_units_make_the_same_catalogue(
 
     (one,) = archive_shards(as_path(source))
     expected = made()
-    monkeypatch.setattr(corpus_sources, "_LOOSE", most)
+    monkeypatch.setattr(corpus_sources, "_LOOSE_RECORDS", most)
     monkeypatch.setattr(corpus_sources, "_LOOSE_BYTES", bytes_)
     cut = list(archive_shards(as_path(source)))
     counted = most < 1000 or where != "here"  # a store says how long they are, and this machine would have to be asked
@@ -217,7 +217,7 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that vanishes is set aside; a new one is none of those that were found."""
-    monkeypatch.setattr(corpus_sources, "_LOOSE", 64)
+    monkeypatch.setattr(corpus_sources, "_LOOSE_RECORDS", 64)
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
     found = pickle.loads(pickle.dumps(list(source_shards(find_sources(top)))))
@@ -227,10 +227,10 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     after = [unit.fingerprint() for unit in found]
     assert before[0] != after[0] and before[1:] == after[1:]
     assert [json.loads(json.dumps(each)) for each in after] == after
-    whole = [block for unit in found for block in ShardReader().read(unit.part)]
+    whole = [block for unit in found for block in ShardReader().read(unit.shard)]
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
     assert whole[0].name(0) == "0/0.sgf.gz" and whole[0].drop[0] == DropReason.UNREADABLE
-    assert b"0/1.sgf" not in found[0].part.names
+    assert b"0/1.sgf" not in found[0].shard.names
     assert len(repr(found[0])) < 300
 
 

@@ -178,7 +178,7 @@ def test_a_source_that_is_there_is_passed_over(sources: list[Path], tmp_path: Pa
     before = tree(path)
     (copy := tmp_path / "another name.zip").write_bytes(sources[0].read_bytes())
     told = append([copy, sources[1]], path)
-    assert (told.read, told.passed_over) == (0, [copy.name, sources[1].name]) and tree(path) == before
+    assert (told.read, told.skipped) == (0, [copy.name, sources[1].name]) and tree(path) == before
     copy.write_bytes(sources[2].read_bytes())
     done = run("ingest", *sources, copy, "-o", path)
     assert done.code == 0 and [line for line in done.out.splitlines() if line.endswith("is there already")] == [
@@ -234,7 +234,7 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
     with (
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
         mock.patch.dict(corpus_sources.count_blocks.__kwdefaults__ or {}, block_bytes=8 << 10),
-        mock.patch.multiple(corpus_sources, _SMALL=1000, _BLOCKS=2),
+        mock.patch.multiple(corpus_sources, _SMALL_BYTES=1000, _SHARD_BLOCKS=2),
     ):
         append(large, tmp_path / "games", clean=rules("games"))
     names = [path.name for path in open_catalogue(tmp_path / "games").partitions]
@@ -244,15 +244,15 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
 
 @given(st.dictionaries(st.integers(1899, 2100), st.integers(1, 1 << 19), max_size=300))
 def test_parts_that_are_written_at_a_time_are_few_and_small(counts: dict[int, int]) -> None:
-    groups = partitions._at_a_time(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
+    groups = partitions._group_years(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
     assert [year for group in groups for year in group] == sorted(counts)
     for group in groups:
         assert 1 <= len(group) <= 64 and (len(group) == 1 or sum(counts[year] for year in group) <= 1 << 17)
 
 
 def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "_OPEN", 3)
-    monkeypatch.setattr(partitions, "_HELD", 5)
+    monkeypatch.setattr(partitions, "_MAX_OPEN", 3)
+    monkeypatch.setattr(partitions, "_MAX_ROWS", 5)
     years = [None, -3, 0, 1899, 1900, *range(1990, 2004), 2099, 2100, 32767, None, 1990]
     found = partitions.partition_years(rows(year=years))
     expected = [2100, 2100, 1899, 1899, 1900, *range(1990, 2004), 2099, 2100, 2100, 2100, 1990]

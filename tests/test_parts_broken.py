@@ -125,9 +125,9 @@ def test_a_folder_is_no_source_of_itself(folders: tuple[Path, Path]) -> None:
 
 
 def test_what_is_no_folder_of_parts_cannot_be_compacted(folders: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match="is one file"):
+    with pytest.raises(RecipeError, match="is a single file"):
         compact(next(iter(open_catalogue(folders[0]).partitions)))
-    with pytest.raises(FormatError, match="is no folder of parts"):
+    with pytest.raises(FormatError, match="is not a partitioned catalogue"):
         compact(tmp_path)
     assert not any(tmp_path.iterdir())
 

@@ -1,8 +1,11 @@
-"""Which games of a corpus are the same in all fields, the same game, or the beginning of another.
+"""Find duplicates in a corpus: rows that are equal in all fields, the same game, or the beginning of another.
 
-Games that belong together share their opening, so that a corpus is looked through by ranges of the hash of it. At a
-time a range takes 16 bytes for each of its games, or 110 for each that shares its opening with another if that is more,
-and a batch: hashes tell what could belong together, and moves are looked at as they stream by.
+Rows that are equal in all fields have equal ids. Ids take 11 to 22 bytes each in memory; to bound it, a corpus of more
+than some millions of games is read in several passes, each over one range of the ids' hashes.
+
+Games that belong together share the hash of their opening, so that they are compared within ranges of that hash. A
+range takes 16 bytes for each of its games, or, if that is more, 110 for each that shares its opening with another, plus
+one batch of rows: hashes give the candidates, and moves are compared as they stream by.
 """
 
 from __future__ import annotations
@@ -24,36 +27,45 @@ from kifu.errors import DropReason
 from kifu.execution.executor import Executor, Job, ThreadExecutor
 from kifu.go.replay import GamesLike
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 MIN_PLIES = 20
-"""Games of fewer moves up to their last stone are never said to be the same. Among the 64,842 games of KGS that we
-measure on, 2,261 pairs of equal games have 4 moves or fewer, and 40 of them the same players and date; the other four
-pairs have 33 and more, and nothing lies between. But 11,699 pairs of different games share their first 20 moves, so
-that among millions some that end there are bound to be equal by chance."""
+"""Games with fewer moves up to the last stone are never reported as the same.
+
+Among 64,842 KGS games, 2,261 pairs of equal games have at most 4 moves, and 40 of them the same players and date; the
+other four pairs have at least 33. But 11,699 pairs of different games share their first 20 moves, so that among
+millions some that end there must be equal by chance.
+"""
 
 RANGE_GAMES = 1 << 22
-"""Games, on average, whose openings are in one range. More take more memory, fewer more passes over the corpus: each
-range reads all of it."""
+"""Average number of games per range. More take more memory; fewer take more passes, each of which reads the corpus."""
+
+MAX_IDS = 1 << 22
+"""Number of ids that are kept in memory at a time: 64 MB."""
+
+DUPLICATE_REASONS = (DropReason.DUPLICATE, DropReason.SAME_GAME, DropReason.CUT_OFF)
+"""The reasons that depend on other games."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
     """The K games that belong together with another one, in the order of the corpus.
 
-    source, row: [K] int32, int64: where the game is: in which file, and which row of it.
-    cluster: [K] int64: games with the same number belong together; from 0, in the order of their first games.
-    relation: [K] uint8 of `DropReason`: CUT_OFF if it is the beginning of a longer one; else SAME_GAME if it equals another
-        that stays; else KEPT. A cluster keeps more than one game where one is the beginning of several others.
-    stays: [K] int64: the index, in these arrays, of the game that stays in its stead; its own if it is kept.
-        That is the longest, then (counting passes at the end) the one of most moves, then the first.
+    Attributes:
+        source: [K] int32, the index of the catalogue.
+        row: [K] int64, the row in the catalogue.
+        cluster: [K] int64, equal for games that belong together; from 0, in the order of the first games.
+        relation: [K] uint8 of `DropReason`: CUT_OFF for the beginning of a longer game, else SAME_GAME for one that
+            equals its representative, else KEPT. A cluster keeps several games if one is the beginning of them all.
+        representative: [K] int64, the index, in these arrays, of the game to keep instead; a kept game's own index. It
+            is the longest game, of these the one with most final passes, of these the first.
     """
 
     source: npt.NDArray[np.int32]
-    row: npt.NDArray[np.int64]
+    row: RowNumbers
     cluster: npt.NDArray[np.int64]
     relation: npt.NDArray[np.uint8]
-    stays: npt.NDArray[np.int64]
+    representative: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.row)
@@ -62,26 +74,34 @@ class Clusters:
 def find_clusters(
     paths: Sequence[str | os.PathLike[str]], executor: Executor | None = None, *, games: int = RANGE_GAMES
 ) -> Clusters:
-    """The clusters of all games of these catalogues together that are not set aside.
+    """Find the clusters among all games of several catalogues that are not dropped.
 
-    `Clusters.source` counts the paths. Games are equal if their canonical hashes are, and one is the beginning of
-    another if it has at least OPENING_PLIES moves up to its last stone and the hash of so many moves of the other is
-    its own; of shorter beginnings nothing is said. See MIN_PLIES.
+    Games are the same if their canonical hashes are equal. A game of at least OPENING_PLIES moves up to its last stone
+    is the beginning of another if it has the hash of as many moves of it; shorter beginnings are not reported. See also
+    MIN_PLIES.
 
-    executor: by default this thread; each of more takes a range of its own. games: see RANGE; it changes no result. Raises
-    FormatError as `Catalogue.batches` does.
+    Args:
+        paths: The catalogues.
+        executor: Compares ranges in parallel; None for this thread.
+        games: See RANGE_GAMES; the result does not depend on it.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
     """
     job = _ClusterJob(tuple(os.fspath(path) for path in paths))
-    # Each is opened when its turn comes: one that was read keeps some of its bytes for as long as it is there.
+    # Each catalogue is opened when its turn comes: an open file that was read keeps some of its bytes in memory.
     bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)], dtype=np.int64)
     ranges = max(-(-int(bounds[-1]) // games), 1)
     return _join((executor or ThreadExecutor(1)).run(job, [_Range(k, ranges) for k in range(ranges)]), bounds)
 
 
 def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clusters:
-    """The clusters of games in memory, none of which is left out; `Clusters.source` is 0.
+    """Find the clusters among G games in memory; `Clusters.source` is 0.
 
-    opening, canonical: [G] uint64, as `kifu.corpus.hashes.hash_games` gives them for these games.
+    Args:
+        opening: [G] uint64, as `kifu.corpus.hashes.hash_games` returns it.
+        canonical: [G] uint64, likewise.
+        games: The games.
     """
     rows = len(opening)
     keys = _Keys(np.arange(rows), opening, canonical, np.diff(games.move_offset))
@@ -89,39 +109,38 @@ def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clust
 
 
 class _Range(NamedTuple):
-    """One of `ranges` equal ranges of all hashes, from 0."""
+    """One of `ranges` equal ranges of all hashes, numbered from 0."""
 
     number: int
     ranges: int
 
-    def has(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """Which of these hashes are in it."""
+    def contains(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
+        """Return a mask of the hashes within the range."""
         low, after = ((k << 64) // self.ranges for k in (self.number, self.number + 1))
-        found: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(after - 1))
-        return found
+        mask: npt.NDArray[np.bool_] = (hashes >= np.uint64(low)) & (hashes <= np.uint64(after - 1))
+        return mask
 
 
 class _Keys(NamedTuple):
-    """What is known of some games: row [G] int64, counted in the whole corpus; opening, canonical [G] uint64; n_moves
-    [G], of any integers."""
+    """Rows (counted in the whole corpus), opening and canonical hashes, and numbers of moves of G games: [G] each."""
 
-    row: Rows
+    row: RowNumbers
     opening: Hashes
     canonical: Hashes
     n_moves: npt.NDArray[np.integer]
 
-    def pick(self, chosen: npt.NDArray[np.bool_]) -> _Keys:
-        return _Keys(self.row[chosen], self.opening[chosen], self.canonical[chosen], self.n_moves[chosen])
+    def select(self, mask: npt.NDArray[np.bool_]) -> _Keys:
+        return _Keys(self.row[mask], self.opening[mask], self.canonical[mask], self.n_moves[mask])
 
 
 class _Corpus(Protocol):
-    """Games to be compared; rows are counted in the whole of it."""
+    """Games to compare; rows are counted in the whole corpus."""
 
     def keys(self, within: _Range) -> Iterator[_Keys]:
-        """Some games at a time, in order: all that are kept and whose opening is within the range."""
+        """Yield the keys of all kept games whose opening is in the range, in order."""
 
-    def games(self, rows: Rows) -> Iterator[tuple[int, GamesLike]]:
-        """Batches that have some of these rows, which rise, each with the number of games before it."""
+    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
+        """Yield batches that contain any of the ascending rows, each with the number of its first row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +149,9 @@ class _InMemory:
     all_games: GamesLike
 
     def keys(self, within: _Range) -> Iterator[_Keys]:
-        yield self.all_keys.pick(within.has(self.all_keys.opening))
+        yield self.all_keys.select(within.contains(self.all_keys.opening))
 
-    def games(self, rows: Rows) -> Iterator[tuple[int, GamesLike]]:
+    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
         yield 0, self.all_games
 
 
@@ -147,35 +166,35 @@ class _Catalogues:
                 row = np.arange(start, start + len(batch))
                 keys = _Keys(row, *(to_numpy(batch[name]) for name in ("opening", "canonical", "n_moves")))
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-                yield keys.pick(kept & within.has(keys.opening))
+                yield keys.select(kept & within.contains(keys.opening))
                 start += len(batch)
 
-    def games(self, rows: Rows) -> Iterator[tuple[int, GamesLike]]:
+    def games(self, rows: RowNumbers) -> Iterator[tuple[int, GamesLike]]:
         start = 0
         for path in self.paths:
             for batch in open_catalogue(path).batches(GAME_COLUMNS):
-                lo, hi = np.searchsorted(rows, (start, start + len(batch)))
-                if lo < hi:
+                low, high = np.searchsorted(rows, (start, start + len(batch)))
+                if low < high:
                     yield start, game_arrays(batch)
                 start += len(batch)
 
 
-class _Found(NamedTuple):
-    """The games of a range that belong together with another one, in order; all rows are those of the whole corpus.
+class _RangeClusters(NamedTuple):
+    """The K games of a range that belong together with another one, in order.
 
-    row: [K] int64. first: [K] int64, the first game of its cluster. relation: [K] uint8, as in `Clusters`. stays: [K]
-    int64, the game that stays in its stead.
+    row: [K] int64. first: [K] int64, the first game of the cluster. relation: [K] uint8, as in `Clusters`.
+    representative: [K] int64, the game to keep instead. All are rows of the whole corpus.
     """
 
-    row: Rows
-    first: Rows
+    row: RowNumbers
+    first: RowNumbers
     relation: npt.NDArray[np.uint8]
-    stays: Rows
+    representative: RowNumbers
 
 
 @dataclass(frozen=True)
-class _ClusterJob(Job[_Range, _Range, _Found]):
-    """The clusters of some catalogues, range by range."""
+class _ClusterJob(Job[_Range, _Range, _RangeClusters]):
+    """Finds the clusters of some catalogues, one range per shard."""
 
     paths: tuple[str, ...]
 
@@ -185,13 +204,13 @@ class _ClusterJob(Job[_Range, _Range, _Found]):
     def shard_fingerprint(self, shard: _Range) -> Any:
         return list(shard)
 
-    def process(self, item: _Range) -> _Found:
+    def process(self, item: _Range) -> _RangeClusters:
         return _find(_Catalogues(self.paths), item)
 
 
-def _join(parts: Iterable[_Found], bounds: Rows) -> Clusters:
-    """What was found in all ranges; bounds: [files + 1], the number of rows before each file."""
-    row, first, relation, stays = map(np.concatenate, zip(*parts))
+def _join(parts: Iterable[_RangeClusters], bounds: RowNumbers) -> Clusters:
+    """Combine all ranges. bounds: [catalogues + 1], the number of rows before each catalogue."""
+    row, first, relation, representative = map(np.concatenate, zip(*parts))
     order = np.argsort(row)
     row = row[order]
     source = np.searchsorted(bounds, row, side="right") - 1
@@ -200,31 +219,32 @@ def _join(parts: Iterable[_Found], bounds: Rows) -> Clusters:
         row=row - bounds[source],
         cluster=np.unique(first[order], return_inverse=True)[1],
         relation=relation[order],
-        stays=np.searchsorted(row, stays[order]),
+        representative=np.searchsorted(row, representative[order]),
     )
 
 
-def _find(corpus: _Corpus, within: _Range) -> _Found:
-    """See `find_clusters`."""
+def _find(corpus: _Corpus, within: _Range) -> _RangeClusters:
+    """Find the clusters of a range, see `find_clusters`."""
     found = _candidates(corpus, within)
-    # Games with equal hashes are one class, and the one of them that stays speaks for it.
+    # Games with equal hashes form a class, which is represented by the one with most moves, of these the first.
     keys, class_of = np.unique(found.canonical, return_inverse=True)
     order = np.lexsort((-found.n_moves.astype(np.int64), class_of))
-    speaker = found.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
-    plies, longer, parent = _compare(keys, speaker, corpus)
+    class_row = found.row[order[np.searchsorted(class_of[order], np.arange(len(keys)))]]
+    plies, longer, parent = _compare(keys, class_row, corpus)
 
     size = np.bincount(parent[class_of], minlength=len(keys))
     together = (plies[class_of] >= MIN_PLIES) & (size[parent[class_of]] > 1)
     row, class_of = found.row[together], class_of[together]
-    last = _follow(np.where(longer < 0, np.arange(len(longer)), longer))
-    stays = speaker[last[class_of]]
+    longest = _resolve_links(np.where(longer < 0, np.arange(len(longer)), longer))
+    representative = class_row[longest[class_of]]
     relation = np.where(longer[class_of] < 0, DropReason.SAME_GAME, DropReason.CUT_OFF)
+    relation = np.where(representative == row, DropReason.KEPT, relation).astype(np.uint8)
     _, first, cluster = np.unique(parent[class_of], return_index=True, return_inverse=True)
-    return _Found(row, row[first][cluster], np.where(stays == row, DropReason.KEPT, relation).astype(np.uint8), stays)
+    return _RangeClusters(row, row[first][cluster], relation, representative)
 
 
 def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
-    """The games of the range that share their opening with another."""
+    """Return the games of the range that share their opening with another."""
     none = np.empty(0, np.uint64)
     opening = np.concatenate([none, *(keys.opening for keys in corpus.keys(within))])
     opening.sort()
@@ -234,31 +254,38 @@ def _candidates(corpus: _Corpus, within: _Range) -> _Keys:
     if len(shared):
         for keys in corpus.keys(within):
             at = np.minimum(np.searchsorted(shared, keys.opening), len(shared) - 1)
-            parts.append(keys.pick(shared[at] == keys.opening))
+            parts.append(keys.select(shared[at] == keys.opening))
     columns: list[Any] = [np.concatenate(column) for column in zip(*parts)]
     return _Keys(*columns)
 
 
-def _compare(keys: Hashes, speaker: Rows, corpus: _Corpus) -> tuple[Rows, Rows, Rows]:
-    """Looks for the beginnings among C games with the canonical hashes `keys`, rising, at the rows `speaker`.
+def _compare(keys: Hashes, rows: RowNumbers, corpus: _Corpus) -> tuple[RowNumbers, RowNumbers, RowNumbers]:
+    """Find the beginnings among C games with the ascending canonical hashes `keys`, at `rows` of the corpus.
 
-    Returns plies, longer as `_hashes.find_beginnings` fills them; and parent, where all of one set have the same.
+    Returns plies and longer as `_hashes.find_beginnings` fills them, and parent, equal for all games of a cluster.
     """
     count = len(keys)
     plies, longer, parent = np.zeros(count, np.int64), np.full(count, -1, np.int64), np.arange(count)
-    order = np.argsort(speaker)
-    row = speaker[order]
+    order = np.argsort(rows)
+    row = rows[order]
     for start, games in corpus.games(row) if count else ():
-        lo, hi = np.searchsorted(row, (start, start + len(games.width)))
+        low, high = np.searchsorted(row, (start, start + len(games.width)))
         with np.errstate(over="ignore"):
             _hashes.find_beginnings(
-                make_hash_state(games), row[lo:hi] - start, order[lo:hi], OPENING_PLIES, keys, plies, longer, parent
+                make_hash_state(games),
+                row[low:high] - start,
+                order[low:high],
+                OPENING_PLIES,
+                keys,
+                plies,
+                longer,
+                parent,
             )
-    return plies, longer, _follow(parent)
+    return plies, longer, _resolve_links(parent)
 
 
-def _follow(link: Rows) -> Rows:
-    """Where each chain of links ends, which is at one that links to itself."""
+def _resolve_links(link: RowNumbers) -> RowNumbers:
+    """Return the end of each chain of links; the last element of a chain links to itself."""
     while True:
         further = link[link]
         if np.array_equal(further, link):
@@ -266,52 +293,55 @@ def _follow(link: Rows) -> Rows:
         link = further
 
 
-MAX_IDS = 1 << 22
-"""Ids that are kept in memory at a time: they take 64 MB."""
-
-
 class IdSet:
-    """The ids met so far, in 11 to 22 bytes each once there are many."""
+    """A set of ids, with 11 to 22 bytes each once there are many."""
 
-    def __init__(self, most: int | None = None) -> None:
-        """most: how many are kept, at most; None: all."""
+    def __init__(self, max_size: int | None = None) -> None:
+        """Create an empty set.
+
+        Args:
+            max_size: The maximum number of ids; None for no limit.
+        """
         self._table = np.zeros(1 << 10, np.uint64)  # 0 is a free slot
         self._salt = _salt()
         self._used = 0
-        self._zero = False
-        self._most = most
+        self._has_zero = False
+        self._max_size = max_size
         self.full = False
-        """Whether no more are kept: then a new id is one that is none of those, if it was met later or not."""
+        """True once ids have been rejected: later calls of `add` only look ids up."""
 
     def __len__(self) -> int:
-        return self._used + self._zero
+        return self._used + self._has_zero
 
     def add(self, ids: Hashes) -> npt.NDArray[np.bool_]:
-        """Adds ids: [G] uint64; returns [G] bool: whether each was met for the first time, also among these.
+        """Add ids and return which are new: [G] bool; of equal new ids, only the first.
 
-        Adds none of them, nor any later ones, if it is full or would hold more than it may afterwards.
+        If the set would exceed its maximum, nothing is added, now or later.
+
+        Args:
+            ids: [G] uint64.
         """
-        self.full |= self._most is not None and len(self) + len(ids) > self._most
+        self.full |= self._max_size is not None and len(self) + len(ids) > self._max_size
         zero = ids == 0
         new = np.zeros(len(ids), np.bool_)
-        new[~zero] = self._put(ids[~zero])
-        if zero.any() and not self._zero:
+        new[~zero] = self._add_nonzero(ids[~zero])
+        if zero.any() and not self._has_zero:
             new[zero if self.full else np.argmax(zero)] = True
-            self._zero = not self.full
+            self._has_zero = not self.full
         return new
 
-    def _put(self, keys: Hashes) -> npt.NDArray[np.bool_]:
+    def _add_nonzero(self, keys: Hashes) -> npt.NDArray[np.bool_]:
         size = len(self._table)
         while not self.full and 4 * (self._used + len(keys)) > 3 * size:
             size *= 2
         if size > len(self._table):
             before, self._table = self._table[self._table != 0], np.zeros(size, np.uint64)
-            self._look_up(before)
-        new = self._look_up(keys)
+            self._find_new(before)
+        new = self._find_new(keys)
         self._used += 0 if self.full else int(new.sum())
         return new
 
-    def _look_up(self, keys: Hashes) -> npt.NDArray[np.bool_]:
+    def _find_new(self, keys: Hashes) -> npt.NDArray[np.bool_]:
         new = np.empty(len(keys), np.bool_)
         with np.errstate(over="ignore"):
             _hashes.find_new(self._table, self._salt, keys, new, not self.full)
@@ -319,17 +349,24 @@ class IdSet:
 
 
 def _salt() -> Hashes:
-    """[1] uint64 that nobody can foresee, to be mixed into ids before they are hashed."""
+    """Return an unpredictable [1] uint64 that is mixed into ids before hashing."""
     return np.frombuffer(bytearray(os.urandom(8)), np.uint64)
 
 
-def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MAX_IDS) -> npt.NDArray[np.int64]:
-    """The rows of these catalogues, counted through all of them, whose id an earlier one has; rising.
+def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, max_ids: int = MAX_IDS) -> RowNumbers:
+    """Return the rows whose id an earlier row has, ascending, counted through all catalogues.
 
-    Games that are set aside are none of either. most: of how many games ids are kept in memory at a time, about; for
-    each so many games the ids are read once. It changes no result. Raises FormatError.
+    Dropped games are ignored.
+
+    Args:
+        paths: The catalogues.
+        max_ids: Approximate number of ids in memory; each multiple of it takes one more pass over the ids. The result
+            does not depend on it.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
     """
-    ranges = np.uint64(max(-(-sum(open_catalogue(path).rows for path in paths) // most), 1))
+    ranges = np.uint64(max(-(-sum(open_catalogue(path).rows for path in paths) // max_ids), 1))
     salt = _salt()
     found = [np.empty(0, np.int64)]
     for number in range(int(ranges)):
@@ -337,76 +374,97 @@ def exact_duplicates(paths: Sequence[str | os.PathLike[str]], *, most: int = MAX
         for path in paths:
             for batch in open_catalogue(path).batches(("id", "drop")):
                 ids = to_numpy(batch["id"])
-                place = (_hashes.mix_words(ids ^ salt) >> np.uint64(32)) * ranges >> np.uint64(32)
+                range_of = (_hashes.mix_words(ids ^ salt) >> np.uint64(32)) * ranges >> np.uint64(32)
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-                rows = np.flatnonzero(kept & (place == number))
+                rows = np.flatnonzero(kept & (range_of == number))
                 found.append(start + rows[~seen.add(ids[rows])])
                 start += len(batch)
     return np.sort(np.concatenate(found))
 
 
-DUPLICATE_REASONS = (DropReason.DUPLICATE, DropReason.SAME_GAME, DropReason.CUT_OFF)
-"""What a verdict says; other reasons have been found before."""
-
-
 class DuplicateFlags(NamedTuple):
-    """The K rows that are set aside. row: [K] int64, rising. drop: [K] uint8 of COPIES. of: [K] uint64, the id of the
-    game that stays in its stead, which is told of those that are not equal in all fields."""
+    """The K rows of a corpus that are duplicates.
 
-    row: npt.NDArray[np.int64]
+    Attributes:
+        row: [K] int64, ascending.
+        drop: [K] uint8 of DUPLICATE_REASONS.
+        representative_id: [K] uint64, the id of the game that is kept instead; unused for DUPLICATE.
+    """
+
+    row: RowNumbers
     drop: npt.NDArray[np.uint8]
-    of: npt.NDArray[np.uint64]
+    representative_id: npt.NDArray[np.uint64]
 
-    def within(self, first: int, stop: int) -> DuplicateFlags:
-        """What it says of some rows, which are counted from 0 then."""
-        some = slice(*np.searchsorted(self.row, [first, stop]))
-        return DuplicateFlags(self.row[some] - first, self.drop[some], self.of[some])
+    def select(self, first: int, stop: int) -> DuplicateFlags:
+        """Return the flags of a range of rows, counted from its first row."""
+        within = slice(*np.searchsorted(self.row, [first, stop]))
+        return DuplicateFlags(self.row[within] - first, self.drop[within], self.representative_id[within])
 
-    def applied(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
-        """The rows of a catalogue from `first` on, set aside as told."""
-        some = self.within(first, first + len(batch))
-        if not len(some.row):
+    def apply(self, batch: pa.RecordBatch, first: int) -> pa.RecordBatch:
+        """Return rows of a catalogue with the duplicates dropped.
+
+        Args:
+            batch: The rows.
+            first: The number of the first one.
+        """
+        flags = self.select(first, first + len(batch))
+        if not len(flags.row):
             return batch
         drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
-        drop[some.row] = some.drop
+        drop[flags.row] = flags.drop
         detail = batch.column("drop_detail").to_pylist()
-        told = some.drop != DropReason.DUPLICATE
-        for row, of in zip(some.row[told].tolist(), some.of[told].tolist()):
-            detail[row] = f"of game {of:016x}"
+        described = flags.drop != DropReason.DUPLICATE
+        for row, other in zip(flags.row[described].tolist(), flags.representative_id[described].tolist()):
+            detail[row] = f"of game {other:016x}"
         return with_drop(batch, drop, pa.array(detail, pa.string()))
 
 
 def flag_duplicates(
     paths: Sequence[str | os.PathLike[str]], first: int, rule: str, executor: Executor
 ) -> DuplicateFlags:
-    """What the rule `kifu.corpus.cleaning.Clean.duplicates` says of the rows of these catalogues from `first` on.
+    """Apply the rule `kifu.corpus.cleaning.CleaningRules.duplicates` to the rows from `first` on.
 
-    Rows are counted through all catalogues; those of the verdict from `first`. Earlier ones stay what they are: of two
-    games of which one is earlier, and either could stay, only a later one is ever set aside; if the earlier one is the
-    shorter, both stay. Raises FormatError.
+    Earlier rows do not change: of two related games of which one is earlier, only the later one can be dropped. If the
+    earlier one is the shorter, both are kept.
+
+    Args:
+        paths: The catalogues, whose rows are counted through all of them.
+        first: The first row to flag.
+        rule: "keep", "fields" or "games".
+        executor: Compares games in parallel.
+
+    Returns:
+        The flags, with rows counted from `first`.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
     """
     none = np.empty(0, np.int64)
     if rule == "keep":
         return DuplicateFlags(none, none.astype(np.uint8), none.astype(np.uint64))
     equal = exact_duplicates(paths)
-    row, drop, of = equal, np.full(len(equal), DropReason.DUPLICATE, np.uint8), np.zeros(len(equal), np.uint64)
+    row, drop, ids = equal, np.full(len(equal), DropReason.DUPLICATE, np.uint8), np.zeros(len(equal), np.uint64)
     if rule == "games":
         bounds = np.cumsum([0, *(open_catalogue(path).rows for path in paths)])
         found = find_clusters(paths, executor)
         rows = found.row + bounds[found.source]
-        gone = (found.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
-        row, drop = np.append(row, rows[gone]), np.append(drop, found.relation[gone])
-        of = np.append(of, read_ids(paths, rows[found.stays[gone]]))
+        flagged = (found.relation != DropReason.KEPT) & (rows >= first) & ~np.isin(rows, equal)
+        row, drop = np.append(row, rows[flagged]), np.append(drop, found.relation[flagged])
+        ids = np.append(ids, read_ids(paths, rows[found.representative[flagged]]))
     order = np.argsort(row)
-    return DuplicateFlags(row[order], drop[order], of[order]).within(first, np.iinfo(np.int64).max)
+    return DuplicateFlags(row[order], drop[order], ids[order]).select(first, np.iinfo(np.int64).max)
 
 
-def read_ids(paths: Sequence[str | os.PathLike[str]], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """The ids of some rows of catalogues, counted through all of them. Raises FormatError."""
+def read_ids(paths: Sequence[str | os.PathLike[str]], rows: RowNumbers) -> npt.NDArray[np.uint64]:
+    """Return the ids of some rows, counted through all catalogues.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
+    """
     order, ids, start = np.argsort(rows), np.empty(len(rows), np.uint64), 0
     for path in paths:
         for batch in open_catalogue(path).batches(("id",)):
-            some = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
-            ids[some] = to_numpy(batch.column("id"))[rows[some] - start]
+            within = order[slice(*np.searchsorted(rows, [start, start + len(batch)], sorter=order))]
+            ids[within] = to_numpy(batch.column("id"))[rows[within] - start]
             start += len(batch)
     return ids

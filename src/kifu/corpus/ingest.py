@@ -1,4 +1,4 @@
-"""From any mix of sources to one catalogue: read, cleaned, hashed, in order, by any number of threads or machines."""
+"""Ingest any mix of sources into one catalogue: parse, clean, hash and find duplicates, in parallel and in order."""
 
 from __future__ import annotations
 
@@ -39,38 +39,44 @@ from kifu.records.parse import parse_block
 from kifu.records.programs import known_programs
 from kifu.records.tygem import TygemIndex, load_index
 
-_UNCLEAR_KEPT = 1_000
-"""Distinct texts of one column that are counted one by one."""
+_MAX_UNPARSED = 1_000
+"""Distinct unparsed texts per column that are counted separately."""
 
-_UNCLEAR_SHOWN = 5
+_SHOWN_UNPARSED = 5
 
 
 @dataclass(slots=True)
 class IngestReport:
-    """What became of the games; read == kept + the sum of drops."""
+    """Counts of ingested games; `read` == `kept` + the sum of `drops`.
+
+    Attributes:
+        read: Number of games.
+        kept: Number of games that are not dropped.
+        moves: Number of legal moves of kept games, passes included.
+        drops: Number of dropped games by the name of the `DropReason`.
+        unparsed: By text column, the texts that could not be parsed, with their counts.
+        bytes: Size of the catalogue.
+    """
 
     read: int = 0
     kept: int = 0
     moves: int = 0
-    """Of the kept games, passes too."""
     drops: Counter[str] = field(default_factory=Counter)
-    """By the name of the `DropReason`."""
     unparsed: UnparsedTexts = field(default_factory=dict)
-    """By column, texts that were not understood, with their counts."""
     bytes: int = 0
-    """Of the catalogue."""
 
     def __str__(self) -> str:
-        """What there is to say on a terminal, some lines."""
+        """Format the report for a terminal."""
         drops = "".join(f" + {n:,} {name.lower().replace('_', ' ')}" for name, n in self.drops.most_common())
         lines = [f"{self.read:,} games = {self.kept:,} kept{drops}; {self.moves:,} moves, {format_bytes(self.bytes)}"]
         for column, texts in self.unparsed.items():
-            shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_UNCLEAR_SHOWN))
-            more = ", ..." if len(texts) > _UNCLEAR_SHOWN else ""
-            lines.append(f"  not understood, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
+            shown = ", ".join(f"{text!r} {count:,}" for text, count in texts.most_common(_SHOWN_UNPARSED))
+            more = ", ..." if len(texts) > _SHOWN_UNPARSED else ""
+            lines.append(f"  not parsed, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
         return "\n".join(lines)
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Count rows of the catalogue."""
         drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
         kept = drop == DropReason.KEPT
         self.read += len(drop)
@@ -78,55 +84,74 @@ class IngestReport:
         self.moves += int(to_numpy(batch.column("n_legal"))[kept].sum())
         self.drops.update({DropReason(k).name: int(n) for k, n in zip(*np.unique(drop[~kept], return_counts=True))})
 
-    def add_unparsed(self, unclear: UnparsedTexts) -> None:
-        for column, texts in unclear.items():
-            known = self.unparsed.setdefault(column, Counter())
+    def add_unparsed(self, unparsed: UnparsedTexts) -> None:
+        """Count unparsed texts; beyond 1,000 distinct ones per column they are counted as "..."."""
+        for column, texts in unparsed.items():
+            counts = self.unparsed.setdefault(column, Counter())
             for text, count in texts.items():
-                known[text if text in known or len(known) < _UNCLEAR_KEPT else "..."] += count
+                counts[text if text in counts or len(counts) < _MAX_UNPARSED else "..."] += count
 
 
 @dataclass(frozen=True, slots=True)
 class IngestItem:
-    """What a thread makes rows of at one go. name: what a catalogue calls the container."""
+    """A unit of work for one thread.
+
+    Attributes:
+        name: The source's name, see `kifu.corpus.sources.Source`.
+        content: The records or rows.
+    """
 
     name: str
     content: Content
 
 
 def read_items(sources: Iterable[Source]) -> Iterator[IngestItem]:
-    """What threads share the work by, in order. Raises SourceError or FormatError as it is drawn from."""
+    """Read all sources in order.
+
+    Raises:
+        SourceError: If a container cannot be read.
+        FormatError: If a catalogue is damaged.
+    """
     reader = ShardReader()
-    for unit in source_shards(sources):
-        for content in reader.read(unit.part):
-            yield IngestItem(unit.name, content)
+    for shard in source_shards(sources):
+        for content in reader.read(shard.shard):
+            yield IngestItem(shard.name, content)
 
 
 class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
-    """From units to the rows of a catalogue, judged as far as one game alone can be."""
+    """Turns shards of sources into rows of a catalogue, with all rules applied except those on duplicates."""
 
-    def __init__(self, clean: CleaningRules, index: TygemIndex | None) -> None:
-        """index: see `kifu.records.tygem`. Raises RecipeError for a program's name that is none."""
-        self._clean = clean
+    def __init__(self, rules: CleaningRules, index: TygemIndex | None) -> None:
+        """Prepare the rules.
+
+        Args:
+            rules: The cleaning rules.
+            index: The index of TYGEM games, see `kifu.records.tygem`.
+
+        Raises:
+            RecipeError: If a program's name in the rules is invalid.
+        """
+        self._rules = rules
         self._index = index
-        self._programs = known_programs(*clean.program_names)
+        self._programs = known_programs(*rules.program_names)
         self._reader = ShardReader()
 
     def fingerprint(self) -> Any:
         index = None if self._index is None else blake3(self._index.data.data).hexdigest()
-        return {"clean": self._clean.model_dump(mode="json"), "index": index}
+        return {"clean": self._rules.model_dump(mode="json"), "index": index}
 
     def shard_fingerprint(self, shard: SourceShard) -> Any:
         return shard.fingerprint()
 
     def read(self, shard: SourceShard) -> Iterator[IngestItem]:
-        for content in self._reader.read(shard.part):
+        for content in self._reader.read(shard.shard):
             yield IngestItem(shard.name, content)
 
     def process(self, item: IngestItem) -> list[Rows]:
         if isinstance(item.content, pa.RecordBatch):
-            return [rows_from_catalogue(item.content, self._clean)]
-        read = parse_block(item.content, self._index)
-        return [rows_from_parsed(each, item.name, self._clean, self._programs) for each in read]
+            return [rows_from_catalogue(item.content, self._rules)]
+        parsed = parse_block(item.content, self._index)
+        return [rows_from_parsed(each, item.name, self._rules, self._programs) for each in parsed]
 
 
 def ingest(
@@ -138,96 +163,111 @@ def ingest(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> IngestReport:
-    """Reads every game of the sources into a catalogue at `path`, in order; games set aside are rows as well.
+    """Read every game of the sources into a catalogue, in order; dropped games become rows as well.
 
-    sources: archives, folders and records as `kifu.read` takes them, and catalogues, whose games are judged anew.
-    clean: the rules of cleaning, by default those named "legal". jobs, engine: see `kifu.execution.executor.make_executor`; the bytes
-    are the same for any. Memory does not grow with the games, but for a list of those that are another one once more:
-    what only the whole corpus can tell waits in hidden files beside `path`, see `kifu.corpus.duplicates` and
-    `kifu.corpus.duplicates`.
-    Raises SourceError, FormatError, OutputError or ClusterError, and then there is no new file.
+    The bytes do not depend on `jobs` and `engine`. Memory does not grow with the number of games, except for a list of
+    the duplicates: rows that wait for the rest of the corpus are spilled to hidden files beside `path`.
+
+    Args:
+        sources: Archives, folders and records, as `kifu.read` takes them, or catalogues, whose rows are cleaned anew.
+        path: The new Parquet file.
+        clean: The cleaning rules, by default those named "legal".
+        jobs: See `kifu.execution.executor.make_executor`.
+        engine: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of games.
+
+    Raises:
+        SourceError: If a source cannot be read.
+        FormatError: If a catalogue among the sources is damaged.
+        OutputError: If the file cannot be written.
+        ClusterError: If the cluster fails. In all cases no new file is left.
     """
     path = Path(path)
-    clean = clean or load_cleaning_rules("legal")
+    rules = clean or load_cleaning_rules("legal")
     found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
-    job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
-    told = IngestReport()
+    job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
+    report = IngestReport()
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
-        measured = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
-        made = _noted(executor.run(job, source_shards(found, measured)), told)
-        # Whoever ends it early, the hidden files are gone before another process may write to `path`.
-        with CatalogueWriter(path) as writer, closing(mark_duplicates(made, clean, executor, path)) as batches:
+        infos = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
+        rows = _count_unparsed(executor.run(job, source_shards(found, infos)), report)
+        # On errors, too, the hidden files must be removed before the lock on `path` is released.
+        with CatalogueWriter(path) as writer, closing(mark_duplicates(rows, rules, executor, path)) as batches:
             for batch in batches:
                 writer.write(batch)
-                told.add(batch)
+                report.add(batch)
                 bar.advance(len(batch))
-            counts = {"read": told.read, "kept": told.kept, "drops": dict(sorted(told.drops.items()))}
-            writer.commit({"clean": clean.model_dump(mode="json"), "sources": measured} | counts)
-    told.bytes = path.stat().st_size
-    return told
+            counts = {"read": report.read, "kept": report.kept, "drops": dict(sorted(report.drops.items()))}
+            writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | counts)
+    report.bytes = path.stat().st_size
+    return report
 
 
 def mark_duplicates(
-    made: Iterator[Rows], clean: CleaningRules, executor: Executor, path: Path
+    rows: Iterator[Rows], rules: CleaningRules, executor: Executor, path: Path
 ) -> Generator[pa.RecordBatch]:
-    """Rows of a catalogue with their final reasons, in order; with what only the whole corpus can tell.
+    """Yield the rows with their final drop reasons, in order.
 
-    executor: looks for duplicates, once `made` has ended. path: beside it hidden files may lie until this ends, and those
-    that a killed run has left there are removed: nobody else may be at it.
+    Args:
+        rows: The rows, which may use the executor.
+        rules: The cleaning rules; only `duplicates` is used.
+        executor: Compares games once `rows` is exhausted.
+        path: Hidden files beside it hold spilled rows. Those of a killed run are removed, so the caller must hold the
+            lock on `path`.
     """
-    rest, first = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
-    for hidden in (rest, first):
+    ids_file, games_file = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
+    for hidden in (ids_file, games_file):
         _discard(temp_path(hidden))
         _discard(hidden)
-    if clean.duplicates == "keep":
-        return (rows.batch(rows.drop) for rows in made)
-    batches = _without_equals(made, rest)
-    return _without_copies(batches, first, executor) if clean.duplicates == "games" else batches
+    if rules.duplicates == "keep":
+        return (each.batch(each.drop) for each in rows)
+    batches = _mark_equal_rows(rows, ids_file)
+    return _mark_same_games(batches, games_file, executor) if rules.duplicates == "games" else batches
 
 
-def _noted(made: Iterable[list[Rows]], told: IngestReport) -> Generator[Rows]:
-    for rows in chain.from_iterable(made):
-        told.add_unparsed(rows.unparsed)
+def _count_unparsed(results: Iterable[list[Rows]], report: IngestReport) -> Generator[Rows]:
+    for rows in chain.from_iterable(results):
+        report.add_unparsed(rows.unparsed)
         yield rows
 
 
-def _without_equals(made: Iterator[Rows], rest: Path) -> Generator[pa.RecordBatch]:
-    """The rows, games set aside that are equal to an earlier one in all fields.
+def _mark_equal_rows(rows: Iterator[Rows], hidden: Path) -> Generator[pa.RecordBatch]:
+    """Drop games that equal an earlier one in all fields.
 
-    Once there are too many ids to be kept, what follows has to lie in the file `rest` until its ids can be compared.
+    Once memory holds MAX_IDS ids, the remaining rows are spilled to the hidden file and their ids compared there.
     """
     seen = IdSet(MAX_IDS)
-    for rows in made:
-        batch = _without_seen(rows, seen)
+    for each in rows:
+        batch = _mark_seen(each, seen)
         if seen.full:
             break
         yield batch
     else:
         return
-    with _set_down(chain([batch], (_without_seen(rows, seen) for rows in made)), rest):
+    with _spilled(chain([batch], (_mark_seen(each, seen) for each in rows)), hidden):
         del seen
-        copies, at = exact_duplicates([rest], most=MAX_IDS), 0
-        for batch in open_catalogue(rest).batches():
+        duplicates, start = exact_duplicates([hidden], max_ids=MAX_IDS), 0
+        for batch in open_catalogue(hidden).batches():
             drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
-            drop[copies[slice(*np.searchsorted(copies, [at, at + len(batch)]))] - at] = DropReason.DUPLICATE
+            within = slice(*np.searchsorted(duplicates, [start, start + len(batch)]))
+            drop[duplicates[within] - start] = DropReason.DUPLICATE
             yield with_drop(batch, drop, batch.column("drop_detail"))
-            at += len(batch)
+            start += len(batch)
 
 
-def _without_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
+def _mark_seen(rows: Rows, seen: IdSet) -> pa.RecordBatch:
     drop = rows.drop.copy()
     kept = np.flatnonzero(drop == DropReason.KEPT)
     drop[kept[~seen.add(rows.columns["id"].to_numpy()[kept])]] = DropReason.DUPLICATE
     return rows.batch(drop)
 
 
-def _without_copies(batches: Generator[pa.RecordBatch], first: Path, executor: Executor) -> Generator[pa.RecordBatch]:
-    """The same rows, once all of them lie in the file `first`: games that are another one once more are set aside."""
-    with closing(batches), _set_down(batches, first):
-        verdict, at = flag_duplicates([first], 0, "games", executor), 0
-        for batch in open_catalogue(first).batches():
-            yield verdict.applied(batch, at)
-            at += len(batch)
+def _mark_same_games(batches: Generator[pa.RecordBatch], hidden: Path, executor: Executor) -> Generator[pa.RecordBatch]:
+    """Spill all rows to the hidden file, then yield them with the same game's other records dropped."""
+    with closing(batches), _spilled(batches, hidden):
+        flags, start = flag_duplicates([hidden], 0, "games", executor), 0
+        for batch in open_catalogue(hidden).batches():
+            yield flags.apply(batch, start)
+            start += len(batch)
 
 
 def _discard(hidden: Path) -> None:
@@ -236,8 +276,8 @@ def _discard(hidden: Path) -> None:
 
 
 @contextmanager
-def _set_down(batches: Iterable[pa.RecordBatch], hidden: Path) -> Iterator[None]:
-    """All of these rows in a hidden file, for as long as it is needed."""
+def _spilled(batches: Iterable[pa.RecordBatch], hidden: Path) -> Iterator[None]:
+    """Write rows to a hidden catalogue that exists within the context."""
     try:
         with CatalogueWriter(hidden) as writer:
             for batch in batches:

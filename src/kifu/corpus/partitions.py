@@ -1,8 +1,4 @@
-"""A catalogue's folder while parts of it are being made: they have their names, and count, all at once or not at all.
-
-Until then they lie in a hidden folder of it. What a run that was killed has left is removed by the next one that
-writes; before that it counts for nothing, since the index does not list it.
-"""
+"""Write partitions of a catalogue: divide staged rows by year, and add the files to the folder in one transaction."""
 
 from __future__ import annotations
 
@@ -35,17 +31,42 @@ from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job
 
 _HIDDEN = ".new-"
+"""Prefix of staging directories within the folder."""
+
 _NAMES = "names.json"
-_ARCHIVE = re.compile(r"(\.(tar|tgz|tbz2?|txz|zip|7z|gz|bz2|xz|zst|sgf|olf|parquet))+$", re.IGNORECASE)
+"""File in a staging directory that lists the partitions that a commit adds or removes."""
+
+_SUFFIXES = re.compile(r"(\.(tar|tgz|tbz2?|txz|zip|7z|gz|bz2|xz|zst|sgf|olf|parquet))+$", re.IGNORECASE)
+
+FIRST_YEAR, LAST_YEAR = 1900, 2099
+"""The years that have partitions of their own."""
+
+EARLIER_YEAR, UNKNOWN_YEAR = FIRST_YEAR - 1, LAST_YEAR + 1
+
+_MAX_ROWS = 1 << 17
+"""Maximum number of rows of partitions of several years that are written at the same time."""
+
+_MAX_OPEN = 64
+"""Maximum number of partitions that are written at the same time."""
 
 
 class CatalogueTransaction:
-    """The folder, which only one process at a time may hold. A context manager: what was not committed is gone."""
+    """A context manager that locks a catalogue's folder and adds or replaces partitions atomically.
+
+    New partitions are written to a staging directory in the folder. What a killed run left is not listed in the index,
+    and is removed by the next run that writes.
+    """
 
     def __init__(self, path: Path, keep: bool = False) -> None:
-        """keep: what was made stays if an error is the reason to leave, for a run that goes on from there.
+        """Lock the folder, which is created if it does not exist.
 
-        Raises OutputError, also if the folder has something else in it, or FormatError for a damaged index.
+        Args:
+            path: The folder.
+            keep: Keep the staging directory after an error, so that the next run can resume.
+
+        Raises:
+            OutputError: If another process holds the folder, or it contains foreign files.
+            FormatError: If the index is damaged.
         """
         self.path = path
         self.index: Index | None = None
@@ -54,62 +75,77 @@ class CatalogueTransaction:
         self._lock.enter_context(locked_folder(path))
         try:
             self.index = read_index(path) if has_index(path) else None
-            self._require_ours()
-            for hidden in self._hidden():
+            self._require_no_foreign_files()
+            for hidden in self._staging_dirs():
                 if (hidden / _NAMES).exists():
                     self._clear(hidden)
         except BaseException:
             self._leave()
             raise
 
-    def _require_ours(self) -> None:
-        """Raises OutputError if there is no index, but something else than a run that was killed has left."""
+    def _require_no_foreign_files(self) -> None:
+        """Raise OutputError if there is no index, but anything else than a killed run's leftovers."""
         for entry in self.path.iterdir() if self.index is None else ():
             hidden = entry.name.startswith(_HIDDEN) or entry == temp_path(self.path / INDEX)
-            if not hidden and not self._left_over(entry):
+            if not hidden and not self._is_leftover(entry):
                 raise OutputError(f"{self.path} contains {entry.name} and is not a catalogue; choose another folder")
 
-    def _left_over(self, entry: Path) -> bool:
-        """Whether it is what a run that was killed while it gave names has left."""
-        return any(name.split("/")[0] == entry.name for hidden in self._hidden() for name in _named(hidden))
+    def _is_leftover(self, entry: Path) -> bool:
+        """Return True for an entry that an interrupted commit created."""
+        return any(name.split("/")[0] == entry.name for hidden in self._staging_dirs() for name in _read_names(hidden))
 
-    def _hidden(self) -> list[Path]:
+    def _staging_dirs(self) -> list[Path]:
         return sorted(self.path.glob(f"{_HIDDEN}*"))
 
-    def stage(self, identity: Any) -> Path:
-        """The hidden folder for what is made from this, JSON values; as it was left, if it was kept.
+    def stage(self, fingerprint: Any) -> Path:
+        """Return the staging directory for a fingerprint, with the files of an earlier run if it was kept.
 
-        Raises OutputError.
+        Args:
+            fingerprint: JSON values that identify the work.
+
+        Raises:
+            OutputError: If it cannot be created.
         """
-        key = f"{_HIDDEN}{blake3(json.dumps(identity, sort_keys=True).encode()).hexdigest(16)}-"
+        prefix = f"{_HIDDEN}{blake3(json.dumps(fingerprint, sort_keys=True).encode()).hexdigest(16)}-"
         try:
-            kept = [hidden for hidden in self._hidden() if hidden.name.startswith(key)]
-            for hidden in self._hidden():
+            kept = [hidden for hidden in self._staging_dirs() if hidden.name.startswith(prefix)]
+            for hidden in self._staging_dirs():
                 if hidden not in kept[:1]:
                     shutil.rmtree(hidden)
-            # Another name each time: results of a cluster that tell of another folder's files are never taken for ours.
-            staged = kept[0] if kept else self.path / f"{key}{uuid4().hex[:16]}"
+            # A new name each time, so that kept results of a cluster never refer to another directory's files.
+            staged = kept[0] if kept else self.path / f"{prefix}{uuid4().hex[:16]}"
             staged.mkdir(exist_ok=True)
         except OSError as error:
             raise cannot_write(self.path, error) from None
         return staged
 
     def new_name(self, name: str, taken: Iterable[str] = ()) -> str:
-        """The name of a new folder within this one, see `free_name`. taken: more that others will have."""
+        """Return an unused name for a directory in the folder, see `unique_name`.
+
+        Args:
+            name: The wanted name.
+            taken: Names that are reserved besides the existing ones.
+        """
         return unique_name(name, [*taken, *(entry.name for entry in self.path.iterdir())])
 
-    def commit(self, staged: Path, parts: Mapping[str, Path], index: Index) -> None:
-        """Gives files in the hidden folder their names, and then the index its place; removes what is not listed in it.
+    def commit(self, staged: Path, files: Mapping[str, Path], index: Index) -> None:
+        """Move staged files to their places, replace the index, and remove partitions that it does not list.
 
-        Raises OutputError, and then the catalogue is what it was.
+        Args:
+            staged: The staging directory, which is removed.
+            files: By path in the folder, the staged file.
+            index: The new index.
+
+        Raises:
+            OutputError: If a file cannot be moved; then the catalogue is unchanged.
         """
         before = [] if self.index is None else [part.path for part in self.index.parts]
-        write_file(staged / _NAMES, json.dumps([*parts, *before]).encode())
+        write_file(staged / _NAMES, json.dumps([*files, *before]).encode())
         try:
-            for name, made in parts.items():
+            for name, file in files.items():
                 target = self.path / name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                made.replace(target)
+                file.replace(target)
         except OSError as error:
             raise cannot_write(self.path, error) from None
         index.write(self.path)
@@ -117,18 +153,18 @@ class CatalogueTransaction:
         self._clear(staged)
 
     def _clear(self, hidden: Path) -> None:
-        """Removes a hidden folder, and files that were to have a name, or had one, and are not listed."""
+        """Remove a staging directory, and the partitions that its commit named but the index does not list."""
         listed = set() if self.index is None else {part.path for part in self.index.parts}
         top = self.path.resolve()
         try:
-            for name in _named(hidden):
+            for name in _read_names(hidden):
                 path = self.path / name
                 if name not in listed and path.resolve().is_relative_to(top):
                     path.unlink(missing_ok=True)
                     _remove_empty(path.parent, self.path)
             shutil.rmtree(hidden)
         except OSError as error:
-            raise OutputError(f"cannot remove what is no part of {self.path}: {error.strerror or error}") from None
+            raise OutputError(f"cannot remove unused files of {self.path}: {error.strerror or error}") from None
 
     def _leave(self) -> None:
         if self.index is None:
@@ -141,7 +177,7 @@ class CatalogueTransaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for hidden in self._hidden():
+        for hidden in self._staging_dirs():
             if kind is None or not self._keep or (hidden / _NAMES).exists():
                 with suppress(OutputError):  # what cannot be removed is left for the next run, as after a kill
                     self._clear(hidden)
@@ -149,14 +185,14 @@ class CatalogueTransaction:
 
 
 def unique_name(name: str, taken: Iterable[str]) -> str:
-    """A plain name, made of any name, that none of those taken is, on systems that mix up upper and lower case too."""
-    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _ARCHIVE.sub("", name))[:100].strip(".") or "source"
+    """Return a plain file name derived from `name` that differs from all taken names, ignoring case."""
+    plain = re.sub(r"[^A-Za-z0-9_.+-]+", "_", _SUFFIXES.sub("", name))[:100].strip(".") or "source"
     used = {each.casefold() for each in taken}
     return next(each for each in chain([plain], (f"{plain}-{k}" for k in count(2))) if each.casefold() not in used)
 
 
-def _named(hidden: Path) -> list[str]:
-    """The names that were to be given, or taken away, when a commit began; others than a part's are left out."""
+def _read_names(hidden: Path) -> list[str]:
+    """Return the partitions that an interrupted commit was to add or remove, ignoring invalid paths."""
     try:
         names = json.loads((hidden / _NAMES).read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -165,7 +201,7 @@ def _named(hidden: Path) -> list[str]:
 
 
 def _remove_empty(folder: Path, top: Path) -> None:
-    """Removes a folder, and those around it up to `top`, as far as they are empty."""
+    """Remove a directory and its parents below `top`, as long as they are empty."""
     while folder != top:
         try:
             folder.rmdir()
@@ -174,42 +210,49 @@ def _remove_empty(folder: Path, top: Path) -> None:
         folder = folder.parent
 
 
-FIRST, LAST = 1900, 2099
-"""Years that have parts of their own."""
-
-EARLIER, UNKNOWN = FIRST - 1, LAST + 1
-
-_HELD = 1 << 17
-"""Rows, at most, of the parts of several years that are written at a time."""
-
-_OPEN = 64
-"""Parts that are written at a time."""
-
-
 def year_name(year: int) -> str:
-    """What the parts of a year are called: "2016"; "before-1900", and "unknown", also for years to come."""
-    return {EARLIER: f"before-{FIRST}", UNKNOWN: "unknown"}.get(year, str(year))
+    """Return the name of a year's partitions: "2016", "before-1900", or "unknown", which includes future years."""
+    return {EARLIER_YEAR: f"before-{FIRST_YEAR}", UNKNOWN_YEAR: "unknown"}.get(year, str(year))
 
 
 def partition_years(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The year of each row's part: [G], FIRST to LAST, or EARLIER, or UNKNOWN. batch: with column `year`."""
-    years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN)).astype(np.int64)
-    known = np.clip(years, EARLIER, UNKNOWN)
-    return np.where(years < 0, UNKNOWN, known)
+    """Return the partition year of each row: [G], FIRST_YEAR to LAST_YEAR, EARLIER_YEAR or UNKNOWN_YEAR.
+
+    Args:
+        batch: Rows with column `year`.
+    """
+    years = to_numpy(pc.fill_null(batch.column("year"), UNKNOWN_YEAR)).astype(np.int64)
+    clipped = np.clip(years, EARLIER_YEAR, UNKNOWN_YEAR)
+    return np.where(years < 0, UNKNOWN_YEAR, clipped)
 
 
 class StagedRows(NamedTuple):
-    """Catalogues in the hidden folder, not judged yet, that become parts as if they were one.
+    """Staged catalogues without duplicate flags, to be partitioned as if they were one.
 
-    names: in that folder. group: which folder their parts belong to. sources: places in the index."""
+    Attributes:
+        names: File names in the staging directory.
+        directory: The directory of their partitions within the folder.
+        sources: Indices into `Index.sources`.
+    """
 
     names: tuple[str, ...]
-    group: str
+    directory: str
     sources: tuple[int, ...]
 
 
 class StagedPartition(NamedTuple):
-    """A part that lies in the hidden folder still. name: there. drops: by the name of the `Drop`."""
+    """A complete partition in the staging directory.
+
+    Attributes:
+        name: File name in the staging directory.
+        year: The year of its games.
+        rows: Number of rows.
+        kept: Number of kept games.
+        moves: Number of legal moves of kept games.
+        drops: Number of dropped games by the name of the `DropReason`.
+        bytes: Size of the file.
+        blake3: Hash of the file.
+    """
 
     name: str
     year: int
@@ -222,145 +265,171 @@ class StagedPartition(NamedTuple):
 
 
 class PartitionShard(NamedTuple):
-    """Files of rows, and what is said of them."""
+    """Staged rows and the duplicates among them."""
 
-    files: StagedRows
-    verdict: DuplicateFlags
+    staged: StagedRows
+    flags: DuplicateFlags
 
 
 class PartitionJob(Job[PartitionShard, PartitionShard, list[StagedPartition]]):
-    """From files of rows to their parts, one for each year, in the hidden folder."""
+    """Divides staged rows into one partition per year, in the staging directory."""
 
-    def __init__(self, staged: Path, clean: dict[str, Any], origins: Sequence[SourceInfo]) -> None:
-        """clean, origins: as in the index."""
-        self._staged = staged
-        self._clean = clean
-        self._origins = [origin.model_dump(exclude_none=True) for origin in origins]
+    def __init__(self, staging: Path, rules: dict[str, Any], sources: Sequence[SourceInfo]) -> None:
+        """Set the metadata.
+
+        Args:
+            staging: The staging directory.
+            rules: `Index.clean`.
+            sources: `Index.sources`.
+        """
+        self._staging = staging
+        self._rules = rules
+        self._sources = [source.model_dump(exclude_none=True) for source in sources]
 
     def fingerprint(self) -> Any:
-        return [self._staged.name, self._clean, self._origins]
+        return [self._staging.name, self._rules, self._sources]
 
     def shard_fingerprint(self, shard: PartitionShard) -> Any:
-        return [*shard.files, blake3(b"".join(column.tobytes() for column in shard.verdict)).hexdigest()]
+        return [*shard.staged, blake3(b"".join(column.tobytes() for column in shard.flags)).hexdigest()]
 
     def process(self, item: PartitionShard) -> list[StagedPartition]:
-        files, verdict = item
-        counts = np.zeros(UNKNOWN - EARLIER + 1, np.int64)
-        for batch in self._batches(files, ("year",)):
-            counts += np.bincount(partition_years(batch) - EARLIER, minlength=len(counts))
-        made = []
-        for years in _at_a_time(counts) or [[UNKNOWN]]:
+        counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
+        for batch in self._batches(item.staged, ("year",)):
+            counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
+        metadata = {"clean": self._rules, "sources": [self._sources[source] for source in item.staged.sources]}
+        partitions = []
+        for years in _group_years(counts) or [[UNKNOWN_YEAR]]:
             with ExitStack() as stack:
-                parts = {year: stack.enter_context(_Part(self._staged, year)) for year in years}
+                writers = {year: stack.enter_context(_PartitionWriter(self._staging, year)) for year in years}
                 first = 0
-                for batch in self._batches(files):
-                    judged, of = verdict.applied(batch, first), partition_years(batch)
-                    for year in np.intersect1d(of, years).tolist():
-                        parts[year].write(judged.filter(pa.array(of == year)))
+                for batch in self._batches(item.staged):
+                    flagged, year_of = item.flags.apply(batch, first), partition_years(batch)
+                    for year in np.intersect1d(year_of, years).tolist():
+                        writers[year].write(flagged.filter(pa.array(year_of == year)))
                     first += len(batch)
-                about = {"clean": self._clean, "sources": [self._origins[source] for source in files.sources]}
-                made += [part.end(about) for part in parts.values()]
-        return made
+                partitions += [writer.finish(metadata) for writer in writers.values()]
+        return partitions
 
-    def _batches(self, files: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        for name in files.names:
-            yield from open_catalogue(self._staged / name).batches(columns)
+    def _batches(self, staged: StagedRows, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        for name in staged.names:
+            yield from open_catalogue(self._staging / name).batches(columns)
 
 
-class _Part:
-    """A part while it is written. A context manager."""
+class _PartitionWriter:
+    """A context manager that writes a partition and counts its games."""
 
-    def __init__(self, staged: Path, year: int) -> None:
-        self._name = f"{uuid4().hex}.part"  # of its own: a unit may be made twice at the same time
+    def __init__(self, staging: Path, year: int) -> None:
+        self._name = f"{uuid4().hex}.part"  # unique, because a shard may be processed twice at the same time
         self._year = year
-        self._told = IngestReport()
-        self._writer = CatalogueWriter(staged / self._name)
+        self._report = IngestReport()
+        self._writer = CatalogueWriter(staging / self._name)
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self._told.add(rows)
+        self._report.add(rows)
         self._writer.write(rows)
 
-    def end(self, about: dict[str, Any]) -> StagedPartition:
-        told, drops = self._told, dict(sorted(self._told.drops.items()))
-        digest = self._writer.commit(about | {"read": told.read, "kept": told.kept, "drops": drops})
-        return StagedPartition(
-            self._name, self._year, told.read, told.kept, told.moves, drops, self._writer.size, digest
-        )
+    def finish(self, metadata: dict[str, Any]) -> StagedPartition:
+        report, drops = self._report, dict(sorted(self._report.drops.items()))
+        digest = self._writer.commit(metadata | {"read": report.read, "kept": report.kept, "drops": drops})
+        size = self._writer.size
+        return StagedPartition(self._name, self._year, report.read, report.kept, report.moves, drops, size, digest)
 
-    def __enter__(self) -> _Part:
+    def __enter__(self) -> _PartitionWriter:
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self._writer.__exit__(*exception)
 
 
-def _at_a_time(counts: npt.NDArray[np.int64]) -> list[list[int]]:
-    """The years, rising, whose parts are written together. counts: rows by year, from EARLIER on."""
+def _group_years(counts: npt.NDArray[np.int64]) -> list[list[int]]:
+    """Return ascending years in groups to be written together. counts: rows by year, from EARLIER_YEAR on."""
     groups: list[list[int]] = []
-    held = 0
+    rows = 0
     for k in np.flatnonzero(counts).tolist():
-        if not groups or held + counts[k] > _HELD or len(groups[-1]) == _OPEN:
+        if not groups or rows + counts[k] > _MAX_ROWS or len(groups[-1]) == _MAX_OPEN:
             groups.append([])
-            held = 0
-        groups[-1].append(EARLIER + k)
-        held += counts[k]
+            rows = 0
+        groups[-1].append(EARLIER_YEAR + k)
+        rows += counts[k]
     return groups
 
 
 def write_partitions(
-    folder: CatalogueTransaction, staged: Path, files: Sequence[StagedRows], before: Index, executor: Executor, told: IngestReport, *,
-    anew: bool,
-) -> int:  # fmt: skip
-    """Makes parts of files of rows, gives them their names, and lists them behind those of `before`, if not `anew`,
-    in the place of all otherwise. Returns how many parts it made.
+    folder: CatalogueTransaction,
+    staging: Path,
+    staged: Sequence[StagedRows],
+    index: Index,
+    executor: Executor,
+    report: IngestReport,
+    *,
+    replace: bool,
+) -> int:
+    """Turn staged rows into partitions, and commit them with a new index.
 
-    before: with all sources, those of the files too. told: gets what became of the rows, and the bytes of the parts.
-    Raises FormatError, OutputError.
+    Args:
+        folder: The transaction.
+        staging: The staging directory.
+        staged: The rows, in order.
+        index: The index so far, but with all sources, those of the staged rows too.
+        executor: Compares games and writes partitions in parallel.
+        report: The counts and sizes of the new partitions are added to it.
+        replace: Replace all partitions, instead of adding to them.
+
+    Returns:
+        The number of new partitions.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
+        OutputError: If a file cannot be written.
     """
-    old = [] if anew or not before.parts else [str(folder.path)]
-    paths = [[str(staged / name) for name in each.names] for each in files]
-    starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in some) for some in paths)]).tolist()
-    first = before.read if old else 0
-    verdict = flag_duplicates([*old, *chain.from_iterable(paths)], first, before.clean["duplicates"], executor)
-    units = [PartitionShard(some, verdict.within(*bounds)) for some, *bounds in zip(files, starts, starts[1:])]
-    made = list(executor.run(PartitionJob(staged, before.clean, before.sources), units))
-    named = list(_name_partitions(files, made))
+    old = [] if replace or not index.parts else [str(folder.path)]
+    paths = [[str(staging / name) for name in each.names] for each in staged]
+    starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in each) for each in paths)]).tolist()
+    first = index.read if old else 0
+    flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
+    shards = [PartitionShard(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
+    made = list(executor.run(PartitionJob(staging, index.clean, index.sources), shards))
+    named = list(_name_partitions(staged, made))
     for _, part in named:
-        told.read, told.kept, told.moves = told.read + part.rows, told.kept + part.kept, told.moves + part.moves
-        told.drops.update(part.drops)
-        told.bytes += part.bytes
-    listed, drops = [part for part, _ in named], Counter(told.drops)
+        report.read, report.kept = report.read + part.rows, report.kept + part.kept
+        report.moves += part.moves
+        report.drops.update(part.drops)
+        report.bytes += part.bytes
+    listed, drops = [part for part, _ in named], Counter(report.drops)
     if old:
-        listed, drops = [*before.parts, *listed], drops + Counter(before.drops)
-    index = Index(
+        listed, drops = [*index.parts, *listed], drops + Counter(index.drops)
+    new_index = Index(
         kifu=importlib.metadata.version("kifu"),
-        clean=before.clean,
-        compacted=before.compacted + anew,
-        sources=before.sources,
+        clean=index.clean,
+        compacted=index.compacted + replace,
+        sources=index.sources,
         read=sum(part.rows for part in listed),
         kept=sum(part.kept for part in listed),
         drops=dict(sorted(drops.items())),
         parts=tuple(listed),
     )
-    folder.commit(staged, {part.path: staged / each.name for part, each in named}, index)
+    folder.commit(staging, {part.path: staging / file.name for part, file in named}, new_index)
     return len(named)
 
 
 def _name_partitions(
-    files: Sequence[StagedRows], made: Iterable[list[StagedPartition]]
+    staged: Sequence[StagedRows], made: Iterable[list[StagedPartition]]
 ) -> Iterator[tuple[Partition, StagedPartition]]:
-    """The parts with their names and in their order: by folder, year, and file. An empty one is listed only if its
-    folder has no other, so that each source has a part."""
+    """Yield the partitions with their paths, ordered by directory, year and file.
+
+    An empty partition is listed only if its directory has no other, so that each source has a partition.
+    """
     groups: dict[str, list[tuple[StagedPartition, StagedRows]]] = {}
-    for some, of_some in zip(files, made):
-        groups.setdefault(some.group, []).extend((part, some) for part in of_some)
-    for group, all_parts in groups.items():
+    for rows, partitions in zip(staged, made):
+        groups.setdefault(rows.directory, []).extend((part, rows) for part in partitions)
+    for directory, all_parts in groups.items():
         parts = [each for each in all_parts if each[0].rows] or all_parts[:1]
         number: Counter[int] = Counter()
-        of_year = Counter(part.year for part, _ in parts)
-        for part, some in sorted(parts, key=lambda each: each[0].year):
+        per_year = Counter(part.year for part, _ in parts)
+        for part, rows in sorted(parts, key=lambda each: each[0].year):
             number[part.year] += 1
-            suffix = f"-{number[part.year]:04}" if of_year[part.year] > 1 else ""
+            suffix = f"-{number[part.year]:04}" if per_year[part.year] > 1 else ""
             year = year_name(part.year)
-            told = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
-            yield Partition(path=f"{group}/{year}{suffix}.parquet", sources=some.sources, year=year, **told), part
+            fields = {name: getattr(part, name) for name in ("rows", "kept", "bytes", "blake3")}
+            path = f"{directory}/{year}{suffix}.parquet"
+            yield Partition(path=path, sources=rows.sources, year=year, **fields), part

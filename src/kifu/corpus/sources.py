@@ -1,7 +1,7 @@
-"""What games come from, and how the reading of it is divided: sources, and units of work that they are read by.
+"""Find the sources of games, hash them, and divide them into shards for parallel reading.
 
-A unit is an archive, some blocks of a large one, some loose records of a folder, or some rows of a catalogue, so that
-those of a cluster who take one each have about as much to do. What becomes of them is the same however they are cut.
+A shard is an archive, some blocks of a large one, some loose records of a folder, or some rows of a catalogue, so that
+all shards take about the same time. The division does not affect the results.
 """
 
 from __future__ import annotations
@@ -29,23 +29,29 @@ from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, Remote, as_path, etag, name_below
 
-_SMALL = 8 << 20
-"""Bytes of an archive that nobody looks into before it is read: it is one unit."""
+_SMALL_BYTES = 8 << 20
+"""Archives up to this size are one shard."""
 
-_BLOCKS = 16
-"""Of a unit of a large archive: 64 MB of records, about a second of work."""
+_SHARD_BLOCKS = 16
+"""Blocks per shard of a large archive: 64 MB of records, about a second of work."""
 
-_LOOSE, _LOOSE_BYTES = 1 << 14, 64 << 20
-"""Loose records of a unit, and their bytes where a store says those with the names: each takes a request there."""
+_LOOSE_RECORDS, _LOOSE_BYTES = 1 << 14, 64 << 20
+"""Loose records per shard, and their bytes where listing a folder also gives sizes: remote files take one request each."""
 
-_SLICES = 8
-"""At most so many units are made of an archive that can only be read from its beginning: each of them reads, though it
-need not understand, all that lies before it, which takes about an eighth of the time."""
+_MAX_SEQUENTIAL_SHARDS = 8
+"""Maximum number of shards of an archive that can only be read from its beginning. Each shard must read, but not parse,
+all blocks before it, which takes about an eighth of the time of parsing them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One container or catalogue, and what the catalogue that is made calls it."""
+    """A container of records, or a catalogue.
+
+    Attributes:
+        path: Where it is.
+        name: The value of column `archive`.
+        catalogue: The open catalogue, None for containers.
+    """
 
     path: AnyPath
     name: str
@@ -54,110 +60,135 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveShard:
-    """Some blocks of a container (see `kifu.records.containers.blocks`)."""
+    """A range of blocks of a container, see `kifu.records.containers.blocks`.
+
+    Attributes:
+        path: The container.
+        first: The first block, from 0.
+        blocks: The number of blocks; None for all that follow.
+    """
 
     path: AnyPath
     first: int
-    """The first of them, counted from 0."""
-
     blocks: int | None
-    """How many; None: all that follow."""
 
 
 Shard: TypeAlias = ArchiveShard | LooseRecords | RowShard
-"""What can be read by itself of a source."""
+"""A part of a source that can be read independently."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceShard:
-    """A unit of one of several sources. name: what a catalogue calls it. blake3: of the source, if that is known."""
+    """A shard with its source.
+
+    Attributes:
+        name: `Source.name`.
+        blake3: Hash of the source, if known.
+        shard: The part to read.
+    """
 
     name: str
     blake3: str | None
-    part: Shard
+    shard: Shard
 
     def fingerprint(self) -> dict[str, Any]:
-        """What tells it from others, as JSON values. Raises SourceError."""
-        if isinstance(self.part, LooseRecords):
-            part = {"path": str(self.part.root), "first": self.part.first, "files": _hash_records(self.part)}
+        """Return JSON values that identify the shard and its content.
+
+        Raises:
+            SourceError: If a file cannot be read.
+        """
+        if isinstance(self.shard, LooseRecords):
+            shard = {"path": str(self.shard.root), "first": self.shard.first, "files": _hash_listing(self.shard)}
         else:
-            part = asdict(self.part) | {"path": str(as_path(self.part.path))}
-        return {"name": self.name, "blake3": self.blake3, "part": part}
+            shard = asdict(self.shard) | {"path": str(as_path(self.shard.path))}
+        return {"name": self.name, "blake3": self.blake3, "part": shard}
 
 
 Content: TypeAlias = RecordBlock | pa.RecordBatch
-"""What rows of a catalogue are made of at one go: members of a container, or rows of another catalogue."""
+"""An item of a shard: records of a container, or rows of a catalogue."""
 
 
 def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Source]:
-    """Containers and catalogues, in the order of the sources. Raises SourceError or FormatError.
+    """Find all containers and catalogues, in the order of the sources.
 
-    An archive of a folder is called by its path in it, all else by its last name; by the path as given where two would
-    be called the same.
+    An archive within a folder is named by its path in the folder, any other source by the last component of its path.
+    Sources of equal names are named by their full paths.
+
+    Args:
+        sources: Archives, folders, records, catalogues, or URLs of containers.
+
+    Raises:
+        SourceError: If a source does not exist or cannot be read.
+        FormatError: If a catalogue is damaged.
     """
     found: list[Source] = []
-    for given in [sources] if isinstance(sources, str | os.PathLike) else sources:
-        source = as_path(given)
-        if source.name.lower().endswith(".parquet") if isinstance(source, Remote) else is_catalogue(source):
-            found.append(Source(source, source.name, open_catalogue(source)))
+    for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
+        path = as_path(source)
+        if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
+            found.append(Source(path, path.name, open_catalogue(path)))
             continue
-        found += [Source(path, name_below(source, path), None) for path in containers(source)]
+        found += [Source(container, name_below(path, container), None) for container in containers(path)]
     names = Counter(source.name for source in found)
     return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
 
 
-def source_shards(sources: Iterable[Source], about: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:
-    """All units of the sources, in order. Raises FormatError as it is drawn from.
+def source_shards(sources: Iterable[Source], infos: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:
+    """Yield the shards of all sources, in order.
 
-    about: what `describe_sources` says of them; units that are never asked for their identity can do without.
+    Args:
+        sources: The sources.
+        infos: The result of `hash_sources`; needed only for fingerprints.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
     """
-    for source, told in zip(sources, repeat({}) if about is None else about):
-        parts: Iterable[Shard] = archive_shards(source.path)
+    for source, info in zip(sources, repeat({}) if infos is None else infos):
+        shards: Iterable[Shard] = archive_shards(source.path)
         if source.catalogue is not None:
-            parts = source.catalogue.shards()
-        for part in parts:
-            yield SourceShard(source.name, told.get("blake3"), part)
+            shards = source.catalogue.shards()
+        for shard in shards:
+            yield SourceShard(source.name, info.get("blake3"), shard)
 
 
 def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
-    """A container in units, in order: one for a small archive, or for a single record.
+    """Yield the shards of a container, in order.
 
-    The loose records of a folder are cut every 16,384, or earlier, every 64 MiB, where their sizes are known with their
-    names. A .zip is cut every 16 blocks, by its directory. A tar, or a file of lines, is cut in at most eight of about
-    the same size, which is guessed from its first block if it is compressed: the last takes whatever is left.
-    Never fails: what is wrong with a container is told when it is read.
+    A small archive or a single record is one shard. The loose records of a folder are divided every 16,384 records, or
+    every 64 MiB where the listing gives sizes. A .zip is divided every 16 blocks, by its directory. A tar, or a file of
+    lines, is divided into at most eight shards of about the same size, which is estimated from the first block if it is
+    compressed; the last shard takes the rest. Raises nothing: errors surface when a shard is read.
     """
     try:
         is_folder = path.is_dir()
-        loose = list(_loose_units(list_directory(path).records)) if is_folder else []
-        small = is_folder or path.stat().st_size < _SMALL
+        loose = list(_loose_shards(list_directory(path).records)) if is_folder else []
+        small = is_folder or path.stat().st_size < _SMALL_BYTES
     except (OSError, SourceError):
         loose, small = [], True
     if loose:
         yield from loose
         return
-    count, by_place = (1, False) if small else count_blocks(path)
-    each = _BLOCKS if by_place else max(_BLOCKS, -(-count // _SLICES))
-    firsts = range(0, max(count, 1), each)
+    count, seekable = (1, False) if small else count_blocks(path)
+    step = _SHARD_BLOCKS if seekable else max(_SHARD_BLOCKS, -(-count // _MAX_SEQUENTIAL_SHARDS))
+    firsts = range(0, max(count, 1), step)
     for first in firsts:
-        yield ArchiveShard(path, first, None if first == firsts[-1] else each)
+        yield ArchiveShard(path, first, None if first == firsts[-1] else step)
 
 
-def _loose_units(records: LooseRecords) -> Iterator[LooseRecords]:
+def _loose_shards(records: LooseRecords) -> Iterator[LooseRecords]:
     sizes = [record.stat().st_size for record in records.remote] or [0] * len(records)
     ends = np.cumsum([0, *sizes])
     begin = 0
     while begin < len(records):
         full = int(np.searchsorted(ends, ends[begin] + _LOOSE_BYTES, "right")) - 1
-        stop = min(max(full, begin + 1), begin + _LOOSE, len(records))
+        stop = min(max(full, begin + 1), begin + _LOOSE_RECORDS, len(records))
         yield records.part(begin, stop)
         begin = stop
 
 
 class ShardReader:
-    """Reads units; one that goes on where the one before ended goes on in the same open archive.
+    """Reads shards. Consecutive shards of an archive are read from one open archive.
 
-    It can be pickled, but takes nothing along.
+    Pickling it keeps no state.
     """
 
     def __init__(self) -> None:
@@ -165,26 +196,27 @@ class ShardReader:
         self._next = 0
         self._blocks: Iterator[RecordBlock] = iter(())
 
-    def read(self, unit: Shard) -> Iterator[Content]:
-        """The unit's blocks, large files of lines in several, or batches of its rows; no other is to be begun before
-        the last of them is drawn.
+    def read(self, shard: Shard) -> Iterator[Content]:
+        """Yield the shard's blocks or batches of rows. Exhaust the iterator before reading another shard.
 
-        Raises SourceError as `kifu.records.containers.blocks` does, and at the end if a file of other storage is no
-        longer the one that its sources were found with, which may have been read by other units; or FormatError.
+        Raises:
+            SourceError: As `kifu.records.containers.blocks`; also at the end, if a remote file has changed since the
+                sources were found.
+            FormatError: If a catalogue is damaged.
         """
-        if isinstance(unit, RowShard):
-            yield from read_shard(unit)
+        if isinstance(shard, RowShard):
+            yield from read_shard(shard)
             return
-        if isinstance(unit, LooseRecords):
-            yield from split_large_blocks(record_blocks(unit, BLOCK_BYTES))
+        if isinstance(shard, LooseRecords):
+            yield from split_large_blocks(record_blocks(shard, BLOCK_BYTES))
             return
-        if (self._path, self._next) != (unit.path, unit.first):
-            self._path, self._blocks = unit.path, blocks(unit.path, first=unit.first)
-        self._next = -1  # so that nobody goes on from where this one fails
-        yield from split_large_blocks(islice(self._blocks, unit.blocks))
-        _require_same(unit.path)
-        if unit.blocks is not None:
-            self._next = unit.first + unit.blocks
+        if (self._path, self._next) != (shard.path, shard.first):
+            self._path, self._blocks = shard.path, blocks(shard.path, first=shard.first)
+        self._next = -1  # no shard continues after an error in this one
+        yield from split_large_blocks(islice(self._blocks, shard.blocks))
+        _require_unchanged(shard.path)
+        if shard.blocks is not None:
+            self._next = shard.first + shard.blocks
 
     def __reduce__(self) -> tuple[type[ShardReader], tuple[()]]:
         return ShardReader, ()
@@ -192,11 +224,11 @@ class ShardReader:
 
 @dataclass(frozen=True, slots=True)
 class HashedSources:
-    """Sources that were found and hashed once, for all steps of one command.
+    """Sources that are found and hashed once, for all steps of one command.
 
     Attributes:
-        sources: as `find_sources` returns them.
-        hashes: what a catalogue or a manifest lists of each, as `hash_sources` returns it.
+        sources: The result of `find_sources`.
+        hashes: The result of `hash_sources`.
     """
 
     sources: list[Source]
@@ -204,60 +236,72 @@ class HashedSources:
 
     @classmethod
     def of(cls, sources: list[Source], executor: Executor) -> HashedSources:
-        """Hash the sources. Raises SourceError."""
+        """Hash the sources.
+
+        Raises:
+            SourceError: If a file cannot be read.
+        """
         return cls(sources, hash_sources(sources, executor))
 
 
 def hash_sources(sources: Iterable[Source], executor: Executor) -> list[dict[str, Any]]:
-    """What a catalogue says of each; whoever does the work reads the files. Raises SourceError.
+    """Hash all sources in parallel.
 
-    A folder of loose records has no hash: its records are its members.
+    Args:
+        sources: The sources.
+        executor: Reads the files.
+
+    Returns:
+        For each source the keys name, bytes and blake3, as catalogues and manifests list them. A folder of loose
+        records has no size and hash; a partitioned catalogue has no size.
+
+    Raises:
+        SourceError: If a file cannot be read.
     """
     found = list(sources)
-    measured = list(executor.run(_MeasureJob(), [source.path for source in found]))
-    return [{"name": source.name} | told for source, told in zip(found, measured)]
+    infos = executor.run(_HashJob(), [source.path for source in found])
+    return [{"name": source.name} | info for source, info in zip(found, list(infos))]
 
 
-class _MeasureJob(Job[AnyPath, AnyPath, dict[str, Any]]):
-    """Sizes and hashes of files; of a folder nothing."""
+class _HashJob(Job[AnyPath, AnyPath, dict[str, Any]]):
+    """Sizes and hashes of files."""
 
     def fingerprint(self) -> Any:
         return None
 
     def shard_fingerprint(self, shard: AnyPath) -> Any:
-        """A file that was changed within a nanosecond, and kept its size, is taken for the same."""
+        """Return path, size and times: a change within a nanosecond that keeps the size goes unnoticed."""
         try:
             return [str(shard), etag(shard)]
         except OSError as error:
             raise SourceError(f"{shard}: {error.strerror}") from None
 
     def process(self, item: AnyPath) -> dict[str, Any]:
-        return _measured(item)
+        try:
+            if item.is_dir():
+                return (
+                    {"blake3": open_catalogue(item).digest()} if isinstance(item, Path) and is_catalogue(item) else {}
+                )
+            return {"bytes": item.stat().st_size, "blake3": hash_file(item)}
+        except OSError as error:
+            raise SourceError(f"{item}: {error.strerror}") from None
 
 
-def _measured(path: AnyPath) -> dict[str, Any]:
-    try:
-        if path.is_dir():
-            return {"blake3": open_catalogue(path).digest()} if isinstance(path, Path) and is_catalogue(path) else {}
-        return {"bytes": path.stat().st_size, "blake3": hash_file(path)}
-    except OSError as error:
-        raise SourceError(f"{path}: {error.strerror}") from None
-
-
-def _require_same(path: AnyPath) -> None:
+def _require_unchanged(path: AnyPath) -> None:
+    """Raise SourceError if a remote file has changed since it was found."""
     try:
         if isinstance(path, Remote) and not path.is_dir():
-            path.require_unchanged()
+            path.require_same()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def _hash_records(records: LooseRecords) -> str:
-    """Names, sizes and times of loose records, as one hash in hex."""
+def _hash_listing(records: LooseRecords) -> str:
+    """Return a hash, in hex, of the names, sizes and times of loose records."""
     digest = blake3()
-    for name, found in zip(records.names, records.paths()):
-        marks = None
-        with suppress(OSError):  # it is gone, or cannot be had, and will be set aside where it is to be read
-            marks = etag(found)
-        digest.update(b"%s\0%s\0" % (name, json.dumps(marks).encode()))
+    for name, path in zip(records.names, records.places()):
+        tag = None
+        with suppress(OSError):  # an unreadable record is dropped when it is read
+            tag = etag(path)
+        digest.update(b"%s\0%s\0" % (name, json.dumps(tag).encode()))
     return digest.hexdigest()

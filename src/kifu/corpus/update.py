@@ -1,7 +1,7 @@
-"""Sources added to a catalogue that is a folder of parts, one for each source and year: no old part is touched.
+"""Append sources to a partitioned catalogue, and compact its partitions.
 
-Three rounds of work, by units that are shared by whoever does it: sources become files of rows, in a hidden folder; ids
-and moves tell which of the games are there already; files of rows become parts. Only then have these their names.
+Both work in three parallel steps. Staging writes files of rows; duplicates are found by id and moves; the staged rows
+become partitions. Only then do the partitions get their names, so that an interrupted run changes nothing.
 """
 
 from __future__ import annotations
@@ -35,17 +35,29 @@ from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.tygem import load_index
 
+MAX_PARTITION_ROWS = 1 << 20
+"""Maximum number of rows of a compacted partition: about 300 MB."""
+
+LARGE_SOURCE_ROWS = 1 << 18
+"""Sources of at least this many rows keep a directory of their own when compacted; smaller ones share one."""
+
+_SHARED = -1
+"""Stands for all smaller sources."""
+
 
 @dataclass(slots=True)
 class AppendReport(IngestReport):
-    """What became of the games that were added to a folder; `bytes` are those of the new parts."""
+    """Counts of the appended games; `bytes` is the size of the new partitions.
 
-    passed_over: list[str] = field(default_factory=list)
-    """The sources whose bytes the folder has already."""
+    Attributes:
+        skipped: Names of the sources whose bytes the catalogue already has.
+    """
+
+    skipped: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """What there is to say on a terminal, some lines."""
-        return "\n".join([IngestReport.__str__(self), *(f"  {name} is there already" for name in self.passed_over)])
+        """Format the report for a terminal."""
+        return "\n".join([IngestReport.__str__(self), *(f"  {name} is already there" for name in self.skipped)])
 
 
 def append(
@@ -57,104 +69,121 @@ def append(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> AppendReport:
-    """Adds the games of sources to the catalogue in the folder `path`, which is made if there is none.
+    """Append the games of sources to a partitioned catalogue, which is created if it does not exist.
 
-    sources, clean, jobs, engine: as for `kifu.corpus.ingest.ingest`. A file whose bytes the folder has is passed over;
-    loose records of a folder are read again. Where the rules look for duplicates, games that are there already stay
-    what they are: a new one that is equal to one of them, or the beginning of one, is set aside; a longer one stays
-    beside it until `kifu.corpus.update.compact`. Those of a new folder are judged as in one file.
-    Raises SourceError, FormatError, OutputError, ClusterError, and RecipeError for other rules than those of the
-    folder, and if it is a source itself; then the folder is what it was.
+    Files whose bytes the catalogue already has are skipped; loose records of a folder are read again. If the rules look
+    for duplicates, existing rows do not change: a new game is dropped if it equals an existing one or its beginning; a
+    longer one is kept beside it until `compact`. In a new folder, duplicates are found as in a single file.
+
+    Args:
+        sources: As for `kifu.corpus.ingest.ingest`.
+        path: The folder.
+        clean: The cleaning rules, by default those named "legal".
+        jobs: See `kifu.execution.executor.make_executor`.
+        engine: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of games.
+
+    Raises:
+        RecipeError: If the folder has other rules, or is itself a source.
+        SourceError: If a source cannot be read.
+        FormatError: If a catalogue is damaged.
+        OutputError: If a file cannot be written.
+        ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(path)
-    clean = clean or load_cleaning_rules("legal")
+    rules = clean or load_cleaning_rules("legal")
     found = find_sources(sources)
     if any(source.catalogue is not None and source.catalogue.path.resolve() == path.resolve() for source in found):
-        raise RecipeError(f"{path} is a source, and is where its games would be added; choose another folder")
-    rows_job = IngestJob(clean, load_index([source.path for source in found if source.catalogue is None]))
+        raise RecipeError(f"{path} is a source, so games cannot be appended to it; choose another folder")
+    ingest_job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
     with (
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
-        before = _index_for(folder, clean.model_dump(mode="json"))
-        told = AppendReport()
-        new = list(_new(found, executor, before, told))
+        before = _index_for(folder, rules.model_dump(mode="json"))
+        report = AppendReport()
+        new = list(_new_sources(found, executor, before, report))
         if not new:
-            return told
-        origins = (*before.sources, *(origin for _, origin in new))
-        identity = [origin.model_dump() for origin in origins]
-        staged = folder.stage([importlib.metadata.version("kifu"), before.clean, identity, len(before.sources)])
+            return report
+        infos = (*before.sources, *(info for _, info in new))
+        listed = [info.model_dump() for info in infos]
+        staging = folder.stage([importlib.metadata.version("kifu"), before.clean, listed, len(before.sources)])
         with progress("reading games", None, "games") as bar:
-            units = list(_units(folder, new, len(before.sources)))
-            files: list[StagedRows] = []
-            for made, unit in zip(executor.run(StageJob(rows_job, staged), [unit.part for unit in units]), units):
-                before_it = files.pop().names if unit.goes_on else ()
-                files.append(StagedRows((*before_it, made.name), unit.group, (unit.source,)))
-                told.add_unparsed(made.unparsed)
-                bar.advance(made.rows)
-            write_partitions(
-                folder, staged, files, before.model_copy(update={"sources": origins}), executor, told, anew=False
-            )
-    return told
+            shards = list(_append_shards(folder, new, len(before.sources)))
+            staged: list[StagedRows] = []
+            results = executor.run(StageJob(ingest_job, staging), [each.shard for each in shards])
+            for result, shard in zip(results, shards):
+                names = staged.pop().names if shard.continues else ()
+                staged.append(StagedRows((*names, result.name), shard.directory, (shard.source,)))
+                report.add_unparsed(result.unparsed)
+                bar.advance(result.rows)
+            index = before.model_copy(update={"sources": infos})
+            write_partitions(folder, staging, staged, index, executor, report, replace=False)
+    return report
 
 
 def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
-    """The folder's index, or one without parts. Raises RecipeError if its rules are others."""
+    """Return the folder's index, or one without partitions. Raises RecipeError if its rules differ."""
     if folder.index is None:
         return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
-    theirs = folder.index.clean
-    if theirs != rules:
-        differ = [name for name in {**theirs, **rules} if theirs.get(name) != rules.get(name)]
+    existing = folder.index.clean
+    if existing != rules:
+        differ = [name for name in {**existing, **rules} if existing.get(name) != rules.get(name)]
         name = "name" if "name" in differ else differ[0]
         raise RecipeError(
-            f"{folder.path} was cleaned by rules whose {name} is {str(theirs.get(name))[:80]!r}, not "
+            f"{folder.path} was cleaned by rules whose {name} is {str(existing.get(name))[:80]!r}, not "
             f"{str(rules.get(name))[:80]!r}: one folder has one set of rules"
         )
     return folder.index
 
 
-def _new(
-    found: Iterable[Source], executor: Executor, before: Index, told: AppendReport
+def _new_sources(
+    found: Iterable[Source], executor: Executor, before: Index, report: AppendReport
 ) -> Iterator[tuple[Source, SourceInfo]]:
-    """The sources that are not there, with what the index says of them; the others are noted."""
-    there = {origin.blake3 for origin in before.sources if origin.blake3 is not None}
-    names = {origin.name for origin in before.sources}
+    """Yield the sources that the catalogue does not have, with their index entries; report the others."""
+    hashes = {info.blake3 for info in before.sources if info.blake3 is not None}
+    names = {info.name for info in before.sources}
     sources = list(found)
-    for source, about in zip(sources, hash_sources(sources, executor)):
-        origin = SourceInfo(**about)
-        if origin.blake3 in there:
-            told.passed_over.append(source.name)
+    for source, fields in zip(sources, hash_sources(sources, executor)):
+        info = SourceInfo(**fields)
+        if info.blake3 in hashes:
+            report.skipped.append(source.name)
         else:
-            if origin.blake3 is not None:
-                there.add(origin.blake3)
+            if info.blake3 is not None:
+                hashes.add(info.blake3)
             name = str(source.path) if source.name in names else source.name
-            yield replace(source, name=name), origin.model_copy(update={"name": name})
+            yield replace(source, name=name), info.model_copy(update={"name": name})
 
 
-class _Unit(NamedTuple):
-    """A unit of a source. source: its place in the index. group: the folder of its parts."""
+class _AppendShard(NamedTuple):
+    """A shard of a source. source: index into `Index.sources`. directory: of its partitions."""
 
     source: int
-    group: str
-    part: SourceShard
+    directory: str
+    shard: SourceShard
 
     @property
-    def goes_on(self) -> bool:
-        """Whether its games become parts together with those of the unit before: a folder's loose records are cut into
-        units of a few seconds, of which each would have a small part for each year."""
-        return isinstance(self.part.part, LooseRecords) and self.part.part.first > 0
+    def continues(self) -> bool:
+        """True if its games share partitions with the previous shard's.
+
+        The loose records of a folder are divided into shards of a few seconds, which would otherwise have a small
+        partition each per year.
+        """
+        return isinstance(self.shard.shard, LooseRecords) and self.shard.shard.first > 0
 
 
-def _units(folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]], first: int) -> Iterator[_Unit]:
-    groups: list[str] = []
-    for number, (source, origin) in enumerate(new, first):
-        groups.append(folder.new_name(source.name, groups))
-        for unit in source_shards([source], [origin.model_dump(exclude_none=True)]):
-            yield _Unit(number, groups[-1], unit)
+def _append_shards(
+    folder: CatalogueTransaction, new: Iterable[tuple[Source, SourceInfo]], first: int
+) -> Iterator[_AppendShard]:
+    directories: list[str] = []
+    for number, (source, info) in enumerate(new, first):
+        directories.append(folder.new_name(source.name, directories))
+        for shard in source_shards([source], [info.model_dump(exclude_none=True)]):
+            yield _AppendShard(number, directories[-1], shard)
 
 
 class StagedShard(NamedTuple):
-    """A file of rows. name: in the hidden folder, which another run may call by another path."""
+    """A staged file of rows. name: within the staging directory, whose path may differ between nodes."""
 
     name: str
     rows: int
@@ -162,54 +191,48 @@ class StagedShard(NamedTuple):
 
 
 class StageJob(Job[SourceShard, SourceShard, StagedShard]):
-    """From units of sources to files of rows, judged as far as one game alone can be."""
+    """Writes the rows of each shard to a file, with all rules applied except those on duplicates."""
 
-    def __init__(self, rows: IngestJob, staged: Path) -> None:
-        """rows: makes them. staged: the hidden folder."""
-        self._rows = rows
-        self._staged = staged
+    def __init__(self, ingest_job: IngestJob, staging: Path) -> None:
+        self._ingest_job = ingest_job
+        self._staging = staging
 
     def fingerprint(self) -> Any:
-        return [self._rows.fingerprint(), self._staged.name]
+        return [self._ingest_job.fingerprint(), self._staging.name]
 
     def shard_fingerprint(self, shard: SourceShard) -> Any:
         return shard.fingerprint()
 
     def process(self, item: SourceShard) -> StagedShard:
-        name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
-        told = IngestReport()
-        with CatalogueWriter(self._staged / name) as writer:
-            for content in ShardReader().read(item.part):  # one of its own: threads make several units at a time
-                for rows in self._rows.process(IngestItem(item.name, content)):
+        name = f"{uuid4().hex}.rows"  # unique, because a shard may be processed twice at the same time
+        report = IngestReport()
+        with CatalogueWriter(self._staging / name) as writer:
+            for content in ShardReader().read(item.shard):  # a new reader: threads read several shards at a time
+                for rows in self._ingest_job.process(IngestItem(item.name, content)):
                     writer.write(rows.batch(rows.drop))
-                    told.add_unparsed(rows.unparsed)
-                    told.read += len(rows.drop)
+                    report.add_unparsed(rows.unparsed)
+                    report.read += len(rows.drop)
             writer.commit({})
-        return StagedShard(name, told.read, told.unparsed)
-
-
-PART_ROWS = 1 << 20
-"""Rows of a part, at most: about 300 MB."""
-
-LARGE = 1 << 18
-"""A source of so many rows keeps a folder of its own; smaller ones share one, year by year."""
-
-
-_SHARED = -1
-"""What stands for all smaller sources."""
+        return StagedShard(name, report.read, report.unparsed)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactReport:
-    """What became of a folder. before, parts: how many parts it had and has. games: all its rows."""
+    """The result of compacting a folder.
+
+    Attributes:
+        before: Number of partitions before.
+        partitions: Number of partitions now.
+        games: Counts of all rows.
+    """
 
     before: int
-    parts: int
+    partitions: int
     games: IngestReport
 
     def __str__(self) -> str:
-        """What there is to say on a terminal."""
-        return f"parts: {self.before:,} before, {self.parts:,} now; {self.games}"
+        """Format the report for a terminal."""
+        return f"partitions: {self.before:,} before, {self.partitions:,} now; {self.games}"
 
 
 def compact(
@@ -219,105 +242,120 @@ def compact(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> CompactReport:
-    """Puts the parts of a folder together: those of sources of less than LARGE rows by year, of a larger source by
-    itself; each part has at most PART_ROWS rows, in the order in which they were.
+    """Merge the small partitions of a folder into few large ones, and find duplicates anew among all games.
 
-    Games that were set aside as copies are judged anew among all, by the folder's rules, so that it does not matter
-    whether its sources were added at once or one after another. jobs, engine: as for `kifu.corpus.ingest.ingest`.
-    Raises FormatError if it is no whole catalogue, RecipeError if it is one file, OutputError, ClusterError; then the
-    folder is what it was.
+    Sources of fewer than LARGE_SOURCE_ROWS rows are merged by year, larger ones each by itself. Partitions have at most
+    MAX_PARTITION_ROWS rows, in their previous order. Afterwards it makes no difference whether the sources were
+    appended at once or one after another.
+
+    Args:
+        path: The folder.
+        jobs: See `kifu.execution.executor.make_executor`.
+        engine: See `kifu.execution.executor.make_executor`.
+        progress: Reports the number of games.
+
+    Raises:
+        FormatError: If the folder is not a complete catalogue.
+        RecipeError: If the path is a single file.
+        OutputError: If a file cannot be written.
+        ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(path)
     if not has_index(path):
         if is_catalogue(path):
-            raise RecipeError(f"{path} is one file: only a folder of parts can be compacted")
-        raise FormatError(f"{path} is no folder of parts")
+            raise RecipeError(f"{path} is a single file: only a partitioned folder can be compacted")
+        raise FormatError(f"{path} is not a partitioned catalogue")
     with (
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         before = folder.index
         assert before is not None
-        staged = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
+        staging = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
         with progress("compacting", before.read, "games") as bar:
-            units = list(_merge_units(folder, before))
-            files = []
-            for made, unit in zip(executor.run(MergeJob(staged), units), units):
-                files.append(StagedRows((made,), unit.group, unit.sources))
-                bar.advance(sum(rows.rows for rows in unit.rows))
+            shards = list(_merge_shards(folder, before))
+            staged = []
+            for name, shard in zip(executor.run(MergeJob(staging), shards), shards):
+                staged.append(StagedRows((name,), shard.directory, shard.sources))
+                bar.advance(sum(rows.rows for rows in shard.rows))
             games = IngestReport()
-            parts = write_partitions(folder, staged, files, before, executor, games, anew=True)
-        return CompactReport(len(before.parts), parts, games)
+            partitions = write_partitions(folder, staging, staged, before, executor, games, replace=True)
+        return CompactReport(len(before.parts), partitions, games)
 
 
 class MergeShard(NamedTuple):
-    """Rows that are to be one part. group: its folder. sources: places in the index, rising."""
+    """Rows that become one partition.
 
-    group: str
+    Attributes:
+        directory: The directory of the partition.
+        sources: Ascending indices into `Index.sources`.
+        rows: The rows.
+    """
+
+    directory: str
     sources: tuple[int, ...]
     rows: tuple[RowShard, ...]
 
 
-def _merge_units(folder: CatalogueTransaction, index: Index) -> Iterator[MergeShard]:
+def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[MergeShard]:
     top = folder.new_name(f"compact-{index.compacted + 1}")
     total: Counter[int] = Counter()
     for part in index.parts:
         if len(part.sources) == 1:
             total[part.sources[0]] += part.rows
-    together: dict[tuple[int, str], list[Partition]] = {}
+    groups: dict[tuple[int, str], list[Partition]] = {}
     for part in index.parts:
-        source = part.sources[0] if len(part.sources) == 1 and total[part.sources[0]] >= LARGE else _SHARED
-        together.setdefault((source, part.year), []).append(part)
+        source = part.sources[0] if len(part.sources) == 1 and total[part.sources[0]] >= LARGE_SOURCE_ROWS else _SHARED
+        groups.setdefault((source, part.year), []).append(part)
     names: dict[int, str] = {}
-    for source in sorted({source for source, _ in together} - {_SHARED}):
+    for source in sorted({source for source, _ in groups} - {_SHARED}):
         names[source] = unique_name(index.sources[source].name, names.values())
-    groups = {_SHARED: top} | {source: f"{top}/{name}" for source, name in names.items()}
-    for source, year in sorted(together):
-        for piece in _pieces(together[source, year]):
+    directories = {_SHARED: top} | {source: f"{top}/{name}" for source, name in names.items()}
+    for source, year in sorted(groups):
+        for piece in _pieces(groups[source, year]):
             sources = sorted({source for part, _ in piece for source in part.sources})
             rows = tuple(RowShard(str(folder.path / part.path), some.start, len(some)) for part, some in piece)
-            yield MergeShard(groups[source], tuple(sources), rows)
+            yield MergeShard(directories[source], tuple(sources), rows)
 
 
 def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]]]:
-    """Rows of the parts, in order, as many at a time as a part may have."""
+    """Yield the rows of the partitions, in order, in pieces of at most MAX_PARTITION_ROWS."""
     piece: list[tuple[Partition, range]] = []
-    room = PART_ROWS
+    free = MAX_PARTITION_ROWS
     for part in parts:
         first = 0
-        while part.rows - first > room:
-            yield [*piece, (part, range(first, first + room))]
-            first, piece, room = first + room, [], PART_ROWS
+        while part.rows - first > free:
+            yield [*piece, (part, range(first, first + free))]
+            first, piece, free = first + free, [], MAX_PARTITION_ROWS
         piece.append((part, range(first, part.rows)))
-        room -= part.rows - first
+        free -= part.rows - first
     yield piece
 
 
 class MergeJob(Job[MergeShard, MergeShard, str]):
-    """From rows of parts to files of rows in the hidden folder, by their names in it; those that were set aside as
-    copies are kept again."""
+    """Copies rows of partitions to one staged file per shard, with duplicates kept again; results are file names."""
 
-    def __init__(self, staged: Path) -> None:
-        self._staged = staged
+    def __init__(self, staging: Path) -> None:
+        self._staging = staging
 
     def fingerprint(self) -> Any:
-        return self._staged.name
+        return self._staging.name
 
     def shard_fingerprint(self, shard: MergeShard) -> Any:
-        return [shard.group, shard.sources, [rows.fingerprint() for rows in shard.rows]]
+        return [shard.directory, shard.sources, [rows.fingerprint() for rows in shard.rows]]
 
     def process(self, item: MergeShard) -> str:
-        name = f"{uuid4().hex}.rows"  # of its own: a unit may be made twice at the same time
-        with CatalogueWriter(self._staged / name) as writer:
+        name = f"{uuid4().hex}.rows"  # unique, because a shard may be processed twice at the same time
+        with CatalogueWriter(self._staging / name) as writer:
             for rows in item.rows:
                 for batch in read_shard(rows):
-                    writer.write(_kept_again(batch))
+                    writer.write(_keep_duplicates(batch))
             writer.commit({})
         return name
 
 
-def _kept_again(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _keep_duplicates(batch: pa.RecordBatch) -> pa.RecordBatch:
     drop = map_distinct(batch.column("drop"), drop_code, np.uint8)
-    copies = np.isin(drop, DUPLICATE_REASONS)
-    detail = pc.if_else(pa.array(copies), pa.scalar(None, pa.string()), batch.column("drop_detail"))
-    return with_drop(batch, np.where(copies, np.uint8(DropReason.KEPT), drop), detail)
+    duplicate = np.isin(drop, DUPLICATE_REASONS)
+    detail = pc.if_else(pa.array(duplicate), pa.scalar(None, pa.string()), batch.column("drop_detail"))
+    return with_drop(batch, np.where(duplicate, np.uint8(DropReason.KEPT), drop), detail)

@@ -284,7 +284,7 @@ def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
     told = []
     for text in ("1\na/b\n", "1\n", "a/b\n1\n"):
         (tmp_path / "list").write_text(text)
-        told.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).told())
+        told.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).fingerprint())
     assert told[0] != told[1] and told[0] == told[2]
 
 

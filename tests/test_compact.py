@@ -115,7 +115,7 @@ def test_who_does_the_work_makes_no_difference(
     for name in ("here", "sent"):
         append(sources, tmp_path / name, clean=rules("games"))
     done = run("compact", tmp_path / "here", "--jobs", 2)
-    assert done.code == 0 and done.out.startswith(f"{tmp_path / 'here'}: parts: 12 before, 7 now; 43 games = ")
+    assert done.code == 0 and done.out.startswith(f"{tmp_path / 'here'}: partitions: 12 before, 7 now; 43 games = ")
     monkeypatch.setattr(update, "make_executor", lambda engine, jobs, work: SerializingExecutor(None, jobs, work))
     compact(tmp_path / "sent")
     assert tree(tmp_path / "here") == tree(tmp_path / "sent")

@@ -67,7 +67,7 @@ def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
     [
         ("split.sets={}", "split hash: split.hash.sets: Dictionary should have at least 1 item"),
         ("split.kind=moon", "split hash: split: Input tag 'moon'"),
-        ('split.sets={"../x"=1.0}', "set '../x' of split hash would make no plain file name"),
+        ('split.sets={"../x"=1.0}', "set '../x' of split hash is not a valid file name"),
     ],
 )
 def test_a_split_that_does_not_fit_writes_nothing(tmp_path: Path, setting: str, message: str) -> None:

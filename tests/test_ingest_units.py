@@ -123,7 +123,7 @@ def told(found: Iterator[Any]) -> list[Any]:
         (
             block.source,
             [(block.name(k), block.data[block.start[k] : block.stop[k]].tobytes()) for k in range(len(block))],
-            (block.member.tolist(), block.drop.tolist(), block.index, block.kind),
+            (block.member.tolist(), block.drop.tolist(), block.first_line, block.kind),
         )
         for block in found
     ]

@@ -181,8 +181,8 @@ def test_a_source_that_is_there_is_passed_over(sources: list[Path], tmp_path: Pa
     assert (told.read, told.skipped) == (0, [copy.name, sources[1].name]) and tree(path) == before
     copy.write_bytes(sources[2].read_bytes())
     done = run("ingest", *sources, copy, "-o", path)
-    assert done.code == 0 and [line for line in done.out.splitlines() if line.endswith("is there already")] == [
-        f"  {name} is there already" for name in (sources[0].name, sources[1].name, copy.name)
+    assert done.code == 0 and [line for line in done.out.splitlines() if line.endswith("is already there")] == [
+        f"  {name} is already there" for name in (sources[0].name, sources[1].name, copy.name)
     ]
     assert bag(path) == bag_of_file(sources, tmp_path)
 

@@ -86,7 +86,7 @@ def test_shares_are_exact_and_fixed_for_ever():
 
 @pytest.mark.parametrize("shares", [{}, {"a": 0}, {"a": 1, "b": -1}, {"a": float("nan")}, {"a": float("inf")}])
 def test_shares_that_are_none(shares):
-    with pytest.raises(RecipeError, match="shares are numbers above 0"):
+    with pytest.raises(RecipeError, match="shares must be numbers above 0"):
         split_keys(KEYS, shares)
 
 
@@ -205,7 +205,7 @@ def test_lists_that_are_none(tmp_path, text, error, message):
         ('kind = "player"', "Field required"),
         ('kind = "moon"\nsets = { a = 1 }', "'hash', 'player', 'date', 'archive', 'list'"),
         ('kind = "date"\nsets = { a = [2016-01-01, 2015-01-01] }', "'a' ends before it begins"),
-        ('kind = "date"\nsets = { a = [2016-01-01, 2016-02-01], b = [2015-01-01, 2016-01-01] }', "days in common"),
+        ('kind = "date"\nsets = { a = [2016-01-01, 2016-02-01], b = [2015-01-01, 2016-01-01] }', "overlap"),
         ('kind = "date"\nsets = { a = [2016-01-01] }', "Field required"),
         ('kind = "date"\nsets = { a = [2016, 2017] }', "valid date"),
         ('kind = "archive"\nsets = { a = "KGS*" }', "valid list"),

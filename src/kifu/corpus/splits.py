@@ -1,11 +1,11 @@
-"""Which games go to which set: by hash, player, date, archive or list, as a table of a recipe says it.
+"""Split games into sets: by hash, player, date, archive or list, as the table `split` of a recipe configures.
 
     [split]
     kind = "hash"
     seed = 7
     sets = { train = 90, validation = 5, test = 5 }
 
-All of it looks at one game at a time, so that no game changes its set when others come or go.
+Every split looks at one game at a time, so that a game's set does not depend on the other games.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError
 from kifu.progress import ProgressFactory, silent
 
+_FOLDER, _KIND = "splits", "split"
+
 Codes = npt.NDArray[np.int64]
-"""[G] int64: the ordinal of each game's set in the order in which the split names them; -1 if it is in none."""
+"""[G] int64: the index of each game's set in the order of the split, NO_SET if it is in none."""
 
 NO_SET = -1
 
@@ -51,50 +53,63 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 def split_keys(keys: Hashes, shares: Mapping[str, float], seed: int = 0) -> Codes:
-    """Deals out keys to sets: a pure function of each key, the seed, and the shares in their order.
+    """Assign keys to sets, a pure function of each key, the seed and the shares in their order.
 
-    keys: [G] uint64, for games the hash of their opening, so that equal games and beginnings of OPENING_PLIES moves
-    and more stay together. shares: by name of the set, in any unit; seed: 0 to 2**63 - 1. Returns [G] int64, the
-    ordinal of the set in `shares`. With `mix` of `kifu.corpus.hashes`, a key goes to the first set k for which
-    mix(key ^ mix(seed)) is below floor(2**64 * (share 0 + ... + share k) / all shares), shares being exact decimals.
-    Raises RecipeError for no share, or one that is not above 0.
+    With `mix` of `kifu.corpus.hashes`, a key goes to the first set k for which mix(key ^ mix(seed)) is below
+    floor(2**64 * (share 0 + ... + share k) / all shares), where shares are exact decimals.
+
+    Args:
+        keys: [G] uint64; for games the hashes of their openings, so that equal games, and beginnings of at least
+            OPENING_PLIES moves, share a set.
+        shares: The size of each set, in any unit.
+        seed: 0 to 2**63 - 1.
+
+    Returns:
+        [G] int64, the index of each key's set in `shares`.
+
+    Raises:
+        RecipeError: If there are no shares, or one is not positive.
     """
     if not shares or not all(0 < share < float("inf") for share in shares.values()):
-        raise RecipeError(f"shares are numbers above 0, not {dict(shares)}")
-    until = list(accumulate(Fraction(str(share)) for share in shares.values()))
-    bounds = np.array([int(2**64 * part / until[-1]) for part in until[:-1]], np.uint64)
-    drawn = mix_words(keys ^ mix_words(np.array([seed], np.uint64)))
-    codes: Codes = np.searchsorted(bounds, drawn, side="right")
+        raise RecipeError(f"shares must be numbers above 0, got {dict(shares)}")
+    totals = list(accumulate(Fraction(str(share)) for share in shares.values()))
+    bounds = np.array([int(2**64 * total / totals[-1]) for total in totals[:-1]], np.uint64)
+    values = mix_words(keys ^ mix_words(np.array([seed], np.uint64)))
+    codes: Codes = np.searchsorted(bounds, values, side="right")
     return codes
 
 
 class _Split(BaseModel):
-    """What all splits have in common."""
+    """The base of all splits."""
 
     model_config = STRICT
 
     columns: ClassVar[tuple[str, ...]]
-    """Which columns of the catalogue it looks at."""
+    """The columns of the catalogue that `codes` needs."""
 
     sets: Mapping[str, Any]
 
     @abstractmethod
     def codes(self, batch: pa.RecordBatch) -> Codes:
-        """The set of each row; batch: with `columns` at least."""
+        """Return the set of each row. batch: rows with at least `columns`."""
 
-    def told(self) -> Any:
-        """All that the sets follow from, as JSON values."""
+    def fingerprint(self) -> Any:
+        """Return all that the sets depend on, as JSON values."""
         return self.model_dump(mode="json")
 
 
 class HashSplit(_Split):
-    """By the hash of the opening: the same game, turned or cut off, is never in two sets."""
+    """A random split by the hash of the opening: a game, its symmetries and its beginnings are never in two sets.
+
+    Attributes:
+        sets: The size of each set, in any unit.
+        seed: Selects one of many random splits.
+    """
 
     columns = ("opening",)
 
     kind: Literal["hash"]
     sets: Sets[Share]
-    """How large each set is, in any unit."""
     seed: Seed = 0
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
@@ -102,61 +117,66 @@ class HashSplit(_Split):
 
 
 class PlayerSplit(_Split):
-    """By the players' names, but for case: nobody plays in two sets.
+    """A random split by players' names, ignoring case: no player is in two sets.
 
-    A game between players of different sets is in none, so sets hold the squares of their shares of the games. Nor is
-    one without both names. The same game under other names may be in another set.
+    A game between players of different sets is in none, so that sets hold the squares of their shares of the games. A
+    game with a missing name is in none. The same game recorded under other names may be in another set.
+
+    Attributes:
+        sets: The share of players of each set, in any unit.
+        seed: Selects one of many random splits.
     """
 
     columns = ("black", "white")
 
     kind: Literal["player"]
     sets: Sets[Share]
-    """How large each set is, of the players, in any unit."""
     seed: Seed = 0
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
-        black, white = (self._players(batch[column]) for column in self.columns)
+        black, white = (self._player_codes(batch[column]) for column in self.columns)
         return np.where(black == white, black, NO_SET)
 
-    def _players(self, names: pa.StringArray) -> Codes:
+    def _player_codes(self, names: pa.StringArray) -> Codes:
         codes = split_keys(text_hashes(pc.utf8_lower(pc.utf8_trim_whitespace(names))), self.sets, self.seed)
         codes[names.is_null().to_numpy(zero_copy_only=False)] = NO_SET
         return codes
 
 
 class DateSplit(_Split):
-    """By the day a game was played, or began; one of which only the year is told is in a set that has all of it.
+    """A split by the first day of a game; if only its year is known, its set must contain the whole year.
 
-    A game without a date is in no set. The same game with another date may be in another set.
+    A game without a date is in no set. The same game recorded with another date may be in another set.
+
+    Attributes:
+        sets: The first and the last day of each set.
     """
 
     columns = ("date", "year")
 
     kind: Literal["date"]
     sets: Sets[Annotated[tuple[date, date], Field(strict=False)]]
-    """The first day and the last."""
 
     @field_validator("sets")
     @classmethod
-    def _apart(cls, sets: dict[str, tuple[date, date]]) -> dict[str, tuple[date, date]]:
+    def _require_disjoint(cls, sets: dict[str, tuple[date, date]]) -> dict[str, tuple[date, date]]:
         in_order = sorted(sets, key=lambda name: sets[name])
         for name in in_order:
             if sets[name][0] > sets[name][1]:
                 raise ValueError(f"set {name!r} ends before it begins")
         for before, after in pairwise(in_order):
             if sets[after][0] <= sets[before][1]:
-                raise ValueError(f"sets {before!r} and {after!r} have days in common")
+                raise ValueError(f"sets {before!r} and {after!r} overlap")
         return sets
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
         dates = batch["date"]
-        # Year 0 for none: no set has it, since dates begin with year 1.
+        # Missing years become year 0, which no set contains: dates begin with year 1.
         year = (to_numpy(pc.fill_null(batch["year"], 0)).astype(np.int64) - 1970).astype("M8[Y]")
-        of_year = (year.astype("M8[D]"), (year + 1).astype("M8[D]") - np.timedelta64(1, "D"))
+        year_days = (year.astype("M8[D]"), (year + 1).astype("M8[D]") - np.timedelta64(1, "D"))
         dated = dates.is_valid().to_numpy(zero_copy_only=False)
         day = pc.fill_null(dates, date(1970, 1, 1)).to_numpy(zero_copy_only=False).astype("M8[D]")
-        first, last = (np.where(dated, day, limit) for limit in of_year)
+        first, last = (np.where(dated, day, limit) for limit in year_days)
         codes = np.full(len(batch), NO_SET)
         for code, (begin, end) in enumerate(self.sets.values()):
             codes[(first >= np.datetime64(begin)) & (last <= np.datetime64(end))] = code
@@ -164,16 +184,18 @@ class DateSplit(_Split):
 
 
 class ArchiveSplit(_Split):
-    """By the name of the archive that a game lies in; the first set with a pattern that fits it. Case counts.
+    """A split by the name of a game's archive; the first set with a matching pattern counts.
 
     The same game in another archive may be in another set.
+
+    Attributes:
+        sets: The patterns of each set: * matches any letters, ? one, [...] one of several. Case matters.
     """
 
     columns = ("archive",)
 
     kind: Literal["archive"]
     sets: Sets[list[Line]]
-    """Patterns in which * stands for any letters, ? for one, and [...] for one of some."""
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
         def code(archive: str | None) -> int:
@@ -186,38 +208,41 @@ class ArchiveSplit(_Split):
 
 
 class ListSplit(_Split):
-    """By lists of games; a game on none is in no set. The same game once more may be in another set."""
+    """A split by lists of games; a game on no list is in no set. A duplicate of a game may be in another set.
+
+    Attributes:
+        sets: The path of each set's list, a text file with one game per line: its id in decimal digits, or
+            archive/member for all games of that member. If a game is listed both ways, its id counts.
+    """
 
     columns = ("id", "archive", "member")
 
     kind: Literal["list"]
     sets: Sets[Line]
-    """A text file for each set: one game a line, by its id in decimal digits, or as archive/member, which means all
-    games of that member. If a game is on lists in both ways, its id counts."""
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
         ids, id_codes, names, name_codes = self._lists
-        place = pc.index_in(pc.binary_join_element_wise(batch["archive"], batch["member"], "/"), names)
-        codes: Codes = name_codes[to_numpy(pc.fill_null(place, -1))]
+        name_index = pc.index_in(pc.binary_join_element_wise(batch["archive"], batch["member"], "/"), names)
+        codes: Codes = name_codes[to_numpy(pc.fill_null(name_index, -1))]
         keys = to_numpy(batch["id"])
         at = np.minimum(np.searchsorted(ids, keys), len(ids) - 1)
         return np.where(ids[at] == keys, id_codes[at], codes) if len(ids) else codes
 
-    def told(self) -> Any:
-        """With what the lists have in them. Raises as `codes` does."""
+    def fingerprint(self) -> Any:
+        """Return all that the sets depend on, the lists included. Raises as `codes`."""
         ids, id_codes, names, name_codes = self._lists
-        told = blake3(ids.tobytes() + id_codes.tobytes() + name_codes.tobytes())
-        return [super().told(), told.update("\n".join(names.to_pylist()).encode()).hexdigest()]
+        digest = blake3(ids.tobytes() + id_codes.tobytes() + name_codes.tobytes())
+        return [super().fingerprint(), digest.update("\n".join(names.to_pylist()).encode()).hexdigest()]
 
     @cached_property
     def _lists(self) -> tuple[Hashes, Codes, pa.StringArray, Codes]:
-        """ids: [I] uint64, rising; their sets: [I]; names: [N]; their sets: [N + 1], the last one for no name.
+        """The ascending ids [I] uint64 and their sets [I]; the names [N] and their sets [N + 1], last that of no name.
 
-        Raises SourceError for a file that is no such list, and RecipeError for a game on two of them.
+        Raises SourceError for an invalid list, and RecipeError for a game on two of them.
         """
         found: dict[str, int] = {}
         for code, path in enumerate(self.sets.values()):
-            for line in _lines(path):
+            for line in _read_list(path):
                 if found.setdefault(line, code) != code:
                     other = list(self.sets)[found[line]]
                     raise RecipeError(f"{line} is on the lists of two sets, {other} and {list(self.sets)[code]}")
@@ -231,8 +256,8 @@ class ListSplit(_Split):
         )
 
 
-def _lines(path: str) -> list[str]:
-    """The games of a list, ids without zeros before them. Raises SourceError."""
+def _read_list(path: str) -> list[str]:
+    """Return the games of a list, ids without leading zeros. Raises SourceError."""
     try:
         lines = Path(path).read_text("utf-8-sig").split("\n")
     except OSError as error:
@@ -253,23 +278,26 @@ def _lines(path: str) -> list[str]:
 Split: TypeAlias = Annotated[
     HashSplit | PlayerSplit | DateSplit | ArchiveSplit | ListSplit, Field(discriminator="kind")
 ]
-"""What the table `split` of a recipe holds."""
+"""The table `split` of a recipe."""
 
 
 def assign_sets(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
-    """The name of each row's set; null where it is in none.
+    """Return the name of each row's set, null where it is in none.
 
-    batch: rows of the catalogue, with `split.columns` at least. Raises as the kind of split says.
+    Args:
+        batch: Rows of the catalogue with at least `split.columns`.
+        split: The split.
+
+    Raises:
+        SourceError: If a list cannot be read.
+        RecipeError: If a game is on two lists.
     """
     codes = split.codes(batch)
     return pa.array(list(split.sets), pa.string()).take(pa.array(codes, mask=codes == NO_SET))
 
 
-_FOLDER, _KIND = "splits", "split"
-
-
-class NamedSplit(BaseModel):
-    """A split that has a name."""
+class SplitConfig(BaseModel):
+    """A named split."""
 
     model_config = STRICT
 
@@ -279,61 +307,81 @@ class NamedSplit(BaseModel):
 
 
 def split_names() -> list[str]:
-    """The splits that come with kifu."""
+    """Return the names of the built-in splits."""
     return config_names(_FOLDER)
 
 
-def load_split(name: str, overrides: Iterable[str] = ()) -> NamedSplit:
-    """A split by its name, or from a TOML file if `name` ends in .toml.
+def load_split(name: str, overrides: Iterable[str] = ()) -> SplitConfig:
+    """Load a built-in split, or a TOML file.
 
-    overrides: see `kifu.config.load_config`. Raises RecipeError.
+    Args:
+        name: A built-in name, or a path that ends in .toml.
+        overrides: See `kifu.config.load_config`.
+
+    Raises:
+        RecipeError: If the split does not exist or is invalid.
     """
-    return check_config(NamedSplit, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
+    return check_config(SplitConfig, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
 
 
 @dataclass(frozen=True, slots=True)
 class SplitReport:
-    """What became of the games; read == the sum of sets + unset + dropped."""
+    """Counts of split games; `read` == the sum of `sets` + `unset` + `dropped`.
+
+    Attributes:
+        sets: Number of games by the file of each set, in the order of the split.
+        unset: Number of games that are in no set.
+        dropped: Number of games that are dropped in the catalogues; they are in no set.
+    """
 
     sets: dict[Path, int]
-    """By the file of each set, in the order of the split: how many games it has."""
     unset: int
-    """Games that belong to no set."""
     dropped: int
-    """Games that were set aside in the catalogues; no set has them."""
 
     @property
     def read(self) -> int:
-        """All games of the catalogues."""
+        """Number of games of the catalogues."""
         return sum(self.sets.values()) + self.unset + self.dropped
 
 
 def split(
     paths: Sequence[str | os.PathLike[str]],
-    table: NamedSplit,
-    into: str | os.PathLike[str],
+    config: SplitConfig,
+    output: str | os.PathLike[str],
     *,
     progress: ProgressFactory = silent,
 ) -> SplitReport:
-    """Writes SET.parquet into the folder for each set of the split: a catalogue of its games, in their order.
+    """Write a catalogue SET.parquet for each set, with its games in order.
 
-    Files have their names once all are complete: until then those that they replace stay, afterwards none does.
-    Raises FormatError, RecipeError, SourceError or OutputError.
+    The files get their names once all are complete. Files of an earlier split stay until then, and are removed together
+    before the first new one appears.
+
+    Args:
+        paths: The catalogues.
+        config: The split.
+        output: The folder of the new files.
+        progress: Reports the number of games.
+
+    Raises:
+        FormatError: If a catalogue is damaged.
+        RecipeError: If a set's name is not a valid file name, or a game is on two lists.
+        SourceError: If a list cannot be read.
+        OutputError: If a file cannot be written.
     """
-    names = list(table.split.sets)
+    names = list(config.split.sets)
     for name in names:
         if name.startswith(".") or any(c in name for c in "/\\"):
-            raise RecipeError(f"set {name!r} of split {table.name} would make no plain file name")
-    files = [Path(into, f"{name}.parquet") for name in names]
+            raise RecipeError(f"set {name!r} of split {config.name} is not a valid file name")
+    files = [Path(output, f"{name}.parquet") for name in names]
     catalogues = [open_catalogue(path) for path in paths]
-    of = [{"name": c.path.name, "blake3": c.digest()} for c in catalogues]
+    inputs = [{"name": c.path.name, "blake3": c.digest()} for c in catalogues]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
-    with ExitStack() as stack, progress("dividing games", sum(c.rows for c in catalogues), "games") as bar:
+    with ExitStack() as stack, progress("splitting games", sum(c.rows for c in catalogues), "games") as bar:
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
         for catalogue in catalogues:
             for batch in catalogue.batches():
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
-                codes = np.where(kept, table.split.codes(batch), NO_SET)
+                codes = np.where(kept, config.split.codes(batch), NO_SET)
                 dropped += int(np.count_nonzero(~kept))
                 unset += int(np.count_nonzero(kept & (codes == NO_SET)))
                 counts += np.bincount(codes[codes != NO_SET], minlength=len(names))
@@ -341,8 +389,8 @@ def split(
                     writers[code].write(batch.filter(pa.array(codes == code)))
                 bar.advance(len(batch))
         for name, writer in zip(names, writers):
-            writer.finish({"split": table.model_dump(mode="json"), "set": name, "of": of})
-        for file in files:  # all of them first: none of an earlier split lies beside one of this, whatever interrupts
+            writer.finish({"split": config.model_dump(mode="json"), "set": name, "of": inputs})
+        for file in files:  # remove all first, so that files of two splits never lie side by side
             remove_file(file)
         for writer in writers:
             writer.publish()

@@ -331,7 +331,7 @@ class SetJob(Job[Shard, Item, R]):
     set: str
 
     def fingerprint(self) -> Any:
-        split = None if self.recipe.split is None else self.recipe.split.told()
+        split = None if self.recipe.split is None else self.recipe.split.fingerprint()
         return [self.recipe.model_dump(mode="json"), split, self.set]
 
     def ours(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:

@@ -291,7 +291,7 @@ def _require_unchanged(path: AnyPath) -> None:
     """Raise SourceError if a remote file has changed since it was found."""
     try:
         if isinstance(path, Remote) and not path.is_dir():
-            path.require_same()
+            path.require_unchanged()
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
@@ -299,7 +299,7 @@ def _require_unchanged(path: AnyPath) -> None:
 def _hash_listing(records: LooseRecords) -> str:
     """Return a hash, in hex, of the names, sizes and times of loose records."""
     digest = blake3()
-    for name, path in zip(records.names, records.places()):
+    for name, path in zip(records.names, records.paths()):
         tag = None
         with suppress(OSError):  # an unreadable record is dropped when it is read
             tag = etag(path)

@@ -305,7 +305,7 @@ def test_an_empty_set_is_one(tmp_path: Path) -> None:
 def test_the_recipes_that_come_with_kifu(games: Path, tmp_path: Path) -> None:
     ours = [name for name in recipe_names() if isinstance(find_recipe(name), ExamplesRecipe)]
     assert ours == ["agz17", "alphago48", "book-seven"]
-    with pytest.raises(RecipeError, match="recipe agz17 is of the kind 'examples'"):
+    with pytest.raises(RecipeError, match="does not support recipes of kind 'examples'"):
         load_recipe("agz17")
     for name in ours:
         chosen = find_recipe(name)
@@ -326,7 +326,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
     ({"labels": ["ply"]}, "there has to be a label beside them"),
     ({"labels": []}, "labels: Tuple should have at least 1 item"),
-    ({"format": "parket"}, "no format of examples 'parket'; there are npy@1, book-npy@1, parquet@1, hdf5@1"),
+    ({"format": "parket"}, "no format 'parket'; there are npy@1, book-npy@1, parquet@1, hdf5@1"),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 holds the label move and no other"),
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@1 has the label move always; labels are result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@1 cannot say that the next move is a pass"),
@@ -359,7 +359,7 @@ def test_an_unknown_kind(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('kind = "exmples"\n')
     kinds = "kind must be one of 'examples', 'katago', 'olf-archive', 'training'"
-    with pytest.raises(RecipeError, match=kinds + ", .*; not 'exmples'"):
+    with pytest.raises(RecipeError, match=kinds + ", .*; got 'exmples'"):
         find_recipe(str(path))
 
 

@@ -187,7 +187,7 @@ def test_an_archive_of_no_games_is_passed_over():
 
 def test_an_index_may_not_fill_the_memory():
     listed = [parse_archive_name(f"KGS-{1000 + k}-19-9999999-.zip") for k in range(1000)]
-    with pytest.raises(RecipeError, match="the archives tell of 9,999,999,000 games; at most 10,000,000"):
+    with pytest.raises(RecipeError, match="the archives hold 9,999,999,000 games; the maximum is 10,000,000"):
         Sampler(RECIPE, listed)
     assert MAX_GAMES == 10_000_000
 

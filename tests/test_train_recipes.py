@@ -120,7 +120,7 @@ def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
     assert (done.code, done.err) == (2, ["kifu: recipe quick-cpu trains a network; use kifu train"])
     done = run("train", "agz17", tmp_path, "--into", tmp_path / "out")
     assert (done.code, done.err) == (2, ["kifu: recipe agz17 builds data sets; it does not train a network"])
-    with pytest.raises(RecipeError, match="of the kind 'training'"):
+    with pytest.raises(RecipeError, match="of kind 'training'"):
         load_recipe("quick-cpu")
     with pytest.raises(RecipeError, match="kind must be one of 'examples', 'katago', 'olf-archive', 'training'"):
         find_recipe("quick-cpu", ["kind=run"])

@@ -36,12 +36,12 @@ COUNTS = "28 games = {} + 1 not go + 1 no record; "
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("x.sgf", "26 written"), ("x.zip", "26 written"), ("x.olf", "24 written + 2 that cannot be said (result)")],
+    [("x.sgf", "26 written"), ("x.zip", "26 written"), ("x.olf", "24 written + 2 that cannot be written (result)")],
 )
 def test_every_game_is_written_or_counted(source: Path, tmp_path: Path, name: str, said: str) -> None:
     told = convert(source, tmp_path / name)
     assert str(told).startswith(COUNTS.format(said))
-    assert told.read == told.written + told.unsayable.total() + told.drops.total() == 28
+    assert told.read == told.written + told.failures.total() + told.drops.total() == 28
     assert told.bytes == (tmp_path / name).stat().st_size
     written = list(read(tmp_path / name))
     given = [game for game in read(source) if not game.drop and (name != "x.olf" or game.text("RE"))]
@@ -116,7 +116,7 @@ def test_nothing_to_write_is_a_file_without_games(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["x", "x.txt", "x.gz", "x.parquet", "x.olf.xz", "x.zip.gz", "olf"])
 def test_another_ending_is_told_of(source: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(RecipeError, match=rf"'{name}' ends in none of \.olf, .*\.sgf\.bz2, \.zip"):
+    with pytest.raises(RecipeError, match=rf"must end in \.olf, .*\.sgf\.bz2, \.zip, got '{name}'"):
         convert(source, tmp_path / name)
 
 
@@ -145,7 +145,7 @@ def test_a_catalogue_that_contradicts_itself(tmp_path: Path) -> None:
     )
     for name in ("x.sgf", "x.olf"):
         told = convert(path, tmp_path / name)
-        assert (told.written, told.unsayable) == (1, {"MOVES": 1})
+        assert (told.written, told.failures) == (1, {"MOVES": 1})
     path = write_catalogue(tmp_path / "y.parquet", rows(setup=[[1]], setup_ply=[[]]))
     with pytest.raises(KifuError, match="have inconsistent lengths"):
         convert(path, tmp_path / "y.sgf")
@@ -157,7 +157,7 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
     done = run("convert", source, out)
     assert (done.code, done.out) == (0, f"{out}: {convert(source, out)}\n")
     failed: Done = run("convert", source, tmp_path / "x.doc")
-    assert failed.code == 2 and failed.err[-1].startswith("kifu: 'x.doc' ends in none of")
+    assert failed.code == 2 and failed.err[-1].startswith("kifu: the name must end in .olf")
 
 
 # All real games

@@ -1,4 +1,4 @@
-"""Game records of any kind into one file of another: lines of OLF, SGF as one collection, or SGF in a .zip."""
+"""Convert game records of any format to one file: OLF lines, an SGF collection, or a .zip of SGF records."""
 
 from __future__ import annotations
 
@@ -31,47 +31,53 @@ from kifu.records.parse import parse_block
 from kifu.records.programs import known_programs
 from kifu.records.tygem import load_index
 
-_ENDINGS = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip")
+_SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip")
 
-_Spelling: TypeAlias = Literal["olf", "sgf"]
+_TextFormat: TypeAlias = Literal["olf", "sgf"]
 
 _Write: TypeAlias = Callable[[list[bytes]], None]
 
 _DIGITS = 7
-"""Of a member's name in a .zip, which is its number."""
+"""Digits of a member's name in a .zip."""
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""Of every member: the first that a .zip can tell."""
+"""The date of all members, the earliest that a .zip can store: the bytes must not depend on the time."""
 
 _UNIX = 3
-"""The system that says what a member's attributes mean."""
+"""The .zip code for Unix file attributes."""
 
 
 @dataclass(slots=True)
 class ConvertReport:
-    """What became of the games; read == written + the sum of unsayable + the sum of drops."""
+    """Counts of converted games; `read` == `written` + the sum of `failures` + the sum of `drops`.
+
+    Attributes:
+        read: Number of games.
+        written: Number of games in the file.
+        failures: By the name of the `ExportFailure`, games that the format cannot represent.
+        drops: By the name of the `DropReason`, games whose record could not be read.
+        bytes: Size of the file.
+    """
 
     read: int = 0
     written: int = 0
-    unsayable: Counter[str] = field(default_factory=Counter)
-    """By the name of the `ExportFailure`: games that the format cannot say."""
+    failures: Counter[str] = field(default_factory=Counter)
     drops: Counter[str] = field(default_factory=Counter)
-    """By the name of the `DropReason`: games of which nothing could be read."""
     bytes: int = 0
 
     def __str__(self) -> str:
         parts = [f"{self.written:,} written"]
-        parts += [f"{n:,} that cannot be said ({name.lower()})" for name, n in self.unsayable.most_common()]
+        parts += [f"{n:,} that cannot be written ({name.lower()})" for name, n in self.failures.most_common()]
         parts += [f"{n:,} {name.lower().replace('_', ' ')}" for name, n in self.drops.most_common()]
         return f"{self.read:,} games = {' + '.join(parts)}; {format_bytes(self.bytes)}"
 
 
-class _Part(NamedTuple):
-    """What a thread made of some games: their records, and why others have none."""
+class _Converted(NamedTuple):
+    """The records of some games, and why others have none."""
 
     records: list[bytes]
     read: int
-    unsayable: Counter[str]
+    failures: Counter[str]
     drops: Counter[str]
 
 
@@ -82,61 +88,71 @@ def convert(
     jobs: int | None = None,
     progress: ProgressFactory = silent,
 ) -> ConvertReport:
-    """Writes every game of the sources that can be said, in order; illegal moves are no hindrance.
+    """Write every game of the sources that the format can represent, in order, also those with illegal moves.
 
-    sources: as `kifu.corpus.ingest.ingest` takes them. path: ends in .olf (see docs/formats/olf.md) or .sgf (all games
-    one after the other), also with .gz or .bz2 after it; or in .zip, with a member 0000001.sgf and so on for each game.
-    Kept are the board, setup, main line and territory, and the root's words that a catalogue has columns for; comments,
-    variations and other properties are not. jobs: threads; the bytes are the same for any number. Memory does not grow
-    with the games, but for about 1 kB for each member of a .zip.
-    Raises RecipeError for another ending, and SourceError, FormatError or OutputError; then there is no new file.
+    Board, setup, main line, territory, and the root's text that the catalogue has columns for are written; comments,
+    variations and other properties are not. Memory does not grow with the games, except for about 1 kB per member of a
+    .zip.
+
+    Args:
+        sources: As for `kifu.corpus.ingest.ingest`.
+        path: Its suffix selects the format: .olf (see docs/formats/olf.md) or .sgf (all games in one collection), also
+            followed by .gz or .bz2; or .zip, with members 0000001.sgf and so on.
+        jobs: Number of threads; the bytes do not depend on it.
+        progress: Reports the number of games.
+
+    Raises:
+        RecipeError: If the path has another suffix.
+        SourceError: If a source cannot be read.
+        FormatError: If a catalogue is damaged.
+        OutputError: If the file cannot be written. In all cases no new file is left.
     """
     path = Path(path)
-    spelling, open_file = _target(path)
+    text_format, open_file = _target(path)
     found = find_sources(sources)
     programs = known_programs()
     index = load_index([source.path for source in found if source.catalogue is None])
 
-    def make(item: IngestItem) -> _Part:
+    def convert_item(item: IngestItem) -> _Converted:
         if isinstance(item.content, pa.RecordBatch):
-            return _spell([item.content], spelling)
-        read = parse_block(item.content, index)
-        return _spell([recorded_rows(each, item.name, programs) for each in read], spelling)
+            return _convert_rows([item.content], text_format)
+        parsed = parse_block(item.content, index)
+        return _convert_rows([recorded_rows(each, item.name, programs) for each in parsed], text_format)
 
-    told = ConvertReport()
+    report = ConvertReport()
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
-            for part in executor.map(make, read_items(found)):
+            for part in executor.map(convert_item, read_items(found)):
                 write(part.records)
-                told.read += part.read
-                told.written += part.read - part.unsayable.total() - part.drops.total()
-                told.unsayable += part.unsayable
-                told.drops += part.drops
+                report.read += part.read
+                report.written += part.read - part.failures.total() - part.drops.total()
+                report.failures += part.failures
+                report.drops += part.drops
                 bar.advance(part.read)
         output.commit()
-        told.bytes = output.size
-    return told
+        report.bytes = output.size
+    return report
 
 
-def _spell(batches: Iterable[pa.RecordBatch], spelling: _Spelling) -> _Part:
+def _convert_rows(batches: Iterable[pa.RecordBatch], text_format: _TextFormat) -> _Converted:
     records: list[bytes] = []
     read = 0
-    unsayable, drops = Counter[str](), Counter[str]()
+    failures, drops = Counter[str](), Counter[str]()
     for batch in batches:
-        if spelling == "olf":
+        if text_format == "olf":
             lines = rows_to_olf(batch)
             records.append(lines.data.tobytes())
-            why = lines.failure
+            failure = lines.failure
         else:
-            written, why = rows_to_sgf(batch)
+            written, failure = rows_to_sgf(batch)
             records += filter(None, written)
         read += len(batch)
-        aside = why == ExportFailure.DROPPED
+        dropped = failure == ExportFailure.DROPPED
         drops.update(
-            DropReason(drop_code(name)).name for name in batch.column("drop").filter(pa.array(aside)).to_pylist()
+            DropReason(drop_code(name)).name for name in batch.column("drop").filter(pa.array(dropped)).to_pylist()
         )
-        unsayable.update(ExportFailure(k).name for k in why[(why != ExportFailure.NONE) & ~aside].tolist())
-    return _Part(records, read, unsayable, drops)
+        failures.update(ExportFailure(k).name for k in failure[(failure != ExportFailure.NONE) & ~dropped].tolist())
+    return _Converted(records, read, failures, drops)
 
 
 class _Compressor(Protocol):
@@ -144,8 +160,8 @@ class _Compressor(Protocol):
     def flush(self) -> bytes: ...
 
 
-class _Plain:
-    """Nothing is done to the bytes."""
+class _NoCompression:
+    """Returns the bytes unchanged."""
 
     def compress(self, data: bytes, /) -> bytes:
         return data
@@ -154,8 +170,8 @@ class _Plain:
         return b""
 
 
-class _File(io.RawIOBase):
-    """An `AtomicFile` as a file that cannot be gone back in."""
+class _UnseekableFile(io.RawIOBase):
+    """An `AtomicFile` as a write-only stream."""
 
     def __init__(self, output: AtomicFile) -> None:
         self._output = output
@@ -172,12 +188,12 @@ def _gzip() -> _Compressor:
     return zlib.compressobj(6, wbits=16 + zlib.MAX_WBITS)  # writes no time, unlike the gzip module
 
 
-_COMPRESSORS: dict[str, Callable[[], _Compressor]] = {"": _Plain, ".gz": _gzip, ".bz2": bz2.BZ2Compressor}
+_COMPRESSORS: dict[str, Callable[[], _Compressor]] = {"": _NoCompression, ".gz": _gzip, ".bz2": bz2.BZ2Compressor}
 
 
 @contextmanager
 def _stream(output: AtomicFile, compression: str) -> Iterator[_Write]:
-    """Record after record, compressed as one."""
+    """Write concatenated records, compressed as one stream."""
     compressor = _COMPRESSORS[compression]()
     yield lambda records: output.write(compressor.compress(b"".join(records)))
     output.write(compressor.flush())
@@ -185,7 +201,7 @@ def _stream(output: AtomicFile, compression: str) -> Iterator[_Write]:
 
 @contextmanager
 def _zip(output: AtomicFile) -> Iterator[_Write]:
-    """Each record a member."""
+    """Write each record as a member of a .zip."""
     count = 0
 
     def write(records: list[bytes]) -> None:
@@ -196,15 +212,15 @@ def _zip(output: AtomicFile) -> Iterator[_Write]:
             member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, _UNIX, 0o644 << 16
             archive.writestr(member, record)
 
-    with zipfile.ZipFile(_File(output), "w") as archive:
+    with zipfile.ZipFile(_UnseekableFile(output), "w") as archive:
         yield write
 
 
-def _target(path: Path) -> tuple[_Spelling, Callable[[AtomicFile], AbstractContextManager[_Write]]]:
-    """How games are spelled in a file of this name, and what opens it for them. Raises RecipeError."""
+def _target(path: Path) -> tuple[_TextFormat, Callable[[AtomicFile], AbstractContextManager[_Write]]]:
+    """Return the format of records in a file of this name, and the function that opens it. Raises RecipeError."""
     match = re.search(r"\.(?:zip|(olf|sgf)(\.gz|\.bz2)?)$", path.name.lower())
     if match is None:
-        raise RecipeError(f"{path.name!r} ends in none of {', '.join(_ENDINGS)}")
+        raise RecipeError(f"the name must end in {', '.join(_SUFFIXES)}, got {path.name!r}")
     if match[1] is None:
         return "sgf", _zip
     return "olf" if match[1] == "olf" else "sgf", lambda output: _stream(output, match[2] or "")

@@ -109,7 +109,7 @@ def cluster_games(opening: Hashes, canonical: Hashes, games: GamesLike) -> Clust
 
 
 class _Range(NamedTuple):
-    """One of `ranges` equal ranges of all hashes, numbered from 0."""
+    """Range `number` (from 0) of `ranges` equal ranges of all hashes."""
 
     number: int
     ranges: int

@@ -137,17 +137,21 @@ class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
         self._reader = ShardReader()
 
     def fingerprint(self) -> Any:
+        """Return the rules and the hash of the TYGEM index."""
         index = None if self._index is None else blake3(self._index.data.data).hexdigest()
         return {"clean": self._rules.model_dump(mode="json"), "index": index}
 
     def shard_fingerprint(self, shard: SourceShard) -> Any:
+        """Return `SourceShard.fingerprint`."""
         return shard.fingerprint()
 
     def read(self, shard: SourceShard) -> Iterator[IngestItem]:
+        """Yield the shard's blocks of records, or batches of rows."""
         for content in self._reader.read(shard.shard):
             yield IngestItem(shard.name, content)
 
     def process(self, item: IngestItem) -> list[Rows]:
+        """Parse, replay and clean the games of an item."""
         if isinstance(item.content, pa.RecordBatch):
             return [rows_from_catalogue(item.content, self._rules)]
         parsed = parse_block(item.content, self._index)
@@ -166,7 +170,7 @@ def ingest(
     """Read every game of the sources into a catalogue, in order; dropped games become rows as well.
 
     The bytes do not depend on `jobs` and `engine`. Memory does not grow with the number of games, except for a list of
-    the duplicates: rows that wait for the rest of the corpus are spilled to hidden files beside `path`.
+    the duplicates: rows that wait for the rest of the corpus are spilled to hidden files in the directory of `path`.
 
     Args:
         sources: Archives, folders and records, as `kifu.read` takes them, or catalogues, whose rows are cleaned anew.
@@ -211,8 +215,8 @@ def mark_duplicates(
         rows: The rows, which may use the executor.
         rules: The cleaning rules; only `duplicates` is used.
         executor: Compares games once `rows` is exhausted.
-        path: Hidden files beside it hold spilled rows. Those of a killed run are removed, so the caller must hold the
-            lock on `path`.
+        path: Rows are spilled to hidden files in its directory. Those of a killed run are removed, so the caller must
+            hold the lock on `path`.
     """
     ids_file, games_file = (path.with_name(f".{path.name}.{name}") for name in ("rest", "first"))
     for hidden in (ids_file, games_file):

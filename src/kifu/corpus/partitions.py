@@ -264,14 +264,14 @@ class StagedPartition(NamedTuple):
     blake3: str
 
 
-class PartitionShard(NamedTuple):
+class _PartitionShard(NamedTuple):
     """Staged rows and the duplicates among them."""
 
     staged: StagedRows
     flags: DuplicateFlags
 
 
-class PartitionJob(Job[PartitionShard, PartitionShard, list[StagedPartition]]):
+class _PartitionJob(Job[_PartitionShard, _PartitionShard, list[StagedPartition]]):
     """Divides staged rows into one partition per year, in the staging directory."""
 
     def __init__(self, staging: Path, rules: dict[str, Any], sources: Sequence[SourceInfo]) -> None:
@@ -289,10 +289,10 @@ class PartitionJob(Job[PartitionShard, PartitionShard, list[StagedPartition]]):
     def fingerprint(self) -> Any:
         return [self._staging.name, self._rules, self._sources]
 
-    def shard_fingerprint(self, shard: PartitionShard) -> Any:
+    def shard_fingerprint(self, shard: _PartitionShard) -> Any:
         return [*shard.staged, blake3(b"".join(column.tobytes() for column in shard.flags)).hexdigest()]
 
-    def process(self, item: PartitionShard) -> list[StagedPartition]:
+    def process(self, item: _PartitionShard) -> list[StagedPartition]:
         counts = np.zeros(UNKNOWN_YEAR - EARLIER_YEAR + 1, np.int64)
         for batch in self._batches(item.staged, ("year",)):
             counts += np.bincount(partition_years(batch) - EARLIER_YEAR, minlength=len(counts))
@@ -387,8 +387,8 @@ def write_partitions(
     starts = np.cumsum([0, *(sum(open_catalogue(path).rows for path in each) for each in paths)]).tolist()
     first = index.read if old else 0
     flags = flag_duplicates([*old, *chain.from_iterable(paths)], first, index.clean["duplicates"], executor)
-    shards = [PartitionShard(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
-    made = list(executor.run(PartitionJob(staging, index.clean, index.sources), shards))
+    shards = [_PartitionShard(each, flags.select(*bounds)) for each, *bounds in zip(staged, starts, starts[1:])]
+    made = list(executor.run(_PartitionJob(staging, index.clean, index.sources), shards))
     named = list(_name_partitions(staged, made))
     for _, part in named:
         report.read, report.kept = report.read + part.rows, report.kept + part.kept

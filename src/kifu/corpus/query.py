@@ -32,8 +32,10 @@ FILE_COLUMN = "catalogue"
 """The additional column of the tables: the path of the row's catalogue, as given."""
 
 _MEMORY = "1GB"
-"""DuckDB's memory limit before it spills to disk. With 400 MB, sorting 650,000 whole games fails; counting and selecting
-take less memory for any number of games."""
+"""DuckDB's memory limit before it spills to disk.
+
+With 400 MB, sorting 650,000 whole games fails; counting and selecting take less for any number of games.
+"""
 
 _MAX_MESSAGE = 300  # characters
 

@@ -113,6 +113,7 @@ class HashSplit(_Split):
     seed: Seed = 0
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
+        """Return the set of each row, see `columns`."""
         return split_keys(to_numpy(batch["opening"]), self.sets, self.seed)
 
 
@@ -134,6 +135,7 @@ class PlayerSplit(_Split):
     seed: Seed = 0
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
+        """Return the set of each row, see `columns`."""
         black, white = (self._player_codes(batch[column]) for column in self.columns)
         return np.where(black == white, black, NO_SET)
 
@@ -170,6 +172,7 @@ class DateSplit(_Split):
         return sets
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
+        """Return the set of each row, see `columns`."""
         dates = batch["date"]
         # Missing years become year 0, which no set contains: dates begin with year 1.
         year = (to_numpy(pc.fill_null(batch["year"], 0)).astype(np.int64) - 1970).astype("M8[Y]")
@@ -198,6 +201,8 @@ class ArchiveSplit(_Split):
     sets: Sets[list[Line]]
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
+        """Return the set of each row, see `columns`."""
+
         def code(archive: str | None) -> int:
             for code, patterns in enumerate(self.sets.values()):
                 if any(fnmatchcase(archive or "", pattern) for pattern in patterns):
@@ -221,6 +226,7 @@ class ListSplit(_Split):
     sets: Sets[Line]
 
     def codes(self, batch: pa.RecordBatch) -> Codes:
+        """Return the set of each row, see `columns`."""
         ids, id_codes, names, name_codes = self._lists
         name_index = pc.index_in(pc.binary_join_element_wise(batch["archive"], batch["member"], "/"), names)
         codes: Codes = name_codes[to_numpy(pc.fill_null(name_index, -1))]

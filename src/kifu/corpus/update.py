@@ -42,7 +42,7 @@ LARGE_SOURCE_ROWS = 1 << 18
 """Sources of at least this many rows keep a directory of their own when compacted; smaller ones share one."""
 
 _SHARED = -1
-"""Stands for all smaller sources."""
+"""The key of all smaller sources."""
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ def append(
 
     Files whose bytes the catalogue already has are skipped; loose records of a folder are read again. If the rules look
     for duplicates, existing rows do not change: a new game is dropped if it equals an existing one or its beginning; a
-    longer one is kept beside it until `compact`. In a new folder, duplicates are found as in a single file.
+    longer one is kept in addition until `compact`. In a new folder, duplicates are found as in a single file.
 
     Args:
         sources: As for `kifu.corpus.ingest.ingest`.
@@ -111,7 +111,7 @@ def append(
         with progress("reading games", None, "games") as bar:
             shards = list(_append_shards(folder, new, len(before.sources)))
             staged: list[StagedRows] = []
-            results = executor.run(StageJob(ingest_job, staging), [each.shard for each in shards])
+            results = executor.run(_StageJob(ingest_job, staging), [each.shard for each in shards])
             for result, shard in zip(results, shards):
                 names = staged.pop().names if shard.continues else ()
                 staged.append(StagedRows((*names, result.name), shard.directory, (shard.source,)))
@@ -182,7 +182,7 @@ def _append_shards(
             yield _AppendShard(number, directories[-1], shard)
 
 
-class StagedShard(NamedTuple):
+class _StagedShard(NamedTuple):
     """A staged file of rows. name: within the staging directory, whose path may differ between nodes."""
 
     name: str
@@ -190,7 +190,7 @@ class StagedShard(NamedTuple):
     unparsed: UnparsedTexts
 
 
-class StageJob(Job[SourceShard, SourceShard, StagedShard]):
+class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
     """Writes the rows of each shard to a file, with all rules applied except those on duplicates."""
 
     def __init__(self, ingest_job: IngestJob, staging: Path) -> None:
@@ -203,7 +203,7 @@ class StageJob(Job[SourceShard, SourceShard, StagedShard]):
     def shard_fingerprint(self, shard: SourceShard) -> Any:
         return shard.fingerprint()
 
-    def process(self, item: SourceShard) -> StagedShard:
+    def process(self, item: SourceShard) -> _StagedShard:
         name = f"{uuid4().hex}.rows"  # unique, because a shard may be processed twice at the same time
         report = IngestReport()
         with CatalogueWriter(self._staging / name) as writer:
@@ -213,7 +213,7 @@ class StageJob(Job[SourceShard, SourceShard, StagedShard]):
                     report.add_unparsed(rows.unparsed)
                     report.read += len(rows.drop)
             writer.commit({})
-        return StagedShard(name, report.read, report.unparsed)
+        return _StagedShard(name, report.read, report.unparsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +275,7 @@ def compact(
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))
             staged = []
-            for name, shard in zip(executor.run(MergeJob(staging), shards), shards):
+            for name, shard in zip(executor.run(_MergeJob(staging), shards), shards):
                 staged.append(StagedRows((name,), shard.directory, shard.sources))
                 bar.advance(sum(rows.rows for rows in shard.rows))
             games = IngestReport()
@@ -283,7 +283,7 @@ def compact(
         return CompactReport(len(before.parts), partitions, games)
 
 
-class MergeShard(NamedTuple):
+class _MergeShard(NamedTuple):
     """Rows that become one partition.
 
     Attributes:
@@ -297,7 +297,7 @@ class MergeShard(NamedTuple):
     rows: tuple[RowShard, ...]
 
 
-def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[MergeShard]:
+def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[_MergeShard]:
     top = folder.new_name(f"compact-{index.compacted + 1}")
     total: Counter[int] = Counter()
     for part in index.parts:
@@ -315,7 +315,7 @@ def _merge_shards(folder: CatalogueTransaction, index: Index) -> Iterator[MergeS
         for piece in _pieces(groups[source, year]):
             sources = sorted({source for part, _ in piece for source in part.sources})
             rows = tuple(RowShard(str(folder.path / part.path), some.start, len(some)) for part, some in piece)
-            yield MergeShard(directories[source], tuple(sources), rows)
+            yield _MergeShard(directories[source], tuple(sources), rows)
 
 
 def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]]]:
@@ -332,7 +332,7 @@ def _pieces(parts: Iterable[Partition]) -> Iterator[list[tuple[Partition, range]
     yield piece
 
 
-class MergeJob(Job[MergeShard, MergeShard, str]):
+class _MergeJob(Job[_MergeShard, _MergeShard, str]):
     """Copies rows of partitions to one staged file per shard, with duplicates kept again; results are file names."""
 
     def __init__(self, staging: Path) -> None:
@@ -341,10 +341,10 @@ class MergeJob(Job[MergeShard, MergeShard, str]):
     def fingerprint(self) -> Any:
         return self._staging.name
 
-    def shard_fingerprint(self, shard: MergeShard) -> Any:
+    def shard_fingerprint(self, shard: _MergeShard) -> Any:
         return [shard.directory, shard.sources, [rows.fingerprint() for rows in shard.rows]]
 
-    def process(self, item: MergeShard) -> str:
+    def process(self, item: _MergeShard) -> str:
         name = f"{uuid4().hex}.rows"  # unique, because a shard may be processed twice at the same time
         with CatalogueWriter(self._staging / name) as writer:
             for rows in item.rows:

@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 install: $(READY) ## Set up .venv with kifu and its tools
 
 demo: $(READY) ## Go the whole way on the bundled sample: data sets, checks, pictures
-	$(BIN)/kifu demo --into demo
+	$(BIN)/kifu demo --output demo
 
 test: $(READY) ## Run the tests (a quarter of an hour)
 	$(BIN)/python -m pytest -m 'not slow'
@@ -45,7 +45,7 @@ bench: $(READY) ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py
 
 scale: $(READY) ## Measure with five million games made of real ones (hours; 12 GB in build/scale)
-	$(BIN)/python benchmarks/scale.py --into build/scale
+	$(BIN)/python benchmarks/scale.py --output build/scale
 
 sample: $(READY) ## Have GNU Go play the bundled sample again (hours; needs gnugo)
 	$(BIN)/python tools/make_sample.py --work build/sample --out build

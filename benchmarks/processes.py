@@ -35,7 +35,7 @@ def peak(command: Sequence[str]) -> float:
 
 
 def _build_command(archives: Sequence[Path], into: Path, overrides: Sequence[str], name: str, jobs: int) -> list[str]:
-    command = [*KIFU, "build", "kgsgo-v2", *map(str, archives), "--into", str(into), "--sets", name]
+    command = [*KIFU, "build", "kgsgo-v2", *map(str, archives), "--output", str(into), "--sets", name]
     for override in overrides:
         command += ["--set", override]
     return [*command, "--jobs", str(jobs)]

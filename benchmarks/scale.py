@@ -1,6 +1,6 @@
 """Millions of games, made of real ones: time and memory of each step against the number of games, and copies found.
 
-    python benchmarks/scale.py --into DIR [--games N,...] [--jobs N] [--shared DIR] [--only STEP,...]
+    python benchmarks/scale.py --output DIR [--games N,...] [--jobs N] [--shared DIR] [--only STEP,...]
 
 Each step runs in a process of its own, and only if DIR/scale.json does not tell of it yet; so a run that was
 interrupted goes on. Five million games take 1.2 GB as files, 1.5 GB as a catalogue, and three times that meanwhile.
@@ -93,7 +93,7 @@ def _found(step: str, games: int, told: dict[str, int]) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Measures kifu with millions of games, and prints a Markdown table.")
-    parser.add_argument("--into", type=Path, required=True, help="folder for games, catalogues and scale.json")
+    parser.add_argument("--output", type=Path, required=True, help="folder for games, catalogues and scale.json")
     sizes = "300000,1000000,2500000,5000000"
     parser.add_argument("--games", type=_sizes, default=_sizes(sizes), metavar="N,...", help=f"default: {sizes}")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads (default: one for each core)")

@@ -2,8 +2,8 @@
 
     pip install 'kifu[learn,keras]'
     kifu ingest archives/ -o games.parquet
-    kifu split games.parquet --into sets
-    python examples/keras_book_small.py sets/train.parquet sets/test.parquet --into run
+    kifu split games.parquet --output sets
+    python examples/keras_book_small.py sets/train.parquet sets/test.parquet --output run
 
 As in section 7.3: one plane, softmax and categorical cross-entropy, SGD, batches of 128, five epochs, a checkpoint
 after each. Unlike there, no game that is tested was trained on, so that the accuracy on the test set is one.
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Trains the book's small network in Keras.")
     parser.add_argument("games", type=Path, help="games to learn from")
     parser.add_argument("test", type=Path, help="games to test with")
-    parser.add_argument("--into", type=Path, default=Path("run"), help="folder for the checkpoints")
+    parser.add_argument("--output", type=Path, default=Path("run"), help="folder for the checkpoints")
     parser.add_argument("--board", default="19x19")
     parser.add_argument("--epochs", type=int, default=5)
     told = parser.parse_args(arguments)

@@ -2,7 +2,7 @@
 
     pip install 'kifu[learn,cluster]'
     kifu ingest archives/ -o games.parquet
-    python examples/ray_train.py games.parquet --into run --workers 2
+    python examples/ray_train.py games.parquet --output run --workers 2
 
 Begun again with the same folder, and any number of workers, it goes on from its last checkpoint, which may stand in the
 middle of an epoch: what is left of that is divided among the workers there are now, and no position comes twice. On
@@ -89,7 +89,7 @@ def load(checkpoint: ray.train.Checkpoint | None) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Trains a small net on several workers of Ray Train.")
     parser.add_argument("games", type=Path, help="a catalogue, or archives, to learn from")
-    parser.add_argument("--into", type=Path, default=Path("run"), help="folder for the checkpoints")
+    parser.add_argument("--output", type=Path, default=Path("run"), help="folder for the checkpoints")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--address", help="HOST:PORT of a cluster's head; without it Ray begins on this machine")
     parser.add_argument("--board", default="19x19")

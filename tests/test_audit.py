@@ -480,7 +480,7 @@ def test_data_sets_of_examples_are_compared_by_their_positions(tmp_path: Path, f
         "planes=seven@1",
     ]
     overrides = [part for setting in settings for part in ("--set", setting)]
-    built = run("build", "agz17", tmp_path / "a.parquet", "--into", tmp_path / "sets", "--format", form, *overrides)
+    built = run("build", "agz17", tmp_path / "a.parquet", "--output", tmp_path / "sets", "--format", form, *overrides)
     assert built.code == 0, built.err
     (path,) = (p for p in (tmp_path / "sets").glob("all*") if "manifest" not in p.name)
     same, other = audit([tmp_path / "a.parquet", path]), audit([path, tmp_path / "b.parquet"])

@@ -387,7 +387,7 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
         'kind = "examples"\nname = "mine"\ntitle = "mine"\nplanes = "own+opp+ko"\nformat = "npy"\n'
         '[split]\nkind = "hash"\nsets = { train = 2.0, test = 1.0 }\n'
     )
-    done = run("build", str(path), str(kgs), "--into", str(tmp_path / "out"), "--format", "parquet", "--sets", "test")
+    done = run("build", str(path), str(kgs), "--output", str(tmp_path / "out"), "--format", "parquet", "--sets", "test")
     assert (done.code, len(done.out.splitlines())) == (0, 1)
     made = tmp_path / "out" / "test.parquet"
     assert done.out.startswith(f"{made}: ")
@@ -402,7 +402,7 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     drawn = run("inspect", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
     assert drawn.code == 0 and tmp_path.joinpath("row.svg").is_file()
     for wrong in (["--index", "x"], ["--format", "parket"], ["--sets", "tst"]):
-        done = run("build", str(path), str(kgs), "--into", str(tmp_path / "out"), *wrong)
+        done = run("build", str(path), str(kgs), "--output", str(tmp_path / "out"), *wrong)
         assert done.code == 2 and done.err[-1].startswith("kifu: ")
 
 

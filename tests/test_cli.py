@@ -55,13 +55,13 @@ def is_error(done: Done, *words: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        ["ingest", "a.zip", "-o"], ["demo", "--into"], ["fetch", "kgs", "--into"], ["split", "a.parquet", "--into"],
-        ["convert", "a.zip"], ["build", "agz17", "a.zip", "--into"], ["inspect", "a.npz", "--row", "1", "-o"],
+        ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"], ["split", "a.parquet", "--output"],
+        ["convert", "a.zip"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["plan", "a.zip", "--json"],
-        ["match", "a", "b", "--into"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
+        ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
-        ["train", "quick-cpu", "a.zip", "--into"],
+        ["train", "quick-cpu", "a.zip", "--output"],
     ],
     ids="-".join,
 )  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_card_fits_the_terminal() -> None:
 
 def test_build(kgs: Path, tmp_path: Path) -> None:
     into = tmp_path / "new" / "folder"
-    command = ["build", "kgsgo-v2", kgs, "--into", into, "--sets", "test, trainall", "--set", "sets.test.games=5"]
+    command = ["build", "kgsgo-v2", kgs, "--output", into, "--sets", "test, trainall", "--set", "sets.test.games=5"]
     done = run(*command)
     assert done.code == 0
     test, train = done.out.splitlines()
@@ -215,7 +215,7 @@ def test_build(kgs: Path, tmp_path: Path) -> None:
 
 def test_build_tells_what_is_dropped(tmp_path: Path) -> None:
     sources = archive(tmp_path, [*records(3), BROKEN["OCCUPIED"], BROKEN["TRUNCATED"]])
-    done = run("build", "kgsgo-v1", sources, "--into", tmp_path, "--sets", "archives")
+    done = run("build", "kgsgo-v1", sources, "--output", tmp_path, "--sets", "archives")
     assert done.code == 0
     assert done.out.endswith("; 5 games = 3 kept + 1 occupied + 1 truncated\n")
 
@@ -227,10 +227,10 @@ def test_build_draws_by_an_index_page_in_any_number_of_threads(kgs: Path, tmp_pa
     made = {}
     for jobs in (1, 2):
         into = tmp_path / str(jobs)
-        assert run("build", "kgsgo-v2", kgs, "--into", into, "--jobs", jobs, *overrides).code == 0
+        assert run("build", "kgsgo-v2", kgs, "--output", into, "--jobs", jobs, *overrides).code == 0
         made[jobs] = {path.name: path.read_bytes() for path in into.iterdir()}
     assert made[1] == made[2]
-    run("build", "kgsgo-v2", kgs, "--into", tmp_path, *overrides[:-2])  # in the order of the year, newest first
+    run("build", "kgsgo-v2", kgs, "--output", tmp_path, *overrides[:-2])  # in the order of the year, newest first
     assert (tmp_path / "kgsgo-test-v2.dat").read_bytes() != made[1]["kgsgo-test-v2.dat"]
 
 
@@ -240,7 +240,7 @@ def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
         'name = "own"\ntitle = "mine"\nformat = "dat1"\nseed = 7\nuntil = 2001\n'
         '[sets.few]\ntitle = "three"\nfile = "few.dat"\ngames = 3\n'
     )
-    done = run("build", own, kgs, "--into", tmp_path)
+    done = run("build", own, kgs, "--output", tmp_path)
     assert done.code == 0
     manifest = read_manifest(tmp_path / "few.dat")
     assert (manifest.kept, [part.archive for part in manifest.archives]) == (3, ["KGS-2001-19-12-"])
@@ -259,22 +259,22 @@ def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
         ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
         ("fetch ogs", ["'ogs'", "there is kgs"]),
         ("fetch kgs --years 20-x", ["'20-x'", "2001-2014"]),
-        ("fetch kgs --index missing.html --into OUT", ["missing.html", "No such file"]),
-        ("build nix KGS --into OUT", ["'nix'", "kgsgo-v1"]),
-        ("build kgsgo-v2 missing --into OUT", ["missing", "No such file"]),
-        ("build kgsgo-v2 EMPTY --into OUT", ["EMPTY", "no .sgf files and no archives"]),
-        ("build kgsgo-v2 GARBAGE --into OUT", ["KGS-2006-19-10388-.tar.gz"]),
-        ("build kgsgo-v2 KGS --into OUT", ["'test' takes 100 games, but 24", "sets.test.games=N"]),
-        ("build kgsgo-v2 KGS --into OUT --sets test,nix", ["'nix'", "test, train10k, trainall, archives"]),
-        ("build kgsgo-v2 KGS --into OUT --set until", ["'until'", "key=value"]),
-        ("build kgsgo-v2 KGS --into OUT --set until=soon", ["until", '"soon"', "integer"]),
-        ("build kgsgo-v2 KGS --into OUT --set untill=2001", ["untill"]),
-        ("build kgsgo-v2 KGS --into OUT --set format=dat3", ["dat3", "dat1@1, dat2@1"]),
-        ("build kgsgo-v2 KGS --into OUT --set until=1999", ["0 archives"]),
-        ("build kgsgo-v2 KGS --into OUT --index missing.html", ["missing.html", "No such file"]),
-        ("build kgsgo-v2 KGS --into OUT --index GARBAGE", ["index page", "KGS-2006-19-10388-.zip"]),
-        ("build kgsgo-v2 KGS --into GARBAGE --sets archives", ["GARBAGE", "Not a directory"]),
-        ("build kgsgo-v2 LIAR --into OUT --sets archives", ["KGS-2003-19-9-", "no game as entry"]),
+        ("fetch kgs --index missing.html --output OUT", ["missing.html", "No such file"]),
+        ("build nix KGS --output OUT", ["'nix'", "kgsgo-v1"]),
+        ("build kgsgo-v2 missing --output OUT", ["missing", "No such file"]),
+        ("build kgsgo-v2 EMPTY --output OUT", ["EMPTY", "no .sgf files and no archives"]),
+        ("build kgsgo-v2 GARBAGE --output OUT", ["KGS-2006-19-10388-.tar.gz"]),
+        ("build kgsgo-v2 KGS --output OUT", ["'test' takes 100 games, but 24", "sets.test.games=N"]),
+        ("build kgsgo-v2 KGS --output OUT --sets test,nix", ["'nix'", "test, train10k, trainall, archives"]),
+        ("build kgsgo-v2 KGS --output OUT --set until", ["'until'", "key=value"]),
+        ("build kgsgo-v2 KGS --output OUT --set until=soon", ["until", '"soon"', "integer"]),
+        ("build kgsgo-v2 KGS --output OUT --set untill=2001", ["untill"]),
+        ("build kgsgo-v2 KGS --output OUT --set format=dat3", ["dat3", "dat1@1, dat2@1"]),
+        ("build kgsgo-v2 KGS --output OUT --set until=1999", ["0 archives"]),
+        ("build kgsgo-v2 KGS --output OUT --index missing.html", ["missing.html", "No such file"]),
+        ("build kgsgo-v2 KGS --output OUT --index GARBAGE", ["index page", "KGS-2006-19-10388-.zip"]),
+        ("build kgsgo-v2 KGS --output GARBAGE --sets archives", ["GARBAGE", "Not a directory"]),
+        ("build kgsgo-v2 LIAR --output OUT --sets archives", ["KGS-2003-19-9-", "no game as entry"]),
         ("inspect missing", ["missing", "No such file"]),
         ("inspect EMPTY", ["EMPTY", "no .sgf files and no archives"]),
         ("inspect GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
@@ -303,8 +303,8 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     [
         ("nix", "No such command 'nix'"),
         ("build", "Missing argument 'recipe'"),
-        ("build kgsgo-v2 x", "Missing option '--into'"),
-        ("build kgsgo-v2 x --into x --jobs 0", "'--jobs'"),
+        ("build kgsgo-v2 x", "Missing option '--output'"),
+        ("build kgsgo-v2 x --output x --jobs 0", "'--jobs'"),
         ("show x --game 0", "'--game'"),
         ("show x --move -1", "'--move'"),
         ("inspect x --row one", "'--row'"),
@@ -322,8 +322,8 @@ def test_wrong_usage_names_the_option(arguments: str, told: str) -> None:
 def test_what_may_not_be_read_or_written_is_one_line(kgs: Path, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
-    is_error(run("build", "kgsgo-v2", closed, "--into", tmp_path), "closed", "Permission denied")
-    is_error(run("build", "kgsgo-v2", kgs, "--into", closed, "--sets", "archives"), "closed", "Permission denied")
+    is_error(run("build", "kgsgo-v2", closed, "--output", tmp_path), "closed", "Permission denied")
+    is_error(run("build", "kgsgo-v2", kgs, "--output", closed, "--sets", "archives"), "closed", "Permission denied")
 
 
 # the shell around it
@@ -341,7 +341,7 @@ def test_interrupted_builds_leave_no_file_and_say_so(tmp_path: Path) -> None:
     source, into = tmp_path / "kgs", tmp_path / "out"
     for k in range(40):
         archive(source, records(20, k), year=1980 + k)
-    command = ["build", "kgsgo-v2", source, "--sets", "trainall", "--set", "sets.test.games=1", "--into"]
+    command = ["build", "kgsgo-v2", source, "--sets", "trainall", "--set", "sets.test.games=1", "--output"]
     # Uncompiled, the kernels take half a minute for that, so that there is time to interrupt them, however busy we are.
     process = start(*command, into, "--jobs", 2, NUMBA_DISABLE_JIT="1")
     part = into / ".kgsgo-trainall-v2.dat.part"

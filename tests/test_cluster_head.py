@@ -139,7 +139,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 COMMANDS: dict[str, Callable[[list[Path], Path], list[object]]] = {
     "ingest": lambda sources, out: ["ingest", *sources, "-o", out / "new.parquet"],
-    "build": lambda sources, out: ["build", "olf-archive", *sources, "--into", out / "new"],
+    "build": lambda sources, out: ["build", "olf-archive", *sources, "--output", out / "new"],
 }
 
 

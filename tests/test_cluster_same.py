@@ -26,10 +26,10 @@ CATALOGUE = "games.parquet"
 COMMANDS: dict[str, Callable[[Path, Path], list[object]]] = {
     "ingest": lambda games, out: ["ingest", *sources(games), "-o", out / "new.parquet", "--set", "min_moves=40", *ONCE],
     "again": lambda games, out: ["ingest", games / CATALOGUE, "-o", out / "new.parquet", "--set", "min_moves=50"],
-    "kgsgo": lambda games, out: ["build", "kgsgo-v2", *sources(games), "--into", out / "new", *KGSGO],
-    "npy": lambda games, out: ["build", "agz17", games / CATALOGUE, "--into", out / "new", *RULES, "--format", "npy"],
-    "parquet": lambda games, out: ["build", "agz17", games / CATALOGUE, "--into", out / "new", *RULES],
-    "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--into", out / "new"],
+    "kgsgo": lambda games, out: ["build", "kgsgo-v2", *sources(games), "--output", out / "new", *KGSGO],
+    "npy": lambda games, out: ["build", "agz17", games / CATALOGUE, "--output", out / "new", *RULES, "--format", "npy"],
+    "parquet": lambda games, out: ["build", "agz17", games / CATALOGUE, "--output", out / "new", *RULES],
+    "olf": lambda games, out: ["build", "olf-archive", *sources(games), "--output", out / "new"],
     "stats": lambda games, out: ["stats", games / CATALOGUE, "--json", out / "new.json"],
     "audit": lambda games, out: ["audit", games / CATALOGUE, games / "part.parquet", "--json", out / "new.json"],
 }

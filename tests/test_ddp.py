@@ -224,7 +224,7 @@ def test_a_number_of_processes_that_torchrun_has_not_started(games: Path, tmp_pa
 def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
         train(tiny(), [games], tmp_path / "run", devices=2, nodes=3)
-    done = run("train", "small", games, "--into", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
+    done = run("train", "small", games, "--output", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
     assert (done.code, done.err) == (2, ["kifu: a batch of 64 cannot be divided among 3 devices"])
 
 

@@ -24,7 +24,7 @@ QUICK = ("--minutes", 0.05)
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
     """What the demo says, and its folder."""
     into = tmp_path_factory.mktemp("demo") / "into"
-    return run("demo", "--into", into, "--jobs", 2, *QUICK), into
+    return run("demo", "--output", into, "--jobs", 2, *QUICK), into
 
 
 def test_it_ends_well(done: tuple[Done, Path]) -> None:
@@ -74,7 +74,7 @@ def test_the_command_that_it_ends_with_works(done: tuple[Done, Path]) -> None:
 def test_a_second_run_makes_nothing_anew(done: tuple[Done, Path]) -> None:
     into = done[1]
     before = {path: path.stat().st_mtime_ns for path in into.glob("*.dat")}
-    again = run("demo", "--into", into, *QUICK)
+    again = run("demo", "--output", into, *QUICK)
     assert again.code == 0
     assert again.out.count("(was there)") == len(FILES) + 1
     assert "a second" not in again.out
@@ -96,7 +96,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a demo that was run on 230 made-up games instead of the sample."""
     source = archive(tmp_path / "source", [quiet_game(k) for k in range(230)], year=2025)
     monkeypatch.setattr(demo, "sample_path", lambda: source)
-    assert run("demo", "--into", tmp_path / "out", *QUICK).code == 0
+    assert run("demo", "--output", tmp_path / "out", *QUICK).code == 0
     return tmp_path / "out"
 
 
@@ -112,7 +112,7 @@ def test_it_checks_what_it_reads_back(small: Path, name: str, at: int, told: str
     data = bytearray((small / name).read_bytes())
     data[at] ^= 1
     (small / name).write_bytes(data)
-    done = run("demo", "--into", small, *QUICK)
+    done = run("demo", "--output", small, *QUICK)
     assert done.code == 2
     assert done.err[-1].startswith("kifu: ")
     assert told in done.err[-1]
@@ -131,6 +131,6 @@ def test_it_sees_what_is_wrong_in_both_formats(small: Path, hashes_fit: bool, to
     with pytest.MonkeyPatch.context() as patch:
         if hashes_fit:
             patch.setattr(demo, "hash_file", lambda path: read_manifest(path).blake3)
-        done = run("demo", "--into", small, *QUICK)
+        done = run("demo", "--output", small, *QUICK)
     assert done.code == 2
     assert told in done.err[-1]

@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     source = archive(folder, [KO, record("a"), record("b", handicap=4)])
     for recipe in ("kgsgo-v1", "kgsgo-v2"):
-        assert run("build", recipe, source, "--into", folder, "--sets", "archives").code == 0
+        assert run("build", recipe, source, "--output", folder, "--sets", "archives").code == 0
     return folder
 
 

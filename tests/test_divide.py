@@ -55,7 +55,7 @@ def test_games_that_no_set_wants_are_counted(tmp_path: Path) -> None:
 
 def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
     path = corpus(tmp_path / "a.parquet")
-    done = run("split", path, path, "--into", tmp_path, "--set", "split.sets={all=1.0}")
+    done = run("split", path, path, "--output", tmp_path, "--set", "split.sets={all=1.0}")
     assert (done.code, done.out.splitlines()) == (
         0,
         [f"{tmp_path}/all.parquet: 720 games", "in no set: 0 games; and 80 that were set aside"],
@@ -72,7 +72,7 @@ def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
 )
 def test_a_split_that_does_not_fit_writes_nothing(tmp_path: Path, setting: str, message: str) -> None:
     path = corpus(tmp_path / "a.parquet")
-    done = run("split", path, "--into", tmp_path / "sets", "--set", setting)
+    done = run("split", path, "--output", tmp_path / "sets", "--set", setting)
     assert done.code == 2
     assert done.err[-1].startswith(f"kifu: {message}")
     assert not (tmp_path / "sets").exists()
@@ -81,7 +81,7 @@ def test_a_split_that_does_not_fit_writes_nothing(tmp_path: Path, setting: str, 
 def test_what_is_no_catalogue_writes_nothing_and_old_sets_stay(tmp_path: Path) -> None:
     old = tmp_path / "train.parquet"
     old.write_bytes(b"old")
-    done = run("split", __file__, "--into", tmp_path)
+    done = run("split", __file__, "--output", tmp_path)
     assert (done.code, list(tmp_path.iterdir()), old.read_bytes()) == (2, [old], b"old")
     assert "is not a catalogue" in done.err[-1]
 

@@ -316,10 +316,10 @@ def test_it_draws_no_games() -> None:
 
 def test_command(kgs: Path, tmp_path: Path) -> None:
     sets = [word for change in (*LOOSE, "compression=fast") for word in ("--set", change)]
-    done = run("build", "katago", kgs, "--into", tmp_path, *sets, "--sets", "val")
+    done = run("build", "katago", kgs, "--output", tmp_path, *sets, "--sets", "val")
     assert done.code == 0
     assert "examples" in done.out and "41 games = " in done.out
-    refused = run("build", "katago", kgs, "--into", tmp_path, "--index", "page.html")
+    refused = run("build", "katago", kgs, "--output", tmp_path, "--index", "page.html")
     assert (refused.code, refused.out) == (2, "")
     assert "--index" in refused.err[0]
     assert "katago" in run("recipes").out

@@ -30,7 +30,7 @@ def test_it_trains_from_a_catalogue(tmp_path, script, capsys):
     for name in ("train", "test"):
         (tmp_path / name).mkdir()
     games, test = make(tmp_path / "train", 2, smalls=20), make(tmp_path / "test", 2, seed=1, smalls=5)
-    script.main([str(games), str(test), "--into", str(tmp_path / "run"), "--board", "9x9", "--epochs", "2"])
+    script.main([str(games), str(test), "--output", str(tmp_path / "run"), "--board", "9x9", "--epochs", "2"])
     assert "accuracy on games that were not trained on: " in capsys.readouterr().out
     files = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert files == ["small_model_epoch_1.keras", "small_model_epoch_2.keras"]

@@ -340,7 +340,7 @@ def test_catalogues_come_before_archives(tmp_path, games):
 
 
 def test_train_and_test_never_mix(games, tmp_path):
-    run("split", str(games), "--into", str(tmp_path), "--set", "split.sets={train=70.0,test=30.0}")
+    run("split", str(games), "--output", str(tmp_path), "--set", "split.sets={train=70.0,test=30.0}")
     train, test = (tmp_path / f"{name}.parquet" for name in ("train", "test"))
     ids = [{key for key, _ in given(kifu.load(path, "own", epoch=2))} for path in (train, test)]
     assert all(ids)

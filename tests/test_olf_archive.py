@@ -309,11 +309,11 @@ def test_it_is_no_recipe_of_data_sets() -> None:
 
 
 def test_the_command(sources: list[Path], tmp_path: Path) -> None:
-    done = run("build", "olf-archive", *sources, "--into", tmp_path / "into", "--set", "clean.min_stones=9")
+    done = run("build", "olf-archive", *sources, "--output", tmp_path / "into", "--set", "clean.min_stones=9")
     assert done.code == 2 and "has no table 'clean'" in done.err[-1]
-    done = run("build", "olf-archive", *sources, "--into", tmp_path / "into", "--sets", "test")
+    done = run("build", "olf-archive", *sources, "--output", tmp_path / "into", "--sets", "test")
     assert done.code == 2 and "recipe olf-archive has no option sets" in done.err[-1]
-    done = run("build", "olf-archive", *sources, "--into", tmp_path / "into")
+    done = run("build", "olf-archive", *sources, "--output", tmp_path / "into")
     assert done.code == 0 and done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
     assert re.search(r"^olf-archive +OLF files by board", run("recipes").out, re.MULTILINE)
     assert run("recipes", "olf-archive").out.endswith('clean = "schraudolph"\n')

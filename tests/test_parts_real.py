@@ -36,7 +36,7 @@ def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
     answers = [run("query", sql, *given).out for given in ([games], files)]
     assert answers[0] == answers[1] and {"1333", "11362"} < {*answers[0].split()}
     for name, given in (("folder", [games]), ("files", files)):
-        assert run("split", *given, "--into", tmp_path / name).code == 0
+        assert run("split", *given, "--output", tmp_path / name).code == 0
     for made in sorted((tmp_path / "folder").iterdir()):
         found, expected = (polars.read_parquet(tmp_path / name / made.name) for name in ("folder", "files"))
         assert found.equals(expected) and {"sgf", "tygem"} == {*found["format"]}

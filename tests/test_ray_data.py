@@ -162,6 +162,6 @@ def test_the_script_goes_on_with_another_number_of_workers(games, tmp_path):
     """In the middle of an epoch, which has as many steps as if nothing had happened."""
     batches = kifu.load(games, "seven", board="9x9", batch_size=240, drop_last=True)
     assert len(batches) > 1
-    words = (games, "--into", tmp_path / "run", "--board", "9x9", "--every", 1)
+    words = (games, "--output", tmp_path / "run", "--board", "9x9", "--every", 1)
     assert trained(*words, "--workers", 2, "--steps", 1) == (1, 240)
     assert trained(*words, "--workers", 1, "--epochs", 2) == (2 * len(batches), 2 * len(batches) * 240)

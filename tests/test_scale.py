@@ -54,7 +54,7 @@ def test_the_script_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mon
     kgs = tmp_path / "shared" / "data" / "kgs"
     kgs.mkdir(parents=True)
     kgs.joinpath("some.tar.gz").symlink_to(sample_path())
-    command = ["scale.py", "--into", tmp_path / "into", "--shared", tmp_path / "shared", "--jobs", 2]
+    command = ["scale.py", "--output", tmp_path / "into", "--shared", tmp_path / "shared", "--jobs", 2]
     monkeypatch.setattr(sys, "argv", [*map(str, command), "--games", "20000", "--only", "make,read,duplicates"])
     scale.main()
     first = capsys.readouterr()

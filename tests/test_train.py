@@ -703,7 +703,7 @@ OPTIONS = (*OPTIONS, "--set", "validation=0.2")
 
 
 def test_the_command_trains_stops_and_goes_on(games: Path, tmp_path: Path) -> None:
-    words = ("train", "quick-cpu", games, "--into", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--max-time", 2)
+    words = ("train", "quick-cpu", games, "--output", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--max-time", 2)
     with interrupted(12):
         done = run(*words)
     assert done.code == 130
@@ -739,7 +739,7 @@ def test_strong_gpu_with_its_own_net_runs_20_steps_on_a_cpu(sample: Path, tmp_pa
 @pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
 def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    words = ("train", "quick-cpu", games, "--into", folder, *OPTIONS, "--set", "steps=20")
+    words = ("train", "quick-cpu", games, "--output", folder, *OPTIONS, "--set", "steps=20")
     done = finish(
         start(
             *words, "--devices", 2, "--strategy", strategy, "--accelerator", "cpu", "--jobs", 1,
@@ -759,7 +759,7 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_sigterm_ends_a_command_in_order(sample: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = start("train", "quick-cpu", sample, "--into", folder, *OPTIONS, "--max-time", 5, OMP_NUM_THREADS="1")
+    process = start("train", "quick-cpu", sample, "--output", folder, *OPTIONS, "--max-time", 5, OMP_NUM_THREADS="1")
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("training quick-cpu"):

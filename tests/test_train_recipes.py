@@ -116,9 +116,9 @@ def test_positions_are_chosen_as_the_loader_does() -> None:
 
 
 def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
-    done = run("build", "quick-cpu", tmp_path, "--into", tmp_path / "out")
+    done = run("build", "quick-cpu", tmp_path, "--output", tmp_path / "out")
     assert (done.code, done.err) == (2, ["kifu: recipe quick-cpu trains a network; use kifu train"])
-    done = run("train", "agz17", tmp_path, "--into", tmp_path / "out")
+    done = run("train", "agz17", tmp_path, "--output", tmp_path / "out")
     assert (done.code, done.err) == (2, ["kifu: recipe agz17 builds data sets; it does not train a network"])
     with pytest.raises(RecipeError, match="of kind 'training'"):
         load_recipe("quick-cpu")

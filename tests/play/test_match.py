@@ -292,7 +292,7 @@ def children(process: int) -> list[int]:
 @pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)])
 def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
     process = commands.start(
-        "match", engine("C3 hang"), engine("D3 hang"), "--into", tmp_path, "--size", 5, "--games", 4, "--jobs", jobs,
+        "match", engine("C3 hang"), engine("D3 hang"), "--output", tmp_path, "--size", 5, "--games", 4, "--jobs", jobs,
         "--score-by", COUNTS,
     )  # fmt: skip
     deadline = time.monotonic() + 60
@@ -310,7 +310,7 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     announce_compilation()
-    arguments = ["match", engine("C3"), engine(), "--into", tmp_path, "--size", "5", "--games", "2"]
+    arguments = ["match", engine("C3"), engine(), "--output", tmp_path, "--size", "5", "--games", "2"]
     done = commands.run(
         *arguments, "--komi", "0.5", "--rules", "Tromp-Taylor", "--score-by", COUNTS, "--time-limit", 20
     )

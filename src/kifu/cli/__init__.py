@@ -1,11 +1,9 @@
-"""The command line. A command is a few lines that call one function of a room; rooms are loaded when needed."""
+"""Command line. A command calls one function of a package; packages are imported when a command runs."""
 
-# They bring their commands, in the order in which the help lists them.
+# Importing a module registers its commands, in the order in which the help lists them.
 # isort: off
-from kifu.cli import data, plan  # noqa: F401
-from kifu.cli import nets, train  # noqa: F401
-from kifu.cli import evaluate, predict  # noqa: F401
-from kifu.cli import play, match  # noqa: F401
+from kifu.cli import corpus, datasets  # noqa: F401
+from kifu.cli import nets, train, evaluate, predict, play  # noqa: F401
 # isort: on
 
 from kifu.cli.app import app, main

@@ -1,4 +1,4 @@
-"""The command line itself: the program, what its commands have in common, and how it ends."""
+"""The Typer application, options shared by several commands, and the entry point."""
 
 from __future__ import annotations
 
@@ -17,44 +17,58 @@ from kifu.errors import KifuError, OutputError
 
 app = typer.Typer(
     name="kifu",
-    help="Turns Go game records into clean, reproducible training sets.",
+    help="Turn Go game records into clean, reproducible training sets; train, evaluate and play networks.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Sources = Annotated[list[str], typer.Argument(metavar="SOURCE", help="Archives, or folders with archives.")]
-"""Paths or URLs: a `Path` would make s3:/x of s3://x."""
 
-Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="What `kifu ingest` made.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Threads.", show_default="one for each core")]
-Engine = Annotated[
-    str, typer.Option(metavar="ENGINE", help="Who does the work: threads, ray (on this machine), or ray=HOST:PORT.")
-]
-
-
-def written(text: str | Path) -> Path:
-    """The path of what is to be made. Raises OutputError for a URL: as a path it would be folders of this machine."""
+def output_path(text: str | Path) -> Path:
+    """Return the path of an output; raise OutputError for a URL, which as a path would become local folders."""
     from kifu.records.paths import Remote, as_path
 
     path = as_path(text)
     if isinstance(path, Remote):
-        raise OutputError(f"cannot write {path}: what is made is written to this machine only")
+        raise OutputError(f"cannot write {path}: outputs must be local paths")
     return path
 
 
-Written = partial(typer.Option, parser=written, metavar="PATH")
-"""An option for a file or folder to be made."""
+Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
+"""The option for the file or folder that a command writes."""
+
+OutputFile = partial(typer.Option, parser=output_path, metavar="FILE")
+"""An option for a further file."""
+
+Sources = Annotated[
+    list[str], typer.Argument(metavar="SOURCE", help="Any mix of archives, folders, records and catalogues.")
+]
+"""Paths or URLs as strings, since `Path` would turn s3://x into s3:/x."""
+
+Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues made by `kifu ingest`.")]
+Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A net or a run directory.")]
+Json = Annotated[Path | None, OutputFile(help="Write the result as JSON; - prints it.")]
+Jobs = Annotated[int | None, typer.Option(min=1, help="Number of threads.", show_default="one per core")]
+Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
+
+
+def overrides(what: str, example: str) -> typer.models.OptionInfo:
+    """Return the repeatable option --set KEY=VALUE."""
+    option: typer.models.OptionInfo = typer.Option(
+        "--set", metavar="KEY=VALUE", help=f"Override a value of {what}, such as {example}. Repeatable."
+    )
+    return option
+
 
 _EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn", "ray": "cluster"}
-"""What only some commands need, and the extra that brings it."""
+"""Packages that only some commands need, and the extra that installs them."""
 
 _INTERRUPTED = 130
-"""The exit code that typer makes of Ctrl-C, as shells do."""
+"""Exit code after Ctrl-C, as in shells."""
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"kifu {version('kifu')}")
@@ -71,16 +85,18 @@ def _root(
 
 
 def print_list(entries: Iterable[tuple[str, str]]) -> None:
-    """A name and what it is, one line each; a terminal that is too narrow for one gets several."""
+    """Print pairs of a name and a description, wrapped to the width of a terminal."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    told = list(entries)
-    names = max(len(name) for name, _ in told)
-    for name, text in told:
-        typer.echo(textwrap.fill(text, width, initial_indent=f"{name:<{names}} ", subsequent_indent=" " * (names + 1)))
+    pairs = list(entries)
+    indent = max(len(name) for name, _ in pairs)
+    for name, text in pairs:
+        typer.echo(
+            textwrap.fill(text, width, initial_indent=f"{name:<{indent}} ", subsequent_indent=" " * (indent + 1))
+        )
 
 
 def print_markdown(text: str) -> None:
-    """Markdown, which a terminal shows set in its own width."""
+    """Print Markdown, rendered on a terminal and verbatim elsewhere."""
     if not sys.stdout.isatty():
         typer.echo(text, nl=False)
         return
@@ -90,9 +106,19 @@ def print_markdown(text: str) -> None:
     Console().print(Markdown(text))
 
 
+def write_json(text: str, path: Path | None) -> None:
+    """Write JSON to a file; print it for "-", and do nothing for None."""
+    from kifu.atomic_io import write_file
+
+    if path == Path("-"):
+        typer.echo(text, nl=False)
+    elif path is not None:
+        write_file(path, text.encode())
+
+
 def main() -> None:
-    """Runs the command line; every error that kifu raises on purpose is one line, and exit code 2."""
-    # What Arrow is given by its own pool it keeps; a catalogue in the making then takes 80 MB more, for no speed.
+    """Run the command line; a KifuError becomes one line on standard error and exit code 2."""
+    # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
         app(prog_name="kifu")
@@ -102,9 +128,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in _EXTRAS:
             raise
-        print(f"kifu: this needs {error.name}, which pip install 'kifu[{_EXTRAS[error.name]}]' brings", file=sys.stderr)
+        print(f"kifu: {error.name} is required: pip install 'kifu[{_EXTRAS[error.name]}]'", file=sys.stderr)
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == _INTERRUPTED:
-            print("kifu: interrupted; no unfinished file was given its name", file=sys.stderr)
+            print("kifu: interrupted; no partial output was left", file=sys.stderr)
         raise

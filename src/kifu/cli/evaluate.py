@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Jobs, Written, app
+from kifu.cli.app import Jobs, OutputFile, app
 
 
 @app.command()
@@ -36,8 +36,8 @@ def evaluate(
         str,
         typer.Option(metavar="refuse|drop|keep", help="What to do if a net has learned from one of the games."),
     ] = "refuse",
-    html: Annotated[Path | None, Written(help="Write a page with plots and boards into this file.")] = None,
-    json: Annotated[Path | None, Written(help="Write all figures into this file; - prints them as JSON.")] = None,
+    html: Annotated[Path | None, OutputFile(help="Write a page with plots and boards into this file.")] = None,
+    json: Annotated[Path | None, OutputFile(help="Write all figures into this file; - prints them as JSON.")] = None,
     jobs: Jobs = None,
 ) -> None:
     """Test nets on the moves of games: top-1, 3, 5, likelihood, calibration, with 95 % intervals."""

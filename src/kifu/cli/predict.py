@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Written, app
+from kifu.cli.app import Output, OutputFile, app
 
 
 @app.command()
@@ -25,8 +25,10 @@ def predict(
     symmetries: Annotated[
         bool, typer.Option("--symmetries", help="The mean over the symmetries of the board.")
     ] = False,
-    out: Annotated[Path | None, Written("-o", help="Draw a heat map into this .svg or .png file.")] = None,
-    json: Annotated[Path | None, Written(help="Write all probabilities into this file; - prints them as JSON.")] = None,
+    out: Annotated[Path | None, Output(help="Draw a heat map into this .svg or .png file.")] = None,
+    json: Annotated[
+        Path | None, OutputFile(help="Write all probabilities into this file; - prints them as JSON.")
+    ] = None,
 ) -> None:
     """Show which moves a net expects in a position of a game: as text, heat map or JSON."""
     from kifu.atomic_io import write_file
@@ -56,7 +58,7 @@ def predict(
 @app.command()
 def export(
     checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A net, or a run's folder.")],
-    out: Annotated[Path, Written("-o", help="The file to write, like net.onnx.")],
+    out: Annotated[Path, Output(help="The file to write, like net.onnx.")],
 ) -> None:
     """Write a net as ONNX, for other programs and languages; checked against the original."""
     from kifu.learn.export import export_onnx

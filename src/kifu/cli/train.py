@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Jobs, Written, app
+from kifu.cli.app import Jobs, Output, app
 
 
 @app.command()
@@ -18,7 +18,7 @@ def train(
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE", help="Catalogues, archives, folders, records: any mix.")
     ],
-    into: Annotated[Path, Written(help="Folder for the run: the nets, their figures, what a run resumes from.")],
+    into: Annotated[Path, Output(help="Folder for the run: the nets, their figures, what a run resumes from.")],
     validate: Annotated[
         list[str] | None,
         typer.Option(

@@ -158,7 +158,7 @@ def test_a_row_is_drawn(made: Path, tmp_path: Path, suffix: str) -> None:
     drawn = set()
     for row in (7, 8):
         out = tmp_path / f"{row}.{suffix}"
-        assert lines(run("inspect", made / V2, "--row", row, "-o", out))[-1] == f"drawn into {out}"
+        assert lines(run("inspect", made / V2, "--row", row, "-o", out))[-1] == f"drew {out}"
         drawn.add(is_picture(out))
     assert len(drawn) == 2
 
@@ -242,7 +242,7 @@ def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
     for game, move in ((1, 0), (1, 9), (2, 2), (2, 3), (3, 1)):
         out = tmp_path / f"{game}-{move}.{suffix}"
         done = run("show", games, "--game", game, "--move", move, "-o", out)
-        assert lines(done) == [f"drawn into {out}"]
+        assert lines(done) == [f"drew {out}"]
         drawn.add(is_picture(out))
     assert len(drawn) == 5
 
@@ -330,9 +330,7 @@ def test_a_dropped_row_is_shown_as_far_as_it_goes(
 ) -> None:
     shown = lines(run("show", catalogue, "--game", row))
     assert (shown[2], shown[-1]) == (f"dropped: {remark}", last)
-    assert lines(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [
-        f"drawn into {tmp_path / 'x.svg'}"
-    ]
+    assert lines(run("show", catalogue, "--game", row, "-o", tmp_path / "x.svg")) == [f"drew {tmp_path / 'x.svg'}"]
     fails(run("show", catalogue, "--game", row, "--move", 4 if row == 4 else 2), "is illegal")
 
 

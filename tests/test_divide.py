@@ -58,7 +58,7 @@ def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
     done = run("split", path, path, "--output", tmp_path, "--set", "split.sets={all=1.0}")
     assert (done.code, done.out.splitlines()) == (
         0,
-        [f"{tmp_path}/all.parquet: 720 games", "in no set: 0 games; and 80 that were set aside"],
+        [f"{tmp_path}/all.parquet: 720 games", "in no set: 0 games, and 80 dropped games"],
     )
 
 

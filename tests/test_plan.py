@@ -265,17 +265,17 @@ def test_damage_is_told_of_as_ingest_does(tmp_path: Path) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     source = tar(tmp_path, 100)
-    done = run("plan", source, "--jobs", 1)
+    done = run("estimate", source, "--jobs", 1)
     assert done.code == 0
     assert done.out.startswith("1 source, ")
     assert ": 100 games\nkept: 86 games, " in done.out
-    told = json.loads(run("plan", source, "--recipe", "book-seven", "--json", "-").out)
+    told = json.loads(run("estimate", source, "--recipe", "book-seven", "--json", "-").out)
     assert [step["name"] for step in told["steps"]] == ["ingest", "build book-seven"]
-    assert run("plan", source, "--json", tmp_path / "plan.json", "--set", "min_moves=1000").code == 0
+    assert run("estimate", source, "--json", tmp_path / "plan.json", "--set", "min_moves=1000").code == 0
     written = json.loads(tmp_path.joinpath("plan.json").read_text())
     assert written["games"]["value"] == 100
     assert written["kept"]["value"] == 0
-    failed = run("plan", source, "--recipe", "agz17", "--clean", "training")
+    failed = run("estimate", source, "--recipe", "agz17", "--clean", "training")
     assert failed.code == 2
     assert len(failed.err) == 1
 

@@ -22,6 +22,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from test_cli import on_terminal
 
 from catalogues import rows, write_catalogue
 from commands import Done, finish, run, start
@@ -31,7 +32,6 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.query import open_query
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
-from test_cli import on_terminal
 
 PLAYERS = ["Ann", "Bob", "武宮 正樹", None]
 FULL = {
@@ -351,7 +351,7 @@ def test_interrupted_queries_end_soon_and_leave_nothing(small: Path, tmp_path: P
         time.sleep(0.01)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    assert finish(process) == Done(130, "", ["kifu: interrupted; no unfinished file was given its name"])
+    assert finish(process) == Done(130, "", ["kifu: interrupted; no partial output was left"])
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,10 +27,10 @@ from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
 
 COMMANDS = [
-    "audit", "build", "compact", "convert", "demo", "evaluate", "export", "fetch", "formats", "gtp", "ingest",
-    "inspect", "match", "nets", "plan", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
+    "audit", "build", "compact", "convert", "demo", "estimate", "evaluate", "export", "fetch", "formats", "gtp", "ingest",
+    "inspect", "match", "nets", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
 ]  # fmt: skip
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -58,18 +58,18 @@ def is_error(done: Done, *words: str) -> None:
         ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"], ["split", "a.parquet", "--output"],
         ["convert", "a.zip"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
-        ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["plan", "a.zip", "--json"],
+        ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
         ["export", "a", "-o"], ["evaluate", "a", "a.zip", "--html"], ["evaluate", "a", "a.zip", "--json"],
         ["train", "quick-cpu", "a.zip", "--output"],
     ],
     ids="-".join,
 )  # fmt: skip
-def test_nothing_is_made_at_a_url(given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_urls_are_refused(given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor in folders of this machine that are called as it is."""
     monkeypatch.chdir(tmp_path)
     done = run(*given, "s3://user:s3cr3t@games/a.png")
-    is_error(done, "cannot write s3://games/a.png: what is made is written to this machine only")
+    is_error(done, "cannot write s3://games/a.png: outputs must be local paths")
     assert not list(tmp_path.iterdir())
 
 
@@ -98,18 +98,18 @@ def test_every_command_has_its_help(command: str, option: str) -> None:
     assert f"Usage: kifu {command}" in done.out
 
 
-def test_what_is_not_installed_is_told_with_the_extra_that_brings_it() -> None:
+def test_a_missing_package_is_reported_with_its_extra() -> None:
     program = "import sys\nsys.modules['torch'] = None\nfrom kifu.cli import main\nsys.argv = ['kifu', 'nets']\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "kifu: this needs torch, which pip install 'kifu[learn]' brings\n"
+    assert done.stderr == "kifu: torch is required: pip install 'kifu[learn]'\n"
 
 
 @pytest.mark.parametrize(
     ("command", "default"),
-    [("build", "one for each core"), ("build", "those of the recipe"), ("show", "default: (all)"), ("fetch", "kgs")],
+    [("build", "one per core"), ("build", "the recipe's"), ("show", "default: (all)"), ("fetch", "kgs")],
 )
-def test_the_help_tells_defaults(command: str, default: str) -> None:
+def test_help_shows_defaults(command: str, default: str) -> None:
     assert default in run(command, "--help").out
 
 
@@ -257,7 +257,7 @@ def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
         ("planes sevn", ["'sevn'", "did you mean 'seven'"]),
         ("planes ../planes/seven", ["'../planes/seven'"]),
         ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
-        ("fetch ogs", ["'ogs'", "there is kgs"]),
+        ("fetch ogs", ["'ogs'", "available: kgs"]),
         ("fetch kgs --years 20-x", ["'20-x'", "2001-2014"]),
         ("fetch kgs --index missing.html --output OUT", ["missing.html", "No such file"]),
         ("build nix KGS --output OUT", ["'nix'", "kgsgo-v1"]),
@@ -279,11 +279,11 @@ def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
         ("inspect EMPTY", ["EMPTY", "no .sgf files and no archives"]),
         ("inspect GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),
         ("inspect /dev/null", ["/dev/null", "neither a file nor a directory"]),
-        ("inspect KGS --row 3", ["no data set", "row 3"]),
+        ("inspect KGS --row 3", ["not a data set", "row 3"]),
         ("inspect KGS -o board.svg", ["board.svg", "--row"]),
         ("show missing", ["missing", "No such file"]),
-        ("show KGS --game 25", ["24 games", "25"]),
-        ("show KGS --move 61", ["60 moves", "61"]),
+        ("show KGS --game 25", ["within 1 to 24", "25"]),
+        ("show KGS --move 61", ["within 0 to 60", "61"]),
         ("show KGS -o OUT/board.gif", ["board.gif", ".png", ".svg"]),
         ("show KGS -o GARBAGE/board.svg", ["cannot write", "board.svg"]),
     ],
@@ -303,7 +303,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
     [
         ("nix", "No such command 'nix'"),
         ("build", "Missing argument 'recipe'"),
-        ("build kgsgo-v2 x", "Missing option '--output'"),
+        ("build kgsgo-v2 x", "Missing option '-o' / '--output'"),
         ("build kgsgo-v2 x --output x --jobs 0", "'--jobs'"),
         ("show x --game 0", "'--game'"),
         ("show x --move -1", "'--move'"),
@@ -352,7 +352,7 @@ def test_interrupted_builds_leave_no_file_and_say_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     done = finish(process)
     assert (done.code, done.out) == (130, "")
-    assert done.err[-1] == "kifu: interrupted; no unfinished file was given its name"
+    assert done.err[-1] == "kifu: interrupted; no partial output was left"
     assert [line for line in done.err if not line.startswith("building ")] == done.err[-1:]
     assert list(into.iterdir()) == []
     name = "kgsgo-trainall-v2.dat"

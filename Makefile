@@ -27,7 +27,7 @@ demo: $(READY) ## Go the whole way on the bundled sample: data sets, checks, pic
 test: $(READY) ## Run the tests (a quarter of an hour)
 	$(BIN)/python -m pytest -m 'not slow'
 
-check: $(READY) ## Run the linter and the strict type checker
+check: $(READY) ## Run the linter, the strict type checker and the prose check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -31,8 +31,19 @@ def one_line(text: str) -> str:
     return text
 
 
+BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
+"""Width and height of a board, such as "19x19"; `parse_board` parses it."""
+
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
 """Text that a message or a table can show as it is."""
+
+
+def parse_board(text: str) -> tuple[int, int]:
+    """Return width and height of a board size such as "19x19". Raises RecipeError; the maximum size is not checked."""
+    width, x, height = text.partition("x")
+    if not (x and all(side.isascii() and side.isdigit() and len(side) <= 2 for side in (width, height))):
+        raise RecipeError(f"board must be like 19x19, got {text!r}")
+    return int(width), int(height)
 
 
 def config_names(folder: str) -> list[str]:
@@ -89,9 +100,10 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
         first = error.errors()[0]
         where = _short(".".join(str(part) for part in first["loc"]))
         what = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
+        unknown = first["type"] in ("extra_forbidden", "unexpected_keyword_argument")
+        if unknown:
             what = f"no such key{_nearest_key(str(first['loc'][-1]), model)}"
-        plain = first["type"] in ("missing", "value_error", "extra_forbidden")
+        plain = unknown or first["type"] in ("missing", "value_error")
         value = "" if plain else f" (it is {_shown(first['input'])})"
         raise RecipeError(f"{kind} {name}: {where + ': ' if where else ''}{_short(what, 300)}{value}") from None
 

@@ -84,3 +84,9 @@ def find_name(registry: Mapping[str, Any], name: str, kind: str) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the most similar of the known names, of which there is at least one."""
     return difflib.get_close_matches(name, list(known), 1, 0)[0]
+
+
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise RecipeError, with the most similar allowed value, if an option has any other value."""
+    if value not in allowed:
+        raise RecipeError(f"no {name} {value!r}; did you mean {nearest(str(value), allowed)!r}?")

@@ -1,4 +1,4 @@
-"""Examples as they look under the symmetries of the board: points, maps of the board, and planes that are drawn."""
+"""Augmentation: examples under the symmetries of the board."""
 
 from __future__ import annotations
 
@@ -13,84 +13,78 @@ from kifu.kernel import kernel
 from kifu.point import symmetries
 
 Symmetry = npt.NDArray[np.uint8]
+Sizes = npt.NDArray[np.int64]
 
-_SAME = ("result", "ranks", "komi", "globals")
-"""Labels that say the same of a position however it is turned."""
+_INVARIANT = ("result", "ranks", "komi", "globals")
+"""Labels that no symmetry changes."""
 
 
-def check_turnable(layout: Layout) -> None:
-    """Raises RecipeError if there is a label of which nobody knows what becomes of it when the board is turned."""
+def check_augmentable(layout: Layout) -> None:
+    """Raise RecipeError if it is unknown how a symmetry changes one of the labels."""
     for label in layout.labels:
-        if not (label.name in ("move", "ownership", *_SAME) or _is_next(label.name)):
-            raise RecipeError(f"how label {label.name!r} looks in a mirror is not known; augment has to be False")
+        if not (label.name in ("move", "ownership", *_INVARIANT) or _is_next(label.name)):
+            raise RecipeError(f"label {label.name!r} does not support augmentation; augment must be False")
 
 
 def _is_next(name: str) -> bool:
     return name.startswith("next") and name[4:].isdecimal()
 
 
-def turn_labels(
-    layout: Layout,
-    labels: dict[str, npt.NDArray[Any]],
-    symmetry: Symmetry,
-    width: npt.NDArray[np.int64],
-    height: npt.NDArray[np.int64],
+def augment_labels(
+    layout: Layout, labels: dict[str, npt.NDArray[Any]], symmetry: Symmetry, width: Sizes, height: Sizes
 ) -> dict[str, npt.NDArray[Any]]:
-    """The labels of B positions, each turned by its symmetry (`kifu.point.symmetries`).
+    """Return the labels of B positions under a symmetry each.
 
-    width, height: [B] of the game's own board, which lies in the upper left corner of the layout's.
+    Args:
+        layout: Layout of the examples.
+        labels: By name, [B, ...].
+        symmetry: [B] uint8, see `kifu.point.symmetries`.
+        width: [B], width of the game's own board, which lies in the upper left corner of the layout's.
+        height: [B], its height.
     """
-    turned = dict(labels)
+    augmented = dict(labels)
     for name, values in labels.items():
         if name == "move":
-            turned[name] = turn_points(values, symmetry, width, height, layout)
+            augmented[name] = augment_points(values, symmetry, width, height, layout)
         elif _is_next(name):
-            turned[name] = turn_points(values, symmetry[:, None], width[:, None], height[:, None], layout)
+            augmented[name] = augment_points(values, symmetry[:, None], width[:, None], height[:, None], layout)
         elif name == "ownership":
-            turned[name] = _turn_maps(values, symmetry, width, height, layout)
-    return turned
+            augmented[name] = _augment_maps(values, symmetry, width, height, layout)
+    return augmented
 
 
-def turn_points(
-    points: npt.NDArray[Any],
-    symmetry: Symmetry,
-    width: npt.NDArray[np.int64],
-    height: npt.NDArray[np.int64],
-    layout: Layout,
+def augment_points(
+    points: npt.NDArray[Any], symmetry: Symmetry, width: Sizes, height: Sizes, layout: Layout
 ) -> npt.NDArray[Any]:
-    """Points of the layout's board, turned; what is none, as a pass, stays as it is. The arrays go together."""
+    """Return points of the layout's board under symmetries; passes and negative values stay. Arrays are broadcast."""
     y, x = np.divmod(points.astype(np.int64), layout.width)
     x = np.where(symmetry & 1, width - 1 - x, x)
     y = np.where(symmetry & 2, height - 1 - y, y)
-    turned = np.where(symmetry & 4, x * layout.width + y, y * layout.width + x)
-    return np.where((points >= 0) & (points < layout.pass_label), turned, points).astype(points.dtype)
+    moved = np.where(symmetry & 4, x * layout.width + y, y * layout.width + x)
+    return np.where((points >= 0) & (points < layout.pass_label), moved, points).astype(points.dtype)
 
 
-def _turn_maps(
-    maps: npt.NDArray[Any],
-    symmetry: Symmetry,
-    width: npt.NDArray[np.int64],
-    height: npt.NDArray[np.int64],
-    layout: Layout,
+def _augment_maps(
+    maps: npt.NDArray[Any], symmetry: Symmetry, width: Sizes, height: Sizes, layout: Layout
 ) -> npt.NDArray[Any]:
-    """[B, points] what is said of each point, turned."""
+    """Return maps of the board, [B, points], under symmetries."""
     points = np.arange(layout.pass_label)
-    turned = np.empty_like(maps)
+    augmented = np.empty_like(maps)
     kinds, kind = np.unique(np.stack([symmetry, width, height]), axis=1, return_inverse=True)
     for k, (s, w, h) in enumerate(kinds.T.tolist()):
         y, x = np.divmod(points, layout.width)
         inside = (x < w) & (y < h)
-        to = turn_points(points, np.array(s, np.uint8), np.array(w), np.array(h), layout)
+        to = augment_points(points, np.array(s, np.uint8), np.array(w), np.array(h), layout)
         rows = np.flatnonzero(kind == k)
-        # Where a board of another size lies, that of the turned one need not; outside, all points say the same.
-        some = np.full((len(rows), layout.pass_label), maps[rows, -1:] if not inside[-1] else 0, maps.dtype)
-        some[:, to[inside]] = maps[rows][:, inside]
-        turned[rows] = some
-    return turned
+        # A smaller board covers other points when transposed. All points outside it have the same value.
+        values = np.full((len(rows), layout.pass_label), maps[rows, -1:] if not inside[-1] else 0, maps.dtype)
+        values[:, to[inside]] = maps[rows][:, inside]
+        augmented[rows] = values
+    return augmented
 
 
 @kernel
-def _turn_bits(packed: Any, symmetry: Any, table: Any, out: Any) -> None:
+def _augment_bits(packed: Any, symmetry: Any, table: Any, out: Any) -> None:
     for b in range(packed.shape[0]):
         to = table[symmetry[b]]
         for c in range(packed.shape[1]):
@@ -108,7 +102,7 @@ def _turn_bits(packed: Any, symmetry: Any, table: Any, out: Any) -> None:
 
 
 @kernel
-def _turn_values(values: Any, symmetry: Any, table: Any, out: Any) -> None:
+def _augment_values(values: Any, symmetry: Any, table: Any, out: Any) -> None:
     for b in range(values.shape[0]):
         to = table[symmetry[b]]
         for c in range(values.shape[1]):
@@ -116,10 +110,10 @@ def _turn_values(values: Any, symmetry: Any, table: Any, out: Any) -> None:
                 out[b, c, to[p]] = values[b, c, p]
 
 
-def turn_planes(planes: npt.NDArray[Any], symmetry: Symmetry, layout: Layout) -> npt.NDArray[Any]:
-    """`Batch.planes` as they are under each row's symmetry. Boards that are not square take symmetries 0 to 3 only."""
+def augment_planes(planes: npt.NDArray[Any], symmetry: Symmetry, layout: Layout) -> npt.NDArray[Any]:
+    """Return planes in the form of `Batch.planes`, each row under its symmetry; 0 to 3 only unless they are square."""
     out = np.empty_like(planes)
     _, height, width = layout.shape
     table = symmetries(width, height).astype(np.int64)
-    (_turn_values if layout.real else _turn_bits)(planes, symmetry, table, out)
+    (_augment_values if layout.real else _augment_bits)(planes, symmetry, table, out)
     return out

@@ -1,83 +1,130 @@
-"""What a loader gives in an epoch, and in which order: decided before anything is drawn.
+"""The plan of an epoch: which examples a loader yields, in which order. It is made before anything is rendered.
 
-An epoch is a sequence of positions: units (games, or runs of rows) in an order of their own, each unit's positions one
-after another. It is cut into blocks, and each block is shuffled as a whole. All of it follows from the source, the
-options, the seed and the epoch.
+An epoch is a sequence of positions: units (games, or runs of rows) in shuffled order, with the positions of each unit
+together. The sequence is cut into blocks, and each block is shuffled as a whole. Everything follows from the source,
+the options, the seed and the epoch number.
 
-Ranks take equal parts of that sequence. Where an epoch is gone on with by another number of them, what each of the old
-ones was not given any more is a sequence again, in the order of ranks, and divided among the new ones.
+Each rank takes an equal part of the sequence. If an epoch resumes with a different world size, the positions that the
+previous ranks did not deliver form a new sequence, in rank order, which is divided among the new ranks.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets import _order
-from kifu.datasets.sources import Epoch, LoaderSource, Units
+from kifu.datasets.order import BLOCK_ORDER, UNIT_ORDER, Hashes64, hash_key, hash_numbers, permutation
 from kifu.errors import RecipeError
-from kifu.registry import nearest
+from kifu.registry import check_choice
 
 Shuffle = Literal["window", "global"]
+Output = Literal["packed", "uint8", "float32", "bfloat16"]
 
-_MOST = 2**31 - 1
+WINDOW = 131_072
+"""Default number of positions of a shuffle window."""
 
-_MOST_RANKS = 1 << 16
-"""So many processes may share an epoch."""
+MEMORY = 576 << 20
+"""Default number of bytes of rendered examples in memory: two windows of 48 planes."""
+
+_MAX_GLOBAL = 2**31 - 1
+_MAX_WORLD_SIZE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoaderConfig:
+    """How a loader delivers examples; see `kifu.load`.
+
+    Attributes:
+        seed: Seed of the order, the symmetries, and the sampling of positions; 0 to 2**63 - 1.
+        shuffle: "window" shuffles windows of positions, which come from games all over the source; "global" shuffles
+            all positions at once, and is slow if `memory` holds few of them; None keeps the order of the source.
+        window: Minimum size of a shuffle window, in positions.
+        augment: Show each game under a random symmetry of the board: one of 8, or of 4 if the board is not square.
+        drop_last: All ranks deliver the same number of full batches; the rest, less than one batch per rank, is left
+            out.
+        rank: Index of this process; it delivers one of `world_size` disjoint parts of each epoch.
+        world_size: Number of processes.
+        output: Form of the planes: "packed" (bits, [B, C, ceil(H * W / 8)] uint8, highest bit first) or, as
+            [B, C, H, W], "uint8", "float32" or "bfloat16" (raw bits as uint16). Plane sets with real values require
+            "float32".
+        jobs: Number of threads; None for one per core. Batches do not depend on it.
+        memory: Bytes of rendered examples to hold. Games are kept in unnamed temporary files instead.
+    """
+
+    seed: int = 0
+    shuffle: Shuffle | None = "window"
+    window: int = WINDOW
+    augment: bool = True
+    drop_last: bool = False
+    rank: int = 0
+    world_size: int = 1
+    output: Output = "packed"
+    jobs: int | None = None
+    memory: int = MEMORY
+
+    def __post_init__(self) -> None:
+        """Raise RecipeError for invalid values."""
+        for name in ("window", "world_size"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if self.world_size > _MAX_WORLD_SIZE:
+            raise RecipeError(f"world_size must be <= {_MAX_WORLD_SIZE:,}, got {self.world_size:,}")
+        if not 0 <= self.seed < 2**63:
+            raise RecipeError(f"seed must be within 0 to 2**63 - 1, got {self.seed}")
+        if self.shuffle is not None:
+            check_choice("shuffle", self.shuffle, get_args(Shuffle))
+        check_choice("output", self.output, get_args(Output))
+        if not 0 <= self.rank < self.world_size:
+            raise RecipeError(f"rank must be within 0 to world_size - 1 = {self.world_size - 1}, got {self.rank}")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Return the options on which the order of a whole epoch depends, as JSON values."""
+        return {name: getattr(self, name) for name in ("seed", "shuffle", "window", "augment", "drop_last")}
 
 
 @dataclass(frozen=True, slots=True)
-class LoaderConfig:
-    """What the order of the examples follows from, beside the source and the epoch; see `kifu.load`."""
+class EpochSelection:
+    """The positions that a source offers in one epoch.
 
-    batch_size: int
-    seed: int
-    shuffle: Shuffle | None
-    window: int
-    augment: bool
-    rank: int
-    world_size: int
-    drop_last: bool
+    Attributes:
+        counts: [U] int32 or int64, number of positions of each unit.
+        selected: [ceil(M / 8)] uint8, a bit for each of the M moves of all games, lowest bit first: whether the
+            position before it is selected. Empty for data sets, all of whose rows are.
+        symmetry_key: [1] uint64, key of the symmetries; None without augmentation.
+    """
 
-    def __post_init__(self) -> None:
-        """Raises RecipeError for values that make no sense."""
-        for name in ("batch_size", "window", "world_size"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{name} is {getattr(self, name)}; it has to be 1 or more")
-        if self.world_size > _MOST_RANKS:
-            raise RecipeError(f"world_size is {self.world_size:,}; it has to be {_MOST_RANKS:,} or less")
-        if not 0 <= self.seed < 2**63:
-            raise RecipeError(f"seed {self.seed} is not within 0 to 2**63 - 1")
-        if self.shuffle is not None:
-            check_word("shuffle", self.shuffle, get_args(Shuffle))
-        if not 0 <= self.rank < self.world_size:
-            raise RecipeError(f"rank {self.rank} is not within 0 to world_size - 1, which is {self.world_size - 1}")
+    counts: npt.NDArray[np.integer[Any]]
+    selected: npt.NDArray[np.uint8]
+    symmetry_key: Hashes64 | None
 
-    def told(self) -> dict[str, Any]:
-        """What holds for a whole epoch, however many processes share it, as JSON values."""
-        return {name: value for name, value in asdict(self).items() if name not in ("rank", "world_size", "batch_size")}
-
-    def of(self, stage: WorldStage) -> LoaderConfig:
-        """That of the first process of a stage. Raises RecipeError for a stage that there cannot be."""
-        return replace(self, rank=0, world_size=stage.world_size, batch_size=stage.batch_size)
+    def symmetries(self, indices: npt.NDArray[np.int64], square: bool) -> npt.NDArray[np.uint8]:
+        """Return the symmetry of each of some games or rows, [K] uint8. square: whether the board is."""
+        if self.symmetry_key is None:
+            return np.zeros(len(indices), np.uint8)
+        bits = 3 if square else 2
+        return (hash_numbers(indices, self.symmetry_key) >> np.uint64(64 - bits)).astype(np.uint8)
 
 
-def check_word(name: str, word: str, known: tuple[str, ...]) -> None:
-    """Raises RecipeError, with the nearest right word, if an option has a value that there is not."""
-    if word not in known:
-        raise RecipeError(f"no {name} {word!r}; did you mean {nearest(str(word), known)!r}?")
+class SelectsEpochs(Protocol):
+    """The part of a loader source that `make_plan` uses."""
+
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        """Return the positions of an epoch."""
 
 
 class WorldStage(NamedTuple):
-    """Part of an epoch that one number of processes gives.
+    """A part of an epoch that was delivered with one world size.
 
-    batch_size: of each of them.  batches: so many each of them gave, or all that it had if those were fewer.
+    Attributes:
+        world_size: Number of processes.
+        batch_size: Batch size of each process.
+        batches: Number of batches that each process delivered, or all of its batches if it had fewer.
     """
 
     world_size: int
@@ -86,9 +133,12 @@ class WorldStage(NamedTuple):
 
 
 class LoaderPosition(NamedTuple):
-    """Where a loader stands: before a batch of an epoch.
+    """A position in the sequence of batches.
 
-    before: what other numbers of processes have given of that epoch; batches are counted from there.
+    Attributes:
+        epoch: Number of the epoch.
+        batch: Number of the next batch, counted from the end of the stages in `before`.
+        before: What other world sizes delivered of the epoch.
     """
 
     epoch: int
@@ -96,8 +146,8 @@ class LoaderPosition(NamedTuple):
     before: tuple[WorldStage, ...] = ()
 
 
-class PlanBlock(NamedTuple):
-    """Positions first to last - 1 of the epoch, shuffled as a whole; of these, entries start to stop - 1 are given."""
+class ShuffleBlock(NamedTuple):
+    """Positions first to last - 1 of an epoch, shuffled as a whole; entries start to stop - 1 of them are delivered."""
 
     first: int
     last: int
@@ -105,10 +155,10 @@ class PlanBlock(NamedTuple):
     stop: int
 
 
-class PlanPart(NamedTuple):
-    """Entries start to stop - 1 of a block, which are drawn at one go. skip: how many of them were given already."""
+class RenderChunk(NamedTuple):
+    """Entries start to stop - 1 of a block, rendered together; the first `skip` of them were delivered before."""
 
-    block: PlanBlock
+    block: ShuffleBlock
     start: int
     stop: int
     skip: int
@@ -116,114 +166,132 @@ class PlanPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EpochPlan:
-    """One epoch for one rank.
+    """The plan of one epoch for one rank.
 
-    units: [U] int32, in their order. ends: [U + 1] int64, where the positions of each begin.
+    Attributes:
+        config: Options of the loader.
+        number: Number of the epoch.
+        selection: The selected positions.
+        units: [U] int32, the units in order.
+        ends: [U + 1] int64, where the positions of each unit begin in the sequence.
+        blocks: The blocks that this rank delivers.
     """
 
-    order: LoaderConfig
+    config: LoaderConfig
     number: int
-    epoch: Epoch
+    selection: EpochSelection
     units: npt.NDArray[np.int32]
     ends: npt.NDArray[np.int64]
-    blocks: list[PlanBlock]
+    blocks: list[ShuffleBlock]
 
     @property
     def positions(self) -> int:
-        """How many examples are given."""
+        """The number of examples that this rank delivers."""
         return sum(block.stop - block.start for block in self.blocks)
 
-    def shared(self, order: LoaderConfig, before: Sequence[WorldStage] = ()) -> EpochPlan:
-        """Another rank's share of the same epoch. order: of other ranks, or batches of another size, and else the same.
-        before: as for `make_plan`."""
-        return replace(self, order=order, blocks=_blocks_of(order, int(self.ends[-1]), before))
+    def reshare(self, config: LoaderConfig, batch_size: int, before: Sequence[WorldStage] = ()) -> EpochPlan:
+        """Return the plan of the same epoch for another rank, world size or batch size; see `make_plan`."""
+        return replace(self, config=config, blocks=_rank_blocks(config, batch_size, int(self.ends[-1]), before))
 
-    def entries(self, block: PlanBlock) -> npt.NDArray[np.int32]:
-        """The positions of a block in the order in which they are given."""
+    def entries(self, block: ShuffleBlock) -> npt.NDArray[np.int32]:
+        """Return the positions of a block in their shuffled order."""
         size = block.last - block.first
-        if self.order.shuffle is None:
+        if self.config.shuffle is None:
             return np.arange(size, dtype=np.int32)
-        return _order.shuffled(_order.key_of(self.order.seed, self.number, _order.BLOCK, block.first), size)
+        return permutation(hash_key(self.config.seed, self.number, BLOCK_ORDER, block.first), size)
 
-    def parts(self, given: int, slots: int) -> Iterator[PlanPart]:
-        """What is left after so many examples, at most `slots` at a time and about as many each time."""
+    def chunks(self, delivered: int, slots: int) -> Iterator[RenderChunk]:
+        """Yield what is left after a number of delivered examples, in chunks of similar size, at most `slots` each."""
         for block in self.blocks:
             count = -(-(block.stop - block.start) // slots)
             bounds = [block.start + (block.stop - block.start) * k // count for k in range(count + 1)]
             for start, stop in pairwise(bounds):
-                if given < stop - start:
-                    yield PlanPart(block, start, stop, given)
-                given = max(given - (stop - start), 0)
+                if delivered < stop - start:
+                    yield RenderChunk(block, start, stop, delivered)
+                delivered = max(delivered - (stop - start), 0)
 
-    def units_of(self, block: PlanBlock) -> tuple[Units, npt.NDArray[np.int64]]:
-        """The units that a block has positions of, and the place in it of the first position of each."""
+    def block_units(self, block: ShuffleBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the units with positions in a block, and the index in the block of each unit's first position."""
         u = int(np.searchsorted(self.ends, block.first, side="right")) - 1
         v = int(np.searchsorted(self.ends, block.last, side="left"))
         return self.units[u:v].astype(np.int64), self.ends[u:v] - block.first
 
 
-def make_plan(source: LoaderSource, order: LoaderConfig, number: int, before: Sequence[WorldStage] = ()) -> EpochPlan:
-    """One rank's share of an epoch, or of what is left of it. before: what was given by other numbers of ranks.
+def make_plan(
+    source: SelectsEpochs, config: LoaderConfig, batch_size: int, number: int, before: Sequence[WorldStage] = ()
+) -> EpochPlan:
+    """Plan one rank's part of an epoch, or of what is left of it.
 
-    Raises RecipeError if there are too many positions to be shuffled as one.
+    Args:
+        source: Where the examples come from.
+        config: Options of the loader.
+        batch_size: Batch size of the rank.
+        number: Number of the epoch.
+        before: What other world sizes delivered of the epoch.
+
+    Raises:
+        RecipeError: There are too many positions for a global shuffle.
     """
-    epoch = source.epoch(order.seed, number, order.augment)
-    count = len(epoch.counts)
-    if order.shuffle is None:
+    selection = source.select(config.seed, number, config.augment)
+    count = len(selection.counts)
+    if config.shuffle is None:
         units = np.arange(count, dtype=np.int32)
     else:
-        units = _order.shuffled(_order.key_of(order.seed, number, _order.UNITS), count)
+        units = permutation(hash_key(config.seed, number, UNIT_ORDER), count)
     ends = np.zeros(count + 1, np.int64)
-    np.cumsum(epoch.counts[units], out=ends[1:])
-    return EpochPlan(order, number, epoch, units, ends, _blocks_of(order, int(ends[-1]), before))
+    np.cumsum(selection.counts[units], out=ends[1:])
+    blocks = _rank_blocks(config, batch_size, int(ends[-1]), before)
+    return EpochPlan(config, number, selection, units, ends, blocks)
 
 
-def _blocks_of(order: LoaderConfig, total: int, before: Sequence[WorldStage]) -> list[PlanBlock]:
-    """Those of a rank, of an epoch of so many positions."""
-    blocks = _whole(order, total, (*before, WorldStage(order.world_size, order.batch_size, 0))[0])
+def _rank_blocks(
+    config: LoaderConfig, batch_size: int, total: int, before: Sequence[WorldStage]
+) -> list[ShuffleBlock]:
+    """Return the blocks of a rank in an epoch of `total` positions."""
+    blocks = _epoch_blocks(config, total, (*before, WorldStage(config.world_size, batch_size, 0))[0])
     for stage in before:
-        given = stage.batches * stage.batch_size
-        blocks = _taken(blocks, ((low + given, high) for low, high in _shares(total, stage.world_size)))
+        delivered = stage.batches * stage.batch_size
+        blocks = _slice_blocks(blocks, ((low + delivered, high) for low, high in _shares(total, stage.world_size)))
         total = sum(block.stop - block.start for block in blocks)
-    low, high = _shares(total, order.world_size)[order.rank]
-    if order.drop_last:
-        high = low + _full(total, order.world_size, order.batch_size)
-    return _taken(blocks, [(low, high)])
+    low, high = _shares(total, config.world_size)[config.rank]
+    if config.drop_last:
+        high = low + _full_batches(total, config.world_size, batch_size)
+    return _slice_blocks(blocks, [(low, high)])
 
 
 def _shares(total: int, world_size: int) -> list[tuple[int, int]]:
-    """Where the part of each rank begins and ends."""
+    """Return start and stop of each rank's part."""
     return list(pairwise(total * rank // world_size for rank in range(world_size + 1)))
 
 
-def _full(total: int, world_size: int, batch_size: int) -> int:
-    """How many positions each rank can give in full batches, if all give as many."""
+def _full_batches(total: int, world_size: int, batch_size: int) -> int:
+    """Return how many positions each rank can deliver in full batches, if all deliver the same number."""
     return total // world_size // batch_size * batch_size
 
 
-def _whole(order: LoaderConfig, total: int, first: WorldStage) -> list[PlanBlock]:
-    """The blocks of a whole epoch, which are cut within the shares of those who begin it."""
-    if order.shuffle == "global":
-        if total > _MOST:
-            raise RecipeError(f"{total:,} positions are too many for shuffle 'global'; 'window' takes them")
-        return [PlanBlock(0, total, 0, total)] if total else []
+def _epoch_blocks(config: LoaderConfig, total: int, first: WorldStage) -> list[ShuffleBlock]:
+    """Return the blocks of a whole epoch; no block spans the parts of two ranks of the first stage."""
+    if config.shuffle == "global":
+        if total > _MAX_GLOBAL:
+            raise RecipeError(f"shuffle 'global' supports at most {_MAX_GLOBAL:,} positions, got {total:,}; use 'window'")
+        return [ShuffleBlock(0, total, 0, total)] if total else []
     blocks = []
     for low, high in _shares(total, first.world_size):
-        end = low + _full(total, first.world_size, first.batch_size) if order.drop_last else high
-        count = max((end - low) // order.window, 1)
+        end = low + _full_batches(total, first.world_size, first.batch_size) if config.drop_last else high
+        count = max((end - low) // config.window, 1)
         bounds = [*(low + (end - low) * k // count for k in range(count + 1)), high]
-        blocks += [PlanBlock(start, stop, 0, stop - start) for start, stop in pairwise(bounds) if start < stop]
+        blocks += [ShuffleBlock(start, stop, 0, stop - start) for start, stop in pairwise(bounds) if start < stop]
     return blocks
 
 
-def _taken(blocks: Sequence[PlanBlock], spans: Iterable[tuple[int, int]]) -> list[PlanBlock]:
-    """Entries low to high - 1 of a sequence of blocks, none of which is empty, for each span in turn."""
+def _slice_blocks(blocks: Sequence[ShuffleBlock], ranges: Iterable[tuple[int, int]]) -> list[ShuffleBlock]:
+    """Return the given ranges of the entries of a sequence of blocks, none of which is empty, as blocks."""
     ends = [0, *accumulate(block.stop - block.start for block in blocks)]
-    found = []
-    for low, high in spans:
+    sliced = []
+    for low, high in ranges:
         k = bisect_right(ends, low) - 1
         while low < high:
             block, first, stop = blocks[k], ends[k], min(high, ends[k + 1])
-            found.append(block._replace(start=block.start + low - first, stop=block.start + stop - first))
+            sliced.append(block._replace(start=block.start + low - first, stop=block.start + stop - first))
             low, k = stop, k + 1
-    return found
+    return sliced

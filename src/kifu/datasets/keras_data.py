@@ -1,4 +1,4 @@
-"""A loader's batches as Keras 3 takes them, and as the book's generator gives them. Needs keras: kifu[keras]."""
+"""Adapter for Keras 3, with the interface of the book's generator. Requires keras: kifu[keras]."""
 
 from __future__ import annotations
 
@@ -18,25 +18,29 @@ Pair = tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]
 
 
 class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
-    """What a loader gives: planes [B, C, H, W] float32, and the next moves one-hot [B, classes] float32.
+    """The batches of a loader: planes [B, C, H, W] float32, and one-hot next moves [B, classes] float32.
 
-    `dataset[i]` is batch i of the epoch. While Keras trains, which by default asks for the batches of an epoch in an
-    order of its own (`shuffle=True`), each index means the next batch when it is first asked for, since only batches
-    that come one after another come fast. Each pass of Keras is an epoch of the loader's.
+    `dataset[i]` is batch i of the epoch. By default Keras requests the batches of a training epoch in random order
+    (`shuffle=True`), but only consecutive batches are fast; therefore each index returns the next batch when it is
+    requested for the first time. Each pass of Keras is an epoch of the loader.
     """
 
     def __init__(self, loader: Loader, num_classes: int | None = None) -> None:
-        """num_classes: by default as many as the board has points; one more if passes are among the moves.
+        """Wrap a loader.
 
-        Raises RecipeError if the loader's planes are not float32, the next move is none of its labels, or it resumes in
-        the middle of an epoch.
+        Args:
+            loader: A loader with output "float32" and the label "move".
+            num_classes: Number of moves; by default the number of points. Use one more if passes are among the moves.
+
+        Raises:
+            RecipeError: The loader has another output, no label "move", or resumes in the middle of an epoch.
         """
         super().__init__()
         if "move" not in [label.name for label in loader.layout.labels]:
-            raise RecipeError("Keras learns the label 'move', which the loader does not give")
-        if loader.output != "float32":
-            raise RecipeError(f"Keras needs planes as output 'float32', not {loader.output!r}")
-        self._loader = loader.share(0, 1)  # from the beginning of its epoch
+            raise RecipeError("Keras requires the label 'move', which the loader does not have")
+        if loader.config.output != "float32":
+            raise RecipeError(f"Keras requires output 'float32', got {loader.config.output!r}")
+        self._loader = loader.shard(0, 1)  # from the start of its epoch
         self._classes = loader.layout.pass_label if num_classes is None else num_classes
         self._lock = threading.Lock()
         self._batches: Generator[Batch] | None = None
@@ -44,7 +48,7 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._next = 0
 
     def __len__(self) -> int:
-        """How many batches the epoch has."""
+        """Return the number of batches of the epoch."""
         return len(self._loader)
 
     def __getitem__(self, index: int) -> Pair:
@@ -54,21 +58,21 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
             number = index if self._number is None else self._number.setdefault(index, len(self._number))
             if self._batches is None or number != self._next:
                 self._close()
-                self._batches = iter(self._loader.epoch(self._loader.number, number))
+                self._batches = iter(self._loader.epoch(self._loader.epoch_number, number))
             batch = next(self._batches)
             self._next = number + 1
         return _pair(batch, self._classes)
 
     def on_epoch_begin(self) -> None:
-        """Keras begins a pass."""
+        """Start a pass."""
         self._number = {}
 
     def on_epoch_end(self) -> None:
-        """Keras ends a pass, after all batches or fewer; what begins then is the next epoch."""
+        """End a pass, after all batches or fewer; the next pass is the next epoch."""
         with self._lock:
-            # One batch out of many is no pass: Keras looks at one before it trains, and ends that as it ends an epoch.
+            # Keras requests a single batch before it trains, and then ends the epoch; that is not a pass.
             if self._number is not None and len(self._number) > min(1, len(self) - 1):
-                self._loader = self._loader.epoch(self._loader.number + 1)
+                self._loader = self._loader.epoch(self._loader.epoch_number + 1)
             self._close()
             self._number = None
 
@@ -78,26 +82,26 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         self._batches = None
 
     def generate(self, batch_size: int = 128, num_classes: int = 361) -> Iterator[Pair]:
-        """Batches for ever, epoch after epoch, the last one of an epoch with what is left: the book's generator."""
-        loader = self._loader.sized(batch_size)
+        """Yield batches forever, epoch after epoch, like the book's generator; an epoch's last batch may be smaller."""
+        loader = self._loader.with_batch_size(batch_size)
         while True:
             for batch in loader:
                 yield _pair(batch, num_classes)
 
     def get_num_samples(self, batch_size: int = 128, num_classes: int = 361) -> int:
-        """How many examples an epoch has; what is asked for besides, as the book does, changes nothing."""
+        """Return the number of examples of an epoch. The arguments, which the book passes, have no effect."""
         return self._loader.positions
 
 
 def dataset(loader: Loader, num_classes: int | None = None) -> KerasDataset:
-    """A loader as `fit`, `evaluate` and `predict` of Keras take it; see `KerasDataset`."""
+    """Return a loader in the form that `fit`, `evaluate` and `predict` of Keras take; see `KerasDataset`."""
     return KerasDataset(loader, num_classes)
 
 
 def _pair(batch: Batch, classes: int) -> Pair:
     moves = batch.labels["move"]
     if moves.max() >= classes:
-        raise RecipeError(f"move {moves.max()} is none of {classes} classes; a pass needs one of its own")
+        raise RecipeError(f"move {moves.max()} is out of range for {classes} classes; passes require one more class")
     one_hot = np.zeros((len(batch), classes), np.float32)
     one_hot[np.arange(len(batch)), moves] = 1
     planes: npt.NDArray[Any] = batch.planes

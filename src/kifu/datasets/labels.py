@@ -1,4 +1,4 @@
-"""What a network may learn to tell of a position: computed for many positions at once from rows of the catalogue."""
+"""The labels of positions, computed for many positions at once from rows of the catalogue."""
 
 from __future__ import annotations
 
@@ -32,33 +32,38 @@ from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.registry import nearest
 
 UNKNOWN = -128
-"""What an int8 label says where nothing is known: far from any value, so that nobody takes it for one."""
+"""Value of an int8 label that is unknown; far from all others, so that it is not mistaken for one."""
 
 NO_MOVE = -1
-"""What a label of moves says after the last move of a game."""
+"""Value of a label of moves after the last move of a game."""
 
-MOST_NEXT = 50
+MAX_NEXT = 50
+"""Maximum k of the label next<k>."""
 
-DRAWN = ("move", "globals")
-"""Labels that the encoder tells as it draws the planes."""
+ENCODED_LABELS = ("move", "globals")
+"""Labels that encoders write together with the planes."""
 
 _COLUMNS = {"result": ("winner",), "komi": ("komi",), "ranks": RATING_COLUMNS, "ownership": ("territory",)}
 
 LABEL_COLUMNS = tuple(chain.from_iterable(_COLUMNS.values()))
-"""What labels need of the catalogue, beside the games themselves."""
+"""Columns of the catalogue that labels need, besides the games themselves."""
 
 
 def label_columns(labels: Iterable[LabelSpec]) -> tuple[str, ...]:
-    """Those of LABEL_COLUMNS that these labels need."""
+    """Return those of LABEL_COLUMNS that some labels need."""
     return tuple(chain.from_iterable(_COLUMNS.get(label.name, ()) for label in labels))
 
 
 class LabelPositions(NamedTuple):
-    """Positions of some games, and where their labels are looked up.
+    """B positions of games whose labels are computed.
 
-    batch: rows of the catalogue with the `label_columns` at least; games: the same rows. game: [B] int64, the row that
-    each position is of; ply: [B] int32. width, height: of the board that labels are points of; a smaller one lies in
-    its upper left corner.
+    Attributes:
+        batch: Rows of the catalogue with at least the `label_columns`.
+        games: The same rows.
+        game: [B] int64, row of each position.
+        ply: [B] int32, ply of each position.
+        width: Width of the board to which labels refer; smaller boards lie in its upper left corner.
+        height: Its height.
     """
 
     batch: pa.RecordBatch
@@ -69,19 +74,19 @@ class LabelPositions(NamedTuple):
     height: int
 
     @property
-    def words(self) -> npt.NDArray[np.uint16]:
-        """[B] the move that is played next, with its colour."""
-        words: npt.NDArray[np.uint16] = self.games.moves[self.games.move_offset[self.game] + self.ply]
-        return words
+    def next_moves(self) -> npt.NDArray[np.uint16]:
+        """[B] the next move of each position, with its colour bit."""
+        moves: npt.NDArray[np.uint16] = self.games.moves[self.games.move_offset[self.game] + self.ply]
+        return moves
 
     @property
-    def white(self) -> npt.NDArray[np.bool_]:
-        """[B] whether White plays it."""
-        white: npt.NDArray[np.bool_] = (self.words & WHITE_BIT) != 0
+    def white_to_play(self) -> npt.NDArray[np.bool_]:
+        """[B] whether White plays the next move."""
+        white: npt.NDArray[np.bool_] = (self.next_moves & WHITE_BIT) != 0
         return white
 
     def column(self, name: str) -> npt.NDArray[np.float32]:
-        """[G] a column of numbers; NaN where it is null."""
+        """Return a column of numbers, [G]; NaN for null."""
         values: npt.NDArray[np.float32] = to_numpy(pc.fill_null(self.batch[name], float("nan")))
         return values
 
@@ -99,16 +104,16 @@ def _next(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
 
 
 def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    of_black = map_distinct(
+    for_black = map_distinct(
         at.batch["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
     )
-    result = of_black[at.game]
-    return np.where(at.white & (result != UNKNOWN), -result, result).astype(np.int8)
+    result = for_black[at.game]
+    return np.where(at.white_to_play & (result != UNKNOWN), -result, result).astype(np.int8)
 
 
 def _ranks(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
     both = np.stack([at.column("black_rating"), at.column("white_rating")], 1)[at.game]
-    return np.where(at.white[:, None], both[:, ::-1], both)
+    return np.where(at.white_to_play[:, None], both[:, ::-1], both)
 
 
 def _komi(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
@@ -116,29 +121,29 @@ def _komi(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.float32]
 
 
 def _ownership(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
-    """[B, points] from the final board, dead stones and empty points by the territory that the record tells."""
+    """[B, points] from the final board; the record's territory decides dead stones and empty points."""
     rows = np.flatnonzero(at.batch["territory"].is_valid().to_numpy(zero_copy_only=False))
     rows = np.intersect1d(rows, at.game)
     owner = np.full((len(at.batch), at.width * at.height), UNKNOWN, np.int8)
     sizes = at.games.width.astype(np.int64) << 8 | at.games.height
     for size in np.unique(sizes[rows]).tolist():
         width, height = size >> 8, size & 0xFF
-        some = rows[sizes[rows] == size]
-        final = np.zeros((len(some), width * height), np.int8)
+        same_size = rows[sizes[rows] == size]
+        final = np.zeros((len(same_size), width * height), np.int8)
         _final_stones(
-            new_state(width, height), new_history(0), replay_arrays(at.games), some, RECORD_RULES.codes, final
+            new_state(width, height), new_history(0), replay_arrays(at.games), same_size, RECORD_RULES.codes, final
         )
-        territory = at.batch["territory"].take(pa.array(some))
-        of = np.repeat(np.arange(len(some)), pc.list_value_length(territory).to_numpy())
+        territory = at.batch["territory"].take(pa.array(same_size))
+        of = np.repeat(np.arange(len(same_size)), pc.list_value_length(territory).to_numpy())
         words = territory.flatten().to_numpy()
         points = words & POINT_MASK
         on_board = points < width * height
         final[of[on_board], points[on_board]] = np.where(words & WHITE_BIT, -1, 1)[on_board]
-        framed = np.full((len(some), at.height, at.width), UNKNOWN, np.int8)
+        framed = np.full((len(same_size), at.height, at.width), UNKNOWN, np.int8)
         framed[:, :height, :width] = final.reshape(-1, height, width)
-        owner[some] = framed.reshape(len(some), -1)
+        owner[same_size] = framed.reshape(len(same_size), -1)
     owned = owner[at.game]
-    return np.where(at.white[:, None] & (owned != UNKNOWN), -owned, owned).astype(np.int8)
+    return np.where(at.white_to_play[:, None] & (owned != UNKNOWN), -owned, owned).astype(np.int8)
 
 
 @kernel
@@ -155,7 +160,7 @@ def _final_stones(s: State, history: History, games: ReplayArrays, game_index: A
             out[i, p] = 1 if s.colour[p] == 1 else -1 if s.colour[p] == 2 else 0
 
 
-_FILLS: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]] = {
+_COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]] = {
     "next": _next,
     "result": _result,
     "ownership": _ownership,
@@ -165,7 +170,7 @@ _FILLS: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]]
 
 LABELS = {
     "move": "the point of the next move; a pass is width * height",
-    "next<k>": f"the points of the next k moves (2 to {MOST_NEXT}), from the next one on; {NO_MOVE} after the last",
+    "next<k>": f"the points of the next k moves (2 to {MAX_NEXT}), from the next one on; {NO_MOVE} after the last",
     "result": f"1 if the side to move wins the game, -1 if it loses, 0 for a draw, {UNKNOWN} if that is not known",
     "ownership": "of each point at the end: 1 if it is the mover's, -1 the opponent's, 0 nobody's; "
     f"{UNKNOWN} where the record tells no territory",
@@ -174,16 +179,16 @@ LABELS = {
     "globals": f"what KataGo's nets are given beside the planes of {KATAGO22.name}, see its card",
     "ply": "how many moves, passes too, come before the position",
 }
-"""What each label says."""
+"""Meaning of each label. Data sets store these texts in their layouts, so they must not change."""
 
 
 def find_label(name: str, width: int, height: int) -> LabelSpec:
-    """The label of that name, for boards of that size. Raises RecipeError that names the nearest right word."""
+    """Return a label for boards of one size. Raises RecipeError, which suggests the most similar name."""
     if name.startswith("next") and name[4:].isdecimal():
-        if 2 <= int(name[4:]) <= MOST_NEXT and name[4:] == str(int(name[4:])):
+        if 2 <= int(name[4:]) <= MAX_NEXT and name[4:] == str(int(name[4:])):
             return LabelSpec(name, "int16", (int(name[4:]),), LABELS["next<k>"])
-        raise RecipeError(f"label {name!r}: after next stands a number from 2 to {MOST_NEXT}")
-    known = (
+        raise RecipeError(f"label next<k> requires k from 2 to {MAX_NEXT}, got {name!r}")
+    labels = (
         LabelSpec("move", "int16", (), LABELS["move"]),
         LabelSpec("result", "int8", (), LABELS["result"]),
         LabelSpec("ownership", "int8", (width * height,), LABELS["ownership"]),
@@ -191,16 +196,16 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         LabelSpec("komi", "float32", (), LABELS["komi"]),
         LabelSpec("globals", "float32", (len(KATAGO22.inputs),), LABELS["globals"]),
     )
-    for label in known:
+    for label in labels:
         if label.name == name:
             return label
     raise RecipeError(f"no label {name!r}; did you mean {nearest(name, LABELS)!r}?")
 
 
 def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:
-    """The labels of some positions by name, [B, ...], but for those that are `DRAWN`."""
+    """Return the labels of some positions by name, [B, ...], except those in ENCODED_LABELS."""
     return {
-        spec.name: _FILLS["next" if spec.name.startswith("next") else spec.name](at, spec.shape)
+        spec.name: _COMPUTE["next" if spec.name.startswith("next") else spec.name](at, spec.shape)
         for spec in specs
-        if spec.name not in DRAWN
+        if spec.name not in ENCODED_LABELS
     }

@@ -1,7 +1,7 @@
-"""The games that a loader draws from: rows of catalogues, set down in files without names, which are mapped.
+"""The games of a loader: rows of catalogues in memory-mapped temporary files without names.
 
-So they are the system's cache and not this process's memory: it may take that back, and there may be more of them than
-fit. Each column is one to three runs of numbers, as Arrow has it, and each run a file.
+The operating system can evict the mapped pages, so the games need not fit into memory. Each column consists of one to
+three Arrow buffers, and each buffer is a file.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from kifu.errors import DropReason, OutputError, SourceError
 from kifu.records.paths import as_path
 
 COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
-"""Of the catalogue, what any loader may need."""
+"""All columns of the catalogue that a loader may need."""
 
-_FITTING = ("width", "height", "n_legal", "drop")
-"""What tells which games are taken."""
+_FILTER_COLUMNS = ("width", "height", "n_legal", "drop")
+"""Columns that decide which games are used."""
 
 _ROWS = 8192
-"""Looked at at one go."""
+"""Rows processed at a time."""
 
 
 def read_games(
@@ -44,11 +44,24 @@ def read_games(
     jobs: int | None,
     columns: Sequence[str] = COLUMNS,
 ) -> pa.RecordBatch:
-    """The kept games of catalogues that fit the board, as one batch of rows; of archives and records after them.
+    """Read the kept games that fit a board.
 
-    columns: of the catalogue, those that the rows have; see `hold` for how they lie.
-    Archives are first ingested, by the rules "legal", into a catalogue that lasts only for that.
-    Raises SourceError, FormatError; OutputError if there is no room for the games.
+    Archives and records are first ingested, by the rules "legal", into a temporary catalogue.
+
+    Args:
+        paths: Catalogues, archives, folders and records.
+        board: Width and height.
+        pad: Smaller boards fit too.
+        jobs: Number of threads; None for one per core.
+        columns: Columns of the catalogue to read.
+
+    Returns:
+        The games as one batch, as `spill` returns it: those of catalogues first, then those of archives and records.
+
+    Raises:
+        SourceError: A source cannot be read, or there is no such game.
+        FormatError: A catalogue is damaged.
+        OutputError: There is no disk space for the games.
     """
     paths = list(paths)
     catalogues = [Path(path) for path in paths if is_catalogue(path)]
@@ -57,37 +70,37 @@ def read_games(
         if archives:
             catalogues.append(Path(folder, "games.parquet"))
             ingest(archives, catalogues[-1], jobs=jobs)
-        rows = spill(chain.from_iterable(_fitting(path, board, pad, columns) for path in catalogues), columns)
+        rows = spill(chain.from_iterable(_kept_games(path, board, pad, columns) for path in catalogues), columns)
     pa.default_memory_pool().release_unused()
     if not len(rows):
-        shown = ", ".join(str(as_path(path)) for path in paths)[:200]
-        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {shown}")
+        names = ", ".join(str(as_path(path)) for path in paths)[:200]
+        raise SourceError(f"there is no game on a {board[0]} x {board[1]} board in {names}")
     return rows
 
 
-def pick(rows: pa.RecordBatch, which: npt.NDArray[np.bool_]) -> pa.RecordBatch:
-    """Some of the rows of `read_games`, set down anew. which: [G], whether a row is one of them. Raises OutputError."""
+def select_rows(rows: pa.RecordBatch, mask: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """Return those rows of `read_games` for which mask [G] is true, in new files. Raises OutputError."""
     starts = range(0, len(rows), _ROWS)
-    parts = (rows.slice(first, _ROWS).filter(pa.array(which[first : first + _ROWS])) for first in starts)
+    parts = (rows.slice(first, _ROWS).filter(pa.array(mask[first : first + _ROWS])) for first in starts)
     return spill(parts, rows.schema.names)
 
 
 def spill(batches: Iterable[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
-    """Rows of the catalogue, with these columns, as one batch, which lies in files of the folder for temporary ones.
+    """Return columns of several batches of the catalogue as one batch in memory-mapped temporary files.
 
-    Lists and texts are large ones, of which there may be more than 2 GB. Raises OutputError.
+    Lists and strings get 64-bit offsets, because they may exceed 2 GB. Raises OutputError.
     """
     with ExitStack() as files:
-        held = {name: _Column(SCHEMA.field(name), files) for name in columns}
+        writers = {name: _ColumnWriter(SCHEMA.field(name), files) for name in columns}
         for batch in batches:
-            for name, column in held.items():
-                column.append(batch.column(name))
-        return pa.RecordBatch.from_arrays([column.array() for column in held.values()], names=list(held))
+            for name, writer in writers.items():
+                writer.append(batch.column(name))
+        return pa.RecordBatch.from_arrays([writer.array() for writer in writers.values()], names=list(writers))
 
 
-def _fitting(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a catalogue's kept games that have moves and fit the board."""
-    for batch in open_catalogue(path).batches(tuple(dict.fromkeys((*columns, *_FITTING))), size=_ROWS):
+def _kept_games(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the kept games of a catalogue that have moves and fit the board."""
+    for batch in open_catalogue(path).batches(tuple(dict.fromkeys((*columns, *_FILTER_COLUMNS))), size=_ROWS):
         width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
         kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
         kept &= to_numpy(batch["n_legal"]) > 0
@@ -98,24 +111,25 @@ def _fitting(path: Path, board: tuple[int, int], pad: bool, columns: Sequence[st
         yield batch.filter(pa.array(kept))
 
 
-class _Column:
-    """A column of rows in the making."""
+class _ColumnWriter:
+    """Writes a column of the catalogue to temporary files."""
 
     def __init__(self, field: pa.Field, files: ExitStack) -> None:
-        """files: closes those of the column; what was mapped outlives that."""
-        self._type = kind = field.type
+        """Create the files; `files` closes them, which the mapped arrays survive. Raises OutputError."""
+        self._type = value_type = field.type
         self._rows = self._end = 0
-        self._valid = _Run(np.bool_, files) if field.nullable else None
-        self._ends: _Run | None = None
-        if pa.types.is_list(kind) or pa.types.is_string(kind):
-            self._type = pa.large_list(kind.value_field) if pa.types.is_list(kind) else pa.large_string()
-            self._ends = _Run(np.int64, files)
+        self._valid = _BufferFile(np.bool_, files) if field.nullable else None
+        self._ends: _BufferFile | None = None
+        if pa.types.is_list(value_type) or pa.types.is_string(value_type):
+            is_list = pa.types.is_list(value_type)
+            self._type = pa.large_list(value_type.value_field) if is_list else pa.large_string()
+            self._ends = _BufferFile(np.int64, files)
             self._ends.append(np.zeros(1, np.int64))
-            kind = pa.uint8() if pa.types.is_string(kind) else kind.value_type
-        self._values = _Run(kind.to_pandas_dtype(), files)
+            value_type = value_type.value_type if is_list else pa.uint8()
+        self._values = _BufferFile(value_type.to_pandas_dtype(), files)
 
     def append(self, column: pa.Array) -> None:
-        """Sets down more rows. Raises OutputError."""
+        """Append rows. Raises OutputError."""
         self._rows += len(column)
         if self._valid is not None:
             self._valid.append(to_numpy(column.is_valid()))
@@ -128,58 +142,59 @@ class _Column:
         self._values.append(values)
 
     def array(self) -> pa.Array:
-        """All rows. Raises OutputError."""
-        buffers = [None if self._valid is None else _bits(self._valid.mapped())]
-        values = self._values.mapped()
+        """Return all rows. Raises OutputError."""
+        buffers = [None if self._valid is None else _pack_bits(self._valid.map())]
+        values = self._values.map()
         if self._ends is None:
-            buffers.append(_bits(values) if pa.types.is_boolean(self._type) else pa.py_buffer(values))
+            buffers.append(_pack_bits(values) if pa.types.is_boolean(self._type) else pa.py_buffer(values))
             return pa.Array.from_buffers(self._type, self._rows, buffers)
-        buffers.append(pa.py_buffer(self._ends.mapped()))
+        buffers.append(pa.py_buffer(self._ends.map()))
         if pa.types.is_large_string(self._type):
             return pa.Array.from_buffers(self._type, self._rows, [*buffers, pa.py_buffer(values)])
         return pa.Array.from_buffers(self._type, self._rows, buffers, children=[pa.array(values)])
 
 
 def _as_lists(column: pa.Array) -> pa.Array:
-    """A column of texts as lists of their bytes, in the same memory; one of lists as it is."""
+    """Return a column of strings as lists of bytes, without copying; a column of lists is returned unchanged."""
     if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
         return column
-    kind = pa.large_list if pa.types.is_large_string(column.type) else pa.list_
+    list_type = pa.large_list if pa.types.is_large_string(column.type) else pa.list_
     _, ends, data = column.buffers()
     values = pa.array(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
-    return pa.Array.from_buffers(kind(pa.uint8()), len(column), [None, ends], offset=column.offset, children=[values])
+    buffers = [None, ends]
+    return pa.Array.from_buffers(list_type(pa.uint8()), len(column), buffers, offset=column.offset, children=[values])
 
 
-def _bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
+def _pack_bits(values: npt.NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
-class _Run:
-    """Numbers of one kind, set down one after another in a file without a name."""
+class _BufferFile:
+    """A growing array in an unnamed temporary file."""
 
-    def __init__(self, kind: npt.DTypeLike, files: ExitStack) -> None:
-        """Raises OutputError."""
-        self._kind = np.dtype(kind)
-        with _no_room_is_told():
-            self._file = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - it is what is entered
+    def __init__(self, dtype: npt.DTypeLike, files: ExitStack) -> None:
+        """Create the file. Raises OutputError."""
+        self._dtype = np.dtype(dtype)
+        with _as_output_error():
+            self._file = files.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
 
     def append(self, values: npt.NDArray[Any]) -> None:
-        """Raises OutputError."""
-        with _no_room_is_told():
-            self._file.write(np.ascontiguousarray(values, self._kind).data)
+        """Append values. Raises OutputError."""
+        with _as_output_error():
+            self._file.write(np.ascontiguousarray(values, self._dtype).data)
 
-    def mapped(self) -> npt.NDArray[Any]:
-        """All of them, read-only. Raises OutputError."""
-        with _no_room_is_told():
+    def map(self) -> npt.NDArray[Any]:
+        """Return all values, memory-mapped and read-only. Raises OutputError."""
+        with _as_output_error():
             self._file.flush()
             if not self._file.tell():
-                return np.empty(0, self._kind)
-            return np.frombuffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ), self._kind)
+                return np.empty(0, self._dtype)
+            return np.frombuffer(mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ), self._dtype)
 
 
 @contextmanager
-def _no_room_is_told() -> Iterator[None]:
+def _as_output_error() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot set down games in {tempfile.gettempdir()}: {error.strerror}") from None
+        raise OutputError(f"cannot write games to {tempfile.gettempdir()}: {error.strerror}") from None

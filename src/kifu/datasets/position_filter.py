@@ -1,82 +1,170 @@
-"""Which positions of a game an epoch takes: with passes or without, by weight of ply and rank, so many a game."""
+"""The filter that decides which positions of games become examples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ConfigDict, Field
 
+from kifu.corpus._hashes import mix
 from kifu.errors import RecipeError
+from kifu.kernel import kernel
+from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.meta import Rank
 
 UNKNOWN_RANK = "?"
 
-_MOST_PLY = 10_000
+_MAX_PLY = 10**6
+_MAX_WEIGHTED_PLY = 10_000
+
+_11 = np.uint64(11)
+_UNIT = 2.0**-53
+
+_Int = Annotated[int, Field(strict=True)]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PositionFilter:
-    """Rules by which positions are chosen. Raises RecipeError for a value that makes no sense."""
+    """Rules that select positions of games, for `kifu.load` and the table `positions` of recipes.
 
-    passes: bool = False
-    """Whether those before a pass are taken too; the label is then width * height."""
+    A position is kept with the probability given by the product of its weights. Recipes of kind "examples" do not
+    support weights.
+
+    Attributes:
+        passes: Keep positions before a pass; their label is width * height.
+        min_ply: First ply to keep; the position before the first move has ply 0.
+        max_ply: Last ply to keep; None for no limit.
+        per_game: Maximum number of positions of a game, sampled anew in each epoch from those that the other rules
+            keep; None for all.
+        ply_weights: The weight, 0 to 1, from each ply on; 0 before the first one.
+        rank_weights: The weight, 0 to 1, from each rank of the side to move on, such as "1d"; 0 below the lowest one.
+            "?" is the weight of unknown ranks, by default 0.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    passes: Annotated[bool, Field(strict=True)] = False
+    min_ply: _Int = 0
+    max_ply: _Int | None = None
+    per_game: _Int | None = None
     ply_weights: Mapping[int, float] | None = None
-    """From which ply on which weight holds; it is 0 before the first."""
     rank_weights: Mapping[str, float] | None = None
-    """From which rank of the mover on, say "1d", which weight holds; it is 0 below the lowest. "?" is the weight of
-    those whose rank is not known, 0 if it is left out."""
-    per_game: int | None = None
-    """At most so many of a game, of those that stay by their weights, drawn anew in each epoch."""
 
     def __post_init__(self) -> None:
+        """Raise RecipeError for invalid values."""
         for name, weights in (("ply_weights", self.ply_weights), ("rank_weights", self.rank_weights)):
             for key, weight in (weights or {}).items():
                 if not 0 <= weight <= 1:
-                    raise RecipeError(f"{name}: {weight!r} for {key!r} is not within 0 to 1")
+                    raise RecipeError(f"{name} must be within 0 to 1, got {weight!r} for {key!r}")
         for ply in self.ply_weights or ():
-            if not 0 <= ply <= _MOST_PLY:
-                raise RecipeError(f"ply_weights: ply {ply!r} is not within 0 to {_MOST_PLY:,}")
-        if self.per_game is not None and self.per_game < 1:
-            raise RecipeError(f"per_game is {self.per_game}; it has to be 1 or more, or None for all")
-        self._by_rating()
+            if not 0 <= ply <= _MAX_WEIGHTED_PLY:
+                raise RecipeError(f"plies of ply_weights must be within 0 to {_MAX_WEIGHTED_PLY:,}, got {ply!r}")
+        for name, value, least in (
+            ("min_ply", self.min_ply, 0),
+            ("max_ply", self.max_ply, 0),
+            ("per_game", self.per_game, 1),
+        ):
+            if value is not None and not least <= value <= _MAX_PLY:
+                raise RecipeError(f"{name} must be within {least} to {_MAX_PLY:,}, got {value}")
+        self._rating_steps()
 
-    def by_ply(self) -> npt.NDArray[np.float64]:
-        """[T] the weight of each ply, the last one for all from there on."""
-        if self.ply_weights is None:
-            return np.ones(1)
-        steps = sorted(self.ply_weights.items())
-        starts = [ply for ply, _ in steps]
-        weights = np.array([0.0, *(weight for _, weight in steps)])
-        return weights[np.searchsorted(starts, np.arange(max(starts, default=0) + 1), side="right")]
+    def weights_by_ply(self) -> npt.NDArray[np.float64]:
+        """Return the weight of each ply, [T]; the last one also applies to all later plies."""
+        steps = [(0, 1.0)] if self.ply_weights is None else sorted(self.ply_weights.items())
+        bounds = [ply for ply, _ in steps]
+        last = max([self.min_ply, *([] if self.max_ply is None else [self.max_ply + 1]), *bounds])
+        plies = np.arange(last + 1)
+        weights = np.array([0.0, *(weight for _, weight in steps)])[np.searchsorted(bounds, plies, side="right")]
+        weights[: self.min_ply] = 0
+        if self.max_ply is not None:
+            weights[self.max_ply + 1 :] = 0
+        return weights
 
-    def by_player(self, rating: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """[G, 2] what `rank_weights`, which there are, say of Black's and of White's moves.
+    def weights_by_player(self, rating: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """Return the weights of Black's and White's moves by `rank_weights`, [G, 2].
 
-        rating: [G, 2], NaN where it is not known.
+        Args:
+            rating: [G, 2], NaN for unknown ranks.
         """
-        assert self.rank_weights is not None
-        ratings, steps = self._by_rating()
+        if self.rank_weights is None:
+            return np.ones(rating.shape)
+        ratings, steps = self._rating_steps()
         weights = np.array([0.0, *steps])[np.searchsorted(ratings, rating, side="right")]
         return np.where(np.isnan(rating), self.rank_weights.get(UNKNOWN_RANK, 0.0), weights)
 
-    def told(self) -> dict[str, Any]:
-        """The rules as JSON values."""
-        return {
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rules as JSON values; min_ply and max_ply only if they are set."""
+        rules: dict[str, Any] = {
             "passes": self.passes,
-            "ply_weights": None if self.ply_weights is None else [list(each) for each in self.ply_weights.items()],
+            "ply_weights": None if self.ply_weights is None else [list(step) for step in self.ply_weights.items()],
             "rank_weights": None if self.rank_weights is None else dict(self.rank_weights),
             "per_game": self.per_game,
         }
+        if self.min_ply:
+            rules["min_ply"] = self.min_ply
+        if self.max_ply is not None:
+            rules["max_ply"] = self.max_ply
+        return rules
 
-    def _by_rating(self) -> tuple[list[float], list[float]]:
+    def _rating_steps(self) -> tuple[list[float], list[float]]:
+        """Return the ratings of `rank_weights` in ascending order, and the weight from each on."""
         steps = {}
         for text, weight in (self.rank_weights or {}).items():
             if text != UNKNOWN_RANK:
                 rank = Rank.parse(text)
                 if rank is None:
-                    raise RecipeError(f"rank_weights: {text!r} is no rank; 18k, 1d and 9p are, and ? is none known")
+                    raise RecipeError(f"rank_weights: {text!r} is not a rank such as 18k, 1d or 9p, or ? for unknown")
                 steps[rank.rating] = weight
         return sorted(steps), [steps[rating] for rating in sorted(steps)]
+
+
+@kernel
+def select_positions(  # noqa: PLR0913 - kernel
+    moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
+    weight_key: Any, per_game_key: Any, selected: Any, counts: Any,
+) -> None:  # fmt: skip
+    """Mark the selected positions of G games, and count them by game.
+
+    Args:
+        moves: [M] uint16, moves of all games.
+        move_offset: [G + 1] int64, start of the moves of each of the G games.
+        playable: [G] int32, number of plies of each game that can be rendered.
+        points: [G] int64, points of each board.
+        passes: Whether positions before a pass are kept.
+        by_ply: [T] float64, weight of each ply; the last one also applies to all later plies.
+        by_player: [G, 2] float64, weights of Black's and of White's moves.
+        per_game: Maximum number of positions of a game, or -1.
+        weight_key: uint64, key of the draws by weight.
+        per_game_key: uint64, key of the draws of `per_game`.
+        selected: [ceil(M / 8)] uint8, zeros; receives a bit per move, lowest bit first.
+        counts: [G] int32, receives the number of selected positions of each game.
+    """
+    for g in range(counts.shape[0]):
+        first = move_offset[g]
+        count = 0
+        for k in range(first, move_offset[g + 1]):
+            t = k - first
+            word = moves[k]
+            keep = t < playable[g] and (passes or np.int64(word & POINT_MASK) != points[g])
+            if keep:
+                weight = by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
+                if weight < 1:
+                    keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
+            if keep:
+                selected[k >> 3] |= np.uint8(1 << (k & 7))
+                count += 1
+        if 0 <= per_game < count:
+            left, missing = count, per_game
+            for k in range(first, move_offset[g + 1]):
+                if selected[k >> 3] >> (k & 7) & 1:
+                    if np.int64(mix(np.uint64(k) ^ per_game_key) % np.uint64(left)) < missing:
+                        missing -= 1
+                    else:
+                        selected[k >> 3] &= np.uint8(255 ^ 1 << (k & 7))
+                    left -= 1
+            count = per_game
+        counts[g] = count

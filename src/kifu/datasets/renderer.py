@@ -1,7 +1,4 @@
-"""Planes of games in a catalogue, drawn by the encoder of their plane set, which is told what it asks for of each game.
-
-Most sets ask for ranks at most. KataGo's asks for the terms of the game, and gives numbers beside its planes.
-"""
+"""Renders positions of games in a catalogue as planes, with the encoder of a plane set."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.corpus.schema import move_arrays
-from kifu.datasets.labels import DRAWN
+from kifu.datasets.labels import ENCODED_LABELS
 from kifu.errors import DropReason
 from kifu.execution.executor import ThreadExecutor
 from kifu.planes.board_embedding import FrameEncoder, GameContext
@@ -28,82 +25,90 @@ CONTEXT_COLUMNS = ("rules", "komi", "komi_text", "handicap", *RATING_COLUMNS)
 """All columns of the catalogue that encoders read (`FrameEncoder.columns`), besides the games themselves."""
 
 _GAMES = 1024
-"""Followed at one go where nothing is drawn."""
+"""Games replayed at a time when nothing is rendered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renderer:
-    """An encoder, and desks for any number of threads. `find_drawing` makes it."""
+    """An encoder with scratch memory for any number of threads; `find_renderer` returns one."""
 
     encoder: FrameEncoder
-    _desks: list[Any] = field(default_factory=list, repr=False, compare=False)
-    """Of threads that are not at work."""
+    _idle_scratch: list[Any] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it tells beside the planes: those of `DRAWN` that mean something."""
-        return DRAWN if self.encoder.plane_set.inputs else DRAWN[:1]
+        """Those of ENCODED_LABELS that the plane set defines."""
+        return ENCODED_LABELS if self.encoder.plane_set.inputs else ENCODED_LABELS[:1]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of CONTEXT_COLUMNS that `draw` needs."""
+        """Those of CONTEXT_COLUMNS that `render` needs."""
         return self.encoder.columns
 
-    def told(self, batch: pa.RecordBatch, rows: Rows) -> GameContext:
-        """What it asks for of some rows of a batch, which has its `columns` at least.
-
-        Where KataGo's planes are drawn of a game whose record says nothing of rules, or of komi, they are the usual
-        ones (`usual_terms`); what it says and KataGo does not understand, sets the game aside.
-        """
+    def context(self, batch: pa.RecordBatch, rows: Rows) -> GameContext:
+        """Return what the encoder needs to know about some rows of a batch, which has at least `columns`."""
         return self.encoder.context(batch.select(self.columns).take(pa.array(rows)))
 
-    def draw(
+    def render(
         self,
         batch: pa.RecordBatch,
         games: GameArrays | MoveArrays,
         rows: Rows,
         symmetry: npt.NDArray[np.uint8],
-        take: Rows,
+        slot_of_move: Rows,
         planes: npt.NDArray[Any],
         labels: Mapping[str, npt.NDArray[Any]],
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Draws positions of these games as `Encoder.encode` does: planes, and the labels that are `DRAWN`.
+        """Render positions of some games into `planes` and into the arrays of ENCODED_LABELS in `labels`.
 
-        batch: rows of the catalogue with its `columns` at least; games: the same rows. Returns drop and ply of each of
-        `rows`; nothing that is wanted of a game whose terms are not known is of any meaning, and its ply is 0.
+        Args:
+            batch: Rows of the catalogue with at least `columns`.
+            games: The same rows.
+            rows: [R], the games to render.
+            symmetry: [R] uint8, the symmetry of each game.
+            slot_of_move: For each move of these games, game after game, the slot that receives the position before it,
+                or -1.
+            planes: [slots, ...], in the form of `kifu.datasets.examples.Batch.planes`.
+            labels: [slots, ...] by name.
+
+        Returns:
+            drop: [R] uint8, the `DropReason` that stopped a game, or KEPT.
+            ply: [R] int32, how many moves were replayed; 0 if the encoder lacks context, such as known rules. Slots of
+                later positions are undefined.
         """
         try:
-            desk = self._desks.pop()
+            scratch = self._idle_scratch.pop()
         except IndexError:
-            desk = self.encoder.new_desk()
-        told = self.told(batch, rows)
-        drop, ply = self.encoder.draw(desk, games, rows, symmetry, take, planes, labels, told.values)
-        self._desks.append(desk)
-        unknown = told.drop != DropReason.KEPT
-        return np.where(unknown, told.drop, drop), np.where(unknown, 0, ply).astype(np.int32)
+            scratch = self.encoder.new_desk()
+        context = self.context(batch, rows)
+        drop, ply = self.encoder.draw(scratch, games, rows, symmetry, slot_of_move, planes, labels, context.values)
+        self._idle_scratch.append(scratch)
+        unknown = context.drop != DropReason.KEPT
+        return np.where(unknown, context.drop, drop), np.where(unknown, 0, ply).astype(np.int32)
 
     def playable(self, batch: pa.RecordBatch, legal: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-        """[G] of how many moves of each game the position before can be drawn.
+        """Return how many positions of each game can be rendered, [G].
 
-        batch: rows of the catalogue with PLAYED_COLUMNS and its `columns` at least.  legal: [G], how many moves can be
-        played under `kifu.go.rules.RECORD_RULES`, by which most sets go.
+        Args:
+            batch: Rows of the catalogue with PLAYED_COLUMNS and at least `columns`.
+            legal: [G], number of legal moves under `kifu.go.rules.RECORD_RULES`, which most plane sets use.
         """
         if self.encoder.RECORD_RULES:
             return legal
-        nothing = self.encoder.new_out(0), self.new_labels(0)
+        no_slots = self.encoder.new_out(0), self.new_labels(0)
 
-        def follow(first: int) -> npt.NDArray[np.int32]:
-            some = batch.slice(first, _GAMES)
-            games = move_arrays(some)
-            rows, take = np.arange(len(some)), np.full(len(games.moves), -1)
-            return self.draw(some, games, rows, np.zeros(len(some), np.uint8), take, *nothing)[1]
+        def replay(first: int) -> npt.NDArray[np.int32]:
+            part = batch.slice(first, _GAMES)
+            games = move_arrays(part)
+            rows, slot_of_move = np.arange(len(part)), np.full(len(games.moves), -1)
+            return self.render(part, games, rows, np.zeros(len(part), np.uint8), slot_of_move, *no_slots)[1]
 
         with ThreadExecutor() as executor:
-            found = [np.empty(0, np.int32), *executor.map(follow, range(0, len(legal), _GAMES))]
-        return np.minimum(np.concatenate(found), legal)
+            counts = [np.empty(0, np.int32), *executor.map(replay, range(0, len(legal), _GAMES))]
+        return np.minimum(np.concatenate(counts), legal)
 
     def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
-        """Room for `DRAWN` of so many positions, not initialised; `globals` are no numbers where they mean nothing."""
+        """Return uninitialized arrays for ENCODED_LABELS; `globals` is empty unless the plane set defines it."""
         return {
             "move": np.empty(slots, np.int16),
             "globals": np.empty((slots, len(self.encoder.plane_set.inputs)), np.float32),
@@ -111,5 +116,16 @@ class Renderer:
 
 
 def find_renderer(name: str, width: int = 19, height: int = 19, pad: bool = False) -> Renderer:
-    """The renderer of a plane set for boards of one size, see `find_encoder`. Raises RecipeError, GameError."""
+    """Return the renderer of a plane set for boards of one size.
+
+    Args:
+        name: A plane set, or features joined by "+".
+        width: Width of the board.
+        height: Height of the board.
+        pad: Smaller boards are rendered too, in the upper left corner.
+
+    Raises:
+        RecipeError: There is no such plane set, or it has no encoder.
+        GameError: The plane set does not support this board size.
+    """
     return Renderer(make_encoder(find_plane_set(name), width, height, pad))

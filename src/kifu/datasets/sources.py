@@ -1,7 +1,7 @@
-"""What a loader draws examples from: games of catalogues, or data sets that are written already.
+"""The sources of a loader: games of catalogues, or existing data sets.
 
-Either is a list of units, a game or a run of rows each, whose positions come one after another; the loader says in
-which order the units come, and where each position shall go.
+A source is a list of units, each a game or a run of rows, whose positions stay together until they are shuffled. The
+loader decides the order of the units and the slot of each position.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,17 @@ import pyarrow as pa
 from blake3 import blake3
 
 from kifu.corpus.schema import PLAYED_COLUMNS, move_arrays, to_numpy
-from kifu.datasets import _order
-from kifu.datasets.augment import check_turnable, turn_labels, turn_planes
-from kifu.datasets.examples import Batch, Dataset, Layout
+from kifu.datasets.augment import augment_labels, augment_planes, check_augmentable
+from kifu.datasets.epoch_plan import EpochSelection
+from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
 from kifu.datasets.formats import detect_format
-from kifu.datasets.formats import open as open_examples
-from kifu.datasets.labels import DRAWN, LabelPositions, find_label, label_columns, label_values
-from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.formats import open as open_dataset
+from kifu.datasets.labels import ENCODED_LABELS, LabelPositions, find_label, label_columns, label_values
+from kifu.datasets.order import PER_GAME, SYMMETRY, WEIGHT, hash_key
+from kifu.datasets.position_filter import PositionFilter, select_positions
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS, ratings_of
 from kifu.records.paths import as_path
 
@@ -38,306 +41,363 @@ Units = npt.NDArray[np.int64]
 Symmetry = npt.NDArray[np.uint8]
 Ranks = npt.NDArray[np.int32]
 
-_RUN = 1024
-"""Rows at either end of a data set that its identity depends on."""
-
 _GAMES = 65_536
-"""Whose positions are chosen at one go."""
+"""Games whose positions are selected at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class RenderedGames:
-    """Room for some examples, by slot: see `Batch`. labels: those of the layout, and maybe others."""
+class ExampleSpec:
+    """What examples of games consist of.
+
+    Attributes:
+        planes: A plane set, or features joined by "+".
+        board: Width and height of the board.
+        pad: Games on smaller boards are taken too, in the upper left corner.
+        labels: Names of labels (`kifu.datasets.labels.LABELS`); None for those that the encoder writes anyway.
+        filter: Which positions are selected.
+    """
+
+    planes: str
+    board: tuple[int, int] = (19, 19)
+    pad: bool = False
+    labels: Sequence[str] | None = None
+    filter: PositionFilter = PositionFilter()
+
+    def renderer(self) -> Renderer:
+        """Return the renderer of the planes. Raises RecipeError or GameError."""
+        return find_renderer(self.planes, *self.board, self.pad)
+
+    def columns(self) -> tuple[str, ...]:
+        """Return the columns of the catalogue that the examples need. Raises RecipeError or GameError."""
+        renderer = self.renderer()
+        layout = make_layout(renderer, self.labels)
+        ratings = () if self.filter.rank_weights is None else RATING_COLUMNS
+        names = ("id", "n_legal", *PLAYED_COLUMNS, *renderer.columns, *label_columns(layout.labels), *ratings)
+        return tuple(dict.fromkeys(names))
+
+
+def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
+    """Return the layout of rendered planes with labels.
+
+    Args:
+        renderer: Renderer of the planes.
+        labels: Names of labels; None for those that the encoder writes anyway. "ply" is ignored: each batch has it.
+
+    Raises:
+        RecipeError: A label does not exist, is not defined for these planes, or is listed twice.
+    """
+    encoder, plane_set = renderer.encoder, renderer.encoder.plane_set
+    labels = renderer.labels if labels is None else labels
+    for name in labels:
+        if list(labels).count(name) > 1:
+            raise RecipeError(f"label {name!r} is listed twice")
+        if name in ENCODED_LABELS and name not in renderer.labels:
+            raise RecipeError(f"plane set {plane_set.name} does not define label {name!r}")
+    specs = tuple(find_label(name, encoder.width, encoder.height) for name in labels if name != "ply")
+    if not specs:
+        raise RecipeError("at least one label besides 'ply' is required")
+    names, first_row = plane_set.plane_names, plane_set.first_row
+    return Layout(plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.rim, first_row, specs)
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleBuffer:
+    """Preallocated arrays for examples, by slot; see `Batch` for the fields.
+
+    `labels` holds the labels of the layout and possibly others.
+    """
 
     planes: npt.NDArray[Any]
     labels: dict[str, npt.NDArray[Any]]
     game: npt.NDArray[np.uint64]
     ply: npt.NDArray[np.int32]
 
-    def pick(self, slots: npt.NDArray[np.int32], layout: Layout) -> Batch:
-        """Copies of these slots, in this order."""
+    def take(self, slots: npt.NDArray[np.int32], layout: Layout) -> Batch:
+        """Return copies of the given slots in the given order."""
         labels = {label.name: self.labels[label.name].take(slots, axis=0) for label in layout.labels}
         return Batch(self.planes.take(slots, axis=0), labels, self.game[slots], self.ply[slots])
 
 
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """What a source gives in one epoch.
-
-    counts: [U] int32 or int64, how many positions of each unit. chosen: [ceil(M / 8)] uint8, which of the M moves of
-    all games these are before, a bit each, the lowest first; empty where all rows are.
-    turns: [1] uint64, the key of symmetries; None if there are none.
-    """
-
-    counts: npt.NDArray[np.integer[Any]]
-    chosen: npt.NDArray[np.uint8]
-    turns: _order.Words | None
-
-    def symmetry(self, which: npt.NDArray[np.int64], layout: Layout) -> Symmetry:
-        """[K] uint8: under which symmetry each of some games or rows is given."""
-        if self.turns is None:
-            return np.zeros(len(which), np.uint8)
-        bits = 3 if layout.width == layout.height else 2
-        return (_order.hashes_of(which, self.turns) >> np.uint64(64 - bits)).astype(np.uint8)
-
-
 class LoaderSource(ABC):
-    """Examples to be drawn, by any number of threads."""
+    """Examples that any number of threads can render.
+
+    Attributes:
+        layout: Planes and labels.
+    """
 
     layout: Layout
 
     @abstractmethod
-    def told(self) -> dict[str, Any]:
-        """What tells this source, and what is chosen of it, from others, as JSON values."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Return JSON values that identify the source and what is selected from it."""
 
     @abstractmethod
-    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
-        """What there is in an epoch; a pure function of the source and these. augment: whether boards are turned."""
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        """Return the positions of an epoch; a pure function of the source and the arguments."""
 
     @abstractmethod
-    def work(self, units: Units) -> npt.NDArray[np.int64]:
-        """[K] about how much there is to do for each unit, in moves or rows."""
+    def cost(self, units: Units) -> npt.NDArray[np.int64]:
+        """Return the approximate work for each unit, [K], in moves or rows."""
 
     @abstractmethod
-    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
-        """Draws positions of some units, which come one after another in a block.
+    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+        """Render positions of units that are consecutive in a block.
 
-        first: place in the block of their first position; below 0 if the block begins within them. rank: [size of the
-        block] the slot of each position, or -1. Raises FormatError where the source is not what it says.
+        Args:
+            selection: The positions of the epoch.
+            units: [K], the units.
+            first: Index in the block of their first position; negative if the block begins within them.
+            rank: [size of the block], slot of each position, or -1.
+            out: Receives the examples.
+
+        Raises:
+            FormatError: The source is inconsistent.
         """
 
-    def new_room(self, slots: int) -> RenderedGames:
-        """Room for so many examples, not initialised."""
+    def new_buffer(self, slots: int) -> ExampleBuffer:
+        """Return uninitialized arrays for a number of examples."""
         layout = self.layout
         labels = {label.name: np.empty((slots, *label.shape), label.np_dtype) for label in layout.labels}
         planes = np.empty((slots, *layout.packed_shape), layout.plane_dtype)
-        return RenderedGames(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
+        return ExampleBuffer(planes, labels, np.empty(slots, np.uint64), np.empty(slots, np.int32))
 
     @property
     def slot_bytes(self) -> int:
-        """What an example takes in a room."""
+        """Bytes of an example in a buffer."""
         return self.layout.packed_bytes + sum(label.bytes for label in self.layout.labels) + 14
 
 
-class CatalogueSource(LoaderSource):
-    """The games of catalogues; planes are drawn as the games are replayed.
+@kernel
+def fill_slots(  # noqa: PLR0913 - kernel
+    units: Any, first: Any, rank: Any, move_offset: Any, selected: Any, ids: Any, rows: Any, slot_of_move: Any,
+    game: Any, ply: Any,
+) -> Any:  # fmt: skip
+    """List the games and moves that an encoder has to render for a part of a block.
 
-    What it keeps in memory is 4 bytes a game: rows are read where they lie, some games at a time.
+    Args:
+        units: [U] int64, games that are consecutive in the block.
+        first: Index in the block of the first selected position of the first game; may be negative.
+        rank: [size of the block], slot of each position, or -1; see `kifu.datasets.order.rank_entries`.
+        move_offset: [G + 1], start of the moves of each game.
+        selected: Bits of the selected moves, see `kifu.datasets.position_filter.select_positions`.
+        ids: [G] uint64, ids of the games.
+        rows: [U], receives the games with a position that has a slot.
+        slot_of_move: Receives, for these games, the slot of each move, or -1.
+        game: [slots] uint64, receives the id of each slot's game.
+        ply: [slots] int32, receives the ply of each slot.
+
+    Returns:
+        The number of rows, and the number of entries of slot_of_move.
+    """
+    q, n, entries = first, 0, 0
+    for u in range(units.shape[0]):
+        g = units[u]
+        at, wanted = entries, False
+        for k in range(move_offset[g], move_offset[g + 1]):
+            slot = -1
+            if selected[k >> 3] >> (k & 7) & 1:
+                if 0 <= q < rank.shape[0]:
+                    slot = rank[q]
+                q += 1
+            slot_of_move[at] = slot
+            at += 1
+            if slot >= 0:
+                wanted = True
+                game[slot] = ids[g]
+                ply[slot] = k - move_offset[g]
+        if wanted:
+            rows[n] = g
+            n += 1
+            entries = at
+    return n, entries
+
+
+class CatalogueSource(LoaderSource):
+    """Games of catalogues, rendered as they are replayed.
+
+    Only 4 bytes per game stay in memory; rows are read from the memory-mapped files, some games at a time.
     """
 
-    def __init__(
-        self,
-        rows: pa.RecordBatch,
-        planes: str,
-        board: tuple[int, int],
-        pad: bool,
-        labels: Sequence[str] | None,
-        choice: PositionFilter,
-    ) -> None:
-        """rows: kept games that fit the board, with `needed_columns` at least.  labels: None for those that are drawn
-        anyway.
+    def __init__(self, rows: pa.RecordBatch, spec: ExampleSpec) -> None:
+        """Prepare the games.
 
-        Raises RecipeError, GameError, FormatError.
+        Args:
+            rows: Kept games that fit the board, with at least `spec.columns()`.
+            spec: What the examples consist of.
+
+        Raises:
+            RecipeError: The specification is invalid.
+            GameError: The plane set does not support the board.
+            FormatError: A row is damaged.
         """
-        self._rows = rows.select(needed_columns(planes, board, pad, labels, choice))
-        self._given = self._rows, planes, board, pad, labels, choice
-        self.drawing = find_renderer(planes, *board, pad)
-        self.layout = make_layout(self.drawing, labels)
+        self._rows = rows.select(spec.columns())
+        self._spec = spec
+        self.renderer = spec.renderer()
+        self.layout = make_layout(self.renderer, spec.labels)
         self.games = move_arrays(rows)
         self.ids: npt.NDArray[np.uint64] = to_numpy(rows["id"])
         legal = np.minimum(to_numpy(rows["n_legal"]), np.diff(self.games.move_offset)).astype(np.int32)
-        self.playable = self.drawing.playable(self._rows, legal)
-        self._choice, self._by_ply = choice, choice.by_ply()
+        self.playable = self.renderer.playable(self._rows, legal)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CatalogueSource, self._given
+        return CatalogueSource, (self._rows, self._spec)
 
-    def told(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         source = blake3(self.ids.view(np.uint8).data).update(self.playable.view(np.uint8).data)
-        return {"source": source.hexdigest(16)} | self._choice.told()
+        return {"source": source.hexdigest(16)} | self._spec.filter.to_dict()
 
-    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
-        games, choice = self.games, self._choice
-        chance, draw = (_order.key_of(seed, epoch, purpose)[0] for purpose in (_order.CHANCE, _order.DRAW))
-        chosen, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(self.ids), np.int32)
+    @cached_property
+    def _weights_by_ply(self) -> npt.NDArray[np.float64]:
+        return self._spec.filter.weights_by_ply()
+
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        games, rules = self.games, self._spec.filter
+        weight_key, per_game_key = (hash_key(seed, epoch, purpose)[0] for purpose in (WEIGHT, PER_GAME))
+        selected, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(self.ids), np.int32)
         for first in range(0, len(counts), _GAMES):
-            some = slice(first, min(first + _GAMES, len(counts)))
-            points = games.width[some].astype(np.int64) * games.height[some]
+            part = slice(first, min(first + _GAMES, len(counts)))
+            points = games.width[part].astype(np.int64) * games.height[part]
             with np.errstate(over="ignore"):
-                _order.choose(
-                    games.moves, games.move_offset[first : some.stop + 1], self.playable[some], points, choice.passes,
-                    self._by_ply, self._by_player(some), -1 if choice.per_game is None else choice.per_game, chance,
-                    draw, chosen, counts[some],
+                select_positions(
+                    games.moves, games.move_offset[first : part.stop + 1], self.playable[part], points, rules.passes,
+                    self._weights_by_ply, self._weights_by_player(part),
+                    -1 if rules.per_game is None else rules.per_game, weight_key, per_game_key, selected, counts[part],
                 )  # fmt: skip
-        return Epoch(counts, chosen, _order.key_of(seed, epoch, _order.SYMMETRY) if augment else None)
+        return EpochSelection(counts, selected, hash_key(seed, epoch, SYMMETRY) if augment else None)
 
-    def _by_player(self, some: slice) -> npt.NDArray[np.float64]:
-        """[K, 2] the weights of Black's and of White's moves in these games."""
-        games = some.stop - some.start
-        if self._choice.rank_weights is None:
+    def _weights_by_player(self, part: slice) -> npt.NDArray[np.float64]:
+        """[K, 2] the weights of Black's and of White's moves in some games."""
+        games = part.stop - part.start
+        if self._spec.filter.rank_weights is None:
             return np.ones((games, 2))
-        return self._choice.by_player(ratings_of(self._rows.slice(some.start, games)))
+        return self._spec.filter.weights_by_player(ratings_of(self._rows.slice(part.start, games)))
 
-    def work(self, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, units: Units) -> npt.NDArray[np.int64]:
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
-    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
-        rows, take = np.empty(len(units), np.int64), np.empty(self.work(units).sum(), np.int64)
-        n, entries = _order.take_of(
-            units, first, rank, self.games.move_offset, epoch.chosen, self.ids, rows, take, out.game, out.ply
+    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+        rows, slot_of_move = np.empty(len(units), np.int64), np.empty(self.cost(units).sum(), np.int64)
+        n, entries = fill_slots(
+            units, first, rank, self.games.move_offset, selection.selected, self.ids, rows, slot_of_move, out.game,
+            out.ply,
+        )  # fmt: skip
+        rows, slot_of_move = rows[:n], slot_of_move[:entries]
+        symmetry = selection.symmetries(rows, self.layout.width == self.layout.height)
+        drop, ply = self.renderer.render(
+            self._rows, self.games, rows, symmetry, slot_of_move, out.planes, out.labels
         )
-        rows, take = rows[:n], take[:entries]
-        symmetry = epoch.symmetry(rows, self.layout)
-        drop, ply = self.drawing.draw(self._rows, self.games, rows, symmetry, take, out.planes, out.labels)
-        self._check(rows, take, drop, ply)
-        if not {label.name for label in self.layout.labels} <= {*DRAWN}:
-            self._label(rows, take, symmetry, out)
+        self._check(rows, slot_of_move, drop, ply)
+        if not {label.name for label in self.layout.labels} <= {*ENCODED_LABELS}:
+            self._compute_labels(rows, slot_of_move, symmetry, out)
 
-    def new_room(self, slots: int) -> RenderedGames:
-        room = super().new_room(slots)
-        return replace(room, labels=self.drawing.new_labels(slots) | room.labels)
+    def new_buffer(self, slots: int) -> ExampleBuffer:
+        buffer = super().new_buffer(slots)
+        return replace(buffer, labels=self.renderer.new_labels(slots) | buffer.labels)
 
-    def _check(self, rows: Units, take: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
-        """Raises FormatError if a position that was asked for is beyond what can be played."""
-        ends = np.cumsum(self.work(rows))
+    def _check(self, rows: Units, slot_of_move: Units, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]) -> None:
+        """Raise FormatError if a requested position lies after the last move that could be replayed."""
+        ends = np.cumsum(self.cost(rows))
         for r in np.flatnonzero(drop).tolist():
             start = ends[r - 1] if r else 0
-            if take[start + ply[r] : ends[r]].max(initial=-1) >= 0:
+            if slot_of_move[start + ply[r] : ends[r]].max(initial=-1) >= 0:
                 reason = DropReason(drop[r]).reason
                 raise FormatError(f"game {self.ids[rows[r]]:016x}: move {ply[r] + 1} cannot be played: {reason}")
 
-    def _label(self, rows: Units, take: Units, symmetry: Symmetry, out: RenderedGames) -> None:
-        """Labels what was drawn of these rows."""
+    def _compute_labels(self, rows: Units, slot_of_move: Units, symmetry: Symmetry, out: ExampleBuffer) -> None:
+        """Compute the labels that the encoder does not write."""
         batch = self._rows.take(pa.array(rows))
-        games, slots = move_arrays(batch), take[take >= 0]
-        game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[take >= 0]
+        wanted = slot_of_move >= 0
+        games, slots = move_arrays(batch), slot_of_move[wanted]
+        game = np.repeat(np.arange(len(batch)), np.diff(games.move_offset))[wanted]
         at = LabelPositions(batch, games, game, out.ply[slots], self.layout.width, self.layout.height)
         values = label_values(self.layout.labels, at)
         width, height = games.width[game].astype(np.int64), games.height[game].astype(np.int64)
-        for name, turned in turn_labels(self.layout, values, symmetry[game], width, height).items():
-            out.labels[name][slots] = turned
+        for name, augmented in augment_labels(self.layout, values, symmetry[game], width, height).items():
+            out.labels[name][slots] = augmented
 
 
 class DatasetSource(LoaderSource):
-    """Data sets that are written already, of one layout, each as `kifu.open` gives it."""
+    """Existing data sets of one layout."""
 
-    def __init__(self, sets: Sequence[Dataset]) -> None:
-        """Raises RecipeError if their layouts differ."""
-        self.layout = sets[0].layout
-        for each in sets[1:]:
-            if each.layout != self.layout:
-                raise RecipeError(f"{each.path} has other planes or labels than {sets[0].path}")
-        self._sets = sets
-        self._first = [0, *accumulate(len(each) for each in sets)]
-        self._locks = [threading.Lock() for _ in sets]
-        bounds = []
-        for first, each in zip(self._first, sets):
-            bounds.append(first + each.run_starts())
-        self._start = np.concatenate([*bounds, [self._first[-1]]]).astype(np.int64)
+    def __init__(self, datasets: Sequence[Dataset]) -> None:
+        """Combine data sets. Raises RecipeError if their layouts differ."""
+        self.layout = datasets[0].layout
+        for data in datasets[1:]:
+            if data.layout != self.layout:
+                raise RecipeError(f"{data.path} has other planes or labels than {datasets[0].path}")
+        self._datasets = datasets
+        self._first = [0, *accumulate(len(data) for data in datasets)]
+        self._locks = [threading.Lock() for _ in datasets]
+        starts = [first + data.run_starts() for first, data in zip(self._first, datasets)]
+        self._start = np.concatenate([*starts, [self._first[-1]]]).astype(np.int64)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, ([each.path for each in self._sets],)
+        return _reopen, ([data.path for data in self._datasets],)
 
-    def told(self) -> dict[str, Any]:
-        """By layout, counts, and the first and the last rows."""
-        told = blake3(self.layout.to_json().encode())
-        for each in self._sets:
-            ends = [each.read(0, min(len(each), _RUN)), each.read(max(len(each) - _RUN, 0), len(each))]
-            told.update(len(each).to_bytes(8, "little"))
+    def fingerprint(self) -> dict[str, Any]:
+        """Return a hash of the layout, the counts, and the first and last rows of each data set."""
+        digest = blake3(self.layout.to_json().encode())
+        for data in self._datasets:
+            ends = [data.read(0, min(len(data), RUN_ROWS)), data.read(max(len(data) - RUN_ROWS, 0), len(data))]
+            digest.update(len(data).to_bytes(8, "little"))
             for batch in ends:
-                told.update(batch.planes.tobytes() + batch.game.tobytes() + batch.ply.tobytes())
-        return {"source": told.hexdigest(16)}
+                digest.update(batch.planes.tobytes() + batch.game.tobytes() + batch.ply.tobytes())
+        return {"source": digest.hexdigest(16)}
 
-    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
         if augment:
-            check_turnable(self.layout)
-        turns = _order.key_of(seed, epoch, _order.SYMMETRY) if augment else None
-        return Epoch(np.diff(self._start), np.empty(0, np.uint8), turns)
+            check_augmentable(self.layout)
+        symmetry_key = hash_key(seed, epoch, SYMMETRY) if augment else None
+        return EpochSelection(np.diff(self._start), np.empty(0, np.uint8), symmetry_key)
 
-    def work(self, units: Units) -> npt.NDArray[np.int64]:
+    def cost(self, units: Units) -> npt.NDArray[np.int64]:
         rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
         return rows
 
-    def draw(self, epoch: Epoch, units: Units, first: int, rank: Ranks, out: RenderedGames) -> None:
-        place = first
+    def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+        at = first
         for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
-            low, high = max(place, 0), min(place + stop - start, len(rank))
+            low, high = max(at, 0), min(at + stop - start, len(rank))
             wanted = low + np.flatnonzero(rank[low:high] >= 0)
             if len(wanted):
-                self._copy(epoch, start - place + wanted, rank[wanted], out)
-            place += stop - start
+                self._copy(selection, start - at + wanted, rank[wanted], out)
+            at += stop - start
 
-    def _copy(self, epoch: Epoch, rows: Units, slots: Ranks, out: RenderedGames) -> None:
-        """rows: rising, of one run."""
+    def _copy(self, selection: EpochSelection, rows: Units, slots: Ranks, out: ExampleBuffer) -> None:
+        """Copy ascending rows of one run to slots."""
         layout = self.layout
         k = bisect_right(self._first, int(rows[0])) - 1
         within = rows - self._first[k]
         with self._locks[k]:
-            read = self._sets[k].read(int(within[0]), int(within[-1]) + 1)
-        batch = read.take(within - within[0])
-        symmetry = epoch.symmetry(rows, layout)
+            run = self._datasets[k].read(int(within[0]), int(within[-1]) + 1)
+        batch = run.take(within - within[0])
+        symmetry = selection.symmetries(rows, layout.width == layout.height)
         width, height = np.full(len(rows), layout.width), np.full(len(rows), layout.height)
-        out.planes[slots] = turn_planes(batch.planes, symmetry, layout) if epoch.turns is not None else batch.planes
-        for name, values in turn_labels(layout, dict(batch.labels), symmetry, width, height).items():
+        augment = selection.symmetry_key is not None
+        out.planes[slots] = augment_planes(batch.planes, symmetry, layout) if augment else batch.planes
+        for name, values in augment_labels(layout, dict(batch.labels), symmetry, width, height).items():
             out.labels[name][slots] = values
         out.game[slots], out.ply[slots] = batch.game, batch.ply
 
 
-def _reopened(paths: Sequence[Path]) -> DatasetSource:
-    return DatasetSource([open_examples(path) for path in paths])
+def _reopen(paths: Sequence[Path]) -> DatasetSource:
+    return DatasetSource([open_dataset(path) for path in paths])
 
 
-def needed_columns(
-    planes: str, board: tuple[int, int], pad: bool, labels: Sequence[str] | None, choice: PositionFilter
-) -> tuple[str, ...]:
-    """Of the catalogue, what a `CatalogueSource` with these options needs. Raises RecipeError, GameError."""
-    drawing = find_renderer(planes, *board, pad)
-    layout = make_layout(drawing, labels)
-    ratings = () if choice.rank_weights is None else RATING_COLUMNS
-    names = ("id", "n_legal", *PLAYED_COLUMNS, *drawing.columns, *label_columns(layout.labels), *ratings)
-    return tuple(dict.fromkeys(names))
+def open_datasets(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | None:
+    """Open sources that are data sets; return None if none of them is one.
 
-
-def make_layout(drawing: Renderer, labels: Sequence[str] | None) -> Layout:
-    """The layout of what is drawn and these labels (`kifu.datasets.labels`), None being those that are drawn anyway.
-    `ply` each batch has anyway.
-
-    Raises RecipeError for a label that there is not, or not with these planes, or that is named twice.
+    Raises:
+        RecipeError: Only some of the sources are data sets, or their layouts differ.
+        SourceError: A data set cannot be read.
+        FormatError: A data set is damaged.
     """
-    encoder, plane_set = drawing.encoder, drawing.encoder.plane_set
-    labels = drawing.labels if labels is None else labels
-    for name in labels:
-        if list(labels).count(name) > 1:
-            raise RecipeError(f"label {name!r} is listed twice")
-        if name in DRAWN and name not in drawing.labels:
-            raise RecipeError(f"{plane_set.name} has no label {name!r}: it gives planes and nothing beside")
-    specs = tuple(find_label(name, encoder.width, encoder.height) for name in labels if name != "ply")
-    if not specs:
-        raise RecipeError("each batch has the plies of its rows; there has to be a label beside them")
-    names, first_row = plane_set.plane_names, plane_set.first_row
-    return Layout(plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.rim, first_row, specs)
-
-
-def open_written(sources: Sequence[str | os.PathLike[str]]) -> DatasetSource | None:
-    """The data sets at these paths; None if none of them is one. Raises RecipeError if only some are."""
-    places = [as_path(source) for source in sources]
-    paths = [found for found in places if isinstance(found, Path) and _is_written(found)]
+    locations = [as_path(source) for source in sources]
+    paths = [path for path in locations if isinstance(path, Path) and detect_format(path) is not None]
     if not paths:
         return None
-    others = [found for found in places if found not in paths]
+    others = [path for path in locations if path not in paths]
     if others:
-        raise RecipeError(f"{others[0]} is no data set, as {paths[0]} is")
-    return _reopened(paths)
-
-
-def _is_written(path: Path) -> bool:
-    return detect_format(path) is not None
-
-
-def parse_board(text: str) -> tuple[int, int]:
-    """Width and height of a board written like "19x19". Raises RecipeError; how large it may be is not checked."""
-    width, x, height = text.partition("x")
-    if not (x and all(each.isascii() and each.isdigit() and len(each) <= 2 for each in (width, height))):
-        raise RecipeError(f"{text!r} is no board; 19x19 is one")
-    return int(width), int(height)
+        raise RecipeError(f"{others[0]} is not a data set, but {paths[0]} is")
+    return _reopen(paths)

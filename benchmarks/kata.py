@@ -52,19 +52,19 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     """To follow the first games, to draw all their positions, some games at a time; and how many these are."""
     batch = next(open_catalogue(path).batches(size=_GAMES))
     games = game_arrays(batch)
-    drawing = find_renderer("katago22", pad=True)
-    told = drawing.told(batch, np.arange(len(batch)))
-    rows = np.flatnonzero((games.drop == 0) & (told.drop == 0))
+    renderer = find_renderer("katago22", pad=True)
+    context = renderer.context(batch, np.arange(len(batch)))
+    rows = np.flatnonzero((games.drop == 0) & (context.drop == 0))
     plies = np.diff(games.move_offset)[rows]
     chunks = np.array_split(rows, max(plies.sum() // 16_384, 1))
     room = max(int(np.diff(games.move_offset)[some].sum()) for some in chunks)
-    planes, labels = drawing.encoder.new_out(room), drawing.new_labels(room)
+    planes, labels = renderer.encoder.new_out(room), renderer.new_labels(room)
 
     def run(wanted: bool) -> None:
         for some in chunks:
             moves = int(np.diff(games.move_offset)[some].sum())
             take = np.arange(moves) if wanted else np.full(moves, -1)
-            drawing.draw(batch, games, some, np.zeros(len(some), np.uint8), take, planes, labels)
+            renderer.render(batch, games, some, np.zeros(len(some), np.uint8), take, planes, labels)
 
     return lambda: run(False), lambda: run(True), int(plies.sum())
 

@@ -17,7 +17,7 @@ import kifu
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
-from kifu.datasets.loader import Output
+from kifu.datasets.epoch_plan import Output
 from kifu.planes.encoder import find_encoder
 from kifu.records.games import concat
 
@@ -42,7 +42,8 @@ _SHUFFLES: tuple[tuple[dict[str, Any], int], ...] = (
 
 _DRAIN = """
 import sys, kifu
-for batch in kifu.load(sys.argv[1], sys.argv[2], output=sys.argv[3], world_size=24): pass
+config = kifu.LoaderConfig(output=sys.argv[3], world_size=24)
+for batch in kifu.load(sys.argv[1], sys.argv[2], config=config): pass
 """
 
 
@@ -53,9 +54,8 @@ def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     figures = []
     with one_core():
         for planes, output, shares, asked in _PLANES:
-            given = kifu.load(
-                path, planes, batch_size=_ROWS, output=output, world_size=shares if corpus.judged else 1, jobs=1
-            )
+            config = kifu.LoaderConfig(output=output, world_size=shares if corpus.judged else 1, jobs=1)
+            given = kifu.load(path, planes, batch_size=_ROWS, config=config)
             encode, positions = _encoder(path, planes, given.positions)
             floor, loaded = in_turns(rounds, Task(encode), Task(_drain(given)))
             bare, reached = positions / floor.best / 1e6, given.positions / loaded.best / 1e6
@@ -66,9 +66,8 @@ def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
                 Figure("against the floor", bare / reached, "x"),
             ]
         for options, shares in _SHUFFLES:
-            given = kifu.load(
-                path, "seven", batch_size=_ROWS, world_size=shares if corpus.judged else 1, jobs=1, **options
-            )
+            config = kifu.LoaderConfig(world_size=shares if corpus.judged else 1, jobs=1, **options)
+            given = kifu.load(path, "seven", batch_size=_ROWS, config=config)
             (times,) = in_turns(rounds, Task(_drain(given)))
             name = ", ".join(f"{key} {value}" for key, value in options.items())
             reached = given.positions / times.best / 1e6
@@ -84,7 +83,7 @@ def _drain(given: kifu.Loader) -> Callable[[], None]:
     """A function that draws an epoch, the same each time."""
 
     def drain() -> None:
-        for _ in given.epoch(given.number):
+        for _ in given.epoch(given.epoch_number):
             pass
 
     return drain

@@ -82,7 +82,7 @@ def stats(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
 
 def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     """Draws every position once, shuffled and turned, as seven packed planes."""
-    loader = kifu.load(_catalogue(into, games), "seven", batch_size=1024, jobs=jobs)
+    loader = kifu.load(_catalogue(into, games), "seven", batch_size=1024, config=kifu.LoaderConfig(jobs=jobs))
     loaded = time.perf_counter()
     positions = sum(len(batch) for batch in loader)
     assert positions == loader.positions

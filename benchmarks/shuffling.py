@@ -42,7 +42,7 @@ def shuffling(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     figures = []
     every = np.concatenate([batch.game for batch in kifu.load(path, "own", batch_size=_ROWS)])
     for options in _OPTIONS:
-        given = kifu.load(path, "own", batch_size=_ROWS, **options)
+        given = kifu.load(path, "own", batch_size=_ROWS, config=kifu.LoaderConfig(**options))
         parts = islice(given, _POSITIONS // _ROWS)
         name = ", ".join(f"{key} {value}" for key, value in options.items()) or "window 131072 (default)"
         figures += _measures(name, np.concatenate([batch.game for batch in parts]), ids, wins)

@@ -44,8 +44,9 @@ def book_small(planes: int, width: int = 19, height: int = 19) -> keras.Model:
 
 def train(games: Path, test: Path, into: Path, board: str, epochs: int) -> keras.callbacks.History:
     """Writes the network after each epoch. games, test: what `kifu.load` takes: catalogues, archives, folders."""
+    config = kifu.LoaderConfig(output="float32", augment=False)
     sets = [
-        dataset(kifu.load(source, "one-plane", board=board, output="float32", augment=False, batch_size=BATCH))
+        dataset(kifu.load(source, "one-plane", board=board, batch_size=BATCH, config=config))
         for source in (games, test)
     ]
     width, height = map(int, board.split("x"))

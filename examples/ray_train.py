@@ -36,10 +36,10 @@ def train_share(told: dict[str, Any]) -> None:
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
     saved = load(ray.train.get_checkpoint())
-    loader = kifu.load(
-        told["games"], PLANES, board=told["board"], output="float32", batch_size=BATCH // workers, rank=rank,
-        world_size=workers, drop_last=True, resume=saved.get("loader"), jobs=1,
-    )  # fmt: skip
+    config = kifu.LoaderConfig(output="float32", rank=rank, world_size=workers, drop_last=True, jobs=1)
+    loader = kifu.load(told["games"], PLANES, board=told["board"], batch_size=BATCH // workers, config=config)
+    if "loader" in saved:
+        loader.resume(saved["loader"])
     torch.manual_seed(0)
     width, height = map(int, told["board"].split("x"))
     net = make_net("b2c16", loader.layout.planes, width, height)
@@ -62,7 +62,7 @@ def train_share(told: dict[str, Any]) -> None:
             ray.train.report({"steps": steps, "positions": seen, "loss": loss}, checkpoint=told)
 
     loss = torch.zeros(())
-    while loader.number < told["epochs"]:
+    while loader.epoch_number < told["epochs"]:
         for batch in loader:
             given = tensors(batch)
             loss = torch.nn.functional.cross_entropy(net(given["planes"]).policy, given["move"])

@@ -1,6 +1,8 @@
 """A catalogue for loaders: games with ranks, results, komi and some territory, some of them set aside, some small."""
 
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +33,21 @@ def small(k: int) -> bytes:
     """A game on 9 x 9, or on 9 x 7, in which no stone touches another."""
     moves = "".join(f";{'BW'[i % 2]}[{chr(97 + 2 * (i % 4) + k % 2)}{chr(97 + 2 * (i // 4))}]" for i in range(16))
     return f"(;SZ[{'9:7' if k % 3 == 2 else '9'}]PB[{k}]{moves})".encode()
+
+
+def load(source: Any, planes: str | None = None, **options: Any) -> kifu.Loader:
+    """Call `kifu.load` with the fields of PositionFilter and LoaderConfig, epoch and resume as keyword arguments."""
+    epoch, state = options.pop("epoch", 0), options.pop("resume", None)
+    grouped = {
+        name: kind(**{f.name: options.pop(f.name) for f in fields(kind) if f.name in options})
+        for name, kind in (("filter", kifu.PositionFilter), ("config", kifu.LoaderConfig))
+    }
+    loader = kifu.load(source, planes, **options, **grouped)
+    if epoch:
+        loader = loader.epoch(epoch)
+    if state is not None:
+        loader.resume(state)
+    return loader
 
 
 def make(folder: Path, games: int = 30, plies: int = 40, seed: int = 0, smalls: int = 0) -> Path:

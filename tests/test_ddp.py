@@ -47,7 +47,7 @@ def attached(feed: DataModule, rank: int = 0, world: int = 1) -> DataModule:
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """What there is to learn from, as (id, ply)."""
     source = read_all(recipe, [games], [], 1).train
-    return set(given(Loader(source, LoaderConfig(64, 0, None, 1000, False, 0, 1, False), "packed", 1, 10**8, 0)))
+    return set(given(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
 def batches(feed: DataModule) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:

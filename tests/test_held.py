@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
 from kifu.corpus.schema import SCHEMA, game_arrays, move_arrays
-from kifu.datasets import mmap_games as held
-from kifu.datasets.mmap_games import COLUMNS, pick, read_games, spill
+from kifu.datasets import mmap_games
+from kifu.datasets.mmap_games import COLUMNS, read_games, select_rows, spill
 from kifu.datasets.position_filter import PositionFilter
-from kifu.datasets.sources import needed_columns
+from kifu.datasets.sources import ExampleSpec
 from kifu.errors import OutputError, SourceError
 
 GAMES = [[1, 2, 3], [], [361], [7] * 300, [5, 6], [8, 9]]
@@ -74,8 +74,8 @@ def test_rows_that_are_held_are_those_that_were_given(told, cuts, data):
     assert found.to_pylist() == told
     which = data.draw(st.lists(st.booleans(), min_size=len(told), max_size=len(told)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(held, "_ROWS", 3)
-        some = pick(found, np.array(which, np.bool_))
+        patch.setattr(mmap_games, "_ROWS", 3)
+        some = select_rows(found, np.array(which, np.bool_))
     some.validate(full=True)
     assert some.to_pylist() == [row for row, stays in zip(told, which) if stays]
 
@@ -109,7 +109,7 @@ RATINGS = {"black_rating", "white_rating"}
 )
 def test_only_those_columns_are_read_that_are_needed(planes, labels, choice, more):
     games = {"id", "n_legal", "width", "height", "setup", "setup_ply", "root_setup", "moves"}
-    found = needed_columns(planes, (19, 19), False, labels, choice)
+    found = ExampleSpec(planes, labels=labels, filter=choice).columns()
     assert len(found) == len({*found})
     assert {*found} == games | more <= {*COLUMNS}
 
@@ -125,10 +125,10 @@ def test_more_than_32_bits_count(name):
     """A hole of the file stands for a game of 2**31 passes at A1, or a name of as many zero bytes."""
     values = {"moves": [[1, 2], [3]], "black": ["one", "two"]}[name]
     with ExitStack() as files:
-        column = held._Column(SCHEMA.field(name), files)
+        column = mmap_games._ColumnWriter(SCHEMA.field(name), files)
         column._rows, column._end = 1, 2**31
         column._ends.append(np.array([2**31]))
-        column._values._file.seek(2**31 * column._values._kind.itemsize)
+        column._values._file.seek(2**31 * column._values._dtype.itemsize)
         if column._valid is not None:
             column._valid.append(np.ones(1, np.bool_))
         column.append(rows(**{name: values})[name])
@@ -143,7 +143,7 @@ def test_a_disk_that_is_full_is_told(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(mmap, "mmap", full)
-    with pytest.raises(OutputError, match=r"^cannot set down games in .*: No space left on device$"):
+    with pytest.raises(OutputError, match=r"^cannot write games to .*: No space left on device$"):
         read_games([path], (19, 19), False, None)
 
 
@@ -163,9 +163,9 @@ def watch():
 seen, done = [], threading.Event()
 watcher = threading.Thread(target=watch)
 watcher.start()
-loader = kifu.load(
-    sys.argv[1], "seven", labels=("move", "result"), rank_weights={"?": 1}, jobs=1, window=16_384, memory=1 << 20
-)
+config = kifu.LoaderConfig(jobs=1, window=16_384, memory=1 << 20)
+selected = kifu.PositionFilter(rank_weights={"?": 1})
+loader = kifu.load(sys.argv[1], "seven", labels=("move", "result"), filter=selected, config=config)
 running = iter(loader)
 next(running)
 done.set()

@@ -27,7 +27,7 @@ from kifu.point import POINT_MASK, symmetries
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import ExamplesRecipe, load_training
 from kifu.records.games import MoveArrays
-from loader_games import assert_same, joined, kept, turned, whole
+from loader_games import assert_same, joined, kept, load, turned, whole
 
 HEADS = (
     b"RU[Japanese]KM[6.5]", b"RU[chinese]KM[7]", b"RU[AGA]KM[0.5]", b"RU[New Zealand]KM[-5]", b"", b"KM[5.5]",
@@ -100,7 +100,7 @@ def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, i
 
 
 def test_batches_are_the_rows_of_the_encoder_turned(games, wanted):
-    loader = kifu.load(games, "katago22", seed=3, batch_size=100, passes=True, window=200)
+    loader = load(games, "katago22", seed=3, batch_size=100, passes=True, window=200)
     assert [label.name for label in loader.layout.labels] == ["move", "globals"]
     batch = whole(loader)
     assert sorted(given(batch)) == sorted(wanted)
@@ -121,7 +121,7 @@ def test_batches_are_the_rows_of_the_encoder_turned(games, wanted):
 
 def test_what_katago_would_not_follow_does_not_come(games):
     told = Counter()
-    batch = whole(kifu.load(games, "katago22", passes=True))
+    batch = whole(load(games, "katago22", passes=True))
     plies = Counter(batch.game.tolist())
     encoder = KataEncoder(KATAGO22, 19, 19, False)
     for key, game in kept(games).items():
@@ -139,8 +139,8 @@ def test_what_katago_would_not_follow_does_not_come(games):
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
 def test_planes_come_as_what_is_asked_for(games, output, kind):
-    packed = kifu.load(games, "katago22", batch_size=64)
-    ready = whole(kifu.load(games, "katago22", batch_size=64, output=output))
+    packed = load(games, "katago22", batch_size=64)
+    ready = whole(load(games, "katago22", batch_size=64, output=output))
     assert ready.planes.dtype == kind
     values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
     batch = whole(packed)
@@ -152,20 +152,20 @@ def test_planes_come_as_what_is_asked_for(games, output, kind):
 def test_resumed_and_pickled_and_with_any_threads_they_are_the_same(games, monkeypatch):
     monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
     options = {"batch_size": 70, "seed": 4, "window": 150, "labels": ("globals", "result", "move", "next2")}
-    loader = kifu.load(games, "katago22", jobs=3, **options)
+    loader = load(games, "katago22", jobs=3, **options)
     batches = list(loader)
-    assert_same(joined(batches, loader.layout), whole(kifu.load(games, "katago22", jobs=1, **options)))
+    assert_same(joined(batches, loader.layout), whole(load(games, "katago22", jobs=1, **options)))
     assert_same(whole(pickle.loads(pickle.dumps(loader.epoch(0)))), joined(batches, loader.layout))
-    loader = kifu.load(games, "katago22", **options)
+    loader = load(games, "katago22", **options)
     before = list(islice(loader, 3))
-    again = kifu.load(games, "katago22", resume=json.loads(json.dumps(loader.state())), **options)
+    again = load(games, "katago22", resume=json.loads(json.dumps(loader.state())), **options)
     assert_same(joined([*before, *again], loader.layout), joined(batches, loader.layout))
 
 
 def test_the_numbers_may_be_left_out(games):
-    batch = whole(kifu.load(games, "katago22", labels=("move",), seed=2))
+    batch = whole(load(games, "katago22", labels=("move",), seed=2))
     assert list(batch.labels) == ["move"]
-    both = whole(kifu.load(games, "katago22", seed=2))
+    both = whole(load(games, "katago22", seed=2))
     assert batch.planes.tobytes() == both.planes.tobytes()
     assert batch.labels["move"].tobytes() == both.labels["move"].tobytes()
 
@@ -175,7 +175,7 @@ def test_small_boards_lie_in_the_corner(tmp_path):
     paths = [tmp_path / f"{size.decode().replace(':', 'x')}.sgf" for size in (b"5", b"4:3", b"1:7")]
     for path, size in zip(paths, (b"5", b"4:3", b"1:7")):
         path.write_bytes(text % size if size != b"1:7" else b"(;SZ[1:7]RU[Chinese]KM[6];B[aa];W[ac])")
-    loader = kifu.load(paths, "katago22", board="7x7", pad=True, augment=False, shuffle=None)
+    loader = load(paths, "katago22", board="7x7", pad=True, augment=False, shuffle=None)
     batch = whole(loader)
     assert loader.layout.shape == (22, 7, 7)
     sizes = Counter((int(b[0].any(0).sum()), int(b[0].any(1).sum())) for b in batch.unpack_planes(loader.layout))
@@ -183,14 +183,14 @@ def test_small_boards_lie_in_the_corner(tmp_path):
     for planes, move in zip(batch.unpack_planes(loader.layout), batch.labels["move"].tolist()):
         assert planes[0, move // 7, move % 7] and not planes[1:3, move // 7, move % 7].any()
     with pytest.raises(GameError, match=r"katago22@1 draws boards from 2 to 19, not 20 x 20"):
-        kifu.load(paths, "katago22", board="20x20", pad=True)
+        load(paths, "katago22", board="20x20", pad=True)
 
 
 def test_tensors_have_the_numbers(games):
     torch = pytest.importorskip("torch")
     from kifu.datasets.torch_data import tensors
 
-    batch = next(iter(kifu.load(games, "katago22", batch_size=9)))
+    batch = next(iter(load(games, "katago22", batch_size=9)))
     told = tensors(batch)["globals"]
     assert told.dtype == torch.float32
     assert np.array_equal(told, batch.labels["globals"])
@@ -208,7 +208,7 @@ def test_rows_are_those_that_katago_made(shared, tmp_path):
     unpack_records(source, set(numbers), tmp_path / "sgf")
     path = tmp_path / "games.parquet"
     ingest(tmp_path / "sgf", path)
-    batch = whole(kifu.load(path, "katago22", pad=True, augment=False, passes=True, shuffle=None))
+    batch = whole(load(path, "katago22", pad=True, augment=False, passes=True, shuffle=None))
     (table,) = open_catalogue(path).batches(("id", "member"))
     names = dict(zip(table["id"].to_pylist(), table["member"].to_pylist()))
     at = [rows[numbers[names[key]], t] for key, t in given(batch)]
@@ -309,7 +309,7 @@ def test_what_takes_planes_only_refuses_them_in_one_line(games):
     with pytest.raises(RecipeError, match="katago22@1 is not made of features"):
         find_plane_set("katago22+last1")
     with pytest.raises(RecipeError, match="seven@1 has no label 'globals'"):
-        kifu.load(games, "seven", labels=("move", "globals"))
+        load(games, "seven", labels=("move", "globals"))
 
 
 @pytest.mark.parametrize("form", ["npy", "parquet"])
@@ -323,11 +323,11 @@ def test_written_sets_hold_the_numbers_too(games, wanted, tmp_path, form):
     assert manifest.drops["RULES_UNKNOWN"] == manifest.drops["KOMI_UNKNOWN"] == 1
     assert manifest.drops["SUICIDE"] == 1
     assert 1 + manifest.drops["AFTER_END"] == len(ended) > 1
-    loader = kifu.load(built.path, shuffle=None, augment=False)
+    loader = load(built.path, shuffle=None, augment=False)
     batch = whole(loader)
     assert sorted(given(batch)) == sorted(at for at in wanted if at[0] not in ended)
     for planes, at, told in zip(batch.unpack_planes(loader.layout), given(batch), batch.labels["globals"]):
         assert np.array_equal(planes, wanted[at][0]) and told.tobytes() == wanted[at][1].tobytes()
-    mirrored = whole(kifu.load(built.path, seed=1))
+    mirrored = whole(load(built.path, seed=1))
     numbers = {at: told.tobytes() for at, told in zip(given(mirrored), mirrored.labels["globals"])}
     assert numbers == {at: wanted[at][1].tobytes() for at in given(batch)}

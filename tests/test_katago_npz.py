@@ -322,7 +322,7 @@ def test_rows_that_are_read_in_any_order_are_the_same(tmp_path):
 
 def test_a_stream_of_batches_from_npz(tmp_path):
     folder = write(tmp_path / "set", ROWS, rows_per_file=20)
-    loader = kifu.load(folder, batch_size=10, augment=False)
+    loader = kifu.load(folder, batch_size=10, config=kifu.LoaderConfig(augment=False))
     moves = ROWS.policy[:, 0].argmax(1).tolist()
     wanted = sorted(zip(moves, map(bytes, ROWS.planes), map(bytes, ROWS.inputs)))
     found = [

@@ -21,7 +21,7 @@ from commands import run
 from kgs_archives import archive, records
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import game_arrays
-from kifu.datasets.augment import turn_planes
+from kifu.datasets.augment import augment_planes
 from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import formats_of, open_writer
 from kifu.datasets.sources import CatalogueSource
@@ -29,7 +29,7 @@ from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
-from loader_games import RATING, assert_same, given, joined, kept, make, naive, turned, whole
+from loader_games import RATING, assert_same, given, joined, kept, load, make, naive, turned, whole
 
 LABELS = ("move", "next3", "result", "ownership", "ranks", "komi", "ply")
 
@@ -71,7 +71,7 @@ def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
 @pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "own_dan+own+opp_dan", "one-plane"])
 def test_planes_and_moves_are_those_of_the_turned_game(games, moves_of, planes):
     output = "float32" if planes == "one-plane" else "packed"
-    loader = kifu.load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
+    loader = load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
     wanted, symmetry = plane_rows(games, planes), symmetry_of(games, 5, 2)
     batch = whole(loader)
     ready = batch.planes if output == "float32" else batch.unpack_planes(loader.layout)
@@ -83,7 +83,7 @@ def test_planes_and_moves_are_those_of_the_turned_game(games, moves_of, planes):
 
 
 def test_labels_are_those_of_the_turned_game(games):
-    batch = whole(kifu.load(games, "own", labels=LABELS, passes=True))
+    batch = whole(load(games, "own", labels=LABELS, passes=True))
     found, symmetry = kept(games), symmetry_of(games)
     winners = dict(zip(column(games, "id"), column(games, "winner")))
     seen = Counter()
@@ -104,11 +104,11 @@ def test_labels_are_those_of_the_turned_game(games):
 
 
 def test_ownership_is_turned_with_the_board(games):
-    still = kifu.load(games, "own", labels=("ownership",), shuffle=None, augment=False)
+    still = load(games, "own", labels=("ownership",), shuffle=None, augment=False)
     straight, symmetry = whole(still), symmetry_of(games)
     rows = {at: row for row, at in enumerate(zip(straight.game.tolist(), straight.ply.tolist()))}
     told = 0
-    batch = whole(kifu.load(games, "own", labels=("ownership",)))
+    batch = whole(load(games, "own", labels=("ownership",)))
     for row, (key, t) in enumerate(zip(batch.game.tolist(), batch.ply.tolist())):
         wanted = straight.labels["ownership"][rows[key, t]].reshape(19, 19)
         assert np.array_equal(batch.labels["ownership"][row].reshape(19, 19), turned(wanted, symmetry[key]))
@@ -123,14 +123,14 @@ def test_planes_that_are_drawn_are_turned(width, height, real):
     layout = Layout("", ("a", "b"), real, width, height, 0, "top", (LabelSpec("move", "int16", (), ""),))
     kinds = range(8 if width == height else 4)
     planes = np.random.default_rng(1).integers(0, 2, (len(kinds), 2, height, width), np.uint8)
-    found = turn_planes(pack_planes(planes, layout), np.array(kinds, np.uint8), layout)
+    found = augment_planes(pack_planes(planes, layout), np.array(kinds, np.uint8), layout)
     assert np.array_equal(found, pack_planes(np.stack([turned(planes[k], k) for k in kinds]), layout))
 
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
 def test_planes_come_as_what_is_asked_for(games, output, kind):
-    packed = whole(kifu.load(games, "seven", batch_size=50))
-    loader = kifu.load(games, "seven", batch_size=50, output=output)
+    packed = whole(load(games, "seven", batch_size=50))
+    loader = load(games, "seven", batch_size=50, output=output)
     ready = whole(loader)
     assert ready.planes.dtype == kind
     values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
@@ -139,9 +139,9 @@ def test_planes_come_as_what_is_asked_for(games, output, kind):
 
 
 def test_arrays_are_the_callers_own(games):
-    batches = list(kifu.load(games, "seven", batch_size=64))
+    batches = list(load(games, "seven", batch_size=64))
     again = []
-    for batch in kifu.load(games, "seven", batch_size=64):
+    for batch in load(games, "seven", batch_size=64):
         again.append(Batch(batch.planes.copy(), dict(batch.labels), batch.game, batch.ply))
         batch.planes[:] = 255
     for one, other in zip(batches, again, strict=True):
@@ -149,7 +149,7 @@ def test_arrays_are_the_callers_own(games):
 
 
 def test_small_boards_are_laid_into_the_corner(games):
-    loader = kifu.load(games, "own+board", board="9x9", pad=True, labels=("move", "next2", "ownership"), batch_size=7)
+    loader = load(games, "own+board", board="9x9", pad=True, labels=("move", "next2", "ownership"), batch_size=7)
     batch = whole(loader)
     found = kept(games, 9, 9) | kept(games, 9, 7)
     assert set(batch.game.tolist()) == set(found)
@@ -172,7 +172,7 @@ def test_small_boards_are_laid_into_the_corner(games):
 
 
 def test_boards_that_are_not_square_are_not_turned_on_their_side(games):
-    loader = kifu.load(games, "own", board="9x7")
+    loader = load(games, "own", board="9x7")
     assert loader.layout.shape == (1, 7, 9)
     assert set(whole(loader).game.tolist()) == set(kept(games, 9, 7))
 
@@ -181,7 +181,7 @@ def test_boards_that_are_not_square_are_not_turned_on_their_side(games):
 
 
 def test_passes_are_left_out_or_a_class_of_their_own(games, moves_of):
-    without, with_passes = (whole(kifu.load(games, "own", passes=passes)) for passes in (False, True))
+    without, with_passes = (whole(load(games, "own", passes=passes)) for passes in (False, True))
     passes = sum(int(np.count_nonzero(moves & POINT_MASK == 361)) for moves in moves_of.values())
     assert passes > 5
     assert without.labels["move"].max() < 361
@@ -190,8 +190,8 @@ def test_passes_are_left_out_or_a_class_of_their_own(games, moves_of):
 
 
 def test_plies_are_weighed(games):
-    every = Counter(ply for _, ply in given(kifu.load(games, "own")))
-    some = Counter(ply for _, ply in given(kifu.load(games, "own", ply_weights={5: 1, 20: 0.5, 30: 0})))
+    every = Counter(ply for _, ply in given(load(games, "own")))
+    some = Counter(ply for _, ply in given(load(games, "own", ply_weights={5: 1, 20: 0.5, 30: 0})))
     assert min(some) == 5
     assert max(some) == 29
     assert [some[t] for t in range(5, 20)] == [every[t] for t in range(5, 20)]
@@ -200,14 +200,14 @@ def test_plies_are_weighed(games):
 
 
 def test_movers_are_weighed_by_rank(games):
-    batch = whole(kifu.load(games, "own", labels=("ranks",), rank_weights={"1d": 1, "7d": 0}))
+    batch = whole(load(games, "own", labels=("ranks",), rank_weights={"1d": 1, "7d": 0}))
     assert set(batch.labels["ranks"][:, 0].tolist()) == {RATING["1d"], RATING["3d"]}
-    batch = whole(kifu.load(games, "own", labels=("ranks",), rank_weights={"?": 1, "7d": 1}))
+    batch = whole(load(games, "own", labels=("ranks",), rank_weights={"?": 1, "7d": 1}))
     assert {None if np.isnan(rating) else rating for rating in batch.labels["ranks"][:, 0].tolist()} == {38, None}
 
 
 def test_so_many_of_each_game_drawn_anew_in_each_epoch(games):
-    loader = kifu.load(games, "own", per_game=3)
+    loader = load(games, "own", per_game=3)
     first, second = set(given(loader)), set(given(loader))
     for found in (first, second):
         assert set(Counter(key for key, _ in found).values()) == {3}
@@ -218,15 +218,15 @@ def test_so_many_of_each_game_drawn_anew_in_each_epoch(games):
 
 
 def test_loops_give_one_epoch_after_another(games):
-    loader = kifu.load(games, "own", seed=1)
+    loader = load(games, "own", seed=1)
     told = [given(loader) for _ in range(3)]
-    assert told == [given(kifu.load(games, "own", seed=1, epoch=k)) for k in range(3)]
+    assert told == [given(load(games, "own", seed=1, epoch=k)) for k in range(3)]
     assert told[1] == given(loader.epoch(1))
-    assert loader.number == 3
+    assert loader.epoch_number == 3
 
 
 def test_a_loop_that_was_left_early_is_begun_again(games):
-    loader = kifu.load(games, "own", batch_size=10)
+    loader = load(games, "own", batch_size=10)
     next(iter(loader))
     first = given(loader.epoch(0))
     assert given(loader) == first
@@ -239,22 +239,22 @@ def test_a_loop_that_was_left_early_is_begun_again(games):
 )
 def test_what_is_resumed_is_what_was_left_bit_for_bit(games, options):
     options = {"batch_size": 96, "seed": 9, "epoch": 1, "labels": LABELS, "window": 200, "memory": 10**6} | options
-    loader = kifu.load(games, "seven", **options)
+    loader = load(games, "seven", **options)
     per_epoch = len(loader)
     batches = [*loader, *loader]
     assert len(batches) == 2 * per_epoch > 2
     for stop in range(len(batches) + 1):
-        loader = kifu.load(games, "seven", **options)
+        loader = load(games, "seven", **options)
         running = chain(loader, loader)
         before = list(islice(running, stop))
-        again = kifu.load(games, "seven", resume=json.loads(json.dumps(loader.state())), **options)
+        again = load(games, "seven", resume=json.loads(json.dumps(loader.state())), **options)
         rest = [*again, *again, *again][: len(batches) - stop]
         for one, other in zip(batches, before + rest, strict=True):
             assert_same(one, other)
 
 
 def test_a_later_batch_can_be_gone_to(games):
-    loader = kifu.load(games, "own", batch_size=50)
+    loader = load(games, "own", batch_size=50)
     batches = list(loader)
     for k in (0, 1, 7, len(batches)):
         assert_same(joined(batches[k:], loader.layout), whole(loader.epoch(0, k)))
@@ -265,12 +265,12 @@ def test_a_later_batch_can_be_gone_to(games):
 def test_neither_threads_nor_memory_change_a_bit(games, monkeypatch, options, shuffle):
     monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
     told = {"labels": LABELS, "batch_size": 33, "shuffle": shuffle, "window": 250}
-    assert_same(whole(kifu.load(games, "seven", **told, **options)), whole(kifu.load(games, "seven", jobs=2, **told)))
+    assert_same(whole(load(games, "seven", **told, **options)), whole(load(games, "seven", jobs=2, **told)))
 
 
 def test_threads_end_with_the_loop(games):
     before = threading.active_count()
-    loader = kifu.load(games, "seven", batch_size=8)
+    loader = load(games, "seven", batch_size=8)
     for k, _ in enumerate(loader):
         if k == 3:
             break
@@ -288,33 +288,33 @@ def test_a_loop_may_last_until_python_goes(games):
 
 
 def test_a_loader_can_be_pickled(games):
-    loader = kifu.load(games, "seven", batch_size=40, labels=LABELS, per_game=4)
+    loader = load(games, "seven", batch_size=40, labels=LABELS, per_game=4)
     next(iter(loader))
     assert_same(whole(pickle.loads(pickle.dumps(loader))), whole(loader))
 
 
 def test_parts_for_workers_are_all_of_the_rank(games):
-    rank = kifu.load(games, "own", rank=1, world_size=2)
-    parts = [given(rank.share(k, 3)) for k in range(3)]
+    rank = load(games, "own", rank=1, world_size=2)
+    parts = [given(rank.shard(k, 3)) for k in range(3)]
     assert sorted(chain(*parts)) == sorted(given(rank))
 
 
 @pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"shuffle": "global"}, {"shuffle": None}])
 def test_parts_of_an_epoch_that_is_planned_are_not_planned_anew(games, monkeypatch, options):
-    def load():
-        return kifu.load(games, "own", rank=1, world_size=2, batch_size=7, window=50, per_game=9, **options)
+    def make_loader():
+        return load(games, "own", rank=1, world_size=2, batch_size=7, window=50, per_game=9, **options)
 
-    apart = [whole(load().share(k, 3)) for k in range(3)]
-    sized = whole(load().sized(20))
-    planned = load()
+    apart = [whole(make_loader().shard(k, 3)) for k in range(3)]
+    sized = whole(make_loader().with_batch_size(20))
+    planned = make_loader()
     assert planned.positions
     with monkeypatch.context() as patched:
-        patched.setattr(CatalogueSource, "epoch", None)
+        patched.setattr(CatalogueSource, "select", None)
         for part, k in zip(apart, range(3)):
-            assert_same(whole(planned.share(k, 3)), part)
-        assert_same(whole(planned.sized(20)), sized)
+            assert_same(whole(planned.shard(k, 3)), part)
+        assert_same(whole(planned.with_batch_size(20)), sized)
         list(planned)
-    assert_same(whole(planned.share(0, 3)), whole(load().epoch(1).share(0, 3)))  # of the next one
+    assert_same(whole(planned.shard(0, 3)), whole(make_loader().epoch(1).shard(0, 3)))  # of the next one
 
 
 # Sources
@@ -322,18 +322,18 @@ def test_parts_of_an_epoch_that_is_planned_are_not_planned_anew(games, monkeypat
 
 def test_archives_give_what_their_catalogue_gives(games):
     source = next(games.parent.glob("KGS-*"))
-    assert_same(whole(kifu.load(source, "seven")), whole(kifu.load([games], "seven")))
+    assert_same(whole(load(source, "seven")), whole(load([games], "seven")))
 
 
 def test_archives_at_urls_give_what_they_give_here(games):
     source = next(games.parent.glob("KGS-*"))
     fsspec.filesystem("memory").pipe(f"/loader/{source.name}", source.read_bytes())
-    assert_same(whole(kifu.load(source, "seven")), whole(kifu.load(f"memory://loader/{source.name}", "seven")))
+    assert_same(whole(load(source, "seven")), whole(load(f"memory://loader/{source.name}", "seven")))
 
 
 def test_catalogues_come_before_archives(tmp_path, games):
     more = archive(tmp_path, records(4, 99, 30))
-    both = kifu.load([more, games], "own", shuffle=None)
+    both = load([more, games], "own", shuffle=None)
     first = list(dict.fromkeys(key for key, _ in given(both)))
     assert first[: len(kept(games))] == list(kept(games))
     assert len(first) == len(kept(games)) + 4
@@ -342,7 +342,7 @@ def test_catalogues_come_before_archives(tmp_path, games):
 def test_train_and_test_never_mix(games, tmp_path):
     run("split", str(games), "--output", str(tmp_path), "--set", "split.sets={train=70.0,test=30.0}")
     train, test = (tmp_path / f"{name}.parquet" for name in ("train", "test"))
-    ids = [{key for key, _ in given(kifu.load(path, "own", epoch=2))} for path in (train, test)]
+    ids = [{key for key, _ in given(load(path, "own", epoch=2))} for path in (train, test)]
     assert all(ids)
     assert not ids[0] & ids[1]
     assert ids[0] | ids[1] == set(kept(games))
@@ -359,20 +359,20 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
 
 @pytest.mark.parametrize("name", [name for name, each in formats_of("examples").items() if each.has_provenance])
 def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, name):
-    monkeypatch.setattr("kifu.datasets.examples._RUN", 16)
-    monkeypatch.setattr("kifu.datasets.parquet._MOST_ROWS", 64)
+    monkeypatch.setattr("kifu.datasets.examples.RUN_ROWS", 16)
+    monkeypatch.setattr("kifu.datasets.parquet._MAX_GROUP_ROWS", 64)
     if name == "hdf5@1":
         pytest.importorskip("h5py")
     labels = ("move", "next2", "ownership", "ranks")
-    straight = kifu.load(games, "seven", labels=labels, shuffle=None, augment=False)
+    straight = load(games, "seven", labels=labels, shuffle=None, augment=False)
     batch, layout = whole(straight), straight.layout
     path = write(name, tmp_path / f"set{formats_of('examples')[name].suffix}", batch, layout)
-    assert_same(whole(kifu.load(path, shuffle=None, augment=False)), batch)
+    assert_same(whole(load(path, shuffle=None, augment=False)), batch)
     rows = {at: row for row, at in enumerate(zip(batch.game.tolist(), batch.ply.tolist()))}
-    loader = kifu.load(path, "seven", seed=4, window=200, batch_size=60)
+    loader = load(path, "seven", seed=4, window=200, batch_size=60)
     shuffled = whole(loader)
     assert sorted(zip(shuffled.game.tolist(), shuffled.ply.tolist())) == sorted(rows)
-    assert_same(shuffled, whole(kifu.load(path, seed=4, window=200, batch_size=60, memory=50_000, jobs=3)))
+    assert_same(shuffled, whole(load(path, seed=4, window=200, batch_size=60, memory=50_000, jobs=3)))
     ready, before = shuffled.unpack_planes(layout), batch.unpack_planes(layout)
     used = Counter()
     for row, at in enumerate(zip(shuffled.game.tolist(), shuffled.ply.tolist())):
@@ -392,35 +392,35 @@ def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, 
 
 
 def test_an_epoch_that_was_gone_on_with_can_be_had_whole_again(games):
-    first = kifu.load(games, "own", batch_size=10, rank=0, world_size=2)
+    first = load(games, "own", batch_size=10, rank=0, world_size=2)
     list(islice(first, 3))
-    rest = kifu.load(games, "own", batch_size=20, resume=first.state())
-    assert rest.epoch(0).positions == rest.positions < kifu.load(games, "own").positions
+    rest = load(games, "own", batch_size=20, resume=first.state())
+    assert rest.epoch(0).positions == rest.positions < load(games, "own").positions
     list(rest)
     assert rest.epoch(0).state()["stages"] == [[1, 20, 0]]
-    assert_same(whole(rest.epoch(0)), whole(kifu.load(games, "own", batch_size=20)))
+    assert_same(whole(rest.epoch(0)), whole(load(games, "own", batch_size=20)))
 
 
 def test_data_sets_resume_and_are_shared_out(games, tmp_path):
-    straight = kifu.load(games, "one-plane", shuffle=None, augment=False, output="float32")
+    straight = load(games, "one-plane", shuffle=None, augment=False, output="float32")
     stored = Batch(*(getattr(whole(straight), name) for name in ("planes", "labels", "game", "ply")))
     stored = Batch(stored.planes.reshape(len(stored), 1, 361), stored.labels, stored.game, stored.ply)
     halves = [stored.slice(0, 500), stored.slice(500, len(stored))]
     paths = [write("npy@1", tmp_path / str(k), half, straight.layout) for k, half in enumerate(halves)]
     options = {"batch_size": 70, "output": "float32", "window": 300}
-    loader = kifu.load(paths, **options)
+    loader = load(paths, **options)
     batches = list(loader)
-    loader = kifu.load(paths, **options)
+    loader = load(paths, **options)
     running = iter(loader)
     for _ in range(5):
         next(running)
     state = loader.state()
     running.close()
-    assert_same(whole(kifu.load(paths, resume=state, **options)), joined(batches[5:], loader.layout))
-    shares = [given(kifu.load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
+    assert_same(whole(load(paths, resume=state, **options)), joined(batches[5:], loader.layout))
+    shares = [given(load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
     assert sorted(chain(*shares)) == sorted(zip(stored.game.tolist(), stored.ply.tolist()))
     with pytest.raises(RecipeError, match="source was"):
-        kifu.load(paths[0], resume=state, **options)
+        load(paths[0], resume=state, **options)
 
 
 @pytest.mark.parametrize("name", ["dat1", "dat2"])
@@ -433,7 +433,7 @@ def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
     with kifu.open(built.path) as data:
         before, moves = data.to_numpy()
         layout = data.layout
-    loader = kifu.load(built.path, epoch=3, batch_size=10)
+    loader = load(built.path, epoch=3, batch_size=10)
     batch = whole(loader)
     assert loader.layout == layout
     assert len(batch) == len(before)
@@ -446,8 +446,8 @@ def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
 
 
 def test_a_data_set_without_examples_gives_no_batches(games, tmp_path):
-    straight = kifu.load(games, "seven", shuffle=None, augment=False)
-    loader = kifu.load(write("npy@1", tmp_path / "none", whole(straight).slice(0, 0), straight.layout))
+    straight = load(games, "seven", shuffle=None, augment=False)
+    loader = load(write("npy@1", tmp_path / "none", whole(straight).slice(0, 0), straight.layout))
     assert (len(loader), list(loader)) == (0, [])
 
 
@@ -464,7 +464,7 @@ def test_every_position_of_the_real_games_comes_once_an_epoch(shared, tmp_path):
         ply = np.arange(len(games.moves)) - np.repeat(games.move_offset[:-1], plies)
         wanted.append(keys(np.repeat(ids, plies), ply)[games.moves & POINT_MASK != 361])
     for shuffle in ("window", "global"):
-        loader = kifu.load(path, "own", batch_size=4096, shuffle=shuffle, memory=1 << 30)
+        loader = load(path, "own", batch_size=4096, shuffle=shuffle, memory=1 << 30)
         found = np.concatenate([keys(batch.game, batch.ply) for batch in loader])
         # Sorted, since some games are there twice.
         assert np.array_equal(np.sort(found), np.sort(np.concatenate(wanted)))
@@ -475,7 +475,7 @@ def test_every_position_of_the_real_games_comes_once_an_epoch(shared, tmp_path):
 
 def told_error(error, source, *arguments, **options):
     with pytest.raises(error) as caught:
-        list(kifu.load(source, *arguments, **options))
+        list(load(source, *arguments, **options))
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -485,26 +485,26 @@ def told_error(error, source, *arguments, **options):
     ("options", "says"),
     [
         ({"planes": "sven"}, "did you mean 'seven'?"),
-        ({"planes": None}, "planes have to be named"),
+        ({"planes": None}, "planes are required"),
         ({"planes": "kgsgo7"}, "dat1 and dat2 files only"),
-        ({"planes": "one-plane"}, "output has to be 'float32'"),
+        ({"planes": "one-plane"}, "output must be 'float32'"),
         ({"output": "uint16"}, "did you mean 'uint8'?"),
         ({"shuffle": "globl"}, "did you mean 'global'?"),
         ({"labels": ("mov",)}, "did you mean 'move'?"),
         ({"labels": ("move", "move")}, "listed twice"),
-        ({"labels": ("ply",)}, "a label beside"),
-        ({"batch_size": 0}, "batch_size is 0"),
-        ({"window": 0}, "window is 0"),
-        ({"world_size": 0}, "world_size is 0"),
-        ({"rank": 2, "world_size": 2}, "rank 2 is not within 0 to world_size - 1, which is 1"),
-        ({"seed": -1}, "seed -1"),
-        ({"epoch": -1}, "epoch -1"),
+        ({"labels": ("ply",)}, "at least one label besides"),
+        ({"batch_size": 0}, "batch_size must be >= 1, got 0"),
+        ({"window": 0}, "window must be >= 1, got 0"),
+        ({"world_size": 0}, "world_size must be >= 1, got 0"),
+        ({"rank": 2, "world_size": 2}, "rank must be within 0 to world_size - 1 = 1, got 2"),
+        ({"seed": -1}, "seed must be within 0 to 2**63 - 1, got -1"),
+        ({"epoch": -1}, "epoch must be an integer >= 0, got -1"),
         ({"jobs": 0}, "jobs must be >= 1, got 0"),
-        ({"board": "19"}, "'19' is no board"),
-        ({"per_game": 0}, "per_game is 0"),
-        ({"ply_weights": {3: 2}}, "2 for 3 is not within 0 to 1"),
-        ({"ply_weights": {-3: 1}}, "ply -3"),
-        ({"rank_weights": {"strong": 1}}, "'strong' is no rank"),
+        ({"board": "19"}, "board must be like 19x19, got '19'"),
+        ({"per_game": 0}, "per_game must be within 1 to 1,000,000, got 0"),
+        ({"ply_weights": {3: 2}}, "ply_weights must be within 0 to 1, got 2 for 3"),
+        ({"ply_weights": {-3: 1}}, "got -3"),
+        ({"rank_weights": {"strong": 1}}, "'strong' is not a rank"),
     ],
 )
 def test_an_option_that_does_not_fit_is_named(games, options, says):
@@ -517,25 +517,25 @@ def test_a_source_without_such_games_is_told(games, tmp_path):
 
 
 def test_a_data_set_says_its_planes_and_labels_itself(games, tmp_path):
-    straight = kifu.load(games, "seven", shuffle=None, augment=False)
+    straight = load(games, "seven", shuffle=None, augment=False)
     path = write("npy@1", tmp_path / "set", whole(straight), straight.layout)
     assert "has planes seven@1, not eleven" in told_error(RecipeError, path, "eleven")
     for options in ({"labels": ("result",)}, {"passes": True}, {"per_game": 2}, {"board": "19x19"}, {"pad": True}):
-        assert "were chosen when it was made" in told_error(RecipeError, path, **options)
-    assert "is no data set" in told_error(RecipeError, [path, games], "seven")
-    other = kifu.load(games, "eleven", shuffle=None, augment=False)
+        assert "apply to games only" in told_error(RecipeError, path, **options)
+    assert "is not a data set" in told_error(RecipeError, [path, games], "seven")
+    other = load(games, "eleven", shuffle=None, augment=False)
     beside = write("npy@1", tmp_path / "other", whole(other), other.layout)
     assert "other planes or labels" in told_error(RecipeError, [path, beside])
 
 
 def test_labels_that_nobody_can_turn_are_refused_unless_nothing_is_turned(games, tmp_path):
-    straight = kifu.load(games, "seven", labels=("komi",), shuffle=None, augment=False)
+    straight = load(games, "seven", labels=("komi",), shuffle=None, augment=False)
     batch, told = whole(straight), straight.layout
     layout = replace(told, labels=(replace(told.labels[0], name="temperature"),))
     batch = Batch(batch.planes, {"temperature": batch.labels["komi"]}, batch.game, batch.ply)
     path = write("npy@1", tmp_path / "set", batch, layout)
-    assert "'temperature' looks in a mirror is not known" in told_error(RecipeError, path)
-    assert len(whole(kifu.load(path, augment=False))) == len(batch)
+    assert "'temperature' does not support augmentation" in told_error(RecipeError, path)
+    assert len(whole(load(path, augment=False))) == len(batch)
 
 
 def test_a_catalogue_that_tells_of_too_many_moves_is_named(games, tmp_path):
@@ -551,16 +551,16 @@ def test_a_catalogue_that_tells_of_too_many_moves_is_named(games, tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"version": 1}, "version 1; this kifu resumes version 2"),
-        ({"order": None}, "is no state"),
-        ({"stages": [[1, 256, -5]]}, "batch -5"),
-        ({"epoch": "1"}, "epoch '1'"),
+        ({"version": 1}, "version 1 is not supported, only version 2"),
+        ({"order": None}, "not a state of a loader"),
+        ({"stages": [[1, 256, -5]]}, "batch must be an integer >= 0, got -5"),
+        ({"epoch": "1"}, "epoch must be an integer >= 0, got '1'"),
     ],
 )
 def test_what_is_no_state_is_refused(games, change, says):
-    state = kifu.load(games, "own").state() | change
+    state = load(games, "own").state() | change
     assert says in told_error(RecipeError, games, "own", resume=state)
-    assert "is no state" in told_error(RecipeError, games, "own", resume={})
+    assert "not a state of a loader" in told_error(RecipeError, games, "own", resume={})
 
 
 @pytest.mark.parametrize(
@@ -570,14 +570,14 @@ def test_what_is_no_state_is_refused(games, change, says):
     ids=str,
 )  # fmt: skip
 def test_a_state_of_other_options_is_refused(games, options):
-    state = kifu.load(games, "own").state()
+    state = load(games, "own").state()
     (name,) = options
     assert f"another loader: {name} was" in told_error(RecipeError, games, "own", resume=state, **options)
 
 
 def test_workers_cannot_share_what_is_left_of_an_epoch(games):
-    loader = kifu.load(games, "own", batch_size=10)
+    loader = load(games, "own", batch_size=10)
     next(iter(loader))
-    again = kifu.load(games, "own", batch_size=10, resume=loader.state())
+    again = load(games, "own", batch_size=10, resume=loader.state())
     with pytest.raises(RecipeError, match="in the middle of an epoch"):
-        again.share(0, 2)
+        again.shard(0, 2)

@@ -10,12 +10,12 @@ import pytest
 import kifu
 from kifu.datasets.keras_data import dataset
 from kifu.errors import RecipeError
-from loader_games import make, whole
+from loader_games import load, make, whole
 
 
 @pytest.fixture(scope="module")
 def loader(tmp_path_factory: pytest.TempPathFactory) -> kifu.Loader:
-    return kifu.load(make(tmp_path_factory.mktemp("games")), "seven", batch_size=64, output="float32")
+    return load(make(tmp_path_factory.mktemp("games")), "seven", batch_size=64, output="float32")
 
 
 def told(pairs) -> Counter:
@@ -90,15 +90,15 @@ def test_the_books_generator_gives_epoch_after_epoch(loader):
 
 
 def test_passes_need_a_class(tmp_path):
-    loader = kifu.load(make(tmp_path), "seven", output="float32", passes=True)
-    with pytest.raises(RecipeError, match="a pass needs one of its own"):
+    loader = load(make(tmp_path), "seven", output="float32", passes=True)
+    with pytest.raises(RecipeError, match="passes require one more class"):
         list(dataset(loader))
     assert sum(moves[:, 361].sum() for _, moves in dataset(loader, 362)) > 0
 
 
 def test_what_keras_cannot_learn_from_is_told(tmp_path):
     games = make(tmp_path)
-    with pytest.raises(RecipeError, match="output 'float32', not 'packed'"):
-        dataset(kifu.load(games, "seven"))
+    with pytest.raises(RecipeError, match="output 'float32', got 'packed'"):
+        dataset(load(games, "seven"))
     with pytest.raises(RecipeError, match="label 'move'"):
-        dataset(kifu.load(games, "seven", labels=("result",), output="float32"))
+        dataset(load(games, "seven", labels=("result",), output="float32"))

@@ -11,13 +11,12 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-import kifu
 import naive_order
-from kifu.datasets import _order
-from kifu.datasets._order import key_of, part_of, shuffled
+from kifu.datasets.order import hash_key, permutation, rank_entries, select_positions
 from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.sources import fill_slots
 from kifu.point import WHITE_BIT
-from loader_games import given, kept, make, naive
+from loader_games import given, kept, load, make, naive
 
 # A test's first example compiles kernels.
 patient = settings(deadline=None)
@@ -36,9 +35,9 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @patient
 @drawn(KEYS, st.integers(0, 60))
 def test_a_permutation_is_that_of_its_key(parts, count):
-    key = key_of(*parts)
+    key = hash_key(*parts)
     assert key.tolist() == [naive_order.key(*parts)]
-    order = shuffled(key, count).tolist()
+    order = permutation(key, count).tolist()
     assert order == naive_order.shuffled(naive_order.key(*parts), count)
     assert sorted(order) == list(range(count))
 
@@ -47,10 +46,10 @@ def test_a_permutation_is_that_of_its_key(parts, count):
 @patient
 @drawn(KEYS, st.integers(1, 60), st.data())
 def test_part_of_a_permutation_is_told_in_both_directions(parts, count, data):
-    order = shuffled(key_of(*parts), count)
+    order = permutation(hash_key(*parts), count)
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
-    rank, source = part_of(order, start, stop)
+    rank, source = rank_entries(order, start, stop)
     some = sorted(order[start:stop].tolist())
     assert rank.tolist() == [some.index(q) if q in some else -1 for q in range(count)]
     assert [some[r] for r in source] == order[start:stop].tolist()
@@ -58,7 +57,7 @@ def test_part_of_a_permutation_is_told_in_both_directions(parts, count, data):
 
 def test_all_permutations_are_as_likely():
     times = 24 * 400
-    found = Counter(tuple(shuffled(key_of(seed, 5), 4).tolist()) for seed in range(times))
+    found = Counter(tuple(permutation(hash_key(seed, 5), 4).tolist()) for seed in range(times))
     assert set(found) == set(permutations(range(4)))
     expected = times / factorial(4)
     # Of 23 degrees of freedom; above 49.7 once in a thousand.
@@ -86,13 +85,13 @@ def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights,
     words = [[point | white * WHITE_BIT for point, white in moves] for moves, _ in drawn_games]
     playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
     offset = np.cumsum([0, *map(len, words)])
-    weights = PositionFilter(ply_weights=ply_weights).by_ply()
+    weights = PositionFilter(ply_weights=ply_weights).weights_by_ply()
     found, counts = np.zeros((offset[-1] + 7) // 8, np.uint8), np.empty(len(words), np.int32)
     with np.errstate(over="ignore"):
-        _order.choose(
+        select_positions(
             np.array([word for game in words for word in game], np.uint16), offset, playable,
             np.full(len(words), 4), passes, weights, np.array([players] * len(words)).reshape(-1, 2),
-            -1 if per_game is None else per_game, key_of(seed, epoch, 3)[0], key_of(seed, epoch, 4)[0], found, counts,
+            -1 if per_game is None else per_game, hash_key(seed, epoch, 3)[0], hash_key(seed, epoch, 4)[0], found, counts,
         )  # fmt: skip
 
     def by_ply(t):
@@ -114,14 +113,14 @@ def test_what_the_encoder_shall_draw(marks, data):
     positions = [(g, t) for g in units for t, mark in enumerate(marks[g]) if mark]
     first = data.draw(st.integers(-3, 3))  # the block begins within the first games, or games go before
     size = data.draw(st.integers(0, len(positions) + 6))
-    order = shuffled(key_of(len(positions)), size)
+    order = permutation(hash_key(len(positions)), size)
     stop = data.draw(st.integers(0, size))
-    rank, _ = part_of(order, 0, stop)
+    rank, _ = rank_entries(order, 0, stop)
     rows, take = np.empty(len(units), np.int64), np.empty(offset[-1], np.int64)
     game, ply = np.zeros(stop, np.uint64), np.full(stop, -1, np.int32)
     chosen = np.packbits(np.array([mark for each in marks for mark in each], np.bool_), bitorder="little")
     ids = np.arange(100, 100 + len(marks), dtype=np.uint64)
-    n, entries = _order.take_of(units, first, rank, offset, chosen, ids, rows, take, game, ply)
+    n, entries = fill_slots(units, first, rank, offset, chosen, ids, rows, take, game, ply)
     slots = {p: int(rank[first + k]) for k, p in enumerate(positions) if 0 <= first + k < size}
     slots = {position: slot for position, slot in slots.items() if slot >= 0}
     wanted = [g for g in units.tolist() if any(position[0] == g for position in slots)]
@@ -156,7 +155,7 @@ def test_an_epoch_is_in_the_order_of_the_twin(games, options, data):
         options["window"] = max(options["window"], 64)
     rank = data.draw(st.integers(0, options["world_size"] - 1))
     found = kept(games)
-    loader = kifu.load(games, "own", rank=rank, jobs=1, **options)
+    loader = load(games, "own", rank=rank, jobs=1, **options)
     wanted = naive_order.epoch_order(naive(found), rank=rank, **options)
     ids = list(found)
     assert given(loader) == [(ids[g], t) for g, t, _ in wanted]
@@ -167,7 +166,7 @@ def test_an_epoch_is_in_the_order_of_the_twin(games, options, data):
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
 def test_ranks_are_given_all_of_an_epoch_and_nothing_twice(games, shuffle, world_size):
     options = {"shuffle": shuffle, "window": 100, "seed": 3, "passes": True}
-    shares = [given(kifu.load(games, "own", rank=rank, world_size=world_size, **options)) for rank in range(world_size)]
+    shares = [given(load(games, "own", rank=rank, world_size=world_size, **options)) for rank in range(world_size)]
     every = [position for share in shares for position in share]
     assert sorted(every) == sorted((key, t) for key, game in kept(games).items() for t in range(len(game.moves)))
     assert len(set(every)) == len(every)
@@ -176,13 +175,11 @@ def test_ranks_are_given_all_of_an_epoch_and_nothing_twice(games, shuffle, world
 
 @pytest.mark.parametrize("batch_size", [1, 10, 64])
 def test_with_drop_last_all_ranks_give_as_many_full_batches(games, batch_size):
-    total = kifu.load(games, "own").positions
+    total = load(games, "own").positions
     world_size = next(size for size in range(3, 10) if total % size)  # some shares have one position more
     counts = set()
     for rank in range(world_size):
-        loader = kifu.load(
-            games, "own", batch_size=batch_size, rank=rank, world_size=world_size, drop_last=True, jobs=1
-        )
+        loader = load(games, "own", batch_size=batch_size, rank=rank, world_size=world_size, drop_last=True, jobs=1)
         sizes = [len(batch) for batch in loader]
         assert set(sizes) == {batch_size}
         counts.add(len(sizes))
@@ -190,14 +187,14 @@ def test_with_drop_last_all_ranks_give_as_many_full_batches(games, batch_size):
 
 
 def test_each_epoch_and_seed_has_an_order_of_its_own(games):
-    orders = [given(kifu.load(games, "own", seed=seed, epoch=epoch)) for seed in range(3) for epoch in range(3)]
+    orders = [given(load(games, "own", seed=seed, epoch=epoch)) for seed in range(3) for epoch in range(3)]
     assert len(set(map(tuple, orders))) == 9
     assert len({frozenset(order) for order in orders}) == 1
 
 
 def test_a_game_is_spread_over_its_window(games):
     """Windows are never smaller than asked for, and neighbours in the stream are no neighbours in a game."""
-    order = given(kifu.load(games, "own", window=300))
+    order = given(load(games, "own", window=300))
     total = len(order)
     assert total > 900
     spans = {}
@@ -215,5 +212,5 @@ def test_a_game_is_spread_over_its_window(games):
 
 
 def test_the_order_of_a_global_shuffle_does_not_depend_on_memory(games):
-    few, many = (given(kifu.load(games, "own", shuffle="global", memory=memory)) for memory in (20_000, 10**9))
+    few, many = (given(load(games, "own", shuffle="global", memory=memory)) for memory in (20_000, 10**9))
     assert few == many

@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import kifu
 from kifu.datasets.examples import Batch
 from kifu.datasets.torch_data import dataset, tensors, unpack
-from loader_games import given, make
+from loader_games import given, load, make
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def signed(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def test_batches_are_the_loaders(games):
-    loader = kifu.load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
+    loader = load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
     for batch, told in zip(loader.epoch(0), DataLoader(dataset(loader), batch_size=None), strict=True):
         assert told["planes"].dtype == torch.uint8
         assert np.array_equal(told["planes"], batch.planes)
@@ -37,22 +36,20 @@ def test_batches_are_the_loaders(games):
         for name, kind in kinds.items():
             assert told[name].dtype == kind
             assert np.array_equal(told[name], batch.labels[name], equal_nan=True)
-    assert loader.number == 1
+    assert loader.epoch_number == 1
 
 
 @pytest.mark.parametrize(("planes", "height"), [("seven", 19), ("clark8", 21)])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.uint8])
 def test_unpacked_planes_are_those_that_are_ready(games, planes, height, kind):
-    packed, ready = (
-        next(iter(kifu.load(games, planes, output=output, batch_size=33))) for output in ("packed", "uint8")
-    )
+    packed, ready = (next(iter(load(games, planes, output=output, batch_size=33))) for output in ("packed", "uint8"))
     written = unpack(torch.from_numpy(packed.planes), height, height, kind)
     assert written.dtype == kind
     assert np.array_equal(written.to(torch.uint8), ready.planes)
 
 
 def test_bfloat16_planes_are_that(games):
-    packed, half = (next(iter(kifu.load(games, "seven", output=output))) for output in ("packed", "bfloat16"))
+    packed, half = (next(iter(load(games, "seven", output=output))) for output in ("packed", "bfloat16"))
     planes = tensors(half)["planes"]
     assert planes.dtype == torch.bfloat16
     assert torch.equal(planes, unpack(torch.from_numpy(packed.planes), 19, 19, torch.bfloat16))
@@ -68,7 +65,7 @@ def test_tensors_share_the_memory_of_arrays_where_they_can():
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_give_all_of_an_epoch_and_nothing_twice(games, method):
-    loader = kifu.load(games, "own", batch_size=20, seed=2, jobs=1)
+    loader = load(games, "own", batch_size=20, seed=2, jobs=1)
     wanted = signed(given(loader.epoch(1)))
     data = dataset(loader)
     data.set_epoch(1)
@@ -78,7 +75,7 @@ def test_workers_give_all_of_an_epoch_and_nothing_twice(games, method):
 
 
 def test_workers_that_stay_go_on_to_the_next_epoch(games):
-    loader = kifu.load(games, "own", batch_size=20, jobs=1)
+    loader = load(games, "own", batch_size=20, jobs=1)
     batches = DataLoader(
         dataset(loader), batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
     )

@@ -18,7 +18,7 @@ import kifu
 from kifu.datasets.examples import Batch
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import RecipeError
-from loader_games import assert_same, make, whole
+from loader_games import assert_same, load, make, whole
 
 pytest.importorskip("ray")
 
@@ -64,9 +64,9 @@ def test_its_rows_are_those_of_the_shares(cluster, games, output):
     from kifu.datasets.ray_data import dataset
 
     labels = ("move", "next2", "result", "ownership")
-    loader = kifu.load(games, "seven", labels=labels, batch_size=64, output=output, window=150, epoch=1, jobs=1)
-    told = taken(dataset(loader, shares=3))
-    shares = [whole(loader.share(k, 3)) for k in range(3)]
+    loader = load(games, "seven", labels=labels, batch_size=64, output=output, window=150, epoch=1, jobs=1)
+    told = taken(dataset(loader, shards=3))
+    shares = [whole(loader.shard(k, 3)) for k in range(3)]
     kinds = {name: values.dtype for name, values in shares[0].labels.items()}
     assert {name: values.dtype for name, values in told.labels.items()} == kinds
     joined = Batch(
@@ -83,8 +83,8 @@ def test_a_process_takes_the_games_once_and_plans_nothing(games, monkeypatch):
     """However many shares of the epoch it draws; here without a cluster."""
     from kifu.datasets import ray_data
 
-    loader = kifu.load(games, "seven", batch_size=64, jobs=1)
-    shares = [whole(loader.share(k, 5)) for k in range(5)]
+    loader = load(games, "seven", batch_size=64, jobs=1)
+    shares = [whole(loader.shard(k, 5)) for k in range(5)]
     taken = []
 
     def get(sent: bytes) -> kifu.Loader:
@@ -93,8 +93,8 @@ def test_a_process_takes_the_games_once_and_plans_nothing(games, monkeypatch):
 
     monkeypatch.setattr(ray_data.ray, "put", pickle.dumps)
     monkeypatch.setattr(ray_data.ray, "get", get)
-    tasks = ray_data.Shares(loader, 5).get_read_tasks(5)
-    monkeypatch.setattr(CatalogueSource, "epoch", None)
+    tasks = ray_data.LoaderDatasource(loader, 5).get_read_tasks(5)
+    monkeypatch.setattr(CatalogueSource, "select", None)
     for task, share in zip(tasks, shares, strict=True):
         told = np.concatenate([block["game"].to_numpy() for block in task()])
         assert told.tolist() == share.game.tolist()
@@ -111,8 +111,8 @@ def test_blocks_are_no_larger_than_ray_wants_and_another_epoch_is_another_set(cl
     before = context.target_max_block_size
     context.target_max_block_size = 50_000
     try:
-        loader = kifu.load(games, "seven", batch_size=50, jobs=1)
-        data = dataset(loader, shares=2).materialize()
+        loader = load(games, "seven", batch_size=50, jobs=1)
+        data = dataset(loader, shards=2).materialize()
     finally:
         context.target_max_block_size = before
     sizes = [block.nbytes for block in ray.get(data.get_internal_block_refs())]
@@ -130,9 +130,9 @@ def test_blocks_are_no_larger_than_ray_wants_and_another_epoch_is_another_set(cl
 def test_what_cannot_be_divided(cluster, games):
     from kifu.datasets.ray_data import dataset
 
-    loader = kifu.load(games, "seven", batch_size=50, jobs=1)
-    with pytest.raises(RecipeError, match="0 shares; there has to be at least 1"):
-        dataset(loader, shares=0)
+    loader = load(games, "seven", batch_size=50, jobs=1)
+    with pytest.raises(RecipeError, match="shards must be >= 1, got 0"):
+        dataset(loader, shards=0)
     with pytest.raises(RecipeError, match="in the middle of an epoch"):
         dataset(loader.epoch(0, 2))
 
@@ -160,7 +160,7 @@ def trained(*arguments: object) -> tuple[int, int]:
 @pytest.mark.slow
 def test_the_script_goes_on_with_another_number_of_workers(games, tmp_path):
     """In the middle of an epoch, which has as many steps as if nothing had happened."""
-    batches = kifu.load(games, "seven", board="9x9", batch_size=240, drop_last=True)
+    batches = load(games, "seven", board="9x9", batch_size=240, drop_last=True)
     assert len(batches) > 1
     words = (games, "--output", tmp_path / "run", "--board", "9x9", "--every", 1)
     assert trained(*words, "--workers", 2, "--steps", 1) == (1, 240)

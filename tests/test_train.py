@@ -42,7 +42,7 @@ from kifu.learn.train import train
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training
-from loader_games import make
+from loader_games import load, make
 from runs import SAMPLE, assert_same_weights, checkpoint, figures_of, interrupted, tiny
 
 
@@ -185,7 +185,7 @@ def test_packed_planes_are_unpacked_as_the_loader_does(planes: str, games: Path)
     """As a GPU gets them."""
     recipe = tiny(planes=planes)
     packed, plain = (
-        next(iter(kifu.load(games, planes, batch_size=20, output=output, jobs=1))) for output in ("packed", "float32")
+        next(iter(load(games, planes, batch_size=20, output=output, jobs=1))) for output in ("packed", "float32")
     )
     ready = learner(recipe).ready(torch.from_numpy(packed.planes))
     assert ready.is_contiguous(memory_format=torch.channels_last)

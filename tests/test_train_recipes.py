@@ -97,8 +97,8 @@ def test_warm_up_in_steps() -> None:
         ({"planes": "sevn"}, "did you mean"),
         ({"board": "30x30"}, "30"),
         ({"validation": 1.0}, "validation"),
-        ({"positions": {"ply_weights": {"0": 2.0}}}, "ply_weights: 2.0"),
-        ({"positions": {"rank_weights": {"10x": 0.5}}}, "'10x' is no rank"),
+        ({"positions": {"ply_weights": {"0": 2.0}}}, "ply_weights must be within 0 to 1, got 2.0"),
+        ({"positions": {"rank_weights": {"10x": 0.5}}}, "'10x' is not a rank"),
         ({"average": 1.0}, "average"),
     ],
 )
@@ -109,8 +109,8 @@ def test_a_bad_value_is_named(changes: dict, message: str) -> None:
 
 def test_positions_are_chosen_as_the_loader_does() -> None:
     weights = {"ply_weights": {"10": 0.5}, "rank_weights": {"1d": 1.0, "?": 0.5}, "passes": True, "per_game": 3}
-    choice = tiny(positions=weights).positions.choice()
-    assert choice.told() == {
+    choice = tiny(positions=weights).positions
+    assert choice.to_dict() == {
         "passes": True, "per_game": 3, "ply_weights": [[10, 0.5]], "rank_weights": {"1d": 1.0, "?": 0.5}
     }  # fmt: skip
 

@@ -4,7 +4,7 @@
     kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
     kifu.add_sources("fox", "games")                            or as a folder of tables, to which more can be added
     planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
-    for batch in kifu.load("games.parquet", "seven"): ...       all of them as batches, shuffled and turned
+    for batch in kifu.load("games.parquet", "seven"): ...       all of them as shuffled, augmented batches
     with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
     board = kifu.Board(19); board.play("D4")                    the rules
 
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from kifu.corpus.ingest import ingest
     from kifu.corpus.update import append, compact
     from kifu.datasets.dat import Dat
+    from kifu.datasets.epoch_plan import LoaderConfig
     from kifu.datasets.formats import open
     from kifu.datasets.loader import Loader, load
+    from kifu.datasets.position_filter import PositionFilter
     from kifu.errors import (
         ClusterError,
         DropReason,
@@ -58,7 +60,9 @@ _HOMES = {
     "IllegalMove": "kifu.errors",
     "KifuError": "kifu.errors",
     "Loader": "kifu.datasets.loader",
+    "LoaderConfig": "kifu.datasets.epoch_plan",
     "OutputError": "kifu.errors",
+    "PositionFilter": "kifu.datasets.position_filter",
     "Rank": "kifu.records.meta",
     "RecipeError": "kifu.errors",
     "RecordError": "kifu.errors",
@@ -94,7 +98,9 @@ __all__ = [
     "IllegalMove",
     "KifuError",
     "Loader",
+    "LoaderConfig",
     "OutputError",
+    "PositionFilter",
     "Rank",
     "RecipeError",
     "RecordError",

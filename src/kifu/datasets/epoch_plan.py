@@ -88,6 +88,9 @@ class LoaderConfig:
         return {name: getattr(self, name) for name in ("seed", "shuffle", "window", "augment", "drop_last")}
 
 
+DEFAULT_CONFIG = LoaderConfig()
+
+
 @dataclass(frozen=True, slots=True)
 class EpochSelection:
     """The positions that a source offers in one epoch.
@@ -244,9 +247,7 @@ def make_plan(
     return EpochPlan(config, number, selection, units, ends, blocks)
 
 
-def _rank_blocks(
-    config: LoaderConfig, batch_size: int, total: int, before: Sequence[WorldStage]
-) -> list[ShuffleBlock]:
+def _rank_blocks(config: LoaderConfig, batch_size: int, total: int, before: Sequence[WorldStage]) -> list[ShuffleBlock]:
     """Return the blocks of a rank in an epoch of `total` positions."""
     blocks = _epoch_blocks(config, total, (*before, WorldStage(config.world_size, batch_size, 0))[0])
     for stage in before:
@@ -273,7 +274,9 @@ def _epoch_blocks(config: LoaderConfig, total: int, first: WorldStage) -> list[S
     """Return the blocks of a whole epoch; no block spans the parts of two ranks of the first stage."""
     if config.shuffle == "global":
         if total > _MAX_GLOBAL:
-            raise RecipeError(f"shuffle 'global' supports at most {_MAX_GLOBAL:,} positions, got {total:,}; use 'window'")
+            raise RecipeError(
+                f"shuffle 'global' supports at most {_MAX_GLOBAL:,} positions, got {total:,}; use 'window'"
+            )
         return [ShuffleBlock(0, total, 0, total)] if total else []
     blocks = []
     for low, high in _shares(total, first.world_size):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kifu.errors import RecipeError, SourceError
-from kifu.registry import lookup
+from kifu.registry import Registry, lookup
 
 if TYPE_CHECKING:
     from kifu.datasets.examples import Dataset, Layout
@@ -139,7 +139,7 @@ _FORMATS = (
     ),
 )
 
-FORMATS: dict[str, Format] = {each.name: each for each in _FORMATS}
+FORMATS: Registry[Format] = Registry("format", {each.name: each for each in _FORMATS})
 """All formats of data sets by full name."""
 
 INDEX = "examples.json"
@@ -161,7 +161,7 @@ def find_format(name: str, recipe_kind: str | None = None) -> Format:
     Raises:
         RecipeError: There is no such format.
     """
-    return lookup(FORMATS if recipe_kind is None else formats_of(recipe_kind), name, "format")
+    return FORMATS.lookup(name) if recipe_kind is None else lookup(formats_of(recipe_kind), name, "format")
 
 
 def _import(format: Format, target: str) -> Any:

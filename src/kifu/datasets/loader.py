@@ -18,11 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.config import parse_board
-from kifu.datasets.epoch_plan import EpochPlan, LoaderConfig, LoaderPosition, Output, ShuffleBlock, WorldStage, make_plan
+from kifu.datasets.epoch_plan import (
+    DEFAULT_CONFIG,
+    EpochPlan,
+    LoaderConfig,
+    LoaderPosition,
+    ShuffleBlock,
+    WorldStage,
+    make_plan,
+)
 from kifu.datasets.examples import Batch, Layout, concat
 from kifu.datasets.mmap_games import read_games
 from kifu.datasets.order import rank_entries
-from kifu.datasets.position_filter import PositionFilter
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleBuffer, ExampleSpec, LoaderSource, open_datasets
 from kifu.errors import RecipeError
 from kifu.execution.executor import cancel, count_jobs, prefetch
@@ -215,7 +223,7 @@ class Loader:
             for key, value in self._order.items():
                 _require_same(key, order[key], value)
         except (KeyError, TypeError, ValueError):
-            raise RecipeError(f"{str(state)[:80]} is not a state of a loader") from None
+            raise RecipeError(f"not a state of a loader: {str(state)[:80]}") from None
         for stage in (*before, last):
             _check_position(epoch, stage.batches)
             _check_stage(self._config, stage)
@@ -346,8 +354,8 @@ def load(
     board: str | None = None,
     pad: bool = False,
     batch_size: int = 256,
-    filter: PositionFilter = PositionFilter(),
-    config: LoaderConfig = LoaderConfig(),
+    filter: PositionFilter = DEFAULT_FILTER,
+    config: LoaderConfig = DEFAULT_CONFIG,
 ) -> Loader:
     """Return a loader of batches from catalogues, archives and records, or from data sets.
 
@@ -377,7 +385,7 @@ def load(
     paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
     datasets = open_datasets(paths)
     if datasets is not None:
-        if filter != PositionFilter() or pad or board is not None or labels is not None:
+        if filter != DEFAULT_FILTER or pad or board is not None or labels is not None:
             raise RecipeError(f"labels, board, pad and filter apply to games only, but {paths[0]} is a data set")
         if planes is not None and find_plane_set(planes).name != datasets.layout.plane_set:
             raise RecipeError(f"{paths[0]} has planes {datasets.layout.plane_set}, not {planes}")

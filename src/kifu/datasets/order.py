@@ -1,4 +1,4 @@
-"""Deterministic pseudo-random orders: pure functions of integers, without any state.
+"""Deterministic pseudo-random orders and draws: pure functions of integers, without any state.
 
 `mix` is the hash of `kifu.corpus.hashes`. A key is mix(... mix(mix(seed) ^ part) ^ part ...), where one of the parts is
 a purpose: UNIT_ORDER, SYMMETRY, BLOCK_ORDER, WEIGHT or PER_GAME.
@@ -13,6 +13,10 @@ import numpy.typing as npt
 
 from kifu.corpus._hashes import mix, mix_words
 from kifu.kernel import kernel
+from kifu.point import POINT_MASK, WHITE_BIT
+
+_11 = np.uint64(11)
+_UNIT = 2.0**-53
 
 Hashes64 = npt.NDArray[np.uint64]
 
@@ -79,3 +83,51 @@ def rank_entries(order: npt.NDArray[np.int32], start: int, stop: int) -> tuple[n
     rank, source = np.empty(len(order), np.int32), np.empty(stop - start, np.int32)
     _rank_entries(order[start:stop], rank, source)
     return rank, source
+
+
+@kernel
+def select_positions(  # noqa: PLR0913 - kernel
+    moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
+    weight_key: Any, per_game_key: Any, selected: Any, counts: Any,
+) -> None:  # fmt: skip
+    """Mark the selected positions of G games, and count them by game.
+
+    Args:
+        moves: [M] uint16, moves of all games.
+        move_offset: [G + 1] int64, start of the moves of each of the G games.
+        playable: [G] int32, number of plies of each game that can be rendered.
+        points: [G] int64, points of each board.
+        passes: Whether positions before a pass are kept.
+        by_ply: [T] float64, weight of each ply; the last one also applies to all later plies.
+        by_player: [G, 2] float64, weights of Black's and of White's moves.
+        per_game: Maximum number of positions of a game, or -1.
+        weight_key: uint64, key of the draws by weight.
+        per_game_key: uint64, key of the draws of `per_game`.
+        selected: [ceil(M / 8)] uint8, zeros; receives a bit per move, lowest bit first.
+        counts: [G] int32, receives the number of selected positions of each game.
+    """
+    for g in range(counts.shape[0]):
+        first = move_offset[g]
+        count = 0
+        for k in range(first, move_offset[g + 1]):
+            t = k - first
+            word = moves[k]
+            keep = t < playable[g] and (passes or np.int64(word & POINT_MASK) != points[g])
+            if keep:
+                weight = by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
+                if weight < 1:
+                    keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
+            if keep:
+                selected[k >> 3] |= np.uint8(1 << (k & 7))
+                count += 1
+        if 0 <= per_game < count:
+            left, missing = count, per_game
+            for k in range(first, move_offset[g + 1]):
+                if selected[k >> 3] >> (k & 7) & 1:
+                    if np.int64(mix(np.uint64(k) ^ per_game_key) % np.uint64(left)) < missing:
+                        missing -= 1
+                    else:
+                        selected[k >> 3] &= np.uint8(255 ^ 1 << (k & 7))
+                    left -= 1
+            count = per_game
+        counts[g] = count

@@ -8,21 +8,15 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
 
-from kifu.corpus._hashes import mix
 from kifu.errors import RecipeError
-from kifu.kernel import kernel
-from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records.meta import Rank
 
 UNKNOWN_RANK = "?"
 
 _MAX_PLY = 10**6
 _MAX_WEIGHTED_PLY = 10_000
-
-_11 = np.uint64(11)
-_UNIT = 2.0**-53
 
 _Int = Annotated[int, Field(strict=True)]
 
@@ -122,49 +116,15 @@ class PositionFilter:
         return sorted(steps), [steps[rating] for rating in sorted(steps)]
 
 
-@kernel
-def select_positions(  # noqa: PLR0913 - kernel
-    moves: Any, move_offset: Any, playable: Any, points: Any, passes: Any, by_ply: Any, by_player: Any, per_game: Any,
-    weight_key: Any, per_game_key: Any, selected: Any, counts: Any,
-) -> None:  # fmt: skip
-    """Mark the selected positions of G games, and count them by game.
+DEFAULT_FILTER = PositionFilter()
 
-    Args:
-        moves: [M] uint16, moves of all games.
-        move_offset: [G + 1] int64, start of the moves of each of the G games.
-        playable: [G] int32, number of plies of each game that can be rendered.
-        points: [G] int64, points of each board.
-        passes: Whether positions before a pass are kept.
-        by_ply: [T] float64, weight of each ply; the last one also applies to all later plies.
-        by_player: [G, 2] float64, weights of Black's and of White's moves.
-        per_game: Maximum number of positions of a game, or -1.
-        weight_key: uint64, key of the draws by weight.
-        per_game_key: uint64, key of the draws of `per_game`.
-        selected: [ceil(M / 8)] uint8, zeros; receives a bit per move, lowest bit first.
-        counts: [G] int32, receives the number of selected positions of each game.
-    """
-    for g in range(counts.shape[0]):
-        first = move_offset[g]
-        count = 0
-        for k in range(first, move_offset[g + 1]):
-            t = k - first
-            word = moves[k]
-            keep = t < playable[g] and (passes or np.int64(word & POINT_MASK) != points[g])
-            if keep:
-                weight = by_ply[min(t, by_ply.shape[0] - 1)] * by_player[g, 1 if word & WHITE_BIT else 0]
-                if weight < 1:
-                    keep = np.float64(mix(np.uint64(k) ^ weight_key) >> _11) * _UNIT < weight
-            if keep:
-                selected[k >> 3] |= np.uint8(1 << (k & 7))
-                count += 1
-        if 0 <= per_game < count:
-            left, missing = count, per_game
-            for k in range(first, move_offset[g + 1]):
-                if selected[k >> 3] >> (k & 7) & 1:
-                    if np.int64(mix(np.uint64(k) ^ per_game_key) % np.uint64(left)) < missing:
-                        missing -= 1
-                    else:
-                        selected[k >> 3] &= np.uint8(255 ^ 1 << (k & 7))
-                    left -= 1
-            count = per_game
-        counts[g] = count
+
+def _filter_error_as_value_error(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except RecipeError as error:  # pydantic adds the key to errors of this type
+        raise ValueError(str(error)) from None
+
+
+Positions = Annotated[PositionFilter, WrapValidator(_filter_error_as_value_error)]
+"""A `PositionFilter` as a field of a recipe."""

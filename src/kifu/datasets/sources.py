@@ -29,8 +29,8 @@ from kifu.datasets.examples import RUN_ROWS, Batch, Dataset, Layout
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.labels import ENCODED_LABELS, LabelPositions, find_label, label_columns, label_values
-from kifu.datasets.order import PER_GAME, SYMMETRY, WEIGHT, hash_key
-from kifu.datasets.position_filter import PositionFilter, select_positions
+from kifu.datasets.order import PER_GAME, SYMMETRY, WEIGHT, hash_key, select_positions
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.kernel import kernel
@@ -61,7 +61,7 @@ class ExampleSpec:
     board: tuple[int, int] = (19, 19)
     pad: bool = False
     labels: Sequence[str] | None = None
-    filter: PositionFilter = PositionFilter()
+    filter: PositionFilter = DEFAULT_FILTER
 
     def renderer(self) -> Renderer:
         """Return the renderer of the planes. Raises RecipeError or GameError."""
@@ -179,7 +179,7 @@ def fill_slots(  # noqa: PLR0913 - kernel
         first: Index in the block of the first selected position of the first game; may be negative.
         rank: [size of the block], slot of each position, or -1; see `kifu.datasets.order.rank_entries`.
         move_offset: [G + 1], start of the moves of each game.
-        selected: Bits of the selected moves, see `kifu.datasets.position_filter.select_positions`.
+        selected: Bits of the selected moves, see `kifu.datasets.order.select_positions`.
         ids: [G] uint64, ids of the games.
         rows: [U], receives the games with a position that has a slot.
         slot_of_move: Receives, for these games, the slot of each move, or -1.
@@ -284,9 +284,7 @@ class CatalogueSource(LoaderSource):
         )  # fmt: skip
         rows, slot_of_move = rows[:n], slot_of_move[:entries]
         symmetry = selection.symmetries(rows, self.layout.width == self.layout.height)
-        drop, ply = self.renderer.render(
-            self._rows, self.games, rows, symmetry, slot_of_move, out.planes, out.labels
-        )
+        drop, ply = self.renderer.render(self._rows, self.games, rows, symmetry, slot_of_move, out.planes, out.labels)
         self._check(rows, slot_of_move, drop, ply)
         if not {label.name for label in self.layout.labels} <= {*ENCODED_LABELS}:
             self._compute_labels(rows, slot_of_move, symmetry, out)

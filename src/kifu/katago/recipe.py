@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 
-from kifu.config import Line
+from kifu.config import Line, parse_board
 from kifu.datasets.npz import Compression
-from kifu.datasets.sources import parse_board
 from kifu.errors import KifuError
 from kifu.katago.encoder import LEAST, MOST
 from kifu.katago.metadata import Source

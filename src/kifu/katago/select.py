@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.config import parse_board
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
 from kifu.datasets.renderer import CONTEXT_COLUMNS
-from kifu.datasets.sources import parse_board
 from kifu.errors import DropReason
 from kifu.katago.encoder import LEAST, MOST, KataEncoder, KataScratch
 from kifu.katago.moves import Firsts, choose_plies, find_end_plies, find_firsts

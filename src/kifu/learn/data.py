@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,11 +20,10 @@ from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.splits import split_keys
-from kifu.datasets.epoch_plan import LoaderConfig
-from kifu.datasets.loader import MEMORY, Loader, Output
-from kifu.datasets.mmap_games import pick, read_games
-from kifu.datasets.position_filter import PositionFilter
-from kifu.datasets.sources import CatalogueSource, needed_columns, open_written
+from kifu.datasets.epoch_plan import LoaderConfig, Output
+from kifu.datasets.loader import Loader
+from kifu.datasets.mmap_games import read_games, select_rows
+from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import prefetch
@@ -65,8 +64,8 @@ class TrainingGames:
     def told(self) -> dict[str, Any]:
         """What tells these games from others, as JSON values."""
         return {
-            "train": self.train.told()["source"],
-            "validation": None if self.validation is None else self.validation.told()["source"],
+            "train": self.train.fingerprint()["source"],
+            "validation": None if self.validation is None else self.validation.fingerprint()["source"],
         }
 
     def counts(self) -> dict[str, int]:
@@ -91,10 +90,10 @@ def read_all(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int 
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
         learned = split_keys(opening, shares, recipe.seed) == 0
-        held = pick(rows, ~learned)
+        held = select_rows(rows, ~learned)
     else:
         learned, held = np.ones(len(rows), np.bool_), None
-    train = _draw(pick(rows, learned), recipe)
+    train = _draw(select_rows(rows, learned), recipe)
     if not len(train) or (held is not None and not len(held)):
         which = "learn from" if not len(train) else "validate with"
         raise SourceError(f"none of {len(rows):,} games is left to {which}; validation is {recipe.validation}")
@@ -107,11 +106,11 @@ def read_all(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int 
 
 
 def _read(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> pa.RecordBatch:
-    if open_written(paths) is not None:
+    if open_datasets(paths) is not None:
         raise RecipeError(
             f"{paths[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
         )
-    return read_games(paths, recipe.size, False, jobs, (*needed_columns(*_asked(recipe)), *_COLUMNS))
+    return read_games(paths, recipe.size, False, jobs, (*_spec(recipe).columns(), *_COLUMNS))
 
 
 def _draw(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
@@ -121,16 +120,15 @@ def _draw(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
     seed = mix_words(np.array([recipe.seed], np.uint64))
     drawn = np.zeros(len(rows), np.bool_)
     drawn[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
-    return pick(rows, drawn)
+    return select_rows(rows, drawn)
 
 
-def _asked(recipe: TrainingRecipe) -> tuple[str, tuple[int, int], bool, tuple[str, ...], PositionFilter]:
-    """What a source takes beside rows."""
-    return recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice()
+def _spec(recipe: TrainingRecipe) -> ExampleSpec:
+    return ExampleSpec(recipe.planes, recipe.size, labels=recipe.labels, filter=recipe.positions)
 
 
 def _source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
-    return CatalogueSource(rows, *_asked(recipe))
+    return CatalogueSource(rows, _spec(recipe))
 
 
 def _hashes(paths: Paths) -> list[dict[str, str]]:
@@ -168,13 +166,13 @@ class DataModule(LightningDataModule):  # type: ignore[misc]
     def resume(self, state: Mapping[str, Any]) -> None:
         """Goes to where a run of the same recipe and games stood, of any number of processes. Raises RecipeError."""
         self._begun.resume(state)
-        self.place = self._begun.place[:2]
+        self.place = self._begun.position[:2]
 
     @property
     def epochs(self) -> float:
         """How many epochs are done."""
         epoch, batch = self.place
-        earlier = self._begun.place.before if epoch == self._begun.number else ()
+        earlier = self._begun.position.before if epoch == self._begun.epoch_number else ()
         return epoch + (batch + sum(stage.batches for stage in earlier)) / self.batches
 
     @cached_property
@@ -188,17 +186,24 @@ class DataModule(LightningDataModule):  # type: ignore[misc]
             return "float32"
         return "packed" if self._on_gpu else self.recipe.precision
 
-    def _loader(self, source: CatalogueSource, order: LoaderConfig) -> Loader:
-        # Where the cores compute, more threads of ours would only take turns with them.
+    def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
+        # If the network computes on the cores, more loader threads would only compete with it.
         jobs = max((os.cpu_count() or 1) // self.trainer.world_size, 1) if self._on_gpu else 1
-        return Loader(source, order, self.output, jobs, MEMORY, 0)
+        return Loader(source, replace(config, output=self.output, jobs=jobs), batch_size)
 
     def _train(self) -> Loader:
         """This process' share, all batches of which are full, at the beginning of the run."""
         recipe, rank, world_size = self.recipe, self.trainer.global_rank, self.trainer.world_size
         size = recipe.batch_size // world_size
-        order = LoaderConfig(size, recipe.seed, "window", recipe.window, recipe.augment, rank, world_size, True)
-        return self._loader(self.games.train, order)
+        config = LoaderConfig(
+            seed=recipe.seed,
+            window=recipe.window,
+            augment=recipe.augment,
+            drop_last=True,
+            rank=rank,
+            world_size=world_size,
+        )
+        return self._loader(self.games.train, size, config)
 
     @cached_property
     def _begun(self) -> Loader:
@@ -221,11 +226,11 @@ class DataModule(LightningDataModule):  # type: ignore[misc]
         """What `train_dataloader` gives."""
         loader = self._begun.epoch(*self.place)
         while True:
-            epoch, first, _ = loader.place
+            epoch, first, _ = loader.position
             count = len(loader)
             if not count:
                 raise RecipeError(
-                    f"there are {self.games.train.work(np.arange(len(self.games.train.ids))).sum():,} moves to learn"
+                    f"there are {self.games.train.cost(np.arange(len(self.games.train.ids))).sum():,} moves to learn"
                     f" from, and epoch {epoch} has fewer positions than the {self.recipe.batch_size} of a batch"
                 )
             for k, batch in enumerate(loader, first + 1):
@@ -237,8 +242,8 @@ class DataModule(LightningDataModule):  # type: ignore[misc]
         rank, world_size = self.trainer.global_rank, self.trainer.world_size
         left = self.recipe.validation_positions
         size = min(max(self.recipe.batch_size, 256), left)
-        order = LoaderConfig(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
-        for batch in self._loader(self.games.validation, order):
+        config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False)
+        for batch in self._loader(self.games.validation, size, config):
             count = min(len(batch), left)
             part = batch.slice(count * rank // world_size, count * (rank + 1) // world_size)
             if len(part):

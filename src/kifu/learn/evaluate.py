@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from kifu.config import parse_board
 from kifu.corpus.schema import game_arrays, to_numpy
-from kifu.datasets.epoch_plan import check_word
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter
-from kifu.datasets.sources import CatalogueSource, open_written, parse_board
+from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, EvalPositions
@@ -37,6 +37,7 @@ from kifu.learn.scores import (
 )
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import as_path
+from kifu.registry import check_choice
 
 OnOverlap = Literal["refuse", "drop", "keep"]
 
@@ -227,20 +228,19 @@ def evaluate(
     """
     nets = [nets] if isinstance(nets, Net) else _named_apart(nets)
     paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    check_word("precision", precision, get_args(Precision))
-    check_word("overlap", overlap, get_args(OnOverlap))
+    check_choice("precision", precision, get_args(Precision))
+    check_choice("overlap", overlap, get_args(OnOverlap))
     about = nets[0].about
     size = (about.width, about.height) if board is None else parse_board(board)
     terms = EvalOptions(size, legal, symmetries, passes, per_game, positions, seed, precision, overlap)
     _check(nets, terms)
-    if open_written(paths) is not None:
+    if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; nets are tested on games: catalogues, archives, records")
     rows = read_games(paths, size, False, jobs, (*COLUMNS, *_COLUMNS))
     learned = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
     rows = _without_learned(rows, nets, learned, overlap)
-    source = CatalogueSource(
-        rows, about.planes, size, False, ("move",), PositionFilter(passes=passes, per_game=per_game)
-    )
+    selected = PositionFilter(passes=passes, per_game=per_game)
+    source = CatalogueSource(rows, ExampleSpec(about.planes, size, labels=("move",), filter=selected))
     asked = _ask_for(source, rows, terms)
     with progress("asking", len(asked), "positions") as bar:
         guesses = score_moves(
@@ -251,7 +251,7 @@ def evaluate(
     return Evaluation(
         terms,
         tuple(as_path(path).name for path in paths),
-        str(source.told()["source"]),
+        str(source.fingerprint()["source"]),
         int(game.max()) + 1,
         len(asked),
         int(np.any(learned, axis=0).sum()),
@@ -325,9 +325,9 @@ def _without_learned(
 
 def _ask_for(source: CatalogueSource, rows: pa.RecordBatch, terms: EvalOptions) -> EvalPositions:
     """The positions that are asked for. Raises SourceError if there are none."""
-    epoch = source.epoch(terms.seed, 0, False)
-    at = np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little"))
-    row = np.repeat(np.arange(len(epoch.counts)), epoch.counts)
+    selection = source.select(terms.seed, 0, False)
+    at = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
+    row = np.repeat(np.arange(len(selection.counts)), selection.counts)
     if terms.positions is not None and terms.positions < len(at):
         chance = np.random.default_rng(terms.seed)
         drawn = np.sort(chance.choice(len(at), terms.positions, replace=False, shuffle=False))

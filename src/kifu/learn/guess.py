@@ -12,10 +12,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kifu.datasets.epoch_plan import LoaderConfig
+from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, Output
 from kifu.datasets.loader import Loader
 from kifu.datasets.position_filter import PositionFilter
-from kifu.datasets.sources import CatalogueSource, Epoch
+from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.datasets.torch_data import tensors, unpack
 from kifu.errors import FormatError
 from kifu.go.replay import legal_moves
@@ -38,14 +38,16 @@ class _Listed(CatalogueSource):
     """Given positions of games, and no others."""
 
     def __init__(self, asked: EvalPositions, planes: str) -> None:
-        super().__init__(asked.rows, planes, (asked.width, asked.height), False, ("move",), PositionFilter(passes=True))
+        board = (asked.width, asked.height)
+        spec = ExampleSpec(planes, board, labels=("move",), filter=PositionFilter(passes=True))
+        super().__init__(asked.rows, spec)
         chosen = np.zeros(len(asked.games.moves), np.bool_)
         chosen[asked.at] = True
         self._chosen = np.packbits(chosen, bitorder="little")
         self._counts = np.bincount(asked.row, minlength=len(asked.games))
 
-    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
-        return Epoch(self._counts, self._chosen, None)
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        return EpochSelection(self._counts, self._chosen, None)
 
 
 class _Judge:
@@ -128,8 +130,9 @@ def _planes(
     """The planes of all positions on the device, [B, C, H, W] float32, batch by batch."""
     source = _Listed(asked, encoder.plane_set.name)
     packed = device.type == "cuda" and not source.layout.real
-    order = LoaderConfig(size, 0, None, 1, False, 0, 1, False)
-    loader = Loader(source, order, "packed" if packed else "float32", jobs, _MEMORY, 0)
+    output: Output = "packed" if packed else "float32"
+    config = LoaderConfig(shuffle=None, augment=False, output=output, jobs=jobs, memory=_MEMORY)
+    loader = Loader(source, config, size)
     batches = iter(loader)
 
     def ready() -> Generator[Tensor]:

@@ -91,8 +91,8 @@ class _ExampleJob(CatalogueRowsJob[R]):
     recipe: ExamplesRecipe
 
     @cached_property
-    def drawing(self) -> Renderer:
-        return self.recipe.drawing()
+    def renderer(self) -> Renderer:
+        return self.recipe.renderer()
 
     @cached_property
     def layout(self) -> Layout:
@@ -160,11 +160,11 @@ class _DrawExamples(_ExampleJob[ExampleChunk]):
     def _encode(self, some: RowSlice, chosen: _Selected) -> ExampleChunk:
         """Planes and labels of the wanted positions."""
         batch, games, rows = some.batch, chosen.games, chosen.rows
-        planes = self.drawing.encoder.new_out(len(chosen.game))
-        drawn = self.drawing.new_labels(len(chosen.game))
+        planes = self.renderer.encoder.new_out(len(chosen.game))
+        drawn = self.renderer.new_labels(len(chosen.game))
         at = LabelPositions(batch, games, rows[chosen.game], chosen.ply, self.layout.width, self.layout.height)
         symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.drawing.draw(batch, games, rows, symmetry, chosen.take, planes, drawn)
+        drop, _ = self.renderer.render(batch, games, rows, symmetry, chosen.take, planes, drawn)
         labels = drawn | label_values(self.layout.labels, at)
         counts = np.bincount(chosen.game, minlength=len(rows))
         runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None

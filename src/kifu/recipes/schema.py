@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
-from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
-from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config
+from kifu.config import STRICT, BoardSize, Line, check_config, config_names, config_text, load_config, parse_board
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.manifest import SUFFIX
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter, Positions
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
@@ -182,20 +183,6 @@ class OlfArchiveRecipe(BaseModel):
     """Which games are set aside."""
 
 
-class PositionOptions(BaseModel):
-    """Which positions of a game become examples."""
-
-    model_config = STRICT
-
-    passes: bool = False
-    """Whether those do before a pass, which is then the next move."""
-    min_ply: Annotated[int, Field(ge=0, le=10**6)] = 0
-    max_ply: Annotated[int, Field(ge=0, le=10**6)] | None = None
-    """The first and the last of them; the position before the first move has ply 0."""
-    per_game: Annotated[int, Field(ge=1, le=10**6)] | None = None
-    """How many of these are drawn from each game; all of a game that has fewer."""
-
-
 class ExamplesRecipe(SplitRecipe):
     """Data sets of examples: which games, which positions of them, their planes and labels, and the format."""
 
@@ -206,15 +193,26 @@ class ExamplesRecipe(SplitRecipe):
     """What `kifu.datasets.labels.LABELS` names; the first comes with the planes when a data set is read."""
     format: Line
     """A format of examples (`kifu formats`)."""
-    board: Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")] = "19x19"
+    board: BoardSize = "19x19"
     """Games on another board are passed over."""
     pad: bool = False
     """Games on smaller boards are taken, too, and laid into the upper left corner."""
-    positions: PositionOptions = PositionOptions()
+    positions: Positions = DEFAULT_FILTER
     order: Literal["corpus", "shuffled"] = "corpus"
     """The order of the games in the catalogue, or a permutation of all positions of a set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Of that permutation, and of drawing positions."""
+
+    @field_validator("positions")
+    @classmethod
+    def _no_weights(cls, positions: PositionFilter) -> PositionFilter:
+        if positions.ply_weights is not None or positions.rank_weights is not None:
+            raise ValueError("ply_weights and rank_weights are supported by training recipes only")
+        return positions
+
+    @field_serializer("positions")
+    def _dump_positions(self, positions: PositionFilter) -> dict[str, Any]:
+        return {name: getattr(positions, name) for name in ("passes", "min_ply", "max_ply", "per_game")}
 
     @model_validator(mode="after")
     def _fits(self) -> ExamplesRecipe:
@@ -240,14 +238,13 @@ class ExamplesRecipe(SplitRecipe):
         """What `format` names. Raises RecipeError."""
         return find_format(self.format, "examples")
 
-    def drawing(self) -> Renderer:
+    def renderer(self) -> Renderer:
         """What draws the planes. Raises RecipeError, GameError."""
-        width, height = map(int, self.board.split("x"))
-        return find_renderer(self.planes, width, height, self.pad)
+        return find_renderer(self.planes, *parse_board(self.board), self.pad)
 
     def layout(self) -> Layout:
         """What all examples have in common. Raises RecipeError, GameError."""
-        return make_layout(self.drawing(), self.labels)
+        return make_layout(self.renderer(), self.labels)
 
 
 class RecipeKind(NamedTuple):

@@ -7,11 +7,11 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, field_serializer, model_validator
 
-from kifu.config import STRICT, Line
-from kifu.datasets.loader import WINDOW
-from kifu.datasets.position_filter import PositionFilter
+from kifu.config import STRICT, BoardSize, Line, parse_board
+from kifu.datasets.epoch_plan import WINDOW
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter, Positions
 from kifu.errors import KifuError
 from kifu.planes.encoder import Encoder, find_encoder
 
@@ -176,22 +176,6 @@ Schedule: TypeAlias = Annotated[
 ]
 
 
-class PositionOptions(BaseModel):
-    """Which positions of the games an epoch takes, as `kifu.datasets.position_filter.Choice` says."""
-
-    model_config = STRICT
-
-    passes: bool = False
-    """Whether those before a pass are learned from too; the net then has an output for it."""
-    ply_weights: dict[Annotated[int, Field(strict=False)], float] | None = None
-    rank_weights: dict[Line, float] | None = None
-    per_game: Count | None = None
-
-    def choice(self) -> PositionFilter:
-        """Raises RecipeError for a value that makes no sense."""
-        return PositionFilter(self.passes, self.ply_weights, self.rank_weights, self.per_game)
-
-
 class TrainingRecipe(BaseModel):
     """All that a training run follows from, beside the games."""
 
@@ -206,7 +190,7 @@ class TrainingRecipe(BaseModel):
     """An architecture (`kifu nets`)."""
     planes: Line
     """A plane set (`kifu planes`), or features joined by +."""
-    board: Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")] = "19x19"
+    board: BoardSize = "19x19"
     """Games on another board are passed over."""
     heads: dict[Literal["value", "ownership"], Positive] = {}
     """What the net tells besides the policy, and how much the error of each counts beside the policy's."""
@@ -219,7 +203,7 @@ class TrainingRecipe(BaseModel):
     """The share of the games that is held out to validate with, unless others are named for that."""
     validation_positions: Count = 20_000
     """At most so many positions of them are validated with, always the same."""
-    positions: PositionOptions = PositionOptions()
+    positions: Positions = DEFAULT_FILTER
 
     batch_size: Annotated[int, Field(ge=1, le=10**6)] = 128
     """Of all processes together."""
@@ -250,6 +234,17 @@ class TrainingRecipe(BaseModel):
     checkpoint_minutes: Positive = 5.0
     """How often what a run resumes from is written, besides after each epoch and at the end."""
 
+    @field_serializer("positions")
+    def _dump_positions(self, positions: PositionFilter) -> dict[str, Any]:
+        limits = {name: getattr(positions, name) for name in ("min_ply", "max_ply") if getattr(positions, name)}
+        return {
+            "passes": positions.passes,
+            "ply_weights": positions.ply_weights,
+            "rank_weights": positions.rank_weights,
+            "per_game": positions.per_game,
+            **limits,
+        }
+
     @model_validator(mode="after")
     def _fits(self) -> TrainingRecipe:
         if self.steps is not None and self.epochs is not None:
@@ -257,7 +252,6 @@ class TrainingRecipe(BaseModel):
         if self.steps is None and self.epochs is None and self.max_minutes is None:
             raise ValueError("how long the run is, steps, epochs or max_minutes say, and none of them is there")
         try:
-            self.positions.choice()
             self.encoder()
         except KifuError as error:
             raise ValueError(str(error)) from None
@@ -266,8 +260,7 @@ class TrainingRecipe(BaseModel):
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of the board."""
-        width, height = self.board.split("x")
-        return int(width), int(height)
+        return parse_board(self.board)
 
     def encoder(self) -> Encoder:
         """What draws the planes. Raises RecipeError, GameError."""

@@ -18,7 +18,7 @@ from kifu.config import check_config
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch, concat
-from kifu.datasets.labels import LABELS, MOST_NEXT, find_label
+from kifu.datasets.labels import LABELS, MAX_NEXT, find_label
 from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT
@@ -322,9 +322,9 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"planes": "own+op"}, "did you mean 'opp'"),
     ({"planes": "kgsgo7"}, "kgsgo7@1 is in dat1 and dat2 files only"),
     ({"labels": ["move", "reslt"]}, "no label 'reslt'; did you mean 'result'?"),
-    ({"labels": ["move", "next1"]}, f"after next stands a number from 2 to {MOST_NEXT}"),
+    ({"labels": ["move", "next1"]}, f"after next stands a number from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
-    ({"labels": ["ply"]}, "there has to be a label beside them"),
+    ({"labels": ["ply"]}, "at least one label besides"),
     ({"labels": []}, "labels: Tuple should have at least 1 item"),
     ({"format": "parket"}, "no format 'parket'; there are npy@1, book-npy@1, parquet@1, hdf5@1"),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 holds the label move and no other"),

@@ -308,7 +308,7 @@ def test_what_takes_planes_only_refuses_them_in_one_line(games):
     assert "\n" not in str(caught.value)
     with pytest.raises(RecipeError, match="katago22@1 is not made of features"):
         find_plane_set("katago22+last1")
-    with pytest.raises(RecipeError, match="seven@1 has no label 'globals'"):
+    with pytest.raises(RecipeError, match="seven@1 does not define label 'globals'"):
         load(games, "seven", labels=("move", "globals"))
 
 

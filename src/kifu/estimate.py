@@ -485,7 +485,7 @@ def _shuffled_bytes(recipe: ExamplesRecipe, catalogue: Path, folder: Path) -> tu
 
     One position per game is drawn: among many games, few of one are close together, so there is less to compress.
     """
-    one = recipe.model_copy(update={"positions": recipe.positions.model_copy(update={"per_game": 1})})
+    one = recipe.model_copy(update={"positions": replace(recipe.positions, per_game=1)})
     built = _build_rows(one, catalogue, _SPREAD_GAMES, 1, folder)
     shards = CatalogueInput.of(open_catalogue(folder / "rows.parquet")).units
     with ThreadExecutor(1) as executor:

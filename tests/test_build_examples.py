@@ -322,7 +322,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"planes": "own+op"}, "did you mean 'opp'"),
     ({"planes": "kgsgo7"}, "kgsgo7@1 is in dat1 and dat2 files only"),
     ({"labels": ["move", "reslt"]}, "no label 'reslt'; did you mean 'result'?"),
-    ({"labels": ["move", "next1"]}, f"after next stands a number from 2 to {MAX_NEXT}"),
+    ({"labels": ["move", "next1"]}, f"requires k from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
     ({"labels": ["ply"]}, "at least one label besides"),
     ({"labels": []}, "labels: Tuple should have at least 1 item"),

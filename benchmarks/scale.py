@@ -36,13 +36,13 @@ def main() -> None:
     archives = sorted(arguments.shared.glob("data/kgs/*.tar.gz")) + sorted(arguments.shared.glob("data/tygem/*.zip"))
     if not archives:
         sys.exit(f"scale: no archives in {arguments.shared}/data/kgs and {arguments.shared}/data/tygem")
-    arguments.into.mkdir(parents=True, exist_ok=True)
-    report = arguments.into / "scale.json"
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    report = arguments.output / "scale.json"
     runs: Runs = json.loads(report.read_text("utf-8")) if report.exists() else {}
     for games in arguments.games:
         for step in STEPS:
             if step in arguments.only and _key(step, games, arguments.jobs) not in runs:
-                runs[_key(step, games, arguments.jobs)] = _run(step, games, arguments.into, arguments.jobs, archives)
+                runs[_key(step, games, arguments.jobs)] = _run(step, games, arguments.output, arguments.jobs, archives)
                 part = report.with_suffix(".part")
                 part.write_text(json.dumps(runs, indent=1) + "\n", "utf-8")
                 part.rename(report)

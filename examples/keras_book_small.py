@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--board", default="19x19")
     parser.add_argument("--epochs", type=int, default=5)
     told = parser.parse_args(arguments)
-    history = train(told.games, told.test, told.into, told.board, told.epochs).history
+    history = train(told.games, told.test, told.output, told.board, told.epochs).history
     print(f"accuracy on games that were not trained on: {history['val_accuracy'][-1]:.1%}")
 
 

@@ -36,7 +36,7 @@ _SHARD_BLOCKS = 16
 """Blocks per shard of a large archive: 64 MB of records, about a second of work."""
 
 _LOOSE_RECORDS, _LOOSE_BYTES = 1 << 14, 64 << 20
-"""Loose records per shard, and their bytes where listing a folder also gives sizes: each remote file takes a request."""
+"""Loose records per shard, and their bytes where a listing gives sizes: each remote file takes one request."""
 
 _MAX_SEQUENTIAL_SHARDS = 8
 """Maximum number of shards of an archive that can only be read from its beginning.

@@ -25,7 +25,7 @@ from kifu.records.games import FormatName
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""
 
-UNKNOWN = "not told"
+UNKNOWN = "unknown"
 OTHERS = "others"
 
 _MIN_RATING = {

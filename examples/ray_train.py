@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, help="stop after so many")
     parser.add_argument("--every", type=int, default=100, help="steps from one checkpoint to the next")
     told = vars(parser.parse_args(arguments))
-    into, workers, address = told.pop("into").resolve(), told.pop("workers"), told.pop("address")
+    into, workers, address = told.pop("output").resolve(), told.pop("workers"), told.pop("address")
     if address is None:
         ray.init("local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
     else:

@@ -1,4 +1,4 @@
-"""Games as flat arrays, from lists of moves or from SGF text read by the shortest reader that serves our samples."""
+"""Games as flat arrays, from lists of moves or from SGF text read by a minimal parser."""
 
 import re
 import tarfile
@@ -12,7 +12,7 @@ from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf
 
 
 class Flat(NamedTuple):
-    """What `kifu.go.replay` wants of games."""
+    """Return the arrays that `kifu.go.replay` requires."""
 
     width: np.ndarray
     height: np.ndarray
@@ -49,7 +49,7 @@ BITS = {b"B": 0, b"W": WHITE_BIT, b"AB": 0, b"AW": WHITE_BIT, b"AE": ERASE_BIT}
 
 
 def read_sgf(data: bytes) -> OneGame:
-    """A 19 x 19 game without variations, or with any that begin after the main line. Setup stones one by one."""
+    """Parse a 19 x 19 game whose variations, if any, begin after the main line. Setup stones are single points."""
     moves, setup = [], []
     data = re.sub(rb"C\[(\\.|[^\\\]])*\]", b"", data, flags=re.DOTALL)  # comments may look like moves
     for name, values in re.findall(rb"\b(B|W|AB|AW|AE)((?:\[[a-t]{0,2}\]\s*)+)", data.partition(b")")[0]):
@@ -63,7 +63,7 @@ def read_sgf(data: bytes) -> OneGame:
 
 
 def read_archive(path: Path, every: int = 1) -> list[OneGame]:
-    """Each `every`-th game of a .tar.gz."""
+    """Return every `every`-th game of a .tar.gz."""
     with tarfile.open(path) as archive:
         members = [member for member in archive if member.isfile()][::every]
         return [read_sgf(archive.extractfile(member).read()) for member in members]

@@ -1,8 +1,8 @@
-"""Bytes of any kind for every reader, until the time is up: `python tests/fuzz.py --seconds 600`.
+"""Feed arbitrary bytes to every reader for some time: `python tests/fuzz.py --seconds 600`.
 
-Records (against their slow twins, see fuzz_sgf.py, fuzz_olf.py and fuzz_tygem.py), containers, catalogues and data set
-files take turns. A reader may answer with a result or a KifuError, within a time; the first input that gets anything
-else is printed, and the exit code is 1.
+Records (see also fuzz_sgf.py, fuzz_olf.py and fuzz_tygem.py, which compare with naive parsers), containers, catalogues
+and data set files take turns. A reader must return a result or raise a KifuError within a time limit; the first input
+for which it does not is printed, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ from kifu.datasets.formats import open_writer
 from kifu.errors import KifuError
 from kifu.katago.npz import KataWriter
 from kifu.records.parse import summarize
+from naive_tygem import ROW
+from record_samples import OLF_LINE, TYGEM_LINE, small_archives
 from test_catalogue import GAMES, table
-from test_containers import small_archives
 from test_dat import some_file
-from test_kinds import OLF_LINE, TYGEM_LINE
-from test_tygem import ROW
 
 TURN = 20.0  # seconds
 LIMIT = 10.0  # seconds for one input, of a few KB
@@ -51,9 +50,9 @@ FILES_OF_LINES = (OLF_LINE * 5, TYGEM_LINE * 5, ROW.encode())
 
 
 def mutant(draw: random.Random, seeds: list[bytes]) -> bytes:
-    """One of the seeds, or noise; then some bytes changed, lost, doubled or replaced by tokens, or the end cut off.
+    """Return a seed or noise, with some bytes changed, lost, doubled or replaced by tokens, or truncated.
 
-    Some keep their length, since files that tell where things lie are not looked at any further else.
+    Some keep their length, as files with offsets would otherwise be rejected early.
     """
     data = bytearray(draw.choice(seeds) if draw.random() < 0.9 else draw.randbytes(draw.randint(0, 3000)))
     if draw.random() < 0.4:
@@ -73,7 +72,7 @@ def read_container(path: Path) -> None:
 
 
 def small_catalogues() -> list[bytes]:
-    """As we write them; and plainly, so that changed bytes are changed values, which no compression gives away."""
+    """Return seeds as we write them, and uncompressed ones, where changed bytes are changed values."""
     with tempfile.TemporaryDirectory() as folder:
         made = [write_catalogue(Path(folder, "a.parquet"), GAMES).read_bytes()]
     many = pa.concat_tables([table()] * 40).combine_chunks()  # most bytes are to be values, not the footer
@@ -85,7 +84,7 @@ def small_catalogues() -> list[bytes]:
 
 
 def small_data_sets() -> list[dict[str, bytes]]:
-    """Files by name, of each format of examples that is a file or a folder: the first are alone in their data set."""
+    """Return files by name, of each format of examples; the first ones are alone in their data set."""
     with tempfile.TemporaryDirectory() as folder:
         for name in FORMATS:
             with open_writer(name, Path(folder, name), layout_for(name)) as writer:
@@ -102,7 +101,7 @@ def small_data_sets() -> list[dict[str, bytes]]:
 
 
 def fuzz_folders(seconds: float, seed: int, data_sets: list[dict[str, bytes]]) -> int:
-    """One file of a data set is a mutant, the others are as they were."""
+    """Return a data set of which one file is a mutant."""
     others: dict[str, bytes] = {}
 
     def read(path: Path) -> None:
@@ -134,7 +133,7 @@ def read_catalogue(path: Path) -> None:
 
 
 def fuzz_files(seconds: float, seed: int, seeds: list[bytes], names: list[str], read: Callable[[Path], None]) -> int:
-    """Writes mutants under one of the names and reads them; returns how many."""
+    """Write mutants under one of the names, read them, and return their number."""
     draw, tried, end = random.Random(seed), 0, time.monotonic() + seconds
     with tempfile.TemporaryDirectory() as folder:
         while time.monotonic() < end:
@@ -179,8 +178,8 @@ def main() -> None:
         for name, harness in harnesses.items():
             counts[name] += harness(min(TURN, max(end - time.monotonic(), 0.1)), seed)
         seed += 1
-    told = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    print(f"{told}: every one a result or a KifuError; seeds {arguments.seed} to {seed - 1}")
+    summary = ", ".join(f"{count:,} {name}" for name, count in counts.items())
+    print(f"{summary}: every one a result or a KifuError; seeds {arguments.seed} to {seed - 1}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the fuzzers of record formats share: how inputs are damaged, tried until the time is up, and asked for."""
+"""Shared parts of the fuzzers: damaging inputs, trying them for some time, and the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIMIT = 30.0  # seconds for one input, of a few KB
 
 
 def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> bytes:
-    """Some bytes replaced by pieces or noise."""
+    """Return the data with some bytes replaced by pieces or noise."""
     for _ in range(draw.randint(0, 8)):
         at = draw.randint(0, len(data))
         noise = draw.choice([b"", draw.randbytes(draw.randint(1, 4)), draw.choice(pieces)])
@@ -23,7 +23,7 @@ def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> byt
 
 
 def try_all(make: Callable[[random.Random], T], check: Callable[[T], object], seconds: float, seed: int) -> int:
-    """How many inputs were made and checked. The failing one is in the notes of what it raises."""
+    """Return the number of inputs checked. The failing input is in the notes of the exception."""
     draw = random.Random(seed)
     end, tried = time.monotonic() + seconds, 0
     while time.monotonic() < end:
@@ -40,7 +40,7 @@ def try_all(make: Callable[[random.Random], T], check: Callable[[T], object], se
 
 
 def run(name: str, fuzz: Callable[[float, int], int], about: str | None) -> None:
-    """A fuzzer as a program."""
+    """Run a fuzzer as a program."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)

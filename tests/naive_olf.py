@@ -1,14 +1,22 @@
-"""OLF read and written the slow way, line by line, from its card alone: the witness of `kifu.records.olf`."""
+"""A naive OLF parser and writer, written from the format description: the reference for `kifu.records.olf`."""
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from kifu.errors import DropReason
-from kifu.point import NO_POINT, WHITE_BIT
+from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
+from kifu.records import olf
 from kifu.records._tokens import LINE_LIMIT
-from kifu.records.games import ParseWarning
+from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
+from kifu.records.meta import Result
+from kifu.records.olf import read_olf
+from kifu.records.olf_writer import OlfFields, OlfLines, write_olf
+from kifu.records.sgf import as_block
 
 LETTERS = "abcdefghijklmnopqrs"
 NAMES = ("date", "black", "black_rank", "white", "white_rank", "size", "time", "result", "komi", "handicap")
@@ -96,7 +104,7 @@ def read_points(game: NaiveGame, text: bytes) -> list[int]:
 
 
 def take_handicap(game: NaiveGame) -> None:
-    """Black stones at the head, parted by white passes, become setup; with them a last pass that White follows."""
+    """Turn leading black stones, separated by white passes, into setup, with a last pass that White follows."""
     points, count = game.width * game.height, game.handicap or 0
     stones, passes = game.moves[0 : 2 * count - 1 : 2], game.moves[1 : 2 * count - 2 : 2]
     if count < 2 or len(stones) != count or len(set(stones)) != count or max(stones) >= points:
@@ -109,7 +117,7 @@ def take_handicap(game: NaiveGame) -> None:
 
 
 def write_line(words: list[str], game: NaiveGame) -> bytes:
-    """words: the first ten fields. Asks nothing: whether the line says the game shows when it is read."""
+    """Return a line. words: the first ten fields. Whether the line represents the game is not checked."""
     points = game.width * game.height
     play = [entry for stone in game.setup for entry in (stone, points | WHITE_BIT)][:-1] + game.moves
     parts = [*words, write_points(game, play) or "-"]
@@ -125,3 +133,121 @@ def write_points(game: NaiveGame, entries: list[int]) -> str:
         pair = LETTERS[x] + LETTERS[y] if y < game.height else "tt"
         text += pair if entry & WHITE_BIT else pair.upper()
     return text
+
+
+HEAD = b"1996-03-12 Ann 35.0 Bob_B 34 19:19 30 -3.5 5.5 h-0 "
+
+
+PLAY = b"PDdpTTtt"
+
+
+LINE = HEAD + PLAY
+
+
+def naive_of(parsed: ParsedBlock) -> list[NaiveGame]:
+    games, words = parsed.games, parsed.text_fields
+    return [
+        NaiveGame(
+            index=parsed.index[g],
+            start=games.start[g],
+            stop=games.stop[g],
+            width=games.width[g],
+            height=games.height[g],
+            moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
+            setup=games.setup[games.setup_offset[g] : games.setup_offset[g + 1]].tolist(),
+            territory=parsed.territory[parsed.territory_offset[g] : parsed.territory_offset[g + 1]].tolist(),
+            handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
+            warnings=ParseWarning(int(games.warnings[g])),
+            drop=DropReason(games.drop[g]),
+            words={
+                name: words.data[words.start[f, g] : words.stop[f, g]].tobytes()
+                for f, name in enumerate(FIELDS)
+                if words.start[f, g] < words.stop[f, g]
+            },
+        )
+        for g in range(len(games))
+    ]
+
+
+def fields_of(parsed: ParsedBlock) -> OlfFields:
+    """Return the parsed fields of the lines."""
+    words = [{name: value.decode() for name, value in game.words.items()} for game in naive_of(parsed)]
+    dates = [olf.parse_date(word.get("date", "")) or "" for word in words]
+    results = [olf.parse_result(word.get("result", "?")) for word in words]
+    ratings = {
+        colour: [olf.parse_rating(word.get(f"{colour}_rank", "")) for word in words] for colour in ("black", "white")
+    }
+    name = lambda word: olf.parse_name(word) if word else None  # noqa: E731
+    return OlfFields(
+        date=pa.array([day_of(text) for text in dates], pa.date32()),
+        year=pa.array([int(text) if re.fullmatch("[0-9]{4}", text) else None for text in dates], pa.int16()),
+        black=pa.array([name(word.get("black")) for word in words], pa.string()),
+        black_rating=pa.array([rating for rating, _ in ratings["black"]], pa.float32()),
+        black_confirmed=pa.array([confirmed for _, confirmed in ratings["black"]], pa.bool_()),
+        white=pa.array([name(word.get("white")) for word in words], pa.string()),
+        white_rating=pa.array([rating for rating, _ in ratings["white"]], pa.float32()),
+        white_confirmed=pa.array([confirmed for _, confirmed in ratings["white"]], pa.bool_()),
+        main_minutes=pa.array([olf.parse_time(word.get("time", "")) for word in words], pa.float32()),
+        winner=pa.array([winner_of(result) for result in results], pa.string()),
+        ending=pa.array(["score" if winner_of(result) == "draw" else result.how for result in results]),
+        margin=pa.array([result.margin or None for result in results], pa.float32()),
+        komi=pa.array([olf.parse_komi(word.get("komi", "")) for word in words], pa.float32()),
+    )
+
+
+def day_of(text: str) -> datetime.date | None:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def winner_of(result: Result) -> str | None:
+    return {BLACK: "black", WHITE: "white"}.get(result.winner or 0, "draw" if result == Result.parse("0") else None)
+
+
+def write_back(parsed: ParsedBlock) -> OlfLines:
+    return write_olf(parsed.games, fields_of(parsed), parsed.territory, parsed.territory_offset)
+
+
+PIECES = [
+    *(b"\n", b"\r\n", b" ", b"  ", b"\t", b"#", b"\xef\xbb\xbf", b"\0", b"\xff", b"-", b"?", b"0", b"x"),
+    *(LINE, HEAD, HEAD[:-4], b"h-0 ", b"h-2 ", b"h-3 ", b"h-1 ", b"hx ", b"h--0 ", b"h-+2 "),
+    *(b"PD", b"ttDP", b"tt", b"TT", b"dd", b"zz", b"aB", b"PDttDP", b" AAss", b" AAaaAA", b" TT"),
+    *(
+        b"1996-03-12 ",
+        b"0000-00-00 ",
+        b"Ann 35.0 Bob 0 ",
+        b"? 0 ? 0 ",
+        b"9:9 ",
+        b"19:19 ",
+        b"2:1 ",
+        b"20:20 ",
+        b"0 0 0 ",
+    ),
+]
+
+
+def compare_with_naive(data: bytes) -> None:
+    found = read_lines(data)
+    if any(game.drop == DropReason.TOO_LARGE for game in found):  # the naive parser has no limit
+        return
+    assert found == read_member(data)
+
+
+def check(data: bytes) -> None:
+    """Check that the naive parser agrees, and that parsed, writing and parsed again gives the same."""
+    compare_with_naive(data)
+    parsed = read_olf(as_block([data.decode("utf-8", "replace").encode()]))
+    lines = write_back(parsed)
+    again = read_olf(as_block([lines.data.tobytes()]))
+    if len(lines.data):
+        kept = [game for game, why in zip(naive_of(parsed), lines.failure) if not why]
+        for game, other in zip(kept, naive_of(again), strict=True):
+            for name in ("width", "height", "moves", "setup", "territory", "handicap"):
+                assert getattr(game, name) == getattr(other, name)
+        assert write_back(again).data.tobytes() == lines.data.tobytes()
+
+
+def read_lines(data: bytes) -> list[NaiveGame]:
+    return naive_of(read_olf(as_block([data])))

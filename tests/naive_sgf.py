@@ -1,4 +1,4 @@
-"""The SGF scanner's slow twin: the same reading of the same bytes, by regular expressions and lists."""
+"""A naive SGF parser with regular expressions and lists: the reference for the compiled scanner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT
-from kifu.records.games import ParseWarning
+from kifu.records.game import Game, game_at
+from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
+from kifu.records.sgf import as_block, read_block, scan
 from kifu.records.text import codec_named
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
@@ -68,7 +70,7 @@ def read_game(data: bytes, at: int, game: NaiveGame) -> None:
 
 
 def split_nodes(data: bytes, at: int, game: NaiveGame) -> list[list[tuple[bytes, list[bytes]]]]:
-    """The nodes of the main line of the game whose first ; lies before `at`: properties, each with its values."""
+    """Return the main line's nodes of the game whose first ; is before `at`: properties with their values."""
     nodes: list[list[tuple[bytes, list[bytes]]]] = [[]]
     values: list[bytes] | None = None
     depth, on_main_line, in_node = 1, True, True
@@ -227,3 +229,49 @@ def points(value: bytes, game: NaiveGame) -> list[int]:
             return [y * game.width + x for y in range(top, bottom + 1) for x in range(left, right + 1)]
     game.warnings |= ParseWarning.BAD_SETUP_POINT
     return []
+
+
+def games_of(data: bytes) -> list[Game]:
+    """Return the games, dropped ones included."""
+    parsed = read_block(as_block([data]))
+    return [game_at(parsed, g) for g in range(len(parsed.games))]
+
+
+def compare_with_naive(data: bytes) -> None:
+    games, expected = scan(as_block([data])), read_member(data)
+    if DropReason.TOO_LARGE in games.drop:  # the naive parser has no limits
+        return
+    found = [naive_of(games, g) for g in range(len(games))]
+    for game in expected:
+        if game.drop:  # the warnings up to there are undefined
+            game.warnings = ParseWarning(0)
+            game.moves, game.setup, game.root_setup = [], [], 0
+    assert found == expected
+
+
+def naive_of(games: GameArrays, g: int) -> NaiveGame:
+    setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
+    drop = DropReason(games.drop[g])
+    return NaiveGame(
+        start=games.start[g],
+        stop=games.stop[g],
+        width=games.width[g],
+        height=games.height[g],
+        moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
+        setup=list(zip(games.setup_ply[setup].tolist(), games.setup[setup].tolist())),
+        root_setup=games.root_setup[g],
+        to_play=games.to_play[g],
+        handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
+        warnings=ParseWarning(0) if drop else ParseWarning(int(games.warnings[g])),
+        drop=drop,
+    )
+
+
+PIECES = [
+    *(b"(", b")", b";", b"[", b"]", b"\\", b":", b" ", b"\n", b"x", b"B", b"W", b"3", b"\x83", b"\xff"),
+    *(b"(;", b"(;GM[1]", b";FF[4]", b"GM[2]", b"SZ[9]", b"SZ[5:4]", b"SZ[", b"HA[2]", b"HA[ 1]", b"PL[W]"),
+    *(b";B[bb]\n", b";W[cc]", b"W[aa]", b"B[", b"[]", b"[tt]", b"White[dd]", b"b[ee]", b"aa", b"tt", b"zz"),
+    *(b"[--]", b"[ PASS]", b"pass"),
+    *(b"AB[", b"AE[aa:bb]", b"AW[ab][ba]", b"AB[bb:aa]", b"CA[big5]", b"CA[Shift_JIS]", b"CA[utf-8]", b"CA[x]"),
+    *(b"PB[\x83]]", b"C[\xa4]]", b"C[\x83\\]]", b"C[\\]]"),
+]

@@ -1,20 +1,25 @@
-"""The slow twins of the readers of TYGEM's lines and index: regular expressions over one line at a time."""
+"""Naive parsers of TYGEM lines and indexes, with regular expressions for one line at a time."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, WHITE_BIT
+from kifu.records import tygem
 from kifu.records._tokens import LINE_LIMIT
-from kifu.records.games import ParseWarning
+from kifu.records.games import FIELDS, ParsedBlock, ParseWarning
+from kifu.records.sgf import as_block
+from kifu.records.tygem import TygemIndex, read_tygem
 
 LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 SPACE = bytes(range(33))
 LINE = re.compile(rb"(\d{1,18})\t((?:;[BW]\[[^\]]*\][\0-\x20]*)*)(;(?:[BW](?:\[[^\]]*)?)?)?", re.DOTALL)
 MOVE = re.compile(rb";([BW])\[([^\]]*)\]", re.DOTALL)
-ROW = re.compile(rb"(\d{1,18})\t(C[^\t]*)" + rb"\t([^\t]*)" * 8 + rb"\t(\d+/\d+ \d+m(?=\d)|[^\t]*$)")
+ROW_PATTERN = re.compile(rb"(\d{1,18})\t(C[^\t]*)" + rb"\t([^\t]*)" * 8 + rb"\t(\d+/\d+ \d+m(?=\d)|[^\t]*$)")
 
 
 @dataclass
@@ -74,12 +79,12 @@ def read_value(value: bytes, row: NaiveLine) -> int:
 
 
 def read_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
-    """The words of each row by its number, and how many lines were none or went on."""
+    """Return the text fields of each row by its number, and the number of bad lines."""
     rows: dict[int, dict[str, bytes]] = {}
     bad = 0
     for text in data.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         text = text.rstrip(SPACE.replace(b"\t", b""))
-        match = ROW.match(text) if len(text) <= LINE_LIMIT else None
+        match = ROW_PATTERN.match(text) if len(text) <= LINE_LIMIT else None
         if text and (match is None or match.end() < len(text)):
             bad += 1
         if match:
@@ -96,3 +101,86 @@ def read_index(data: bytes) -> tuple[dict[int, dict[str, bytes]], int]:
                 },
             )
     return rows, bad
+
+
+ROW = "842008471\tC2016.01.01 00:02\t白\twhite(P)\t2\t黑(P)\tblack(P)\t0\tW+Resign\t154\t30/3 5m"
+
+
+WORDS = {
+    "black": "黑(P)",
+    "white": "白",
+    "result": "W+Resign",
+    "date": "2016.01.01 00:02",
+    "time": "5m",
+    "overtime": "30/3",
+}
+
+
+PIECES = [
+    b"885492098\t", b"7\t", b";B[pd]", b";W[dp]", b";B[]", b";W[tt]", b";B[zz]", b";W[ pd ]", b";", b"B", b"[", b"]",
+    b"\n", b"\r\n", b"#", b" ", b"\t", b";C[x]", b"(", b"\xef\xbb\xbf", b"1234567890123456789\t", b";B[Pass]", b"\0",
+]  # fmt: skip
+
+
+INDEX_PIECES = [
+    ROW.encode(), b"\n", b"\r\n", b"\t", b"\tC", b"7", b"7\tC", b" ", b"30/3 5m", b"30/3 5m7\tC", b"\t" * 10, b"x",
+    b"\xef\xbb\xbf", b"\xff", b"9\tC2016.01.01 00:02\ta\tb\t0\tc\td\t1\tB+0.5\t200\t10/3 0m",
+]  # fmt: skip
+
+
+def lines_of(parsed: ParsedBlock, k: int = 0) -> list[NaiveLine]:
+    """Return the rows of member k as the naive parser does, without numbers, which are not kept."""
+    games, found = parsed.games, []
+    for g in np.flatnonzero(games.block_index == k).tolist():
+        moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist()
+        drop = DropReason(games.drop[g])
+        text = parsed.block.data[games.start[g] : games.stop[g]].tobytes()
+        found.append(NaiveLine(int(parsed.index[g]), text, -1, moves, ParseWarning(int(games.warnings[g])), drop))
+    return found
+
+
+def compare_with_naive(members: list[bytes]) -> None:
+    block = as_block(members)
+    parsed = read_tygem(block, None)
+    assert parsed.games.width.tolist() == [0 if drop else 19 for drop in parsed.games.drop]
+    for k, data in enumerate(members):
+        expected = read_member(data)
+        for row in expected:
+            row.id = -1
+            if row.drop:
+                row.moves, row.warnings = [], ParseWarning(0)
+            if row.drop in (DropReason.NO_RECORD, DropReason.TOO_LARGE) and not row.text:
+                row.text = next(found.text for found in lines_of(parsed, k) if found.line == row.line)
+        assert lines_of(parsed, k) == expected
+
+
+def text_fields_of(parsed: ParsedBlock, g: int) -> dict[str, str]:
+    words = parsed.text_fields
+    texts = [words.data[a:b].tobytes().decode() for a, b in zip(words.start[:, g], words.stop[:, g])]
+    return {name: text for name, text in zip(FIELDS, texts) if text}
+
+
+def index_of(data: bytes) -> TygemIndex:
+    return tygem.read_index(np.frombuffer(bytearray(data), np.uint8))
+
+
+def index_words(data: bytes) -> dict[int, dict[str, str]]:
+    """Return the text fields of the index's games by number, found as for a game of that number."""
+    index = index_of(data)
+    lines = b"\n".join(b"%d\t;B[aa]" % number for number in index.ids.tolist())
+    parsed = read_tygem(as_block([lines + b"\n" + b" " * 40 * len(index)]), index)
+    return {number: text_fields_of(parsed, g) for g, number in enumerate(index.ids.tolist())}
+
+
+def compare_index_with_naive(data: bytes) -> None:
+    rows, bad = read_index(data)
+    index = index_of(data)
+    assert index.bad_lines == bad
+    assert index.ids.tolist() == sorted(rows)
+    spans = {}
+    parsed = read_tygem(as_block([b"%d\t" % number + b" " * 40 for number in index.ids.tolist()]), index)
+    for g, number in enumerate(index.ids.tolist()):
+        words = parsed.text_fields
+        at = {name: FIELDS.index(name) for name in WORDS}
+        spans[number] = {name: words.data[words.start[f, g] : words.stop[f, g]].tobytes() for name, f in at.items()}
+    assert spans == rows

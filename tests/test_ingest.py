@@ -20,8 +20,8 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import SCHEMA
-from test_kinds import OLF_LINE, TYGEM_LINE
-from test_tygem import ROW
+from naive_tygem import ROW
+from record_samples import OLF_LINE, TYGEM_LINE
 
 WHERE = ("archive", "member", "entry", "index")
 

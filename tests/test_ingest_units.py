@@ -50,8 +50,8 @@ from kifu.records.containers import BLOCK_BYTES, blocks, split_large_blocks
 from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
 from kifu.records.paths import as_path
+from record_samples import OLF_LINE, TYGEM_LINE
 from test_ingest import INDEX, saved, zipped
-from test_kinds import OLF_LINE, TYGEM_LINE
 from web_store import web_store
 
 BLOCK = 8 << 10

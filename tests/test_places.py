@@ -32,8 +32,8 @@ from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.paths import Remote, as_path, etag, name_below
 from kifu.records.tygem import load_index
+from record_samples import OLF_LINE
 from serializing import ENGINE, SerializingExecutor, install
-from test_kinds import OLF_LINE
 from web_store import Web, web_store
 
 SGF = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from kifu.records.olf import read_olf
 from kifu.records.olf_writer import ExportFailure, OlfFields
 from kifu.records.programs import known_programs
 from kifu.records.sgf import as_block, final_setup, read_block
+from record_samples import TRAPS_FOLDER
 
-RECORDS = sorted((Path(__file__).parent / "records").glob("*.sgf"))
+RECORDS = sorted(TRAPS_FOLDER.glob("*.sgf"))
 PROGRAMS = known_programs()
 PLAY = ("width", "height", "handicap", "to_play", "moves", "territory")
 SAID = tuple(TEXT_COLUMNS.values())

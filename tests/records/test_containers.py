@@ -1,10 +1,9 @@
-"""Containers against Python's own tarfile and zipfile, and what becomes of damaged, hostile and odd ones."""
+"""Compare containers with Python's tarfile and zipfile, and test damaged, hostile and unusual ones."""
 
 from __future__ import annotations
 
 import bz2
 import errno
-import functools
 import gzip
 import io
 import lzma
@@ -27,11 +26,11 @@ from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
 from kifu.records.containers import blocks, containers
 from kifu.records.games import RecordBlock
+from record_samples import END, SGF, TAIL, one_member_zip, pax_entry, small_archives, tar_entry
 
 Row = tuple[int, bytes, bytes, int]  # ordinal, name, content, drop
 
 SIZES = (4096, 100_000, 16 << 20)
-SGF = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
 
 
 def rows_of(some: list[RecordBlock]) -> list[Row]:
@@ -52,7 +51,7 @@ def read(path: Path, block_bytes: int = 16 << 20) -> list[Row]:
 
 
 def read_until_error(path: Path, block_bytes: int = 16 << 20) -> tuple[list[Row], str]:
-    """What is given out, and the message of the error that ends it ("" if there is none)."""
+    """Return the rows that were read and the message of the final error ("" without one)."""
     given: list[RecordBlock] = []
     try:
         for block in blocks(path, block_bytes=block_bytes):
@@ -90,7 +89,7 @@ NAMES_AND_SIZES = [
 
 
 def build_tar(format: int) -> bytes:
-    """A tar with a bit of everything that tarfile can write in this format."""
+    """Return a tar with every kind of member that tarfile can write in this format."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w", format=format, errors="surrogateescape") as tar:
         folder = tarfile.TarInfo("games")
@@ -112,7 +111,7 @@ def build_tar(format: int) -> bytes:
     return file.getvalue()
 
 
-def tar_witness(path: Path) -> list[Row]:
+def read_with_tarfile(path: Path) -> list[Row]:
     with tarfile.open(path, encoding="utf-8", errors="surrogateescape") as tar:
         rows = []
         for k, info in enumerate(tar.getmembers()):
@@ -122,7 +121,7 @@ def tar_witness(path: Path) -> list[Row]:
         return rows
 
 
-def zip_witness(path: Path) -> list[Row]:
+def read_with_zipfile(path: Path) -> list[Row]:
     with zipfile.ZipFile(path) as archive:
         rows = []
         for k, info in enumerate(archive.infolist()):
@@ -153,9 +152,9 @@ FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarf
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_tar_gives_what_tarfile_gives(tmp_path: Path, format: str, suffix: str) -> None:
+def test_tar_matches_tarfile(tmp_path: Path, format: str, suffix: str) -> None:
     path = put(tmp_path, "archive.tar" + suffix, COMPRESSORS[suffix](build_tar(FORMATS[format])))
-    expected = tar_witness(path)
+    expected = read_with_tarfile(path)
     assert len(expected) == len([name for name, _ in NAMES_AND_SIZES if is_record(name.encode("utf-8", "replace"))]) + (
         format != "ustar"
     )
@@ -163,39 +162,13 @@ def test_a_tar_gives_what_tarfile_gives(tmp_path: Path, format: str, suffix: str
         assert read(path, block_bytes) == expected
 
 
-def test_bytes_decide_what_a_file_is(tmp_path: Path) -> None:
+def test_format_is_detected_by_content(tmp_path: Path) -> None:
     data = build_tar(tarfile.GNU_FORMAT)
-    expected = tar_witness(put(tmp_path, "true.tar", data))
+    expected = read_with_tarfile(put(tmp_path, "true.tar", data))
     for name in ("games.sgf", "games", "games.zip", "games.tar.bz2"):
         assert read(put(tmp_path, name, data)) == expected
         assert read(put(tmp_path, name, gzip.compress(data))) == expected
 
-
-def tar_entry(name: bytes, data: bytes = b"", kind: bytes = b"0", changes: tuple[tuple[int, bytes], ...] = ()) -> bytes:
-    """A header written by hand, with some bytes changed before the checksum is taken, and content."""
-    header = bytearray(tarfile.TarInfo("x").tobuf(tarfile.USTAR_FORMAT))
-    header[0:100] = name.ljust(100, b"\0")
-    header[124:136] = b"%011o\0" % len(data)
-    header[156:157] = kind
-    for at, new in changes:
-        header[at : at + len(new)] = new
-    header[148:156] = b" " * 8
-    header[148:156] = b"%06o\0 " % sum(header)
-    return bytes(header) + data + bytes(-len(data) % 512)
-
-
-def pax_entry(*records: tuple[bytes, bytes], kind: bytes = b"x") -> bytes:
-    """The header that goes before a member; each record starts with its own length."""
-    data = b""
-    for key, value in records:
-        length = len(key) + len(value) + 3
-        length += len(str(length + len(str(length))))
-        data += b"%d %s=%s\n" % (length, key, value)
-    return tar_entry(b"pax", data, kind)
-
-
-END = bytes(1024)
-TAIL = tar_entry(b"tail.sgf", SGF) + END
 
 ODD_TARS = {
     "base 256 size": tar_entry(b"a.sgf", SGF, changes=((124, b"\x80" + len(SGF).to_bytes(11, "big")),)),
@@ -219,14 +192,14 @@ ODD_TARS = {
 
 
 @pytest.mark.parametrize("name", ODD_TARS)
-def test_odd_tars_are_read_as_tarfile_reads_them(tmp_path: Path, name: str) -> None:
+def test_odd_tars_match_tarfile(tmp_path: Path, name: str) -> None:
     path = put(tmp_path, "odd.tar", tar_entry(b"head.sgf", SGF) + ODD_TARS[name] + TAIL)
-    expected = tar_witness(path)
+    expected = read_with_tarfile(path)
     assert read(path) == read(path, 1) == expected
     assert expected[-1][1] == b"tail.sgf"
 
 
-def test_times_in_the_place_of_the_prefix_are_not_taken_for_a_name(tmp_path: Path) -> None:
+def test_gnu_times_are_not_a_name_prefix(tmp_path: Path) -> None:
     gnu = tar_entry(b"a.sgf", SGF, changes=((257, b"ustar  \0"), (345, b"14720000000\0")))
     assert read(put(tmp_path, "gnu.tar", gnu + END)) == [(0, b"a.sgf", SGF, 0)]
 
@@ -238,7 +211,7 @@ def test_a_checksum_of_signed_bytes_is_accepted(tmp_path: Path) -> None:
     assert read(put(tmp_path, "signed.tar", bytes(entry) + END)) == [(0, b"\xe9\xe8.sgf", SGF, 0)]
 
 
-def test_sparse_members_are_unreadable_and_cost_only_themselves(tmp_path: Path) -> None:
+def test_sparse_members_are_unreadable(tmp_path: Path) -> None:
     more = bytearray(512)
     more[504] = 1
     old = tar_entry(b"old.sgf", SGF, b"S", changes=((257, b"ustar  \0"), (482, b"\1")))
@@ -253,10 +226,10 @@ def test_sparse_members_are_unreadable_and_cost_only_themselves(tmp_path: Path) 
     assert read(path) == read(path, 1) == expected
 
 
-def test_a_member_over_the_limit_is_passed_over_without_being_read(tmp_path: Path) -> None:
+def test_member_over_the_limit_is_not_read(tmp_path: Path) -> None:
     huge = 300 << 20
     path = tmp_path / "huge.tar"
-    with path.open("wb") as file:  # a file with a hole: it takes no room on the disk
+    with path.open("wb") as file:  # a sparse file, which takes no disk space
         file.write(tar_entry(b"first.sgf", SGF))
         file.write(tar_entry(b"huge.sgf", changes=((124, b"%011o\0" % huge),)))
         file.seek(huge, os.SEEK_CUR)
@@ -267,7 +240,7 @@ def test_a_member_over_the_limit_is_passed_over_without_being_read(tmp_path: Pat
 
 
 def traced(path: Path, block_bytes: int) -> tuple[list[Row], int]:
-    """What is read, and the most memory that Python and NumPy took for it, in bytes."""
+    """Return the rows, and the peak memory of Python and NumPy in bytes."""
     read(path, block_bytes)  # compiles the kernels
     tracemalloc.start()
     try:
@@ -311,16 +284,17 @@ BAD_TARS = {
 
 
 @pytest.mark.parametrize("name", BAD_TARS)
-def test_what_is_whole_in_a_bad_tar_is_given_out_before_the_error(tmp_path: Path, name: str) -> None:
+def test_complete_members_of_a_bad_tar_precede_the_error(tmp_path: Path, name: str) -> None:
     bad, message = BAD_TARS[name]
     path = put(tmp_path, "bad.tar", tar_entry(b"a.sgf", SGF) + bad)
     for block_bytes in (512, 1 << 20):
         rows, error = read_until_error(path, block_bytes)
         assert rows == [(0, b"a.sgf", SGF, 0)]
-        assert error.startswith(f"{path}: ") and message in error
+        assert error.startswith(f"{path}: ")
+        assert message in error
 
 
-def test_an_empty_tar_has_no_members(tmp_path: Path) -> None:
+def test_empty_tar(tmp_path: Path) -> None:
     assert read(put(tmp_path, "empty.tar", bytes(10240))) == []
     assert read(put(tmp_path, "empty.tar.gz", gzip.compress(bytes(10240)))) == []
 
@@ -329,11 +303,11 @@ def test_an_empty_tar_has_no_members(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
-def test_several_streams_in_a_row_are_one(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concatenated_streams(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     data = build_tar(tarfile.GNU_FORMAT)
     pack = COMPRESSORS[suffix]
     parts = [pack(data[at : at + 3000]) for at in range(0, len(data), 3000)]
-    expected = tar_witness(put(tmp_path, "true.tar", data))
+    expected = read_with_tarfile(put(tmp_path, "true.tar", data))
     path = put(tmp_path, "parts.tar" + suffix, b"".join(parts))
     padded = put(tmp_path, "padded.tar" + suffix, bytes(8).join(parts) + bytes(512))
     for chunk in (1, 7, 4096, 128 << 10):
@@ -342,16 +316,16 @@ def test_several_streams_in_a_row_are_one(tmp_path: Path, suffix: str, monkeypat
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
-def test_bytes_after_a_compressed_stream_are_damage(tmp_path: Path, suffix: str) -> None:
+def test_trailing_bytes_are_damage(tmp_path: Path, suffix: str) -> None:
     data = build_tar(tarfile.GNU_FORMAT)
     path = put(tmp_path, "trailing.tar" + suffix, COMPRESSORS[suffix](data) + b"\0\0trailing")
     rows, error = read_until_error(path)
-    assert rows == tar_witness(put(tmp_path, "true.tar", data))
+    assert rows == read_with_tarfile(put(tmp_path, "true.tar", data))
     assert error
 
 
 @pytest.mark.parametrize("name", ["archive.tar", "archive.tar.gz", "archive.tar.bz2", "archive.tar.xz"])
-def test_a_tar_cut_anywhere_gives_its_start_and_an_error(tmp_path: Path, name: str) -> None:
+def test_truncated_tar(tmp_path: Path, name: str) -> None:
     plain = build_tar(tarfile.GNU_FORMAT)
     whole = COMPRESSORS[Path(name).suffix.replace(".tar", "")](plain)
     expected = read(put(tmp_path, name, whole))
@@ -362,14 +336,14 @@ def test_a_tar_cut_anywhere_gives_its_start_and_an_error(tmp_path: Path, name: s
         assert bool(error) == (name != "archive.tar" or cut < end_mark)
 
 
-def test_a_wrong_checksum_of_a_gzip_stream_is_told(tmp_path: Path) -> None:
+def test_wrong_gzip_checksum_is_an_error(tmp_path: Path) -> None:
     data = bytearray(gzip.compress(build_tar(tarfile.GNU_FORMAT)))
     data[-8] ^= 1
     assert "checksum" in read_until_error(put(tmp_path, "bad.tar.gz", bytes(data)))[1]
 
 
-def test_an_xz_that_wants_gigabytes_of_memory_is_refused(tmp_path: Path) -> None:
-    # A dictionary of 1.5 GiB, which is what the decoder would have to hold.
+def test_xz_with_a_huge_dictionary_is_rejected(tmp_path: Path) -> None:
+    # A dictionary of 1.5 GiB, which the decoder would have to allocate.
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 4096}]
     data = bytearray(lzma.compress(SGF, filters=filters))
     at = data.index(b"\x21\x01\x00")  # LZMA2's id, the length of its properties, and the dictionary of 4 KiB
@@ -418,9 +392,9 @@ def without_link(rows: list[Row]) -> list[Row]:
 
 
 @pytest.mark.parametrize("comment", [b"", b"PK\5\6 in a comment"])
-def test_a_zip_gives_what_zipfile_gives(tmp_path: Path, comment: bytes) -> None:
+def test_zip_matches_zipfile(tmp_path: Path, comment: bytes) -> None:
     path = put(tmp_path, "archive.zip", build_zip(comment=comment))
-    expected = without_link(zip_witness(put(tmp_path, "plain.zip", build_zip())))
+    expected = without_link(read_with_zipfile(put(tmp_path, "plain.zip", build_zip())))
     assert len(expected) == 9
     for block_bytes in SIZES:
         assert read(path, block_bytes) == expected
@@ -430,29 +404,22 @@ def test_zip64_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 10)
     monkeypatch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 2)
     data = build_zip()
-    assert b"PK\6\6" in data and b"PK\6\7" in data
+    assert b"PK\6\6" in data
+    assert b"PK\6\7" in data
     path = put(tmp_path, "large.zip", data)
-    assert read(path) == without_link(zip_witness(path))
+    assert read(path) == without_link(read_with_zipfile(path))
 
 
-def test_a_zip_behind_a_program_is_read(tmp_path: Path) -> None:
+def test_self_extracting_zip(tmp_path: Path) -> None:
     path = put(tmp_path, "installer.zip", b"MZ" + bytes(5000) + build_zip())
-    assert read(path) == without_link(zip_witness(path))
-
-
-def one_member_zip(data: bytes = SGF, method: int = zipfile.ZIP_DEFLATED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", method) as archive:
-        archive.writestr("a.sgf", data)
-        archive.writestr("tail.sgf", SGF, zipfile.ZIP_DEFLATED)
-    return file.getvalue()
+    assert read(path) == without_link(read_with_zipfile(path))
 
 
 CENTRAL = b"PK\1\2"
 
 
 def change_central(data: bytes, at: int, new: bytes) -> bytes:
-    """Changes bytes of the first entry of the central directory."""
+    """Replace bytes of the first entry of the central directory."""
     at += data.index(CENTRAL)
     return data[:at] + new + data[at + len(new) :]
 
@@ -463,8 +430,8 @@ BAD_MEMBERS = {
     "encrypted": (change_central(one_member_zip(), 8, b"\1"), DropReason.UNREADABLE),
     "bad checksum": (one_member_zip(method=zipfile.ZIP_STORED).replace(b"SZ[19]", b"SZ[13]", 1), DropReason.UNREADABLE),
     "no deflate": (change_central(one_member_zip(method=zipfile.ZIP_STORED), 10, b"\x08"), DropReason.UNREADABLE),
-    "larger than it says": (change_central(one_member_zip(), 24, b"\x03\0\0\0"), DropReason.UNREADABLE),
-    "smaller than it says": (change_central(one_member_zip(), 24, b"\xff\xff\0\0"), DropReason.UNREADABLE),
+    "larger than declared": (change_central(one_member_zip(), 24, b"\x03\0\0\0"), DropReason.UNREADABLE),
+    "smaller than declared": (change_central(one_member_zip(), 24, b"\xff\xff\0\0"), DropReason.UNREADABLE),
     "stored, of two sizes": (
         change_central(one_member_zip(method=zipfile.ZIP_STORED), 24, b"\x03\0\0\0"),
         DropReason.UNREADABLE,
@@ -479,19 +446,19 @@ BAD_MEMBERS = {
 
 
 @pytest.mark.parametrize("name", BAD_MEMBERS)
-def test_a_bad_member_of_a_zip_costs_only_itself(tmp_path: Path, name: str) -> None:
+def test_bad_zip_member(tmp_path: Path, name: str) -> None:
     data, reason = BAD_MEMBERS[name]
     assert read(put(tmp_path, "bad.zip", data)) == [(0, b"a.sgf", b"", reason), (1, b"tail.sgf", SGF, 0)]
 
 
-def test_a_zip_bomb_of_one_member_takes_no_memory(tmp_path: Path) -> None:
+def test_zip_bomb_takes_no_memory(tmp_path: Path) -> None:
     data = change_central(one_member_zip(bytes(64 << 20)), 24, b"\xff\xff\0\0")
     rows, peak = traced(put(tmp_path, "bomb.zip", data), 1 << 20)
     assert [row[3] for row in rows] == [DropReason.UNREADABLE, 0]
     assert peak < 8 << 20
 
 
-def test_a_zip_whose_members_overlap_is_refused(tmp_path: Path) -> None:
+def test_overlapping_zip_members_are_rejected(tmp_path: Path) -> None:
     data = one_member_zip(content(1, 1000))
     begin, end = data.index(CENTRAL), data.index(b"PK\5\6")
     size = data.index(CENTRAL, begin + 4) - begin
@@ -504,14 +471,14 @@ def test_a_zip_whose_members_overlap_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["archive.zip", "archive"])
-def test_a_zip_cut_anywhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_truncated_zip(tmp_path: Path, name: str) -> None:
     whole = build_zip()
     for cut in range(0, len(whole), 97):
         with pytest.raises(SourceError, match=r"cut off|empty|neither an archive"):
             read(put(tmp_path, name, whole[:cut]))
 
 
-def test_a_bad_entry_of_the_central_directory_is_told_after_what_came_before(tmp_path: Path) -> None:
+def test_bad_directory_entry_is_reported_after_earlier_members(tmp_path: Path) -> None:
     data = one_member_zip()
     at = data.rindex(CENTRAL)
     rows, error = read_until_error(put(tmp_path, "bad.zip", data[:at] + b"XX" + data[at + 2 :]))
@@ -519,14 +486,14 @@ def test_a_bad_entry_of_the_central_directory_is_told_after_what_came_before(tmp
     assert f"no valid directory entry at byte {at}" in error
 
 
-def test_a_zip_of_several_volumes_is_refused(tmp_path: Path) -> None:
+def test_multi_volume_zip_is_rejected(tmp_path: Path) -> None:
     data = bytearray(one_member_zip())
     data[data.index(b"PK\5\6") + 4] = 3
-    with pytest.raises(SourceError, match="volumes"):
+    with pytest.raises(SourceError, match="multi-volume"):
         read(put(tmp_path, "part.zip", bytes(data)))
 
 
-def test_a_zip_of_very_many_members(tmp_path: Path) -> None:
+def test_zip_with_many_members(tmp_path: Path) -> None:
     count = 40_000
     path = tmp_path / "many.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -583,16 +550,17 @@ TREE_ROWS = [
 ]
 
 
-def test_a_directory_gives_its_loose_records_in_the_order_of_their_paths(tree: Path) -> None:
+def test_directory_yields_loose_records_in_path_order(tree: Path) -> None:
     expected = [(k, *row) for k, row in enumerate(TREE_ROWS)]
     assert read(tree) == expected
     some = list(blocks(tree, block_bytes=5))
     assert rows_of(some) == expected
     assert all(len(block.data) <= max(5, max(block.stop - block.start)) for block in some)
-    assert len(some) > 4 and {block.source for block in some} == {str(tree)}
+    assert len(some) > 4
+    assert {block.source for block in some} == {str(tree)}
 
 
-def test_containers_of_a_directory_are_itself_and_its_archives(tree: Path) -> None:
+def test_containers_of_a_directory(tree: Path) -> None:
     archives = [tree / "a.tar.gz", tree / "tarball.gz", tree / "z/archive.zip"]
     assert containers(tree) == [tree, *archives]
     assert containers([str(tree), tree / "b.sgf"]) == [tree, *archives, tree / "b.sgf"]
@@ -600,7 +568,7 @@ def test_containers_of_a_directory_are_itself_and_its_archives(tree: Path) -> No
     assert [read(path)[0][2] for path in archives] == [SGF] * 3
 
 
-def test_a_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.records.directory.MEMBER_LIMIT", 1000)
     monkeypatch.setattr("kifu.records._streams.MEMBER_LIMIT", 1000)
     put(tmp_path, "a/a.sgf", bytes(1001))
@@ -617,7 +585,7 @@ def test_a_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: 
         assert read(tmp_path / "a/c.sgf.gz", block_bytes) == [(0, b"c.sgf", bytes(1000), 0)]
 
 
-# Single files and what is no container
+# Single files and unsupported files
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
@@ -628,7 +596,7 @@ def test_a_single_record_is_one_member(tmp_path: Path, size: int, suffix: str) -
     assert read(path, 4096) == read(path) == [(0, b"game.sgf", data, 0)]
 
 
-def test_a_file_of_another_name_is_a_record_if_one_starts_in_it(tmp_path: Path) -> None:
+def test_file_with_another_name_is_a_record_if_one_starts_in_it(tmp_path: Path) -> None:
     for name in ("game.txt", "game", "game.gz"):
         assert read(put(tmp_path, name, b"From: a mail\n\n( ;SZ[19])"))[0][2:] == (b"From: a mail\n\n( ;SZ[19])", 0)
     assert read(put(tmp_path, "game.mgt.gz", gzip.compress(SGF))) == [(0, b"game.mgt", SGF, 0)]
@@ -649,7 +617,7 @@ NO_CONTAINERS = {
 
 
 @pytest.mark.parametrize("name", NO_CONTAINERS)
-def test_what_is_no_container_is_named(tmp_path: Path, name: str) -> None:
+def test_error_for_an_unsupported_file(tmp_path: Path, name: str) -> None:
     data, message = NO_CONTAINERS[name]
     path = put(tmp_path, name, data)
     assert read_until_error(path)[1].startswith(f"{path}: ")
@@ -657,7 +625,7 @@ def test_what_is_no_container_is_named(tmp_path: Path, name: str) -> None:
         read(path)
 
 
-def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
+def test_error_for_an_unreadable_path(tmp_path: Path) -> None:
     put(tmp_path, "file.sgf", SGF)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "empty").mkdir()
@@ -677,13 +645,13 @@ def test_what_cannot_be_opened_is_named(tmp_path: Path) -> None:
                 call(tmp_path / name)
 
 
-def test_a_link_that_the_user_names_is_followed(tmp_path: Path) -> None:
+def test_explicit_symlink_is_followed(tmp_path: Path) -> None:
     put(tmp_path, "file.sgf", SGF)
     (tmp_path / "link").symlink_to("file.sgf")
     assert read(tmp_path / "link") == [(0, b"link", SGF, 0)]
 
 
-# Any bytes at all
+# Arbitrary bytes
 
 
 CONTAINER_NAMES = ["a.sgf", "a.tar", "a.tar.gz", "a.tgz", "a.zip", "a.gz", "a.bz2", "a.tar.xz", "a"]
@@ -695,21 +663,8 @@ anything = settings(
 
 @anything
 @given(name=st.sampled_from(CONTAINER_NAMES), magic=st.sampled_from(MAGIC), data=st.binary(max_size=2000))
-def test_any_bytes_are_a_result_or_a_source_error(tmp_path: Path, name: str, magic: bytes, data: bytes) -> None:
+def test_any_bytes_give_a_result_or_a_source_error(tmp_path: Path, name: str, magic: bytes, data: bytes) -> None:
     read_until_error(put(tmp_path, name, magic + data), 512)
-
-
-@functools.cache
-def small_archives() -> dict[str, bytes]:
-    tar = pax_entry((b"path", b"renamed.sgf")) + tar_entry(b"a.sgf", SGF * 20) + TAIL
-    return {
-        "tar": tar,
-        "tar.gz": gzip.compress(tar),
-        "tar.bz2": bz2.compress(tar),
-        "tar.xz": lzma.compress(tar),
-        "zip": one_member_zip(SGF * 20),
-        "stored.zip": one_member_zip(SGF, zipfile.ZIP_STORED),
-    }
 
 
 @anything
@@ -717,7 +672,7 @@ def small_archives() -> dict[str, bytes]:
     name=st.sampled_from(sorted(small_archives())),
     changes=st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=4),
 )
-def test_a_changed_archive_is_a_result_or_a_source_error(
+def test_damaged_archive_gives_a_result_or_a_source_error(
     tmp_path: Path, name: str, changes: list[tuple[float, int]]
 ) -> None:
     data = bytearray(small_archives()[name])
@@ -728,24 +683,27 @@ def test_a_changed_archive_is_a_result_or_a_source_error(
     assert sum(len(row[2]) for row in rows) <= len(SGF) * 21 + 2 * len(data)
 
 
-# Real archives, and the whole
+# Real archives
 
 
-def test_a_real_archive_gives_what_tarfile_gives(shared: Path) -> None:
+def test_real_archive_matches_tarfile(shared: Path) -> None:
     path = shared / "data/kgs/KGS-2016_02-19-577-.tar.gz"
-    expected = tar_witness(path)
-    assert len(expected) == 577 and expected[0][0] == 1
+    expected = read_with_tarfile(path)
+    assert len(expected) == 577
+    assert expected[0][0] == 1
     assert read(path) == read(path, 100_000) == expected
 
 
-def test_blocks_are_the_same_each_time_and_hold_at_most_what_they_may(tmp_path: Path) -> None:
+def test_blocks_are_reproducible_and_bounded(tmp_path: Path) -> None:
     path = put(tmp_path, "archive.tar.gz", gzip.compress(build_tar(tarfile.PAX_FORMAT)))
     once, again = list(blocks(path, block_bytes=4096)), list(blocks(path, block_bytes=4096))
     assert len(once) > 5
     for one, other in zip(once, again, strict=True):
-        assert np.array_equal(one.data, other.data) and rows_of([one]) == rows_of([other])
+        assert np.array_equal(one.data, other.data)
+        assert rows_of([one]) == rows_of([other])
         assert len(one.data) <= 4096 or len(one) == 1
-        assert one.source == str(path) and one.name(0) == other.name(0)
+        assert one.source == str(path)
+        assert one.name(0) == other.name(0)
         assert [array.dtype.str for array in (one.data, one.start, one.stop, one.member)] == [
             "|u1",
             "<i8",
@@ -760,7 +718,7 @@ def fail(*_: object, **__: object) -> None:
 
 
 class FailingFile(io.FileIO):
-    """A file on a disk that gives up after some reads."""
+    """A file on a disk that fails after some reads."""
 
     whole_reads = 0
 
@@ -780,7 +738,7 @@ class FailingFile(io.FileIO):
 
 @pytest.mark.parametrize("whole_reads", range(4))
 @pytest.mark.parametrize("kind", ["games.tar", "games.tar.gz", "games.zip", "game.sgf", "game.sgf.bz2"])
-def test_a_disk_that_fails_is_an_error_of_one_line(
+def test_disk_failure_is_a_source_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, whole_reads: int
 ) -> None:
     path = tmp_path / kind
@@ -792,7 +750,7 @@ def test_a_disk_that_fails_is_an_error_of_one_line(
     elif kind.endswith(".zip"):
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("a.sgf", SGF)
-        monkeypatch.setattr("mmap.mmap", fail)  # all reading is through it
+        monkeypatch.setattr("mmap.mmap", fail)  # all reading goes through it
     else:
         path.write_bytes(bz2.compress(SGF) if kind.endswith("bz2") else SGF)
     monkeypatch.setattr(FailingFile, "whole_reads", whole_reads)
@@ -802,8 +760,8 @@ def test_a_disk_that_fails_is_an_error_of_one_line(
     assert rows == []
 
 
-@pytest.mark.parametrize(("told", "drop"), [(0, 0), (-1, DropReason.UNREADABLE), (1, DropReason.UNREADABLE)])
-def test_a_large_zip_member_is_what_its_size_says(tmp_path: Path, told: int, drop: int) -> None:
+@pytest.mark.parametrize(("excess", "drop"), [(0, 0), (-1, DropReason.UNREADABLE), (1, DropReason.UNREADABLE)])
+def test_large_zip_member_must_match_its_size(tmp_path: Path, excess: int, drop: int) -> None:
     data = content(1, 100_000) * 30
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -811,7 +769,7 @@ def test_a_large_zip_member_is_what_its_size_says(tmp_path: Path, told: int, dro
         archive.writestr("small", SGF)
     raw = path.read_bytes()
     at = raw.index(b"PK\1\2") + 24
-    path.write_bytes(raw[:at] + struct.pack("<L", len(data) + told) + raw[at + 4 :])
+    path.write_bytes(raw[:at] + struct.pack("<L", len(data) + excess) + raw[at + 4 :])
     assert read(path) == [(0, b"large", b"" if drop else data, drop), (1, b"small", SGF, 0)]
     path.write_bytes(raw[:999] + bytes([raw[999] ^ 1]) + raw[1000:])
     assert read(path) == [(0, b"large", b"", DropReason.UNREADABLE), (1, b"small", SGF, 0)]

@@ -1,4 +1,4 @@
-"""The SGF reader and writer: traps, a slow twin, an independent witness, laws, limits."""
+"""The SGF parser and writer: traps, a naive parser, sgfmill, round trips, limits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sgfmill import sgf as sgfmill
 
 from kifu.errors import DropReason, GameError
 from kifu.point import ERASE_BIT, NO_POINT, WHITE_BIT, to_sgf
-from kifu.records.game import Game, game_at, read_sgf, write_sgf
-from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
-from kifu.records.sgf import as_block, make_record, read_block, scan
-from naive_sgf import NaiveGame, read_member
+from kifu.records.game import Game, read_sgf, write_sgf
+from kifu.records.games import ParseWarning
+from kifu.records.sgf import make_record
+from naive_sgf import PIECES, compare_with_naive, games_of
+from record_samples import TRAPS_FOLDER
 
-RECORDS = Path(__file__).parent / "records"
 COMPILED = not numba.config.DISABLE_JIT
 BLANK = "(;FF[4]GM[1]CA[UTF-8]SZ[9]"
 
-# Record -> what each of its games is, as the writer gives it without line breaks, and what was noted.
+# Record -> each of its games as written without line breaks, and its warnings.
 TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
     "plain": [
         (
@@ -107,32 +107,26 @@ TRAPS: dict[str, list[tuple[str | DropReason, ParseWarning]]] = {
 }
 
 
-def games_of(data: bytes) -> list[Game]:
-    """Also where there is none: then the one row that says so."""
-    reading = read_block(as_block([data]))
-    return [game_at(reading, g) for g in range(len(reading.games))]
-
-
 def test_every_trap_is_in_the_table() -> None:
-    assert sorted(TRAPS) == sorted(path.stem for path in RECORDS.glob("*.sgf"))
+    assert sorted(TRAPS) == sorted(path.stem for path in TRAPS_FOLDER.glob("*.sgf"))
 
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_trap(name: str) -> None:
-    games = games_of((RECORDS / f"{name}.sgf").read_bytes())
+    games = games_of((TRAPS_FOLDER / f"{name}.sgf").read_bytes())
     found = [(game.drop or write_sgf(game).decode().replace("\n", ""), game.warnings) for game in games]
     assert found == TRAPS[name]
 
 
 @pytest.mark.parametrize(
     "warning", [warning for warning in ParseWarning if warning != ParseWarning.CUT]
-)  # which is no reader's doing
-def test_each_note_has_a_trap(warning: ParseWarning) -> None:
+)  # which no parser sets
+def test_each_warning_has_a_trap(warning: ParseWarning) -> None:
     assert any(warning in warnings for games in TRAPS.values() for _, warnings in games)
-    assert warning.name in (Path(__file__).parents[1] / "docs/leniency.md").read_text()
+    assert warning.name in (Path(__file__).parents[2] / "docs/leniency.md").read_text()
 
 
-# What of the 48 records of the 2015 program the reader has to tell, for a recipe to do as that did.
+# Warnings for the 48 records of the 2015 program, by which a recipe can do as that program did.
 SYNTHETIC = {
     "07_HA1": ParseWarning.HANDICAP_ONE,
     "12_HA2_AB_AE_same_point": ParseWarning.SETUP_TWICE,
@@ -184,59 +178,21 @@ def test_synthetic_records(shared: Path) -> None:
     assert {name: warning for name, warning in warnings.items() if warning} == SYNTHETIC
 
 
-# The slow twin
+# The naive parser
 
 
-def compare_with_naive(data: bytes) -> None:
-    games, expected = scan(as_block([data])), read_member(data)
-    if DropReason.TOO_LARGE in games.drop:  # the twin has no limits
-        return
-    found = [naive_of(games, g) for g in range(len(games))]
-    for game in expected:
-        if game.drop:  # what is noted on the way is of no use then, and left open
-            game.warnings = ParseWarning(0)
-            game.moves, game.setup, game.root_setup = [], [], 0
-    assert found == expected
-
-
-def naive_of(games: GameArrays, g: int) -> NaiveGame:
-    setup = slice(games.setup_offset[g], games.setup_offset[g + 1])
-    drop = DropReason(games.drop[g])
-    return NaiveGame(
-        start=games.start[g],
-        stop=games.stop[g],
-        width=games.width[g],
-        height=games.height[g],
-        moves=games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist(),
-        setup=list(zip(games.setup_ply[setup].tolist(), games.setup[setup].tolist())),
-        root_setup=games.root_setup[g],
-        to_play=games.to_play[g],
-        handicap=None if games.handicap[g] == NO_HANDICAP else games.handicap[g],
-        warnings=ParseWarning(0) if drop else ParseWarning(int(games.warnings[g])),
-        drop=drop,
-    )
-
-
-PIECES = [
-    *(b"(", b")", b";", b"[", b"]", b"\\", b":", b" ", b"\n", b"x", b"B", b"W", b"3", b"\x83", b"\xff"),
-    *(b"(;", b"(;GM[1]", b";FF[4]", b"GM[2]", b"SZ[9]", b"SZ[5:4]", b"SZ[", b"HA[2]", b"HA[ 1]", b"PL[W]"),
-    *(b";B[bb]\n", b";W[cc]", b"W[aa]", b"B[", b"[]", b"[tt]", b"White[dd]", b"b[ee]", b"aa", b"tt", b"zz"),
-    *(b"[--]", b"[ PASS]", b"pass"),
-    *(b"AB[", b"AE[aa:bb]", b"AW[ab][ba]", b"AB[bb:aa]", b"CA[big5]", b"CA[Shift_JIS]", b"CA[utf-8]", b"CA[x]"),
-    *(b"PB[\x83]]", b"C[\xa4]]", b"C[\x83\\]]", b"C[\\]]"),
-]
 token_soup = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
 
 
 @given(st.one_of(token_soup, token_soup.map(lambda soup: b"(;" + soup)))
 @settings(max_examples=600 if COMPILED else 200, deadline=None)
-def test_like_the_slow_twin_on_token_soup(data: bytes) -> None:
+def test_matches_naive_parser_on_token_soup(data: bytes) -> None:
     compare_with_naive(data)
 
 
-def test_like_the_slow_twin_on_damaged_records() -> None:
+def test_matches_naive_parser_on_damaged_records() -> None:
     draw = random.Random(7)
-    records = [path.read_bytes() for path in sorted(RECORDS.glob("*.sgf"))]
+    records = [path.read_bytes() for path in sorted(TRAPS_FOLDER.glob("*.sgf"))]
     for record in records:
         compare_with_naive(record)
     for _ in range(2000 if COMPILED else 300):
@@ -256,11 +212,11 @@ def test_any_bytes_give_rows(data: bytes) -> None:
         str(game)
 
 
-# An independent witness
+# sgfmill
 
 
-def witness(record: bytes) -> tuple[int, list[int], list[tuple[int, int]], dict[str, tuple[bytes, ...]]]:
-    """Size, moves, setup (ply, entry) and raw root properties, read by sgfmill."""
+def read_with_sgfmill(record: bytes) -> tuple[int, list[int], list[tuple[int, int]], dict[str, tuple[bytes, ...]]]:
+    """Return size, moves, setup (ply, entry) and raw root properties as read by sgfmill."""
     game = sgfmill.Sgf_game.from_bytes(record)
     size, root = game.get_size(), game.get_root()
     flat = lambda point: (size - 1 - point[0]) * size + point[1]  # noqa: E731
@@ -286,41 +242,42 @@ def real_games(shared: Path, each: int) -> Iterator[Game]:
                 yield read_sgf(file.read())
 
 
-def test_like_sgfmill_on_real_games(shared: Path) -> None:
+def test_matches_sgfmill_on_real_games(shared: Path) -> None:
     for game in real_games(shared, 250 if COMPILED else 20):
         if ParseWarning.OPENING_MISSING in game.warnings:  # sgfmill finds no game, or one of its variations
             continue
         setup = sorted(zip(game.setup_ply.tolist(), game.setup.tolist()))
-        assert (game.size, game.moves.tolist(), setup, game.properties) == witness(game.record)
+        assert (game.size, game.moves.tolist(), setup, game.properties) == read_with_sgfmill(game.record)
 
 
-def test_real_games_survive_writing(shared: Path) -> None:
+def test_real_games_round_trip(shared: Path) -> None:
     for game in real_games(shared, 100 if COMPILED else 10):
         check_laws(game)
 
 
-# Laws
+# Round trips
 
 
 def check_laws(game: Game) -> None:
-    """parse(write(game)) == game, and what was written once is written so again."""
+    """Check that parse(write(game)) == game, and that writing is idempotent."""
     text = write_sgf(game)
     again = read_sgf(text)
-    assert again == game and hash(again) == hash(game)
+    assert again == game
+    assert hash(again) == hash(game)
     assert write_sgf(again) == text
     if game.width == game.height and not game.errors:
-        assert witness(text)[:2] == (game.size, game.moves.tolist())
+        assert read_with_sgfmill(text)[:2] == (game.size, game.moves.tolist())
 
 
 @pytest.mark.parametrize("name", [name for name, games in TRAPS.items() if not isinstance(games[0][0], DropReason)])
-def test_traps_survive_writing(name: str) -> None:
-    for game in games_of((RECORDS / f"{name}.sgf").read_bytes()):
+def test_traps_round_trip(name: str) -> None:
+    for game in games_of((TRAPS_FOLDER / f"{name}.sgf").read_bytes()):
         check_laws(game)
 
 
 @given(st.one_of(token_soup.map(lambda soup: b"(;" + soup), st.binary(max_size=200).map(lambda tail: b"(;PB[" + tail)))
 @settings(max_examples=300 if COMPILED else 50, deadline=None)
-def test_whatever_is_read_survives_writing(data: bytes) -> None:
+def test_any_game_round_trips(data: bytes) -> None:
     for game in games_of(data):
         if not game.drop:
             text = write_sgf(game)
@@ -330,7 +287,7 @@ def test_whatever_is_read_survives_writing(data: bytes) -> None:
 
 @st.composite
 def written_games(draw: st.DrawFn) -> tuple[bytes, dict[str, object]]:
-    """A record by FF[4]'s grammar, with all the freedom that it leaves, and what is to be read from it."""
+    """Generate a record by FF[4]'s grammar, with all its freedom, and its expected content."""
     width, height = draw(st.integers(1, 25)), draw(st.integers(1, 25))
     space = st.sampled_from(["", "", " ", "\n", "\r\n\t"])
     point = st.integers(0, width * height - 1)
@@ -372,7 +329,7 @@ def written_games(draw: st.DrawFn) -> tuple[bytes, dict[str, object]]:
 
 @given(written_games())
 @settings(max_examples=200 if COMPILED else 40, deadline=None)
-def test_written_by_the_grammar(written: tuple[bytes, dict[str, object]]) -> None:
+def test_generated_records(written: tuple[bytes, dict[str, object]]) -> None:
     data, expected = written
     game = read_sgf(data)
     assert {
@@ -384,7 +341,8 @@ def test_written_by_the_grammar(written: tuple[bytes, dict[str, object]]) -> Non
     } == expected
     compare_with_naive(data)
     text = write_sgf(game)
-    assert read_sgf(text) == game and write_sgf(read_sgf(text)) == text
+    assert read_sgf(text) == game
+    assert write_sgf(read_sgf(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -403,12 +361,12 @@ def test_make_record(board: tuple[int, int, int | None], properties: dict[str, s
     assert make_record(*board, properties) == record.encode()
 
 
-def test_games_set_aside_cannot_be_written() -> None:
+def test_dropped_games_cannot_be_written() -> None:
     with pytest.raises(GameError, match="board size"):
         write_sgf(read_sgf(b"(;SZ[99];B[aa])"))
 
 
-def test_no_point_is_written_as_no_point() -> None:
+def test_no_point_round_trips() -> None:
     game = read_sgf(b"(;SZ[25];B[yy];W[zz];B[AA])")
     assert game.moves.tolist() == [624, NO_POINT | WHITE_BIT, NO_POINT]
     assert write_sgf(game).endswith(b";B[yy]\n;W[zz]\n;B[zz]\n)\n")

@@ -1,4 +1,4 @@
-"""Real games, all of them: each is read, the counts add up, and each that is set aside has a true reason."""
+"""All real games: each is read, the counts add up, and each dropped game has a true reason."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kifu.records.parse import SourceSummary, summarize
 def assert_adds_up(found: SourceSummary) -> None:
     assert found.read == found.kept + found.drops.total()
     assert found.kept == sum(found.sizes.values())
-    assert set(found.warnings) == {str(note.name) for note in ParseWarning}
+    assert set(found.warnings) == {str(warning.name) for warning in ParseWarning}
 
 
 def why_naive(game: Game) -> DropReason:
-    """Why the slow board, which knows simple ko and allows suicide, cannot play the game; KEPT if it can."""
+    """Return why the naive board, with simple ko and suicide allowed, cannot play the game; KEPT if it can."""
     board = naive.NaiveBoard(game.width, game.height)
     setup = list(zip(game.setup.tolist(), game.setup_ply.tolist()))
     for ply, word in enumerate(game.moves.tolist()):
@@ -48,7 +48,7 @@ def colour_of(word: int) -> int:
 
 
 def check_reasons(folder: Path, found: SourceSummary) -> None:
-    """Every game that is said to be set aside is one that the slow board cannot play, for the same reason."""
+    """The naive board rejects every dropped game for the same reason."""
     said = {(source, name): why for source, name, why, _ in found.dropped}
     assert len(said) == found.drops.total() <= 20, "more than the survey names"
     looked_at = [game for game in read(folder) if (game.source, game.name) in said] if said else []
@@ -65,7 +65,7 @@ def test_one_month_of_kgs(shared: Path) -> None:
     assert (found.read, found.kept, found.sizes) == (577, 577, {"19 x 19": 577})
 
 
-def test_games_from_the_wild(shared: Path) -> None:
+def test_real_games(shared: Path) -> None:
     found = summarize(shared / "data/wild", jobs=2)
     assert_adds_up(found)
     assert found.read == 3099

@@ -23,35 +23,44 @@ COMPILED = not numba.config.DISABLE_JIT
 def test_too_many_moves() -> None:
     length = 65_535
     game = read_sgf(b"(;SZ[9]" + b";B[aa]" * length + b")")
-    assert len(game) == length and not game.drop
+    assert len(game) == length
+    assert not game.drop
     for last in (b";B[aa]", b";B [aa]"):
         first, second = read_games(b"(;SZ[9]" + b";B[aa]" * length + last + b";AB[bb])(;SZ[9];B[aa])")
-        assert first.drop == DropReason.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
-        assert not second.drop and len(second) == 1
+        assert first.drop == DropReason.TOO_LARGE
+        assert len(first) == 0
+        assert len(first.setup) == 0
+        assert not second.drop
+        assert len(second) == 1
 
 
 def test_too_many_setup_stones() -> None:
     full = b";AB[aa:yy]"
     assert len(read_sgf(b"(;SZ[25]" + 6 * full + b")").setup) == 6 * 625
     first, second = read_games(b"(;SZ[25]" + 7 * full + b";B[aa])(;SZ[9]AB[aa];B[aa])")
-    assert first.drop == DropReason.TOO_LARGE and len(first) == 0 and len(first.setup) == 0
-    assert not second.drop and second.setup.tolist() == [0]
+    assert first.drop == DropReason.TOO_LARGE
+    assert len(first) == 0
+    assert len(first.setup) == 0
+    assert not second.drop
+    assert second.setup.tolist() == [0]
 
 
-def test_a_member_that_packs_setup_too_densely_costs_only_itself() -> None:
+def test_too_dense_setup_affects_only_its_member() -> None:
     game = b"(;SZ[25]AB[aa:yy])" + b" " * 20
     games = scan(as_block([game * 60, game]))
     kept = int((games.drop[:-1] == DropReason.KEPT).sum())
     assert kept == (4 * 4096 + 60 * len(game)) // 625
     assert (games.drop[kept:-1] == DropReason.TOO_LARGE).all()
-    assert games.drop[-1] == DropReason.KEPT and games.setup_offset[-1] == (kept + 1) * 625
+    assert games.drop[-1] == DropReason.KEPT
+    assert games.setup_offset[-1] == (kept + 1) * 625
 
 
-def test_a_member_that_packs_games_too_densely_costs_only_itself() -> None:
+def test_too_dense_games_affect_only_their_member() -> None:
     games = scan(as_block([b"(;)" * 100, b"(;B[aa])"]))
     allowed = 16 + 300 // 32
     assert games.drop.tolist() == [DropReason.KEPT] * allowed + [DropReason.TOO_LARGE, DropReason.KEPT]
-    assert games.stop[allowed] == 300 and games.start[allowed] == 3 * allowed
+    assert games.stop[allowed] == 300
+    assert games.start[allowed] == 3 * allowed
 
 
 HOSTILE = [b"(", b"(;", b";", b"(;GM[1]", b"[", b"]", b"\\", b" ", b"( ", b"; ", b"B", b"B[", b"B[]", b"(;)", b"A[\\]"]
@@ -102,11 +111,12 @@ def test_bytes_between_members_are_not_read() -> None:
         )
     )
     assert games.moves.tolist() == [0, 20]
-    assert games.member.tolist() == [0, 20] and games.block_index.tolist() == [0, 1]
+    assert games.member.tolist() == [0, 20]
+    assert games.block_index.tolist() == [0, 1]
     assert games.warnings.tolist() == [ParseWarning.TRUNCATED, ParseWarning.JUNK_BEFORE]
 
 
-def test_many_members_and_stones_outgrow_the_first_guess() -> None:
+def test_many_members_and_stones_outgrow_the_initial_buffers() -> None:
     record = b"(;SZ[9]AB[aa:ii])(;SZ[9]AW[aa:ih];W[ii])"
     count = 400 if COMPILED else 100
     games = scan(as_block([record] * count))
@@ -122,10 +132,13 @@ def test_concat() -> None:
     blocks = [as_block([b"(;SZ[9]AB[aa];B[bb];W[cc])", b""]), as_block([b"(;SZ[9]HA[3]AW[dd][ee];B[ff])"])]
     parts = [scan(block) for block in blocks]
     whole = concat(parts)
-    assert whole.move_offset.tolist() == [0, 2, 2, 3] and whole.setup_offset.tolist() == [0, 1, 1, 3]
+    assert whole.move_offset.tolist() == [0, 2, 2, 3]
+    assert whole.setup_offset.tolist() == [0, 1, 1, 3]
     assert whole.moves.tolist() == parts[0].moves.tolist() + parts[1].moves.tolist()
-    assert whole.handicap.tolist() == [NO_HANDICAP, NO_HANDICAP, 3] and whole.block_index.tolist() == [0, 1, 0]
+    assert whole.handicap.tolist() == [NO_HANDICAP, NO_HANDICAP, 3]
+    assert whole.block_index.tolist() == [0, 1, 0]
     for games in (whole, concat([])):
         for name in GameArrays.__slots__:
             assert getattr(games, name).dtype == getattr(parts[0], name).dtype
-    assert len(concat([])) == 0 and concat([]).move_offset.tolist() == [0]
+    assert len(concat([])) == 0
+    assert concat([]).move_offset.tolist() == [0]

@@ -1,4 +1,4 @@
-"""Which charset a record is in, and what its text says."""
+"""Detection of charsets, and decoding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_detect(codec: str, words: str) -> None:
 
 
 def test_detect_names_of_real_players(shared: Path) -> None:
-    """On nicknames of the four countries, four to a record. The bound is below what is reached, on every set."""
+    """Nicknames from four countries, four to a record. The bound is below the actual rate of every charset."""
     with zipfile.ZipFile(shared / "data/tygem/Kifu2016.zip") as archive:
         rows = [line.split("\t") for line in archive.read("Kifu2016.index").decode().splitlines()]
     draw = random.Random(1)
@@ -48,7 +48,7 @@ def test_detect_names_of_real_players(shared: Path) -> None:
 
 
 def encodable(name: str, codec: str) -> bool:
-    """Half-width katakana are left out: these "Japanese" names are mostly Chinese ones that were misread before."""
+    """Half-width katakana are excluded: these "Japanese" names are mostly mis-decoded Chinese ones."""
     try:
         return not name.isascii() and bool(name.encode(codec)) and not any("｡" <= c <= "ﾟ" for c in name)
     except UnicodeEncodeError:
@@ -68,7 +68,7 @@ def encodable(name: str, codec: str) -> bool:
         (b"windows-1251", "cp1251", "Шикшин", "cp1251"),
         (b"ISO-8859-1", "cp1252", "“Müller”", "cp1252"),
         (b"UTF-8", "utf_8", "柯洁", "utf_8"),
-        (b"UTF-8", "gb18030", "柯洁时越聂卫平", "gb18030"),  # not what it says
+        (b"UTF-8", "gb18030", "柯洁时越聂卫平", "gb18030"),  # wrong
         (b"gb2312", "utf_8", "신", "utf_8"),  # three bytes do not pair
         (b"latin1", "utf_8", "柯洁", "utf_8"),  # fits any bytes
         (b"no-such", "utf_8", "柯洁", "utf_8"),
@@ -77,7 +77,7 @@ def encodable(name: str, codec: str) -> bool:
         (b"Shift_JIS", "ascii", "plain", "utf_8"),
     ],
 )
-def test_charset(ca: bytes | None, codec: str, text: str, expected: str) -> None:
+def test_choose_codec(ca: bytes | None, codec: str, text: str, expected: str) -> None:
     assert choose_codec(ca, text.encode(codec)) == expected
 
 
@@ -86,13 +86,14 @@ def test_names_of_charsets() -> None:
     for name in (b"", b"no-such", b"utf-16", b"hex", b"rot13", b"idna", b"\xff\xfe", b"x" * 100):
         assert codec_named(name) is None
     keys = charsets().key.tolist()
-    assert keys == sorted(set(keys)) and int("utf8", 36) in keys
+    assert keys == sorted(set(keys))
+    assert int("utf8", 36) in keys
 
 
 @pytest.mark.parametrize(
     "name", [b"", b"0", b"utf-8", b"U.T.F 8", b"no-such", b"a" * 12, b"a" * 13, b"\xff" * 40, b"gb2312-80"]
 )
-def test_scanner_and_text_know_the_same_charsets(name: bytes) -> None:
+def test_scanner_and_decoder_share_charsets(name: bytes) -> None:
     game = read_sgf(b"(;GM[1]CA[" + name + b"]SZ[9])")
     assert bool(game.warnings & game.warnings.BAD_CHARSET) == (codec_named(name) is None)
 
@@ -104,7 +105,7 @@ def test_any_text_gets_a_codec(text: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "says", "written"),
+    ("value", "text", "written"),
     [
         ("plain", "plain", "plain"),
         (r"a\]b\\c\:d\e", r"a]b\c:de", r"a\]b\\c\:de"),
@@ -114,13 +115,13 @@ def test_any_text_gets_a_codec(text: bytes) -> None:
         ("end\\", "end\\", "end\\\\"),
     ],
 )
-def test_escapes(value: str, says: str, written: str) -> None:
-    assert unescape(value) == says
+def test_escapes(value: str, text: str, written: str) -> None:
+    assert unescape(value) == text
     assert canonical_value(value) == written
 
 
 @given(st.text(st.sampled_from("\\]:a\r\n")))
-def test_normal_form_is_final_and_says_the_same(value: str) -> None:
+def test_canonical_value_is_idempotent(value: str) -> None:
     normal = canonical_value(value)
     assert canonical_value(normal) == normal
     assert "\r" not in normal
@@ -129,20 +130,20 @@ def test_normal_form_is_final_and_says_the_same(value: str) -> None:
 
 
 @given(st.text(st.sampled_from("\\]:a\r\n")))
-def test_escaped_text_says_the_text(text: str) -> None:
+def test_escape_round_trips(text: str) -> None:
     value = escape(text)
     assert canonical_value(value) == value
     assert read_sgf(b"(;PB[" + value.encode() + b"])").text("PB") == re.sub("\r\n|\n\r|\r", "\n", text)
 
 
-def test_text_of_damaged_values_is_kept_where_it_is_whole() -> None:
+def test_damaged_text_is_kept_where_valid() -> None:
     game = read_sgf("(;CA[UTF-8]PB[柯洁]PW[申真谞".encode()[:-1] + b"])")
     assert game.players == ("柯洁", "申真\ufffd")
     assert game.raw("PW") == "申真谞".encode()[:-1]
 
 
 def test_real_chinese_text(shared: Path) -> None:
-    """The Fox games are UTF-8 that went through a wrong charset once: some characters are lost, none may raise."""
+    """The Fox games are UTF-8 that went through a wrong charset: some characters are lost, none may raise."""
     games = list(read(shared / "data/wild/fox-pro-680.tar.gz"))[: 50 if numba.config.DISABLE_JIT else None]
     assert {game.codec for game in games} == {"utf_8"}
     assert sum("段" in game.text("WR") and game.ranks[1] is not None for game in games) == len(games)

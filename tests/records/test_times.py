@@ -1,4 +1,4 @@
-"""Main times, overtimes, and how much time to think they leave."""
+"""Main time, overtime and thinking time."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ OVERTIMES = {
 
 @pytest.mark.parametrize("text", OVERTIMES)
 def test_overtime(text: str) -> None:
-    told = OVERTIMES[text]
-    assert parse_overtime(text) == (Overtime(*told) if told else None)  # type: ignore[arg-type]
+    expected = OVERTIMES[text]
+    assert parse_overtime(text) == (Overtime(*expected) if expected else None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_overtime(text: str) -> None:
         (None, "", None),
     ],
 )
-def test_time_to_think(minutes: float | None, overtime: str, seconds: float | None) -> None:
+def test_thinking_seconds(minutes: float | None, overtime: str, seconds: float | None) -> None:
     assert thinking_seconds(minutes, parse_overtime(overtime)) == seconds

@@ -1,4 +1,4 @@
-"""The words of records as Arrow text: exactly what a Game says."""
+"""Decoded text fields as Arrow arrays: equal to those of `Game`."""
 
 from __future__ import annotations
 
@@ -7,39 +7,24 @@ from pathlib import Path
 
 import numba
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import naive_words
 from kifu.errors import DropReason
 from kifu.records.containers import blocks
-from kifu.records.decode import Decoded, decode
-from kifu.records.game import game_at
+from kifu.records.decode import decode
 from kifu.records.games import FIELDS, FormatName, ParsedBlock, TextFields
 from kifu.records.sgf import as_block, read_block
-from test_sgf import RECORDS
-from test_words import SOUP
+from naive_text_fields import TEXT_PIECES, compare_text
+from record_samples import TRAPS_FOLDER
 
 COMPILED = not numba.config.DISABLE_JIT
 
 
-def compare_text(reading: ParsedBlock) -> Decoded:
-    decoded = decode(reading)
-    games = [game_at(reading, g) for g in range(len(reading.games))]
-    assert list(decoded.text) == [field for field in FIELDS if field != "charset"]
-    for field, strings in decoded.text.items():
-        strings.validate(full=True)
-        assert strings.type == pa.string()
-        assert strings.to_pylist() == [naive_words.text(game, field) for game in games]
-    assert decoded.encoding.to_pylist() == [game.codec for game in games]
-    return decoded
-
-
 @pytest.mark.nojit
 def test_text_of_the_traps() -> None:
-    decoded = compare_text(read_block(as_block([path.read_bytes() for path in sorted(RECORDS.glob("*.sgf"))])))
+    decoded = compare_text(read_block(as_block([path.read_bytes() for path in sorted(TRAPS_FOLDER.glob("*.sgf"))])))
     assert {"gb18030", "cp950", "cp949", "cp932", "euc_jp", "cp1252", "utf_8"} == set(decoded.encoding.to_pylist())
 
 
@@ -84,19 +69,19 @@ def test_text_of_made_up_games(games: list[tuple[bytes | None, list[tuple[str, b
     compare_text(read_block(as_block(records)))
 
 
-@given(st.lists(st.one_of(st.sampled_from(SOUP), st.binary(max_size=5)), max_size=40).map(b"".join))
+@given(st.lists(st.one_of(st.sampled_from(TEXT_PIECES), st.binary(max_size=5)), max_size=40).map(b"".join))
 @settings(max_examples=300 if COMPILED else 60, deadline=None)
 def test_text_of_any_bytes(data: bytes) -> None:
     compare_text(read_block(as_block([b"(;PB[" + data, data])))
 
 
-def test_each_name_of_a_charset_next_to_utf8() -> None:
-    """Whether UTF-8 under a CA stays UTF-8 is decided by whole arrays here, and by the text itself for a Game."""
+def test_charset_names_beside_utf8() -> None:
+    """`decode` checks whole arrays for UTF-8, `Game` its own text; both must agree."""
     texts = ["é", "柯洁", "신진서", "ソ", "\U00020000"]
     compare_text(read_block(as_block([b"(;CA[%b]PB[%b])" % (ca, t.encode()) for ca in CHARSETS for t in texts])))
 
 
-def test_text_of_games_set_aside() -> None:
+def test_text_of_dropped_games() -> None:
     block = as_block([b"", b"(;GM[2]PB[Ann]EV[\xff\xfe])", b"(;SZ[30]PW[\xb0\xa2])"])
     block.drop[0] = DropReason.UNREADABLE
     decoded = compare_text(read_block(block))
@@ -105,7 +90,8 @@ def test_text_of_games_set_aside() -> None:
 
 def test_no_games() -> None:
     decoded = compare_text(read_block(as_block([])))
-    assert len(decoded.encoding) == 0 and all(len(strings) == 0 for strings in decoded.text.values())
+    assert len(decoded.encoding) == 0
+    assert all(len(strings) == 0 for strings in decoded.text.values())
 
 
 def test_text_of_real_games(shared: Path) -> None:
@@ -120,7 +106,7 @@ def test_text_of_real_games(shared: Path) -> None:
 
 
 def reading_of(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
-    """What a reader of lines gives; only what `decode` looks at is true."""
+    """Return a parsed block of lines with only the fields that `decode` reads."""
     values = [game.get(field, b"") for field in FIELDS for game in games]
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
     shape = len(FIELDS), len(games)
@@ -130,7 +116,7 @@ def reading_of(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
 
 
 @pytest.mark.nojit
-def test_lines_have_no_escapes_and_a_charset_each() -> None:
+def test_lines_have_no_escapes_and_separate_charsets() -> None:
     games = [
         {"black": b"a\\]b_c", "result": b"\\"},
         {"black": "聂卫平".encode("gb18030"), "white": "马晓春".encode("gb18030"), "event": "决赛".encode("gb18030")},

@@ -38,19 +38,21 @@ def test_rank(text: str) -> None:
 NAMES = [f"{n}k" for n in range(50, 0, -1)] + [f"{n}d" for n in range(1, 11)] + [f"{n}p" for n in range(1, 10)]
 
 
-def test_ranks_are_ordered_and_spelled_back() -> None:
+def test_ranks_are_ordered_and_round_trip() -> None:
     ranks = [Rank.parse(name) for name in NAMES]
     assert [rank.level for rank in ranks if rank] == list(range(-49, 20))
     assert [str(rank) for rank in ranks] == NAMES
-    assert Rank.parse("5d?") == Rank.parse("5d") and Rank(5) < Rank(6, confirmed=False)
+    assert Rank.parse("5d?") == Rank.parse("5d")
+    assert Rank(5) < Rank(6, confirmed=False)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("confirmed", [True, False, None])
-def test_a_rank_is_spelled_with_what_confirms_it(name: str, confirmed: bool | None) -> None:
+def test_rank_spelling_includes_confirmation(name: str, confirmed: bool | None) -> None:
     rank = Rank(Rank.parse(name).level, confirmed)  # type: ignore[union-attr]
     again = Rank.parse(str(rank))
-    assert again == rank and again.confirmed == (True if rank.professional and confirmed is None else confirmed)
+    assert again == rank
+    assert again.confirmed == (True if rank.professional and confirmed is None else confirmed)
 
 
 def test_ratings_are_those_of_the_archive() -> None:
@@ -65,14 +67,17 @@ def test_ratings_are_those_of_the_archive() -> None:
 
 
 @pytest.mark.parametrize("rating", [0, 0.9, -3, 50, 1e300, float("inf"), float("nan")])
-def test_there_are_ratings_without_a_rank(rating: float) -> None:
+def test_ratings_without_a_rank(rating: float) -> None:
     assert Rank.from_rating(rating) is None
 
 
-def test_a_rating_of_a_file_keeps_its_confirmation() -> None:
+def test_rating_keeps_confirmation() -> None:
     rank = Rank.from_rating(35.0, True)
-    assert rank == Rank(4) and rank.confirmed is True
-    assert Rank.from_rating(35.9) == Rank(4) and Rank.from_rating(40.9) == Rank(9) and Rank.from_rating(1) == Rank(-30)
+    assert rank == Rank(4)
+    assert rank.confirmed is True
+    assert Rank.from_rating(35.9) == Rank(4)
+    assert Rank.from_rating(40.9) == Rank(9)
+    assert Rank.from_rating(1) == Rank(-30)
 
 
 B, W = BLACK, WHITE
@@ -119,13 +124,13 @@ def test_result(text: str) -> None:
     assert Result.parse(str(result)) == result
 
 
-def test_the_ending_of_a_draw_is_a_score() -> None:
+def test_draw_ends_by_score() -> None:
     endings = {text: Result.parse(text).ending for text in ("0", "B+R", "W+T", "B+F", "B+1", "Void", "?", "B")}
     assert list(endings.values()) == ["score", "resign", "time", "forfeit", "score", "void", "unknown", "unknown"]
 
 
 @given(st.text(st.sampled_from("BWbw+0123456789.,/又子目半집반승胜勝RTF ?黑白")))
-def test_any_result_is_spelled_back(text: str) -> None:
+def test_results_round_trip(text: str) -> None:
     result = Result.parse(text)
     assert Result.parse(str(result)) == result
 

@@ -1,4 +1,4 @@
-"""TYGEM's lines and index against their slow twins, on traps, noise and the real files."""
+"""TYGEM lines and index against naive parsers, on traps, noise and the real files."""
 
 from __future__ import annotations
 
@@ -13,69 +13,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import naive_tygem as naive
 from kifu.errors import DropReason, SourceError
 from kifu.point import NO_POINT, WHITE_BIT
 from kifu.records import tygem
 from kifu.records._tokens import LINE_LIMIT
 from kifu.records.containers import blocks
-from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
+from kifu.records.games import NO_HANDICAP, ParseWarning
 from kifu.records.sgf import as_block
-from kifu.records.tygem import TygemIndex, count_unindexed, load_index, read_index, read_tygem, to_sgf_properties
-from naive_tygem import NaiveLine
-
-ROW = "842008471\tC2016.01.01 00:02\t白\twhite(P)\t2\t黑(P)\tblack(P)\t0\tW+Resign\t154\t30/3 5m"
-WORDS = {
-    "black": "黑(P)",
-    "white": "白",
-    "result": "W+Resign",
-    "date": "2016.01.01 00:02",
-    "time": "5m",
-    "overtime": "30/3",
-}
-
-PIECES = [
-    b"885492098\t", b"7\t", b";B[pd]", b";W[dp]", b";B[]", b";W[tt]", b";B[zz]", b";W[ pd ]", b";", b"B", b"[", b"]",
-    b"\n", b"\r\n", b"#", b" ", b"\t", b";C[x]", b"(", b"\xef\xbb\xbf", b"1234567890123456789\t", b";B[Pass]", b"\0",
-]  # fmt: skip
-
-INDEX_PIECES = [
-    ROW.encode(), b"\n", b"\r\n", b"\t", b"\tC", b"7", b"7\tC", b" ", b"30/3 5m", b"30/3 5m7\tC", b"\t" * 10, b"x",
-    b"\xef\xbb\xbf", b"\xff", b"9\tC2016.01.01 00:02\ta\tb\t0\tc\td\t1\tB+0.5\t200\t10/3 0m",
-]  # fmt: skip
-
-
-def lines_of(reading: ParsedBlock, k: int = 0) -> list[NaiveLine]:
-    """The rows of member k, as the twin gives them but for the numbers, which a reading does not keep."""
-    games, found = reading.games, []
-    for g in np.flatnonzero(games.block_index == k).tolist():
-        moves = games.moves[games.move_offset[g] : games.move_offset[g + 1]].tolist()
-        drop = DropReason(games.drop[g])
-        text = reading.block.data[games.start[g] : games.stop[g]].tobytes()
-        found.append(NaiveLine(int(reading.index[g]), text, -1, moves, ParseWarning(int(games.warnings[g])), drop))
-    return found
-
-
-def compare_with_naive(members: list[bytes]) -> None:
-    block = as_block(members)
-    reading = read_tygem(block, None)
-    assert reading.games.width.tolist() == [0 if drop else 19 for drop in reading.games.drop]
-    for k, data in enumerate(members):
-        expected = naive.read_member(data)
-        for row in expected:
-            row.id = -1
-            if row.drop:
-                row.moves, row.warnings = [], ParseWarning(0)
-            if row.drop in (DropReason.NO_RECORD, DropReason.TOO_LARGE) and not row.text:
-                row.text = next(found.text for found in lines_of(reading, k) if found.line == row.line)
-        assert lines_of(reading, k) == expected
-
-
-def words_of(reading: ParsedBlock, g: int) -> dict[str, str]:
-    words = reading.text_fields
-    texts = [words.data[a:b].tobytes().decode() for a, b in zip(words.start[:, g], words.stop[:, g])]
-    return {name: text for name, text in zip(FIELDS, texts) if text}
-
+from kifu.records.tygem import count_unindexed, load_index, read_index, read_tygem, to_sgf_properties
+from naive_tygem import (
+    INDEX_PIECES,
+    PIECES,
+    ROW,
+    WORDS,
+    compare_index_with_naive,
+    compare_with_naive,
+    index_of,
+    index_words,
+    lines_of,
+    text_fields_of,
+)
 
 TRAPS = {
     b"": [(DropReason.NO_RECORD, [], ParseWarning(0))],
@@ -110,8 +67,8 @@ TRAPS = {
 
 @pytest.mark.parametrize("data", TRAPS, ids=lambda data: repr(data[:40]))
 def test_trap(data: bytes) -> None:
-    reading = read_tygem(as_block([data]), None)
-    assert [(row.drop, row.moves, row.warnings) for row in lines_of(reading)] == TRAPS[data]
+    parsed = read_tygem(as_block([data]), None)
+    assert [(row.drop, row.moves, row.warnings) for row in lines_of(parsed)] == TRAPS[data]
     compare_with_naive([data])
 
 
@@ -119,35 +76,23 @@ def test_trap(data: bytes) -> None:
 def test_the_rows_of_several_members() -> None:
     members = [b"1\t;B[pd]\n\n# x\n  2\t;B[dd]\n", b"", b"(;B[aa])", b"5\t;W[aa]"]
     compare_with_naive(members)
-    reading = read_tygem(as_block(members), read_index(np.frombuffer(bytearray(ROW.encode()), np.uint8)))
-    games = reading.games
-    assert reading.index.tolist() == [0, 3, 0, 0, 0]
+    parsed = read_tygem(as_block(members), read_index(np.frombuffer(bytearray(ROW.encode()), np.uint8)))
+    games = parsed.games
+    assert parsed.index.tolist() == [0, 3, 0, 0, 0]
     assert games.block_index.tolist() == games.member.tolist() == [0, 0, 1, 2, 3]
     assert games.handicap.tolist() == [NO_HANDICAP] * 5
-    assert games.setup_offset.tolist() == reading.territory_offset.tolist() == [0] * 6
-    assert count_unindexed(reading) == 3
+    assert games.setup_offset.tolist() == parsed.territory_offset.tolist() == [0] * 6
+    assert count_unindexed(parsed) == 3
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join), min_size=1, max_size=3))
-def test_any_lines_are_read_as_the_slow_twin_reads_them(members: list[bytes]) -> None:
+def test_matches_naive_parser(members: list[bytes]) -> None:
     compare_with_naive(members)
 
 
-def index_of(data: bytes) -> TygemIndex:
-    return read_index(np.frombuffer(bytearray(data), np.uint8))
-
-
-def index_words(data: bytes) -> dict[int, dict[str, str]]:
-    """What the games of an index are told, by number, found as for a game of that number."""
-    index = index_of(data)
-    lines = b"\n".join(b"%d\t;B[aa]" % number for number in index.ids.tolist())
-    reading = read_tygem(as_block([lines + b"\n" + b" " * 40 * len(index)]), index)
-    return {number: words_of(reading, g) for g, number in enumerate(index.ids.tolist())}
-
-
 @pytest.mark.nojit
-def test_a_row_of_the_index() -> None:
+def test_index_row() -> None:
     assert index_words(ROW.encode()) == {842008471: WORDS}
 
 
@@ -169,37 +114,23 @@ INDEX_TRAPS = {
 
 
 @pytest.mark.parametrize("text", INDEX_TRAPS, ids=lambda text: repr(text[-40:]))
-def test_rows_and_bad_lines_of_an_index(text: str) -> None:
+def test_index_traps(text: str) -> None:
     index = index_of(text.encode())
     assert (len(index), index.bad_lines) == INDEX_TRAPS[text]
     compare_index_with_naive(text.encode())
 
 
-def test_of_two_rows_with_one_number_the_first_counts() -> None:
+def test_first_of_two_index_rows_is_used() -> None:
     assert index_words((ROW + "\n" + ROW.replace("W+R", "B+R")).encode()) == {842008471: WORDS}
-
-
-def compare_index_with_naive(data: bytes) -> None:
-    rows, bad = naive.read_index(data)
-    index = index_of(data)
-    assert index.bad_lines == bad
-    assert index.ids.tolist() == sorted(rows)
-    spans = {}
-    reading = read_tygem(as_block([b"%d\t" % number + b" " * 40 for number in index.ids.tolist()]), index)
-    for g, number in enumerate(index.ids.tolist()):
-        words = reading.text_fields
-        at = {name: FIELDS.index(name) for name in WORDS}
-        spans[number] = {name: words.data[words.start[f, g] : words.stop[f, g]].tobytes() for name, f in at.items()}
-    assert spans == rows
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(INDEX_PIECES), max_size=30).map(b"".join))
-def test_any_index_is_read_as_the_slow_twin_reads_it(data: bytes) -> None:
+def test_index_matches_naive_parser(data: bytes) -> None:
     compare_index_with_naive(data)
 
 
-def test_an_index_is_found_by_its_name(tmp_path: Path) -> None:
+def test_index_is_found_by_name(tmp_path: Path) -> None:
     other = ROW.replace("842008471", "9")
     (tmp_path / "Kifu.index").write_text(ROW)
     (tmp_path / "more.INDEX.gz").write_bytes(gzip.compress(other.encode()))
@@ -211,12 +142,13 @@ def test_an_index_is_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "no.sgf").write_text("(;B[aa])")
     names = ["Kifu.index", "more.INDEX.gz", "b.index.bz2", "in.zip", "no.sgf"]
     index = load_index([tmp_path / name for name in names])
-    assert index is not None and index.ids.tolist() == [7, 8, 9, 842008471]
+    assert index is not None
+    assert index.ids.tolist() == [7, 8, 9, 842008471]
     assert load_index([tmp_path / "no.sgf", tmp_path]) is None
     assert [len(list(blocks(tmp_path / name))) for name in names] == [0, 0, 0, 1, 1]
 
 
-def test_an_index_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_index_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cut = tmp_path / "cut.index.gz"
     cut.write_bytes(gzip.compress(random.Random(1).randbytes(999))[:-20])
     with pytest.raises(SourceError, match="ends too early"):
@@ -227,7 +159,7 @@ def test_an_index_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path, mo
     damaged.write_bytes(damaged.read_bytes().replace(b"Resign", b"resign"))
     with pytest.raises(SourceError, match=r"x\.index: cannot be read"):
         load_index([damaged])
-    damaged.write_bytes(damaged.read_bytes()[:-5])  # reading its records will tell
+    damaged.write_bytes(damaged.read_bytes()[:-5])  # reported when its records are read
     assert load_index([damaged]) is None
     with pytest.raises(SourceError, match="No such file"):
         load_index([tmp_path / "none.index"])
@@ -237,7 +169,7 @@ def test_an_index_that_cannot_be_read_is_an_error_of_one_line(tmp_path: Path, mo
         load_index([tmp_path / "a.index"])
 
 
-def test_words_in_the_spelling_of_sgf() -> None:
+def test_sgf_properties() -> None:
     assert to_sgf_properties(WORDS) == {
         "PB": "黑(P)",
         "PW": "白",
@@ -251,17 +183,18 @@ def test_words_in_the_spelling_of_sgf() -> None:
     assert set(to_sgf_properties(dict.fromkeys(odd, "")).values()) == {None}
 
 
-def test_the_real_lines_and_their_index(shared: Path) -> None:
+def test_real_lines_and_index(shared: Path) -> None:
     index = load_index(sorted((shared / "data/tygem").glob("*.zip")))
     assert index is not None
-    assert (len(index), index.bad_lines) == (167_085, 1)  # one line goes on with the half of a later one
+    assert (len(index), index.bad_lines) == (167_085, 1)  # one line continues with half of a later one
     (block,) = blocks(shared / "data/tygem/2016-07.zip", block_bytes=64 << 20)
-    reading = read_tygem(block, index)
-    assert len(reading.games) == 11_365
-    assert not reading.games.drop.any() and not reading.games.warnings.any()
-    assert count_unindexed(reading) == 0
-    assert reading.index.tolist() == list(range(11_365))
-    assert words_of(reading, 11_364) == {
+    parsed = read_tygem(block, index)
+    assert len(parsed.games) == 11_365
+    assert not parsed.games.drop.any()
+    assert not parsed.games.warnings.any()
+    assert count_unindexed(parsed) == 0
+    assert parsed.index.tolist() == list(range(11_365))
+    assert text_fields_of(parsed, 11_364) == {
         "black": "*保龄神童",
         "white": "Monster(P)",
         "result": "B+Resign",
@@ -272,8 +205,8 @@ def test_the_real_lines_and_their_index(shared: Path) -> None:
     compare_with_naive([block.data[block.start[0] : block.stop[0]].tobytes()[: 2 << 20]])
 
 
-def test_white_stands_first_in_the_index(shared: Path) -> None:
-    """AlphaGo, as Magister on this server, lost none of its 60 games; it is the first of the two players here."""
+def test_white_comes_first_in_the_index(shared: Path) -> None:
+    """AlphaGo, as Magister on this server, lost none of its 60 games; it is the first player here."""
     index = load_index([shared / "data/tygem/Kifu2016.zip"])
-    words = words_of(read_tygem(as_block([b"922008829\t"]), index), 0)
+    words = text_fields_of(read_tygem(as_block([b"922008829\t"]), index), 0)
     assert (words["white"], words["result"]) == ("Magister(P)", "W+0.5")

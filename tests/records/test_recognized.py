@@ -1,4 +1,4 @@
-"""What is understood of records' words: by tables, and of all real games that we have."""
+"""Recognized text fields: by tables, and in all available real games."""
 
 from __future__ import annotations
 
@@ -44,12 +44,13 @@ NOT_UNDERSTOOD: dict[Subject, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in UNDERSTOOD.items() for text in texts])
-def test_understood(subject: Subject, text: str) -> None:
-    assert is_recognized(subject, text) and is_recognized(subject, f" {text} ")
+def test_recognized(subject: Subject, text: str) -> None:
+    assert is_recognized(subject, text)
+    assert is_recognized(subject, f" {text} ")
 
 
 @pytest.mark.parametrize(("subject", "text"), [(s, text) for s, texts in NOT_UNDERSTOOD.items() for text in texts])
-def test_not_understood(subject: Subject, text: str) -> None:
+def test_not_recognized(subject: Subject, text: str) -> None:
     assert not is_recognized(subject, text)
 
 
@@ -57,7 +58,7 @@ def test_not_understood(subject: Subject, text: str) -> None:
     st.sampled_from(SUBJECTS),
     st.text() | st.text(st.sampled_from("0123456789.,:+-/x*?[]() dkpmhsBWRT年月日段级子目半胜三十又分")),
 )
-def test_any_words(subject: Subject, text: str) -> None:
+def test_any_text(subject: Subject, text: str) -> None:
     is_recognized(subject, text)
 
 
@@ -65,7 +66,7 @@ def test_any_words(subject: Subject, text: str) -> None:
 @pytest.mark.parametrize(
     "piece", ["1", "1-", " ", "1 ", "1.", "1,", "a", "b+", "段", "十", "half", "1h", "?", "(", "aga ", "1/", "\ufdfa"]
 )
-def test_long_words_take_no_time(subject: Subject, piece: str) -> None:
+def test_long_text_is_fast(subject: Subject, piece: str) -> None:
     start = time.perf_counter()
     for end in ("", "!", "d"):
         is_recognized(subject, piece * 100_000 + end)
@@ -73,7 +74,7 @@ def test_long_words_take_no_time(subject: Subject, piece: str) -> None:
     assert time.perf_counter() - start < 1
 
 
-# One record whose Chinese text was spoilt: the bracket that ended the value is half of a character now.
+# One record has damaged Chinese text: the bracket that ended the value became half of a character.
 SPOILT = ("rank", "9娈礭\nWR[9娈礭\nKM[0")
 
 
@@ -84,20 +85,20 @@ def words_of(source: Path) -> Counter[tuple[Subject, str]]:
     return counts
 
 
-def test_of_the_wild_games_all_is_understood_but_one_rank(shared: Path) -> None:
+def test_real_games_are_recognized_except_one_rank(shared: Path) -> None:
     words = words_of(shared / "data" / "wild")
     assert {word: count for word, count in words.items() if not is_recognized(*word)} == {SPOILT: 1}
     assert len(words) > 800
 
 
-def test_of_the_kgs_games_all_is_understood(shared: Path) -> None:
+def test_kgs_games_are_recognized(shared: Path) -> None:
     words = words_of(shared / "data" / "kgs")
     assert [word for word in words if not is_recognized(*word)] == []
     assert len(words) > 3600
     assert all(parse_overtime(text) for subject, text in words if subject == "overtime")
 
 
-def test_of_tygems_index_all_is_understood(shared: Path) -> None:
+def test_tygem_index_is_recognized(shared: Path) -> None:
     with zipfile.ZipFile(shared / "data" / "tygem" / "Kifu2016.zip") as archive:
         lines = archive.read("Kifu2016.index").decode("utf-8").splitlines()
     rows = [fields for line in lines if len(fields := line.split("\t")) == 11]
@@ -107,8 +108,8 @@ def test_of_tygems_index_all_is_understood(shared: Path) -> None:
     assert [text for text in {row[10].split()[1] for row in rows} if not is_recognized("time", text)] == []
 
 
-def test_programs_play_in_the_collections_of_their_games(shared: Path) -> None:
-    """A folder of the archive holds the games of one program, or those of a contest of programs."""
+def test_programs_are_found_in_their_collections(shared: Path) -> None:
+    """Each folder of the archive contains the games of one program, or of a contest of programs."""
     programs = known_programs()
     games = Counter[str]()
     with_program = Counter[str]()

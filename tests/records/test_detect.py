@@ -1,4 +1,4 @@
-"""What kind a member is, runs of kinds as readings, and files of lines in pieces."""
+"""Detection of formats, runs of one format, and splitting of line files."""
 
 from __future__ import annotations
 
@@ -28,11 +28,8 @@ from kifu.records.detect import OLF, SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import ParsedBlock, RecordBlock
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
-from test_tygem import ROW
-
-OLF_LINE = b"1996-03-12 a 20 b 21.0 19:19 30 3.5 5.5 h-0 PDdp\n"
-TYGEM_LINE = b"885492098\t;B[pd];W[dp];B[pq];W[dc];B[fq]\n"
-SGF_RECORD = b"(;GM[1]FF[4]SZ[19];B[pd];W[dp])"
+from naive_tygem import ROW
+from record_samples import OLF_LINE, SGF_RECORD, TYGEM_LINE
 
 FIRST_BYTES = {
     SGF_RECORD: SGF,
@@ -62,7 +59,7 @@ FIRST_BYTES = {
 
 
 @pytest.mark.nojit
-def test_what_the_first_bytes_tell() -> None:
+def test_detection_by_first_bytes() -> None:
     assert dict(zip(FIRST_BYTES, detect(as_block(list(FIRST_BYTES))).tolist())) == FIRST_BYTES
 
 
@@ -75,30 +72,30 @@ def test_what_the_first_bytes_tell() -> None:
         ("a.sgf", OLF_LINE, OLF),
     ],
 )
-def test_the_name_tells_only_what_the_bytes_cannot(tmp_path: Path, name: str, data: bytes, kind: int) -> None:
+def test_name_decides_only_if_bytes_cannot(tmp_path: Path, name: str, data: bytes, kind: int) -> None:
     formats = {SGF: "sgf", OLF: "olf"}
     with zipfile.ZipFile(tmp_path / "in.zip", "w") as archive:
         archive.writestr(name, data)
     (tmp_path / name).write_bytes(data)
     for source in (tmp_path / "in.zip", tmp_path / name):
-        assert [reading.format for block in blocks(source) for reading in parse_block(block, None)] == [formats[kind]]
+        assert [parsed.format for block in blocks(source) for parsed in parse_block(block, None)] == [formats[kind]]
 
 
-def test_runs_of_one_kind_are_read_in_their_order() -> None:
+def test_runs_of_one_format_keep_their_order() -> None:
     members = [SGF_RECORD, OLF_LINE, OLF_LINE + OLF_LINE, ROW.encode(), TYGEM_LINE, b"?", SGF_RECORD, TYGEM_LINE]
     found = list(parse_block(as_block(members), None))
-    assert [reading.format for reading in found] == ["sgf", "olf", "tygem", "sgf", "tygem"]
-    assert [reading.games.member.tolist() for reading in found] == [[0], [1, 2, 2], [4], [5, 6], [7]]
-    assert [reading.index.tolist() for reading in found] == [[0], [0, 0, 1], [0], [0, 0], [0]]  # lines, or games
-    for reading in found:
-        members_of_rows = reading.block.member[reading.games.block_index]
-        assert members_of_rows.tolist() == reading.games.member.tolist()
+    assert [parsed.format for parsed in found] == ["sgf", "olf", "tygem", "sgf", "tygem"]
+    assert [parsed.games.member.tolist() for parsed in found] == [[0], [1, 2, 2], [4], [5, 6], [7]]
+    assert [parsed.index.tolist() for parsed in found] == [[0], [0, 0, 1], [0], [0, 0], [0]]  # lines, or games
+    for parsed in found:
+        members_of_rows = parsed.block.member[parsed.games.block_index]
+        assert members_of_rows.tolist() == parsed.games.member.tolist()
 
 
-def test_a_block_of_one_kind_is_read_as_it_is() -> None:
+def test_block_of_one_format_is_not_copied() -> None:
     block = as_block([SGF_RECORD] * 5)
-    (reading,) = parse_block(block, None)
-    assert reading.block is block
+    (parsed,) = parse_block(block, None)
+    assert parsed.block is block
 
 
 PACKED: dict[str, Callable[[bytes], bytes]] = {
@@ -118,7 +115,7 @@ def rows_of(found: list[ParsedBlock]) -> list[tuple[int, bytes, int]]:
 
 
 def some_lines(seed: int, line: bytes, count: int) -> bytes:
-    """Lines of many lengths among comments, empty ones and damage."""
+    """Return lines of many lengths among comments, empty lines and damage."""
     draw = random.Random(seed)
     kinds = [line, line.replace(b"\n", b"\r\n"), b"# " + b"x" * 50 + b"\n", b"\n", b"damaged\n", b" " + line]
     return line + b"".join(draw.choices(kinds, [9, 2, 2, 2, 1, 1], k=count)) + draw.choice([b"", line.strip()])
@@ -126,21 +123,22 @@ def some_lines(seed: int, line: bytes, count: int) -> bytes:
 
 @pytest.mark.parametrize("line", [OLF_LINE, TYGEM_LINE])
 @pytest.mark.parametrize("suffix", PACKED)
-def test_a_file_of_lines_comes_in_blocks_cut_between_lines(tmp_path: Path, suffix: str, line: bytes) -> None:
+def test_line_files_are_split_between_lines(tmp_path: Path, suffix: str, line: bytes) -> None:
     data = some_lines(1, line, 900)
     path = tmp_path / f"2016-07{suffix}"
     path.write_bytes(PACKED[suffix](data))
     (whole,) = blocks(path)
     expected = rows_of(list(parse_block(whole, None)))
-    assert len(expected) > 500 and {drop for _, _, drop in expected} == {DropReason.KEPT, DropReason.UNREADABLE}
+    assert len(expected) > 500
+    assert {drop for _, _, drop in expected} == {DropReason.KEPT, DropReason.UNREADABLE}
     assert [data.split(b"\n")[at].strip() for at, _, _ in expected] == [text for _, text, _ in expected]
     for size in (700, 4096, 30_000):
         found = list(blocks(path, block_bytes=size))
         assert len(found) > 1 or size > len(data)
         assert all(len(block.data) <= size for block in found)
-        assert rows_of([reading for block in found for reading in parse_block(block, None)]) == expected
+        assert rows_of([parsed for block in found for parsed in parse_block(block, None)]) == expected
         cut = [part for block in blocks(path) for part in split_lines(block, size)]
-        assert rows_of([reading for block in cut for reading in parse_block(block, None)]) == expected
+        assert rows_of([parsed for block in cut for parsed in parse_block(block, None)]) == expected
         assert all(np.shares_memory(part.data, cut[0].data) for part in cut)
 
 
@@ -149,17 +147,17 @@ def test_a_file_of_lines_comes_in_blocks_cut_between_lines(tmp_path: Path, suffi
     st.lists(st.sampled_from([b"\n", b"#\n", b"# #\n", b" \n", b"x", b"\r\n", TYGEM_LINE, b"\0"]), max_size=30),
     st.integers(1, 60),
 )
-def test_cutting_loses_no_line_that_matters(pieces: list[bytes], size: int) -> None:
+def test_splitting_keeps_every_game_line(pieces: list[bytes], size: int) -> None:
     data = TYGEM_LINE + b"".join(pieces)
     (whole,) = parse_block(as_block([data]), None)
     cut = list(split_lines(as_block([data]), size))
-    assert rows_of([reading for block in cut for reading in parse_block(block, None)]) == rows_of([whole])
+    assert rows_of([parsed for block in cut for parsed in parse_block(block, None)]) == rows_of([whole])
 
 
 def test_only_comments_give_one_row(tmp_path: Path) -> None:
     path = tmp_path / "a.olf"
     path.write_bytes(b"# x\n" * 9_000)
-    found = [reading for block in blocks(path, block_bytes=4096) for reading in parse_block(block, None)]
+    found = [parsed for block in blocks(path, block_bytes=4096) for parsed in parse_block(block, None)]
     assert [(r.format, r.games.drop.tolist()) for r in found] == [("olf", [DropReason.NO_RECORD])]
     members = [part for block in blocks(path) for part in split_lines(block, 100)]
     assert [r.games.drop.tolist() for block in members for r in parse_block(block, None)] == [[DropReason.NO_RECORD]]
@@ -168,30 +166,29 @@ def test_only_comments_give_one_row(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", [OLF_LINE, TYGEM_LINE])
 @pytest.mark.parametrize("size", [1000, LINE_LIMIT, 3 * LINE_LIMIT])
 @pytest.mark.parametrize("length", [LINE_LIMIT - 10, LINE_LIMIT + 1, 5 * LINE_LIMIT])
-def test_a_line_that_is_too_long_is_set_aside_alone(tmp_path: Path, line: bytes, size: int, length: int) -> None:
+def test_too_long_line_is_dropped_alone(tmp_path: Path, line: bytes, size: int, length: int) -> None:
     path = tmp_path / "lines"
     path.write_bytes(line * 3 + b"x" * length + b"\n" + line * 3)
     found = list(blocks(path, block_bytes=size))
     assert max(len(block.data) for block in found) <= max(size, LINE_LIMIT + 1)
-    rows = rows_of([reading for block in found for reading in parse_block(block, None)])
+    rows = rows_of([parsed for block in found for parsed in parse_block(block, None)])
     why = DropReason.TOO_LARGE if length > LINE_LIMIT else DropReason.UNREADABLE
     assert [(index, drop) for index, _, drop in rows] == [(0, 0), (1, 0), (2, 0), (3, why), (4, 0), (5, 0), (6, 0)]
 
 
-def test_lines_before_damage_are_given_out(tmp_path: Path) -> None:
+def test_lines_before_damage_are_delivered(tmp_path: Path) -> None:
     path = tmp_path / "a.olf.gz"
     lines = b"".join(OLF_LINE.replace(b" a ", b" %d " % random.Random(k).getrandbits(200)) for k in range(9_000))
     path.write_bytes(gzip.compress(lines)[:-1000])
-    given: list[RecordBlock] = []
+    delivered: list[RecordBlock] = []
     with pytest.raises(SourceError, match="ends too early"):
-        for block in blocks(path, block_bytes=10_000):
-            given.append(block)
-    rows = rows_of([reading for block in given for reading in parse_block(block, None)])
+        delivered.extend(blocks(path, block_bytes=10_000))
+    rows = rows_of([parsed for block in delivered for parsed in parse_block(block, None)])
     assert len(rows) > 1000
     assert {drop for _, _, drop in rows} == {0}
 
 
-def test_large_members_of_archives_are_shared_out(tmp_path: Path) -> None:
+def test_large_archive_members_are_split(tmp_path: Path) -> None:
     lines = some_lines(2, OLF_LINE, 2_000)
     with tarfile.open(tmp_path / "in.tar", "w") as archive:
         for name, data in (("a.sgf", SGF_RECORD), ("b.olf", lines), ("c", TYGEM_LINE), ("d.txt", SGF_RECORD)):
@@ -200,14 +197,16 @@ def test_large_members_of_archives_are_shared_out(tmp_path: Path) -> None:
             archive.addfile(info, io.BytesIO(data))
     found = list(read_blocks([tmp_path / "in.tar"], 16 << 10))
     assert len(found) > 4
-    per_format = [(reading.format, reading.games.member.tolist()[0]) for b in found for reading in parse_block(b, None)]
-    assert per_format[0] == ("sgf", 0) and per_format[-1] == ("tygem", 2) and set(per_format[1:-1]) == {("olf", 1)}
+    per_format = [(parsed.format, parsed.games.member.tolist()[0]) for b in found for parsed in parse_block(b, None)]
+    assert per_format[0] == ("sgf", 0)
+    assert per_format[-1] == ("tygem", 2)
+    assert set(per_format[1:-1]) == {("olf", 1)}
     (whole,) = parse_block(as_block([lines]), None)
-    parts = [reading for block in found for reading in parse_block(block, None) if reading.format == "olf"]
+    parts = [parsed for block in found for parsed in parse_block(block, None) if parsed.format == "olf"]
     assert rows_of(parts) == rows_of([whole])
 
 
-def test_files_of_lines_in_a_directory_are_containers_of_their_own(tmp_path: Path) -> None:
+def test_line_files_in_a_directory_are_separate_containers(tmp_path: Path) -> None:
     for name, data in {
         "9x9/score/a.olf": OLF_LINE,
         "9x9/score/._a.olf": OLF_LINE,
@@ -221,17 +220,17 @@ def test_files_of_lines_in_a_directory_are_containers_of_their_own(tmp_path: Pat
         path.write_bytes(data)
     found = containers(tmp_path)
     assert found == [tmp_path, *(tmp_path / name for name in ("9x9/score/a.olf", "b.OLF.gz", "k.index"))]
-    formats = [reading.format for block in read_blocks(found) for reading in parse_block(block, None)]
+    formats = [parsed.format for block in read_blocks(found) for parsed in parse_block(block, None)]
     assert formats == ["sgf", "olf", "olf"]
 
 
-def test_games_of_lines_say_in_sgf_what_they_do_in_words(tmp_path: Path) -> None:
+def test_games_of_lines_as_sgf(tmp_path: Path) -> None:
     (tmp_path / "a.olf").write_bytes(
         b"1996-03-12 J\xc3\xb6_B 32.0 w 0 9:9 2.5 -999.9 5.5 h-2 CCttGGeeDD\n" + b"damaged\n"
     )
     (tmp_path / "Kifu.index").write_text(ROW)
     (tmp_path / "2016-01").write_bytes(b"842008471\t;B[pd];W[]\n7\t;B[aa]\n")
-    olf, damaged, told, untold = kifu.read([tmp_path / "a.olf", tmp_path / "2016-01", tmp_path / "Kifu.index"])
+    olf, damaged, indexed, unindexed = kifu.read([tmp_path / "a.olf", tmp_path / "2016-01", tmp_path / "Kifu.index"])
     assert str(olf) == "Jö B [1d*] - w, W+R, 2 moves, 9 x 9, handicap 2, komi 5.5, 1996-03-12"
     assert (olf.text("TM"), olf.handicap, olf.setup.tolist(), olf.source) == (
         "150",
@@ -240,10 +239,10 @@ def test_games_of_lines_say_in_sgf_what_they_do_in_words(tmp_path: Path) -> None
         str(tmp_path / "a.olf"),
     )
     assert (damaged.drop, damaged.record, damaged.players) == (DropReason.UNREADABLE, b"", ("", ""))
-    assert str(told) == "黑(P) - 白, W+R, 2 moves, 19 x 19, 2016-01-01"
-    assert (told.text("TM"), told.text("OT")) == ("300", "3x30 byo-yomi")
-    assert (untold.properties.keys(), untold.moves.tolist()) == ({"FF", "GM", "CA", "SZ"}, [0])
-    for game in (olf, told, untold):
+    assert str(indexed) == "黑(P) - 白, W+R, 2 moves, 19 x 19, 2016-01-01"
+    assert (indexed.text("TM"), indexed.text("OT")) == ("300", "3x30 byo-yomi")
+    assert (unindexed.properties.keys(), unindexed.moves.tolist()) == ({"FF", "GM", "CA", "SZ"}, [0])
+    for game in (olf, indexed, unindexed):
         assert kifu.read_sgf(kifu.write_sgf(game)) == game
 
 
@@ -253,14 +252,15 @@ def test_names_that_are_not_utf8_are_detected(tmp_path: Path) -> None:
     assert game.players == ("武宮正樹", "小林光一")
 
 
-def test_the_commands_take_files_of_lines(tmp_path: Path) -> None:
+def test_commands_accept_line_files(tmp_path: Path) -> None:
     (tmp_path / "a.olf").write_bytes(OLF_LINE * 3 + b"damaged\n")
     (tmp_path / "2016-07").write_bytes(TYGEM_LINE)
     inspected = run("inspect", tmp_path / "a.olf")
     assert (inspected.code, inspected.err) == (0, [])
     assert inspected.out.splitlines()[0] == f"{tmp_path}/a.olf: 4 games = 3 kept + 1 unreadable"
     shown = run("show", tmp_path / "2016-07", "--move", "2")
-    assert shown.code == 0 and "after 2 of 5 moves; next: Black Q3" in shown.out
+    assert shown.code == 0
+    assert "after 2 of 5 moves; next: Black Q3" in shown.out
     assert run("inspect", tmp_path / "2016-07").out.startswith(f"{tmp_path}/2016-07: 1 games = 1 kept\n")
 
 
@@ -269,7 +269,7 @@ import re, sys
 from pathlib import Path
 from kifu.records.parse import summarize
 found = summarize(sys.argv[1])
-# What getrusage tells begins with the peak of the process that started this one.
+# The peak that getrusage reports includes that of the parent process.
 peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1])
 print(found.read, found.kept, found.moves, peak // 1024)
 """
@@ -277,8 +277,8 @@ print(found.read, found.kept, found.moves, peak // 1024)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
-def test_memory_does_not_grow_with_a_file_of_lines(tmp_path: Path, packed: bool) -> None:
-    """300 MB of OLF, a million games of 120 moves, in a file or as a member of an archive (whose limit is 256 MiB)."""
+def test_memory_does_not_grow_with_a_line_file(tmp_path: Path, packed: bool) -> None:
+    """Read 300 MB of OLF, a million games of 120 moves, in a file or as an archive member (limit 256 MiB)."""
     points = [f"{x}{y}" for y in "abcdefghijklmnopqrs" for x in "abcdefghijklmnopqrs"][:120]
     moves = "".join(p.upper() if ply % 2 == 0 else p for ply, p in enumerate(points))
     line = OLF_LINE.replace(b"PDdp", moves.encode())
@@ -293,7 +293,7 @@ def test_memory_does_not_grow_with_a_file_of_lines(tmp_path: Path, packed: bool)
                 file.write(line * 1000)
         games -= games % 1000
     (tmp_path / "small.olf").write_bytes(line)
-    for source in (tmp_path / "small.olf", path):  # the first compiles what is not compiled, which takes memory, too
+    for source in (tmp_path / "small.olf", path):  # the first one compiles the kernels, which takes memory too
         done = subprocess.run([sys.executable, "-c", BOUNDED, source], check=True, capture_output=True, text=True)
     read, kept, plies, peak = map(int, done.stdout.split())
     assert (read, kept, plies) == (games, games, 120 * games)

@@ -1,4 +1,4 @@
-"""Dates in the forms that records hold."""
+"""Dates in the spellings of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kifu.records.times import Date, parse_date
 
-# What is told: year-month-day, a year only, or None.
+# Expected: year-month-day, a year only, or None.
 DATES = {
     "2016-01-12": "2016-01-12", "2016-01-12,13": "2016-01-12", "2001-02-10,2001-02-11": "2001-02-10",
     "2000-7-20": "2000-07-20",
@@ -36,7 +36,7 @@ DATES = {
 }  # fmt: skip
 
 
-def told(date: Date | None) -> str | None:
+def as_text(date: Date | None) -> str | None:
     if date is None:
         return None
     assert date.first is None or date.first.year == date.year
@@ -45,7 +45,7 @@ def told(date: Date | None) -> str | None:
 
 @pytest.mark.parametrize("text", DATES)
 def test_date(text: str) -> None:
-    assert told(parse_date(text)) == DATES[text]
+    assert as_text(parse_date(text)) == DATES[text]
 
 
 ONE_DAY = st.dates(datetime.date(1900, 1, 1), datetime.date(2199, 12, 31)).filter(
@@ -56,5 +56,5 @@ ONE_DAY = st.dates(datetime.date(1900, 1, 1), datetime.date(2199, 12, 31)).filte
 @given(
     ONE_DAY, st.sampled_from(["%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d %H:%M", "%d %b %Y", "%B %d, %Y", "%Y年%m月%d日", "%c"])
 )
-def test_a_day_is_read_however_it_is_written(day: datetime.date, form: str) -> None:
+def test_spellings_of_a_day(day: datetime.date, form: str) -> None:
     assert parse_date(day.strftime(form)) == Date(day.year, day)

@@ -1,4 +1,4 @@
-"""Programs known by name, and no person taken for one."""
+"""Recognition of programs by name, and of no human player."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ def test_any_name(name: str) -> None:
     assert not Programs(["GNU Go"]).is_program(name + "x")
 
 
-def test_users_add_their_own(tmp_path: Path) -> None:
+def test_user_patterns(tmp_path: Path) -> None:
     file = tmp_path / "mine.txt"
     file.write_text("\ufeff# mine\n\n  My-Bot*  # all of them\nx[0-9]y\n", "utf-8")
     programs = known_programs("hers?", file=file)
     assert len(programs) == len(known_programs()) + 3
-    told = {name: programs.is_program(name) for name in ("mybot 3", "X7Y", "x-7 y", "xzy", "hers2", "hers", "GNU Go")}
-    assert told == {
+    matches = {
+        name: programs.is_program(name) for name in ("mybot 3", "X7Y", "x-7 y", "xzy", "hers2", "hers", "GNU Go")
+    }
+    assert matches == {
         "mybot 3": True,
         "X7Y": True,
         "x-7 y": True,
@@ -62,17 +64,18 @@ def test_users_add_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["*", "?", "a*", "[a-z][a-z]*", "*-*"])
-def test_a_pattern_that_would_call_everybody_a_program(pattern: str) -> None:
+def test_too_general_patterns_are_rejected(pattern: str) -> None:
     with pytest.raises(RecipeError, match="at least two letters or digits"):
         known_programs(pattern)
 
 
-def test_no_patterns_know_no_programs() -> None:
-    assert not Programs([]).is_program("") and not Programs([]).is_program("GNU Go")
+def test_no_patterns_match_nothing() -> None:
+    assert not Programs([]).is_program("")
+    assert not Programs([]).is_program("GNU Go")
 
 
 @pytest.mark.parametrize("data", [None, b"\xff\xfe", b"# " + b"x" * (1 << 20)])
-def test_a_list_that_cannot_be_read(tmp_path: Path, data: bytes | None) -> None:
+def test_unreadable_list(tmp_path: Path, data: bytes | None) -> None:
     file = tmp_path / "list.txt"
     if data is not None:
         file.write_bytes(data)

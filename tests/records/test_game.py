@@ -1,4 +1,4 @@
-"""One game, friendly."""
+"""The `Game` object."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ def test_a_game() -> None:
     game = read_sgf(RECORD)
     assert (game.width, game.height, game.size, len(game)) == (9, 9, 9, 3)
     assert game.moves.tolist() == [40 | WHITE_BIT, 81, 50 | WHITE_BIT]
-    assert game.setup.tolist() == [20, 60, 0 | WHITE_BIT] and game.setup_ply.tolist() == [0, 0, 1]
+    assert game.setup.tolist() == [20, 60, 0 | WHITE_BIT]
+    assert game.setup_ply.tolist() == [0, 0, 1]
     assert (game.root_setup, game.to_play, game.handicap) == (2, WHITE, 2)
-    assert game.players == ("柯洁", "Bob ] B") and game.raw("PW") == b"Bob \\] B"
-    assert game.ranks == (Rank(19), Rank(-2)) and game.result == Result(WHITE, "score", 12.5)
+    assert game.players == ("柯洁", "Bob ] B")
+    assert game.raw("PW") == b"Bob \\] B"
+    assert game.ranks == (Rank(19), Rank(-2))
+    assert game.result == Result(WHITE, "score", 12.5)
     assert (game.komi, game.date, game.event, game.rules) == (5.5, "2024-05-01", "Cup: final", "Chinese")
     assert (game.warnings, game.drop, game.errors) == (ParseWarning.SETUP_AFTER_ROOT, DropReason.KEPT, ())
     assert (game.source, game.name, game.record) == ("", "", RECORD)
@@ -36,12 +39,16 @@ def test_a_game() -> None:
     assert repr(game) == f"<Game: {game}>"
 
 
-def test_a_game_that_says_nothing() -> None:
+def test_empty_game() -> None:
     game = read_sgf(b"(;)")
-    assert len(game) == 0 and game.size == 19
-    assert game.players == ("", "") and game.ranks == (None, None) and game.result == Result()
+    assert len(game) == 0
+    assert game.size == 19
+    assert game.players == ("", "")
+    assert game.ranks == (None, None)
+    assert game.result == Result()
     assert (game.komi, game.handicap, game.date, game.to_play) == (None, None, "", TO_PLAY_UNSET)
-    assert game.raw("XX") == b"" and "XX" not in game.properties
+    assert game.raw("XX") == b""
+    assert "XX" not in game.properties
     assert str(game) == "? - ?, 0 moves, 19 x 19"
     assert str(read_sgf(b"(;PB[a\n b];B[aa])")) == "a b - ?, 1 move, 19 x 19"
 
@@ -56,7 +63,7 @@ def test_arrays_are_read_only() -> None:
         game.width = 19  # type: ignore[misc]
 
 
-def test_equality_is_of_content() -> None:
+def test_equality_compares_content() -> None:
     game = read_sgf(RECORD)
     same = [
         RECORD.replace(b"FF[4]", b"FF[3]"),
@@ -69,7 +76,8 @@ def test_equality_is_of_content() -> None:
         RECORD[:-1] + b";C[nothing])",
     ]
     for text in same:
-        assert read_sgf(text) == game and hash(read_sgf(text)) == hash(game), text
+        assert read_sgf(text) == game, text
+        assert hash(read_sgf(text)) == hash(game), text
     different = [
         RECORD.replace(b"SZ[9]", b"SZ[10]"),
         RECORD.replace(b"[ff]", b"[fg]"),
@@ -87,12 +95,12 @@ def test_equality_is_of_content() -> None:
     assert len({game, read_sgf(RECORD), read_sgf(different[0])}) == 2
 
 
-def test_a_point_set_up_twice_is_what_the_last_word_makes_it() -> None:
+def test_last_setup_of_a_point_wins() -> None:
     assert read_sgf(b"(;SZ[9]AB[aa]AW[aa])") == read_sgf(b"(;SZ[9]AW[aa])") != read_sgf(b"(;SZ[9]AB[aa])")
     assert read_sgf(b"(;SZ[9]AB[aa];AE[aa])") != read_sgf(b"(;SZ[9]AB[aa]AE[aa])")
 
 
-def test_a_rectangular_board_has_no_one_size() -> None:
+def test_rectangular_board_has_no_size() -> None:
     game = read_sgf(b"(;SZ[13:9];B[mi])")
     assert (game.width, game.height, game.moves.tolist()) == (13, 9, [116])
     with pytest.raises(GameError, match="13 x 9"):
@@ -112,7 +120,9 @@ def test_errors_and_strict() -> None:
         read_sgf(off, strict=True)
 
     aside = read_sgf(b"(;SZ[40]PB[Ann];B[aa])")
-    assert aside.drop == DropReason.BAD_SIZE and len(aside) == 0 and aside.players[0] == "Ann"
+    assert aside.drop == DropReason.BAD_SIZE
+    assert len(aside) == 0
+    assert aside.players[0] == "Ann"
     assert str(aside).endswith("dropped: board size unreadable or not within 1 to 25")
     with pytest.raises(GameError, match="board size"):
         read_sgf(b"(;SZ[40];B[aa])", strict=True)
@@ -120,7 +130,7 @@ def test_errors_and_strict() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", b"()", b";B[aa]", "(;".encode("utf-16")])
-def test_no_game_at_all(data: bytes) -> None:
+def test_no_game(data: bytes) -> None:
     with pytest.raises(RecordError, match=f"no game record in {len(data)} bytes"):
         read_sgf(data)
     with pytest.raises(RecordError):
@@ -146,7 +156,9 @@ def test_read_from_containers(tmp_path: Path) -> None:
         archive.writestr("folder/four.sgf", "no game")
     games = read(tmp_path / "games")
     first = next(games)
-    assert isinstance(first, Game) and first == read_sgf(RECORD) and first.to_play != BLACK
+    assert isinstance(first, Game)
+    assert first == read_sgf(RECORD)
+    assert first.to_play != BLACK
     rest = list(games)
     assert [(game.name, game.drop) for game in [first, *rest]] == [
         ("one.sgf", DropReason.KEPT),
@@ -173,17 +185,19 @@ def test_root_properties() -> None:
     assert sum(map(len, root_properties(many).values())) == 500
 
 
-def test_a_position_of_the_game_and_its_picture() -> None:
+def test_position_and_picture() -> None:
     game = read_sgf(b"(;SZ[9]AB[aa];W[ba];B[ee];W[ab];B[])")
-    assert not game.errors and game.board(1).stones[0].tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
-    assert game.board(3).stones[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]  # the stone in the corner is taken
-    assert game.board() == game.board(4) and game.board(0).ply == 0
+    assert not game.errors
+    assert game.board(1).stones[0].tolist() == [1, 2, 0, 0, 0, 0, 0, 0, 0]
+    assert game.board(3).stones[0].tolist() == [0, 2, 0, 0, 0, 0, 0, 0, 0]  # the stone in the corner is captured
+    assert game.board() == game.board(4)
+    assert game.board(0).ply == 0
     with pytest.raises(IndexError):
         game.board(5)
     assert str(game._repr_svg_()).startswith("<svg")
 
 
-def test_errors_tell_of_moves_that_cannot_be_played() -> None:
+def test_errors_list_illegal_moves() -> None:
     game = read_sgf(b"(;SZ[9];B[ee];W[ee];B[zz];W[aa])")
     assert [(error.ply, error.why) for error in game.errors] == [(1, DropReason.OCCUPIED), (2, DropReason.OFF_BOARD)]
     assert game._repr_svg_() is None

@@ -1,0 +1,90 @@
+"""Naive functions that find and decode text fields, for one game at a time, from its text alone."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from kifu.point import WHITE_BIT
+from kifu.records._fields import NAMES as SGF_NAMES
+from kifu.records.decode import Decoded, decode
+from kifu.records.game import Game, game_at
+from kifu.records.games import FIELDS, ParsedBlock, RecordBlock
+from kifu.records.sgf import read_block, root_properties
+from naive_sgf import PIECES, SPACE, NaiveGame, find_start, points, split_nodes
+
+_SGF = ("PB", "PW", "BR", "WR", "RE", "KM", "DT", "TM", "OT", "RU", "EV", "RO", "PC", "GN", "CA", "TC", "TT")
+NAMES = dict(zip(FIELDS, _SGF))
+
+
+def nodes_of(record: bytes) -> list[list[tuple[bytes, list[bytes]]]]:
+    start = find_start(record, 0)
+    return split_nodes(record, start.end(2), NaiveGame(0)) if start else [[]]
+
+
+def text_fields(record: bytes) -> dict[str, bytes]:
+    """Return the first value in the root of each field that has one."""
+    root = nodes_of(record)[0]
+    found = {field: [v for name, values in root if name == NAMES[field].encode() for v in values] for field in FIELDS}
+    return {field: values[0] for field, values in found.items() if values}
+
+
+def territory(record: bytes, width: int, height: int) -> list[int]:
+    board = NaiveGame(0, width=width, height=height)
+    for node in reversed(nodes_of(record) if b"TB[" in record or b"TW[" in record else []):
+        owner = {}
+        for name, values in node:
+            if name in (b"TB", b"TW"):
+                for value in values:
+                    owner.update(dict.fromkeys(points(value.strip(SPACE), board), name))
+        if any(name in (b"TB", b"TW") and values for name, values in node):
+            return [point | (WHITE_BIT if owner[point] == b"TW" else 0) for point in sorted(owner)]
+    return []
+
+
+def text(game: Game, field: str) -> str | None:
+    said = game.text(NAMES[field])
+    return said if said.strip(SPACE.decode()) else None
+
+
+def text_fields_of(parsed: ParsedBlock, g: int) -> dict[str, bytes]:
+    spans = zip(FIELDS, parsed.text_fields.start[:, g].tolist(), parsed.text_fields.stop[:, g].tolist())
+    return {field: parsed.text_fields.data[start:stop].tobytes() for field, start, stop in spans if stop > start}
+
+
+def territory_of(parsed: ParsedBlock, g: int) -> list[int]:
+    return parsed.territory[parsed.territory_offset[g] : parsed.territory_offset[g + 1]].tolist()
+
+
+def compare_text_fields(block: RecordBlock) -> ParsedBlock:
+    parsed = read_block(block)
+    games = parsed.games
+    for g in range(len(games)):
+        record = block.data[games.start[g] : games.stop[g]].tobytes()
+        found = text_fields_of(parsed, g)
+        assert found == {field: value for field, value in text_fields(record).items() if value}
+        properties = root_properties(record)
+        assert found == {
+            field: properties[name][0] for field, name in zip(FIELDS, SGF_NAMES) if properties.get(name, (b"",))[0]
+        }
+        expected = [] if games.drop[g] else territory(record, int(games.width[g]), int(games.height[g]))
+        assert territory_of(parsed, g) == expected
+    return parsed
+
+
+TEXT_PIECES = [
+    *PIECES,
+    *(b"PB[Ann]", b"PW[\xe6\x9f\xaf]", b"PlayerBlack[b]", b"RE", b"re[0]", b"KM[]", b"CA", b"P1B[x]", b"PBW[x]"),
+    *(b"TB[aa]", b"TW[aa:bb]", b"TB[]", b"TB", b"TW[", b";TW[bb][ab]", b"tb[aa]", b"TB [aa]", b"TW[zz]"),
+]
+
+
+def compare_text(parsed: ParsedBlock) -> Decoded:
+    decoded = decode(parsed)
+    games = [game_at(parsed, g) for g in range(len(parsed.games))]
+    assert list(decoded.text) == [field for field in FIELDS if field != "charset"]
+    for field, strings in decoded.text.items():
+        strings.validate(full=True)
+        assert strings.type == pa.string()
+        assert strings.to_pylist() == [text(game, field) for game in games]
+    assert decoded.encoding.to_pylist() == [game.codec for game in games]
+    return decoded

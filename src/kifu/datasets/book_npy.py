@@ -55,6 +55,7 @@ class BookNpyWriter(FolderWriter):
         super().__init__(path, layout)
 
     def append(self, prepared: Batch) -> None:
+        """Append a prepared batch; see `Writer.append`."""
         if prepared.runs is None:
             raise RecipeError(f"{self.format} stores examples archive by archive, so they cannot be shuffled")
         if np.any(prepared.labels["move"] == self.layout.pass_label):
@@ -92,6 +93,7 @@ class BookNpyWriter(FolderWriter):
         self._commit_files()
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
+        """Finish the data set; see `Writer.commit`."""
         self._flush(1)
         return super().commit(about)
 
@@ -160,6 +162,7 @@ class BookNpy(Dataset):
         return _Chunk(self.path / features, path, rows)
 
     def read(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1; see `Dataset.read`."""
         if not self._first:
             raise ValueError(f"{self.path} is closed")
         parts = []
@@ -189,6 +192,7 @@ class BookNpy(Dataset):
         return Batch(pack_planes(planes, self.layout), named, np.zeros(rows, np.uint64), np.full(rows, -1, np.int32))
 
     def close(self) -> None:
+        """Close the files; see `Dataset.close`."""
         self._first = []
 
 

@@ -29,7 +29,7 @@ from kifu.registry import lookup
 Bytes = npt.NDArray[np.uint8]
 
 MAX_SEGMENTS = 10_000
-"""How many concatenated files are read as one; all of KGS up to 2014 is 91."""
+"""Maximum number of concatenated files; all of KGS up to 2014 is 91."""
 
 _BLOCK = 256
 """Records unpacked at a time: at most 0.7 MB of planes, which fits into a cache."""
@@ -155,7 +155,7 @@ DAT_LAYOUTS = {
 
 
 def find_dat_layout(name: str) -> DatLayout:
-    """Return the layout of a .dat format, by name with or without version. Raises RecipeError if there is none."""
+    """Return the layout of a .dat format, by name with or without version. Raises RecipeError if it does not exist."""
     return lookup(DAT_LAYOUTS, name, "format")
 
 

@@ -38,7 +38,7 @@ _MAX_WORLD_SIZE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoaderConfig:
-    """How a loader delivers examples; see `kifu.load`.
+    """Options of a loader; see `kifu.load`.
 
     Attributes:
         seed: Seed of the order, the symmetries, and the sampling of positions; 0 to 2**63 - 1.

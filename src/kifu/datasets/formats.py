@@ -58,7 +58,7 @@ class Format:
 
     @property
     def is_dat(self) -> bool:
-        """Whether it is dat1 or dat2, whose data sets have a `Manifest` instead of an `ExamplesManifest`."""
+        """True for dat1 and dat2, whose data sets have a `Manifest` instead of an `ExamplesManifest`."""
         return self.recipe_kind == "kgsgo"
 
 
@@ -140,7 +140,7 @@ _FORMATS = (
 )
 
 FORMATS: Registry[Format] = Registry("format", {each.name: each for each in _FORMATS})
-"""All formats of data sets by full name."""
+"""The formats of data sets by full name."""
 
 INDEX = "examples.json"
 """Index file of a data set that is a directory; written last."""

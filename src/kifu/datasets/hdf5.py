@@ -101,6 +101,7 @@ class Hdf5Writer(Writer):
         )
 
     def append(self, prepared: Batch) -> None:
+        """Append a prepared batch; see `Writer.append`."""
         if np.any(prepared.labels["move"] == self.layout.pass_label):
             raise RecipeError(f"{self.format} has no passes")
         if prepared.runs is not None:
@@ -142,6 +143,7 @@ class Hdf5Writer(Writer):
         del self._games[: max(games, 0)]
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
+        """Finish the data set; see `Writer.commit`."""
         with self._as_output_error():
             rest = self._groups.rest()
             if len(rest):
@@ -235,6 +237,7 @@ class Hdf5(Dataset):
         return Layout(plane_sets[0] if plane_sets else features, names, False, width, height, 0, "top", (_MOVE,))
 
     def read(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1; see `Dataset.read`."""
         if not self._file:
             raise ValueError(f"{self.path} is closed")
         try:
@@ -255,6 +258,7 @@ class Hdf5(Dataset):
         return Batch(pack_planes(states, self.layout), labels, game, read.get("ply", np.full(rows, -1, np.int32)))
 
     def close(self) -> None:
+        """Close the files; see `Dataset.close`."""
         self._file.close()
 
 

@@ -170,7 +170,8 @@ def _manifest_lines(path: Path, format: Format, examples: int) -> list[str]:
     name = manifest_path(path).name
     if (manifest.format, manifest.examples) != (format.name, examples):
         raise FormatError(
-            f"{name} lists {manifest.examples:,} examples in {manifest.format}; {path} has {examples:,} in {format.name}"
+            f"{name} lists {manifest.examples:,} examples in {manifest.format}; "
+            f"{path} has {examples:,} in {format.name}"
         )
     for file in manifest.files:
         if hash_file(path / file.file if path.is_dir() else path) != file.blake3:

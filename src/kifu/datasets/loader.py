@@ -75,7 +75,7 @@ class Loader:
     """Batches of examples, epoch after epoch; `kifu.load` returns one.
 
     Iterating yields one epoch, and the next loop yields the next epoch in another order. If a loop ends early, the next
-    loop starts the epoch again; `state` tells where it stopped. Only one loop can run at a time.
+    loop starts the epoch again; `state` returns where it stopped. Only one loop can run at a time.
 
     Each batch is a `kifu.datasets.examples.Batch`: planes in the form of `LoaderConfig.output`, labels by name, and the
     game id and ply of each row. The arrays may be kept or changed.
@@ -136,7 +136,7 @@ class Loader:
 
     @property
     def position(self) -> LoaderPosition:
-        """Where the next loop starts."""
+        """The position at which the next loop starts."""
         return self._state.start
 
     def __iter__(self) -> Generator[Batch]:
@@ -236,7 +236,7 @@ class Loader:
 
     @cached_property
     def _order(self) -> dict[str, Any]:
-        """What the order of the examples depends on, as JSON values."""
+        """The options and the source that determine the order of the examples, as JSON values."""
         return self._config.fingerprint() | self._source.fingerprint()
 
     def _plan(self) -> EpochPlan:

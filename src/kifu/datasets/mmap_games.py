@@ -28,7 +28,7 @@ from kifu.errors import DropReason, OutputError, SourceError
 from kifu.records.paths import as_path
 
 COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "n_legal")))
-"""All columns of the catalogue that a loader may need."""
+"""The columns of the catalogue that a loader may need."""
 
 _FILTER_COLUMNS = ("width", "height", "n_legal", "drop")
 """Columns that decide which games are used."""

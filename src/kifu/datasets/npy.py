@@ -139,6 +139,7 @@ class FolderWriter(Writer):
             self._written.append(self._open_files.pop(0).commit())
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
+        """Finish the data set; see `Writer.commit`."""
         self._commit_files()
         self._folder.commit(
             {
@@ -187,10 +188,12 @@ class NpyWriter(FolderWriter):
 
     @staticmethod
     def prepare(batch: Batch, layout: Layout) -> list[npt.NDArray[Any]]:
+        """Convert a batch; see `Writer.prepare`."""
         labels = [batch.labels[label.name] for label in layout.labels]
         return [batch.unpack_planes(layout), *labels, batch.game, batch.ply]
 
     def append(self, prepared: list[npt.NDArray[Any]]) -> None:
+        """Append a prepared batch; see `Writer.append`."""
         for file, values in zip(self._open_files, prepared):
             file.append(values)
         self.examples += len(prepared[0])
@@ -219,12 +222,14 @@ class Npy(Dataset):
                 self._arrays.append(np.empty(shape, dtype))
 
     def read(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1; see `Dataset.read`."""
         *labels, game, ply = (np.array(values[start:stop]) for values in self._open_arrays()[1:])
         planes = self._planes(slice(start, stop))
         named = zip((label.name for label in self.layout.labels), labels)
         return Batch(pack_planes(planes, self.layout), dict(named), game, ply)
 
     def close(self) -> None:
+        """Close the files; see `Dataset.close`."""
         self._arrays.clear()
 
     def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -82,6 +82,7 @@ class ParquetWriter(Writer):
 
     @staticmethod
     def prepare(batch: Batch, layout: Layout) -> pa.RecordBatch:
+        """Convert a batch; see `Writer.prepare`."""
         columns = [_binary(batch.planes, layout)]
         for label in layout.labels:
             values = pa.array(np.ascontiguousarray(batch.labels[label.name], label.np_dtype).reshape(-1))
@@ -92,10 +93,12 @@ class ParquetWriter(Writer):
         return pa.RecordBatch.from_arrays(columns, schema=schema_of(layout))
 
     def append(self, prepared: pa.RecordBatch) -> None:
+        """Append a prepared batch; see `Writer.append`."""
         self._table.write(prepared)
         self.examples += len(prepared)
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
+        """Finish the data set; see `Writer.commit`."""
         digest = self._table.commit({"kifu.about": about})
         return WriteReport(self.examples, (WrittenFile(self._path.name, self._table.size, digest),))
 
@@ -153,9 +156,11 @@ class Parquet(Dataset):
         self._last: tuple[int, Batch] | None = None
 
     def run_starts(self) -> npt.NDArray[np.int64]:
+        """Return the first row of each row group; see `Dataset.run_starts`."""
         return np.arange(0, self.examples, group_rows(self.layout))
 
     def read(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1; see `Dataset.read`."""
         if not self._first:
             raise ValueError(f"{self.path} is closed")
         parts = []
@@ -200,5 +205,6 @@ class Parquet(Dataset):
         return Batch(planes, labels, to_numpy(table["game"]), to_numpy(table["ply"]))
 
     def close(self) -> None:
+        """Close the files; see `Dataset.close`."""
         self._first, self._last = [], None
         self._file.close()

@@ -80,8 +80,8 @@ def _read(loader: Any, shard: int, shards: int) -> Iterator[Block]:
 def dataset(loader: Loader, shards: int | None = None) -> Dataset:
     """Return the next epoch of a loader as a Ray data set with the columns planes, the labels, game and ply.
 
-    Reading the data set twice yields the same epoch twice; `dataset(loader.epoch(k))` is another one. Ray is initialized
-    if necessary, as by `ray.init()`.
+    Reading the data set twice yields the same epoch twice; `dataset(loader.epoch(k))` is another one. Ray is
+    initialized if necessary, as by `ray.init()`.
 
     Args:
         loader: The loader.

@@ -22,7 +22,7 @@ from kifu.records.games import GameArrays, MoveArrays
 Rows = npt.NDArray[np.int64]
 
 CONTEXT_COLUMNS = ("rules", "komi", "komi_text", "handicap", *RATING_COLUMNS)
-"""All columns of the catalogue that encoders read (`FrameEncoder.columns`), besides the games themselves."""
+"""The columns of the catalogue that encoders read (`FrameEncoder.columns`), besides the games themselves."""
 
 _GAMES = 1024
 """Games replayed at a time when nothing is rendered."""

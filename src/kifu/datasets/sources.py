@@ -47,7 +47,7 @@ _GAMES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ExampleSpec:
-    """What examples of games consist of.
+    """The contents of examples of games.
 
     Attributes:
         planes: A plane set, or features joined by "+".
@@ -243,6 +243,7 @@ class CatalogueSource(LoaderSource):
         return CatalogueSource, (self._rows, self._spec)
 
     def fingerprint(self) -> dict[str, Any]:
+        """Return the ids of the games as a hash, and the rules of the filter."""
         source = blake3(self.ids.view(np.uint8).data).update(self.playable.view(np.uint8).data)
         return {"source": source.hexdigest(16)} | self._spec.filter.to_dict()
 
@@ -251,6 +252,7 @@ class CatalogueSource(LoaderSource):
         return self._spec.filter.weights_by_ply()
 
     def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        """Return the positions of an epoch; see `LoaderSource.select`."""
         games, rules = self.games, self._spec.filter
         weight_key, per_game_key = (hash_key(seed, epoch, purpose)[0] for purpose in (WEIGHT, PER_GAME))
         selected, counts = np.zeros((len(games.moves) + 7) // 8, np.uint8), np.empty(len(self.ids), np.int32)
@@ -273,10 +275,12 @@ class CatalogueSource(LoaderSource):
         return self._spec.filter.weights_by_player(ratings_of(self._rows.slice(part.start, games)))
 
     def cost(self, units: Units) -> npt.NDArray[np.int64]:
+        """Return the work for each unit; see `LoaderSource.cost`."""
         plies: npt.NDArray[np.int64] = self.games.move_offset[units + 1] - self.games.move_offset[units]
         return plies
 
     def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+        """Render positions; see `LoaderSource.render`."""
         rows, slot_of_move = np.empty(len(units), np.int64), np.empty(self.cost(units).sum(), np.int64)
         n, entries = fill_slots(
             units, first, rank, self.games.move_offset, selection.selected, self.ids, rows, slot_of_move, out.game,
@@ -290,6 +294,7 @@ class CatalogueSource(LoaderSource):
             self._compute_labels(rows, slot_of_move, symmetry, out)
 
     def new_buffer(self, slots: int) -> ExampleBuffer:
+        """Return arrays for examples; see `LoaderSource.new_buffer`."""
         buffer = super().new_buffer(slots)
         return replace(buffer, labels=self.renderer.new_labels(slots) | buffer.labels)
 
@@ -344,16 +349,19 @@ class DatasetSource(LoaderSource):
         return {"source": digest.hexdigest(16)}
 
     def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
+        """Return the positions of an epoch; see `LoaderSource.select`."""
         if augment:
             check_augmentable(self.layout)
         symmetry_key = hash_key(seed, epoch, SYMMETRY) if augment else None
         return EpochSelection(np.diff(self._start), np.empty(0, np.uint8), symmetry_key)
 
     def cost(self, units: Units) -> npt.NDArray[np.int64]:
+        """Return the work for each unit; see `LoaderSource.cost`."""
         rows: npt.NDArray[np.int64] = self._start[units + 1] - self._start[units]
         return rows
 
     def render(self, selection: EpochSelection, units: Units, first: int, rank: Ranks, out: ExampleBuffer) -> None:
+        """Render positions; see `LoaderSource.render`."""
         at = first
         for start, stop in zip(self._start[units].tolist(), self._start[units + 1].tolist()):
             low, high = max(at, 0), min(at + stop - start, len(rank))

@@ -45,7 +45,7 @@ def dataset(loader: Loader) -> TorchDataset:
     """Return a loader as a dataset for torch's `DataLoader` with batch_size=None.
 
     The loader uses threads, so workers do not make it faster. With workers, each one yields a disjoint part of the
-    epoch in batches of its own.
+    epoch, in separate batches.
     """
     return TorchDataset(loader)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays
-from kifu.katago.rules import KataRules, terms_of
+from kifu.katago.rules import KataRules, resolve_rules
 from kifu.records.games import GameArrays
 
 ARCHIVES = {
@@ -48,7 +48,7 @@ def read_reference(shared: Path, name: str, folder: Path) -> Reference:
     ingest(folder / name, folder / f"{name}.parquet", jobs=1)
     (batch,) = open_catalogue(folder / f"{name}.parquet").batches()
     place = {member: i for i, member in enumerate(batch.column("member").to_pylist())}
-    terms, _ = terms_of(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
+    terms, _ = resolve_rules(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
     order = np.array([place[each] for each in rows["names"].tolist()])
     return Reference(rows, game_arrays(batch), order, terms[order])
 

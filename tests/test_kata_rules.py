@@ -13,18 +13,18 @@ from kifu.katago.rules import (
     BONUS_N,
     BONUS_N_MINUS_ONE,
     BONUS_ZERO,
+    GAME_RULES,
     KO_POSITIONAL,
     KO_SIMPLE,
     KO_SITUATIONAL,
     KO_SPIGHT,
-    NAMED,
-    NO_HANDICAP,
+    NAMED_RULES,
     TAX_ALL,
     TAX_NONE,
     TAX_SEKI,
-    TERMS,
+    UNKNOWN_HANDICAP,
     KataRules,
-    terms_of,
+    resolve_rules,
 )
 
 JAPANESE = "koSIMPLEscoreTERRITORYtaxSEKIsui0"
@@ -61,7 +61,7 @@ def test_names(expected):
 
 
 def test_no_other_name():
-    assert sorted(NAMED) == sorted(name.replace("~", " ") for names in NAMES.values() for name in names.split())
+    assert sorted(NAMED_RULES) == sorted(name.replace("~", " ") for names in NAMES.values() for name in names.split())
 
 
 FIELDS = {
@@ -110,7 +110,7 @@ def test_fields_and_json(text, expected):
     ],
 )
 def test_unknown(text):
-    with pytest.raises(GameError, match="none that KataGo knows: a name such as japanese") as error:
+    with pytest.raises(GameError, match="allowed are a name such as japanese") as error:
         KataRules.parse(text)
     assert "\n" not in str(error.value) and len(str(error.value)) < 300
 
@@ -141,18 +141,18 @@ def test_terms_of_many_games():
     rules = ["AGA", None, "Japanese", "AGA", "nonsense", "koSPIGHTtaxALL", "aga-button", "chinese", "aga", ""]
     komi = [7.5, 6.5, 0, None, 6.5, -100.5, 7, 3.75, 400, 7]
     handicap = [None, 0, 2, 9, 1, 5, None, 3, -4, 0]
-    terms, drop = terms_of(*columns(rules, komi, handicap))
-    assert terms.dtype == TERMS and drop.dtype == np.uint8
+    terms, drop = resolve_rules(*columns(rules, komi, handicap))
+    assert terms.dtype == GAME_RULES and drop.dtype == np.uint8
     unknown, no_komi = DropReason.RULES_UNKNOWN, DropReason.KOMI_UNKNOWN
     assert drop.tolist() == [0, unknown, 0, no_komi, unknown, 0, 0, no_komi, 0, unknown]
     assert terms[drop == 0].tolist() == [
-        (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 7.5, NO_HANDICAP),
+        (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 7.5, UNKNOWN_HANDICAP),
         (KO_SIMPLE, 1, TAX_SEKI, 0, 0, BONUS_ZERO, 0, 2),
         (KO_SPIGHT, 0, TAX_ALL, 1, 0, BONUS_ZERO, -100.5, 5),
-        (KO_SITUATIONAL, 0, TAX_NONE, 0, 1, BONUS_N_MINUS_ONE, 7, NO_HANDICAP),
+        (KO_SITUATIONAL, 0, TAX_NONE, 0, 1, BONUS_N_MINUS_ONE, 7, UNKNOWN_HANDICAP),
         (KO_SITUATIONAL, 0, TAX_NONE, 0, 0, BONUS_N_MINUS_ONE, 400, -4),
     ]
-    terms, drop = terms_of(*columns(rules, komi, handicap), KataRules.parse("chinese-kgs"), 6.5)
+    terms, drop = resolve_rules(*columns(rules, komi, handicap), KataRules.parse("chinese-kgs"), 6.5)
     assert drop.tolist() == [0, 0, 0, 0, unknown, 0, 0, no_komi, 0, unknown]
     assert terms[[1, 3]].tolist() == [
         (KO_POSITIONAL, 0, TAX_NONE, 0, 0, BONUS_N, 6.5, 0),
@@ -162,18 +162,18 @@ def test_terms_of_many_games():
 
 @pytest.mark.parametrize("games", [0, 3])
 def test_terms_of_nothing(games):
-    terms, drop = terms_of(*columns([None] * games, [np.inf] * games, [None] * games))
+    terms, drop = resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games))
     assert terms.shape == (games,) and drop.tolist() == [DropReason.RULES_UNKNOWN] * games
     assert (
-        terms_of(*columns([None] * games, [np.inf] * games, [None] * games), KataRules())[1].tolist()
+        resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games), KataRules())[1].tolist()
         == [DropReason.KOMI_UNKNOWN] * games
     )
 
 
 def test_columns_that_are_slices_of_longer_ones():
     whole = columns(["aga", "nz", None, "japanese"], [1, 2, None, 3.5], [1, None, 3, 4])
-    terms, drop = terms_of(*(column.slice(1) for column in whole))
-    all_terms, all_drop = terms_of(*whole)
+    terms, drop = resolve_rules(*(column.slice(1) for column in whole))
+    all_terms, all_drop = resolve_rules(*whole)
     assert drop.tolist() == all_drop[1:].tolist() == [0, DropReason.RULES_UNKNOWN, 0]
     assert terms[drop == 0].tolist() == all_terms[1:][drop == 0].tolist()
 
@@ -191,6 +191,6 @@ def test_katago(shared):
                 texts.append(rules[1])
                 komis.append(float(komi[1]))
                 expected.append(told[member.name.removeprefix("handmade/")])
-    terms, drop = terms_of(*columns(texts, komis, [None] * len(texts)))
+    terms, drop = resolve_rules(*columns(texts, komis, [None] * len(texts)))
     assert not drop.any() and len(texts) == 163
     assert [f"{KataRules.parse(t)}komi{k:g}" for t, k in zip(texts, terms["komi"].tolist(), strict=True)] == expected

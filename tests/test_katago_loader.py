@@ -19,7 +19,7 @@ from kifu.corpus.ingest import ingest
 from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.katago.encoder import KataEncoder, encode_katago
-from kifu.katago.rules import TERMS, KataRules, usual_terms
+from kifu.katago.rules import GAME_RULES, KataRules, resolve_rules_or_default
 from kifu.planes.encoder import find_encoder
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.planes.unpack import unpack
@@ -67,7 +67,7 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
     """Planes [T, 22, H, W] and numbers [T, 19] of all positions there are, by the encoder alone, and what ends them."""
     rules = KataRules.parse(game.rules) if game.rules else KataRules()
     komi = usual_komi(rules) if game.komi is None else game.komi
-    terms = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], TERMS)
+    terms = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], GAME_RULES)
     plies = len(game.moves)
     out, label, told = encoder.new_out(plies), np.empty(plies, np.int16), encoder.new_inputs(plies)
     alone = MoveArrays(
@@ -251,7 +251,7 @@ def test_the_numbers_of_a_game(text, told):
 def test_usual_terms_of_many_are_those_of_each():
     texts = ["Japanese", None, "aga-button", "koSIMPLEscoreTERRITORYbutton1", "house rules", "NZ", None]
     komi = [None, None, None, None, 6.5, 0.5, float("nan")]
-    terms, drop = usual_terms(
+    terms, drop = resolve_rules_or_default(
         pa.array(texts, pa.string()), pa.array(komi, pa.float32()), pa.array([None, 3, 0, 2, 1, None, 5], pa.int16())
     )
     assert drop.tolist() == [0, 0, 0, 0, DropReason.RULES_UNKNOWN, 0, DropReason.KOMI_UNKNOWN]

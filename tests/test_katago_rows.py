@@ -16,7 +16,7 @@ from flat import OneGame, flat
 from kata_reference import read_reference
 from kifu.errors import DropReason, GameError
 from kifu.katago.encoder import KataEncoder
-from kifu.katago.rules import TERMS, KataRules
+from kifu.katago.rules import GAME_RULES, KataRules
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from naive_course import NaiveCourse
@@ -73,7 +73,7 @@ def rooted(games):
 
 def terms_for(rules, komi=7.5, handicap=None):
     rules = KataRules.parse(rules) if isinstance(rules, str) else rules
-    return np.array([(*rules.codes, komi, -1 if handicap is None else handicap)], TERMS)
+    return np.array([(*rules.codes, komi, -1 if handicap is None else handicap)], GAME_RULES)
 
 
 def draw(games, terms, rows=None, symmetry=None, take=None, encoder=ENCODER):

@@ -17,7 +17,7 @@ from kifu.corpus.schema import game_arrays
 from kifu.katago.build import build_katago
 from kifu.katago.npz import game_hashes
 from kifu.katago.rows import ARRAYS, TARGETS
-from kifu.katago.rules import terms_of
+from kifu.katago.rules import resolve_rules
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, Targets, TargetScratch, fill_targets, key_columns
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.recipes.schema import find_recipe
@@ -152,7 +152,7 @@ def _coins(n: int) -> Any:
 
 def _terms(rules: str, komi: float = 6.5, handicap: int | None = None) -> Any:
     told = pa.array([rules]), pa.array([komi], pa.float32()), pa.array([handicap], pa.int16())
-    terms, drop = terms_of(*told)
+    terms, drop = resolve_rules(*told)
     assert not drop.any()
     return terms
 

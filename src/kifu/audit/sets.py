@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,6 @@ _SHARD_ROWS = 1 << 19
 
 RecordIndex = dict[str, tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 """For each archive, by its BLAKE3: the entries that games were taken from and the numbers of these games, [K] each."""
-
-Shard = TypeVar("Shard")
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +267,6 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {magics}")
 
 
-class _HashJob(Job[Shard, Item, PositionHashes]):
-    """A job that hashes the positions of a file or folder."""
-
-
 class CatalogueShard(NamedTuple):
     """Rows of a catalogue, the first of which is row `first`."""
 
@@ -281,7 +274,7 @@ class CatalogueShard(NamedTuple):
     first: int
 
 
-class HashCatalogue(_HashJob[CatalogueShard, tuple[int, pa.RecordBatch]]):
+class HashCatalogue(Job[CatalogueShard, tuple[int, pa.RecordBatch], PositionHashes]):
     """Hash the positions of a catalogue's games. Games are numbered by row."""
 
     def read(self, shard: CatalogueShard) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -309,7 +302,7 @@ class RowRange(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class HashDat(_HashJob[RowRange, tuple[RowRange, Records]]):
+class HashDat(Job[RowRange, tuple[RowRange, Records], PositionHashes]):
     """Hash the positions of a dat1 or dat2 file.
 
     Attributes:
@@ -340,7 +333,7 @@ class HashDat(_HashJob[RowRange, tuple[RowRange, Records]]):
 
 
 @dataclass(frozen=True, eq=False)
-class HashExamples(_HashJob[RowRange, Batch]):
+class HashExamples(Job[RowRange, Batch, PositionHashes]):
     """Hash the positions of another data set, by way of dat1 records: the hash does not depend on the orientation.
 
     Attributes:

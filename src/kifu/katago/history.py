@@ -1,21 +1,22 @@
-"""A game as KataGo follows it: whose ko and superko bans hold, how passes end it, what White has got beside komi.
+"""KataGo's BoardHistory: ko and superko bans, the end of a game by passes, and White's bonus points.
 
-A `BoardHistory` is a compiled board (`kifu.go.state.State`) and what KataGo's BoardHistory keeps beside it, as of v1.17.2. It
-is followed up to the end of the game, or, where territory is counted, of its normal phase: two passes there begin what
-KataGo calls the encore, and what is played in that is not followed.
+A `BoardHistory` is a compiled board (`kifu.go.state.State`) with what KataGo's class of that name keeps beside it, as
+of v1.17.2. It follows a game to its end or, with territory scoring, to the end of the normal phase: two passes then
+begin KataGo's encore, which is not implemented.
 
-Superko, and the ends of a game:
+Superko and the end of a game:
 
-ko rule      a move may not make          passes before do   ends at
-simple       what simple ko forbids       -                  2 passes; a pass where the same player passed before; a
-                                                             situation that stands for the third time since a pass
-positional   a position that stood        count              2 passes
-situational  the same, if the same        count              2 passes
-             player was to move then
-spight       a position that stood        forgotten          a pass where the same player passed before
-             since the last pass
+ko rule      forbidden                    passes before a move   the game ends at
+simple       simple ko recapture          -                      2 passes; a pass in a situation in which the same
+                                                                 player has passed; the third occurrence of a
+                                                                 situation since a pass
+positional   an earlier position          count                  2 passes
+situational  an earlier position with     count                  2 passes
+             the same player to move
+spight       a position since the last    are forgotten          a pass in a situation in which the same player has
+             pass                                                passed
 
-Taking the button is a pass that ends nothing, and all positions before it are forgotten.
+Taking the button is a pass that ends nothing; all earlier positions are then forgotten.
 """
 
 from __future__ import annotations
@@ -51,81 +52,85 @@ from kifu.katago.rules import BONUS_N, BONUS_ZERO, KO_SIMPLE, KO_SITUATIONAL, KO
 from kifu.kernel import inline_kernel
 from kifu.point import BLACK, WHITE
 
-Codes = npt.NDArray[np.int64]
+RuleCodes = npt.NDArray[np.int64]
 
-# Indices of a row of `codes_of`
-KO, TERRITORY, TAX, SUICIDE_CODE, BUTTON_RULE, BONUS_RULE, KOMI, HANDICAP = range(8)
+# Indices of a row of `rule_codes`
+KO, TERRITORY, TAX, SUICIDE, BUTTON, BONUS, KOMI, HANDICAP = range(8)
 
-# Indices of Course.numbers
-TURNS = 0  # moves played, passes too
-PASSES = 1  # how many of the last moves were passes that count for the end
-NEXT = 2  # the player who did not move last: BLACK or WHITE
+# Indices of BoardHistory.scalars
+TURNS = 0  # moves played, including passes
+ENDING_PASSES = 1  # consecutive passes at the end that count towards the end of the game
+NEXT_PLAYER = 2  # the opponent of the last mover: BLACK or WHITE
 FINISHED = 3  # 1 once the game is over
-PAST = 4  # 1 once the normal phase is over, and the encore would begin
-BONUS = 5  # points that White has beside komi and what handicap gives, in halves
-HANDICAP_BONUS = 6  # points that White gets for handicap stones, in halves
-BUTTON = 7  # 1 as long as the button may be taken
-N_COURSE_NUMBERS = 8
+PAST_NORMAL_PHASE = 4  # 1 once the normal phase is over and the encore would begin
+WHITE_BONUS = 5  # White's points besides komi and handicap bonus, in half points
+HANDICAP_BONUS = 6  # White's points for handicap stones, in half points
+HAS_BUTTON = 7  # 1 while the button may be taken
+N_SCALARS = 8
 
 
 class BoardHistory(NamedTuple):
-    """A game in its course, under one set of rules.
+    """A board and the history of its game, under one set of rules.
 
-    s: the board.  codes: [8] int64, the game's row of `codes_of`.
-    seen: what superko compares with, or under simple ko each situation since the last pass; again: those of them that
-        stood twice.  passed: the situations that somebody passed in.
-    ever: [W] uint64, bit set of the points where a stone stood or was played.
-    numbers: [N_COURSE_NUMBERS] int64.
+    Attributes:
+        s: the board.
+        rules: [8] int64, the game's row of `rule_codes`.
+        seen: the positions or situations that superko compares with; with simple ko, the situations since the last
+            pass.
+        seen_twice: with simple ko, the situations that occurred twice.
+        pass_situations: the situations in which a player has passed.
+        ever_occupied: [W] uint64 bit set of the points where a stone was ever placed.
+        scalars: [N_SCALARS] int64.
     """
 
     s: State
-    codes: Codes
+    rules: RuleCodes
     seen: History
-    again: History
-    passed: History
-    ever: npt.NDArray[np.uint64]
+    seen_twice: History
+    pass_situations: History
+    ever_occupied: npt.NDArray[np.uint64]
     scalars: npt.NDArray[np.int64]
 
 
 def new_board_history(s: State, plies: int) -> BoardHistory:
-    """A course on that board (whatever is on it), with room for games of at most `plies` moves."""
+    """Return a history around a board, whatever is on it, for games of at most `plies` moves."""
     return BoardHistory(
         s=s,
-        codes=np.zeros(8, np.int64),
+        rules=np.zeros(8, np.int64),
         seen=new_history(plies),
-        again=new_history(plies),
-        passed=new_history(plies),
-        ever=np.zeros(len(s.words), np.uint64),
-        scalars=np.zeros(N_COURSE_NUMBERS, np.int64),
+        seen_twice=new_history(plies),
+        pass_situations=new_history(plies),
+        ever_occupied=np.zeros(len(s.words), np.uint64),
+        scalars=np.zeros(N_SCALARS, np.int64),
     )
 
 
-def codes_of(terms: npt.NDArray[np.void]) -> Codes:
-    """[G, 8] int64: the terms of games (`kifu.katago.rules.TERMS`) as kernels take them, komi in half points."""
-    codes = np.empty((len(terms), 8), np.int64)
-    codes[:, KO] = terms["ko"]
-    codes[:, TERRITORY] = terms["territory"]
-    codes[:, TAX] = terms["tax"]
-    codes[:, SUICIDE_CODE] = np.where(terms["suicide"] != 0, SUICIDE_REMOVED, SUICIDE_FORBIDDEN)
-    codes[:, BUTTON_RULE] = terms["button"]
-    codes[:, BONUS_RULE] = terms["bonus"]
-    codes[:, KOMI] = np.rint(terms["komi"].astype(np.float64) * 2)
-    codes[:, HANDICAP] = terms["handicap"]
+def rule_codes(rules: npt.NDArray[np.void]) -> RuleCodes:
+    """Return the rules of G games, [G] of `kifu.katago.rules.GAME_RULES`, for kernels: [G, 8] int64, half points."""
+    codes = np.empty((len(rules), 8), np.int64)
+    codes[:, KO] = rules["ko"]
+    codes[:, TERRITORY] = rules["territory"]
+    codes[:, TAX] = rules["tax"]
+    codes[:, SUICIDE] = np.where(rules["suicide"] != 0, SUICIDE_REMOVED, SUICIDE_FORBIDDEN)
+    codes[:, BUTTON] = rules["button"]
+    codes[:, BONUS] = rules["bonus"]
+    codes[:, KOMI] = np.rint(rules["komi"].astype(np.float64) * 2)
+    codes[:, HANDICAP] = rules["handicap"]
     return codes
 
 
 @inline_kernel
-def go_ko(course: BoardHistory) -> Any:
-    """The ko rule as `kifu.go.rules` has it."""
-    ko = course.codes[KO]
+def board_ko_rule(h: BoardHistory) -> Any:
+    """Return the code in `kifu.go.rules` of the ko rule by which positions are compared."""
+    ko = h.rules[KO]
     if ko == KO_SIMPLE:
         return go.KO_SIMPLE
     return go.KO_SITUATIONAL if ko == KO_SITUATIONAL else go.KO_POSITIONAL
 
 
 @inline_kernel
-def _stones(s: State, c: Any) -> Any:
-    """How many stones of colour c are on the board."""
+def _count_stones(s: State, c: Any) -> Any:
+    """Return the number of stones of colour c."""
     n = 0
     for k in range(3):
         for i in range(len(s.words)):
@@ -134,149 +139,148 @@ def _stones(s: State, c: Any) -> Any:
 
 
 @inline_kernel
-def handicap_stones(codes: Any, black: Any, white: Any) -> Any:
-    """How large the handicap is: as HA tells it, else by the stones that were set up."""
-    if codes[HANDICAP] >= 0:
-        return codes[HANDICAP]
+def handicap_stones(rules: Any, black: Any, white: Any) -> Any:
+    """Return the handicap: HA if it is known, else the number of black setup stones if there are no white ones."""
+    if rules[HANDICAP] >= 0:
+        return rules[HANDICAP]
     return black if white == 0 and black > 1 else 0
 
 
 @inline_kernel
-def _handicap_bonus(codes: Any, black: Any, white: Any) -> Any:
-    """Points that White gets for the handicap."""
-    stones = handicap_stones(codes, black, white)
-    if codes[BONUS_RULE] == BONUS_ZERO:
+def _handicap_bonus(rules: Any, black: Any, white: Any) -> Any:
+    """Return White's points for the handicap."""
+    stones = handicap_stones(rules, black, white)
+    if rules[BONUS] == BONUS_ZERO:
         return 0
-    return stones if codes[BONUS_RULE] == BONUS_N else max(stones - 1, 0)
+    return stones if rules[BONUS] == BONUS_N else max(stones - 1, 0)
 
 
 @inline_kernel
-def _note_situation(course: BoardHistory) -> Any:
-    """Keeps the position that the next player is to move in. Returns whether it ends the game by standing thrice."""
-    ko = course.codes[KO]
-    c = course.scalars[NEXT]
+def _record_situation(h: BoardHistory) -> Any:
+    """Record the position before the next player's move. Returns whether its third occurrence ends the game."""
+    ko = h.rules[KO]
+    c = h.scalars[NEXT_PLAYER]
     if ko != KO_SIMPLE:
-        add_situation(course.seen, situation_hash(course.s.hash[0], c, go_ko(course)))
+        add_situation(h.seen, situation_hash(h.s.hash[0], c, board_ko_rule(h)))
         return False
-    situation = situation_hash(course.s.hash[0], c, go.KO_SITUATIONAL)
-    if not contains(course.seen, situation):
-        add_situation(course.seen, situation)
-    elif not contains(course.again, situation):
-        add_situation(course.again, situation)
+    situation = situation_hash(h.s.hash[0], c, go.KO_SITUATIONAL)
+    if not contains(h.seen, situation):
+        add_situation(h.seen, situation)
+    elif not contains(h.seen_twice, situation):
+        add_situation(h.seen_twice, situation)
     else:
         return True
     return False
 
 
 @inline_kernel
-def _forget_situations(course: BoardHistory) -> None:
-    clear_history(course.seen)
-    clear_history(course.again)
+def _forget_situations(h: BoardHistory) -> None:
+    clear_history(h.seen)
+    clear_history(h.seen_twice)
 
 
 @inline_kernel
-def begin(course: BoardHistory, codes: Any, first: Any) -> None:
-    """Begins a game from what is on the board, where no stone lacks liberties.
+def start_game(h: BoardHistory, rules: Any, first: Any) -> None:
+    """Start a game from the stones on the board, all of which have liberties.
 
-    codes: [8], a row of `codes_of`.  first: who moves first, BLACK or WHITE.
+    rules: [8], a row of `rule_codes`.  first: the player who moves first, BLACK or WHITE.
     """
-    s, numbers = course.s, course.scalars
-    for k in range(codes.shape[0]):
-        course.codes[k] = codes[k]
+    s, scalars = h.s, h.scalars
+    for k in range(rules.shape[0]):
+        h.rules[k] = rules[k]
     for i in range(len(s.words)):
         word = ZERO
         for c in range(2):
             for k in range(3):
                 word |= s.stones_by_liberties[c, k, i]
-        course.ever[i] = word
-    black, white = _stones(s, BLACK), _stones(s, WHITE)
-    numbers[TURNS] = 0
-    numbers[PASSES] = 0
-    numbers[NEXT] = first
-    numbers[FINISHED] = 0
-    numbers[PAST] = 0
-    numbers[BONUS] = 2 * (black - white) if codes[TERRITORY] != 0 else 0
-    numbers[HANDICAP_BONUS] = 2 * _handicap_bonus(codes, black, white)
-    numbers[BUTTON] = codes[BUTTON_RULE]
-    _forget_situations(course)
-    clear_history(course.passed)
-    _note_situation(course)
+        h.ever_occupied[i] = word
+    black, white = _count_stones(s, BLACK), _count_stones(s, WHITE)
+    scalars[TURNS] = 0
+    scalars[ENDING_PASSES] = 0
+    scalars[NEXT_PLAYER] = first
+    scalars[FINISHED] = 0
+    scalars[PAST_NORMAL_PHASE] = 0
+    scalars[WHITE_BONUS] = 2 * (black - white) if rules[TERRITORY] != 0 else 0
+    scalars[HANDICAP_BONUS] = 2 * _handicap_bonus(rules, black, white)
+    scalars[HAS_BUTTON] = rules[BUTTON]
+    _forget_situations(h)
+    clear_history(h.pass_situations)
+    _record_situation(h)
 
 
 @inline_kernel
-def is_over(course: BoardHistory) -> Any:
-    """Whether the game, or its normal phase, has ended."""
-    return course.scalars[FINISHED] != 0 or course.scalars[PAST] != 0
+def is_over(h: BoardHistory) -> Any:
+    """Return whether the game, or its normal phase, has ended."""
+    return h.scalars[FINISHED] != 0 or h.scalars[PAST_NORMAL_PHASE] != 0
 
 
 @inline_kernel
-def bonus(course: BoardHistory) -> Any:
-    """What White has beside komi, in half points: moves where territory is counted, the button, the handicap."""
-    return course.scalars[BONUS] + course.scalars[HANDICAP_BONUS]
+def white_bonus(h: BoardHistory) -> Any:
+    """Return White's half points besides komi: for moves with territory scoring, the button and the handicap."""
+    return h.scalars[WHITE_BONUS] + h.scalars[HANDICAP_BONUS]
 
 
 @inline_kernel
-def _pass_situation(course: BoardHistory, c: Any) -> Any:
-    return course.s.hash[0] ^ WHITE_TO_MOVE if c == WHITE else course.s.hash[0]
+def _pass_situation(h: BoardHistory, c: Any) -> Any:
+    return h.s.hash[0] ^ WHITE_TO_MOVE if c == WHITE else h.s.hash[0]
 
 
 @inline_kernel
-def _passes_end_alone(course: BoardHistory) -> Any:
-    """Whether a pass ends the phase where its player passed in the same situation before."""
-    return course.codes[KO] == KO_SIMPLE or course.codes[KO] == KO_SPIGHT
+def _repeated_pass_ends(h: BoardHistory) -> Any:
+    """Return whether the phase ends when a player passes again in the same situation."""
+    return h.rules[KO] == KO_SIMPLE or h.rules[KO] == KO_SPIGHT
 
 
 @inline_kernel
-def pass_would_end(course: BoardHistory, c: Any) -> Any:
-    """Whether a pass of player c would end the game or its normal phase."""
-    if course.codes[KO] != KO_SPIGHT and course.scalars[PASSES] > 0:
+def pass_would_end_phase(h: BoardHistory, c: Any) -> Any:
+    """Return whether a pass of player c would end the game or its normal phase."""
+    if h.rules[KO] != KO_SPIGHT and h.scalars[ENDING_PASSES] > 0:
         return True
-    return _passes_end_alone(course) and contains(course.passed, _pass_situation(course, c))
+    return _repeated_pass_ends(h) and contains(h.pass_situations, _pass_situation(h, c))
 
 
 @inline_kernel
-def _pass(course: BoardHistory, c: Any) -> None:
-    numbers = course.scalars
-    if numbers[BUTTON] != 0:
-        numbers[BUTTON] = 0
-        numbers[BONUS] += 1 if c == WHITE else -1
-        numbers[PASSES] = 0
-        _forget_situations(course)
-        clear_history(course.passed)
+def _play_pass(h: BoardHistory, c: Any) -> None:
+    scalars = h.scalars
+    if scalars[HAS_BUTTON] != 0:
+        scalars[HAS_BUTTON] = 0
+        scalars[WHITE_BONUS] += 1 if c == WHITE else -1
+        scalars[ENDING_PASSES] = 0
+        _forget_situations(h)
+        clear_history(h.pass_situations)
     else:
-        if pass_would_end(course, c):
-            numbers[PAST if course.codes[TERRITORY] != 0 else FINISHED] = 1
-        if course.codes[KO] != KO_SPIGHT:
-            numbers[PASSES] += 1
-        if _passes_end_alone(course):
-            _forget_situations(course)
-        add_situation(course.passed, _pass_situation(course, c))
-    pass_turn(course.s)
+        if pass_would_end_phase(h, c):
+            scalars[PAST_NORMAL_PHASE if h.rules[TERRITORY] != 0 else FINISHED] = 1
+        if h.rules[KO] != KO_SPIGHT:
+            scalars[ENDING_PASSES] += 1
+        if _repeated_pass_ends(h):
+            _forget_situations(h)
+        add_situation(h.pass_situations, _pass_situation(h, c))
+    pass_turn(h.s)
 
 
 @inline_kernel
-def advance(course: BoardHistory, p: Any, c: Any) -> Any:
-    """Plays a move of colour c (BLACK or WHITE): a stone on point p, or a pass if p is the wall's index.
+def play_move(h: BoardHistory, p: Any, c: Any) -> Any:
+    """Play a move of colour c (BLACK or WHITE), in turn or not: a stone on point p, or a pass if p is the wall's index.
 
-    The game must not be over; it may be c's turn or not. Returns 0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, and
-    then nothing has changed.
+    The game must not be over. Returns 0, or OFF_BOARD, OCCUPIED, SUICIDE, KO or SUPERKO, which change nothing.
     """
-    s, numbers = course.s, course.scalars
+    s, scalars = h.s, h.scalars
     if p > s.neighbours.shape[0]:
         return OFF_BOARD
     if p == s.neighbours.shape[0]:
-        _pass(course, c)
+        _play_pass(h, c)
     else:
-        why = illegal_reason(s, course.seen, p, c, go_ko(course), course.codes[SUICIDE_CODE])
-        if why != 0:
-            return why
-        play(s, p, c, course.codes[SUICIDE_CODE])
-        course.ever[p >> 6] |= bit(p)
-        numbers[PASSES] = 0
-        if course.codes[TERRITORY] != 0:
-            numbers[BONUS] += 2 if c == BLACK else -2
-    numbers[TURNS] += 1
-    numbers[NEXT] = 3 - c
-    if _note_situation(course) and p < s.neighbours.shape[0]:
-        numbers[FINISHED] = 1
+        reason = illegal_reason(s, h.seen, p, c, board_ko_rule(h), h.rules[SUICIDE])
+        if reason != 0:
+            return reason
+        play(s, p, c, h.rules[SUICIDE])
+        h.ever_occupied[p >> 6] |= bit(p)
+        scalars[ENDING_PASSES] = 0
+        if h.rules[TERRITORY] != 0:
+            scalars[WHITE_BONUS] += 2 if c == BLACK else -2
+    scalars[TURNS] += 1
+    scalars[NEXT_PLAYER] = 3 - c
+    if _record_situation(h) and p < s.neighbours.shape[0]:
+        scalars[FINISHED] = 1
     return 0

@@ -1,13 +1,13 @@
-"""The kernel of KataGo's inputs: follows games by a `BoardHistory` and draws the wanted positions as its version 7 has them.
+"""Kernels that follow games by a `BoardHistory` and fill KataGo's network inputs, version 7, for chosen positions.
 
-Planes and numbers are those of `fillRowV7` in KataGo v1.17.2, called as its training writer calls it: a draw counts as
-half a win, playouts are doubled for nobody, no history is hidden. docs/planes/katago22.md says what each holds.
+Planes and scalar inputs are those of `fillRowV7` in KataGo v1.17.2, called as its training writer calls it: a draw
+counts as half a win, playouts are not doubled, no history is hidden. docs/planes/katago22.md describes each input.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
 from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
-from kifu.go.replay import GameMoves, set_up
+from kifu.go.replay import GamesLike, set_up
 from kifu.go.rules import contains, hash_after, situation_hash
 from kifu.go.state import (
     EMPTY,
@@ -29,25 +29,26 @@ from kifu.go.state import (
     would_have_liberty,
 )
 from kifu.katago.history import (
-    BUTTON,
+    HAS_BUTTON,
     KO,
     KOMI,
-    NEXT,
-    SUICIDE_CODE,
+    NEXT_PLAYER,
+    SUICIDE,
     TAX,
     TERRITORY,
     TURNS,
     BoardHistory,
-    advance,
-    begin,
-    bonus,
-    go_ko,
+    board_ko_rule,
     is_over,
     new_board_history,
-    pass_would_end,
+    pass_would_end_phase,
+    play_move,
+    rule_codes,
+    start_game,
+    white_bonus,
 )
 from kifu.katago.rules import KO_SIMPLE, KO_SITUATIONAL, TAX_ALL, TAX_NONE
-from kifu.kernel import inline_kernel, kernel
+from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.planes.board_embedding import place
 from kifu.planes.codegen import finish
 from kifu.planes.context import HEIGHT, WIDTH, add_point, has_chain_without_liberties, new_context, some_point
@@ -61,178 +62,212 @@ _SETUP_LATER = int(DropReason.SETUP_LATER)
 _SETUP_DEAD = int(DropReason.SETUP_DEAD)
 _AFTER_END = int(DropReason.AFTER_END)
 
-_ALL = 1 << 16
-"""More moves than come before any setup."""
+_ALL_PLIES = 1 << 16
 
 PLANES, INPUTS = 22, 19
 
-# Planes, and numbers beside them, that more than one line below speaks of
-_KO_BAN, _LAST, _CAUGHT, _WORKS, _AREA = 6, 9, 14, 17, 18
-_KO_RULE, _WAVE = 6, 18
+# Indices of planes and scalar inputs that the code below uses more than once
+_KO_PLANE, _LAST_MOVE_PLANE, _LADDER_PLANE, _LADDER_MOVE_PLANE, _AREA_PLANE = 6, 9, 14, 17, 18
+_KO_INPUT, _WAVE_INPUT = 6, 18
 
-LAST_MOVES = 5
+N_LAST_MOVES = 5
+
+
+class RootedGames(GamesLike, Protocol):
+    """Games with the number of setup entries in their root node, such as `kifu.records.games.GameArrays`."""
+
+    @property
+    def root_setup(self) -> npt.NDArray[np.uint16]: ...
+
+
+class KataGames(NamedTuple):
+    """Games for kernels: arrays of many games, R of which are chosen.
+
+    Attributes:
+        moves, move_offset, setup, setup_ply, setup_offset, root_setup: see `kifu.records.games.GameArrays`.
+        game_index: [R] int64, the chosen games.
+        rules: [R, 8] int64, a row of `rule_codes` for each of them.
+    """
+
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_ply: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    root_setup: npt.NDArray[np.uint16]
+    game_index: npt.NDArray[np.int64]
+    rules: npt.NDArray[np.int64]
+
+
+def kernel_games(games: RootedGames, game_index: npt.NDArray[np.int64], rules: npt.NDArray[np.void]) -> KataGames:
+    """Return the chosen games, [R], under their rules, [R] of `GAME_RULES`, as kernels take them."""
+    arrays = games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, games.root_setup
+    return KataGames(*map(writable_view, arrays), game_index, rule_codes(rules))
 
 
 class KataWorkspace(NamedTuple):
-    """What one thread draws rows with, for boards of one size in a frame of n points.
+    """Scratch memory of one thread, for boards of one size embedded in a frame of n points.
 
-    board: [W] uint64 bit set, the points that games have.  place: see `kifu.planes.context.View`.
-    ladders: what is known of them.  caught: [3, W]: the stones caught in ladders before move t at caught[t % 3].
-    moves: [2, W] bit sets: those that catch in a ladder, those that escape.
-    areas: scratch.  area: [2, W], Black's and White's.  bits: [PLANES, W], the planes.
+    Attributes:
+        history: the game.
+        on_board: [W] uint64 bit set of the frame's points that are on the board.
+        geometry: see `kifu.planes.context.PositionContext.place`.
+        ladders: known ladders.
+        laddered: [3, W], the stones caught in ladders before move t at laddered[t % 3].
+        ladder_moves: [2, W] bit sets: moves that capture in a ladder, moves that escape.
+        area_workspace: scratch of `find_areas`.
+        area: [2, W], Black's and White's area.
+        planes: [PLANES, W] bit sets.
     """
 
-    course: BoardHistory
-    board: npt.NDArray[np.uint64]
-    place: npt.NDArray[np.int64]
+    history: BoardHistory
+    on_board: npt.NDArray[np.uint64]
+    geometry: npt.NDArray[np.int64]
     ladders: LadderSearch
-    caught: npt.NDArray[np.uint64]
-    moves: npt.NDArray[np.uint64]
-    areas: AreaWorkspace
+    laddered: npt.NDArray[np.uint64]
+    ladder_moves: npt.NDArray[np.uint64]
+    area_workspace: AreaWorkspace
     area: npt.NDArray[np.uint64]
-    bits: npt.NDArray[np.uint64]
+    planes: npt.NDArray[np.uint64]
 
 
-def new_sheet(width: int, height: int, frame_width: int, frame_height: int, plies: int) -> KataWorkspace:
-    """A sheet for games of that size in a frame of that size, of at most `plies` moves each."""
-    view = new_context(width, height, frame_width, frame_height, 0)
-    words = len(view.s.words)
+def new_workspace(width: int, height: int, frame_width: int, frame_height: int, plies: int) -> KataWorkspace:
+    """Return a workspace for games of one size, in a frame of another, of at most `plies` moves each."""
+    context = new_context(width, height, frame_width, frame_height, 0)
+    words = len(context.s.words)
     return KataWorkspace(
-        course=new_board_history(view.s, plies),
-        board=view.board,
-        place=view.place,
-        ladders=view.ladders,
-        caught=np.zeros((3, words), np.uint64),
-        moves=np.zeros((2, words), np.uint64),
-        areas=new_area_workspace(frame_width, frame_height),
+        history=new_board_history(context.s, plies),
+        on_board=context.board,
+        geometry=context.place,
+        ladders=context.ladders,
+        laddered=np.zeros((3, words), np.uint64),
+        ladder_moves=np.zeros((2, words), np.uint64),
+        area_workspace=new_area_workspace(frame_width, frame_height),
         area=np.zeros((2, words), np.uint64),
-        bits=np.zeros((PLANES, words), np.uint64),
+        planes=np.zeros((PLANES, words), np.uint64),
     )
 
 
 @inline_kernel
-def _may_repeat(course: BoardHistory, p: Any, c: Any) -> Any:
-    """Whether the stone c on the empty point p is no ko or suicide that is forbidden, and could repeat a position."""
-    s = course.s
+def _may_repeat(h: BoardHistory, p: Any, c: Any) -> Any:
+    """Return whether a stone c on the empty point p is no forbidden ko or suicide and could repeat a position."""
+    s = h.s
     if p == s.scalars[KO_POINT]:
         return False
     if would_have_liberty(s, p, c):
-        return course.ever[p >> 6] & bit(p) != ZERO
-    return course.codes[SUICIDE_CODE] == SUICIDE_REMOVED and has_own_neighbour(s, p, c)
+        return h.ever_occupied[p >> 6] & bit(p) != ZERO
+    return h.rules[SUICIDE] == SUICIDE_REMOVED and has_own_neighbour(s, p, c)
 
 
 @inline_kernel
-def superko_bans(course: BoardHistory, board: Any, out: Any) -> None:
-    """Adds to the bit set out [W] what superko forbids the player who did not move last, but for what simple ko does.
+def add_superko_bans(h: BoardHistory, on_board: Any, out: Any) -> None:
+    """Add the points that superko, but not simple ko, forbids the next player to the bit set out [W].
 
-    board: [W], the points there are.
+    on_board: [W], the points of the board.
     """
-    s, c = course.s, course.scalars[NEXT]
-    if course.codes[KO] == KO_SIMPLE or course.scalars[TURNS] == 0:
+    s, c = h.s, h.scalars[NEXT_PLAYER]
+    if h.rules[KO] == KO_SIMPLE or h.scalars[TURNS] == 0:
         return
-    ko = go_ko(course)
+    ko = board_ko_rule(h)
     for i in range(len(s.words)):
-        word = board[i]
-        if course.codes[SUICIDE_CODE] != SUICIDE_REMOVED:
-            word &= course.ever[i]
+        word = on_board[i]
+        if h.rules[SUICIDE] != SUICIDE_REMOVED:
+            word &= h.ever_occupied[i]
         while word != ZERO:
             p = 64 * i + some_point(word)
             word &= word - ONE
             if (
                 s.colour[p] == EMPTY
-                and _may_repeat(course, p, c)
-                and contains(course.seen, situation_hash(hash_after(s, p, c), 3 - c, ko))
+                and _may_repeat(h, p, c)
+                and contains(h.seen, situation_hash(hash_after(s, p, c), 3 - c, ko))
             ):
                 out[i] |= bit(p)
 
 
 @inline_kernel
-def _draw_stones(sheet: KataWorkspace, own: Any) -> None:
-    """The board, the stones of both sides, and those with 1, 2 and 3 liberties. own: the mover's index by colour."""
-    s, bits = sheet.course.s, sheet.bits
+def _fill_stones(w: KataWorkspace, own: Any) -> None:
+    """Fill the planes of the board, of both sides' stones, and of stones with 1, 2 and 3 liberties.
+
+    own: the mover's index by colour.
+    """
+    s, planes = w.history.s, w.planes
+    stones = s.stones_by_liberties
     for i in range(len(s.words)):
-        bits[0, i] = sheet.board[i]
-        bits[1, i] = (
-            s.stones_by_liberties[own, 0, i] | s.stones_by_liberties[own, 1, i] | s.stones_by_liberties[own, 2, i]
-        )
-        bits[2, i] = (
-            s.stones_by_liberties[1 - own, 0, i]
-            | s.stones_by_liberties[1 - own, 1, i]
-            | s.stones_by_liberties[1 - own, 2, i]
-        )
+        planes[0, i] = w.on_board[i]
+        planes[1, i] = stones[own, 0, i] | stones[own, 1, i] | stones[own, 2, i]
+        planes[2, i] = stones[1 - own, 0, i] | stones[1 - own, 1, i] | stones[1 - own, 2, i]
         for k in range(3):
-            bits[3 + k, i] = s.stones_by_liberties[0, k, i] | s.stones_by_liberties[1, k, i]
-    for i in range(len(s.words)):  # so far the last one has those with more than 3, too
-        word = bits[5, i]
+            planes[3 + k, i] = stones[0, k, i] | stones[1, k, i]
+    for i in range(len(s.words)):  # plane 5 still includes chains of more than 3 liberties
+        word = planes[5, i]
         while word != ZERO:
-            h = s.chain_id[64 * i + some_point(word)]
-            word &= ~s.stones[h, i]
-            if s.n_liberties[h] > 3:
+            chain = s.chain_id[64 * i + some_point(word)]
+            word &= ~s.stones[chain, i]
+            if s.n_liberties[chain] > 3:
                 for j in range(i, len(s.words)):
-                    bits[5, j] &= ~s.stones[h, j]
+                    planes[5, j] &= ~s.stones[chain, j]
 
 
 @inline_kernel
-def _draw_bans(sheet: KataWorkspace) -> None:
-    ko = sheet.course.s.scalars[KO_POINT]
+def _fill_bans(w: KataWorkspace) -> None:
+    ko = w.history.s.scalars[KO_POINT]
     if ko >= 0:
-        add_point(sheet.bits[_KO_BAN], ko)
-    superko_bans(sheet.course, sheet.board, sheet.bits[_KO_BAN])
+        add_point(w.planes[_KO_PLANE], ko)
+    add_superko_bans(w.history, w.on_board, w.planes[_KO_PLANE])
 
 
 @inline_kernel
-def _draw_history(sheet: KataWorkspace, words: Any, t: Any, c: Any, inputs: Any) -> Any:
-    """The last moves, as far back as the sides take turns. Returns how many there are."""
-    n = sheet.course.s.neighbours.shape[0]
-    for k in range(min(LAST_MOVES, t)):
-        word = words[t - 1 - k]
-        if (word & WHITE_BIT != 0) == ((c == WHITE) == (k % 2 == 0)):
+def _fill_last_moves(w: KataWorkspace, moves: Any, t: Any, c: Any, inputs: Any) -> Any:
+    """Fill the last moves, as long as the players alternate. Returns their number."""
+    n = w.history.s.neighbours.shape[0]
+    for k in range(min(N_LAST_MOVES, t)):
+        move = moves[t - 1 - k]
+        if (move & WHITE_BIT != 0) == ((c == WHITE) == (k % 2 == 0)):
             return k
-        p = np.int64(word & POINT_MASK)
+        p = np.int64(move & POINT_MASK)
         if p == n:
             inputs[k] = 1
         else:
-            add_point(sheet.bits[_LAST + k], p)
-    return min(LAST_MOVES, t)
+            add_point(w.planes[_LAST_MOVE_PLANE + k], p)
+    return min(N_LAST_MOVES, t)
 
 
 @inline_kernel
-def _draw_ladders(sheet: KataWorkspace, t: Any, c: Any, turns: Any) -> None:
-    """What is caught in a ladder now and was before each of the last two of `turns` moves, and the moves that catch."""
-    s, bits = sheet.course.s, sheet.bits
-    ladder_moves(s, sheet.ladders, c, sheet.moves[0], sheet.moves[1])
+def _fill_ladders(w: KataWorkspace, t: Any, c: Any, turns: Any) -> None:
+    """Fill the laddered stones now and before each of the last two of `turns` moves, and the capturing moves."""
+    s, planes = w.history.s, w.planes
+    ladder_moves(s, w.ladders, c, w.ladder_moves[0], w.ladder_moves[1])
     for ago in range(3):
-        copy_set(sheet.caught[(t - min(ago, turns)) % 3], bits[_CAUGHT + ago])
-    copy_set(sheet.moves[0], bits[_WORKS])
+        copy_set(w.laddered[(t - min(ago, turns)) % 3], planes[_LADDER_PLANE + ago])
+    copy_set(w.ladder_moves[0], planes[_LADDER_MOVE_PLANE])
 
 
 @inline_kernel
-def _draw_areas(sheet: KataWorkspace, own: Any) -> None:
-    """Whose each point is, if area is counted."""
-    course = sheet.course
-    if course.codes[TERRITORY] != 0:
+def _fill_areas(w: KataWorkspace, own: Any) -> None:
+    """Fill the owners of points, with area scoring."""
+    h = w.history
+    if h.rules[TERRITORY] != 0:
         return
     find_areas(
-        course.s, sheet.areas, sheet.board, course.codes[SUICIDE_CODE] == SUICIDE_REMOVED,
-        course.codes[TAX] != TAX_NONE, sheet.area,
-    )  # fmt: skip
-    copy_set(sheet.area[own], sheet.bits[_AREA])
-    copy_set(sheet.area[1 - own], sheet.bits[_AREA + 1])
+        h.s, w.area_workspace, w.on_board, h.rules[SUICIDE] == SUICIDE_REMOVED, h.rules[TAX] != TAX_NONE, w.area
+    )
+    copy_set(w.area[own], w.planes[_AREA_PLANE])
+    copy_set(w.area[1 - own], w.planes[_AREA_PLANE + 1])
 
 
 @inline_kernel
-def own_komi(course: BoardHistory, c: Any) -> Any:
-    """float32: the points that player c has beside the board: komi, handicap, moves made, the button.
+def own_komi(h: BoardHistory, c: Any) -> Any:
+    """Return player c's points besides the board, float32: komi, handicap, moves and button.
 
-    For Black 0 is -0, as KataGo has it.
+    A value of 0 is -0 for Black, as in KataGo.
     """
-    white = np.float32(0.5 * (course.codes[KOMI] + bonus(course)))
+    white = np.float32(0.5 * (h.rules[KOMI] + white_bonus(h)))
     return white if c == WHITE else -white
 
 
 @inline_kernel
-def _wave(komi: Any, even: Any) -> Any:
-    """The height at `komi` of a wave of period 2 that rises through 0 where a draw is possible. even: the board is."""
+def _komi_wave(komi: Any, even: Any) -> Any:
+    """Return a triangle wave of period 2 that rises through 0 where a draw is possible. even: the board's parity."""
     floor = 2 * math.floor(komi / 2) if even else 2 * math.floor((komi - 1) / 2) + 1
     above = abs(komi - floor)  # never -0
     if above < 0.5:
@@ -241,124 +276,170 @@ def _wave(komi: Any, even: Any) -> Any:
 
 
 @inline_kernel
-def _draw_numbers(sheet: KataWorkspace, c: Any, inputs: Any) -> None:
-    """The numbers beside the planes, but for those that say which of the last moves were passes."""
-    course = sheet.course
-    codes = course.codes
-    points = sheet.place[WIDTH] * sheet.place[HEIGHT]
-    komi = min(max(own_komi(course, c), np.float32(-points - 20)), np.float32(points + 20))
+def _fill_inputs(w: KataWorkspace, c: Any, inputs: Any) -> None:
+    """Fill the scalar inputs, except for those of passes among the last moves."""
+    h = w.history
+    rules = h.rules
+    points = w.geometry[WIDTH] * w.geometry[HEIGHT]
+    komi = min(max(own_komi(h, c), np.float32(-points - 20)), np.float32(points + 20))
     inputs[5] = komi / np.float32(20)
-    if codes[KO] != KO_SIMPLE:
-        inputs[_KO_RULE] = 1
-        inputs[_KO_RULE + 1] = -0.5 if codes[KO] == KO_SITUATIONAL else 0.5
-    inputs[8] = 1 if codes[SUICIDE_CODE] == SUICIDE_REMOVED else 0
-    inputs[9] = codes[TERRITORY]
-    inputs[10] = 1 if codes[TAX] != TAX_NONE else 0
-    inputs[11] = 1 if codes[TAX] == TAX_ALL else 0
-    inputs[14] = 1 if pass_would_end(course, c) else 0
-    inputs[17] = course.scalars[BUTTON]
-    if codes[TERRITORY] == 0:
-        inputs[_WAVE] = _wave(komi, points % 2 == 0)
+    if rules[KO] != KO_SIMPLE:
+        inputs[_KO_INPUT] = 1
+        inputs[_KO_INPUT + 1] = -0.5 if rules[KO] == KO_SITUATIONAL else 0.5
+    inputs[8] = 1 if rules[SUICIDE] == SUICIDE_REMOVED else 0
+    inputs[9] = rules[TERRITORY]
+    inputs[10] = 1 if rules[TAX] != TAX_NONE else 0
+    inputs[11] = 1 if rules[TAX] == TAX_ALL else 0
+    inputs[14] = 1 if pass_would_end_phase(h, c) else 0
+    inputs[17] = h.scalars[HAS_BUTTON]
+    if rules[TERRITORY] == 0:
+        inputs[_WAVE_INPUT] = _komi_wave(komi, points % 2 == 0)
 
 
 @inline_kernel
-def _draw(sheet: KataWorkspace, words: Any, t: Any, c: Any, out: Any, inputs: Any) -> None:
-    """Draws the position before move t of the game `words`, which c makes: out [PLANES, bytes], inputs [INPUTS]."""
+def _fill_position(w: KataWorkspace, moves: Any, t: Any, c: Any, out: Any, inputs: Any) -> None:
+    """Fill out [PLANES, bytes] and inputs [INPUTS] for the position before move t, made by c."""
     own = np.int64(c) - 1
-    for k in range(_KO_BAN, PLANES):
-        for i in range(len(sheet.course.s.words)):
-            sheet.bits[k, i] = ZERO
+    for k in range(_KO_PLANE, PLANES):
+        for i in range(len(w.history.s.words)):
+            w.planes[k, i] = ZERO
     for k in range(INPUTS):
         inputs[k] = 0
-    _draw_stones(sheet, own)
-    _draw_bans(sheet)
-    turns = _draw_history(sheet, words, t, c, inputs)
-    _draw_ladders(sheet, t, c, turns)
-    _draw_areas(sheet, own)
-    _draw_numbers(sheet, c, inputs)
-    finish(sheet.course.s.words, sheet.bits, out)
+    _fill_stones(w, own)
+    _fill_bans(w)
+    turns = _fill_last_moves(w, moves, t, c, inputs)
+    _fill_ladders(w, t, c, turns)
+    _fill_areas(w, own)
+    _fill_inputs(w, c, inputs)
+    finish(w.history.s.words, w.planes, out)
 
 
 @inline_kernel
-def set_up_root(course: BoardHistory, stones: Any, due: Any, n_root: Any) -> Any:
-    """Puts the setup of a game's root node on the empty board. Returns 0, or a reason why KataGo refuses it.
-
-    stones, due: the game's setup and setup_ply (`kifu.records.games.Games`), of which n_root entries are the root's.
-    """
-    s = course.s
+def _place_root_setup(h: BoardHistory, setup: Any, setup_ply: Any, n_root: Any) -> Any:
+    """Place the first n_root setup stones on the empty board. Returns 0, or the reason why KataGo rejects them."""
+    s = h.s
     for i in range(len(s.words)):
-        course.ever[i] = ZERO
+        h.ever_occupied[i] = ZERO
     for k in range(n_root):
-        p = np.int64(stones[k] & POINT_MASK)
+        p = np.int64(setup[k] & POINT_MASK)
         if p >= s.neighbours.shape[0]:
             return _OFF_BOARD
-        if course.ever[p >> 6] & bit(p) != ZERO:
+        if h.ever_occupied[p >> 6] & bit(p) != ZERO:
             return _SETUP_TWICE
-        course.ever[p >> 6] |= bit(p)
+        h.ever_occupied[p >> 6] |= bit(p)
     if n_root > 0:
-        set_up(s, GameMoves(stones, stones, due), 0, n_root, _ALL)
+        set_up(s, setup, setup_ply, 0, n_root, _ALL_PLIES)
         if has_chain_without_liberties(s):
             return _SETUP_DEAD
     return _KEPT
 
 
 @inline_kernel
-def _is_near(take: Any, at: Any, left: Any) -> Any:
-    """Whether this position, of `left` that the game has from it on, or one of the two after it is wanted."""
+def load_game(h: BoardHistory, games: KataGames, r: Any, table: Any, buffers: Any) -> Any:
+    """Place the setup of a game's root node on the board and start the game, if it has moves.
+
+    table: where each point of the game's board is in the frame, see `kifu.planes.board_embedding.BoardEmbedding`.
+    buffers: two of uint16 that receive the game's moves and setup in points of the frame.
+    Returns 0, or the reason why KataGo rejects the setup.
+    """
+    moves, setup = buffers
+    g = games.game_index[r]
+    start, stop = games.move_offset[g], games.move_offset[g + 1]
+    first, last = games.setup_offset[g], games.setup_offset[g + 1]
+    place(games.moves, start, stop, table, moves)
+    place(games.setup, first, last, table, setup)
+    clear(h.s)
+    reason = _place_root_setup(h, setup, games.setup_ply[first:last], np.int64(games.root_setup[g]))
+    if reason == _KEPT and stop > start:
+        start_game(h, games.rules[r], WHITE if moves[0] & WHITE_BIT else BLACK)
+    return reason
+
+
+@inline_kernel
+def _later_setup(games: KataGames, r: Any) -> Any:
+    """Return the ply of the first setup after the root node, or the number of moves."""
+    g = games.game_index[r]
+    k = games.setup_offset[g] + np.int64(games.root_setup[g])
+    if k < games.setup_offset[g + 1]:
+        return np.int64(games.setup_ply[k])
+    return games.move_offset[g + 1] - games.move_offset[g]
+
+
+@inline_kernel
+def _needs_ladders(slot_of_move: Any, at: Any, left: Any) -> Any:
+    """Return whether this position or one of the two after it, of `left` in the game, is to be filled."""
     wanted = False
     for k in range(min(left, 3)):
-        wanted |= take[at + k] >= 0
+        wanted |= slot_of_move[at + k] >= 0
     return wanted
 
 
-@kernel
-def encode_rows(
-    sheet: KataWorkspace, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any, root_setup: Any,
-    rows: Any, which: Any, symmetry: Any, codes: Any, table: Any, label_of: Any, placed: Any, take: Any,
-    take_offset: Any, out: Any, label: Any, inputs: Any, drop: Any, ply: Any,
-) -> None:  # fmt: skip
-    """Follows the games rows[which] and fills out, label, inputs [slots] for the plies that `take` wants.
+class KataOutput(NamedTuple):
+    """The arrays that `encode_games` fills.
 
-    See `kifu.katago.encoder.KataEncoder.encode`. All arrays by row are for all R rows, `which` says which of
-    them fit the sheet.  codes: [R, 8] int64, of `codes_of`.  table, label_of: see `kifu.planes.board_embedding.Placing`.
-    placed: two buffers of uint16 for one game's moves and setup.
+    Attributes:
+        planes: [slots, PLANES, bytes] uint8.
+        label: [slots] int16.
+        inputs: [slots, INPUTS] float32.
+        drop: [R] uint8.
+        ply: [R] int32.
     """
-    course = sheet.course
-    s = course.s
+
+    planes: npt.NDArray[np.uint8]
+    label: npt.NDArray[np.int16]
+    inputs: npt.NDArray[np.float32]
+    drop: npt.NDArray[np.uint8]
+    ply: npt.NDArray[np.int32]
+
+
+@kernel
+def encode_games(  # noqa: PLR0913 - kernel
+    w: KataWorkspace, games: KataGames, subset: Any, symmetry: Any, table: Any, label_of: Any, buffers: Any,
+    slot_of_move: Any, slot_offset: Any, out: KataOutput,
+) -> None:  # fmt: skip
+    """Follow the games `subset`, which are all of the workspace's size, and fill the positions that have a slot.
+
+    See `kifu.katago.encoder.KataEncoder.encode`.
+
+    Args:
+        w: scratch memory.
+        games: R games.
+        subset: [K] int64, indices from 0 to R - 1.
+        symmetry: [R] uint8.
+        table, label_of: see `kifu.planes.board_embedding.BoardEmbedding`.
+        buffers: see `load_game`.
+        slot_of_move: int64, the slot of the position before each move of the R games, or -1.
+        slot_offset: [R + 1] int64, the first entry of each game in it.
+        out: is filled.
+    """
+    h = w.history
+    s = h.s
     n = s.neighbours.shape[0]
-    words, stones = placed
-    for j in range(which.shape[0]):
-        r = which[j]
-        g = rows[r]
-        plies = move_offset[g + 1] - move_offset[g]
-        place(moves, move_offset[g], move_offset[g + 1], table[symmetry[r]], words)
-        place(setup, setup_offset[g], setup_offset[g + 1], table[symmetry[r]], stones)
-        due = setup_ply[setup_offset[g] : setup_offset[g + 1]]
-        n_root = np.int64(root_setup[g])
-        later = np.int64(due[n_root]) if n_root < due.shape[0] else plies
-        clear(s)
-        why = set_up_root(course, stones, due, n_root)
+    moves, _ = buffers
+    for j in range(subset.shape[0]):
+        r = subset[j]
+        plies = slot_offset[r + 1] - slot_offset[r]
+        later_setup = _later_setup(games, r)
+        reason = load_game(h, games, r, table[symmetry[r]], buffers)
         t = np.int64(0)
-        if why == _KEPT and plies > 0:
-            begin(course, codes[r], WHITE if words[0] & WHITE_BIT else BLACK)
-        while t < plies and why == _KEPT:
-            if later <= t:
-                why = _SETUP_LATER
+        while t < plies and reason == _KEPT:
+            if later_setup <= t:
+                reason = _SETUP_LATER
                 break
-            if is_over(course):
-                why = _AFTER_END
+            if is_over(h):
+                reason = _AFTER_END
                 break
-            p = np.int64(words[t] & POINT_MASK)
-            c = np.uint8(WHITE if words[t] & WHITE_BIT else BLACK)
-            at = take_offset[r] + t
-            if _is_near(take, at, plies - t):
-                laddered_stones(s, sheet.ladders, sheet.caught[t % 3])
-            slot = take[at]
+            p = np.int64(moves[t] & POINT_MASK)
+            c = np.uint8(WHITE if moves[t] & WHITE_BIT else BLACK)
+            at = slot_offset[r] + t
+            if _needs_ladders(slot_of_move, at, plies - t):
+                laddered_stones(s, w.ladders, w.laddered[t % 3])
+            slot = slot_of_move[at]
             if slot >= 0 and p <= n:
-                _draw(sheet, words, t, c, out[slot], inputs[slot])
-                label[slot] = label_of[p]
-            why = advance(course, p, c)
-            if why == _KEPT:
+                _fill_position(w, moves, t, c, out.planes[slot], out.inputs[slot])
+                out.label[slot] = label_of[p]
+            reason = play_move(h, p, c)
+            if reason == _KEPT:
                 t += 1
-        drop[r] = why
-        ply[r] = t
+        out.drop[r] = reason
+        out.ply[r] = t

@@ -1,4 +1,4 @@
-"""The format `katago-npz@1`: a folder of KataGo's training files. Its card: docs/formats/katago-npz.md."""
+"""The format `katago-npz@1`: a directory of KataGo's training files, as of v1.17.2. See docs/formats/katago-npz.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -24,46 +24,173 @@ from kifu.datasets.npy import read_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
 from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.katago.rows import ARRAYS, OLD_TARGETS, SIDE, TARGETS, KataArray, KataRows, Pieces, join_rows
 from kifu.planes.registry import KATAGO22
 
-ROWS_PER_FILE = 20_000
-"""As KataGo's own settings for self-play have it (maxRowsPerTrainFile)."""
+SIDE = 19
+POINTS = SIDE * SIDE
 
-MOST_ROWS_PER_FILE = 200_000
-"""Of 8.4 kB each, so that a file that is not compressed stays below the 4 GiB of a plain zip."""
+TARGETS = 80
+"""Columns of globalTargetsNC."""
+
+OLD_TARGETS = 64
+"""Columns of globalTargetsNC in older files; KataGo's scripts take missing ones for zero."""
+
+ROWS_PER_FILE = 20_000
+"""KataGo's setting for self-play (maxRowsPerTrainFile)."""
+
+MAX_ROWS_PER_FILE = 200_000
+"""At 8.4 kB per row, this keeps an uncompressed file below the 4 GiB of a plain zip."""
 
 LAYOUT = Layout(
     KATAGO22.name, KATAGO22.plane_names, KATAGO22.real, SIDE, SIDE, KATAGO22.rim, KATAGO22.first_row,
     tuple(find_label(name, SIDE, SIDE) for name in ("move", "globals", "result")),
 )  # fmt: skip
-"""What a `KataNpz` gives as examples."""
+"""The layout of a `KataNpz` as a data set of examples."""
 
 
-class PackedRows(NamedTuple):
-    """Rows, compressed array by array, in the order of `ARRAYS`."""
+@dataclass(frozen=True, slots=True)
+class KataArray:
+    """One array of a training file.
+
+    Attributes:
+        field: the field of `KataRows`.
+        name: the name in the file.
+        dtype: the type.
+        shape: the shape of one row.
+        required: whether every file has it.
+    """
+
+    field: str
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    required: bool = True
+
+
+ARRAYS = (
+    KataArray("planes", "binaryInputNCHWPacked", np.dtype("|u1"), (22, (POINTS + 7) // 8)),
+    KataArray("inputs", "globalInputNC", np.dtype("<f4"), (19,)),
+    KataArray("policy", "policyTargetsNCMove", np.dtype("<i2"), (2, POINTS + 1)),
+    KataArray("targets", "globalTargetsNC", np.dtype("<f4"), (TARGETS,)),
+    KataArray("scores", "scoreDistrN", np.dtype("|i1"), (2 * POINTS + 120,)),
+    KataArray("values", "valueTargetsNCHW", np.dtype("|i1"), (5, SIDE, SIDE)),
+    KataArray("q", "qValueTargetsNCMove", np.dtype("<i2"), (3, POINTS + 1), False),
+    KataArray("meta", "metadataInputNC", np.dtype("<f4"), (192,), False),
+)
+"""All arrays, in the order of a file."""
+
+
+class KataRows(NamedTuple):
+    """N training rows; docs/formats/katago-npz.md describes each number.
+
+    Attributes:
+        planes: [N, 22, 46] uint8, the packed planes of katago22@1.
+        inputs: [N, 19] float32, its scalar inputs.
+        policy: [N, 2, 362] int16, visit counts for the move and the one after it.
+        targets: [N, 80] float32.
+        scores: [N, 842] int8.
+        values: [N, 5, 19, 19] int8.
+        q: [N, 3, 362] int16, or None if the file has none.
+        meta: [N, 192] float32, or None if the file has none.
+    """
+
+    planes: npt.NDArray[np.uint8]
+    inputs: npt.NDArray[np.float32]
+    policy: npt.NDArray[np.int16]
+    targets: npt.NDArray[np.float32]
+    scores: npt.NDArray[np.int8]
+    values: npt.NDArray[np.int8]
+    q: npt.NDArray[np.int16] | None = None
+    meta: npt.NDArray[np.float32] | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return len(self.planes)
+
+    def part(self, start: int, stop: int) -> KataRows:
+        """Return rows start to stop - 1, without copying."""
+        return KataRows._make(None if array is None else array[start:stop] for array in self)
+
+
+def join_rows(parts: Sequence[KataRows]) -> KataRows:
+    """Concatenate one or more parts with the same arrays."""
+    if len(parts) == 1:
+        return parts[0]
+    return KataRows._make(None if arrays[0] is None else np.concatenate(arrays) for arrays in zip(*parts))
+
+
+_PIECE_ROWS = 1024
+"""Rows compressed together. Files compressed as a whole would be 1 % smaller."""
+
+
+def piece_end(row: int, rows_per_file: int) -> int:
+    """Return the row after the piece that contains `row`: pieces end with each file and every 1,024 rows of a file."""
+    within = row % rows_per_file
+    return row - within + min(within - within % _PIECE_ROWS + _PIECE_ROWS, rows_per_file)
+
+
+class PieceBuffer:
+    """Divides rows into pieces whose bounds depend on nothing but the row numbers, see `piece_end`."""
+
+    def __init__(self, rows_per_file: int) -> None:
+        """Start with row 0."""
+        self._rows_per_file = rows_per_file
+        self._pending: list[KataRows] = []
+        self._n_pending = 0
+        self._first = 0
+
+    def add(self, rows: KataRows) -> Iterator[KataRows]:
+        """Append rows and yield each piece that is complete."""
+        at = 0
+        while self._n_pending + rows.size - at >= (size := piece_end(self._first, self._rows_per_file) - self._first):
+            until = at + size - self._n_pending
+            self._pending.append(rows.part(at, until))
+            at = until
+            yield from self.flush()
+        if at < rows.size:
+            self._pending.append(rows.part(at, rows.size))
+            self._n_pending += rows.size - at
+
+    def skip(self, rows: int) -> None:
+        """Count a whole piece that was made elsewhere. No rows may be pending."""
+        assert piece_end(self._first, self._rows_per_file) == self._first + rows and not self._pending
+        self._first += rows
+
+    def flush(self) -> Iterator[KataRows]:
+        """Yield the pending rows, if any, as one piece."""
+        if self._pending:
+            piece = join_rows(self._pending)
+            self._pending, self._n_pending = [], 0
+            self._first += piece.size
+            yield piece
+
+
+class CompressedRows(NamedTuple):
+    """Rows, compressed by array, in the order of `ARRAYS`."""
 
     rows: int
-    parts: list[CompressedPiece]
+    arrays: list[CompressedPiece]
 
 
-def pack_rows(rows: KataRows, compression: Compression) -> PackedRows:
-    """Compresses rows, in any thread. Raises ValueError for other types or shapes than those of `KataRows`."""
-    parts = []
+def compress_rows(rows: KataRows, compression: Compression) -> CompressedRows:
+    """Compress rows, in any thread. Raises ValueError for types or shapes other than those of `KataRows`."""
+    arrays = []
     for array in ARRAYS:
         values: npt.NDArray[Any] | None = getattr(rows, array.field)
         if values is not None:
-            if values.dtype != array.kind or values.shape != (rows.size, *array.shape):
-                raise ValueError(f"{array.name} is {values.dtype} {values.shape}, of {rows.size} rows")
-            parts.append(compress(np.ascontiguousarray(values), compression))
-    return PackedRows(rows.size, parts)
+            if values.dtype != array.dtype or values.shape != (rows.size, *array.shape):
+                shape = (rows.size, *array.shape)
+                raise ValueError(f"{array.name} must be {array.dtype} {shape}, got {values.dtype} {values.shape}")
+            arrays.append(compress(np.ascontiguousarray(values), compression))
+    return CompressedRows(rows.size, arrays)
 
 
 class KataWriter:
-    """Writes a katago-npz@1 folder, which has its name only once `commit` has returned. A context manager.
+    """Writes a katago-npz@1 directory, renamed into place by `commit()`. A context manager.
 
-    The bytes depend on the rows and their order only, not on how they are divided. Memory is that of a few pieces of
-    1,024 rows (9 MB).
+    The bytes depend on the rows and their order only, not on how calls divide them. Memory is bounded by a few pieces
+    of 1,024 rows (9 MB).
     """
 
     def __init__(
@@ -75,77 +202,85 @@ class KataWriter:
         q: bool = True,
         meta: bool = False,
     ) -> None:
-        """q, meta: whether there are qValueTargetsNCMove and metadataInputNC.
+        """Create the directory under a temporary name.
 
-        KataGo's shuffle.py wants metadata only if it is told -include-meta, and then in all files.
-        Raises RecipeError for rows_per_file beyond 1 to 200,000; OutputError.
+        Args:
+            path: the directory.
+            rows_per_file: 1 to 200,000.
+            compression: of the arrays.
+            q: whether rows have qValueTargetsNCMove.
+            meta: whether rows have metadataInputNC. KataGo's shuffle.py reads it with -include-meta only, and then
+                expects it in all files.
+
+        Raises:
+            RecipeError: if rows_per_file is out of range.
+            OutputError: if the directory cannot be created.
         """
-        if not 1 <= rows_per_file <= MOST_ROWS_PER_FILE:
-            raise RecipeError(f"{rows_per_file} rows a file; there may be 1 to {MOST_ROWS_PER_FILE:,}")
+        if not 1 <= rows_per_file <= MAX_ROWS_PER_FILE:
+            raise RecipeError(f"rows_per_file must be from 1 to {MAX_ROWS_PER_FILE:,}, got {rows_per_file:,}")
         self.rows = 0
-        self.arrays = tuple(each for each in ARRAYS if each.needed or {"q": q, "meta": meta}[each.field])
+        self.arrays = tuple(each for each in ARRAYS if each.required or {"q": q, "meta": meta}[each.field])
         self._rows_per_file, self._compression = rows_per_file, compression
-        self._pieces = Pieces(rows_per_file)
-        # shuffle.py takes a file with _ in its name for one that is not finished, and leaves it out.
+        self._pieces = PieceBuffer(rows_per_file)
+        # shuffle.py takes a file with _ in its name for an unfinished one and skips it.
         self._stem = re.sub(r"[^A-Za-z0-9+-]+", "-", path.name)
         self._members: list[NpzMember] = []
-        self._in_file = 0
+        self._rows_in_file = 0
         self._written: list[WrittenFile] = []
-        self._folder = AtomicDirectory(path, INDEX)
+        self._directory = AtomicDirectory(path, INDEX)
         self._path = path
 
     def write(self, rows: KataRows) -> None:
-        """Appends rows. Raises OutputError; ValueError as `pack_rows` does, or if other arrays are asked for."""
+        """Append rows. Raises OutputError; ValueError as `compress_rows` does, or for other arrays than announced."""
         for piece in self._pieces.add(rows):
-            self._append(pack_rows(piece, self._compression))
+            self._append(compress_rows(piece, self._compression))
 
-    def append(self, piece: PackedRows) -> None:
-        """Appends a piece that `pack_rows` made, of the rows from the last one written to where its piece ends (see
-        `kifu.katago.rows.piece_end`). Raises OutputError."""
-        self._pieces.pass_over(piece.rows)
+    def append(self, piece: CompressedRows) -> None:
+        """Append a compressed piece: the rows from the last one written up to `piece_end`. Raises OutputError."""
+        self._pieces.skip(piece.rows)
         self._append(piece)
 
     def commit(self, about: Mapping[str, Any]) -> WriteReport:
-        """Ends the files and gives the folder its name. Raises OutputError.
+        """Finish the files and rename the directory into place. Raises OutputError.
 
-        about: what the folder's index says about how it came to be, as JSON values.
+        about: a description for the directory's index, as JSON values.
         """
-        for rest in self._pieces.rest():
-            self._append(pack_rows(rest, self._compression))
+        for piece in self._pieces.flush():
+            self._append(compress_rows(piece, self._compression))
         self._end_file()
-        self._folder.commit(
+        self._directory.commit(
             {"format": "katago-npz@1", "examples": self.rows, "layout": asdict(LAYOUT), "about": dict(about)}
         )
         return WriteReport(self.rows, tuple(self._written))
 
-    def _append(self, piece: PackedRows) -> None:
-        if len(piece.parts) != len(self.arrays):
-            raise ValueError(f"rows of {len(piece.parts)} arrays, and files of {len(self.arrays)}")
+    def _append(self, piece: CompressedRows) -> None:
+        if len(piece.arrays) != len(self.arrays):
+            raise ValueError(f"rows must have {len(self.arrays)} arrays, got {len(piece.arrays)}")
         try:
             if not self._members:
-                folder = self._path.parent
-                self._members = [NpzMember(f"{a.name}.npy", a.kind, a.shape, folder) for a in self.arrays]
-            for member, part in zip(self._members, piece.parts):
-                member.append(part)
+                directory = self._path.parent
+                self._members = [NpzMember(f"{a.name}.npy", a.dtype, a.shape, directory) for a in self.arrays]
+            for member, array in zip(self._members, piece.arrays):
+                member.append(array)
         except OSError as error:
             raise cannot_write(self._path, error) from None
-        self._in_file += piece.rows
+        self._rows_in_file += piece.rows
         self.rows += piece.rows
-        if self._in_file == self._rows_per_file:
+        if self._rows_in_file == self._rows_per_file:
             self._end_file()
 
     def _end_file(self) -> None:
         if not self._members:
             return
         name = f"{self._stem}-{len(self._written) // 2:05}"
-        with self._folder.file(f"{name}.npz") as output:
-            write_npz(output, self._members, self._in_file, self._compression != "stored")
+        with self._directory.file(f"{name}.npz") as output:
+            write_npz(output, self._members, self._rows_in_file, self._compression != "stored")
             self._written.append(WrittenFile(f"{name}.npz", output.size, output.commit()))
-        with self._folder.file(f"{name}.json") as output:
-            output.write(json.dumps({"num_rows": self._in_file}).encode())
+        with self._directory.file(f"{name}.json") as output:
+            output.write(json.dumps({"num_rows": self._rows_in_file}).encode())
             self._written.append(WrittenFile(f"{name}.json", output.size, output.commit()))
         self._close_members()
-        self._in_file = 0
+        self._rows_in_file = 0
 
     def _close_members(self) -> None:
         for member in self._members:
@@ -159,22 +294,22 @@ class KataWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close_members()
-        self._folder.__exit__(kind, error, trace)
+        self._directory.__exit__(kind, error, trace)
 
 
-_OPEN_FILES = 4
-"""Of a folder, kept open: what is read of each goes on where it was."""
+_MAX_OPEN_FILES = 4
+"""Files of a directory that are kept open, each with its position in the compressed stream."""
 
-_AS_EXAMPLES = ("planes", "inputs", "policy", "targets")
-"""What makes a `Batch`."""
+_BATCH_FIELDS = ("planes", "inputs", "policy", "targets")
+"""The arrays that a `Batch` is made from."""
 
-_LAST_BITS = np.uint8(0xFF >> (SIDE * SIDE % 8))
-"""Of a plane's last byte, those that are no point."""
+_PADDING_BITS = np.uint8(0xFF >> (SIDE * SIDE % 8))
+"""The bits of a plane's last byte that are not points."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A training file whose headers were checked. arrays: by field of `KataRows`."""
+    """A training file with valid headers. arrays: by field of `KataRows`."""
 
     path: Path
     rows: int
@@ -182,18 +317,23 @@ class _File:
 
 
 class KataNpz(Dataset):
-    """KataGo's training rows: a file of them, ours or KataGo's own, or a folder of such files, in order of their names.
+    """KataGo's training rows: one file, written by kifu or KataGo, or a directory of files in the order of their names.
 
-    As examples they are planes of katago22@1 with three labels: `move`, the first of those that policyTargetsNCMove
-    counts most; `globals`, the numbers of globalInputNC; `result`, who wins, -128 where that weighs nothing. A row's
-    game is told by columns 41 to 43 of globalTargetsNC and its ply by 51 and 53, if its game has a hash. `rows` gives
-    all arrays.
+    Examples are planes of katago22@1 with three labels: `move`, the first of the moves with the highest count in
+    policyTargetsNCMove; `globals`, globalInputNC; `result`, the winner, -128 if it has no weight. Columns 41 to 43 of
+    globalTargetsNC identify the game of a row, columns 51 and 53 give its ply, if the game has a hash. `rows` gives all
+    arrays.
     """
 
     layout = LAYOUT
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises SourceError or FormatError. Headers and sizes are checked, values when they are read."""
+        """Open the files and check headers and sizes; values are checked when they are read.
+
+        Raises:
+            SourceError: if a file cannot be read.
+            FormatError: if a file is damaged or has other arrays.
+        """
         self.path = Path(path)
         self.about: Mapping[str, Any] = {}
         self.files = [_open_file(each) for each in self._paths()]
@@ -201,10 +341,10 @@ class KataNpz(Dataset):
         self.examples = self._first[-1]
         for each in self.files:
             if ("meta" in each.arrays) != ("meta" in self.files[0].arrays):
-                raise FormatError(f"{each.path} and {self.files[0].path} differ in having metadataInputNC")
+                raise FormatError(f"only one of {each.path} and {self.files[0].path} has metadataInputNC")
         if (self.path / INDEX).is_file() and read_index(self.path).examples != self.examples:
-            raise FormatError(f"{self.path} has {self.examples:,} rows, its {INDEX} tells of another number")
-        self._open: dict[int, NpzReader] | None = {}
+            raise FormatError(f"{self.path} has {self.examples:,} rows, but its {INDEX} gives another number")
+        self._readers: dict[int, NpzReader] | None = {}
 
     def _paths(self) -> list[Path]:
         if not self.path.is_dir():
@@ -217,36 +357,35 @@ class KataNpz(Dataset):
 
     @property
     def arrays(self) -> tuple[KataArray, ...]:
-        """Which arrays there are."""
-        return tuple(each for each in ARRAYS if each.needed or any(each.field in file.arrays for file in self.files))
+        """The arrays that the rows have."""
+        return tuple(each for each in ARRAYS if each.required or any(each.field in file.arrays for file in self.files))
 
     def run_starts(self) -> npt.NDArray[np.int64]:
-        """The first row of each file, from which on reading goes without unpacking anything twice."""
+        """Return the first row of each file: reading files in order decompresses nothing twice."""
         return np.array([first for first, file in zip(self._first, self.files) if file.rows], np.int64)
 
     def rows(self, start: int, stop: int) -> KataRows:
-        """Rows start to stop - 1, all arrays.
+        """Return rows start to stop - 1 with all arrays. Raises FormatError if they are damaged.
 
-        globalTargetsNC of 64 columns is given 80, the last ones zero, and a file without qValueTargetsNCMove has zeros
-        beside one that has it, as KataGo's scripts have it. Raises FormatError if they are damaged.
+        As in KataGo's scripts, globalTargetsNC of 64 columns is padded to 80 with zeros, and a file without
+        qValueTargetsNCMove next to one that has it gets zeros.
         """
         fields = [each.field for each in self.arrays]
-        parts = self._parts(start, stop, fields)
-        return join_rows([KataRows(**part) for part in parts])
+        return join_rows([KataRows(**part) for part in self._parts(start, stop, fields)])
 
     def read(self, start: int, stop: int) -> Batch:
-        return _as_batch(self.path, start, [*self._parts(start, stop, _AS_EXAMPLES)])
+        return _to_batch(self.path, start, [*self._parts(start, stop, _BATCH_FIELDS)])
 
     def close(self) -> None:
-        for each in (self._open or {}).values():
+        for each in (self._readers or {}).values():
             each.close()
-        self._open = None
+        self._readers = None
 
     def _parts(self, start: int, stop: int, fields: Iterable[str]) -> Iterator[dict[str, npt.NDArray[Any]]]:
-        """What of these rows each file has; at least one part."""
+        """Yield the arrays of these rows file by file, at least once."""
         k = min(bisect_right(self._first, start) - 1, len(self.files) - 1)
         if k < 0:
-            yield {each.field: _none(each, 0) for each in ARRAYS if each.field in fields}
+            yield {each.field: _zeros(each, 0) for each in ARRAYS if each.field in fields}
             return
         while True:
             first, until = self._first[k], min(stop, self._first[k + 1])
@@ -260,68 +399,69 @@ class KataNpz(Dataset):
     def _read(self, k: int, array: KataArray, start: int, stop: int) -> npt.NDArray[Any]:
         stored = self.files[k].arrays.get(array.field)
         if stored is None:
-            return _none(array, stop - start)
-        values = self._file(k).read(stored, start, stop)
+            return _zeros(array, stop - start)
+        values = self._reader(k).read(stored, start, stop)
         if values.shape[1:] != array.shape:
             values = np.pad(values, ((0, 0), (0, TARGETS - values.shape[1])))
         return values.copy()
 
-    def _file(self, k: int) -> NpzReader:
-        if self._open is None:
+    def _reader(self, k: int) -> NpzReader:
+        if self._readers is None:
             raise ValueError(f"{self.path} is closed")
-        if k not in self._open:
-            if len(self._open) >= _OPEN_FILES:
-                self._open.pop(next(iter(self._open))).close()
-            self._open[k] = NpzReader(self.files[k].path)
-        self._open[k] = found = self._open.pop(k)  # as the one that was used last
-        return found
+        if k not in self._readers:
+            if len(self._readers) >= _MAX_OPEN_FILES:
+                self._readers.pop(next(iter(self._readers))).close()
+            self._readers[k] = NpzReader(self.files[k].path)
+        self._readers[k] = reader = self._readers.pop(k)  # the most recently used one is last
+        return reader
 
 
-def npz_files(folder: Path) -> list[Path]:
-    """The files of a folder that shuffle.py would read: those whose name has no _ in it. Raises SourceError."""
+def npz_files(directory: Path) -> list[Path]:
+    """Return the files that shuffle.py would read: those without _ in their names, sorted. Raises SourceError."""
     try:
-        names = sorted(each.name for each in folder.iterdir() if each.suffix == ".npz")
+        names = sorted(each.name for each in directory.iterdir() if each.suffix == ".npz")
     except OSError as error:
-        raise SourceError(f"{folder} cannot be read: {error.strerror}") from None
-    return [folder / name for name in names if "_" not in name and not name.startswith(".")]
+        raise SourceError(f"{directory} cannot be read: {error.strerror}") from None
+    return [directory / name for name in names if "_" not in name and not name.startswith(".")]
 
 
-def _none(array: KataArray, rows: int) -> npt.NDArray[Any]:
-    return np.zeros((rows, *array.shape), array.kind)
+def _zeros(array: KataArray, rows: int) -> npt.NDArray[Any]:
+    return np.zeros((rows, *array.shape), array.dtype)
 
 
 def _open_file(path: Path) -> _File:
-    """Raises SourceError; FormatError unless it has the arrays that KataGo asks for, and no others."""
-    with NpzReader(path) as opened:
-        found = opened.arrays()
+    """Read the headers of a file. Raises SourceError; FormatError for missing, unknown or malformed arrays."""
+    with NpzReader(path) as reader:
+        stored = reader.arrays()
     known = {each.name: each for each in ARRAYS}
-    wrong = sorted(found.keys() ^ (found.keys() & known.keys() | {each.name for each in ARRAYS if each.needed}))
+    wrong = sorted(stored.keys() ^ (stored.keys() & known.keys() | {each.name for each in ARRAYS if each.required}))
     if wrong:
-        verb = "has" if wrong[0] in found else "lacks"
+        verb = "has" if wrong[0] in stored else "lacks"
         raise FormatError(
-            f"{path} {verb} {wrong[0][:80]!r}; KataGo's rows are {', '.join(known)}, the last two at will"
+            f"{path} {verb} {wrong[0][:80]!r}; KataGo's rows have {', '.join(known)}, of which the last two are optional"
         )
-    rows = found[ARRAYS[0].name].shape[0]
-    for name, array in found.items():
-        told = known[name]
-        shape = (rows, *told.shape)
-        older = told.field == "targets" and len(array.shape) == 2 and OLD_TARGETS <= array.shape[1] <= TARGETS
-        if array.dtype != told.kind or array.shape != ((rows, array.shape[-1]) if older else shape):
+    rows = stored[ARRAYS[0].name].shape[0]
+    for name, array in stored.items():
+        expected = known[name]
+        shape = (rows, *expected.shape)
+        older = expected.field == "targets" and len(array.shape) == 2 and OLD_TARGETS <= array.shape[1] <= TARGETS
+        if array.dtype != expected.dtype or array.shape != ((rows, array.shape[-1]) if older else shape):
             raise FormatError(
-                f"{path}: {name} is {array.dtype.str} {list(array.shape)}, not {told.kind.str} {list(shape)}"
+                f"{path}: {name} must be {expected.dtype.str} {list(shape)}, "
+                f"got {array.dtype.str} {list(array.shape)}"
             )
-    return _File(path, rows, {known[name].field: array for name, array in found.items()})
+    return _File(path, rows, {known[name].field: array for name, array in stored.items()})
 
 
-def _as_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) -> Batch:
-    """start: the number of the first row, for messages."""
-    planes, inputs, policy, targets = (np.concatenate([part[field] for part in parts]) for field in _AS_EXAMPLES)
-    for wrong, what in (
-        ((planes[:, :, -1] & _LAST_BITS).any(1), "planes with points beyond the board"),
-        (policy[:, 0].max(1, initial=0) <= 0, "a move that no count tells"),
+def _to_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) -> Batch:
+    """Convert rows to examples. start: the number of the first row, for messages."""
+    planes, inputs, policy, targets = (np.concatenate([part[field] for part in parts]) for field in _BATCH_FIELDS)
+    for wrong, problem in (
+        ((planes[:, :, -1] & _PADDING_BITS).any(1), "planes with points beyond the board"),
+        (policy[:, 0].max(1, initial=0) <= 0, "no positive policy target"),
     ):
         if wrong.any():
-            raise FormatError(f"{path}: row {start + int(np.argmax(wrong))} has {what}")
+            raise FormatError(f"{path}: row {start + int(np.argmax(wrong))} has {problem}")
     result = np.sign(targets[:, 0] - targets[:, 1]).astype(np.int8)
     result[targets[:, 35] >= 1] = UNKNOWN
     game = game_hashes(targets)[:, 0]
@@ -331,9 +471,9 @@ def _as_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) 
 
 
 def game_hashes(targets: npt.NDArray[np.float32]) -> npt.NDArray[np.uint64]:
-    """[N, 2] uint64: the two words of each row's game hash, from [N, 80] of globalTargetsNC; 0 where there is none.
+    """Return the two words of each row's game hash, [N, 2] uint64, from [N, 80] of globalTargetsNC; 0 if it has none.
 
-    What is no whole number there is cut to one.
+    Fractions are truncated.
     """
     pieces = np.clip(np.nan_to_num(targets[:, 41:47]), 0, 2**22 - 1).astype(np.uint64).reshape(-1, 2, 3)
     shifts = np.array([0, 22, 44], np.uint64)

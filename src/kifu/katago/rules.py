@@ -1,7 +1,7 @@
-"""The rules of a game as KataGo reads them from RU, and the terms of many games as kernels take them.
+"""KataGo's rules of play, parsed from RU, and the rules of many games as arrays for kernels.
 
-Source: Rules::tryParseRules and Rules::toString of KataGo v1.17.2, and its page on what each rule says
-(https://lightvector.github.io/KataGo/rules.html). `friendlyPassOk` is read and forgotten: it says how to play, and
+Source: Rules::tryParseRules and Rules::toString of KataGo v1.17.2, and its description of each rule
+(https://lightvector.github.io/KataGo/rules.html). `friendlyPassOk` is accepted and ignored: it concerns play only, and
 training data is written without it.
 """
 
@@ -29,39 +29,43 @@ KO_SIMPLE, KO_POSITIONAL, KO_SITUATIONAL, KO_SPIGHT = range(4)
 TAX_NONE, TAX_SEKI, TAX_ALL = range(3)
 BONUS_ZERO, BONUS_N, BONUS_N_MINUS_ONE = range(3)
 
-NO_HANDICAP = -1
-"""The handicap of a game whose record tells none."""
+UNKNOWN_HANDICAP = -1
+"""The handicap of a game whose record does not give it."""
 
-TERMS = np.dtype(
+GAME_RULES = np.dtype(
     [
         ("ko", "u1"),  # KO_*
-        ("territory", "u1"),  # whether territory is counted, not area
+        ("territory", "u1"),  # 1 for territory scoring, 0 for area scoring
         ("tax", "u1"),  # TAX_*
-        ("suicide", "u1"),  # whether a chain of two or more stones may take itself off
+        ("suicide", "u1"),  # 1 if suicide of two or more stones is allowed
         ("button", "u1"),
         ("bonus", "u1"),  # BONUS_*
-        ("komi", "f4"),  # a multiple of a half
-        ("handicap", "i2"),  # HA as the record tells it, or NO_HANDICAP
+        ("komi", "f4"),  # a multiple of 0.5
+        ("handicap", "i2"),  # HA of the record, or UNKNOWN_HANDICAP
     ]
 )
-"""What a game is played for: one record a game."""
+"""The rules, komi and handicap of one game."""
 
 RULES_COLUMNS = ("rules", "komi", "komi_text", "handicap")
 """The columns of the catalogue that give the rules of a game."""
 
-_MOST_CHARACTERS = 1000
-# What KataGo bounds a komi by that stands within rules; that of KM it does not bound.
-_MOST_KOMI_OF_JSON = 150
-_MOST_KOMI_OF_FIELDS = 100_000
+_MAX_LENGTH = 1000
+# KataGo's bounds on a komi within a rules string. The komi in KM is not bounded.
+_MAX_JSON_KOMI = 150
+_MAX_FIELD_KOMI = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class KataRules:
-    """What a game is played by. The defaults, Tromp and Taylor's, are what KataGo takes where a text is silent.
+    """The rules of a game. The defaults, Tromp-Taylor, are KataGo's for whatever a rules string leaves out.
 
-    ko: spight is situational superko that a pass lifts.  tax: seki, no points for territory in seki; all, besides two
-    points less for each living group.  suicide: whether a move may take off its own chain of two or more stones.
-    button: the first pass earns half a point.  handicap_bonus: what White gets for n handicap stones.
+    Attributes:
+        ko: "spight" is situational superko that a pass lifts.
+        scoring: "area" or "territory".
+        tax: "seki": no points for territory in seki; "all": also two points less for each living group.
+        suicide: whether suicide of two or more stones is allowed.
+        button: whether the first pass earns half a point.
+        handicap_bonus: White's points for n handicap stones.
 
     >>> str(KataRules.parse("AGA"))
     'koSITUATIONALscoreAREAtaxNONEsui0whbN-1'
@@ -76,26 +80,31 @@ class KataRules:
 
     @classmethod
     def parse(cls, text: str) -> KataRules:
-        """The rules that a text names: one of `NAMED` in any case, what `str` writes or a part of it, or JSON.
+        """Parse a rules string as KataGo does.
 
-        Komi, which may stand in the last two, is checked and left out. Raises GameError.
+        Args:
+            text: a key of `NAMED_RULES` in any case, the output of `str()` or a part of it, or a JSON object. The last
+                two may contain komi, which is checked and ignored.
+
+        Raises:
+            GameError: if KataGo does not accept the text.
         """
-        if len(text) > _MOST_CHARACTERS or not text.isascii():
-            _refuse(text)
-        named = NAMED.get(text.strip(_SPACE).lower())
+        if len(text) > _MAX_LENGTH or not text.isascii():
+            _reject(text)
+        named = NAMED_RULES.get(text.strip(_SPACE).lower())
         if named is not None:
             return named
         return _from_json(text) if text.startswith("{") else _from_fields(text)
 
     def __str__(self) -> str:
-        """As KataGo writes it, without komi."""
+        """Return KataGo's spelling, without komi."""
         text = f"ko{self.ko.upper()}score{self.scoring.upper()}tax{self.tax.upper()}sui{self.suicide:d}"
         text += "button1" if self.button else ""
         return text + (f"whb{self.handicap_bonus.upper()}" if self.handicap_bonus != "0" else "")
 
     @property
     def codes(self) -> tuple[int, ...]:
-        """The first six fields of `TERMS`."""
+        """The first six fields of `GAME_RULES`."""
         return (
             get_args(KataKo).index(self.ko),
             get_args(Scoring).index(self.scoring),
@@ -116,13 +125,13 @@ _AGA_BUTTON = replace(_AGA, button=True)
 _NEW_ZEALAND = KataRules("situational")
 _TROMP_TAYLOR = KataRules()
 
-NAMED: Mapping[str, KataRules] = {
+NAMED_RULES: Mapping[str, KataRules] = {
     "japanese": _JAPANESE, "korean": _JAPANESE, "chinese": _CHINESE,
-    **{f"chinese{mark}{server}": _CHINESE_KGS for mark in ("", "-", "_") for server in ("kgs", "ogs")},
+    **{f"chinese{separator}{server}": _CHINESE_KGS for separator in ("", "-", "_") for server in ("kgs", "ogs")},
     "aga": _AGA, "bga": _AGA, "french": _AGA, "nz": _NEW_ZEALAND, "goe": _TROMP_TAYLOR, "ing": _TROMP_TAYLOR,
     **{
-        mark.join(words): rules
-        for mark in ("", "-", "_", " ")
+        separator.join(words): rules
+        for separator in ("", "-", "_", " ")
         for words, rules in (
             (("ancient", "area"), _ANCIENT_AREA), (("stone", "scoring"), _ANCIENT_AREA),
             (("ancient", "territory"), _ANCIENT_TERRITORY), (("aga", "button"), _AGA_BUTTON),
@@ -130,7 +139,7 @@ NAMED: Mapping[str, KataRules] = {
         )
     },
 }  # fmt: skip
-"""Every name that KataGo knows."""
+"""Every named rule set of KataGo."""
 
 _SPACE = " \t\r\n\v\f"
 _ALLOWED: Mapping[str, tuple[str, ...]] = {
@@ -139,9 +148,9 @@ _ALLOWED: Mapping[str, tuple[str, ...]] = {
     "tax": get_args(Tax),
     "handicap_bonus": get_args(HandicapBonus),
 }
-"""What the fields of rules that are words may be."""
+"""The values of the fields that are words."""
 _SWITCHES = {"suicide": "suicide", "hasButton": "button"}
-"""The other fields, by KataGo's names."""
+"""The boolean fields, by KataGo's JSON keys."""
 
 _GAP = rf"[{_SPACE}]*"
 _FIELD = re.compile(
@@ -152,109 +161,113 @@ _FIELD = re.compile(
 )
 
 
-def _refuse(text: str) -> NoReturn:
+def _reject(text: str) -> NoReturn:
     shown = repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
     raise GameError(
-        f"rules {shown} are none that KataGo knows: a name such as japanese, chinese, aga, nz or tromp-taylor, "
-        "fields such as koSIMPLEscoreAREAtaxNONEsui0, or an object of JSON"
+        f"KataGo does not know rules {shown}; allowed are a name such as japanese, chinese, aga, nz or tromp-taylor, "
+        "fields such as koSIMPLEscoreAREAtaxNONEsui0, or a JSON object"
     )
 
 
-def _made(values: dict[str, Any]) -> KataRules:
-    """The rules of these fields; where none is told, tax goes by the way of scoring."""
+def _with_default_tax(values: dict[str, Any]) -> KataRules:
+    """Return the rules of these fields; by default, tax depends on the scoring."""
     values.setdefault("tax", "seki" if values.get("scoring") == "territory" else "none")
     return KataRules(**values)
 
 
 def _from_fields(text: str) -> KataRules:
     if not text.strip(_SPACE):
-        _refuse(text)
+        _reject(text)
     values: dict[str, Any] = {}
     at = 0
     while at < len(text):
         field = _FIELD.match(text, at)
-        if field is None or abs(float(field["points"] or 0)) > _MOST_KOMI_OF_FIELDS:
-            _refuse(text)
+        if field is None or abs(float(field["points"] or 0)) > _MAX_FIELD_KOMI:
+            _reject(text)
         values |= {name: field[name].lower() for name in _ALLOWED if field[name]}
         values |= {name: field[name] == "1" for name in _SWITCHES.values() if field[name]}
         at = field.end()
-    return _made(values)
+    return _with_default_tax(values)
 
 
 def _from_json(text: str) -> KataRules:
     try:
-        told = json.loads(text, parse_constant=lambda _: _refuse(text))
+        fields = json.loads(text, parse_constant=lambda _: _reject(text))
     except (ValueError, RecursionError):
-        _refuse(text)
+        _reject(text)
     values: dict[str, Any] = {}
-    for key, value in sorted(told.items()):  # so "scoring" goes before "score", whichever comes first
+    for key, value in sorted(fields.items()):  # "score" overrides "scoring", in either order
         name = {"score": "scoring", "whiteHandicapBonus": "handicap_bonus"}.get(key, key)
         if name in _ALLOWED and isinstance(value, str) and value.lower() in _ALLOWED[name] and value == value.upper():
             values[name] = value.lower()
         elif key in _SWITCHES and isinstance(value, bool):
             values[_SWITCHES[key]] = value
         elif not (key == "friendlyPassOk" and isinstance(value, bool)) and not (key == "komi" and _is_komi(value)):
-            _refuse(text)
-    return _made(values)
+            _reject(text)
+    return _with_default_tax(values)
 
 
 def _is_komi(value: Any) -> bool:
-    """Whether JSON's komi is one that KataGo takes."""
-    return isinstance(value, int | float) and abs(value) <= _MOST_KOMI_OF_JSON and float(np.float32(value)) % 0.5 == 0
+    """Return whether KataGo accepts a komi given in JSON."""
+    return isinstance(value, int | float) and abs(value) <= _MAX_JSON_KOMI and float(np.float32(value)) % 0.5 == 0
 
 
-def terms_of(
+def resolve_rules(
     rules: pa.StringArray,
     komi: pa.FloatArray,
     handicap: pa.Int16Array,
     default: KataRules | None = None,
     default_komi: float | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """The terms of G games, and why some have none.
+    """Parse the rules of G games. Each distinct text is parsed once.
 
-    rules, komi, handicap: the columns of the catalogue so named, [G] each.
-    default, default_komi: for games without rules, or without a komi that is understood; None: these are set aside.
-    Rules that are told but not known are never replaced. Each distinct text is read once.
+    Args:
+        rules: [G], the catalogue's column.
+        komi: [G], see `recorded_komi`.
+        handicap: [G], the catalogue's column.
+        default: the rules of games whose record gives none; None drops these games. Unknown rules are never replaced.
+        default_komi: the komi of games whose record gives none; None drops them.
 
-    Returns (terms [G] of `TERMS`, drop [G] uint8): `DropReason.RULES_UNKNOWN`, or else `DropReason.KOMI_UNKNOWN` for a komi that
-    is no multiple of a half, or KEPT; the terms of games set aside are of no meaning.
+    Returns:
+        The rules, [G] of `GAME_RULES`, and the drop reasons, [G] uint8: RULES_UNKNOWN, else KOMI_UNKNOWN for a komi that
+        is not a multiple of 0.5, else KEPT. The rules of dropped games are undefined.
     """
     texts = rules.dictionary_encode()
     codes = [_codes(text) for text in texts.dictionary.to_pylist()]
     codes.append(default.codes if default is not None else None)
-    which = pc.fill_null(texts.indices, len(codes) - 1).to_numpy()
+    text_index = pc.fill_null(texts.indices, len(codes) - 1).to_numpy()
     known = np.array([code is not None for code in codes])
-    table = np.array([(*(code or (0,) * 6), 0, 0) for code in codes], TERMS)  # [texts + 1]
-    terms = table[which]
+    table = np.array([(*(code or (0,) * 6), 0, 0) for code in codes], GAME_RULES)  # [texts + 1]
+    resolved = table[text_index]
     points = pc.fill_null(komi, np.nan if default_komi is None else default_komi).to_numpy()
-    terms["komi"] = points
-    terms["handicap"] = pc.fill_null(handicap, NO_HANDICAP).to_numpy()
-    drop = np.zeros(len(terms), np.uint8)
-    with np.errstate(invalid="ignore"):  # NaN and infinity are no multiple of anything
+    resolved["komi"] = points
+    resolved["handicap"] = pc.fill_null(handicap, UNKNOWN_HANDICAP).to_numpy()
+    drop = np.zeros(len(resolved), np.uint8)
+    with np.errstate(invalid="ignore"):  # NaN and infinity are not multiples of 0.5
         drop[~(points % 0.5 == 0)] = DropReason.KOMI_UNKNOWN
-    drop[~known[which]] = DropReason.RULES_UNKNOWN
-    return terms, drop
+    drop[~known[text_index]] = DropReason.RULES_UNKNOWN
+    return resolved, drop
 
 
 def recorded_komi(batch: pa.RecordBatch) -> pa.FloatArray:
-    """[G] the komi of these rows: null where none is told, and NaN where it is told but not understood."""
-    wrong = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
-    return pc.if_else(wrong, pa.scalar(float("nan"), pa.float32()), batch["komi"])
+    """Return the komi of rows of a catalogue, [G]: null if the record gives none, NaN if it could not be parsed."""
+    unparsed = pc.and_(pc.is_null(batch["komi"]), pc.is_valid(batch["komi_text"]))
+    return pc.if_else(unparsed, pa.scalar(float("nan"), pa.float32()), batch["komi"])
 
 
-def usual_terms(
+def resolve_rules_or_default(
     rules: pa.StringArray, komi: pa.FloatArray, handicap: pa.Int16Array
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """`terms_of`, where a record that is silent means what KataGo takes it to mean wherever it does not insist on more.
+    """Parse the rules of G games like `resolve_rules`, with KataGo's defaults for records that give none.
 
-    Without rules they are Tromp's and Taylor's; without a komi it is 6.5 where territory is counted, 7 with a button,
-    else 7.5 (CompactSgf::getRulesOrFailAllowUnspecified, Rules::parseRules). The terms of games set aside are zeros.
+    The default rules are Tromp-Taylor. The default komi is 6.5 for territory scoring, 7 with a button, else 7.5
+    (CompactSgf::getRulesOrFailAllowUnspecified, Rules::parseRules). The rules of dropped games are zeros.
     """
-    terms, drop = terms_of(rules, komi, handicap, KataRules(), 0.0)
-    usual = np.where(terms["territory"] != 0, 6.5, np.where(terms["button"] != 0, 7.0, 7.5))
-    terms["komi"] = np.where(komi.is_null().to_numpy(zero_copy_only=False), usual, terms["komi"])
-    terms[drop != DropReason.KEPT] = np.zeros((), TERMS)
-    return terms, drop
+    resolved, drop = resolve_rules(rules, komi, handicap, KataRules(), 0.0)
+    default_komi = np.where(resolved["territory"] != 0, 6.5, np.where(resolved["button"] != 0, 7.0, 7.5))
+    resolved["komi"] = np.where(komi.is_null().to_numpy(zero_copy_only=False), default_komi, resolved["komi"])
+    resolved[drop != DropReason.KEPT] = np.zeros((), GAME_RULES)
+    return resolved, drop
 
 
 def _codes(text: str) -> tuple[int, ...] | None:

@@ -19,7 +19,7 @@ from kifu.errors import DropReason
 from kifu.katago.encoder import LEAST, MOST, KataEncoder, KataScratch
 from kifu.katago.moves import Firsts, choose_plies, find_end_plies, find_firsts
 from kifu.katago.recipe import KatagoRecipe
-from kifu.katago.rules import KataRules, recorded_komi, terms_of
+from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.planes.registry import KATAGO22
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
 from kifu.records.games import GameArrays, ParseWarning
@@ -51,7 +51,7 @@ class RuleResolver:
     def terms(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
         """What each of these games is played for; and why some cannot be played, as `terms_of` tells."""
         komi = recorded_komi(batch)
-        return terms_of(batch["rules"], komi, batch["handicap"], self._rules, self._recipe.default_komi)
+        return resolve_rules(batch["rules"], komi, batch["handicap"], self._rules, self._recipe.default_komi)
 
     def firsts(self, games: GameArrays) -> Firsts:
         """What is to be told of games by their passes and colours."""

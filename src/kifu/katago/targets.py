@@ -1,24 +1,24 @@
-"""What KataGo's training rows tell of a human game, beside the position: the move, who won, boards to come, weights.
+"""KataGo's training targets for human games: the move played, the winner, later boards and weights.
 
-After KataGo v1.17.2, TrainingWriteBuffers::addRow as `writetrainingdata` calls it, less what a network would add. What
-is not known weighs nothing, and is filled as train.py needs it: a policy target that is not known is uniform, since
-train.py divides by its sum, and a distribution of scores adds up to 100.
+After KataGo v1.17.2, TrainingWriteBuffers::addRow as `writetrainingdata` calls it, without what a network would add.
+Unknown values have weight 0 and are filled as train.py needs them: an unknown policy target is uniform, since train.py
+divides by its sum, and a score distribution adds up to 100.
 
 globalTargetsNC   for a human game
-0 to 2, 3         win, loss, no result for the mover, and half a point for the winner; a half each where nobody is known
-4 to 19           the same: evaluations by a network are not known, and 24 says that they weigh nothing
-24, 35            1 less the weight of such evaluations: 1; 1 less the weight of the result: 0 if it is trusted
+0 to 2, 3         win, loss, no result for the mover, and half a point for the winner; half each if the winner is unknown
+4 to 19           the same: network evaluations are unknown, and column 24 gives them no weight
+24, 35            1 - weight of the network evaluations: 1; 1 - weight of the result: 0 if it is trusted
 25, 26            weight of the row and of its move: 1
 27, 29, 34        weight of ownership and score, of the lead, of scoring: 0
-28                weight of the next move, the opponent's: 1 if there is one that is no pass
+28                weight of the opponent's next move: 1 if there is one that is not a pass
 33                weight of the boards 8 and 32 moves later: 1
-36 to 40          whether a net is shown the last 1 .. 5 moves: each is, with 98 %, if those after it are
-41 to 46          two 64-bit words that name the game, in pieces of 22, 22 and 20 bits
-47, 48            the mover's komi with all that is added to it; whether area is counted
+36 to 40          whether the network sees the last 1 .. 5 moves: each with 98 %, if it sees those after it
+41 to 46          two 64-bit words that identify the game, in pieces of 22, 22 and 20 bits
+47, 48            the mover's komi with all bonuses; 1 for area scoring
 51, 53            moves since the first row of the game; moves before that
-54, 56            handicap stones, stones that were set up
-57, 58            zeros of a network's opinion, with the mover's sign
-61, 62            points beside komi that the mover still gets; whether the game ended by KataGo's rules
+54, 56            handicap stones; setup stones
+57, 58            zeros of a network's evaluation, with the mover's sign
+61, 62            bonus points that the mover still gets; whether the game ended by KataGo's rules
 63                3, the version of the format
 others            0
 """
@@ -31,46 +31,46 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus._hashes import mix_words
-from kifu.go.state import ONE, ZERO, clear, popcount
-from kifu.katago.encoder import RootedGames
+from kifu.go.state import ONE, WHITE, ZERO, clear, popcount
 from kifu.katago.history import (
     FINISHED,
     TERRITORY,
     BoardHistory,
-    advance,
-    begin,
-    codes_of,
     handicap_stones,
     new_board_history,
+    play_move,
 )
-from kifu.katago.inputs import own_komi, set_up_root
-from kifu.katago.rows import POINTS, SIDE, TARGETS
+from kifu.katago.inputs import KataGames, RootedGames, kernel_games, load_game, own_komi
+from kifu.katago.npz import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel, writable_view
 from kifu.planes.board_embedding import make_placing, place
 from kifu.planes.context import copy_stones, new_context, some_point
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 
 MOVES = POINTS + 1
-"""Policy targets have an entry for each point, and at last for a pass."""
+"""Entries of a policy target: one for each point, and the last one for a pass."""
 
 SCORES = 2 * POINTS + 120
 
 UNKNOWN_WINNER = -1
-"""What `fill_targets` takes for a result that is not known; else BLACK, WHITE, or 0 for a draw."""
+"""The winner of a game with an unknown result; otherwise BLACK, WHITE, or 0 for a draw."""
 
-_WINS, _SCORE = (0, 4, 8, 12, 16), 3
-_LATER = (8, 32)
+_VALUE_COLUMNS, _SCORE_OFFSET = (0, 4, 8, 12, 16), 3
+_LATER_PLIES = (8, 32)
 _VERSION = 3
-_COINS = 0.98 ** np.arange(1, 6)
-_TOSS = np.uint64(0x6B617461636F696E)
-_SECOND_WORD = np.uint64(0x6B61746167616D65)
+_HISTORY_CHANCES = 0.98 ** np.arange(1, 6)
+_HISTORY_SALT = np.uint64(0x6B617461636F696E)
+_HASH_SALT = np.uint64(0x6B61746167616D65)
 
 
 class Targets(NamedTuple):
-    """Targets of N positions, under the names and with the shapes and types of KataGo's files.
+    """The targets of N positions, with the names, shapes and types of KataGo's files.
 
-    policy: [N, 2, 362] int16, the move and the one after it.  targets: [N, 80] float32.  scores: [N, 842] int8.
-    values: [N, 5, 19, 19] int8, of which the third and the fourth are boards to come, the others empty.
+    Attributes:
+        policy: [N, 2, 362] int16, the move and the one after it.
+        targets: [N, 80] float32.
+        scores: [N, 842] int8.
+        values: [N, 5, 19, 19] int8, of which 2 and 3 are later boards and the others are empty.
     """
 
     policy: npt.NDArray[np.int16]
@@ -80,58 +80,72 @@ class Targets(NamedTuple):
 
 
 class GameSpan(NamedTuple):
-    """Which moves of some games rows are made of, one entry a game.
+    """The moves of R games that rows are made of, and the results of these games.
 
-    first, stop: [R] int32: the first ply of which there may be a row, and the number of moves played before the game is
-    taken to be over: trailing passes are none of them.
-    winner: [R] int8: BLACK, WHITE, 0 for a draw or UNKNOWN_WINNER.  trusted: [R] float32, the weight of that, 0 to 1.
-    key: [R] uint64, a name for each game, which its rows carry.
+    Attributes:
+        first: [R] int32, the first ply that may have a row.
+        stop: [R] int32, the number of moves played, without trailing passes.
+        winner: [R] int8: BLACK, WHITE, 0 for a draw or UNKNOWN_WINNER.
+        trust: [R] float32, the weight of the result, 0 to 1.
+        key: [R] uint64, identifies each game in its rows.
     """
 
     first: npt.NDArray[np.int32]
     stop: npt.NDArray[np.int32]
     winner: npt.NDArray[np.int8]
-    trusted: npt.NDArray[np.float32]
+    trust: npt.NDArray[np.float32]
     key: npt.NDArray[np.uint64]
 
 
 class TargetScratch:
-    """What one thread needs to fill targets: boards by the size of game, and scratch."""
+    """Scratch memory of one thread: histories by board size, and the boards and komi of one game by ply."""
 
     def __init__(self) -> None:
-        self._courses: dict[tuple[int, int], BoardHistory] = {}
-        self._plies = 0
+        self._histories: dict[tuple[int, int], BoardHistory] = {}
         self.boards = np.empty((0, 2, 6), np.uint64)
         self.komi = np.empty(0, np.float32)
 
-    def course(self, width: int, height: int, plies: int) -> BoardHistory:
-        """A course on a board of that size, with room for so many moves."""
+    def history(self, width: int, height: int, plies: int) -> BoardHistory:
+        """Return a history for games of that size and at most `plies` moves."""
         if plies >= len(self.boards):
-            room = max(plies + 1, 2 * len(self.boards), 512)
-            self.boards, self.komi = np.empty((room, 2, 6), np.uint64), np.empty(room, np.float32)
-            self._courses.clear()
-        if (width, height) not in self._courses:
+            capacity = max(plies + 1, 2 * len(self.boards), 512)
+            self.boards, self.komi = np.empty((capacity, 2, 6), np.uint64), np.empty(capacity, np.float32)
+            self._histories.clear()
+        if (width, height) not in self._histories:
             state = new_context(width, height, SIDE, SIDE, 0).s
-            self._courses[width, height] = new_board_history(state, len(self.boards))
-        return self._courses[width, height]
+            self._histories[width, height] = new_board_history(state, len(self.boards))
+        return self._histories[width, height]
+
+
+class _Boards(NamedTuple):
+    """The boards of one game by ply: stones [plies, 2, W] uint64, and White's komi with all bonuses [plies] float32."""
+
+    stones: npt.NDArray[np.uint64]
+    komi: npt.NDArray[np.float32]
 
 
 def fill_targets(
-    desk: TargetScratch,
+    scratch: TargetScratch,
     games: RootedGames,
     rows: npt.NDArray[np.int64],
-    terms: npt.NDArray[np.void],
+    rules: npt.NDArray[np.void],
     span: GameSpan,
     game: npt.NDArray[np.int64],
     ply: npt.NDArray[np.int32],
 ) -> Targets:
-    """The targets of N positions of R games.
+    """Compute the targets of N positions of R games.
 
-    rows: [R] int64, the games; each is at most 19 x 19, and can be played up to its `span.stop` under its terms, as
-    `KataEncoder.encode` tells.  terms: [R] of `kifu.katago.rules.TERMS`.
-    game: [N] int64, rising, an index of rows; ply: [N] int32, each within the game's span. Stones that are set up after
-    the root are not looked at.
-    Raises ValueError if a game cannot be played so far.
+    Args:
+        scratch: one for each thread.
+        games: many games. Setup after the root is ignored.
+        rows: [R] int64, the chosen games, at most 19 x 19, legal up to `span.stop` as `KataEncoder.draw` reports it.
+        rules: [R] of `kifu.katago.rules.GAME_RULES`.
+        span: the moves and results of the chosen games.
+        game: [N] int64 in ascending order, indices from 0 to R - 1.
+        ply: [N] int32, within the game's span.
+
+    Raises:
+        ValueError: if a move before `span.stop` cannot be played.
     """
     n = len(game)
     out = Targets(
@@ -140,20 +154,19 @@ def fill_targets(
         np.zeros((n, SCORES), np.int8),
         np.zeros((n, 5, POINTS), np.int8),
     )
-    _fill_same(out, span.key[game], ply)
-    slots = np.searchsorted(game, np.arange(len(rows) + 1)).astype(np.int64)
-    longest, stones = int(span.stop.max(initial=0)), games.setup_offset[rows + 1] - games.setup_offset[rows]
+    _fill_constants(out, span.key[game], ply)
+    first_slot = np.searchsorted(game, np.arange(len(rows) + 1)).astype(np.int64)
+    max_stop, stones = int(span.stop.max(initial=0)), games.setup_offset[rows + 1] - games.setup_offset[rows]
     plies = games.move_offset[rows + 1] - games.move_offset[rows]
-    placed = np.empty(plies.max(initial=0), np.uint16), np.empty(stones.max(initial=0), np.uint16)
+    buffers = np.empty(plies.max(initial=0), np.uint16), np.empty(stones.max(initial=0), np.uint16)
     sizes = games.width[rows].astype(np.int64) << 8 | games.height[rows]
+    chosen = kernel_games(games, rows, rules)
     for size in np.unique(sizes).tolist():
         width, height = size >> 8, size & 0xFF
-        course = desk.course(width, height, longest)
-        failed = _fill(
-            course, codes_of(terms), writable_view(games.moves), writable_view(games.move_offset), writable_view(games.setup),
-            writable_view(games.setup_ply), writable_view(games.setup_offset), writable_view(games.root_setup), rows,
-            np.flatnonzero(sizes == size), make_placing(width, height, False, SIDE, SIDE, 0).table[0], placed, span,
-            slots, ply, desk.boards, desk.komi, out,
+        history = scratch.history(width, height, max_stop)
+        failed = _fill_games(
+            history, chosen, np.flatnonzero(sizes == size), make_placing(width, height, False, SIDE, SIDE, 0).table[0],
+            buffers, span, first_slot, ply, _Boards(scratch.boards, scratch.komi), out,
         )  # fmt: skip
         if failed >= 0:
             raise ValueError(f"game {rows[failed]} cannot be played for {span.stop[failed]} moves")
@@ -161,73 +174,65 @@ def fill_targets(
 
 
 def key_columns(key: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32]:
-    """[N, 6] float32, columns 41 to 46: the keys of games and a hash of each, cut into pieces that float32 holds."""
-    words = np.stack([key, mix_words(key ^ _SECOND_WORD)], 1)
+    """Return columns 41 to 46, [N, 6] float32: each key and a hash of it, in pieces that float32 holds exactly."""
+    words = np.stack([key, mix_words(key ^ _HASH_SALT)], 1)
     pieces = [words & 0x3FFFFF, words >> np.uint64(22) & np.uint64(0x3FFFFF), words >> np.uint64(44)]
     columns: npt.NDArray[np.float32] = np.stack(pieces, 2).reshape(len(key), 6).astype(np.float32)
     return columns
 
 
-def _fill_same(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> None:
-    """Fills what does not depend on the game's course."""
+def _fill_constants(out: Targets, key: npt.NDArray[np.uint64], ply: npt.NDArray[np.int32]) -> None:
+    """Fill the columns that do not depend on the moves."""
     to = out.targets
     to[:, [24, 25, 26, 33]] = 1
     to[:, 63] = _VERSION
-    # One number decides all five: history k is shown where it is below 0.98 ** k, as if five coins were tossed.
-    drawn = mix_words(mix_words(key ^ _TOSS) + ply.astype(np.uint64)) * 2.0**-64
-    to[:, 36:41] = drawn[:, None] < _COINS
+    # One random number decides all five: move k is shown if it is below 0.98 ** k, as if by independent draws.
+    uniform = mix_words(mix_words(key ^ _HISTORY_SALT) + ply.astype(np.uint64)) * 2.0**-64
+    to[:, 36:41] = uniform[:, None] < _HISTORY_CHANCES
     to[:, 41:47] = key_columns(key)
     out.scores[:, SCORES // 2 - 1 : SCORES // 2 + 1] = 50
 
 
 @kernel
-def _fill(
-    course: BoardHistory, codes: Any, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
-    root_setup: Any, rows: Any, which: Any, table: Any, placed: Any, span: GameSpan, slots: Any, ply: Any, boards: Any,
-    komi: Any, out: Targets,
+def _fill_games(  # noqa: PLR0913 - kernel
+    h: BoardHistory, games: KataGames, subset: Any, table: Any, buffers: Any, span: GameSpan, first_slot: Any, ply: Any,
+    boards: _Boards, out: Targets,
 ) -> Any:  # fmt: skip
-    """Plays the games rows[which], all of the size of the course, and fills their rows, slots[r] to slots[r + 1] - 1.
+    """Play the games `subset`, all of the history's size, and fill their rows, first_slot[r] to first_slot[r + 1] - 1.
 
-    boards: [more than plies, 2, W] uint64 and komi: as many float32, scratch: the stones before each move, and White's
-    komi with all that is added to it. Returns the first game that cannot be played to its stop, or -1.
+    Returns the first game that cannot be played up to its stop, or -1.
     """
-    words, stones = placed
-    for j in range(which.shape[0]):
-        r = which[j]
-        g = rows[r]
-        place(moves, move_offset[g], move_offset[g + 1], table, words)
-        place(setup, setup_offset[g], setup_offset[g + 1], table, stones)
-        due = setup_ply[setup_offset[g] : setup_offset[g + 1]]
-        clear(course.s)
+    moves, _ = buffers
+    for j in range(subset.shape[0]):
+        r = subset[j]
         if span.stop[r] == 0:
             continue
-        if set_up_root(course, stones, due, np.int64(root_setup[g])) != 0:
+        if load_game(h, games, r, table, buffers) != 0:
             return r
-        begin(course, codes[r], WHITE if words[0] & WHITE_BIT else BLACK)
-        if not _play(course, words, span.stop[r], boards, komi):
+        if not _play(h, moves, span.stop[r], boards):
             return r
-        for k in range(slots[r], slots[r + 1]):
-            _fill_row(course, words, ply[k], span.first[r], span.stop[r], boards, komi, k, out)
-            _fill_result(words[ply[k]], span.winner[r], span.trusted[r], k, out)
+        for k in range(first_slot[r], first_slot[r + 1]):
+            _fill_row(h, moves, ply[k], span.first[r], span.stop[r], boards, k, out)
+            _fill_result(moves[ply[k]], span.winner[r], span.trust[r], k, out)
     return -1
 
 
 @inline_kernel
-def _play(course: BoardHistory, words: Any, stop: Any, boards: Any, komi: Any) -> Any:
-    """Plays the moves before `stop`, keeping what was before each and after the last. Returns whether all could be."""
+def _play(h: BoardHistory, moves: Any, stop: Any, boards: _Boards) -> Any:
+    """Play the moves before `stop`, recording the board before each and after the last. Returns whether all are legal."""
     for t in range(stop + 1):
-        copy_stones(course.s, False, boards[t])
-        komi[t] = own_komi(course, WHITE)
+        copy_stones(h.s, False, boards.stones[t])
+        boards.komi[t] = own_komi(h, WHITE)
         if t < stop:
-            p = np.int64(words[t] & POINT_MASK)
-            if advance(course, p, np.uint8(WHITE if words[t] & WHITE_BIT else BLACK)) != 0:
+            p = np.int64(moves[t] & POINT_MASK)
+            if play_move(h, p, np.uint8(WHITE if moves[t] & WHITE_BIT else BLACK)) != 0:
                 return False
     return True
 
 
 @inline_kernel
-def _stones_of(board: Any) -> Any:
-    """How many stones of one colour are in a bit set."""
+def _count_stones(board: Any) -> Any:
+    """Return the number of points in a bit set."""
     count = 0
     for i in range(board.shape[0]):
         count += popcount(board[i])
@@ -236,38 +241,38 @@ def _stones_of(board: Any) -> Any:
 
 @inline_kernel
 def _fill_row(
-    course: BoardHistory, words: Any, t: Any, first: Any, stop: Any, boards: Any, komi: Any, k: Any, out: Targets
+    h: BoardHistory, moves: Any, t: Any, first: Any, stop: Any, boards: _Boards, k: Any, out: Targets
 ) -> None:
-    """Fills row k, of the position before move t, but for the result. course: at its end."""
+    """Fill row k, for the position before move t, except for the result. h: at the end of the game."""
     to = out.targets[k]
-    white = words[t] & WHITE_BIT != 0
+    white = moves[t] & WHITE_BIT != 0
     sign = np.float32(1 if white else -1)
-    out.policy[k, 0, words[t] & POINT_MASK] = 1
-    answered = t + 1 < stop and (words[t + 1] ^ words[t]) & WHITE_BIT != 0 and words[t + 1] & POINT_MASK != POINTS
+    out.policy[k, 0, moves[t] & POINT_MASK] = 1
+    answered = t + 1 < stop and (moves[t + 1] ^ moves[t]) & WHITE_BIT != 0 and moves[t + 1] & POINT_MASK != POINTS
     if answered:
-        out.policy[k, 1, words[t + 1] & POINT_MASK] = 1
+        out.policy[k, 1, moves[t + 1] & POINT_MASK] = 1
         to[28] = 1
     else:
         for p in range(MOVES):
             out.policy[k, 1, p] = 1
     for later in range(2):
-        _fill_board(boards[min(t + _LATER[later], stop)], white, out.values[k, 2 + later])
-    black_stones, white_stones = _stones_of(boards[0, 0]), _stones_of(boards[0, 1])
-    to[47] = sign * komi[t]
-    to[48] = 1 - course.codes[TERRITORY]
+        _fill_board(boards.stones[min(t + _LATER_PLIES[later], stop)], white, out.values[k, 2 + later])
+    black_stones, white_stones = _count_stones(boards.stones[0, 0]), _count_stones(boards.stones[0, 1])
+    to[47] = sign * boards.komi[t]
+    to[48] = 1 - h.rules[TERRITORY]
     to[51] = t - first
     to[53] = first
-    to[54] = handicap_stones(course.codes, black_stones, white_stones)
+    to[54] = handicap_stones(h.rules, black_stones, white_stones)
     to[56] = black_stones + white_stones
     to[57] = sign * np.float32(0)
     to[58] = sign * np.float32(0)
-    to[61] = komi[stop] - komi[t] if white else komi[t] - komi[stop]
-    to[62] = course.scalars[FINISHED]
+    to[61] = boards.komi[stop] - boards.komi[t] if white else boards.komi[t] - boards.komi[stop]
+    to[62] = h.scalars[FINISHED]
 
 
 @inline_kernel
 def _fill_board(board: Any, white: Any, out: Any) -> None:
-    """Fills out [points] int8 with the stones of a board: 1 the mover's, -1 the opponent's."""
+    """Fill out [points] int8 with the stones of a board: 1 for the mover's, -1 for the opponent's."""
     for c in range(2):
         stone = 1 if (c == 1) == white else -1
         for i in range(board.shape[1]):
@@ -278,15 +283,15 @@ def _fill_board(board: Any, white: Any, out: Any) -> None:
 
 
 @inline_kernel
-def _fill_result(word: Any, winner: Any, trusted: Any, k: Any, out: Targets) -> None:
-    """Fills who has won, for the player of move `word`."""
+def _fill_result(move: Any, winner: Any, trust: Any, k: Any, out: Targets) -> None:
+    """Fill the result for the player of a move."""
     to = out.targets[k]
     known = winner != UNKNOWN_WINNER
-    mover = WHITE if word & WHITE_BIT else BLACK
+    mover = WHITE if move & WHITE_BIT else BLACK
     decided = known and winner != 0
     win = np.float32(1 if winner == mover else 0) if decided else np.float32(0.5)
-    for at in _WINS:
+    for at in _VALUE_COLUMNS:
         to[at] = win
         to[at + 1] = 1 - win
-        to[at + _SCORE] = win - np.float32(0.5)
-    to[35] = 1 - trusted if known else np.float32(1)
+        to[at + _SCORE_OFFSET] = win - np.float32(0.5)
+    to[35] = 1 - trust if known else np.float32(1)

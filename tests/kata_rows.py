@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kifu.katago.rows import ARRAYS, POINTS, SIDE, KataRows
+from kifu.katago.npz import ARRAYS, POINTS, SIDE, KataRows
 
 
 def random_rows(rows: int, seed: int = 0, q: bool = True, meta: bool = True, games: int = 3) -> KataRows:
@@ -51,7 +51,7 @@ def same_rows(found: KataRows, wanted: KataRows) -> bool:
     for array, one, other in zip(ARRAYS, found, wanted):
         if (one is None) != (other is None):
             return False
-        if one is not None and not (one.dtype == array.kind == other.dtype and np.array_equal(one, other)):
+        if one is not None and not (one.dtype == array.dtype == other.dtype and np.array_equal(one, other)):
             return False
     return True
 

@@ -27,11 +27,10 @@ from kifu.datasets.formats import find_writer, open_writer
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS
 from kifu.execution.serialization import read_results, write_results
-from kifu.katago import render as kata_draws
-from kifu.katago import rows as katago_rows
-from kifu.katago import select as kata_counts
-from kifu.katago.build import build_katago
-from kifu.katago.render import _spans
+from kifu.katago import build as katago_build
+from kifu.katago import npz as katago_npz
+from kifu.katago import select as katago_select
+from kifu.katago.build import _piece_bounds, build_katago
 from kifu.progress import silent
 from kifu.recipes import example_jobs, examples, kgsgo_jobs, pipeline
 from kifu.recipes.example_jobs import WriteExamples
@@ -76,8 +75,8 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
     for module, name, value in (
         (catalogue, "_SHARD_ROWS", 10), (example_jobs, "CHUNK_BYTES", 50_000), (example_jobs, "_GAMES", 4),
-        (examples, "WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (kata_counts, "_GAMES", 4),
-        (kata_draws, "_GAMES", 3), (katago_rows, "_PIECE", 64), (kgsgo_jobs, "_CHUNK_BYTES", 30_000),
+        (examples, "WINDOW_BYTES", 60_000), (examples, "_PIECE", 100), (katago_select, "_GAMES", 4),
+        (katago_build, "_GAMES", 3), (katago_npz, "_PIECE_ROWS", 64), (kgsgo_jobs, "_CHUNK_BYTES", 30_000),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, value)
 
@@ -232,7 +231,7 @@ def test_units_do_not_change_katago_s_files(
     catalogues: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pieces that begin in one unit and end in another are those of one unit of all."""
-    monkeypatch.setattr(katago_rows, "_PIECE", 200)
+    monkeypatch.setattr(katago_npz, "_PIECE_ROWS", 200)
     chosen: Any = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", "min_moves=0"])
     (one,) = build_katago(chosen, catalogues, tmp_path / "one", jobs=1)
     monkeypatch.setattr(catalogue, "_SHARD_ROWS", 5)
@@ -243,14 +242,14 @@ def test_units_do_not_change_katago_s_files(
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 5000), st.integers(1, 6000), st.integers(1, 4000))
-def test_spans(start: int, rows: int, rows_per_file: int) -> None:
+def test_piece_bounds(start: int, rows: int, rows_per_file: int) -> None:
     """They are all rows, in order; those that are whole are pieces, and all pieces that lie within."""
-    spans = list(_spans(start, rows, rows_per_file))
+    spans = list(_piece_bounds(start, rows, rows_per_file))
     assert [bounds[0] for bounds, _ in spans] == [0, *(bounds[-1] for bounds, _ in spans)][:-1]
     assert spans[-1][0][-1] == rows
     ends = [0]
     while ends[-1] < start + rows:
-        ends.append(katago_rows.piece_end(ends[-1], rows_per_file))
+        ends.append(katago_npz.piece_end(ends[-1], rows_per_file))
     wanted = [(a - start, b - start) for a, b in pairwise(ends) if start <= a and b <= start + rows]
     assert [piece for bounds, whole in spans if whole for piece in pairwise(bounds)] == wanted
     assert all(len(bounds) == 2 for bounds, whole in spans if not whole)

@@ -17,12 +17,10 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.datasets.manifest import ExamplesManifest, read_examples_manifest
 from kifu.errors import RecipeError
 from kifu.katago import build as building
-from kifu.katago import render as kata_draws
-from kifu.katago import select as kata_counts
+from kifu.katago import select
 from kifu.katago.build import build_katago
-from kifu.katago.npz import game_hashes
+from kifu.katago.npz import ARRAYS, game_hashes
 from kifu.katago.recipe import KatagoRecipe
-from kifu.katago.rows import ARRAYS
 from kifu.point import WHITE_BIT, to_sgf
 from kifu.recipes.pipeline import BuildReport
 from kifu.recipes.schema import find_recipe, load_recipe
@@ -213,7 +211,7 @@ def test_files_are_what_the_scripts_of_katago_ask_for(kgs: Path, tmp_path: Path)
             assert set(found.files) == {array.name for array in ARRAYS}
             count = len(found["binaryInputNCHWPacked"])
             for array in ARRAYS:
-                assert (found[array.name].dtype, found[array.name].shape) == (array.kind, (count, *array.shape))
+                assert (found[array.name].dtype, found[array.name].shape) == (array.dtype, (count, *array.shape))
             assert found["policyTargetsNCMove"].sum(2).min() > 0
             assert (found["scoreDistrN"].astype(int).sum(1) == 100).all()
             told = found["globalTargetsNC"]
@@ -232,9 +230,9 @@ def contents(path: Path) -> dict[str, bytes]:
 
 def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = build(kgs, tmp_path / "a", *LOOSE, "rows_per_file=700", jobs=1)
-    monkeypatch.setattr(kata_counts, "_GAMES", 7)
-    monkeypatch.setattr(kata_draws, "_GAMES", 3)
-    monkeypatch.setattr(kata_draws, "_TOGETHER", 1)
+    monkeypatch.setattr(select, "_GAMES", 7)
+    monkeypatch.setattr(building, "_GAMES", 3)
+    monkeypatch.setattr(building, "_PIECES", 1)
     second = build(kgs, tmp_path / "b", *LOOSE, "rows_per_file=700", jobs=2)
     assert contents(first.path) == contents(second.path)
     assert first.manifest == second.manifest
@@ -293,8 +291,8 @@ def test_an_interrupted_build_leaves_nothing(kgs: Path, tmp_path: Path, monkeypa
     ("change", "message"),
     [
         ("default_rules=mine", "default_rules"),
-        ("default_komi=6.3", "6.3 is no multiple of a half"),
-        ('boards=["1x9"]', "1x9 is not within 2x2 to 19x19"),
+        ("default_komi=6.3", "default_komi must be a multiple of 0.5, got 6.3"),
+        ('boards=["1x9"]', "boards must be from 2x2 to 19x19, got 1x9"),
         ('boards=["big"]', "'big' is no board"),
         ("min_moves=few", "min_moves"),
         ("trust.score=2", "trust.score"),

@@ -69,18 +69,17 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
     komi = usual_komi(rules) if game.komi is None else game.komi
     terms = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], GAME_RULES)
     plies = len(game.moves)
-    out, label, told = encoder.new_out(plies), np.empty(plies, np.int16), encoder.new_inputs(plies)
+    out, labels = encoder.new_out(plies), encoder.new_labels(plies)
     alone = MoveArrays(
         np.array([game.width], np.uint8), np.array([game.height], np.uint8), game.moves, np.array([0, plies]),
         game.setup, game.setup_ply, np.array([0, len(game.setup)]), np.array([game.root_setup], np.uint16),
     )  # fmt: skip
-    drop, ply = encoder.encode(
-        encoder.new_desk(), alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(plies), out, label, terms,
-        told,
-    )  # fmt: skip
+    drop, ply = encoder.draw(
+        encoder.new_desk(), alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(plies), out, labels, terms
+    )
     planes = np.empty((plies, *encoder.shape), np.uint8)
     unpack(out, planes)
-    return planes[: ply[0]], told[: ply[0]], DropReason(drop[0])
+    return planes[: ply[0]], labels["globals"][: ply[0]], DropReason(drop[0])
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +181,7 @@ def test_small_boards_lie_in_the_corner(tmp_path):
     assert sizes == {(5, 5): 4, (4, 3): 4}  # KataGo has no boards with a side of one
     for planes, move in zip(batch.unpack_planes(loader.layout), batch.labels["move"].tolist()):
         assert planes[0, move // 7, move % 7] and not planes[1:3, move // 7, move % 7].any()
-    with pytest.raises(GameError, match=r"katago22@1 draws boards from 2 to 19, not 20 x 20"):
+    with pytest.raises(GameError, match=r"katago22@1 is for boards from 2 x 2 to 19 x 19, got 20 x 20"):
         load(paths, "katago22", board="20x20", pad=True)
 
 
@@ -280,14 +279,14 @@ def test_encode_gives_the_planes():
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        (b"(;SZ[4]RU[mine];B[aa])", GameError, "terms that it understands, not 'mine': no rules (RU) that are known"),
-        (b"(;SZ[4]KM[6.25];B[aa])", GameError, "not '6.25': no komi (KM), or one that is no multiple of a half"),
-        (b"(;SZ[4]KM[much];B[aa])", GameError, "not 'much': no komi"),
-        (b"(;SZ[1:9];B[aa])", GameError, "draws boards from 2 to 19, not 1 x 9"),
-        (b"(;SZ[20];B[aa])", GameError, "draws boards from 2 to 19, not 20 x 20"),
-        (b"(;SZ[4];B[];W[];B[aa])", GameError, "follows the game for 2 of 3 moves: moves after the end of the game"),
-        (b"(;SZ[4];B[aa];AB[bb];W[cc])", GameError, "for 1 of 2 moves: stones set up after the first move"),
-        (b"(;SZ[3]AB[aa]AW[ab][ba];B[cc])", GameError, "for 0 of 1 moves: setup stones without a liberty"),
+        (b"(;SZ[4]RU[mine];B[aa])", GameError, "no rules (RU) that are known: 'mine'"),
+        (b"(;SZ[4]KM[6.25];B[aa])", GameError, "no komi (KM), or one that is no multiple of a half: '6.25'"),
+        (b"(;SZ[4]KM[much];B[aa])", GameError, ": 'much'"),
+        (b"(;SZ[1:9];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 1 x 9"),
+        (b"(;SZ[20];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 20 x 20"),
+        (b"(;SZ[4];B[];W[];B[aa])", GameError, "follows 2 of the game's 3 moves: moves after the end of the game"),
+        (b"(;SZ[4];B[aa];AB[bb];W[cc])", GameError, "follows 1 of the game's 2 moves: stones set up after the first move"),
+        (b"(;SZ[3]AB[aa]AW[ab][ba];B[cc])", GameError, "follows 0 of the game's 1 moves: setup stones without a liberty"),
         (b"(;SZ[4]RU[Chinese];B[ab];W[aa];B[ba];W[aa])", IllegalMove, "move 4 (point 0) is illegal: a suicide"),
         (b"(;SZ[4];B[aa];W[aa])", IllegalMove, "move 2 (point 0) is illegal: a move on an occupied point"),
     ],

@@ -81,14 +81,13 @@ def draw(games, terms, rows=None, symmetry=None, take=None, encoder=ENCODER):
     rows = np.arange(len(games.width)) if rows is None else rows
     start = np.cumsum(np.append(0, games.move_offset[rows + 1] - games.move_offset[rows]))
     count = start[-1]
-    planes, label = encoder.new_out(count), np.full(count, -9, np.int16)
-    numbers = encoder.new_inputs(count)
-    planes[:], numbers[:] = 0xEE, np.nan
-    drop, ply = encoder.encode(
+    planes, labels = encoder.new_out(count), encoder.new_labels(count)
+    planes[:], labels["move"][:], labels["globals"][:] = 0xEE, -9, np.nan
+    drop, ply = encoder.draw(
         encoder.new_desk(), games, rows, np.zeros(len(rows), np.uint8) if symmetry is None else symmetry,
-        np.arange(count) if take is None else np.where(take, np.arange(count), -1), planes, label, terms, numbers,
+        np.arange(count) if take is None else np.where(take, np.arange(count), -1), planes, labels, terms,
     )  # fmt: skip
-    return Drawn(planes, label, numbers, start, drop, ply)
+    return Drawn(planes, labels["move"], labels["globals"], start, drop, ply)
 
 
 @pytest.fixture(scope="module")
@@ -332,17 +331,17 @@ def test_long_games_and_short_ones_share_a_desk():
 
 def test_sizes_that_katago_does_not_play():
     for size in ((1, 9), (20, 19), (25, 25)):
-        with pytest.raises(GameError, match="from 2 to 19"):
+        with pytest.raises(GameError, match="from 2 x 2 to 19 x 19"):
             KataEncoder(KATAGO22, *size, False)
 
 
 def test_arrays_that_do_not_fit():
     games = rooted([OneGame(5, 5, [0, 1 | W])])
-    with pytest.raises(ValueError, match="there are 1 games, and terms of 2"):
+    with pytest.raises(ValueError, match="context must have the rules of 1 games, got 2"):
         draw(games, np.repeat(terms_for(TT), 2))
-    planes, label = ENCODER.new_out(2), np.empty(2, np.int16)
-    with pytest.raises(ValueError, match=r"inputs is float32 \(1, 19\), not float32 \[2, 19\]"):
-        ENCODER.encode(
-            ENCODER.new_desk(), games, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(2), planes, label,
-            terms_for(TT), ENCODER.new_inputs(1),
+    planes, labels = ENCODER.new_out(2), ENCODER.new_labels(2) | {"globals": np.empty((1, 19), np.float32)}
+    with pytest.raises(ValueError, match=r"globals must be float32 \[2, 19\], got float32 \(1, 19\)"):
+        ENCODER.draw(
+            ENCODER.new_desk(), games, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(2), planes, labels,
+            terms_for(TT),
         )  # fmt: skip

@@ -15,8 +15,7 @@ from kata_reference import ARCHIVES, unpack
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import game_arrays
 from kifu.katago.build import build_katago
-from kifu.katago.npz import game_hashes
-from kifu.katago.rows import ARRAYS, TARGETS
+from kifu.katago.npz import ARRAYS, TARGETS, game_hashes
 from kifu.katago.rules import resolve_rules
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, Targets, TargetScratch, fill_targets, key_columns
 from kifu.point import BLACK, WHITE, WHITE_BIT

@@ -1,30 +1,61 @@
-"""From games of people to KataGo's training files, without a network: what its `writetrainingdata` was made for.
+"""Build KataGo's training files from human games, without a network, as KataGo's `writetrainingdata` does.
 
-Which games, and which moves of them, follows `writetrainingdata` of KataGo v1.17.2, each rule a value of the recipe. It
-has rows neither for a pass nor for the answer to one, since a search that plays by strict rules must not learn from
-people when to pass, and trailing passes are no part of the game.
+Games and moves are selected as in `writetrainingdata` of KataGo v1.17.2; each of its rules is an option of the recipe.
+Passes and answers to passes give no rows, since a search with strict rules must not learn from people when to pass, and
+trailing passes do not count as moves of the game.
+
+Rows are rendered and compressed in pieces of 1,024. The bounds of a piece follow from the number of rows before it, so
+that once all rows are counted, pieces can be made in any order and by any process.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
+from kifu.corpus.schema import game_arrays, map_distinct, to_numpy
 from kifu.datasets.manifest import ExamplesManifest
 from kifu.execution.executor import THREADS
-from kifu.katago.npz import KataWriter
+from kifu.katago.encoder import KataScratch
+from kifu.katago.metadata import META_COLUMNS, metadata_rows
+from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows, piece_end
 from kifu.katago.recipe import KatagoRecipe
-from kifu.katago.render import DrawRows, DrawUnit
-from kifu.katago.select import CountRows
+from kifu.katago.select import COLUMNS, CountRows, RuleResolver, end_plies, select_plies
+from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
 from kifu.planes.registry import KATAGO22
+from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
-from kifu.recipes.pipeline import AnySources, BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets
+from kifu.recipes.pipeline import (
+    AnySources,
+    BuildOptions,
+    BuildReport,
+    ManifestCounts,
+    SetJob,
+    SetPlan,
+    SetUnit,
+    build_sets,
+    row_slices,
+)
+from kifu.records.games import GameArrays
 
 FORMAT = "katago-npz@1"
+
+_GAMES = 64
+"""Games read at a time."""
+
+_PIECES = 2
+"""Whole pieces in one item, of 9 MB each."""
+
+_WINNERS = {"black": BLACK, "white": WHITE, "draw": 0}
 
 
 def build_katago(
@@ -37,30 +68,35 @@ def build_katago(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[ExamplesManifest]]:
-    """Makes a folder of KataGo's files for each set, with its manifest, and returns them in the order of `sets`.
+    """Build a directory of KataGo's training files for each set, with its manifest.
 
-    As `kifu.recipes.examples.build_examples` does: the arguments are the same, folders that are there already stay,
-    bytes depend on neither engine nor jobs. Rows stand in the order of the games; shuffle.py shuffles them. Games are
-    played twice, first to count their rows.
-    Raises RecipeError, SourceError, FormatError, OutputError or ClusterError.
+    Takes the arguments of `kifu.recipes.examples.build_examples`; existing directories from the same recipe and sources
+    are kept, and the bytes depend on neither engine nor jobs. Rows are in the order of the games; shuffle.py shuffles
+    them. Games are played twice, first to count their rows.
+
+    Returns:
+        One report per set, in the order of `sets`.
+
+    Raises:
+        RecipeError, SourceError, FormatError, OutputError, ClusterError: as `build_examples` does.
     """
 
     def make(plan: SetPlan) -> ExamplesManifest:
-        return _Build(recipe, plan).make()
+        return _SetBuild(recipe, plan).run()
 
     return build_sets(recipe, "", make, sources, Path(into), sets, BuildOptions(jobs, engine, progress))
 
 
 @dataclass
-class _Build:
-    """One folder in the making."""
+class _SetBuild:
+    """Builds the directory of one set."""
 
     recipe: KatagoRecipe
     plan: SetPlan
-    tally: ManifestCounts = field(default_factory=ManifestCounts)
+    counts: ManifestCounts = field(default_factory=ManifestCounts)
 
-    def make(self) -> ExamplesManifest:
-        """Writes the folder."""
+    def run(self) -> ExamplesManifest:
+        """Write the directory and return its manifest."""
         recipe, plan = self.recipe, self.plan
         with KataWriter(
             plan.path,
@@ -68,36 +104,191 @@ class _Build:
             compression=recipe.compression,
             meta=recipe.metadata is not None,
         ) as writer:
-            self._draw(self._count(), writer)
+            self._render(self._count(), writer)
             written = writer.commit({"recipe": recipe.name, "title": recipe.title, "set": plan.set})
-        return self.tally.manifest(plan, written, recipe, FORMAT, KATAGO22.name)
+        return self.counts.manifest(plan, written, recipe, FORMAT, KATAGO22.name)
 
-    def _count(self) -> list[DrawUnit]:
-        """What there is to draw."""
-        plan, units, start = self.plan, [], 0
+    def _count(self) -> list[RenderShard]:
+        """Count the rows of all games and return the shards to render."""
+        plan, shards, start = self.plan, [], 0
         with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
-            for given in plan.catalogues:
-                counts = np.zeros(len(given.catalogue), np.int32)
-                for counted in plan.executor.run(CountRows(self.recipe, plan.set), given.units):
-                    self.tally.add_dropped(counted.why, counted.elsewhere)
-                    self.tally.add_games(counted.member, counted.rows, counted.plies)
-                    counts[counted.member] = counted.rows
+            for catalogue in plan.catalogues:
+                rows = np.zeros(len(catalogue.catalogue), np.int32)
+                for counted in plan.executor.run(CountRows(self.recipe, plan.set), catalogue.units):
+                    self.counts.add_dropped(counted.drops, counted.elsewhere)
+                    self.counts.add_games(counted.member, counted.rows, counted.plies)
+                    rows[counted.member] = counted.rows
                     bar.advance(counted.read)
-                self.tally.end_catalogue(given)
-                for unit in given.units:
-                    some = counts[unit.first : unit.first + unit.rows.rows]
-                    if some.any():
-                        units.append(DrawUnit(unit, start, some))
-                        start += int(some.sum())
-        return units
+                self.counts.end_catalogue(catalogue)
+                for unit in catalogue.units:
+                    rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
+                    if rows_of_unit.any():
+                        shards.append(RenderShard(unit, start, rows_of_unit))
+                        start += int(rows_of_unit.sum())
+        return shards
 
-    def _draw(self, units: list[DrawUnit], writer: KataWriter) -> None:
-        rows = sum(int(unit.counts.sum()) for unit in units)
+    def _render(self, shards: list[RenderShard], writer: KataWriter) -> None:
+        rows = sum(int(shard.counts.sum()) for shard in shards)
         with self.plan.progress(f"building {self.plan.path.name}", rows, "rows") as bar:
-            for drawn in self.plan.executor.run(DrawRows(self.recipe, self.plan.set), units):
-                if drawn.part is not None:
-                    writer.write(drawn.part)
-                    bar.advance(drawn.part.size)
-                for piece in drawn.pieces:
+            for rendered in self.plan.executor.run(RenderRows(self.recipe, self.plan.set), shards):
+                if rendered.partial is not None:
+                    writer.write(rendered.partial)
+                    bar.advance(rendered.partial.size)
+                for piece in rendered.pieces:
                     writer.append(piece)
                     bar.advance(piece.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class RenderShard:
+    """Games to render.
+
+    Attributes:
+        unit: the games.
+        start: the number of rows of the set before them.
+        counts: [G] int32, the rows of each game.
+    """
+
+    unit: SetUnit
+    start: int
+    counts: npt.NDArray[np.int32]
+
+
+class PieceItem(NamedTuple):
+    """The games with the rows of a part of a piece, or of some whole pieces.
+
+    Attributes:
+        batch: the games, rows of the catalogue.
+        counts: [G] the rows of each game.
+        skip: the number of rows of the first game that belong to other items.
+        sizes: the number of rows of each piece.
+        whole: whether these are whole pieces.
+    """
+
+    batch: pa.RecordBatch
+    counts: npt.NDArray[np.int32]
+    skip: int
+    sizes: list[int]
+    whole: bool
+
+
+class RenderedRows(NamedTuple):
+    """The rows of an item: whole pieces, or a part of one."""
+
+    pieces: list[CompressedRows]
+    partial: KataRows | None
+
+
+@dataclass(frozen=True)
+class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
+    """Render and compress all rows of a set."""
+
+    recipe: KatagoRecipe
+
+    @cached_property
+    def _resolver(self) -> RuleResolver:
+        return RuleResolver(self.recipe)
+
+    @cached_property
+    def _free_scratch(self) -> list[tuple[KataScratch, TargetScratch]]:
+        return []
+
+    def shard_fingerprint(self, shard: RenderShard) -> Any:
+        return [*shard.unit.fingerprint(), shard.start]
+
+    def read(self, shard: RenderShard) -> Iterator[PieceItem]:
+        columns = (*COLUMNS, *(META_COLUMNS if self.recipe.metadata is not None else ()))
+        ends = np.cumsum(shard.counts, dtype=np.int64)
+        batches, pending, at = row_slices(shard.unit, columns, _GAMES), list[pa.RecordBatch](), 0
+        for bounds, whole in _piece_bounds(shard.start, int(ends[-1]), self.recipe.rows_per_file):
+            # The games with row bounds[0] and, one further, with row bounds[-1] - 1.
+            first = int(np.searchsorted(ends, bounds[0], "right"))
+            last = int(np.searchsorted(ends, bounds[-1], "left")) + 1
+            while at + sum(map(len, pending)) < last:
+                pending.append(next(batches).batch)
+            while at + len(pending[0]) <= first:
+                at += len(pending.pop(0))
+            games = pa.Table.from_batches(pending).slice(first - at, last - first).combine_chunks()
+            counts = shard.counts[first:last]
+            skip = bounds[0] - int(ends[first] - counts[0])
+            yield PieceItem(games.to_batches()[0], counts, skip, [b - a for a, b in pairwise(bounds)], whole)
+
+    def process(self, item: PieceItem) -> RenderedRows:
+        rows = self._render(item)
+        if not item.whole:
+            return RenderedRows([], rows)
+        bounds = [0, *np.cumsum(item.sizes).tolist()]
+        return RenderedRows(
+            [compress_rows(rows.part(a, b), self.recipe.compression) for a, b in pairwise(bounds)], None
+        )
+
+    def _render(self, item: PieceItem) -> KataRows:
+        """Render the rows of an item, whose games have been played once."""
+        games, rows = game_arrays(item.batch), np.flatnonzero(item.counts)
+        rules, first = self._resolver.rules(item.batch)[0][rows], self._resolver.openings(games).first[rows]
+        slots, game, ply = select_plies(games, rows, first)
+        # The slots of a game are in the order of its plies, so that its rows are the first ones.
+        has_row = np.arange(len(game)) - np.searchsorted(game, game) < item.counts[rows][game]
+        number = np.cumsum(has_row) - 1 - item.skip
+        wanted = has_row & (number >= 0) & (number < sum(item.sizes))
+        slots[slots >= 0] = np.where(wanted, number, -1)
+        game, ply = game[wanted], ply[wanted]
+        encoder, n = self._resolver.encoder, len(game)
+        try:
+            scratch, target_scratch = self._free_scratch.pop()
+        except IndexError:
+            scratch, target_scratch = encoder.new_desk(), TargetScratch()
+        planes, labels, symmetry = encoder.new_out(n), encoder.new_labels(n), np.zeros(len(rows), np.uint8)
+        _, played = encoder.draw(scratch, games, rows, symmetry, slots, planes, labels, rules)
+        span = self._span(item.batch, rows, first, end_plies(games, rows, first, played))
+        targets = fill_targets(target_scratch, games, rows, rules, span, game, ply)
+        self._free_scratch.append((scratch, target_scratch))
+        return KataRows(
+            planes, labels["globals"], *targets,
+            q=np.zeros((n, 3, targets.policy.shape[2]), np.int16),
+            meta=self._metadata(item.batch, games, rows[game], ply),
+        )  # fmt: skip
+
+    def _span(
+        self,
+        batch: pa.RecordBatch,
+        rows: npt.NDArray[np.int64],
+        first: npt.NDArray[np.int32],
+        stop: npt.NDArray[np.int32],
+    ) -> GameSpan:
+        trust: Mapping[str, float] = {str(ending): weight for ending, weight in self.recipe.trust.items()}
+        winner = map_distinct(batch["winner"], lambda winner: _WINNERS.get(winner or "", UNKNOWN_WINNER), np.int8)
+        return GameSpan(
+            first=first,
+            stop=stop,
+            winner=winner[rows],
+            trust=map_distinct(batch["ending"], lambda ending: trust.get(ending or "", 0), np.float32)[rows],
+            key=to_numpy(batch["id"])[rows],
+        )
+
+    def _metadata(
+        self, batch: pa.RecordBatch, games: GameArrays, game: npt.NDArray[np.int64], ply: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.float32] | None:
+        if self.recipe.metadata is None:
+            return None
+        white = games.moves[games.move_offset[game] + ply] & WHITE_BIT != 0
+        rows: npt.NDArray[np.float32] = metadata_rows(batch, self.recipe.metadata)[game, white.astype(np.int64)]
+        return rows
+
+
+def _piece_bounds(start: int, rows: int, rows_per_file: int) -> Iterator[tuple[list[int], bool]]:
+    """Cut one or more rows, with `start` rows of their set before them, at the ends of pieces.
+
+    Yields the bounds of some pieces, and whether the pieces are whole.
+    """
+    bounds = [0]
+    while bounds[-1] < rows:
+        bounds.append(min(piece_end(start + bounds[-1], rows_per_file) - start, rows))
+    first = 0 if start == 0 or piece_end(start - 1, rows_per_file) == start else 1
+    last = len(bounds) - (1 if piece_end(start + bounds[-2], rows_per_file) == start + rows else 2)
+    if first:
+        yield bounds[:2], False
+    for k in range(first, last, _PIECES):
+        yield bounds[k : min(k + _PIECES, last) + 1], True
+    if first <= last < len(bounds) - 1:
+        yield bounds[-2:], False

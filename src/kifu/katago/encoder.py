@@ -133,9 +133,7 @@ class KataEncoder(FrameEncoder):
         for embedding, subset in plan.parts:
             key = embedding.width, embedding.height, plies
             if key not in desk.workspaces:
-                desk.workspaces[key] = new_workspace(
-                    embedding.width, embedding.height, self.width, self.height, plies
-                )
+                desk.workspaces[key] = new_workspace(embedding.width, embedding.height, self.width, self.height, plies)
             encode_games(
                 desk.workspaces[key], chosen, subset, symmetry, embedding.table, embedding.label_of, plan.placed, take,
                 plan.take_offset, output,
@@ -193,5 +191,7 @@ def _game_rules(game: Game) -> npt.NDArray[Any]:
     )
     if drop[0]:
         text = game.rules if drop[0] == DropReason.RULES_UNKNOWN else game.text("KM")
-        raise GameError(f"KataGo's planes need rules and komi that it knows: {DropReason(drop[0]).reason}: {text[:80]!r}")
+        raise GameError(
+            f"KataGo's planes need rules and komi that it knows: {DropReason(drop[0]).reason}: {text[:80]!r}"
+        )
     return rules

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
 from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
-from kifu.go.replay import GamesLike, set_up
+from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, colour_of, replay_arrays, set_up
 from kifu.go.rules import contains, hash_after, situation_hash
 from kifu.go.state import (
     EMPTY,
@@ -53,7 +53,7 @@ from kifu.planes.board_embedding import place
 from kifu.planes.codegen import finish
 from kifu.planes.context import HEIGHT, WIDTH, add_point, has_chain_without_liberties, new_context, some_point
 from kifu.planes.features import copy_set
-from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
+from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
@@ -84,16 +84,13 @@ class KataGames(NamedTuple):
     """Games for kernels: arrays of many games, R of which are chosen.
 
     Attributes:
-        moves, move_offset, setup, setup_ply, setup_offset, root_setup: see `kifu.records.games.GameArrays`.
+        arrays: all games.
+        root_setup: see `kifu.records.games.GameArrays`.
         game_index: [R] int64, the chosen games.
         rules: [R, 8] int64, a row of `rule_codes` for each of them.
     """
 
-    moves: npt.NDArray[np.uint16]
-    move_offset: npt.NDArray[np.int64]
-    setup: npt.NDArray[np.uint16]
-    setup_ply: npt.NDArray[np.uint16]
-    setup_offset: npt.NDArray[np.int64]
+    arrays: ReplayArrays
     root_setup: npt.NDArray[np.uint16]
     game_index: npt.NDArray[np.int64]
     rules: npt.NDArray[np.int64]
@@ -101,8 +98,7 @@ class KataGames(NamedTuple):
 
 def kernel_games(games: RootedGames, game_index: npt.NDArray[np.int64], rules: npt.NDArray[np.void]) -> KataGames:
     """Return the chosen games, [R], under their rules, [R] of `GAME_RULES`, as kernels take them."""
-    arrays = games.moves, games.move_offset, games.setup, games.setup_ply, games.setup_offset, games.root_setup
-    return KataGames(*map(writable_view, arrays), game_index, rule_codes(rules))
+    return KataGames(replay_arrays(games), writable_view(games.root_setup), game_index, rule_codes(rules))
 
 
 class KataWorkspace(NamedTuple):
@@ -248,9 +244,7 @@ def _fill_areas(w: KataWorkspace, own: Any) -> None:
     h = w.history
     if h.rules[TERRITORY] != 0:
         return
-    find_areas(
-        h.s, w.area_workspace, w.on_board, h.rules[SUICIDE] == SUICIDE_REMOVED, h.rules[TAX] != TAX_NONE, w.area
-    )
+    find_areas(h.s, w.area_workspace, w.on_board, h.rules[SUICIDE] == SUICIDE_REMOVED, h.rules[TAX] != TAX_NONE, w.area)
     copy_set(w.area[own], w.planes[_AREA_PLANE])
     copy_set(w.area[1 - own], w.planes[_AREA_PLANE + 1])
 
@@ -315,20 +309,20 @@ def _fill_position(w: KataWorkspace, moves: Any, t: Any, c: Any, out: Any, input
 
 
 @inline_kernel
-def _place_root_setup(h: BoardHistory, setup: Any, setup_ply: Any, n_root: Any) -> Any:
-    """Place the first n_root setup stones on the empty board. Returns 0, or the reason why KataGo rejects them."""
+def _place_root_setup(h: BoardHistory, game: GameMoves, n_root: Any) -> Any:
+    """Place the first n_root setup stones of a game on the empty board. Returns 0, or the reason why KataGo rejects them."""
     s = h.s
     for i in range(len(s.words)):
         h.ever_occupied[i] = ZERO
     for k in range(n_root):
-        p = np.int64(setup[k] & POINT_MASK)
+        p = np.int64(game.setup[k] & POINT_MASK)
         if p >= s.neighbours.shape[0]:
             return _OFF_BOARD
         if h.ever_occupied[p >> 6] & bit(p) != ZERO:
             return _SETUP_TWICE
         h.ever_occupied[p >> 6] |= bit(p)
     if n_root > 0:
-        set_up(s, setup, setup_ply, 0, n_root, _ALL_PLIES)
+        set_up(s, game, 0, n_root, _ALL_PLIES)
         if has_chain_without_liberties(s):
             return _SETUP_DEAD
     return _KEPT
@@ -344,25 +338,27 @@ def load_game(h: BoardHistory, games: KataGames, r: Any, table: Any, buffers: An
     """
     moves, setup = buffers
     g = games.game_index[r]
-    start, stop = games.move_offset[g], games.move_offset[g + 1]
-    first, last = games.setup_offset[g], games.setup_offset[g + 1]
-    place(games.moves, start, stop, table, moves)
-    place(games.setup, first, last, table, setup)
+    arrays = games.arrays
+    start, stop = arrays.move_offset[g], arrays.move_offset[g + 1]
+    first, last = arrays.setup_offset[g], arrays.setup_offset[g + 1]
+    place(arrays.moves, start, stop, table, moves)
+    place(arrays.setup, first, last, table, setup)
     clear(h.s)
-    reason = _place_root_setup(h, setup, games.setup_ply[first:last], np.int64(games.root_setup[g]))
+    game = GameMoves(moves, setup, arrays.setup_ply[first:last])
+    reason = _place_root_setup(h, game, np.int64(games.root_setup[g]))
     if reason == _KEPT and stop > start:
-        start_game(h, games.rules[r], WHITE if moves[0] & WHITE_BIT else BLACK)
+        start_game(h, games.rules[r], colour_of(moves[0]))
     return reason
 
 
 @inline_kernel
 def _later_setup(games: KataGames, r: Any) -> Any:
     """Return the ply of the first setup after the root node, or the number of moves."""
-    g = games.game_index[r]
-    k = games.setup_offset[g] + np.int64(games.root_setup[g])
-    if k < games.setup_offset[g + 1]:
-        return np.int64(games.setup_ply[k])
-    return games.move_offset[g + 1] - games.move_offset[g]
+    g, arrays = games.game_index[r], games.arrays
+    k = arrays.setup_offset[g] + np.int64(games.root_setup[g])
+    if k < arrays.setup_offset[g + 1]:
+        return np.int64(arrays.setup_ply[k])
+    return arrays.move_offset[g + 1] - arrays.move_offset[g]
 
 
 @inline_kernel
@@ -430,7 +426,7 @@ def encode_games(  # noqa: PLR0913 - kernel
                 reason = _AFTER_END
                 break
             p = np.int64(moves[t] & POINT_MASK)
-            c = np.uint8(WHITE if moves[t] & WHITE_BIT else BLACK)
+            c = colour_of(moves[t])
             at = slot_offset[r] + t
             if _needs_ladders(slot_of_move, at, plies - t):
                 laddered_stones(s, w.ladders, w.laddered[t % 3])

@@ -14,8 +14,7 @@ import numpy.typing as npt
 from kifu.datasets.formats import FORMATS
 from kifu.errors import FormatError
 from kifu.katago.metadata import Source
-from kifu.katago.npz import LAYOUT, KataNpz, game_hashes
-from kifu.katago.rows import POINTS, SIDE, KataRows
+from kifu.katago.npz import LAYOUT, POINTS, SIDE, KataNpz, KataRows, game_hashes
 from kifu.point import to_gtp
 
 _BLOCK = 1024

@@ -447,8 +447,7 @@ def _open_file(path: Path) -> _File:
         older = expected.field == "targets" and len(array.shape) == 2 and OLD_TARGETS <= array.shape[1] <= TARGETS
         if array.dtype != expected.dtype or array.shape != ((rows, array.shape[-1]) if older else shape):
             raise FormatError(
-                f"{path}: {name} must be {expected.dtype.str} {list(shape)}, "
-                f"got {array.dtype.str} {list(array.shape)}"
+                f"{path}: {name} must be {expected.dtype.str} {list(shape)}, got {array.dtype.str} {list(array.shape)}"
             )
     return _File(path, rows, {known[name].field: array for name, array in stored.items()})
 

@@ -1,4 +1,4 @@
-"""A recipe of KataGo's training files: which games are taken, and what their rows say."""
+"""The recipe of KataGo's training files: which games are used, and how their rows are written."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pydantic import Field, field_validator
 from kifu.config import Line, parse_board
 from kifu.datasets.npz import Compression
 from kifu.errors import KifuError
-from kifu.katago.encoder import LEAST, MOST
+from kifu.katago.encoder import MAX_SIZE, MIN_SIZE
 from kifu.katago.metadata import Source
-from kifu.katago.npz import MOST_ROWS_PER_FILE, ROWS_PER_FILE
+from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
 from kifu.katago.rules import KataRules
 from kifu.recipes.schema import SplitRecipe
 
@@ -20,59 +20,60 @@ Weight = Annotated[float, Field(ge=0, le=1)]
 
 
 class KatagoRecipe(SplitRecipe):
-    """KataGo's training files. What says "katago" or is true by default is as its `writetrainingdata` has it."""
+    """A recipe of KataGo's training files. Its defaults select games as KataGo's `writetrainingdata` does."""
 
     kind: Literal["katago"]
 
     boards: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
-    """Like "19x19"; games on others are set aside. Left out: all from 2x2 to 19x19."""
+    """Board sizes such as "19x19"; other games are dropped. Default: all sizes from 2x2 to 19x19."""
     default_rules: Line | None = None
-    """The rules of games whose record names none (RU), like "japanese"; left out: these games are set aside."""
+    """The rules of games without RU, such as "japanese". Default: these games are dropped."""
     default_komi: Annotated[float, Field(ge=-150, le=150)] | None = None
-    """The komi of games whose record tells none (KM); left out: these games are set aside."""
+    """The komi of games without KM. Default: these games are dropped."""
     handicap: bool = True
-    """Whether HA has to be a number, if it is there, of at most half the side of the board."""
+    """Whether to drop games with an HA that is not a number, or more than half the side of the board."""
     handicap_moves: Literal["drop", "begin"] = "drop"
-    """Of a game that begins with several moves of Black's: it is set aside, or begins with the last of them."""
+    """Games that begin with several moves of Black are dropped, or begin with the last of them."""
     min_moves: Moves | Literal["katago"] = "katago"
-    """Moves from the first that has a row, without trailing passes; KataGo's: 15 and an eighth of the points."""
+    """Minimum number of moves from the first row on, without trailing passes. KataGo: 15 + points / 8."""
     max_moves: Moves | Literal["katago"] = "katago"
-    """KataGo's: 40 and one and a half times the board's points."""
+    """Maximum number of moves. KataGo: 40 + 1.5 x points."""
     early_passes: bool = True
-    """Whether a game with a pass soon after the opening (19x19: moves 31 to 50) is set aside, and one with a pass in
+    """Whether a game with a pass soon after the opening (19x19: moves 31 to 50) is dropped, and a game with a pass in
     the opening begins after the answer to it."""
     alternating: bool = True
-    """Whether a game in which somebody moves twice in a row later is set aside."""
+    """Whether games in which a player moves twice in a row later are dropped."""
     illegal: Literal["drop", "cut"] = "drop"
-    """A game with a move that its rules forbid, or with setup after the root, is set aside, or ends there."""
+    """Games with a move that their rules forbid, or setup after the root, are dropped, or end there."""
     results: Literal["any", "understood", "known"] = "understood"
-    """understood: a game whose result (RE) is none, or a score that its board has no room for, is set aside, while one
-    without RE stays. known: the latter is, too."""
+    """understood: drop games whose RE cannot be parsed, or has a score larger than the board. known: also drop games
+    without RE."""
     trust: dict[Literal["score", "resign", "time", "forfeit"], Weight] = Field(
         default={"score": 1.0, "resign": 1.0, "time": 0.5}
     )
-    """How much the result weighs in a net's loss, by how the game ended; 0 for what is left out."""
+    """Weight of the result in the network's loss, by the ending of the game; 0 for missing keys."""
     metadata: Source | None = None
-    """For human-style nets: the server or collection that the games are from; left out: no metadataInputNC."""
+    """For human-style networks: the server or collection of the games. Default: no metadataInputNC."""
     compression: Compression = "deflate"
-    """deflate, as KataGo has it; fast: files of 2.5 times the size in half the time; stored."""
-    rows_per_file: Annotated[int, Field(ge=1, le=MOST_ROWS_PER_FILE)] = ROWS_PER_FILE
+    """deflate: as KataGo; fast: files 2.5 times as large in half the time; stored: none."""
+    rows_per_file: Annotated[int, Field(ge=1, le=MAX_ROWS_PER_FILE)] = ROWS_PER_FILE
+    """Rows in a training file."""
 
     @field_validator("boards")
     @classmethod
-    def _known_boards(cls, boards: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def _boards_in_range(cls, boards: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for board in boards or ():
             try:
                 width, height = parse_board(board)
             except KifuError as error:
                 raise ValueError(str(error)) from None
-            if not (LEAST <= width <= MOST and LEAST <= height <= MOST):
-                raise ValueError(f"{board} is not within {LEAST}x{LEAST} to {MOST}x{MOST}")
+            if not (MIN_SIZE <= width <= MAX_SIZE and MIN_SIZE <= height <= MAX_SIZE):
+                raise ValueError(f"boards must be from {MIN_SIZE}x{MIN_SIZE} to {MAX_SIZE}x{MAX_SIZE}, got {board}")
         return boards
 
     @field_validator("default_rules")
     @classmethod
-    def _known_rules(cls, rules: str | None) -> str | None:
+    def _rules_are_known(cls, rules: str | None) -> str | None:
         try:
             if rules is not None:
                 KataRules.parse(rules)
@@ -82,7 +83,7 @@ class KatagoRecipe(SplitRecipe):
 
     @field_validator("default_komi")
     @classmethod
-    def _half_points(cls, komi: float | None) -> float | None:
+    def _komi_in_half_points(cls, komi: float | None) -> float | None:
         if komi is not None and komi % 0.5:
-            raise ValueError(f"{komi:g} is no multiple of a half")
+            raise ValueError(f"default_komi must be a multiple of 0.5, got {komi:g}")
         return komi

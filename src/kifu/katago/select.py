@@ -1,4 +1,7 @@
-"""Which of some games KataGo's training files take, and how many rows each of them gives: they are played for that."""
+"""Selection of games and moves for KataGo's training files, and the number of rows that each game gives.
+
+The selection follows `writetrainingdata` of KataGo v1.17.2; each of its rules is an option of the recipe.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +19,24 @@ from kifu.config import parse_board
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
 from kifu.datasets.renderer import CONTEXT_COLUMNS
 from kifu.errors import DropReason
-from kifu.katago.encoder import LEAST, MOST, KataEncoder, KataScratch
-from kifu.katago.moves import Firsts, choose_plies, find_end_plies, find_firsts
+from kifu.katago.encoder import MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
 from kifu.katago.recipe import KatagoRecipe
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
+from kifu.kernel import kernel
 from kifu.planes.registry import KATAGO22
+from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
 from kifu.records.games import GameArrays, ParseWarning
 
-_GAMES = 256
-"""Looked at at one go."""
-
 COLUMNS = (*GAME_COLUMNS, *CONTEXT_COLUMNS, "id", "winner", "margin", "ending", "result_text", "repairs")
+"""The columns of the catalogue that selecting and rendering need."""
 
-_BROKEN = (
+NEVER = np.iinfo(np.int32).max
+
+_GAMES = 256
+"""Games in one item."""
+
+_CUT_REASONS = (
     DropReason.OFF_BOARD,
     DropReason.OCCUPIED,
     DropReason.SUICIDE,
@@ -37,71 +44,194 @@ _BROKEN = (
     DropReason.SUPERKO,
     DropReason.SETUP_LATER,
 )
-"""What ends a game that could go on up to there; others leave nothing of it."""
+"""Reasons that end a game early and leave the moves before usable; the others make the whole game unusable."""
+
+
+class Opening(NamedTuple):
+    """Properties of G games that follow from passes and colours alone.
+
+    Attributes:
+        first: [G] int32, the first ply that may have a row.
+        repeat: [G] int32, the first ply at which a player moves twice in a row where that is not allowed, else NEVER.
+        early_pass: [G] bool, whether there is a pass where none is allowed.
+    """
+
+    first: npt.NDArray[np.int32]
+    repeat: npt.NDArray[np.int32]
+    early_pass: npt.NDArray[np.bool_]
+
+
+def scan_openings(games: GameArrays, early_passes: bool, begin: bool, alternating: bool) -> Opening:
+    """Scan games for early passes and moves out of turn, as far as KataGo does.
+
+    Args:
+        games: the games.
+        early_passes: whether early passes matter.
+        begin: whether consecutive moves of Black at the beginning are a handicap.
+        alternating: whether other consecutive moves of one player are forbidden.
+    """
+    n = len(games)
+    opening = Opening(np.zeros(n, np.int32), np.full(n, NEVER, np.int32), np.zeros(n, np.bool_))
+    _scan_openings(games.moves, games.move_offset, games.width, games.height, early_passes, begin, alternating, opening)
+    return opening
+
+
+@kernel
+def _scan_openings(
+    moves: Any, move_offset: Any, width: Any, height: Any, passes: Any, begin: Any, alternating: Any, out: Opening
+) -> None:
+    for g in range(width.shape[0]):
+        points = np.int64(width[g]) * np.int64(height[g])
+        start, plies = move_offset[g], move_offset[g + 1] - move_offset[g]
+        for t in range(min(plies, 14 + points // 10) if passes else 0):
+            if (moves[start + t] & POINT_MASK) == points:
+                if t < 12 + points // 20:
+                    out.first[g] = t + 2
+                else:
+                    out.early_pass[g] = True
+        for t in range(1, plies):
+            if (moves[start + t] ^ moves[start + t - 1]) & WHITE_BIT != 0:
+                continue
+            at_start = t < 6 + points // 40 and moves[start + t] & WHITE_BIT == 0
+            if at_start and begin:
+                out.first[g] = max(out.first[g], t)
+            elif at_start or alternating:
+                out.repeat[g] = min(out.repeat[g], t)
+
+
+def select_plies(
+    games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Select the moves of the games `rows` from `first` on, except passes and answers to passes.
+
+    Returns:
+        The slot of the position before each move of these games, or -1, [moves] int64; the game of each slot, an index
+        of rows; and the ply of each slot.
+    """
+    moves = int(np.diff(games.move_offset)[rows].sum())
+    slots, game, ply = np.empty(moves, np.int64), np.empty(moves, np.int64), np.empty(moves, np.int32)
+    n = _select_plies(games.moves, games.move_offset, games.width, games.height, rows, first, slots, game, ply)
+    return slots, game[:n], ply[:n]
+
+
+@kernel
+def _select_plies(  # noqa: PLR0913 - kernel
+    moves: Any, move_offset: Any, width: Any, height: Any, rows: Any, first: Any, slots: Any, game: Any, ply: Any
+) -> Any:
+    """Returns the number of slots."""
+    selected = 0
+    at = 0
+    for r in range(rows.shape[0]):
+        g = rows[r]
+        points = np.int64(width[g]) * np.int64(height[g])
+        after_pass = False
+        for t in range(move_offset[g + 1] - move_offset[g]):
+            is_pass = (moves[move_offset[g] + t] & POINT_MASK) == points
+            slots[at] = -1
+            if t >= first[r]:
+                if not is_pass and not after_pass:
+                    slots[at] = selected
+                    game[selected] = r
+                    ply[selected] = t
+                    selected += 1
+                after_pass = is_pass
+            at += 1
+    return selected
+
+
+def end_plies(
+    games: GameArrays, rows: npt.NDArray[np.int64], first: npt.NDArray[np.int32], ply: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
+    """Return `ply` [R], the moves played in each of the games `rows`, less trailing passes after `first`."""
+    stop = np.empty(len(rows), np.int32)
+    points = games.width[rows].astype(np.int64) * games.height[rows]
+    _strip_passes(games.moves, games.move_offset, rows, points, first, ply, stop)
+    return stop
+
+
+@kernel
+def _strip_passes(moves: Any, move_offset: Any, rows: Any, points: Any, first: Any, ply: Any, stop: Any) -> None:
+    for r in range(rows.shape[0]):
+        t = ply[r]
+        while t > first[r] and (moves[move_offset[rows[r]] + t - 1] & POINT_MASK) == points[r]:
+            t -= 1
+        stop[r] = t
 
 
 class RuleResolver:
-    """How games are played by what a recipe says of them; serves any number of threads."""
+    """Applies a recipe's options for rules, komi and openings to games. Serves any number of threads."""
 
     def __init__(self, recipe: KatagoRecipe) -> None:
+        """Parse the recipe's default rules."""
         self._recipe = recipe
-        self._rules = None if recipe.default_rules is None else KataRules.parse(recipe.default_rules)
-        self.encoder = KataEncoder(KATAGO22, MOST, MOST, pad=True)
+        self._default = None if recipe.default_rules is None else KataRules.parse(recipe.default_rules)
+        self.encoder = KataEncoder(KATAGO22, MAX_SIZE, MAX_SIZE, pad=True)
 
-    def terms(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
-        """What each of these games is played for; and why some cannot be played, as `terms_of` tells."""
+    def rules(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.void], npt.NDArray[np.uint8]]:
+        """Return the rules and drop reasons of games, see `resolve_rules`."""
         komi = recorded_komi(batch)
-        return resolve_rules(batch["rules"], komi, batch["handicap"], self._rules, self._recipe.default_komi)
+        return resolve_rules(batch["rules"], komi, batch["handicap"], self._default, self._recipe.default_komi)
 
-    def firsts(self, games: GameArrays) -> Firsts:
-        """What is to be told of games by their passes and colours."""
+    def openings(self, games: GameArrays) -> Opening:
+        """Scan the openings of games, see `scan_openings`."""
         recipe = self._recipe
-        return find_firsts(games, recipe.early_passes, recipe.handicap_moves == "begin", recipe.alternating)
+        return scan_openings(games, recipe.early_passes, recipe.handicap_moves == "begin", recipe.alternating)
 
 
 class _Selected(NamedTuple):
-    """Which of some rows of a catalogue are of the set, as far as is known before they are played.
+    """The rows of a batch that belong to the set, as far as is known before their games are played.
 
-    rows: [R] of the batch.  first, again: [R], see `Firsts`.  why, elsewhere: what became of the others.
+    Attributes:
+        rows: [R] int64, rows of the batch.
+        rules: [R] of `GAME_RULES`.
+        first: [R], see `Opening`.
+        repeat: [R], see `Opening`.
+        drops: the number of dropped games by reason.
+        elsewhere: the number of games of other sets.
     """
 
     rows: npt.NDArray[np.int64]
-    terms: npt.NDArray[np.void]
+    rules: npt.NDArray[np.void]
     first: npt.NDArray[np.int32]
-    again: npt.NDArray[np.int32]
-    why: Counter[str]
+    repeat: npt.NDArray[np.int32]
+    drops: Counter[str]
     elsewhere: int
 
 
 class RowCounts(NamedTuple):
-    """Which of some games are kept, and their rows; read: of how many games.
+    """The kept games of a slice of a catalogue, and their training rows.
 
-    member, rows: [K] which rows of the catalogue, and how many rows of KataGo's each gives; plies: of all of these.
+    Attributes:
+        member: [K] int32, the kept games, as rows of the catalogue.
+        rows: [K] int32, the number of training rows of each.
+        plies: uint16, the plies of all these rows.
+        drops: the number of dropped games by reason.
+        elsewhere: the number of games of other sets.
+        read: the number of all games.
     """
 
     member: npt.NDArray[np.int32]
     rows: npt.NDArray[np.int32]
     plies: npt.NDArray[np.uint16]
-    why: Counter[str]
+    drops: Counter[str]
     elsewhere: int
     read: int
 
 
 @dataclass(frozen=True)
 class CountRows(CatalogueRowsJob[RowCounts]):
-    """How many rows games give."""
+    """Count the training rows that games give."""
 
     columns = COLUMNS
 
     recipe: KatagoRecipe
 
     @cached_property
-    def _rulebook(self) -> RuleResolver:
+    def _resolver(self) -> RuleResolver:
         return RuleResolver(self.recipe)
 
     @cached_property
-    def _desks(self) -> list[KataScratch]:
-        """Of threads that are not at work."""
+    def _free_scratch(self) -> list[KataScratch]:
         return []
 
     @cached_property
@@ -115,101 +245,97 @@ class CountRows(CatalogueRowsJob[RowCounts]):
 
     def process(self, item: RowSlice) -> RowCounts:
         games = game_arrays(item.batch)
-        chosen = self._select(item.batch, games)
-        stop, drop = self._ended(games, chosen, *self._follow(games, chosen))
-        _, game, ply = choose_plies(games, chosen.rows, chosen.first)
+        selected = self._select(item.batch, games)
+        stop, drop = self._end(games, selected, *self._play(games, selected))
+        _, game, ply = select_plies(games, selected.rows, selected.first)
         kept = drop == DropReason.KEPT
-        stays = kept[game] & (ply < stop[game])
-        counts = np.bincount(game[stays], minlength=len(kept))[kept]
+        has_row = kept[game] & (ply < stop[game])
+        counts = np.bincount(game[has_row], minlength=len(kept))[kept]
         return RowCounts(
-            member=(item.first + chosen.rows[kept]).astype(np.int32),
+            member=(item.first + selected.rows[kept]).astype(np.int32),
             rows=counts.astype(np.int32),
-            plies=ply[stays].astype(np.uint16),
-            why=chosen.why + Counter(DropReason(k).name for k in drop[~kept].tolist()),
-            elsewhere=chosen.elsewhere,
+            plies=ply[has_row].astype(np.uint16),
+            drops=selected.drops + Counter(DropReason(k).name for k in drop[~kept].tolist()),
+            elsewhere=selected.elsewhere,
             read=len(item.batch),
         )
 
     def _select(self, batch: pa.RecordBatch, games: GameArrays) -> _Selected:
-        """Which of these rows are of the set, as far as can be told before the games are played."""
+        """Select the rows of the set, as far as is possible before the games are played."""
         ours = self.ours(batch)
-        terms, unknown = self._rulebook.terms(batch)
+        rules, unresolved = self._resolver.rules(batch)
         drop = map_distinct(batch["drop"], drop_code, np.uint8)
-        set_aside = drop != DropReason.KEPT
-        for why, applies in self._faults(batch, games, unknown):
-            drop[(drop == DropReason.KEPT) & applies] = why
-        firsts = self._rulebook.firsts(games)
-        drop[(drop == DropReason.KEPT) & firsts.early_pass] = DropReason.EARLY_PASS
-        counted = drop[(ours | set_aside) & (drop != DropReason.KEPT)]
+        dropped_before = drop != DropReason.KEPT
+        for reason, applies in self._faults(batch, games, unresolved):
+            drop[(drop == DropReason.KEPT) & applies] = reason
+        openings = self._resolver.openings(games)
+        drop[(drop == DropReason.KEPT) & openings.early_pass] = DropReason.EARLY_PASS
+        counted = drop[(ours | dropped_before) & (drop != DropReason.KEPT)]
         rows = np.flatnonzero(ours & (drop == DropReason.KEPT))
-        reasons = Counter(DropReason(k).name for k in counted.tolist())
-        elsewhere = int(np.count_nonzero(~ours & ~set_aside))
-        return _Selected(rows, terms[rows], firsts.first[rows], firsts.again[rows], reasons, elsewhere)
+        drops = Counter(DropReason(k).name for k in counted.tolist())
+        elsewhere = int(np.count_nonzero(~ours & ~dropped_before))
+        return _Selected(rows, rules[rows], openings.first[rows], openings.repeat[rows], drops, elsewhere)
 
     def _faults(
-        self, batch: pa.RecordBatch, games: GameArrays, unknown: npt.NDArray[np.uint8]
+        self, batch: pa.RecordBatch, games: GameArrays, unresolved: npt.NDArray[np.uint8]
     ) -> Iterator[tuple[DropReason, npt.NDArray[np.bool_]]]:
-        """Why games are set aside, in KataGo's order, and which."""
+        """Yield the reasons to drop games, in KataGo's order, and the games that each applies to."""
         recipe = self.recipe
         width, height = games.width.astype(np.int64), games.height.astype(np.int64)
         points, moves = width * height, np.diff(games.move_offset)
-        fits = (np.minimum(width, height) >= LEAST) & (np.maximum(width, height) <= MOST)
+        fits = (np.minimum(width, height) >= MIN_SIZE) & (np.maximum(width, height) <= MAX_SIZE)
         if self._boards is not None:
             fits &= np.isin(width << 8 | height, self._boards)
         yield DropReason.WRONG_SIZE, ~fits
         if recipe.handicap:
-            told = batch["handicap"].is_valid().to_numpy(zero_copy_only=False)
+            known = batch["handicap"].is_valid().to_numpy(zero_copy_only=False)
             yield DropReason.BAD_HANDICAP, games.warnings & ParseWarning.HANDICAP_TEXT != 0
             large = (games.handicap < 0) | (games.handicap > np.floor(np.sqrt(points) / 2))
-            yield DropReason.HANDICAP_LARGE, told & large
-        yield DropReason.RULES_UNKNOWN, unknown == DropReason.RULES_UNKNOWN
-        yield DropReason.KOMI_UNKNOWN, unknown == DropReason.KOMI_UNKNOWN
-        most = recipe.max_moves if isinstance(recipe.max_moves, int) else 1.5 * points + 40
-        yield DropReason.TOO_LONG, moves > most
+            yield DropReason.HANDICAP_LARGE, known & large
+        yield DropReason.RULES_UNKNOWN, unresolved == DropReason.RULES_UNKNOWN
+        yield DropReason.KOMI_UNKNOWN, unresolved == DropReason.KOMI_UNKNOWN
+        max_moves = recipe.max_moves if isinstance(recipe.max_moves, int) else 1.5 * points + 40
+        yield DropReason.TOO_LONG, moves > max_moves
         if recipe.results == "any":
             return
-        told = batch["result_text"].is_valid().to_numpy(zero_copy_only=False)
+        has_text = batch["result_text"].is_valid().to_numpy(zero_copy_only=False)
         winner = batch["winner"].is_valid().to_numpy(zero_copy_only=False)
         ending = map_distinct(batch["ending"], lambda e: e == "unknown", np.bool_)
-        yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else told & ending & ~winner & ~_asked(batch)
+        unparsed = has_text & ending & ~winner & ~_is_question_mark(batch)
+        yield DropReason.UNFINISHED, ~winner if recipe.results == "known" else unparsed
         yield DropReason.HUGE_SCORE, to_numpy(batch["margin"].fill_null(0)) >= points
 
-    def _follow(self, games: GameArrays, chosen: _Selected) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """[R] what ends each game, and before how many moves there is a position, as `KataEncoder.encode` tells."""
+    def _play(self, games: GameArrays, selected: _Selected) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+        """Play the games and return drop and ply [R], see `KataEncoder.draw`."""
         try:
-            desk = self._desks.pop()
+            scratch = self._free_scratch.pop()
         except IndexError:
-            desk = self._rulebook.encoder.new_desk()
-        encoder, rows = self._rulebook.encoder, chosen.rows
-        take = np.full(int(np.diff(games.move_offset)[rows].sum()), -1)
-        nothing = encoder.new_out(0), np.empty(0, np.int16)
-        turned = np.zeros(len(rows), np.uint8)
-        ended = encoder.encode(desk, games, rows, turned, take, *nothing, chosen.terms, encoder.new_inputs(0))
-        self._desks.append(desk)
-        return ended
+            scratch = self._resolver.encoder.new_desk()
+        encoder, rows = self._resolver.encoder, selected.rows
+        slots = np.full(int(np.diff(games.move_offset)[rows].sum()), -1)
+        symmetry, planes, labels = np.zeros(len(rows), np.uint8), encoder.new_out(0), encoder.new_labels(0)
+        ends = encoder.draw(scratch, games, rows, symmetry, slots, planes, labels, selected.rules)
+        self._free_scratch.append(scratch)
+        return ends
 
-    def _ended(
-        self, games: GameArrays, chosen: _Selected, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]
+    def _end(
+        self, games: GameArrays, selected: _Selected, drop: npt.NDArray[np.uint8], ply: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
-        """[R] where each game ends, and which are set aside for what became of them as they were played.
-
-        drop, ply: [R], as `_follow` tells.
-        """
-        rows, first = chosen.rows, chosen.first
+        """Return the number of moves of each game, [R], and the final drop reasons. drop, ply: from `_play`."""
+        rows, first = selected.rows, selected.first
         drop = np.where(drop == DropReason.AFTER_END, DropReason.KEPT, drop).astype(np.uint8)
         if self.recipe.illegal == "cut":
-            drop[np.isin(drop, _BROKEN)] = DropReason.KEPT
-        drop[chosen.again < ply] = DropReason.NOT_ALTERNATING
+            drop[np.isin(drop, _CUT_REASONS)] = DropReason.KEPT
+        drop[selected.repeat < ply] = DropReason.NOT_ALTERNATING
         points = games.width[rows].astype(np.int64) * games.height[rows]
-        stop = find_end_plies(games, rows, first, ply)
-        asked = self.recipe.min_moves
-        least = asked if isinstance(asked, int) else 15 + points // 8
-        short = (drop == DropReason.KEPT) & ((stop <= first) | (stop - first < least))
+        stop = end_plies(games, rows, first, ply)
+        min_moves = self.recipe.min_moves if isinstance(self.recipe.min_moves, int) else 15 + points // 8
+        short = (drop == DropReason.KEPT) & ((stop <= first) | (stop - first < min_moves))
         moves = np.diff(games.move_offset)[rows]
         drop[short] = np.where(moves == 0, DropReason.NO_MOVES, DropReason.TOO_SHORT)[short]
         return stop, drop
 
 
-def _asked(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """[G] whether the result is a question mark: nothing that anybody failed to understand."""
+def _is_question_mark(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Return whether RE is a question mark, [G]: an unknown result, but not an unparsable one."""
     return map_distinct(batch["result_text"], lambda text: (text or "").strip() == "?", np.bool_)

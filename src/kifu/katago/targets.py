@@ -31,7 +31,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.corpus._hashes import mix_words
-from kifu.go.state import ONE, WHITE, ZERO, clear, popcount
+from kifu.go.replay import colour_of
+from kifu.go.state import ONE, ZERO, popcount
 from kifu.katago.history import (
     FINISHED,
     TERRITORY,
@@ -42,10 +43,10 @@ from kifu.katago.history import (
 )
 from kifu.katago.inputs import KataGames, RootedGames, kernel_games, load_game, own_komi
 from kifu.katago.npz import POINTS, SIDE, TARGETS
-from kifu.kernel import inline_kernel, kernel, writable_view
-from kifu.planes.board_embedding import make_placing, place
+from kifu.kernel import inline_kernel, kernel
+from kifu.planes.board_embedding import make_placing
 from kifu.planes.context import copy_stones, new_context, some_point
-from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
+from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 
 MOVES = POINTS + 1
 """Entries of a policy target: one for each point, and the last one for a pass."""
@@ -225,7 +226,7 @@ def _play(h: BoardHistory, moves: Any, stop: Any, boards: _Boards) -> Any:
         boards.komi[t] = own_komi(h, WHITE)
         if t < stop:
             p = np.int64(moves[t] & POINT_MASK)
-            if play_move(h, p, np.uint8(WHITE if moves[t] & WHITE_BIT else BLACK)) != 0:
+            if play_move(h, p, colour_of(moves[t])) != 0:
                 return False
     return True
 
@@ -287,7 +288,7 @@ def _fill_result(move: Any, winner: Any, trust: Any, k: Any, out: Targets) -> No
     """Fill the result for the player of a move."""
     to = out.targets[k]
     known = winner != UNKNOWN_WINNER
-    mover = WHITE if move & WHITE_BIT else BLACK
+    mover = colour_of(move)
     decided = known and winner != 0
     win = np.float32(1 if winner == mover else 0) if decided else np.float32(0.5)
     for at in _VALUE_COLUMNS:

@@ -319,7 +319,7 @@ def test_rows_that_are_read_in_any_order_are_the_same(tmp_path):
         for _ in range(30):
             start, stop = sorted(rng.integers(0, 58, 2).tolist())
             assert same_rows(data.rows(start, stop), ROWS.part(start, stop))
-        assert len(data._open) <= 4
+        assert len(data._readers) <= 4
 
 
 def test_a_stream_of_batches_from_npz(tmp_path):
@@ -343,7 +343,7 @@ def test_kata_go_wrote_them(shared, tmp_path):
         assert same_rows(data.rows(0, 3812), wanted)
         assert same_rows(data.rows(1000, 1100), wanted.part(1000, 1100))
     text = describe_data_set(path)
-    assert "3,812 in 1 file; of which games is not told" in text
+    assert "3,812 in 1 file, games unknown" in text
     assert "19 x 19: 3,812" in text
     folder = write(tmp_path / "set", wanted)
     assert taken_by_scripts(folder, True) == 3812
@@ -377,11 +377,11 @@ def claim(shape: str, descr: str = "<f4", size: int = 6 * 19 * 4) -> bytes:
 
 
 HEADERS = {
-    "another type": (claim("(6, 19)", "<f8", 6 * 19 * 8), "globalInputNC is <f8"),
-    "another byte order": (claim("(6, 19)", ">f4"), "globalInputNC is >f4"),
-    "another shape": (claim("(6, 20)", size=480), r"globalInputNC is <f4 \[6, 20\], not <f4 \[6, 19\]"),
-    "other rows": (claim("(5, 19)", size=380), r"globalInputNC is <f4 \[5, 19\]"),
-    "one number": (claim("(6,)", size=24), r"globalInputNC is <f4 \[6\]"),
+    "another type": (claim("(6, 19)", "<f8", 6 * 19 * 8), "globalInputNC must be .* got <f8"),
+    "another byte order": (claim("(6, 19)", ">f4"), "globalInputNC must be .* got >f4"),
+    "another shape": (claim("(6, 20)", size=480), r"globalInputNC must be <f4 \[6, 19\], got <f4 \[6, 20\]"),
+    "other rows": (claim("(5, 19)", size=380), r"globalInputNC must be .* got <f4 \[5, 19\]"),
+    "one number": (claim("(6,)", size=24), r"globalInputNC must be .* got <f4 \[6\]"),
     "a bomb": (claim("(600000000, 19)"), r"has \d+ bytes, not the 45,600,000,\d+ of <f4 \[600000000, 19\]"),
     "more numbers than can be": (claim("(" + "9" * 40 + ", 19)"), "does not begin with the header of an array"),
     "too short": (claim("(6, 19)", size=455), "bytes, not the"),
@@ -427,12 +427,12 @@ SETS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no array": (lambda p: save(p, {}), "lacks"),
     "63 columns": (
         lambda p: save(p, ARRAYS_6 | {"globalTargetsNC": np.zeros((6, 63), "f4")}),
-        r"globalTargetsNC is <f4 \[6, 63\], not <f4 \[6, 80\]",
+        r"globalTargetsNC must be <f4 \[6, 80\], got <f4 \[6, 63\]",
     ),
-    "81 columns": (lambda p: save(p, ARRAYS_6 | {"globalTargetsNC": np.zeros((6, 81), "f4")}), r"\[6, 81\], not"),
+    "81 columns": (lambda p: save(p, ARRAYS_6 | {"globalTargetsNC": np.zeros((6, 81), "f4")}), r"got <f4 \[6, 81\]"),
     "boards of 9 x 9": (
         lambda p: save(p, ARRAYS_6 | {"binaryInputNCHWPacked": np.zeros((6, 22, 11), "u1")}),
-        r"binaryInputNCHWPacked is \|u1 \[6, 22, 11\]",
+        r"binaryInputNCHWPacked must be .* got \|u1 \[6, 22, 11\]",
     ),
     "bzip2": (lambda p: save(p, ARRAYS_6, zipfile.ZIP_BZIP2), "neither stored nor deflated"),
     "two of one name": (
@@ -516,7 +516,7 @@ def test_inspect_tells_what_is_in_a_folder(tmp_path):
     assert "metadataInputNC" in text
     assert "move 1, next move 0" in text
     won = int(ROWS.targets[:, 0].sum())
-    assert f"{won} won by the mover, {57 - won} lost, 0 neither; 0 weigh nothing" in text
+    assert f"{won} won by the mover, {57 - won} lost, 0 neither; 0 without weight" in text
 
 
 def spoilt(field: str, at: tuple, value: float) -> KataRows:
@@ -527,17 +527,17 @@ def spoilt(field: str, at: tuple, value: float) -> KataRows:
 
 PROBLEMS = {
     "planes with points beyond the board": spoilt("planes", (3, 4, 45), 1),
-    "no board": spoilt("planes", (3, 0), 0),
-    "that are none": spoilt("inputs", (3, 2), np.nan),
-    "globalTargetsNC that are none": spoilt("targets", (3, 9), np.inf),
-    "metadataInputNC that are none": spoilt("meta", (3, 9), np.nan),
-    "below 0": spoilt("policy", (3, 1, 9), -1),
+    "no valid board": spoilt("planes", (3, 0), 0),
+    "NaN or infinity": spoilt("inputs", (3, 2), np.nan),
+    "infinity in globalTargetsNC": spoilt("targets", (3, 9), np.inf),
+    "infinity in metadataInputNC": spoilt("meta", (3, 9), np.nan),
+    "negative policy target": spoilt("policy", (3, 1, 9), -1),
     "sums to 0": spoilt("policy", (3, 1), 0),
-    "weight below 0": spoilt("targets", (3, 25), -1),
-    "a weight below 0": spoilt("targets", (3, 35), 1.5),
+    "negative weight": spoilt("targets", (3, 25), -1),
+    "a negative weight": spoilt("targets", (3, 35), 1.5),
     "do not sum to 1": spoilt("targets", (3, 2), 1),
     "does not sum to 100": spoilt("scores", (3, 2), 1),
-    "nobody": spoilt("values", (3, 2, 1, 1), 2),
+    "outside -1 to 1": spoilt("values", (3, 2, 1, 1), 2),
 }
 
 
@@ -564,14 +564,14 @@ def test_inspect_counts_results_that_are_told(tmp_path):
     rows.targets[:, :3] = [[1, 0, 0], [0, 1, 0], [0, 1, 0], [0.5, 0.5, 0], [0, 0, 1], [1, 0, 0]]
     rows.targets[5, 35] = 1
     text = "\n".join(inspect_examples(write(tmp_path / "set", rows)))
-    assert "1 won by the mover, 2 lost, 2 neither; 1 weigh nothing" in text
+    assert "1 won by the mover, 2 lost, 2 neither; 1 without weight" in text
 
 
 @pytest.mark.parametrize("text", ['{"num_rows": 4}', "{}", "[]", "nonsense", ""])
 def test_inspect_looks_at_the_json_beside_a_file(tmp_path, text):
     save(tmp_path / "a.npz", ARRAYS_6)
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(FormatError, match=r"a\.json does not tell of the 6 rows that a\.npz has"):
+    with pytest.raises(FormatError, match=r"a\.json: num_rows must be 6, as in a\.npz"):
         inspect_examples(tmp_path)
 
 
@@ -594,11 +594,11 @@ def test_a_row_is_shown_as_a_board_of_its_own_size(tmp_path):
     )
     lines = describe_row(write(tmp_path / "set", rows), 0).splitlines()
     assert "row 0: X is to move and plays C2; 2 stones" in lines
-    assert "move: C2; the one after it: A3 75%, pass 25%" in lines
+    assert "move: C2; next move: A3 75%, pass 25%" in lines
     assert "result: the mover loses, by -0.5 (weight 1)" in lines
-    assert "terms: simple ko, territory, no points in seki; komi and bonus of the mover -6.5, and +1 to come" in lines
+    assert "rules: simple ko, territory, no points in seki; the mover's komi and bonus -6.5, later +1" in lines
     assert "players: the mover 3 kyu; the opponent rank unknown, a program; time limit none; from kgs" in lines
-    assert any(line.startswith("not told: ") and "ownership" in line for line in lines)
+    assert any(line.startswith("without weight: ") and "ownership" in line for line in lines)
 
 
 def test_a_row_can_be_drawn(tmp_path):

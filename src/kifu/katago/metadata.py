@@ -1,13 +1,13 @@
-"""What KataGo's human-style nets are told of a game beside the position: ranks, time, date, and where it is from.
+"""Metadata inputs of KataGo's human-style networks: ranks, time control, date and source of a game.
 
-The 192 numbers of metadataInputNC, after KataGo v1.17.2: SGFMetadata::fillMetadataRow, and what `writetrainingdata`
-makes of the words of a record. Where KataGo gives a game up since a word says nothing to it, we say that it is unknown:
+The 192 numbers of metadataInputNC, after KataGo v1.17.2: SGFMetadata::fillMetadataRow, and the parsing of records by
+`writetrainingdata`. Where KataGo skips a game because it cannot parse a field, the field is unknown here:
 
-    a rank that nobody can read        unknown; KGS's doubtful "5k?", which it does not take, is 5k
-    a time limit that nobody can read  unknown; so is overtime of which the record has no main time
-    TM[0] without overtime             no limit
-    a date without day or month        the first day of the month or year, as it has it for GoGoD
-    no date                            1 January 1970, the date that a record of its own has before it is set
+    unparsable rank              unknown; KGS's doubtful "5k?", which KataGo rejects, is 5k
+    unparsable time limit        unknown; so is overtime without a main time
+    TM[0] without overtime       no limit
+    date without day or month    the first day of the month or year, as KataGo does for GoGoD
+    no date                      1 January 1970, KataGo's default
 """
 
 from __future__ import annotations
@@ -26,39 +26,44 @@ from kifu.records.meta import is_recognized
 from kifu.records.times import parse_overtime
 
 Source: TypeAlias = Literal["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go"]
-"""Where games are from: KataGo's own list, in its order. What is none of these is nearest to the one like it."""
+"""Sources of games, in KataGo's order. Use the most similar one for other sources."""
 
 META_COLUMNS = (
     "width", "height", "black_rank", "white_rank", "black_rating", "white_rating", "black_pro", "white_pro",
     "black_program", "white_program", "format", "date", "date_text", "year", "time_text", "main_minutes", "overtime",
 )  # fmt: skip
-"""Columns of the catalogue that `metadata_rows` needs."""
+"""The columns of the catalogue that `metadata_rows` reads."""
 
 WIDTH = 192
 _RANKS = 34
-_RANK_AT, _RATED_AT, _CLOCK_AT, _DATE_AT, _SOURCE_AT = 6, 74, 75, 87, 151
+_RANK_INPUTS, _RATED_INPUT, _CLOCK_INPUTS, _DATE_INPUTS, _SOURCE_INPUTS = 6, 74, 75, 87, 151
 _PERIODS = np.multiply.accumulate([7.0, *[80_000 ** (1 / 31)] * 31])
-"""Days of a turn of each pair of waves that tell the date, from a week to 1,533 years."""
+"""Days per period of each sine and cosine pair that encodes the date, from a week to 1,533 years."""
 
 _TWO_PI = 6.283185307179586476925
 
 _UNKNOWN, _NONE, _ABSOLUTE, _SIMPLE, _BYO_YOMI, _CANADIAN, _FISCHER = range(7)
 _KINDS = {"simple": _SIMPLE, "byo-yomi": _BYO_YOMI, "canadian": _CANADIAN, "fischer": _FISCHER}
 _DAY = 86_400
-_MOST_MAIN, _MOST_PERIOD, _MOST_COUNT = 3 * _DAY, _DAY, 50
-_ABSURD_COUNT, _ABSURD_SECONDS = 1000, 10**8
-"""KataGo takes overtime beyond these for a mistake."""
+_MAX_MAIN, _MAX_PERIOD, _MAX_COUNT = 3 * _DAY, _DAY, 50
+_INVALID_COUNT, _INVALID_SECONDS = 1000, 10**8
+"""KataGo takes larger overtimes for mistakes."""
 
 _TITLES = ("meijin", "kisei", "judan", "holder", "challenger", "oza", "tianyuan")
-"""Ranks in collections of professional games."""
+"""Titles that stand for ranks in collections of professional games."""
 
-_NO_RANK, _UNRANKED, _NO_WORD = -1, -2, -3
+_MISSING, _UNRANKED, _OTHER = -1, -2, -3
 _NO_DAY = np.iinfo(np.int64).min
 
 
-class _Standing(NamedTuple):
-    """A side of G games. inverse: [G] int64, 1 for 9 dan or a professional, 9 for 1 dan, 10 for 1 kyu, 0 if it is not
-    known; unranked, unknown: [G] bool."""
+class _Ranks(NamedTuple):
+    """The ranks of one side in G games.
+
+    Attributes:
+        inverse: [G] int64, 1 for 9 dan or a professional, 9 for 1 dan, 10 for 1 kyu; 0 if unknown.
+        unranked: [G] bool.
+        unknown: [G] bool.
+    """
 
     inverse: npt.NDArray[np.int64]
     unranked: npt.NDArray[np.bool_]
@@ -66,8 +71,15 @@ class _Standing(NamedTuple):
 
 
 class _Clock(NamedTuple):
-    """Time limits of G games, [G] each. kind: _UNKNOWN .. _FISCHER; main, period: float64 seconds, the latter a move's
-    in Canadian overtime; periods, moves: int64."""
+    """The time controls of G games.
+
+    Attributes:
+        kind: [G] int64, _UNKNOWN .. _FISCHER.
+        main: [G] float64, seconds of main time.
+        period: [G] float64, seconds of a period; in Canadian overtime, seconds per move.
+        periods: [G] int64, number of byo-yomi periods.
+        moves: [G] int64, moves per period of Canadian overtime.
+    """
 
     kind: npt.NDArray[np.int64]
     main: npt.NDArray[np.float64]
@@ -77,106 +89,111 @@ class _Clock(NamedTuple):
 
 
 def metadata_rows(batch: pa.RecordBatch, source: Source) -> npt.NDArray[np.float32]:
-    """[G, 2, 192] float32: what a row of each game says if Black (0) or White (1) is to move.
+    """Compute the metadata inputs of G games for both sides to move.
 
-    batch: rows of the catalogue, with META_COLUMNS. Main time is told to a tenth of a second, as the catalogue has it.
-    Computed in float64 and then rounded, as KataGo does.
+    Args:
+        batch: rows of the catalogue with META_COLUMNS. Main time has a resolution of 0.1 s there.
+        source: the source of all games.
+
+    Returns:
+        [G, 2, 192] float32 for Black (0) or White (1) to move, computed in float64 and rounded, as in KataGo.
     """
     out = np.zeros((len(batch), 2, WIDTH), np.float32)
-    sides = [_standing(batch, side, source) for side in ("black", "white")]
+    ranks = [_ranks(batch, side, source) for side in ("black", "white")]
     humans = [~to_numpy(batch[f"{side}_program"]) for side in ("black", "white")]
     for mover in range(2):
         for k, side in enumerate((mover, 1 - mover)):
-            first = _RANK_AT + k * _RANKS
+            first = _RANK_INPUTS + k * _RANKS
             out[:, mover, k] = humans[side]
-            out[:, mover, 2 + k] = sides[side].unranked
-            out[:, mover, 4 + k] = sides[side].unknown
-            out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < sides[side].inverse[:, None]
-    out[:, :, _RATED_AT] = 0.0 if source in ("gogod", "go4go") else 0.5
+            out[:, mover, 2 + k] = ranks[side].unranked
+            out[:, mover, 4 + k] = ranks[side].unknown
+            out[:, mover, first : first + _RANKS] = np.arange(_RANKS) < ranks[side].inverse[:, None]
+    out[:, :, _RATED_INPUT] = 0.0 if source in ("gogod", "go4go") else 0.5
     _fill_clock(out, _clock(batch, source))
     area = to_numpy(batch["width"]).astype(np.int64) * to_numpy(batch["height"])
     out[:, :, 86] = (0.5 * np.log(area / 361.0))[:, None]
-    days, which = np.unique(_days(batch), return_inverse=True)
+    days, day_index = np.unique(_days(batch), return_inverse=True)
     turns = days[:, None] / _PERIODS * _TWO_PI
     waves = np.stack([np.cos(turns), np.sin(turns)], 2).reshape(-1, 2 * len(_PERIODS)).astype(np.float32)
-    out[:, :, _DATE_AT:_SOURCE_AT] = waves[which][:, None]
-    out[:, :, _SOURCE_AT + get_args(Source).index(source)] = 1.0
+    out[:, :, _DATE_INPUTS:_SOURCE_INPUTS] = waves[day_index][:, None]
+    out[:, :, _SOURCE_INPUTS + get_args(Source).index(source)] = 1.0
     return out
 
 
 def _fill_clock(out: npt.NDArray[np.float32], clock: _Clock) -> None:
-    out[np.arange(len(out)), :, _CLOCK_AT + clock.kind] = 1.0
+    out[np.arange(len(out)), :, _CLOCK_INPUTS + clock.kind] = 1.0
     values = (
-        0.4 * (np.log(np.minimum(clock.main, _MOST_MAIN) + 60.0) - 6.5),
-        0.3 * (np.log(np.minimum(clock.period, _MOST_PERIOD) + 1.0) - 3.0),
-        0.5 * (np.log(np.minimum(clock.periods, _MOST_COUNT) + 2.0) - 1.5),
-        0.25 * (np.log(np.minimum(clock.moves, _MOST_COUNT) + 2.0) - 1.5),
+        0.4 * (np.log(np.minimum(clock.main, _MAX_MAIN) + 60.0) - 6.5),
+        0.3 * (np.log(np.minimum(clock.period, _MAX_PERIOD) + 1.0) - 3.0),
+        0.5 * (np.log(np.minimum(clock.periods, _MAX_COUNT) + 2.0) - 1.5),
+        0.25 * (np.log(np.minimum(clock.moves, _MAX_COUNT) + 2.0) - 1.5),
     )
     out[:, :, 82:86] = np.stack(values, 1)[:, None]
 
 
-def _standing(batch: pa.RecordBatch, side: str, source: Source) -> _Standing:
+def _ranks(batch: pa.RecordBatch, side: str, source: Source) -> _Ranks:
     text = batch[f"{side}_rank"]
     rating = to_numpy(pc.fill_null(batch[f"{side}_rating"], float("nan")))
     rated = ~np.isnan(rating)
     pro = to_numpy(pc.fill_null(batch[f"{side}_pro"], False))
-    word = map_distinct(text, _rank_word, np.int64)
-    # 30 kyu is 2 on the catalogue's scale, 1 kyu 31, 1 dan 32, 9 dan 40; fractions count down.
+    special = map_distinct(text, _special_rank, np.int64)
+    # In the catalogue's ratings, 30 kyu is 2, 1 kyu 31, 1 dan 32, 9 dan 40; fractions round down.
     inverse = np.where(pro, 1, 41 - np.floor(np.where(rated, rating, 41)).astype(np.int64))
-    if source == "gogod":  # which writes 9d for professionals; kyu may be of a time when they were strong
+    if source == "gogod":  # writes 9d for professionals; its kyu ranks may be historical, and strong
         amateur = map_distinct(text, lambda t: t is not None and t.lower().endswith("ama"), np.bool_)
         inverse[rated & ~amateur & (rating >= 32)] = 1
         rated &= amateur | (rating >= 32)
         inverse[~rated] = 0
-    inverse = np.where(word > 0, word, inverse)
-    unranked = (word == _UNRANKED) | ((word == _NO_RANK) & (source == "kgs"))
-    unknown = ~unranked & ~rated & (word <= 0)
-    return _Standing(np.where(unranked | unknown, 0, inverse), unranked, unknown)
+    inverse = np.where(special > 0, special, inverse)
+    unranked = (special == _UNRANKED) | ((special == _MISSING) & (source == "kgs"))
+    unknown = ~unranked & ~rated & (special <= 0)
+    return _Ranks(np.where(unranked | unknown, 0, inverse), unranked, unknown)
 
 
-def _rank_word(text: str | None) -> int:
-    """What a rank's own spelling says beyond what the catalogue reads: its inverse rank, or one of _NO_RANK .."""
+def _special_rank(text: str | None) -> int:
+    """Return the inverse rank of a spelling that the catalogue does not parse, or _MISSING, _UNRANKED or _OTHER."""
     if text is None:
-        return _NO_RANK
+        return _MISSING
     if text == "-":
         return _UNRANKED
     if text.lower() in _TITLES:
         return 1
     dan = re.fullmatch(r"([1-9]\d?)a", text)
-    return 10 - min(int(dan[1]), 9) if dan else _NO_WORD
+    return 10 - min(int(dan[1]), 9) if dan else _OTHER
 
 
 def _clock(batch: pa.RecordBatch, source: Source) -> _Clock:
     if source in ("gogod", "go4go"):
         return _limited(np.full(len(batch), _UNKNOWN), np.zeros(len(batch)), np.zeros((len(batch), 3)))
     main = np.round(60.0 * to_numpy(pc.fill_null(batch["main_minutes"], float("nan"))).astype(np.float64), 1)
-    told = map_distinct(batch["overtime"], _overtime, np.float64).reshape(-1, 4)
-    tygems = map_distinct(batch["format"], lambda name: name == "tygem", np.bool_)
-    if tygems.any():  # where 30/3 is no 30 moves in 3 seconds
-        told = np.where(tygems[:, None], map_distinct(batch["overtime"], _tygem_overtime, np.float64), told)
-    over = told[:, 0].astype(np.int64)
+    overtime = map_distinct(batch["overtime"], _overtime, np.float64).reshape(-1, 4)
+    is_tygem = map_distinct(batch["format"], lambda name: name == "tygem", np.bool_)
+    if is_tygem.any():  # its 30/3 does not mean 30 moves in 3 seconds
+        tygem_overtime = map_distinct(batch["overtime"], _tygem_overtime, np.float64)
+        overtime = np.where(is_tygem[:, None], tygem_overtime, overtime)
+    overtime_kind = overtime[:, 0].astype(np.int64)
     no_time = to_numpy(batch["time_text"].is_null()) & np.isnan(main)
-    kind = np.where(np.isnan(main), _UNKNOWN, over)
-    kind[(over == _NONE) & (main > 0)] = _ABSOLUTE
-    if source in ("ogs", "kgs"):  # which always tell a limit that there is
-        kind[(over == _NONE) & no_time] = _NONE
-    return _limited(kind, main, told[:, 1:])
+    kind = np.where(np.isnan(main), _UNKNOWN, overtime_kind)
+    kind[(overtime_kind == _NONE) & (main > 0)] = _ABSOLUTE
+    if source in ("ogs", "kgs"):  # always record the time control
+        kind[(overtime_kind == _NONE) & no_time] = _NONE
+    return _limited(kind, main, overtime[:, 1:])
 
 
-def _limited(kind: npt.NDArray[np.int64], main: npt.NDArray[np.float64], told: npt.NDArray[np.float64]) -> _Clock:
-    """Without times where there are none to tell. told: [G, 3] seconds of a period, periods, moves."""
+def _limited(kind: npt.NDArray[np.int64], main: npt.NDArray[np.float64], overtime: npt.NDArray[np.float64]) -> _Clock:
+    """Return time controls with zeros for games without a limit. overtime: [G, 3] period seconds, periods, moves."""
     limited = kind > _NONE
-    told = np.where(limited[:, None], told, 0.0)
-    counts = told[:, 1:].astype(np.int64)
-    return _Clock(kind, np.where(limited, main, 0.0), told[:, 0], counts[:, 0], counts[:, 1])
+    overtime = np.where(limited[:, None], overtime, 0.0)
+    counts = overtime[:, 1:].astype(np.int64)
+    return _Clock(kind, np.where(limited, main, 0.0), overtime[:, 0], counts[:, 0], counts[:, 1])
 
 
 def _overtime(text: str | None) -> tuple[float, float, int, int]:
-    """Kind, _NONE if there is no overtime, seconds of a period, periods, moves."""
+    """Return the kind (_NONE without overtime), seconds of a period, periods, moves."""
     over = parse_overtime(text) if text is not None else None
     if over is None:
         return (_NONE if text is None or is_recognized("overtime", text) else _UNKNOWN), 0.0, 0, 0
-    if over.count > _ABSURD_COUNT or over.seconds > _ABSURD_SECONDS:
+    if over.count > _INVALID_COUNT or over.seconds > _INVALID_SECONDS:
         return _UNKNOWN, 0.0, 0, 0
     periods, moves = over.count * (over.kind == "byo-yomi"), over.count * (over.kind == "canadian")
     return _KINDS[over.kind], over.seconds_per_move, periods, moves
@@ -187,16 +204,16 @@ def _tygem_overtime(text: str | None) -> tuple[float, float, int, int]:
 
 
 def _days(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """[G] days from 1 January 1970 to the game."""
+    """Return the days from 1 January 1970 to each game, [G]."""
     days = to_numpy(pc.fill_null(batch["date"].cast(pa.int32()).cast(pa.int64()), _NO_DAY))
     months = map_distinct(batch["date_text"], _first_of_month, np.int64)
     years = to_numpy(pc.fill_null(batch["year"].cast(pa.int64()), 1970))
     of_year = (years - 1970).astype("datetime64[Y]").astype("datetime64[D]").astype(np.int64)
-    found: npt.NDArray[np.int64] = np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
-    return found
+    resolved: npt.NDArray[np.int64] = np.where(days != _NO_DAY, days, np.where(months != _NO_DAY, months, of_year))
+    return resolved
 
 
 def _first_of_month(text: str | None) -> int:
-    """Days from 1970 to the first of the month of a date that is written like 1846-07, or 1846-07-00."""
+    """Return the days from 1970 to the first of the month of a date such as 1846-07 or 1846-07-00."""
     month = re.match(r"\D*(\d{4}-(?:0[1-9]|1[0-2]))(?!\d)", text or "", re.ASCII)
     return int(np.datetime64(month[1], "D").astype(np.int64)) if month else _NO_DAY

@@ -273,7 +273,7 @@ def test_a_folder_of_others(tmp_path):
         assert same_rows(found.part(8, 12)._replace(q=None), parts[1])
         assert not found.q[8:].any()
     save(tmp_path / "d.npz", as_arrays(random_rows(2)))
-    with pytest.raises(FormatError, match="only one of .* has metadataInputNC"):
+    with pytest.raises(FormatError, match=r"only one of .* has metadataInputNC"):
         kifu.open(tmp_path)
 
 

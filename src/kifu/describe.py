@@ -25,7 +25,7 @@ from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import DropReason, FormatError, GameError, SourceError
 from kifu.go.board import Board
-from kifu.katago.inspect import describe_row
+from kifu.katago.inspect import describe_kata_row
 from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
@@ -229,7 +229,7 @@ def _example(data: Dataset, row: int) -> _Example:
     ko = [p for name, plane in zip(layout.plane_names, planes) if name in _KO for p in np.flatnonzero(plane).tolist()]
     others = [f"{name}: {_values(values[0])}" for name, values in batch.labels.items() if name != "move"]
     if isinstance(data, KataNpz):
-        others = describe_row(data.rows(row, row + 1))
+        others = describe_kata_row(data.rows(row, row + 1))
     if batch.ply[0] >= 0:
         others.append(f"game {batch.game[0]}, move {batch.ply[0] + 1}")
     return _Example(colours, "black stones, 1 liberty" not in layout.plane_names, label, ko, others)

@@ -116,7 +116,7 @@ def _problems(rows: KataRows) -> Iterator[tuple[str, Any]]:
     yield "has a board value outside -1 to 1", (np.abs(rows.values[:, :4].astype(np.int64)) > 1).any((1, 2, 3))
 
 
-def describe_row(rows: KataRows) -> list[str]:
+def describe_kata_row(rows: KataRows) -> list[str]:
     """Describe a single row, except for the stones on its board, in lines of text."""
     targets = rows.targets[0]
     (width,), (height,) = (size.tolist() for size in board_sizes(rows.planes))

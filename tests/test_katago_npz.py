@@ -512,7 +512,7 @@ def test_no_more_is_unpacked_than_is_asked_for(tmp_path):
 def test_inspect_tells_what_is_in_a_folder(tmp_path):
     folder = write(tmp_path / "set", ROWS, rows_per_file=20)
     text = run("inspect", folder).out
-    assert "57 in 3 files, of 3 games" in text
+    assert "57 in 3 files of 3 games" in text
     assert "metadataInputNC" in text
     assert "move 1, next move 0" in text
     won = int(ROWS.targets[:, 0].sum())
@@ -609,7 +609,7 @@ def test_a_row_can_be_drawn(tmp_path):
 
 
 def test_rows_that_do_not_tell_a_board_are_not_shown(tmp_path):
-    folder = write(tmp_path / "set", PROBLEMS["no board"])
+    folder = write(tmp_path / "set", PROBLEMS["no valid board"])
     with pytest.raises(FormatError, match="the move is not on the board"):
         describe_row(folder, 3)
 

@@ -1,17 +1,17 @@
-# Every target does its own set-up: a virtual environment in .venv, with the versions that constraints.txt pins.
-# On a machine with Python 3.11 or later, make and a package index: `make demo`, `make test`.
+# Every target sets up its own virtual environment in .venv with the versions pinned in constraints.txt. It needs Python
+# 3.11 or later, make and a package index.
 
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/ready
-# An environment variable, so that it also holds for the tools that pip builds the package with.
+# An environment variable also applies to the build environment of pip.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check real counts fuzz bench scale sample clean
 
-help: ## Show this
+help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(READY): pyproject.toml constraints.txt
@@ -19,12 +19,12 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-install: $(READY) ## Set up .venv with kifu and its tools
+install: $(READY) ## Set up .venv with kifu and the development tools
 
-demo: $(READY) ## Go the whole way on the bundled sample: data sets, checks, pictures
+demo: $(READY) ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-test: $(READY) ## Run the tests (a quarter of an hour)
+test: $(READY) ## Run the tests (20 minutes)
 	$(BIN)/python -m pytest -m 'not slow'
 
 check: $(READY) ## Run the linter, the strict type checker and the prose check
@@ -44,12 +44,12 @@ fuzz: $(READY) ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
 bench: $(READY) ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py
 
-scale: $(READY) ## Measure with five million games made of real ones (hours; 12 GB in build/scale)
+scale: $(READY) ## Measure with five million games derived from real ones (hours; 12 GB in build/scale)
 	$(BIN)/python benchmarks/scale.py --output build/scale
 
-sample: $(READY) ## Have GNU Go play the bundled sample again (hours; needs gnugo)
+sample: $(READY) ## Regenerate the bundled sample with GNU Go (hours; needs gnugo)
 	$(BIN)/python tools/make_sample.py --work build/sample --out build
 
-clean: ## Remove what the targets above made
+clean: ## Remove everything that the other targets made
 	rm -rf .venv build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,7 @@ _PLAIN = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
 
 @dataclass(frozen=True)
 class Done:
-    """How a command ended. err: the lines on standard error, but for the word that kernels are compiled."""
+    """The outcome of a command. err: lines on standard error, without the notice about compilation."""
 
     code: int
     out: str

@@ -12,7 +12,7 @@ of moves by chance, and what is answered to version):
     nonsense           words that are no answer             twice      two answers at once
     binary             bytes that are no text               refuse     "?"
     noisy              a megabyte on standard error, then "pass"
-    child              the number of a process that it starts, and that nobody asks to end
+    child              the number of a process that it starts and never ends
 
 `final_score="W+1.5"` answers that command so; `name="hang"` does with it what the word above says.
 """

@@ -98,7 +98,7 @@ def test_joined_data_sets_without_a_manifest(made: Path, tmp_path: Path) -> None
     assert told["manifest"] == "none"
 
 
-def test_a_data_set_that_its_manifest_belies(made: Path, tmp_path: Path) -> None:
+def test_a_data_set_that_contradicts_its_manifest(made: Path, tmp_path: Path) -> None:
     path = tmp_path / V2
     data = bytearray((made / V2).read_bytes())
     data[1024 + 6] ^= 0x80  # a stone in the corner of the first example
@@ -108,7 +108,7 @@ def test_a_data_set_that_its_manifest_belies(made: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("garbage", [b"GO", b"END!", b"mlv2-n=1-", b"GO" * 400 + b"END"])
-def test_what_begins_like_a_data_set_and_is_none(tmp_path: Path, garbage: bytes) -> None:
+def test_a_damaged_data_set(tmp_path: Path, garbage: bytes) -> None:
     path = tmp_path / "x.dat"
     path.write_bytes(garbage)
     assert is_data_set(path)
@@ -227,7 +227,7 @@ def test_show_any_position(games: Path, game: int, move: int, last: str) -> None
     assert lines(run("show", games, "--game", game, "--move", move))[-1] == last
 
 
-def test_show_a_board_that_is_no_square(games: Path) -> None:
+def test_show_a_rectangular_board(games: Path) -> None:
     assert lines(run("show", games, "--game", 3, "--move", 1))[2:6] == [
         "   A B C D E",
         " 3 X . . . .",
@@ -325,7 +325,7 @@ def test_show_a_row(catalogue: Path, games: Path) -> None:
         (4, "a move on an occupied point (move 3 at E5)", "after 2 of 4 moves; next: Black E5"),
     ],
 )
-def test_a_dropped_row_is_shown_as_far_as_it_goes(
+def test_a_dropped_row_is_shown_up_to_the_illegal_move(
     catalogue: Path, tmp_path: Path, row: int, remark: str, last: str
 ) -> None:
     shown = lines(run("show", catalogue, "--game", row))

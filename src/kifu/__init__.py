@@ -1,14 +1,14 @@
 """kifu turns Go game records into clean, reproducible training sets.
 
-    for game in kifu.read("KGS-2006-19-10388-.tar.gz"): ...     every game of any mix of archives, folders, records
-    kifu.ingest("kgs", "games.parquet")                         all of them as one table, cleaned
-    kifu.add_sources("fox", "games")                            or as a folder of tables, to which more can be added
-    planes, labels = kifu.encode(game, "seven")                 its positions as feature planes, and the moves played
-    for batch in kifu.load("games.parquet", "seven"): ...       all of them as shuffled, augmented batches
-    with kifu.open("kgsgo-test-v2.dat") as data: data[0]        a data set file, mapped into memory
-    board = kifu.Board(19); board.play("D4")                    the rules
+    for game in kifu.read("KGS-2006-19-10388-.tar.gz"): ...     iterate over games of archives, folders and records
+    kifu.ingest("kgs", "games.parquet")                         write them to a catalogue, cleaned
+    kifu.append("fox", "games")                                 extend a partitioned catalogue
+    planes, labels = kifu.encode(game, "seven")                 encode positions as feature planes and moves
+    for batch in kifu.load("games.parquet", "seven"): ...       stream shuffled, augmented batches
+    with kifu.open("kgsgo-test-v2.dat") as data: data[0]        memory-map a data set
+    board = kifu.Board(19); board.play("D4")                    play by the rules
 
-Everything here is loaded when it is first asked for: `import kifu` alone is quick. What needs torch is not among it:
+Names are imported when they are first used, so `import kifu` is fast. Functions that need torch are not among them:
 `kifu.learn.train.train`, `kifu.learn.net.open_net`, `kifu.learn.predict.Predictor`, `kifu.learn.evaluate.evaluate`.
 """
 

@@ -125,14 +125,14 @@ def test_version() -> None:
         ("formats", [*FORMATS, *OTHER_FORMATS]),
     ],
 )
-def test_lists_have_a_line_for_each(command: str, names: list[str]) -> None:
+def test_lists_are_complete(command: str, names: list[str]) -> None:
     done = run(command)
     assert (done.code, done.err) == (0, [])
     assert [line.split()[0] for line in done.out.splitlines()] == names
 
 
 @pytest.mark.parametrize("name", ["agz17", "kgsgo-v1", "kgsgo-v2", "olf-archive"])
-def test_a_recipe_is_shown_whole(name: str) -> None:
+def test_a_recipe_is_shown(name: str) -> None:
     text = (REPOSITORY / "src" / "kifu" / "assets" / "recipes" / f"{name}.toml").read_text("utf-8")
     assert run("recipes", name) == Done(0, text, [])
 
@@ -142,7 +142,7 @@ def test_a_recipe_is_shown_whole(name: str) -> None:
     [("planes", name) for name in (*PLANE_SETS, "seven", "kgsgo7")]
     + [("formats", name) for name in (*FORMATS, *OTHER_FORMATS, "dat1", "dat2", "olf", "npy")],
 )
-def test_a_card_is_shown_whole(command: str, name: str) -> None:
+def test_a_card_is_shown(command: str, name: str) -> None:
     text = (REPOSITORY / "docs" / command / f"{name.partition('@')[0]}.md").read_text("utf-8")
     assert run(command, name) == Done(0, text, [])
 
@@ -213,14 +213,14 @@ def test_build(kgs: Path, tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in into.iterdir()} == before
 
 
-def test_build_tells_what_is_dropped(tmp_path: Path) -> None:
+def test_build_reports_drop_reasons(tmp_path: Path) -> None:
     sources = archive(tmp_path, [*records(3), BROKEN["OCCUPIED"], BROKEN["TRUNCATED"]])
     done = run("build", "kgsgo-v1", sources, "--output", tmp_path, "--sets", "archives")
     assert done.code == 0
     assert done.out.endswith("; 5 games = 3 kept + 1 occupied + 1 truncated\n")
 
 
-def test_build_draws_by_an_index_page_in_any_number_of_threads(kgs: Path, tmp_path: Path) -> None:
+def test_build_samples_from_an_index_page_for_any_number_of_threads(kgs: Path, tmp_path: Path) -> None:
     index = tmp_path / "index.html"
     index.write_text('<a href="/KGS-2001-19-12-.zip">1</a> <a href="/KGS-2002-19-12-.zip">2</a>')
     overrides = ["--sets", "test", "--set", "sets.test.games=9", "--index", index]
@@ -234,7 +234,7 @@ def test_build_draws_by_an_index_page_in_any_number_of_threads(kgs: Path, tmp_pa
     assert (tmp_path / "kgsgo-test-v2.dat").read_bytes() != made[1]["kgsgo-test-v2.dat"]
 
 
-def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
+def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.toml"
     own.write_text(
         'name = "own"\ntitle = "mine"\nformat = "dat1"\nseed = 7\nuntil = 2001\n'
@@ -246,7 +246,7 @@ def test_build_takes_a_recipe_of_ones_own(kgs: Path, tmp_path: Path) -> None:
     assert (manifest.kept, [part.archive for part in manifest.archives]) == (3, ["KGS-2001-19-12-"])
 
 
-# what is wrong is told in one line
+# errors
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_wrong_usage_names_the_option(arguments: str, told: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everywhere")
-def test_what_may_not_be_read_or_written_is_one_line(kgs: Path, tmp_path: Path) -> None:
+def test_permission_errors_are_one_line(kgs: Path, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     is_error(run("build", "kgsgo-v2", closed, "--output", tmp_path), "closed", "Permission denied")
@@ -329,7 +329,7 @@ def test_what_may_not_be_read_or_written_is_one_line(kgs: Path, tmp_path: Path) 
 # the shell around it
 
 
-def test_a_reader_that_goes_away_is_no_error_to_tell_of() -> None:
+def test_a_closed_pipe_is_not_an_error() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
     process = start("planes", "seven", stdout=theirs)
@@ -337,7 +337,7 @@ def test_a_reader_that_goes_away_is_no_error_to_tell_of() -> None:
     assert finish(process) == Done(1, "", [])
 
 
-def test_interrupted_builds_leave_no_file_and_say_so(tmp_path: Path) -> None:
+def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     source, into = tmp_path / "kgs", tmp_path / "out"
     for k in range(40):
         archive(source, records(20, k), year=1980 + k)
@@ -360,6 +360,6 @@ def test_interrupted_builds_leave_no_file_and_say_so(tmp_path: Path) -> None:
     assert (into / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
-def test_it_runs_as_a_module_too() -> None:
+def test_running_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True)
     assert done.stdout == f"kifu {kifu.__version__}\n"

@@ -40,7 +40,7 @@ ANSWER = re.compile(r"[=?]\d*(?: [^\n]+)?(?:\n[^\n]+)*\n\n")
 
 
 def sent_and_told(transcript: str) -> tuple[bytes, str]:
-    """What goes in, the lines with >; and what comes out, the others, each answer with its empty line."""
+    """Split a transcript into its input (lines with >) and the expected output."""
     sent = [line[2:] for line in transcript.split("\n") if line.startswith(">")]
     out = [line for line in transcript.split("\n") if not line.startswith(">")]
     return "".join(f"{line}\n" for line in sent).encode(), "\n".join(out)
@@ -73,14 +73,14 @@ def test_transcripts(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 7, 4096])
-def test_any_line_ends_and_any_pieces_of_the_stream_are_the_same(cut: int) -> None:
+def test_line_endings_and_stream_chunks_do_not_matter(cut: int) -> None:
     sent, wanted = sent_and_told((TRANSCRIPTS[0].parent / "game.txt").read_text())
     messy = sent.replace(b"\n", b"\r\n").replace(b" ", b"\t ").replace(b"play", b"\x07pl\x00ay\x7f")
     assert told(scripted_engine(), messy, cut=cut) == wanted
     assert told(scripted_engine(), sent.rstrip(b"\n"), cut=cut) == wanted
 
 
-def test_every_command_is_in_a_transcript_but_what_changes_with_kifu_or_takes_a_file() -> None:
+def test_transcripts_cover_all_reproducible_commands() -> None:
     asked = " ".join(path.read_text() for path in TRANSCRIPTS)
     assert [name for name in COMMANDS if not re.search(rf"> (\d+ )?{name}\b", asked)] == ["version", "loadsgf"]
 
@@ -91,7 +91,7 @@ words = st.sampled_from(WORDS) | st.text(st.characters(codec="utf-8", exclude_ch
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.lists(words, max_size=4).map(" ".join) | st.binary(max_size=30), min_size=25, max_size=25))
-def test_whatever_is_sent_each_line_has_one_answer(sent: list[str | bytes]) -> None:
+def test_each_line_gets_one_response(sent: list[str | bytes]) -> None:
     """A thousand lines in all."""
     asked = [line.encode() if isinstance(line, str) else line for line in sent]
     flat = [part for line in asked for part in line.split(b"\n") if not re.match(rb"[\d\s\0-\x1f]*quit", part)]
@@ -101,7 +101,7 @@ def test_whatever_is_sent_each_line_has_one_answer(sent: list[str | bytes]) -> N
     assert not any("internal" in answer for answer in out)
 
 
-def test_moves_of_chance_and_taking_them_back_are_what_they_would_be_anew() -> None:
+def test_random_moves_and_undo_match_a_replay() -> None:
     rng = random.Random(5)
     engine, done = scripted_engine(size=4, rules="tromp-taylor"), []
     for _ in range(400):
@@ -120,7 +120,7 @@ def test_moves_of_chance_and_taking_them_back_are_what_they_would_be_anew() -> N
         assert engine.game.board.legal().tolist() == anew.game.board.legal().tolist()
 
 
-def test_handicap_stones_stand_where_gnu_go_has_them(gnugo: list[str]) -> None:
+def test_handicap_points_match_gnu_go(gnugo: list[str]) -> None:
     asked = [
         f"{command}\n"
         for size in range(7, 20)
@@ -145,7 +145,7 @@ def test_handicap_stones_stand_where_gnu_go_has_them(gnugo: list[str]) -> None:
 RECORD = b"(;GM[1]SZ[9]KM[5.5]AB[cc][gg]PL[W];W[ee];B[ec];AW[aa]AE[cc];W[];B[ei])"
 
 
-def test_a_record_is_taken_up_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_loadsgf_up_to_a_move(tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_bytes(RECORD)
     game = read_sgf(RECORD)
@@ -159,7 +159,7 @@ def test_a_record_is_taken_up_where_it_is_asked_for(tmp_path: Path) -> None:
             assert engine.game.board.stones.tolist() == game.board(back).stones.tolist()
 
 
-def test_records_that_cannot_be_taken_up_change_nothing(tmp_path: Path) -> None:
+def test_failed_loadsgf_changes_nothing(tmp_path: Path) -> None:
     bad = {
         "nothing": b"",
         "no record": b"neither this nor that",
@@ -185,7 +185,7 @@ def test_records_that_cannot_be_taken_up_change_nothing(tmp_path: Path) -> None:
 # the stream
 
 
-def test_an_analysis_goes_on_until_something_else_is_asked() -> None:
+def test_analysis_repeats_until_the_next_command() -> None:
     ours, theirs = os.pipe()
     written: queue.Queue[str] = queue.Queue()
     inbox = LineReader(lambda size: os.read(ours, size))
@@ -213,7 +213,7 @@ def test_an_analysis_goes_on_until_something_else_is_asked() -> None:
     os.close(ours)
 
 
-def test_a_colour_without_a_legal_point_has_the_pass() -> None:
+def test_a_colour_without_legal_points_passes() -> None:
     engine = scripted_engine(size=2)
     moves = b"play w a1\nplay w b2\n"
     assert told(engine, moves + b"kifu-policy b\n") == "=\n\n" * 2 + "= TEXT best 0.0%, pass 0.0%\n\n"
@@ -223,7 +223,7 @@ def test_a_colour_without_a_legal_point_has_the_pass() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EBADF, errno.EISDIR, errno.EIO])
-def test_an_input_that_fails_has_ended(number: int) -> None:
+def test_a_failing_input_ends_the_session(number: int) -> None:
     def read(size: int) -> bytes:
         if sent:
             return sent.pop()
@@ -234,7 +234,7 @@ def test_an_input_that_fails_has_ended(number: int) -> None:
     assert answers == ["= kifu\n\n"]
 
 
-def test_a_line_without_end_takes_no_more_than_its_bound() -> None:
+def test_an_endless_line_is_truncated() -> None:
     pieces = iter([b"play b " + b"x" * 60_000] + [b"y" * 60_000] * 50 + [b"\nname\n"])
     found = list(read_lines(lambda size: next(pieces, b"")))
     assert [len(line) for line in found] == [1 << 16, 4]
@@ -242,7 +242,7 @@ def test_a_line_without_end_takes_no_more_than_its_bound() -> None:
     assert [len(line) for line in read_lines(lambda size: next(pieces, b""))] == [1 << 16, 4]
 
 
-def test_something_that_breaks_is_an_answer_too() -> None:
+def test_an_unexpected_exception_is_a_response() -> None:
     def broken(game: GameSession, colour: int) -> np.ndarray:
         raise MemoryError("not enough\nfor that")
 
@@ -263,7 +263,7 @@ def net_engine(path: Path) -> Engine:
     return Engine(Player(NetEvaluator(Predictor(open_net(path), rules=rules))), rules=rules, width=9, height=9)
 
 
-def test_a_net_is_asked_for_the_position_on_the_board(net: Path, tmp_path: Path) -> None:
+def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_bytes(RECORD)
     engine, game, predictor = net_engine(net), read_sgf(RECORD), Predictor(open_net(net), rules=Rules.named("chinese"))
@@ -279,7 +279,7 @@ def test_a_net_is_asked_for_the_position_on_the_board(net: Path, tmp_path: Path)
             np.testing.assert_array_equal(evaluation.ownership, wanted.ownership[0])
 
 
-def test_nets_play_the_boards_that_they_take(net: Path, tmp_path: Path) -> None:
+def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:
     engine = net_engine(net)
     for size in (2, 13, 25):
         engine.run("boardsize", [str(size)])
@@ -319,14 +319,14 @@ def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_controller_that_goes_away_is_no_error_to_tell_of(analysing: subprocess.Popen[bytes]) -> None:
+def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> None:
     assert analysing.stdout and analysing.stderr
     analysing.stdout.close()
     assert analysing.wait(60) == 1
     assert b"kifu: " not in analysing.stderr.read().replace(b"kifu: compiling", b"")
 
 
-def test_an_interrupt_ends_it_quietly(analysing: subprocess.Popen[bytes]) -> None:
+def test_an_interrupt_ends_the_engine_quietly(analysing: subprocess.Popen[bytes]) -> None:
     analysing.send_signal(signal.SIGINT)
     assert analysing.wait(60) == 0
     assert analysing.stderr and b"interrupt" not in analysing.stderr.read()
@@ -356,7 +356,7 @@ def test_errors_are_one_line(net: Path, tmp_path: Path, options: str, words: lis
 # GNU Go
 
 
-def test_games_with_gnu_go_go_well(gnugo: list[str], net: Path) -> None:
+def test_games_with_gnu_go(gnugo: list[str], net: Path) -> None:
     """Some moves each, as a referee has them played; then both have the same stones on the board."""
 
     options = [str(net), "--seed", "3", "--temperature", "1"]
@@ -380,7 +380,7 @@ def test_games_with_gnu_go_go_well(gnugo: list[str], net: Path) -> None:
             each.ask("quit", 9)
 
 
-def test_it_answers_soon(tmp_path: Path) -> None:
+def test_response_time(tmp_path: Path) -> None:
     """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
     path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)
     rules = Rules.named("chinese")

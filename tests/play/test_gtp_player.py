@@ -68,7 +68,7 @@ def naive_eye(board: Board, x: int, y: int, colour: int) -> bool:
     return bool(spoilt <= (1 if corners <= inside else 0))
 
 
-def test_eyes_of_chance() -> None:
+def test_random_eyes() -> None:
     rng = np.random.default_rng(3)
     found = 0
     for _ in range(300):
@@ -120,7 +120,7 @@ ATARI = """
         ("O . O X\nX O X X\nX X X .", WHITE, "B3"),  # touches White only, but so three stones are saved
     ],
 )
-def test_open_points_by_hand(diagram: str, colour: int, points: str) -> None:
+def test_contested_points_by_hand(diagram: str, colour: int, points: str) -> None:
     board = Board.parse(diagram)
     assert named(contested_points(board, colour), board.width) == points
 
@@ -134,13 +134,13 @@ def chosen(game: GameSession, evaluator: Scripted | None = None, colour: int = B
     return "resign" if move == RESIGN else to_gtp(move, game.board.width, game.board.height)
 
 
-def test_it_passes_when_all_is_settled_and_not_before() -> None:
+def test_player_passes_once_the_board_is_settled() -> None:
     assert chosen(on(SETTLED)) == chosen(on(SETTLED), colour=WHITE) == "pass"
     assert chosen(on(DAME)) == "A5"
     assert chosen(on(". . .\n. . .")) == "A2"
 
 
-def test_after_a_pass_it_plays_on_only_for_what_the_net_trusts_in() -> None:
+def test_after_a_pass_only_probable_contested_points_are_played() -> None:
     def favours(vertex: str) -> Scripted:
         def weigh(game: GameSession, colour: int) -> np.ndarray:
             weights = np.full(game.board.pass_move + 1, 1e-3)
@@ -157,7 +157,7 @@ def test_after_a_pass_it_plays_on_only_for_what_the_net_trusts_in() -> None:
     assert chosen(on(". . .\n. . .", passed=True)) == "A2"
 
 
-def test_a_net_that_knows_passes_passes_if_it_prefers_to() -> None:
+def test_a_net_with_passes_may_prefer_the_pass() -> None:
     def weigh(share: float) -> Scripted:
         return Scripted(lambda game, colour: np.append(np.full(game.board.pass_move, 1.0), share))
 
@@ -169,7 +169,7 @@ def test_a_net_that_knows_passes_passes_if_it_prefers_to() -> None:
     assert {drawn.choose(game, BLACK, evaluation) for _ in range(200)} == set(range(9))  # never by chance alone
 
 
-def test_it_resigns_only_if_told_to() -> None:
+def test_resignation_is_optional() -> None:
     lost = Scripted(lead=-0.98)
     evaluation = lost.evaluate(GameSession(3), BLACK)
     assert evaluation.value == -0.98
@@ -186,7 +186,7 @@ def test_it_resigns_only_if_told_to() -> None:
         Player(Scripted(), resign=0.1)
 
 
-def test_temperature_is_what_moves_are_drawn_by() -> None:
+def test_temperature() -> None:
     game, policy = GameSession(2), np.array([0.6, 0.3, 0.1, 0, 0], np.float32)
 
     def drawn(temperature: float, seed: int | None = 7) -> list[int]:
@@ -208,7 +208,7 @@ def test_temperature_is_what_moves_are_drawn_by() -> None:
 
 @pytest.mark.parametrize("rules", NAMED)
 @pytest.mark.parametrize(("width", "height"), [(2, 2), (5, 5), (4, 7), (9, 9)])
-def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, rules: str) -> None:
+def test_random_games_end_and_are_legal(width: int, height: int, rules: str) -> None:
     """By the slow twin, which keeps every position, no move is against the rules; and none fills an own eye."""
     evaluator = Scripted(chance(width * height))
     player, game = Player(evaluator), GameSession(width, height, rules=NAMED[rules])
@@ -225,7 +225,7 @@ def test_games_of_chance_end_and_all_moves_are_legal(width: int, height: int, ru
         colour = BLACK + WHITE - colour
 
 
-def test_a_full_board_of_games_ends_too() -> None:
+def test_a_full_size_game_ends() -> None:
     evaluator = Scripted(chance(1))
     player, game, colour = Player(evaluator), GameSession(19), BLACK
     while game.trailing_passes < 2:
@@ -234,7 +234,7 @@ def test_a_full_board_of_games_ends_too() -> None:
     assert 200 < len(game.moves) <= 3 * 361 + 2
 
 
-def test_a_game_without_end_is_ended() -> None:
+def test_an_endless_game_is_ended() -> None:
     """White stones that are thrown in for ever, where Black always takes them."""
     game = GameSession(3)
     game.moves = [9] * 27
@@ -246,7 +246,7 @@ def test_a_game_without_end_is_ended() -> None:
 # the game behind it
 
 
-def test_a_game_in_the_making() -> None:
+def test_session() -> None:
     game = GameSession(5, 3)
     assert game.is_empty and game.trailing_passes == 0
     game.play(3, WHITE)

@@ -44,7 +44,7 @@ def read(folder: Path) -> dict[str, Any]:
     return table
 
 
-def test_a_match_is_kept(tmp_path: Path) -> None:
+def test_a_match_is_recorded(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     match = play(a, b, tmp_path, games=6, rules=RULES, score_by=COUNTS)
     table = read(tmp_path)
@@ -70,7 +70,7 @@ def test_a_match_is_kept(tmp_path: Path) -> None:
     assert table["a"] == {"command": a, "name": "Test", "version": "1"}
 
 
-def test_the_same_games_again_however_many_at_a_time(tmp_path: Path) -> None:
+def test_games_do_not_depend_on_jobs(tmp_path: Path) -> None:
     for jobs in (1, 2):
         play(
             engine("random", 1), engine("random", 2), tmp_path / str(jobs), games=4, rules=RULES, score_by=COUNTS,
@@ -88,7 +88,7 @@ def test_boards_of_any_size(tmp_path: Path, size: int) -> None:
     assert [game.ending for game in match.games] == ["score", "score"]
 
 
-def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
+def test_a_match_resumes(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     play(a, b, tmp_path, games=3, rules=RULES, score_by=COUNTS)
     whole, table = files(tmp_path), read(tmp_path)
@@ -120,7 +120,7 @@ def test_only_what_is_missing_is_played(tmp_path: Path) -> None:
         ({"score_by": engine(final_score="0")}, "is another match: scorer was "),
     ],
 )
-def test_a_folder_has_one_match(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_a_directory_holds_one_match(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "rules": RULES, "score_by": COUNTS}
     play(output=tmp_path, **given)
     before = files(tmp_path)
@@ -176,14 +176,14 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
         ({"jobs": 0}, "jobs must be >= 1, got 0"),
     ],
 )
-def test_what_is_refused_before_a_game_is_played(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_invalid_options(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {"a": engine(), "b": engine(), "games": 1, "rules": RULES, "score_by": COUNTS}
     with pytest.raises(KifuError, match=re.escape(message)):
         play(output=tmp_path / "match", **given | change)
     assert not (tmp_path / "match" / "match.json").exists()
 
 
-def test_a_folder_that_cannot_be_had(tmp_path: Path) -> None:
+def test_an_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OutputError, match=r"^cannot write .*file: Not a directory$"):
         play(engine(), engine(), tmp_path / "file", games=1, rules=RULES, score_by=COUNTS)
@@ -226,7 +226,7 @@ def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pyt
     assert read(tmp_path)["standing"]["all"]["share"] is None
 
 
-def test_without_a_program_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_scoring_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.play.match.find_program", lambda name: None)
     match = play(engine("C3"), engine(), tmp_path, games=2, rules=RULES)
     assert read(tmp_path)["settings"]["scorer"] is None
@@ -257,7 +257,7 @@ def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
     assert game.players == ("GNU Go 3.8 (A)", "GNU Go 3.8 (B)")
 
 
-def test_gnu_go_does_not_count_boards_that_it_does_not_have(gnugo: str, tmp_path: Path) -> None:
+def test_gnu_go_scores_supported_sizes_only(gnugo: str, tmp_path: Path) -> None:
     match = play(engine("K10"), engine(), tmp_path, games=1, rules=MatchRules(size=21, move_seconds=20))
     assert match.games[0].scored_by == "board"
 

@@ -28,7 +28,7 @@ LIMIT = 0.5
 
 
 def is_alive(process: int) -> bool:
-    """Whether there is such a process, and it is not only waiting to be reaped."""
+    """Return True if the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def is_alive(process: int) -> bool:
 
 
 def ends(process: int) -> bool:
-    """Whether a process ends soon: one that is killed, but is no child of ours, nobody can wait for."""
+    """Return True if the process ends soon; a grandchild cannot be waited for."""
     deadline = time.monotonic() + 5
     while is_alive(process) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -49,14 +49,14 @@ def open_program(script: str = "", **answers: str) -> GtpProcess:
     return program
 
 
-def test_answers() -> None:
+def test_responses() -> None:
     with open_program("D4 =two  words resign =\r", version="=1 \u9ed2") as program:
         assert [program.ask("genmove b", 5) for _ in range(4)] == ["D4", "two", "words", "resign"]
         assert program.ask("version", 5) == "1 \u9ed2"
         assert program.ask("komi 7.5", 5) == ""
 
 
-def test_an_answer_of_many_lines_and_carriage_returns() -> None:
+def test_a_response_of_several_lines_with_carriage_returns() -> None:
     with open_program(version="=1\r\n2\t3\x07\r") as program:
         assert program.ask("version", 5) == "1\n2\t3"
         assert program.ask("genmove b", 5) == "pass"
@@ -89,7 +89,7 @@ def test_faults(word: str, fault: Fault, reason: str) -> None:
     assert not is_alive(process)
 
 
-def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one() -> None:
+def test_unsolicited_output_is_a_fault() -> None:
     with open_program("twice") as program:
         assert program.ask("genmove b", 5) == "D4"
         time.sleep(0.1)
@@ -97,13 +97,13 @@ def test_an_answer_that_nobody_asked_for_is_not_taken_for_the_next_one() -> None
             program.ask("genmove b", 5)
 
 
-def test_standard_error_holds_nobody_up_and_its_end_is_kept() -> None:
+def test_standard_error_never_blocks_and_its_end_is_kept() -> None:
     with open_program("noisy noisy") as program:
         assert program.ask("genmove b", 5) == program.ask("genmove b", 5) == "pass"
     assert len(program.log) == LOG_LIMIT and program.log.endswith(b"xx\nthe end\n")
 
 
-def test_what_a_program_started_ends_with_it() -> None:
+def test_children_of_a_program_are_killed() -> None:
     with open_program("child") as program:
         child = int(program.ask("genmove b", 5))
         assert is_alive(child)
@@ -111,7 +111,7 @@ def test_what_a_program_started_ends_with_it() -> None:
     program.close()  # once more is nothing
 
 
-def test_what_a_program_started_ends_with_it_when_it_crashed() -> None:
+def test_children_of_a_crashed_program_are_killed() -> None:
     with open_program("child crash") as program:
         child = int(program.ask("genmove b", 5))
         with pytest.raises(GtpProcessError):
@@ -119,7 +119,7 @@ def test_what_a_program_started_ends_with_it_when_it_crashed() -> None:
     assert ends(child)
 
 
-def test_nobody_is_waited_for_once_it_is_stopped() -> None:
+def test_cancellation_ends_the_wait() -> None:
     stop = threading.Event()
     with GtpProcess(parse_command(engine(name="hang")), stop) as program:
         threading.Timer(0.2, stop.set).start()

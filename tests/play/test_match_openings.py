@@ -33,7 +33,7 @@ def naive_corners(size: int, stones: int) -> set[frozenset[Opening]]:
 
 
 @pytest.mark.parametrize("size", [7, 8, 9, 19, 25])
-def test_corner_openings_are_all_there_are(size: int) -> None:
+def test_corner_openings_are_complete(size: int) -> None:
     openings = corner_openings(size, seed=1)
     pairs = [opening for opening in openings if len(opening) == 2]
     assert openings[: len(pairs)] == pairs  # the short ones come first
@@ -55,7 +55,7 @@ def test_black_begins_in_the_upper_right() -> None:
     assert firsts == {"Q16", "Q17", "R17"}  # R16 is Q17, mirrored
 
 
-def test_the_seed_orders_them() -> None:
+def test_the_seed_determines_the_order() -> None:
     first, second = corner_openings(19, 1), corner_openings(19, 2)
     assert first != second and sorted(first) == sorted(second)
     assert corner_openings(19, 1) == first
@@ -107,7 +107,7 @@ def test_openings_of_a_catalogue(tmp_path: Path) -> None:
         catalogue_openings(path, 13, 4, CHINESE, seed=1, count=10)
 
 
-def test_what_is_no_catalogue(tmp_path: Path) -> None:
+def test_invalid_catalogues(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no")
     with pytest.raises(FormatError, match=r"a\.parquet is not a catalogue"):
         catalogue_openings(tmp_path / "a.parquet", 19, 4, CHINESE, seed=1, count=10)

@@ -69,7 +69,7 @@ def test_endings(black: str, white: str, played: str, result: str, ending: Endin
         ("flood", "B+F", "nonsense", "White loses: it wrote a response of more than 65,536 bytes"),
     ],
 )
-def test_endings_that_take_their_time(word: str, result: str, ending: Ending, reason: str) -> None:
+def test_endings_by_time(word: str, result: str, ending: Ending, reason: str) -> None:
     outcome, _ = play(engine("C3"), engine(word), rules=QUICK)
     assert (str(outcome.result), outcome.ending, outcome.reason) == (result, ending, reason)
     assert outcome.seconds[1] > 0.4 if word == "hang" else outcome.seconds[1] < 2
@@ -110,7 +110,7 @@ def test_a_program_that_fails_before_its_first_move_loses() -> None:
     assert outcome.reason == "White loses: it could not be started: Permission denied"
 
 
-def test_a_game_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_game_is_unfinished(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MatchRules(size=19).max_moves == 3 * 361 + 2
     monkeypatch.setattr(MatchRules, "max_moves", 6)
     outcome, _ = play(engine("A1 B1 C1 D1"), engine("A3 B3 C3 D3"))
@@ -118,7 +118,7 @@ def test_a_game_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> N
     assert outcome.moves == moves("A1 A3 B1 B3 C1 C3")
 
 
-def test_two_passes_at_the_bound_end_the_game_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_passes_at_the_move_limit_are_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatchRules, "max_moves", 3)
     assert play(engine("C3"), engine())[0].ending == "score"
 
@@ -163,7 +163,7 @@ def test_a_board_that_is_divided_evenly_is_a_draw() -> None:
     assert (str(outcome.result), outcome.scored_by) == ("0", "board")
 
 
-def test_games_by_chance_are_legal_and_counted_like_the_board() -> None:
+def test_random_games_are_legal_and_scored_like_the_board() -> None:
     for seed in (1, 2):
         outcome, _ = play(engine("random", seed), engine("random", seed + 10))
         board = Board(5, rules=Rules.named("chinese"))
@@ -174,19 +174,19 @@ def test_games_by_chance_are_legal_and_counted_like_the_board() -> None:
         assert len(outcome.moves) > 15 and outcome.ending == "score"
 
 
-def test_moves_are_told_as_they_are_played() -> None:
+def test_moves_are_reported() -> None:
     told: list[int] = []
     commands = parse_command(engine("C3")), parse_command(engine("B3"))
     outcome, _ = play_game(*commands, (24,), RULES, None, threading.Event(), on_move=lambda: told.append(len(told)))
     assert len(told) == len(outcome.moves) == 5
 
 
-def test_standard_error_is_handed_out() -> None:
+def test_standard_error_is_returned() -> None:
     _, logs = play(engine("crash"), engine())
     assert logs == {BLACK: b"first line\nout of luck\n", WHITE: b""}
 
 
-def test_stopping() -> None:
+def test_cancellation() -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(CancelledError):

@@ -21,7 +21,7 @@ def test_wilson(points: int, games: int, lower: float, upper: float) -> None:
     assert mirrored == pytest.approx((1 - upper, 1 - lower), abs=0.00005)
 
 
-def test_the_bounds_are_where_the_test_just_accepts() -> None:
+def test_wilson_bounds_invert_the_score_test() -> None:
     for games in (1, 7, 200):
         for points in range(1, games):
             for bound in wilson(points, games):
@@ -41,7 +41,7 @@ def test_elo() -> None:
     assert elo(0.2) == pytest.approx(-elo(0.8))
 
 
-def test_a_standing() -> None:
+def test_score() -> None:
     standing = MatchScore(won=13, lost=6, drawn=1, none=2)
     assert (standing.counted, standing.share) == (20, 0.675)
     assert str(standing) == (
@@ -52,7 +52,7 @@ def test_a_standing() -> None:
     )
 
 
-def test_a_standing_as_json_has_no_infinity() -> None:
+def test_score_as_json_has_no_infinity() -> None:
     for standing in (MatchScore(won=2), MatchScore(lost=2), MatchScore(), MatchScore(1, 1, 1, 1)):
         told = json.loads(json.dumps(standing.to_json(), allow_nan=False))
         assert told["won"] == standing.won

@@ -105,7 +105,7 @@ def test_the_move_played_next_and_the_last_one():
     assert set(picture.paths(f"fill: none; stroke: {draw.BLACK_STONE}")) == {(0, 4, 4)}
 
 
-def test_passes_are_drawn_nowhere():
+def test_passes_are_not_drawn():
     empty = np.zeros((9, 9), np.uint8)
     assert to_svg(draw_board(empty, last=81, ring=81, marks={81: "5"})) == to_svg(draw_board(empty))
     planes = np.zeros((1, 9, 9))
@@ -159,7 +159,7 @@ def test_rows_of_planes(count, columns):
 NASTY = "柯洁 <b>&amp; $x_1$ \\frac\x00\x1b[31m\udc80"
 
 
-def test_titles_may_hold_anything(tmp_path):
+def test_titles_may_contain_any_text(tmp_path):
     figure = draw_board(np.zeros((19, 19)), title=NASTY + "\nsecond", coordinates=False)
     picture = Picture(figure, 19, 19)
     assert [text for text, _, _ in picture.texts()] == ["second", "柯洁 <b>&amp; $x_1$ \\frac  [31m "]
@@ -167,7 +167,7 @@ def test_titles_may_hold_anything(tmp_path):
 
 
 @pytest.mark.parametrize("letter, least, most", [("x", 45, 60), ("W", 25, 35), ("棋", 25, 35), ("i", 60, 90)])
-def test_long_titles_are_cut(letter, least, most):
+def test_long_titles_are_truncated(letter, least, most):
     def drawn(title):
         ((text, _, _),) = Picture(draw_board(np.zeros((9, 9)), title=title, coordinates=False), 9, 9).texts()
         return text
@@ -177,7 +177,7 @@ def test_long_titles_are_cut(letter, least, most):
     assert least < len(cut) < most and cut == letter * (len(cut) - 1) + "…"
 
 
-def test_the_same_bytes_each_time_and_whatever_matplotlibrc_says(tmp_path):
+def test_bytes_are_reproducible_regardless_of_matplotlibrc(tmp_path):
     def pictures():
         figure = draw_board(some_board(9, 9), title="title", ring=5, heat=np.ones((9, 9)))
         save(figure, tmp_path / "a.png")
@@ -227,7 +227,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("call, message", BAD.values(), ids=list(BAD))
-def test_what_cannot_be_drawn(call, message):
+def test_invalid_arguments(call, message):
     with pytest.raises(GameError, match=re.escape(message)):
         call()
 

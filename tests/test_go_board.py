@@ -95,7 +95,7 @@ def test_a_move_off_the_board(move):
     board = Board(9)
     with pytest.raises(IllegalMove, match="no point of the board") as error:
         board.play(move)
-    assert error.value.why == DropReason.OFF_BOARD and board == Board(9)
+    assert error.value.reason == DropReason.OFF_BOARD and board == Board(9)
     with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
         board.is_legal(move)
     with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):

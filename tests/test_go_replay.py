@@ -103,7 +103,7 @@ def test_bringing_a_board_to_any_ply(game, rules, data):
         else:
             with pytest.raises(IllegalMove) as error:
                 replay_to(state, history, captures, GameMoves(*arrays), plies, rules)
-            assert (error.value.why, error.value.ply) == (why, ply)
+            assert (error.value.reason, error.value.ply) == (why, ply)
         assert_state(state, naive)
 
 

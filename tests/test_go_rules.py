@@ -47,7 +47,7 @@ def play_both(board, naive, move, colour):
     else:
         with pytest.raises(IllegalMove) as error:
             board.play(p, colour)
-        assert (error.value.ply, error.value.move, error.value.why) == (board.ply, p, why)
+        assert (error.value.ply, error.value.move, error.value.reason) == (board.ply, p, why)
 
 
 def random_game(board, naive, rng, moves):
@@ -116,9 +116,9 @@ def test_a_ko_may_not_be_retaken_at_once(ko):
     board = Board.parse(KO_SHAPE, rules=Rules(ko))
     board.play("C3")
     assert board.ko == parse_gtp("B3", 5, 4) and not board.is_legal("B3")
-    with pytest.raises(IllegalMove, match="a ko retaken at once") as error:
+    with pytest.raises(IllegalMove, match="an immediate ko recapture") as error:
         board.play("B3")
-    assert error.value.why == DropReason.KO
+    assert error.value.reason == DropReason.KO
     board.play("E1")
     assert board.ko is None
     board.play("A1")
@@ -178,7 +178,7 @@ def check(board, move, why):
     else:
         with pytest.raises(IllegalMove) as error:
             board.play(move)
-        assert error.value.why == why
+        assert error.value.reason == why
 
 
 def test_superko_forgets_what_was_before_a_setup():

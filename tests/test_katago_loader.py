@@ -279,7 +279,7 @@ def test_encode_gives_the_planes():
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        (b"(;SZ[4]RU[mine];B[aa])", GameError, "no rules (RU) that are known: 'mine'"),
+        (b"(;SZ[4]RU[mine];B[aa])", GameError, "unknown rules (RU): 'mine'"),
         (b"(;SZ[4]KM[6.25];B[aa])", GameError, "no komi (KM), or one that is no multiple of a half: '6.25'"),
         (b"(;SZ[4]KM[much];B[aa])", GameError, ": 'much'"),
         (b"(;SZ[1:9];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 1 x 9"),

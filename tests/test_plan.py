@@ -341,7 +341,7 @@ def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypa
 def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "_MAX_HEAD", 10_000)
     path = behind_a_picture(tmp_path, 20_000)
-    with pytest.raises(SourceError, match=r"games\.tar\.gz: no game record in its first 10,000 bytes"):
+    with pytest.raises(SourceError, match=r"games\.tar\.gz: contains no game records first 10,000 bytes"):
         read_sample(path, 2000)
     assert read_sample(path, 30_000).blocks
 

@@ -147,7 +147,7 @@ def test_illegal_moves_are_named(text, ply, move, why):
     with pytest.raises(IllegalMove) as caught:
         kifu.encode(kifu.read_sgf(text), "seven")
     error = caught.value
-    assert (error.ply, error.move, error.why) == (ply, move, why)
+    assert (error.ply, error.move, error.reason) == (ply, move, why)
     assert str(error).startswith(f"move {ply + 1} ") and str(error).endswith(f"is illegal: {why.reason}")
 
 

@@ -309,7 +309,7 @@ def test_a_corpus_without_a_kept_game(tmp_path: Path) -> None:
     done = run("stats", path, "-o", tmp_path / "page.png")
     assert done.out.splitlines()[1:] == [
         "2 games = 0 kept + 2 ko", "", "dropped  games   share  reason",
-        "ko           2  100.0%  a ko retaken at once",
+        "ko           2  100.0%  an immediate ko recapture",
     ]  # fmt: skip
     empty = write_catalogue(tmp_path / "empty.parquet", rows(year=[1]).slice(0, 0))
     assert run("stats", empty).out.splitlines()[1:] == ["0 games = 0 kept"]

@@ -1,17 +1,17 @@
-"""What can go wrong, as one tree.
+"""The errors of kifu, and the reasons for which games are dropped.
 
     KifuError
-    ├── RecordError      bytes that are no readable game record
-    ├── GameError        a game that breaks the rules it is read under
+    ├── RecordError      bytes that are not a readable game record
+    ├── GameError        a game that violates the rules it is read under
     │   └── IllegalMove
-    ├── FormatError      a data set file whose bytes are not what its format says
+    ├── FormatError      a data file that violates its format
     ├── SourceError      an archive, folder or address that cannot be read
     ├── OutputError      a file that cannot be written
-    ├── ClusterError     a cluster that cannot be reached, or cannot do this work
-    └── RecipeError      a recipe, plane set, format or option that does not exist or does not fit
+    ├── ClusterError     a cluster that is unreachable or cannot do the work
+    └── RecipeError      a recipe, plane set, format or option that is unknown or invalid
 
-Each message names the bad value and what was allowed. The command line prints it as one line and exits with code 2.
-A bad game among many raises nothing: it carries a `DropReason`, the reason why it is set aside.
+Each message names the bad value and the allowed ones. The command line prints it as one line and exits with code 2.
+A bad game among many raises nothing: it is dropped, with a `DropReason`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class KifuError(Exception):
 
 
 class RecordError(KifuError):
-    """Bytes that are no readable game record."""
+    """Bytes that are not a readable game record."""
 
 
 class GameError(KifuError):
-    """A game that breaks the rules it is read under."""
+    """A game that violates the rules it is read under."""
 
 
 class FormatError(KifuError):
-    """A data set file whose bytes are not what its format says."""
+    """A data file that violates its format."""
 
 
 class SourceError(KifuError):
@@ -44,15 +44,18 @@ class OutputError(KifuError):
 
 
 class ClusterError(KifuError):
-    """A cluster that cannot be reached, or cannot do this work."""
+    """A cluster that is unreachable or cannot do the work."""
 
 
 class RecipeError(KifuError):
-    """A recipe, plane set, format or option that does not exist or does not fit."""
+    """A recipe, plane set, format or option that is unknown or invalid."""
 
 
 class DropReason(IntEnum):
-    """Why a game is set aside. Kernels return these numbers; the catalogue keeps them, so none is ever reused."""
+    """The reason for which a game is dropped.
+
+    Kernels return these numbers, and catalogues store them, so a number is never reused.
+    """
 
     KEPT = 0
     # the record
@@ -61,19 +64,19 @@ class DropReason(IntEnum):
     BAD_SIZE = 3
     TOO_LARGE = 4
     UNREADABLE = 5
-    # the game, move by move
+    # moves and setup stones
     OFF_BOARD = 10
     OCCUPIED = 11
     SUICIDE = 12
     KO = 13
     SUPERKO = 14
-    # what a recipe demands beyond that
+    # requirements of a recipe
     WRONG_SIZE = 20
     TRUNCATED = 21
     BAD_HANDICAP = 22
     BAD_CHARSET = 23
     SETUP_TWICE = 24
-    # what cleaning a corpus may ask for
+    # cleaning rules
     NO_MOVES = 30
     FEW_STONES = 31
     TOO_SHORT = 32
@@ -90,7 +93,7 @@ class DropReason(IntEnum):
     DUPLICATE = 43
     SAME_GAME = 44
     CUT_OFF = 45
-    # what KataGo's rows need
+    # requirements of KataGo's rows
     RULES_UNKNOWN = 50
     KOMI_UNKNOWN = 51
     HANDICAP_LARGE = 52
@@ -101,46 +104,46 @@ class DropReason(IntEnum):
 
     @property
     def reason(self) -> str:
-        """One line for people."""
+        """A description in one line."""
         return _REASONS[self]
 
 
 _REASONS = {
     DropReason.KEPT: "kept",
-    DropReason.NO_RECORD: "no game record in it",
+    DropReason.NO_RECORD: "contains no game record",
     DropReason.NOT_GO: "a record of another game (GM is not 1)",
-    DropReason.BAD_SIZE: "board size unreadable or not within 1 to 25",
+    DropReason.BAD_SIZE: "a board size that is unreadable or not within 1 to 25",
     DropReason.TOO_LARGE: "larger than the reader accepts",
-    DropReason.UNREADABLE: "cannot be read: a broken line; or damaged, encrypted, of unknown compression in its archive",
-    DropReason.OFF_BOARD: "a move or setup stone that is no point of the board",
+    DropReason.UNREADABLE: "unreadable: a malformed line, or a damaged, encrypted or unsupported archive member",
+    DropReason.OFF_BOARD: "a move or setup stone outside the board",
     DropReason.OCCUPIED: "a move on an occupied point",
     DropReason.SUICIDE: "a suicide, which the rules forbid",
-    DropReason.KO: "a ko retaken at once",
+    DropReason.KO: "an immediate ko recapture",
     DropReason.SUPERKO: "a move that repeats an earlier position",
-    DropReason.WRONG_SIZE: "another board size than the recipe takes",
+    DropReason.WRONG_SIZE: "a board size that the recipe does not use",
     DropReason.TRUNCATED: "the record ends too early",
-    DropReason.BAD_HANDICAP: "a handicap that is 1 or no number",
+    DropReason.BAD_HANDICAP: "a handicap that is 1 or not a number",
     DropReason.BAD_CHARSET: "an unknown character set (CA)",
     DropReason.SETUP_TWICE: "two setup stones on one point",
     DropReason.NO_MOVES: "no moves",
-    DropReason.FEW_STONES: "fewer stones played than asked for",
-    DropReason.TOO_SHORT: "fewer moves than asked for",
-    DropReason.TOO_LONG: "more moves than asked for",
-    DropReason.SELF_PLAY: "a short game of a player against himself",
+    DropReason.FEW_STONES: "fewer stones played than required",
+    DropReason.TOO_SHORT: "fewer moves than required",
+    DropReason.TOO_LONG: "more moves than allowed",
+    DropReason.SELF_PLAY: "a short game of a player against themselves",
     DropReason.HUGE_SCORE: "a score above twice the points of the board",
-    DropReason.FRACTION_SCORE: "score plus komi is no whole number",
+    DropReason.FRACTION_SCORE: "score plus komi is not a whole number",
     DropReason.UNFINISHED: "no result, or a void one",
-    DropReason.RANK_UNKNOWN: "the rank of a player is not known",
-    DropReason.RANK_LOW: "a player's rank is below what is asked for",
+    DropReason.RANK_UNKNOWN: "a player's rank is unknown",
+    DropReason.RANK_LOW: "a player's rank is lower than required",
     DropReason.PROGRAM: "a player is a program",
     DropReason.BLITZ: "too little time to think",
     DropReason.NOT_ALTERNATING: "two moves in a row by one colour",
     DropReason.DUPLICATE: "equal to an earlier game in all fields",
-    DropReason.SAME_GAME: "equal to another game but for mirror, rotation, colours or last passes",
+    DropReason.SAME_GAME: "equal to another game up to symmetry, colours or final passes",
     DropReason.CUT_OFF: "the beginning of another game",
-    DropReason.RULES_UNKNOWN: "no rules (RU) that are known",
-    DropReason.KOMI_UNKNOWN: "no komi (KM), or one that is no multiple of a half",
-    DropReason.HANDICAP_LARGE: "a handicap beyond half the side of the board",
+    DropReason.RULES_UNKNOWN: "unknown rules (RU)",
+    DropReason.KOMI_UNKNOWN: "a komi (KM) that is unknown or not a multiple of one half",
+    DropReason.HANDICAP_LARGE: "a handicap above half the board side",
     DropReason.EARLY_PASS: "a pass in the middle of the game",
     DropReason.SETUP_LATER: "stones set up after the first move",
     DropReason.SETUP_DEAD: "setup stones without a liberty",
@@ -149,19 +152,22 @@ _REASONS = {
 
 
 class IllegalMove(GameError):
-    """A move that the rules, or the board, do not allow.
+    """A move that the rules or the board do not allow.
 
-    ply: how many moves came before it. move: the point, or NO_POINT (see `kifu.point`). why: one of `DropReason`.
+    Attributes:
+        ply: number of moves before it.
+        move: the point, or NO_POINT (see `kifu.point`).
+        reason: the rule that it violates.
     """
 
-    def __init__(self, ply: int, move: int, why: DropReason) -> None:
-        self.ply, self.move, self.why = ply, move, why
-        where = "" if why == DropReason.OFF_BOARD else f" (point {move})"
-        super().__init__(f"move {ply + 1}{where} is illegal: {why.reason}")
+    def __init__(self, ply: int, move: int, reason: DropReason) -> None:
+        self.ply, self.move, self.reason = ply, move, reason
+        where = "" if reason == DropReason.OFF_BOARD else f" (point {move})"
+        super().__init__(f"move {ply + 1}{where} is illegal: {reason.reason}")
 
 
 def first_line(error: BaseException) -> str:
-    """What another library says is wrong, as one line for a message of ours."""
+    """Return the message of another library's error as one line, for use in a message of kifu."""
     lines = str(error).strip().splitlines()
     line = lines[0] if lines else type(error).__name__
     return line if line.isprintable() else repr(line)

@@ -91,7 +91,7 @@ def test_ko() -> None:
     # White's C3 takes the stone on C4, which may not take back at once.
     black, white = engine("B3 D3 C2 C4 C4"), engine("B4 D4 C5 C3")
     outcome, _ = play(black, white, rules=MatchRules(size=5, ruleset="japanese"))
-    assert outcome.reason == "Black loses: C4 as move 9 is illegal: a ko retaken at once"
+    assert outcome.reason == "Black loses: C4 as move 9 is illegal: an immediate ko recapture"
 
 
 def test_a_program_that_refuses_a_legal_move_loses() -> None:

@@ -112,7 +112,7 @@ def test_errors_and_strict() -> None:
     game = read_sgf(off)
     assert game.moves.tolist() == [0, NO_POINT | WHITE_BIT, 10, NO_POINT | WHITE_BIT]
     assert [type(error) for error in game.errors] == [IllegalMove, IllegalMove]
-    assert [(e.ply, e.move, e.why) for e in game.errors if isinstance(e, IllegalMove)] == [
+    assert [(e.ply, e.move, e.reason) for e in game.errors if isinstance(e, IllegalMove)] == [
         (1, NO_POINT, DropReason.OFF_BOARD),
         (3, NO_POINT, DropReason.OFF_BOARD),
     ]
@@ -199,7 +199,7 @@ def test_position_and_picture() -> None:
 
 def test_errors_list_illegal_moves() -> None:
     game = read_sgf(b"(;SZ[9];B[ee];W[ee];B[zz];W[aa])")
-    assert [(error.ply, error.why) for error in game.errors] == [(1, DropReason.OCCUPIED), (2, DropReason.OFF_BOARD)]
+    assert [(error.ply, error.reason) for error in game.errors] == [(1, DropReason.OCCUPIED), (2, DropReason.OFF_BOARD)]
     assert game._repr_svg_() is None
     with pytest.raises(IllegalMove, match=r"move 2 \(point 40\) is illegal: a move on an occupied point"):
         game.board()

@@ -230,7 +230,7 @@ def _move(game: _Game) -> bool:
     try:
         game.play(point)
     except IllegalMove as illegal:
-        reason = f"{to_gtp(point, size)} as move {illegal.ply + 1} is illegal: {DropReason(illegal.why).reason}"
+        reason = f"{to_gtp(point, size)} as move {illegal.ply + 1} is illegal: {DropReason(illegal.reason).reason}"
         raise _Loss(colour, "illegal", reason) from None
     other.ask(f"play {mine.letter} {to_gtp(point, size)}", game.rules.move_seconds)
     return True

@@ -104,7 +104,7 @@ def test_a_move_off_the_board(move):
 
 def test_names_and_colours_that_are_none():
     board = Board(9)
-    with pytest.raises(GameError, match="'K1' is no GTP vertex of a 9 x 9 board"):
+    with pytest.raises(GameError, match="'K1' is not a GTP vertex of a 9 x 9 board"):
         board.play("K1")
     for colour in (0, 3, "black"):
         with pytest.raises(GameError, match=f"colour must be 1 .Black. or 2 .White., got {colour!r}"):

@@ -184,7 +184,7 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
             return super().read()
 
     monkeypatch.setattr(ranges, "SpillFile", Watched)
-    monkeypatch.setattr(ranges, "_TOGETHER", 500_000)
+    monkeypatch.setattr(ranges, "_BUFFER_BYTES", 500_000)
     for module in (examples, estimating):
         monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)
     source = several(tmp_path)
@@ -341,7 +341,7 @@ def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypa
 def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "_MAX_HEAD", 10_000)
     path = behind_a_picture(tmp_path, 20_000)
-    with pytest.raises(SourceError, match=r"games\.tar\.gz: contains no game records first 10,000 bytes"):
+    with pytest.raises(SourceError, match=r"games\.tar\.gz: no game record in its first 10,000 bytes"):
         read_sample(path, 2000)
     assert read_sample(path, 30_000).blocks
 

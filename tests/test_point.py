@@ -66,7 +66,7 @@ def test_tt_is_a_pass_where_there_is_no_such_point():
 
 @pytest.mark.parametrize("text", ["a", "aaa", "zz", "sA", "  ", "a1", "ja", "aj", "é!", "tt "])
 def test_no_sgf_point(text):
-    with pytest.raises(GameError, match=r"is no SGF point of a 9 x 9 board"):
+    with pytest.raises(GameError, match=r"is not an SGF point of a 9 x 9 board"):
         parse_sgf(text, 9)
 
 
@@ -75,7 +75,7 @@ NO_VERTICES = ["", "A", "1", "I5", "K1", "A0", "A10", "A01x", "A-1", "A1.", "A²
 
 @pytest.mark.parametrize("text", NO_VERTICES)
 def test_no_gtp_vertex(text):
-    with pytest.raises(GameError, match=r"is no GTP vertex of a 9 x 9 board"):
+    with pytest.raises(GameError, match=r"is not a GTP vertex of a 9 x 9 board"):
         parse_gtp(text, 9)
 
 
@@ -84,7 +84,7 @@ def test_no_move(move):
     for to in (to_sgf, to_gtp):
         with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
             to(move, 9)
-    with pytest.raises(GameError, match=f"move {move} is no point of a 9 x 9 board"):
+    with pytest.raises(GameError, match=f"move {move} is not a point of a 9 x 9 board"):
         to_bottom_row(move, 9)
 
 

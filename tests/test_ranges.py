@@ -59,7 +59,7 @@ def test_all_rows_come_once_by_range(
 ) -> None:
     folder = tmp_path_factory.mktemp("aside")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "_TOGETHER", together)
+        patch.setattr(ranges, "_BUFFER_BYTES", together)
         patch.setattr(ranges, "_FAN_BITS", fan)
         found = brought_together(rows_of(keys, cuts), most, folder, expected)
     assert not list(folder.iterdir())
@@ -86,13 +86,13 @@ def test_what_fits_goes_not_to_the_disk(tmp_path: Path) -> None:
 
 def test_memory_is_that_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many rows are held as `most`, or are divided at one go."""
-    monkeypatch.setattr(ranges, "_TOGETHER", 10_000)
+    monkeypatch.setattr(ranges, "_BUFFER_BYTES", 10_000)
     rng = np.random.default_rng(1)
     most = 0
     with BucketSort("hash", 1000, tmp_path, 50_000) as found:
         for _ in range(500):
             found.add({"hash": rng.integers(0, 2**64, 100, np.uint64)})
-            most = max(most, sum(len(each["hash"]) for each in found._held))
+            most = max(most, sum(len(each["hash"]) for each in found._buffer))
         assert most == 1200  # the next hundred are 10,000 bytes
         sizes = [len(part["hash"]) for part in found]
     assert sum(sizes) == 50_000 and max(sizes) <= 1000 and len(sizes) >= 64

@@ -214,17 +214,17 @@ def test_plain_file_names(file, name):
     assert load_recipe(file(PLAIN.replace("few.dat", name))).sets["test"].file == name
 
 
-# What is no TOML, and what is no file
+# Files that are not TOML, and missing files
 
 
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (PLAIN + "[sets.test]\n", "is no TOML: "),
-        ("name", "is no TOML: "),
-        ("\0", "is no TOML: "),
-        ("\ufeff" + PLAIN, "is no TOML: "),
-        (PLAIN.replace("7", "9" * 5000), "is no TOML: Exceeds the limit"),
+        (PLAIN + "[sets.test]\n", "is not TOML: "),
+        ("name", "is not TOML: "),
+        ("\0", "is not TOML: "),
+        ("\ufeff" + PLAIN, "is not TOML: "),
+        (PLAIN.replace("7", "9" * 5000), "is not TOML: Exceeds the limit"),
         (b"GIF89a\xff\xff", "cannot read the recipe "),
         (PLAIN.encode("utf-16"), "cannot read the recipe "),
         (PLAIN + "#" * TEXT_LIMIT, f"has more than {TEXT_LIMIT:,} bytes"),

@@ -1,4 +1,4 @@
-"""How every file of ours reaches the disk: under a temporary name, counted and hashed, then renamed."""
+"""Atomic files and directories: written under a temporary name, counted and hashed, then renamed."""
 
 from __future__ import annotations
 
@@ -20,17 +20,26 @@ from kifu.errors import OutputError
 
 
 class AtomicFile:
-    """A file in the making; it has its name only once `commit` has returned.
+    """An atomic file, renamed into place by `commit()`.
 
-    Until then it is ".NAME.part" beside it, which only one process at a time may hold, and which the next run writes
-    over if this one is killed. Use it as a context manager: leaving it uncommitted removes what was written.
-    Every failure to write is an OutputError that names the file.
+    Until then it is ".NAME.part" in the same directory, which one process at a time may hold, and which the next run
+    overwrites if this one is killed. A context manager: leaving it uncommitted removes what was written. All methods
+    raise OutputError, which names the file, if they cannot write.
 
-    BLAKE3 names the bytes because SHA-256 would take longer than making them (1.7 against 6 GB/s on one core).
+    Files are hashed with BLAKE3 because SHA-256 would take longer than making them (1.7 against 6 GB/s on one core).
+
+    Attributes:
+        path: the final path.
+        size: bytes so far, including the header.
     """
 
     def __init__(self, path: Path, header: bytes = b"") -> None:
-        """header: what the file begins with; may still change when all the rest is written, but not in length."""
+        """Create the temporary file, and the directory if necessary.
+
+        Args:
+            path: the final path.
+            header: first bytes of the file; `commit` may replace them by others of the same length.
+        """
         self.path = path
         self._part = temp_path(path)
         self._header = header
@@ -44,8 +53,8 @@ class AtomicFile:
             self._file = os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666)
             if not self._lock():
                 raise OutputError(f"{path} is being written by another process")
-            # Only if there is something to cut: ext4 takes a file that was cut to nothing for one that is replaced,
-            # and to close it then takes until all of it is on its way to the disk.
+            # Truncate only if necessary: ext4 takes a truncated file for one that is being replaced, and flushes all of
+            # it when it is closed.
             if os.fstat(self._file).st_size:
                 os.ftruncate(self._file, 0)
             os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
@@ -57,16 +66,16 @@ class AtomicFile:
             raise
 
     def _lock(self) -> bool:
-        """Whether the file is ours alone from now on."""
+        """Lock the file. Returns False if another process holds it."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who held the lock may just have renamed or removed the file that we opened; then it is not ours to cut.
+            # Its last holder may have renamed or removed the file that was opened here.
             return os.path.samestat(os.fstat(self._file), self._part.stat())
         except (BlockingIOError, FileNotFoundError):
             return False
 
     def write(self, data: bytes | memoryview) -> None:
-        """Appends all of `data`."""
+        """Append all of `data`."""
         view = memoryview(data)
         self._hash.update(view)
         self.size += len(view)
@@ -77,7 +86,7 @@ class AtomicFile:
             raise self._error(error) from None
 
     def adopt(self) -> None:
-        """Takes what another library has written into `part_of(path)` for this file's content."""
+        """Adopt what another library has written to `temp_path(path)` as the content."""
         try:
             self.size = os.fstat(self._file).st_size
             self._hash = self._hash_all()
@@ -85,9 +94,13 @@ class AtomicFile:
             raise self._error(error) from None
 
     def commit(self, header: bytes | None = None) -> str:
-        """Gives the file its name, and returns its BLAKE3 in hex.
+        """Rename the file into place.
 
-        header: if it is not what was foreseen; the whole file is then read once for its hash.
+        Args:
+            header: the final header, if it differs from the first; the file is then read again to hash it.
+
+        Returns:
+            The BLAKE3 hash in hex.
         """
         final = self._header if header is None else header
         assert len(final) == len(self._header)
@@ -123,21 +136,32 @@ class AtomicFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file >= 0:
-            with contextlib.suppress(OSError):  # what cannot be removed is left for the next run, as after a kill
+            with contextlib.suppress(OSError):  # the next run overwrites it
                 self._part.unlink()
             self._close()
 
 
 class AtomicDirectory:
-    """A folder of files in the making; it has its name only once `commit` has returned.
+    """An atomic directory of files, renamed into place by `commit()`.
 
-    Until then it is ".NAME.part" beside it, under the same terms as an `AtomicFile`. It holds an index, a JSON object whose
-    key "files" lists the others. An earlier folder of that name gives way to it if its own index lists all that is in
-    it, so that nothing that somebody else put there is ever removed.
+    Until then it is ".NAME.part", under the same terms as an `AtomicFile`. It contains an index, a JSON object whose key
+    "files" lists the others. An existing directory is replaced only if its own index lists all of its files, so files
+    of the user are never removed.
+
+    Attributes:
+        path: the final path.
     """
 
     def __init__(self, path: Path, index: str) -> None:
-        """index: the name of the file that lists the others. Raises OutputError."""
+        """Create the temporary directory.
+
+        Args:
+            path: the final path.
+            index: file name of the index.
+
+        Raises:
+            OutputError: the directory cannot be written, or contains other files.
+        """
         self.path = path
         self._index = index
         self._part = temp_path(path)
@@ -148,7 +172,7 @@ class AtomicDirectory:
             self._part.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(self._part, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in self._part.iterdir():  # by a run that was killed
+            for left in self._part.iterdir():  # of a run that was killed
                 left.unlink()
         except BlockingIOError:
             self._close()
@@ -158,15 +182,15 @@ class AtomicDirectory:
             raise cannot_write(path, error) from None
 
     def file(self, name: str, header: bytes = b"") -> AtomicFile:
-        """A file in the folder, to be committed by the caller before the folder is."""
+        """Return a new file in the directory, which the caller commits before the directory."""
         self._names.append(name)
         return AtomicFile(self._part / name, header)
 
     def commit(self, index: dict[str, object]) -> None:
-        """Writes the index and gives the folder its name. index: what it says beside the files' names."""
+        """Write the index, with these keys besides "files", and rename the directory into place."""
         write_file(self._part / self._index, json.dumps({**index, "files": self._names}).encode() + b"\n")
         try:
-            # The index goes first: what is left of a folder if this is interrupted is none.
+            # Without its index, a directory that is only partly removed counts as no data set.
             for name in (self._index, *self._require_ours()):
                 self.path.joinpath(name).unlink(missing_ok=True)
             self._part.replace(self.path)
@@ -175,7 +199,7 @@ class AtomicDirectory:
         self._close()
 
     def _require_ours(self) -> list[str]:
-        """The names of the files that are in the folder's place. Raises OutputError if one of them is not ours."""
+        """Return the names of the files in an existing directory. Raises OutputError if its index lacks one of them."""
         if not self.path.exists():
             return []
         found = sorted(entry.name for entry in self.path.iterdir())
@@ -186,7 +210,7 @@ class AtomicDirectory:
             known = []
         for name in found:
             if name not in known:
-                raise OutputError(f"{self.path} has {name} in it, which is no part of what was made there; remove it")
+                raise OutputError(f"{self.path} contains {name}, which its index does not list; remove it")
         return found
 
     def _close(self) -> None:
@@ -201,41 +225,41 @@ class AtomicDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lock >= 0:
-            shutil.rmtree(self._part, ignore_errors=True)  # what cannot be removed is left for the next run
+            shutil.rmtree(self._part, ignore_errors=True)  # the next run overwrites it
             self._close()
 
 
 def temp_path(path: Path) -> Path:
-    """What a file or folder is called until it is whole."""
+    """Return the temporary path of an atomic file or directory."""
     return path.with_name(f".{path.name}.part")
 
 
 def staging_dir(path: Path) -> Path:
-    """Where what becomes a file or folder waits, beside it, while a cluster makes it (see `kifu.execution.executor.make_executor`).
+    """Return the staging directory for an output file or directory (see `kifu.execution.executor.make_executor`).
 
-    Absolute, because others than this process look for it.
+    It is absolute, because other processes use it as well.
     """
-    whole = path.absolute()
-    return whole.parent / f".{whole.name}.work"
+    absolute = path.absolute()
+    return absolute.parent / f".{absolute.name}.work"
 
 
 def cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
-    """What to raise where a file cannot be written."""
+    """Return the OutputError for a file that cannot be written."""
     reason = getattr(error, "strerror", None) or str(error)
-    if isinstance(error, FileExistsError):  # what mkdir says of a folder that is a file
+    if isinstance(error, FileExistsError):  # from mkdir, if a parent is a file
         reason = os.strerror(errno.ENOTDIR)
     return OutputError(f"cannot write {path}: {reason}")
 
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
-    """Writes a small file whole or not at all."""
+    """Write a small file atomically."""
     with AtomicFile(path) as output:
         output.write(data)
         output.commit()
 
 
 def remove_file(path: Path) -> None:
-    """Removes a file, if it is there. Raises OutputError."""
+    """Remove a file if it exists. Raises OutputError."""
     try:
         path.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
@@ -243,9 +267,10 @@ def remove_file(path: Path) -> None:
 
 
 class ReadableFile(Protocol):
-    """What is needed of a path, or of what stands for one, to hash the file there."""
+    """A path, or another object with its `open` method."""
 
-    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[_Bytes]: ...
+    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[_Bytes]:
+        """Open the file to read its bytes."""
 
 
 class _Bytes(Protocol):
@@ -253,13 +278,13 @@ class _Bytes(Protocol):
 
 
 def hash_file(path: ReadableFile) -> str:
-    """The BLAKE3 of a file, in hex. Raises OSError."""
+    """Return the BLAKE3 hash of a file in hex. Raises OSError."""
     with path.open("rb") as file:
         return _hash_bytes(file.readinto).hexdigest()
 
 
 def _hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
-    """Reads all that comes. Not by a memory map, whose pages would all count as this process's."""
+    """Hash all bytes. Pages of a memory map would count as memory of this process."""
     digest = blake3()
     buffer = memoryview(bytearray(1 << 20))
     while count := read_into(buffer):
@@ -269,7 +294,7 @@ def _hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
 
 @contextlib.contextmanager
 def locked_folder(path: Path) -> Iterator[None]:
-    """A folder, made if need be, that only one process at a time may hold. Raises OutputError."""
+    """Lock a directory, creating it if necessary. Raises OutputError if another process holds it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

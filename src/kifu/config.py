@@ -1,4 +1,4 @@
-"""TOML tables that say what is to be done, read from the package or from a file, overridden, and checked by a model."""
+"""TOML configuration: read from the package or a file, overridden by options, validated by a pydantic model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kifu.assets import asset
 from kifu.errors import RecipeError
 
 TEXT_LIMIT = 16 << 10
-"""A file of more bytes is not read: tomllib takes a minute for a key of 30,000 dotted parts."""
+"""Largest size of a file in bytes: tomllib takes a minute for a key of 30,000 dotted parts."""
 
 STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
-"""How the models of such tables are: no unknown keys, no change once made, no 1 for true."""
+"""Settings of configuration models: no unknown keys, immutable, no type coercion."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def one_line(text: str) -> str:
-    """The text itself. Raises ValueError unless a message or a table can show it as it is."""
+    """Return the text. Raises ValueError unless it is one line of printable characters."""
     if not text.isprintable():
         raise ValueError(f"{text!r} is not one line of printable characters")
     return text
@@ -35,7 +35,7 @@ BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
 """Width and height of a board, such as "19x19"; `parse_board` parses it."""
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
-"""Text that a message or a table can show as it is."""
+"""One line of printable text."""
 
 
 def parse_board(text: str) -> tuple[int, int]:
@@ -52,9 +52,15 @@ def config_names(folder: str) -> list[str]:
 
 
 def config_text(folder: str, kind: str, name: str) -> str:
-    """The TOML text of a table by its name in that folder of `kifu.assets`, or of a file if `name` ends in .toml. Raises RecipeError.
+    """Return the text of a TOML file.
 
-    kind: what messages call it.
+    Args:
+        folder: folder of `kifu.assets`.
+        kind: what the file describes, for messages: "recipe".
+        name: a name in that folder, or the path of a file that ends in .toml.
+
+    Raises:
+        RecipeError: there is no such file, or it cannot be read.
     """
     if name.endswith(".toml"):
         try:
@@ -75,16 +81,22 @@ def config_text(folder: str, kind: str, name: str) -> str:
 
 
 def load_config(folder: str, kind: str, name: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
-    """The table of that name or file, not checked by any model yet.
+    """Return the table in a TOML file, not yet validated.
 
-    overrides: "key=value" each, with dots for inner keys ("sets.test.games=20"); a value is read as TOML, and as text
-    where it is none. Raises RecipeError.
+    Args:
+        folder: folder of `kifu.assets`.
+        kind: what the file describes, for messages.
+        name: a name in that folder, or the path of a file that ends in .toml.
+        overrides: "key=value", with dots for inner keys ("sets.test.games=20"). A value that is not TOML is a string.
+
+    Raises:
+        RecipeError: there is no such file, it is not TOML, or an override does not fit.
     """
     text = config_text(folder, kind, name)
     try:
         table = tomllib.loads(text)
     except ValueError as error:  # also a number of thousands of digits
-        raise RecipeError(f"{kind} {name} is no TOML: {_short(str(error))}") from None
+        raise RecipeError(f"{kind} {name} is not TOML: {_short(str(error))}") from None
     except RecursionError:
         raise RecipeError(f"{kind} {name} is nested too deeply") from None
     for override in overrides:
@@ -93,7 +105,7 @@ def load_config(folder: str, kind: str, name: str, overrides: Iterable[str] = ()
 
 
 def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str) -> Model:
-    """What a table of values says. Raises RecipeError, which names the first value that does not fit."""
+    """Validate a table. Raises RecipeError, which names the first invalid value."""
     try:
         return model.model_validate(table)
     except ValidationError as error:
@@ -109,7 +121,7 @@ def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: 
 
 
 def _nearest_key(key: str, model: type[BaseModel]) -> str:
-    """What to say of a key that neither the model nor one in it has: the one that is most like it, if any is."""
+    """Return a hint for an unknown key: the most similar key of the model, or all of them."""
     schema = model.model_json_schema()
     known = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())]
     near = difflib.get_close_matches(key, known, 1)
@@ -117,7 +129,7 @@ def _nearest_key(key: str, model: type[BaseModel]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value of a table, for a message."""
+    """Return a value as text for a message."""
     try:
         return _short(json.dumps(value, default=str))
     except (ValueError, RecursionError):  # a number of thousands of digits; thousands of tables in one another
@@ -125,7 +137,7 @@ def _shown(value: Any) -> str:
 
 
 def _short(text: str, length: int = 80) -> str:
-    """The text as one line of that length at most."""
+    """Return the text as one line of at most that length."""
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= length else text[: length - 4] + " ..."
 

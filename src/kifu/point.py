@@ -1,4 +1,4 @@
-"""A move is one int, row-major from the upper left; every other spelling of it lives here.
+"""Moves as row-major ints, counted from the upper left, and their conversion to every other notation.
 
     point   y * width + x, with y = 0 the top row, as in SGF
     PASS    width * height (`pass_move`)
@@ -7,10 +7,10 @@
     flat                0            18            342          361
     SGF                 "aa"         "sa"          "as"         "" (or "tt" up to 19 x 19)
     GTP                 "A19"        "T19"         "A1"         "pass"
-    kgsgo (row, col)    (18, 0)      (18, 18)      (0, 0)       never written
+    kgsgo (row, col)    (18, 0)      (18, 18)      (0, 0)       not used
 
-In the move and setup arrays a point shares its uint16 with a colour: `WHITE_BIT` set means White, and in setup arrays
-`ERASE_BIT` set means that the point is emptied. `NO_POINT` stands for a move that is no point of its board.
+In move and setup arrays a point shares its uint16 with a colour: `WHITE_BIT` means White, and in setup arrays `ERASE_BIT`
+means that the point is emptied. `NO_POINT` marks a move outside the board.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _GTP_LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I
 
 
 def check_size(width: int, height: int) -> None:
-    """Raises GameError unless both are within 1 to 25."""
+    """Raise GameError unless both are within 1 to 25."""
     if not (1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE):
         raise GameError(f"board size {width} x {height} is not within 1 to {MAX_SIZE}")
 
 
 def pass_move(width: int, height: int | None = None) -> int:
-    """The int that stands for a pass. `height` defaults to `width`, here and below."""
+    """Return the int of a pass. `height` defaults to `width`, here and below."""
     return width * (height or width)
 
 
@@ -52,7 +52,7 @@ def _check_move(move: int, width: int, height: int) -> None:
 
 
 def to_sgf(move: int, width: int, height: int | None = None) -> str:
-    """The SGF value of a move: two letters, or nothing for a pass."""
+    """Return the SGF value of a move: two letters, or "" for a pass."""
     height = height or width
     _check_move(move, width, height)
     if move == width * height:
@@ -62,7 +62,7 @@ def to_sgf(move: int, width: int, height: int | None = None) -> str:
 
 
 def parse_sgf(text: str, width: int, height: int | None = None) -> int:
-    """Reads an SGF move value; "" and, on boards up to 19 x 19, "tt" are passes. Raises GameError if off the board."""
+    """Parse an SGF move. Passes are "" and, on boards up to 19 x 19, "tt". Raises GameError for points off the board."""
     height = height or width
     if text == "" or (text == "tt" and width <= 19 and height <= 19):
         return width * height
@@ -70,11 +70,11 @@ def parse_sgf(text: str, width: int, height: int | None = None) -> int:
         x, y = SGF_LETTERS.find(text[0]), SGF_LETTERS.find(text[1])
         if 0 <= x < width and 0 <= y < height:
             return y * width + x
-    raise GameError(f"{text!r} is no SGF point of a {width} x {height} board")
+    raise GameError(f"{text!r} is not an SGF point of a {width} x {height} board")
 
 
 def to_gtp(move: int, width: int, height: int | None = None) -> str:
-    """The GTP vertex of a move: column letter (without I) and row from the bottom, or "pass"."""
+    """Return the GTP vertex of a move: column letter (without I) and row from the bottom, or "pass"."""
     height = height or width
     _check_move(move, width, height)
     if move == width * height:
@@ -84,7 +84,7 @@ def to_gtp(move: int, width: int, height: int | None = None) -> str:
 
 
 def parse_gtp(text: str, width: int, height: int | None = None) -> int:
-    """Reads a GTP vertex, in either case. Raises GameError if it is no vertex of the board."""
+    """Parse a GTP vertex, in upper or lower case. Raises GameError for vertices off the board."""
     height = height or width
     if text.lower() == "pass":
         return width * height
@@ -93,24 +93,30 @@ def parse_gtp(text: str, width: int, height: int | None = None) -> int:
         row = int(text[1:4])
         if 1 <= row <= height and len(text) <= 3:
             return (height - row) * width + x
-    raise GameError(f"{text!r} is no GTP vertex of a {width} x {height} board")
+    raise GameError(f"{text!r} is not a GTP vertex of a {width} x {height} board")
 
 
 def to_bottom_row(move: int, width: int, height: int | None = None) -> int:
-    """The kgsgo label of a point: row * width + col with row 0 at the bottom. Its own inverse. Not for a pass."""
+    """Return the kgsgo label of a point, row * width + column with row 0 at the bottom. It is its own inverse.
+
+    Raises GameError for a pass.
+    """
     height = height or width
     if not 0 <= move < width * height:
-        raise GameError(f"move {move} is no point of a {width} x {height} board")
+        raise GameError(f"move {move} is not a point of a {width} x {height} board")
     y, x = divmod(move, width)
     return (height - 1 - y) * width + x
 
 
 @functools.cache
 def symmetries(width: int, height: int) -> npt.NDArray[np.int16]:
-    """[8, width * height + 1] int16: where each move lands under each symmetry of the board; a pass stays a pass.
+    """Return the eight symmetries of a board as tables of moves.
 
-    Symmetry k mirrors left-right if k & 1, top-bottom if k & 2, and then transposes if k & 4, so 0 is the identity and
-    for k >= 4 the board that is landed on is height wide and width high. The table is read-only.
+    Symmetry k mirrors left-right if k & 1, top-bottom if k & 2, and then transposes if k & 4. So 0 is the identity, and
+    for k >= 4 the result is a board of height x width.
+
+    Returns:
+        [8, width * height + 1] int16, read-only: the image of each move under each symmetry. A pass remains a pass.
     """
     y, x = np.divmod(np.arange(width * height), width)
     table = np.empty((8, width * height + 1), np.int16)
@@ -124,5 +130,5 @@ def symmetries(width: int, height: int) -> npt.NDArray[np.int16]:
 
 
 def inverse_symmetry(k: int) -> int:
-    """The symmetry that undoes symmetry k: the two quarter turns undo each other, the other six undo themselves."""
+    """Return the inverse of symmetry k: the two quarter turns are inverse to each other, the others to themselves."""
     return {5: 6, 6: 5}.get(k, k)

@@ -1,8 +1,7 @@
-"""Rows brought together by range of a key, in bounded memory: what does not fit waits on the disk.
+"""Out-of-core bucket sort: rows grouped by ranges of a key in bounded memory.
 
-So examples are sorted that are more than memory holds, and positions compared: none has to do with those of another
-range. Keys are hashes. Whoever has seen all of them can say nothing of their order but by looking at all, so that each
-row is written and read once, or twice where there are more ranges than files may be open at a time.
+Data sets larger than memory are shuffled and compared this way, one range of hashes at a time. Rows beyond the memory
+limit are spilled to disk. Each is written and read once, or twice if there are more ranges than open files.
 """
 
 from __future__ import annotations
@@ -23,106 +22,113 @@ from kifu.execution.serialization import decode, encode
 Columns: TypeAlias = dict[str, npt.NDArray[Any]]
 """N rows: arrays [N, ...] by name."""
 
-_FAN_BITS = 7
-"""Rows are divided by so many bits of the key at a time: 128 files are open."""
+_FAN_OUT_BITS = 7
+"""Bits of the key by which rows are divided at a time, into 128 files."""
 
-_MOST_BITS = 32
-"""Rows that are equal in so many bits stay together, however many they are."""
+_MAX_BITS = 32
+"""Rows that are equal in this many bits stay together, however many they are."""
 
-_TOGETHER = 32 << 20
-"""Bytes of rows that are divided at one go: a file is written some hundred kilobytes at a time."""
+_BUFFER_BYTES = 32 << 20
+"""Rows are divided in memory and written to the files some hundred kilobytes at a time."""
 
 
 class BucketSort:
-    """Takes rows in any order, and gives them back once: ranges of their keys from the lowest on. A context manager.
+    """Groups rows by ranges of their keys: rows are added in any order, and iterated over once.
 
-    A range's rows come in the order in which they were added.
+    Iteration yields the rows of one range after another, from the lowest keys on; within a range in the order in which
+    they were added. A context manager.
     """
 
-    def __init__(self, key: str, most: int, folder: Path, expected: int = 0, *, above: int = 0) -> None:
-        """key: the column of keys, [N] uint64. most: so many rows a range has at most, and are held at a time, unless
-        more of them have the highest 32 bits of the key in common. folder: where the others wait, in files without
-        names. expected: about how many rows there will be; where they are more, they are divided once more.
-        above: so many of the highest bits are the same for all.
+    def __init__(self, key: str, max_rows: int, folder: Path, expected: int = 0, *, common_bits: int = 0) -> None:
+        """Create an empty sort.
+
+        Args:
+            key: name of the column of keys, [N] uint64, evenly distributed.
+            max_rows: largest size of a range, and of the rows in memory, unless more rows have the highest 32 bits of
+                the key in common.
+            folder: directory for the unnamed files of rows that exceed it.
+            expected: approximate number of rows; with more of them, ranges are divided once more.
+            common_bits: number of highest bits that are equal in all keys.
         """
-        self._key, self._most, self._folder, self._above = key, most, folder, above
+        self._key, self._max_rows, self._folder, self._common_bits = key, max_rows, folder, common_bits
         self._expected = expected
-        self._held: list[Columns] = []
+        self._buffer: list[Columns] = []
         self._bytes = self._rows = self._bits = 0
         self._stack = ExitStack()
-        self._parts: list[_Part] = []
+        self._buckets: list[_Bucket] = []
 
     def add(self, rows: Columns) -> None:
-        """Takes rows; the arrays are kept. Raises OutputError."""
-        self._hold(rows)
+        """Add rows; the arrays are kept, not copied. Raises OutputError."""
+        self._append(rows)
         self._rows += len(rows[self._key])
-        if not self._parts and self._rows > self._most and self._above < _MOST_BITS:
-            self._begin()
+        if not self._buckets and self._rows > self._max_rows and self._common_bits < _MAX_BITS:
+            self._start_spilling()
 
-    def _hold(self, rows: Columns) -> None:
-        self._held.append(rows)
+    def _append(self, rows: Columns) -> None:
+        self._buffer.append(rows)
         self._bytes += sum(values.nbytes for values in rows.values())
-        if self._parts and self._bytes >= _TOGETHER:
-            self._divide()
+        if self._buckets and self._bytes >= _BUFFER_BYTES:
+            self._spill()
 
     def __iter__(self) -> Iterator[Columns]:
-        """Raises OutputError."""
-        if not self._parts:
-            if self._held:
-                yield self._taken()
+        """Yield the rows of each range. Raises OutputError."""
+        if not self._buckets:
+            if self._buffer:
+                yield self._take_buffer()
             return
-        self._divide()
-        while self._parts:
-            part, above = self._parts.pop(0), self._above + self._bits
-            with part.spool, BucketSort(self._key, self._most, self._folder, part.rows, above=above) as within:
-                for rows in part.spool.read():
-                    within.add(rows)
-                yield from within
+        self._spill()
+        while self._buckets:
+            bucket, common = self._buckets.pop(0), self._common_bits + self._bits
+            with (
+                bucket.file,
+                BucketSort(self._key, self._max_rows, self._folder, bucket.rows, common_bits=common) as inner,
+            ):
+                for rows in bucket.file.read():
+                    inner.add(rows)
+                yield from inner
 
-    def _taken(self) -> Columns:
-        """The rows that are held, as one."""
-        whole = self._held[0]
-        if len(self._held) > 1:
-            whole = {name: np.concatenate([rows[name] for rows in self._held]) for name in whole}
-        self._held, self._bytes = [], 0
-        return whole
+    def _take_buffer(self) -> Columns:
+        """Return the buffered rows, concatenated."""
+        joined = self._buffer[0]
+        if len(self._buffer) > 1:
+            joined = {name: np.concatenate([rows[name] for rows in self._buffer]) for name in joined}
+        self._buffer, self._bytes = [], 0
+        return joined
 
-    def _begin(self) -> None:
-        """From now on rows go to the disk, and so do those that are held."""
-        wanted = max(self._expected, self._rows) // self._most
-        self._bits = min(max(wanted.bit_length(), 1), _FAN_BITS)
-        self._parts = [_Part(self._stack.enter_context(SpillFile(self._folder))) for _ in range(1 << self._bits)]
-        before = self._held[::-1]
-        self._held, self._bytes = [], 0
-        while before:
-            self._hold(before.pop())
+    def _start_spilling(self) -> None:
+        """Open the files, and spill what is buffered."""
+        wanted = max(self._expected, self._rows) // self._max_rows
+        self._bits = min(max(wanted.bit_length(), 1), _FAN_OUT_BITS)
+        self._buckets = [_Bucket(self._stack.enter_context(SpillFile(self._folder))) for _ in range(1 << self._bits)]
+        earlier = self._buffer[::-1]
+        self._buffer, self._bytes = [], 0
+        while earlier:
+            self._append(earlier.pop())
 
-    def _divide(self) -> None:
-        """Writes the rows that are held to the files of their ranges."""
-        if not self._held:
+    def _spill(self) -> None:
+        """Write the buffered rows to the files of their ranges."""
+        if not self._buffer:
             return
-        rows = self._taken()
-        which = (rows[self._key] << np.uint64(self._above) >> np.uint64(64 - self._bits)).astype(np.uint8)
-        order = np.argsort(which, kind="stable")
-        ends = np.searchsorted(which[order], np.arange(len(self._parts) + 1))
+        rows = self._take_buffer()
+        number = (rows[self._key] << np.uint64(self._common_bits) >> np.uint64(64 - self._bits)).astype(np.uint8)
+        order = np.argsort(number, kind="stable")
+        ends = np.searchsorted(number[order], np.arange(len(self._buckets) + 1))
         for k in np.flatnonzero(np.diff(ends)).tolist():
             chosen = order[ends[k] : ends[k + 1]]
-            self._parts[k].spool.write({name: values[chosen] for name, values in rows.items()})
-            self._parts[k].rows += len(chosen)
+            self._buckets[k].file.write({name: values[chosen] for name, values in rows.items()})
+            self._buckets[k].rows += len(chosen)
 
     def __enter__(self) -> BucketSort:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._parts = []
+        self._buckets = []
         self._stack.__exit__(*exception)
 
 
 @dataclass(slots=True)
-class _Part:
-    """Those of one range, on the disk."""
-
-    spool: SpillFile
+class _Bucket:
+    file: SpillFile
     rows: int = 0
 
 

@@ -157,7 +157,7 @@ def _sample_head(path: AnyPath, max_bytes: int) -> RecordsSample:
                 if sampled or share >= 1:
                     return RecordsSample(sampled, share, (perf_counter() - began) / share)
                 if len(head) >= _MAX_HEAD or len(head) < max_bytes:
-                    raise SourceError(f"{path}: contains no game records first {len(head):,} bytes")
+                    raise SourceError(f"{path}: no game record in its first {len(head):,} bytes")
                 max_bytes = min(4 * max_bytes, _MAX_HEAD)
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None

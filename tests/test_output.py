@@ -35,7 +35,8 @@ def test_what_is_written_is_what_is_there(tmp_path_factory, parts, header, fores
             output.write(memoryview(part))
         digest = output.commit() if foreseen else output.commit(header)
     content = header + b"".join(parts)
-    assert path.read_bytes() == content and output.size == len(content)
+    assert path.read_bytes() == content
+    assert output.size == len(content)
     assert digest == blake3(content).hexdigest() == hash_file(path)
     assert names(path.parent) == ["file"]
 
@@ -64,7 +65,8 @@ def test_an_exception_leaves_the_old_file(tmp_path, error):
     with pytest.raises(error), AtomicFile(path) as output:
         output.write(b"new")
         raise error
-    assert path.read_bytes() == b"old" and names(tmp_path) == ["file"]
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["file"]
 
 
 def test_what_was_there_is_replaced(tmp_path):
@@ -73,10 +75,12 @@ def test_what_was_there_is_replaced(tmp_path):
     for before in (lambda: path.write_bytes(b"x" * 9999), lambda: (tmp_path / ".file.part").write_bytes(b"x" * 9999)):
         before()
         write_file(path, b"new")
-        assert path.read_bytes() == b"new" and names(tmp_path) == ["file"]
+        assert path.read_bytes() == b"new"
+        assert names(tmp_path) == ["file"]
     (tmp_path / "link").symlink_to(path)
     write_file(tmp_path / "link", b"other")
-    assert path.read_bytes() == b"new" and not (tmp_path / "link").is_symlink()
+    assert path.read_bytes() == b"new"
+    assert not (tmp_path / "link").is_symlink()
 
 
 def test_one_writer_at_a_time(tmp_path):
@@ -90,7 +94,8 @@ def test_one_writer_at_a_time(tmp_path):
         with AtomicFile(path) as second:  # from the commit on the name is free
             second.write(b"second")
             second.commit()
-    assert path.read_bytes() == b"second" and names(tmp_path) == ["file"]
+    assert path.read_bytes() == b"second"
+    assert names(tmp_path) == ["file"]
 
 
 def race(path, rounds, failures):
@@ -113,16 +118,18 @@ def test_many_writers_at_once(tmp_path):
         thread.start()
     while any(thread.is_alive() for thread in threads):
         content = path.read_bytes()
-        assert content == content[: len(content) // 500] * 500 and content
-    assert failures == [] and names(tmp_path) == ["file"]
+        assert content == content[: len(content) // 500] * 500
+        assert content
+    assert failures == []
+    assert names(tmp_path) == ["file"]
 
 
 def test_a_lock_dies_with_its_process(tmp_path):
-    """What a killed process has left is written over."""
+    """The rest of a killed process is overwritten."""
     path = tmp_path / "file"
     script = (
-        "import sys; from pathlib import Path; from kifu.atomic_io import Output; "
-        "Output(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from kifu.atomic_io import AtomicFile; "
+        "AtomicFile(Path(sys.argv[1])).write(b'half'); print('ready', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen([sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with process:
@@ -132,7 +139,8 @@ def test_a_lock_dies_with_its_process(tmp_path):
         process.kill()
     assert names(tmp_path) == [".file.part"]
     write_file(path, b"whole")
-    assert path.read_bytes() == b"whole" and names(tmp_path) == ["file"]
+    assert path.read_bytes() == b"whole"
+    assert names(tmp_path) == ["file"]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG])
@@ -156,7 +164,8 @@ def test_no_failure_leaves_anything(tmp_path, monkeypatch, failing, code):
             output.commit(b"HDR")
     assert path.read_bytes() == b"old"
     write_file(path, b"newer")
-    assert path.read_bytes() == b"newer" and names(tmp_path) == ["file"]
+    assert path.read_bytes() == b"newer"
+    assert names(tmp_path) == ["file"]
 
 
 def test_a_disk_that_takes_a_little_at_a_time(tmp_path, monkeypatch):
@@ -271,7 +280,8 @@ def test_origins_of_one_archive(games, at_a_time):
     assert rows.rows == [len(game) for _, game in games]
     assert rows.ply == [game[0] if game else 0 for _, game in games]
     for game, within, ply in rows.skips:
-        assert within > 0 and games[game][1][within] == ply > games[game][1][within - 1] + 1
+        assert within > 0
+        assert games[game][1][within] == ply > games[game][1][within - 1] + 1
 
 
 def test_a_game_in_one_go_takes_three_numbers():
@@ -309,7 +319,8 @@ def test_a_manifest_is_one_line_of_json(tmp_path):
     path = tmp_path / "x.dat"
     manifest([[(1, [0, 1, 5])]]).write(manifest_path(path))
     text = (tmp_path / "x.dat.manifest.json").read_text()
-    assert text.count("\n") == 1 and text.endswith("\n")
+    assert text.count("\n") == 1
+    assert text.endswith("\n")
     assert json.loads(text)["archives"] == [
         {"archive": "A0", "blake3": "hash", "member": [1], "rows": [3], "ply": [0], "skips": [[0, 2, 5]]}
     ]
@@ -330,7 +341,8 @@ def plain(tmp_path):
         with pytest.raises(FormatError) as caught:
             read_manifest(path)
         message = str(caught.value)
-        assert message.startswith(f"{manifest_path(path)} is not a manifest: ") and message.isprintable()
+        assert message.startswith(f"{manifest_path(path)} is not a manifest: ")
+        assert message.isprintable()
         return message
 
     return json.loads(manifest_path(path).read_bytes()), damage

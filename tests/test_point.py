@@ -34,7 +34,8 @@ def test_every_move_has_its_own_names(width, height):
     assert [parse_gtp(name, width, height) for name in gtp] == list(moves)
     assert [parse_gtp(name.lower(), width, height) for name in gtp] == list(moves)
     if width == height:
-        assert sgf == [to_sgf(move, width) for move in moves] and gtp == [to_gtp(move, width) for move in moves]
+        assert sgf == [to_sgf(move, width) for move in moves]
+        assert gtp == [to_gtp(move, width) for move in moves]
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -46,7 +47,8 @@ def test_names_say_where_a_point_lies(width, height):
         at = {**{chr(97 + i): i for i in range(26)}, **{chr(65 + i): 26 + i for i in range(26)}}
         assert (at[column], at[row]) == (x, y)
         name = to_gtp(move, width, height)
-        assert ord(name[0]) - 65 - (name[0] > "I") == x and height - int(name[1:]) == y
+        assert ord(name[0]) - 65 - (name[0] > "I") == x
+        assert height - int(name[1:]) == y
         assert divmod(to_bottom_row(move, width, height), width) == (height - 1 - y, x)
         assert to_bottom_row(to_bottom_row(move, width, height), width, height) == move
 
@@ -60,8 +62,12 @@ def test_the_corners_of_19x19():
 
 
 def test_tt_is_a_pass_where_there_is_no_such_point():
-    assert parse_sgf("tt", 19) == 361 and parse_sgf("tt", 9) == 81 and parse_sgf("tt", 19, 13) == 247
-    assert parse_sgf("tt", 20) == 399 and parse_sgf("tt", 20, 25) == 399 and parse_sgf("", 25) == 625
+    assert parse_sgf("tt", 19) == 361
+    assert parse_sgf("tt", 9) == 81
+    assert parse_sgf("tt", 19, 13) == 247
+    assert parse_sgf("tt", 20) == 399
+    assert parse_sgf("tt", 20, 25) == 399
+    assert parse_sgf("", 25) == 625
 
 
 @pytest.mark.parametrize("text", ["a", "aaa", "zz", "sA", "  ", "a1", "ja", "aj", "é!", "tt "])
@@ -89,7 +95,7 @@ def test_no_move(move):
 
 
 def test_a_pass_has_no_row():
-    with pytest.raises(GameError, match="move 81 is no point"):
+    with pytest.raises(GameError, match="move 81 is not a point"):
         to_bottom_row(81, 9)
 
 
@@ -107,7 +113,8 @@ def test_sizes():
 def test_a_word_holds_a_point_and_its_bits():
     """The largest pass fits beside the bits, and is not mistaken for NO_POINT."""
     assert pass_move(MAX_SIZE) < NO_POINT <= POINT_MASK
-    assert POINT_MASK | ERASE_BIT | WHITE_BIT == 0xFFFF and POINT_MASK & (ERASE_BIT | WHITE_BIT) == 0
+    assert POINT_MASK | ERASE_BIT | WHITE_BIT == 0xFFFF
+    assert POINT_MASK & (ERASE_BIT | WHITE_BIT) == 0
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)

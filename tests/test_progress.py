@@ -45,7 +45,8 @@ def test_plain_lines_at_the_start_and_the_end(capsys: pytest.CaptureFixture[str]
         bar.advance(2_500)
     out, err = capsys.readouterr()
     start, said, end = err.splitlines()
-    assert not out and (start, said) == ("building a.dat: 0 of 4,000 games", "one is bad")
+    assert not out
+    assert (start, said) == ("building a.dat: 0 of 4,000 games", "one is bad")
     assert re.fullmatch(r"building a\.dat: 4,000 of 4,000 games in 0\.\d s", end)
 
 
@@ -87,7 +88,8 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         bar.log("[one] is bad")
         bar.advance(4_000)
     text = terminal.getvalue()
-    assert "[one] is bad\n" in text and "\x1b[" in text
+    assert "[one] is bad\n" in text
+    assert "\x1b[" in text
     assert re.search(r"building \[a\]\.dat .*━.*4,000 of 4,000 games", text)
     assert "b.zip" not in text.rsplit("\x1b[2K", 1)[-1]  # what was drawn last
 

@@ -1,4 +1,4 @@
-"""Whoever does the work, the bytes are the same: threads, Ray with few processes or many, and when some of them die."""
+"""The bytes are the same with threads, and with Ray with few processes or many, also if some of them die."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sources(games: Path) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Six archives with games twice, broken ones, and none; and the catalogues of all, and of one."""
+    """Write six archives with duplicate and broken games, one of them empty; and the catalogues of all and of one."""
     folder = tmp_path_factory.mktemp("kgs")
     for year in range(2001, 2006):
         more = [*records(20, year), *records(5, 2001), *list(BROKEN.values())[: 2 * (year - 2001)]]
@@ -53,12 +53,12 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(out: Path) -> dict[str, bytes]:
-    """All files below a folder."""
+    """Return all files below a folder."""
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
 def outcome(name: str, games: Path, out: Path, *engine: object) -> tuple[int, str, dict[str, bytes]]:
-    """How a command ends, what it says, without the folder's name, and all that it writes."""
+    """Return exit code, output without the name of the folder, and files of a command."""
     out.mkdir()
     done = run(*COMMANDS[name](games, out), *engine)
     print(*done.err, sep="\n")  # seen if a test fails
@@ -67,7 +67,7 @@ def outcome(name: str, games: Path, out: Path, *engine: object) -> tuple[int, st
 
 @pytest.fixture(scope="module")
 def alone(games: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, dict[str, bytes]]]:
-    """What one thread makes."""
+    """Return the outcomes with one thread."""
     folder = tmp_path_factory.mktemp("alone")
     found = {name: outcome(name, games, folder / name, "--jobs", 1) for name in COMMANDS}
     assert {code for code, _, _ in found.values()} == {0, 1}  # an audit that finds games twice ends with 1
@@ -77,7 +77,7 @@ def alone(games: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tu
 
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def processes(request: pytest.FixtureRequest) -> Iterator[int]:
-    """A Ray with so many processes, that commands find there."""
+    """Start a Ray with a number of processes, which commands use."""
     ray.init("local", num_cpus=request.param, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield request.param
     ray.shutdown()
@@ -94,7 +94,7 @@ def test_ray(processes, name, games, tmp_path, alone):
 
 
 def at_work(node: int) -> int:
-    """A process of this node, told by its raylet, that makes a unit now; there will be one."""
+    """Wait for a process of this node, identified by its raylet, that runs a shard, and return its number."""
     until = time.monotonic() + 100
     while time.monotonic() < until:
         for process in Path("/proc").iterdir():
@@ -109,8 +109,8 @@ def at_work(node: int) -> int:
 
 
 @pytest.mark.parametrize("name", ["ingest", "kgsgo", "npy"])
-def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
-    """A process as soon as it has work, then the node, which is the only one, as soon as it has; another comes."""
+def test_a_process_and_a_node_die_at_work(name, games, tmp_path, alone):
+    """A process is killed as soon as it has work, then the only node; another one joins."""
     out = tmp_path / "out"
     out.mkdir()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
@@ -131,7 +131,7 @@ def test_a_process_and_a_node_die_in_the_middle(name, games, tmp_path, alone):
     assert (command.returncode, said.replace(str(out), "OUT"), made(out)) == alone[name], told
 
 
-def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):
+def test_a_killed_ingest_is_resumed(games, tmp_path, alone):
     out = tmp_path / "out"
     out.mkdir()
     work = out / ".new.parquet.work"
@@ -140,7 +140,8 @@ def test_a_killed_ingest_is_gone_on_with(games, tmp_path, alone):
             time.sleep(0.005)
         first.kill()
         first.communicate(timeout=60)
-    assert list(work.glob("[0-9]*.results")) and not list(out.glob("*.parquet"))
+    assert list(work.glob("[0-9]*.results"))
+    assert not list(out.glob("*.parquet"))
     with start(*COMMANDS["ingest"](games, out), "--engine", "ray", "--jobs", 2) as second:
         said, _ = second.communicate(timeout=100)
     assert (second.returncode, said.replace(str(out), "OUT"), made(out)) == alone["ingest"]

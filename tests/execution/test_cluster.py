@@ -1,4 +1,4 @@
-"""A executor on Ray does what threads do, in the same order, and says in one line why it cannot."""
+"""The Ray executor returns what threads return, in the same order, and reports failures in one line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPANS = [Span(first, first % 4) for first in range(0, 60, 5)]
 
 @pytest.fixture(scope="module")
 def here():
-    """A Ray on this machine that all crews of these tests find there."""
+    """Start a Ray on this machine, which all executors of these tests use."""
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
@@ -47,7 +47,7 @@ def work(tmp_path):
 
 
 def staged(work: Path) -> list[str]:
-    """The whole files; a process that was ended in the middle may leave another."""
+    """Return the complete files; a process that was killed may leave a partial one."""
     return sorted(found.name for found in work.glob("0-*.results"))
 
 
@@ -62,7 +62,7 @@ def test_threads_and_ray_give_the_same(here, job, work, jobs):
         assert given(executor, job, SPANS) == threads
 
 
-def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
+def test_each_shard_runs_once_and_not_far_ahead(here, job, work):
     spans = [Span(first) for first in range(0, 90, 3)]
     with RayExecutor(None, None, work) as executor:
         most = 0
@@ -73,14 +73,14 @@ def test_each_unit_is_made_once_and_not_far_ahead(here, job, work):
     assert [tries(job.marks, span.first, "made") for span in spans] == [1] * 30
 
 
-def test_jobs_bound_what_is_under_way(here, job, work):
+def test_jobs_bound_the_submitted_shards(here, job, work):
     spans = [Span(first) for first in range(0, 30, 3)]
     with RayExecutor(None, 1, work) as executor:
         for taken, _ in enumerate(executor.run(job, iter(spans))):
             assert sum(tries(job.marks, span.first) for span in spans) == taken // 3 + 1
 
 
-def test_several_runs_share_the_folder_and_nothing_else(here, job, work):
+def test_runs_share_only_the_staging_directory(here, job, work):
     other = Times(11, job.marks)
     with RayExecutor(None, 2, work) as executor:
         assert given(executor, job, SPANS) == expected(job, SPANS)
@@ -94,7 +94,7 @@ def test_several_runs_share_the_folder_and_nothing_else(here, job, work):
     assert not work.exists()
 
 
-def test_a_process_that_dies_is_no_matter(here, job, work):
+def test_a_shard_is_repeated_if_its_process_dies(here, job, work):
     spans = [Span(0), Span(10, ill="dies once"), Span(20)]
     for folder in (work, None):
         with RayExecutor(None, None, folder) as executor:
@@ -106,8 +106,8 @@ def test_a_process_that_dies_is_no_matter(here, job, work):
 
 
 @pytest.mark.parametrize(("seconds", "there"), [(1.0, "never"), (3.0, "now and then")])
-def test_nobody_is_waited_for_where_no_node_is_left(here, job, work, monkeypatch, seconds, there):
-    """Ray would wait; but one that comes back in time is as good as one that stays."""
+def test_a_run_ends_if_no_node_is_left(here, job, work, monkeypatch, seconds, there):
+    """Ray would wait forever; a node that returns in time is accepted."""
     nodes = cycle([[], [], ray.nodes()] if there == "now and then" else [[]])
     monkeypatch.setattr(ray_executor, "working_nodes", lambda: next(nodes))
     monkeypatch.setattr(ray_executor, "_POLL_TIMEOUT_S", 0.2)
@@ -123,24 +123,27 @@ def test_nobody_is_waited_for_where_no_node_is_left(here, job, work, monkeypatch
 
 
 @pytest.mark.slow
-def test_a_unit_that_kills_each_process_ends_the_run(here, job, work):
+def test_a_shard_that_kills_every_process_ends_the_run(here, job, work):
     with RayExecutor(None, None, work) as executor:
         error = refused(executor, job, [Span(0), Span(10, ill="dies")])
-    assert type(error) is ClusterError and "\n" not in str(error)
+    assert type(error) is ClusterError
+    assert "\n" not in str(error)
     assert str(error).startswith("shard 2, Span(first=10, count=3, ill='dies'): ")
     assert tries(job.marks, 10) == 4
 
 
-def test_errors_of_kifu_come_back_as_they_are(here, job, work):
+def test_errors_of_kifu_are_raised_unchanged(here, job, work):
     with RayExecutor(None, None, work) as executor:
         error = refused(executor, job, [Span(0), Span(10, ill="record"), Span(20)])
-        assert type(error) is RecordError and str(error) == "nothing to read in 10"
+        assert type(error) is RecordError
+        assert str(error) == "nothing to read in 10"
         error = refused(executor, job, [Span(10, ill="move")])
-        assert type(error) is IllegalMove and str(error).startswith("move 4 (point 72) is illegal")
+        assert type(error) is IllegalMove
+        assert str(error).startswith("move 4 (point 72) is illegal")
     assert tries(job.marks, 10) == 2  # nothing is made again that would fail again
 
 
-def test_on_other_machines_they_name_the_node(here, job, work):
+def test_errors_on_other_machines_name_the_node(here, job, work):
     with RayExecutor("10.0.0.1:6379", None, work) as executor:
         error = refused(executor, job, [Span(10, ill="record")])
     assert type(error) is RecordError
@@ -150,15 +153,16 @@ def test_on_other_machines_they_name_the_node(here, job, work):
 @pytest.mark.parametrize(
     ("ill", "told"), [("defect", "ZeroDivisionError: of my own"), ("missing", "FileNotFoundError: .*not/there")]
 )
-def test_other_errors_are_one_line_that_names_the_unit(here, job, ill, told):
+def test_other_errors_are_one_line_that_names_the_shard(here, job, ill, told):
     with RayExecutor(None, None, None) as executor:
         error = refused(executor, job, [Span(0), Span(10, ill=ill)])
-    assert type(error) is ClusterError and "\n" not in str(error)
+    assert type(error) is ClusterError
+    assert "\n" not in str(error)
     with pytest.raises(ClusterError, match=rf"^shard 2, Span\(.*\): {told}"):
         raise error
 
 
-def test_relative_paths_start_where_the_caller_stands(here, job, work, tmp_path, monkeypatch):
+def test_relative_paths_start_in_the_callers_directory(here, job, work, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     relative = Times(7, "marks")
     with RayExecutor(None, None, work) as executor:
@@ -167,14 +171,14 @@ def test_relative_paths_start_where_the_caller_stands(here, job, work, tmp_path,
 
 
 def interrupt(job: Times, work: Path, after: int) -> None:
-    """Stops a run after so many results."""
+    """Stop a run after a number of results."""
     with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:
         for taken, _ in enumerate(executor.run(job, SPANS)):
             if taken == after:
                 raise KeyboardInterrupt
 
 
-def test_an_interrupted_run_is_gone_on_with(here, job, work):
+def test_an_interrupted_run_is_resumed(here, job, work):
     interrupt(job, work, 9)
     waiting = staged(work)
     assert len(waiting) >= 5
@@ -187,7 +191,7 @@ def test_an_interrupted_run_is_gone_on_with(here, job, work):
     assert not work.exists()
 
 
-def test_what_another_command_left_is_not_used_and_goes(here, job, work):
+def test_results_of_another_command_are_ignored_and_removed(here, job, work):
     interrupt(job, work, 9)
     other = Times(8, job.marks)
     with RayExecutor(None, None, work) as executor:
@@ -196,8 +200,8 @@ def test_what_another_command_left_is_not_used_and_goes(here, job, work):
     assert not work.exists()
 
 
-def test_what_is_there_is_found_when_fewer_runs_come_before(here, job, work):
-    """As where a command that makes two data sets is interrupted in the second: the first is not asked for again."""
+def test_results_are_found_in_a_run_of_another_number(here, job, work):
+    """A command that is interrupted in the second of two data sets does not ask for the first again."""
     first = Times(11, job.marks)
     with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:
         given(executor, first, SPANS)
@@ -214,7 +218,7 @@ def test_what_is_there_is_found_when_fewer_runs_come_before(here, job, work):
     assert not work.exists()
 
 
-def test_a_run_that_has_made_nothing_leaves_nothing(here, job, work):
+def test_a_run_without_results_leaves_nothing(here, job, work):
     with RayExecutor(None, None, work) as executor:
         refused(executor, job, [Span(10, ill="record")])
     assert not work.exists()
@@ -234,14 +238,14 @@ def test_damaged_results_are_reported_and_made_again(here, job, work, spoil):
         assert given(executor, job, SPANS) == expected(job, SPANS)
 
 
-def test_only_one_at_a_time(here, job, work):
+def test_a_staging_directory_has_one_user(here, job, work):
     with RayExecutor(None, None, work) as executor:
         with pytest.raises(OutputError, match="being written by another process"):
             RayExecutor(None, None, work)
         assert given(executor, job, SPANS) == expected(job, SPANS)
 
 
-def test_no_folder_to_work_in(here, tmp_path):
+def test_no_staging_directory(here, tmp_path):
     tmp_path.joinpath("file").touch()
     with pytest.raises(OutputError, match=r"cannot write .*Not a directory"):
         RayExecutor(None, None, tmp_path / "file" / "work")
@@ -249,7 +253,7 @@ def test_no_folder_to_work_in(here, tmp_path):
         RayExecutor(None, None, Path("/proc/work"))
 
 
-def test_a_folder_that_goes_away_is_one_line(here, job, work):
+def test_a_removed_staging_directory_is_one_line(here, job, work):
     spans = [Span(first, 1) for first in range(60)]
     with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayExecutor(None, 1, work) as executor:
         for _ in executor.run(job, spans):
@@ -260,7 +264,7 @@ def test_a_folder_that_goes_away_is_one_line(here, job, work):
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(job, work, monkeypatch):
-    """A bound on the size of files stands for it."""
+    """A limit on file sizes simulates it."""
     work.mkdir()
     monkeypatch.chdir(work)  # where `make` goes, too
     call = cloudpickle.dumps((str(work), SPANS[3], work / "0.results"))
@@ -271,5 +275,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(job, work, monkeypatch):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert (status, kind) == ("failed", OutputError)
-    assert message.startswith(f"cannot write {work}/") and message.endswith("0.results: File too large")
+    assert message.startswith(f"cannot write {work}/")
+    assert message.endswith("0.results: File too large")
     assert staged(work) == []

@@ -1,4 +1,4 @@
-"""Fetching, against a real server on this machine that also misbehaves in every way we know of."""
+"""Downloads from a real server on this machine, which also misbehaves in every known way."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ QUICK = RetryPolicy(2.0, 0.3, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 NAMES = [f"KGS-{rest}-.tar.gz" for rest in ("2006-19-10388", "2003-19-7582", "2002-19-3646", "2001-19-2298")]
 NAME = NAMES[0]
 PATH = f"/gamerecords/{NAME}"
-REFERENCE = Path(__file__).resolve().parents[2] / "shared/reference/kgsgo/cached_indexpage.html"
+REFERENCE = Path(__file__).resolve().parents[3] / "shared/reference/kgsgo/cached_indexpage.html"
 
 
 def index_page(url: str) -> bytes:
-    """The page of the reference, or one of the same form, with its links to the server at `url`."""
+    """Return the reference page, or one of the same form, with its links to the server at `url`."""
     if REFERENCE.exists():
         return REFERENCE.read_bytes().replace(b"http://dl.u-go.net", url.encode())
     stems = [name.removesuffix(".tar.gz") for name in NAMES]
@@ -57,7 +57,7 @@ def fetch(site: Site, into: Path, policy: RetryPolicy = QUICK, **options: object
 
 
 def fetch_one(site: Site, into: Path, **options: object):
-    """Only the archive that NAME is."""
+    """Fetch only the archive NAME."""
     return fetch(site, into, years={2006}, **options)
 
 
@@ -72,21 +72,26 @@ def is_right(into: Path, site: Site, name: str = NAME) -> bool:
 # The usual way
 
 
-def test_all_archives_come_once_and_never_again(site: Site, tmp_path: Path) -> None:
+def test_every_archive_is_fetched_once(site: Site, tmp_path: Path) -> None:
     into = tmp_path / "new" / "folder"
     report = fetch(site, into)
-    assert report.fetched == NAMES and not report.present and not report.failed
+    assert report.fetched == NAMES
+    assert not report.present
+    assert not report.failed
     assert report.received == sum(len(site.files[f"/gamerecords/{name}"]) for name in NAMES)
-    assert files(into) == sorted(NAMES) and all(is_right(into, site, name) for name in NAMES)
+    assert files(into) == sorted(NAMES)
+    assert all(is_right(into, site, name) for name in NAMES)
     assert str(report) == f"4 archives fetched ({report.received / 1000:.1f} kB), 0 there already"
 
     site.requests.clear()
     report = fetch(site, into)
-    assert report.present == NAMES and not report.fetched and report.received == 0
+    assert report.present == NAMES
+    assert not report.fetched
+    assert report.received == 0
     assert [request.path for request in site.requests] == ["/index"]
 
 
-def test_years_choose(site: Site, tmp_path: Path) -> None:
+def test_only_these_years_are_fetched(site: Site, tmp_path: Path) -> None:
     assert fetch(site, tmp_path, years=range(2002, 2004)).fetched == NAMES[1:3]
     assert fetch(site, tmp_path, years=parse_years("2001-2005")).fetched == NAMES[3:]
     with pytest.raises(SourceError, match="has no archive of 1990 to 1991, but of years from 2001 to 2006"):
@@ -117,7 +122,7 @@ def test_other_kinds(site: Site, tmp_path: Path, kind: str) -> None:
     assert is_right(tmp_path, site, name)
 
 
-def test_arguments_that_do_not_fit(site: Site, tmp_path: Path) -> None:
+def test_invalid_arguments(site: Site, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"unknown kind of archive 'rar'; there are zip, tar.gz, tar.bz2"):
         fetch(site, tmp_path, kind="rar")
     with pytest.raises(RecipeError, match="jobs must be >= 1, got 0"):
@@ -138,20 +143,22 @@ def test_through_the_proxy_of_the_environment(site: Site, tmp_path: Path, monkey
 # Going on where an earlier run ended
 
 
-def test_resumes_a_part(site: Site, tmp_path: Path) -> None:
+def test_a_partial_download_is_resumed(site: Site, tmp_path: Path) -> None:
     body = site.files[PATH]
     (tmp_path / f"{NAME}.part").write_bytes(body[:30_000])
     site.files["/index"], site.sent = index_page(site.url), 0
     report = fetch_one(site, tmp_path)
     assert site.ranges(PATH) == ["bytes=30000-"]
-    assert report.received == len(body) - 30_000 and site.sent == len(body) - 30_000 + len(site.files["/index"])
+    assert report.received == len(body) - 30_000
+    assert site.sent == len(body) - 30_000 + len(site.files["/index"])
     assert is_right(tmp_path, site)
 
 
-def test_a_part_that_is_whole_is_only_renamed(site: Site, tmp_path: Path) -> None:
+def test_a_complete_partial_file_is_only_renamed(site: Site, tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.part").write_bytes(site.files[PATH])
     assert fetch_one(site, tmp_path).received == 0
-    assert is_right(tmp_path, site) and len(site.ranges(PATH)) == 1
+    assert is_right(tmp_path, site)
+    assert len(site.ranges(PATH)) == 1
 
 
 @pytest.mark.parametrize(
@@ -164,34 +171,38 @@ def test_a_part_that_is_whole_is_only_renamed(site: Site, tmp_path: Path) -> Non
 def test_a_wrong_part_is_replaced(site: Site, tmp_path: Path, part: bytes, ranges: list[str | None]) -> None:
     (tmp_path / f"{NAME}.part").write_bytes(part)
     fetch_one(site, tmp_path)
-    assert is_right(tmp_path, site) and site.ranges(PATH) == ranges
+    assert is_right(tmp_path, site)
+    assert site.ranges(PATH) == ranges
 
 
 def test_a_server_that_ignores_ranges_starts_over(site: Site, tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.part").write_bytes(b"x" * 30_000)
     site.always(PATH, web.ignore_range)
     fetch_one(site, tmp_path)
-    assert is_right(tmp_path, site) and site.ranges(PATH) == ["bytes=30000-"]
+    assert is_right(tmp_path, site)
+    assert site.ranges(PATH) == ["bytes=30000-"]
 
 
 @pytest.mark.parametrize("content_range", ["bytes 0-99/40000", "bytes 7-99/40000", "bytes */40000", "nonsense", ""])
-def test_another_range_than_asked_for_starts_over(site: Site, tmp_path: Path, content_range: str) -> None:
+def test_a_wrong_range_starts_over(site: Site, tmp_path: Path, content_range: str) -> None:
     (tmp_path / f"{NAME}.part").write_bytes(site.files[PATH][:30_000])
     site.misbehave(PATH, web.partial(content_range))
     fetch_one(site, tmp_path)
-    assert is_right(tmp_path, site) and site.ranges(PATH) == ["bytes=30000-", None]
+    assert is_right(tmp_path, site)
+    assert site.ranges(PATH) == ["bytes=30000-", None]
 
 
 # Trouble that passes
 
 
 @pytest.mark.parametrize("end", [web.stall, web.hang_up, web.dribble])
-def test_goes_on_after_half_a_body(site: Site, tmp_path: Path, end: web.Fault) -> None:
+def test_resumes_after_half_a_body(site: Site, tmp_path: Path, end: web.Fault) -> None:
     site.misbehave(PATH, web.half_then(end))
     fetch_one(site, tmp_path)
     whole = len(site.files[PATH])
     none, resumed = site.ranges(PATH)
-    assert none is None and resumed is not None
+    assert none is None
+    assert resumed is not None
     assert whole // 2 <= int(resumed.removeprefix("bytes=").removesuffix("-")) < whole // 2 + 100
     assert site.sent - len(site.files["/index"]) < whole + 100
     assert is_right(tmp_path, site)
@@ -210,13 +221,14 @@ def test_goes_on_after_half_a_body(site: Site, tmp_path: Path, end: web.Fault) -
     ],
     ids=["500", "503", "429 at once", "429 in an hour", "429 by date", "429 never", "silence"],
 )
-def test_tries_again(site: Site, tmp_path: Path, faults: list[web.Fault]) -> None:
+def test_retries(site: Site, tmp_path: Path, faults: list[web.Fault]) -> None:
     site.misbehave(PATH, *faults)
     assert fetch_one(site, tmp_path).fetched == [NAME]
-    assert is_right(tmp_path, site) and len(site.ranges(PATH)) == len(faults) + 1
+    assert is_right(tmp_path, site)
+    assert len(site.ranges(PATH)) == len(faults) + 1
 
 
-def test_retry_after_comes_before_our_own_waits(site: Site, tmp_path: Path) -> None:
+def test_retry_after_overrides_the_delays(site: Site, tmp_path: Path) -> None:
     site.misbehave(PATH, web.status(429, Retry_After=1), web.status(503, Retry_After=0))
     began = time.monotonic()
     fetch_one(site, tmp_path, policy=RetryPolicy(first_delay_s=6.0))
@@ -226,10 +238,11 @@ def test_retry_after_comes_before_our_own_waits(site: Site, tmp_path: Path) -> N
 def test_bodies_of_unknown_length(site: Site, tmp_path: Path) -> None:
     site.misbehave(PATH, web.unannounced(20_000), web.chunked)
     fetch_one(site, tmp_path)
-    assert is_right(tmp_path, site) and len(site.ranges(PATH)) == 2
+    assert is_right(tmp_path, site)
+    assert len(site.ranges(PATH)) == 2
 
 
-def test_the_index_page_is_tried_again_too(site: Site, tmp_path: Path) -> None:
+def test_the_index_page_is_retried_too(site: Site, tmp_path: Path) -> None:
     site.misbehave("/index", web.status(503), web.half_then(web.hang_up), web.half_then(web.stall))
     with pytest.raises(
         SourceError, match=r"^the index page http://\S+/index: nothing came for 0.3 s \(tried 3 times\)$"
@@ -284,7 +297,8 @@ def test_an_archive_that_is_too_large(site: Site, tmp_path: Path, monkeypatch: p
         site.always(PATH, fault)
         with pytest.raises(SourceError, match=rf"{NAME}: it has more than the [0-9,]+ bytes allowed$"):
             fetch_one(site, tmp_path)
-        assert not files(tmp_path) and site.ranges(PATH).pop() is None
+        assert not files(tmp_path)
+        assert site.ranges(PATH).pop() is None
 
 
 def test_more_than_announced(site: Site, tmp_path: Path) -> None:
@@ -295,7 +309,7 @@ def test_more_than_announced(site: Site, tmp_path: Path) -> None:
     assert not files(tmp_path)
 
 
-def test_many_failures_are_told_in_one_line(site: Site, tmp_path: Path) -> None:
+def test_many_failures_are_one_line(site: Site, tmp_path: Path) -> None:
     for name in NAMES:
         site.always(f"/gamerecords/{name}", web.status(404))
     told = "; ".join(f"{name}: the server answered 404 (Not Found)" for name in NAMES[:3])
@@ -392,7 +406,7 @@ def test_another_process_fetches_the_same(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_interrupted_it_leaves_only_parts_and_ends_at_once(site: Site, tmp_path: Path, how: signal.Signals) -> None:
+def test_an_interrupt_leaves_only_part_files_and_ends_at_once(site: Site, tmp_path: Path, how: signal.Signals) -> None:
     site.always(PATH, web.half_then(web.stall))
     site.always(f"/gamerecords/{NAMES[1]}", web.status(503))  # waits for its second try
     program = f"from kifu.fetch import fetch_kgs; fetch_kgs({str(tmp_path)!r}, index='{site.url}/index', jobs=2)"
@@ -402,9 +416,12 @@ def test_interrupted_it_leaves_only_parts_and_ends_at_once(site: Site, tmp_path:
         began = time.monotonic()
         process.send_signal(how)
         _, errors = process.communicate()
-    assert time.monotonic() - began < 5.0 and process.returncode == -how
-    assert errors.count("Traceback") == (how == signal.SIGINT) and "Fatal" not in errors
-    assert f"{NAME}.part" in files(tmp_path) and all(name.endswith(".part") for name in files(tmp_path))
+    assert time.monotonic() - began < 5.0
+    assert process.returncode == -how
+    assert errors.count("Traceback") == (how == signal.SIGINT)
+    assert "Fatal" not in errors
+    assert f"{NAME}.part" in files(tmp_path)
+    assert all(name.endswith(".part") for name in files(tmp_path))
 
     site.faults.clear()
     assert fetch(site, tmp_path).fetched == NAMES
@@ -453,6 +470,6 @@ def test_years(text: str, years: set[int]) -> None:
     "text",
     ["", "2014-2001", "2001,", "1", "20011", "2001-", "-2001", "2001-2002-2003", "\u0662\u0660\u0660\u0661", "all"],
 )
-def test_years_that_are_none(text: str) -> None:
+def test_invalid_years(text: str) -> None:
     with pytest.raises(RecipeError, match=r"is not a year or a range of years, as in 2001-2014,2016$"):
         parse_years(text)

@@ -1,4 +1,4 @@
-"""Whether an archive is whole: the check that a download passes before it gets its name."""
+"""The check that a downloaded archive is complete, before it is renamed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_any_bytes_are_checked_without_another_exception(tmp_path: Path, kind: s
         assert "\n" not in _download.find_damage(tmp_path / "file", kind)
 
 
-def test_what_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archives_that_unpack_to_too_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for kind, body in (("tar.gz", gzip.compress(TAR)), ("tar.bz2", bz2.compress(TAR)), ("zip", zipped())):
         (tmp_path / "file").write_bytes(body)
         monkeypatch.setattr(_download, "UNPACKED_LIMIT", 3000)

@@ -1,4 +1,4 @@
-"""Rows brought together by range of a key: none is lost or changed, whatever fits into memory."""
+"""Bucket sort: no row is lost or changed, whatever fits into memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kifu.errors import OutputError
-from kifu.execution import bucket_sort as ranges
+from kifu.execution import bucket_sort
 from kifu.execution.bucket_sort import BucketSort, Columns
 
 KEYS = st.one_of(
@@ -24,7 +24,7 @@ KEYS = st.one_of(
 
 
 def rows_of(keys: list[int], cuts: list[int]) -> list[Columns]:
-    """Rows with these keys, numbered, cut there."""
+    """Return numbered rows with these keys, cut at these numbers."""
     key = np.array(keys, np.uint64)
     number = np.arange(len(keys), dtype=np.int32)
     pairs = np.stack([number, -number], 1)
@@ -32,7 +32,7 @@ def rows_of(keys: list[int], cuts: list[int]) -> list[Columns]:
     return [{"hash": key[a:b], "number": number[a:b], "pair": pairs[a:b]} for a, b in pairwise(bounds)]
 
 
-def brought_together(rows: list[Columns], most: int, folder: Path, expected: int) -> list[Columns]:
+def sorted_rows(rows: list[Columns], most: int, folder: Path, expected: int) -> list[Columns]:
     with BucketSort("hash", most, folder, expected) as found:
         for some in rows:
             found.add(some)
@@ -48,7 +48,7 @@ def flat(parts: list[Columns], name: str) -> npt.NDArray[Any]:
     st.lists(KEYS, max_size=120), st.lists(st.integers(1, 119), max_size=6), st.integers(1, 130), st.integers(0, 300),
     st.sampled_from([1, 40, 1 << 18]), st.integers(1, 7),
 )  # fmt: skip
-def test_all_rows_come_once_by_range(
+def test_every_row_is_returned_once_by_range(
     tmp_path_factory: pytest.TempPathFactory,
     keys: list[int],
     cuts: list[int],
@@ -59,9 +59,9 @@ def test_all_rows_come_once_by_range(
 ) -> None:
     folder = tmp_path_factory.mktemp("aside")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ranges, "_BUFFER_BYTES", together)
-        patch.setattr(ranges, "_FAN_BITS", fan)
-        found = brought_together(rows_of(keys, cuts), most, folder, expected)
+        patch.setattr(bucket_sort, "_BUFFER_BYTES", together)
+        patch.setattr(bucket_sort, "_FAN_OUT_BITS", fan)
+        found = sorted_rows(rows_of(keys, cuts), most, folder, expected)
     assert not list(folder.iterdir())
     for part in found:
         assert len(part["hash"]) <= most or len(np.unique(part["hash"] >> np.uint64(32))) == 1
@@ -76,17 +76,17 @@ def test_all_rows_come_once_by_range(
     assert len(keys) == 0 or found
 
 
-def test_what_fits_goes_not_to_the_disk(tmp_path: Path) -> None:
+def test_rows_that_fit_are_not_spilled(tmp_path: Path) -> None:
     rows = rows_of(list(range(100)), [30])
-    (whole,) = brought_together(rows, 100, tmp_path / "nowhere", 10_000)
+    (whole,) = sorted_rows(rows, 100, tmp_path / "nowhere", 10_000)
     assert whole["number"].tolist() == list(range(100))
     with pytest.raises(OutputError, match=r"cannot spill to .*nowhere: No such file"):
-        brought_together(rows, 99, tmp_path / "nowhere", 0)
+        sorted_rows(rows, 99, tmp_path / "nowhere", 0)
 
 
-def test_memory_is_that_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many rows are held as `most`, or are divided at one go."""
-    monkeypatch.setattr(ranges, "_BUFFER_BYTES", 10_000)
+def test_memory_is_bounded_by_the_size_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most `most` rows are buffered, or as many as are divided at a time."""
+    monkeypatch.setattr(bucket_sort, "_BUFFER_BYTES", 10_000)
     rng = np.random.default_rng(1)
     most = 0
     with BucketSort("hash", 1000, tmp_path, 50_000) as found:
@@ -95,11 +95,13 @@ def test_memory_is_that_of_a_range(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             most = max(most, sum(len(each["hash"]) for each in found._buffer))
         assert most == 1200  # the next hundred are 10,000 bytes
         sizes = [len(part["hash"]) for part in found]
-    assert sum(sizes) == 50_000 and max(sizes) <= 1000 and len(sizes) >= 64
+    assert sum(sizes) == 50_000
+    assert max(sizes) <= 1000
+    assert len(sizes) >= 64
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranges.tempfile, "TemporaryFile", lambda dir: Path("/dev/full").open("w+b"))  # noqa: SIM115
+    monkeypatch.setattr(bucket_sort.tempfile, "TemporaryFile", lambda dir: Path("/dev/full").open("w+b"))  # noqa: SIM115
     rows = rows_of(list(range(0, 2**64, 2**50)), [5000, 10_000])
     with pytest.raises(OutputError, match=f"cannot spill to {tmp_path}: No space left on device"):
-        brought_together(rows, 100, tmp_path, 0)
+        sorted_rows(rows, 100, tmp_path, 0)

@@ -1,4 +1,4 @@
-"""What `--engine` takes, and clusters that are not there."""
+"""Values of `--engine`, and clusters that do not answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kifu.execution.ray_cluster import connected
 cloudpickle.register_pickle_by_value(clustered)
 
 
-def test_addresses_where_nobody_is(tmp_path):
+def test_addresses_without_a_server(tmp_path):
     work = staging_dir(tmp_path / "games.parquet")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -41,7 +41,7 @@ def test_another_service_at_the_address(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("failures", "reached"), [(0, True), (1, True), (2, False)])
-def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached):
+def test_a_client_server_that_fails_to_start(monkeypatch, failures, reached):
     answers = [ConnectionAbortedError("Initialization failure from server:\nno server")] * failures + [None] * 2
     init = Mock(side_effect=answers)
     monkeypatch.setattr("kifu.execution.ray_cluster.ray.init", init)
@@ -55,12 +55,12 @@ def test_a_client_port_whose_server_did_not_begin(monkeypatch, failures, reached
 @pytest.mark.parametrize(
     "address", ["nowhere", "host:", ":6379", "host:port", "host:0", "host:65536", "ray://host", "a:1:b"]
 )
-def test_what_is_no_address(address):
+def test_invalid_addresses(address):
     with pytest.raises(ClusterError, match="is not an address of a cluster, which is HOST:PORT or ray://HOST:PORT"):
         make_executor(f"ray={address}")
 
 
-def test_engines_there_are():
+def test_engines():
     for engine in ("dask", "Ray", "", "threads=4", "rays"):
         with pytest.raises(RecipeError, match=f"^no engine '{engine}'; there are threads, ray and ray=ADDRESS$"):
             make_executor(engine)
@@ -68,11 +68,13 @@ def test_engines_there_are():
         make_executor("ray", -1)
 
 
-def test_a_ray_of_its_own_goes_when_the_crew_does(tmp_path):
+def test_a_local_ray_ends_with_its_executor(tmp_path):
     job, work = Times(7, str(tmp_path)), staging_dir(tmp_path / "games.parquet")
     spans = [Span(0), Span(10)]
     assert not ray.is_initialized()
     with make_executor("ray", 1, work) as executor:
-        assert ray.is_initialized() and ray.cluster_resources()["CPU"] == 1
+        assert ray.is_initialized()
+        assert ray.cluster_resources()["CPU"] == 1
         assert given(executor, job, spans) == expected(job, spans)
-    assert not ray.is_initialized() and not work.exists()
+    assert not ray.is_initialized()
+    assert not work.exists()

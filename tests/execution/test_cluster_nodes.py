@@ -45,7 +45,7 @@ def work(tmp_path):
 
 @contextlib.contextmanager
 def nodes(count: int, head: int = 0, **options: Any) -> Iterator[Cluster]:
-    """A head with so many processors, and nodes with one each."""
+    """Start a head with a number of processors, and nodes with one each."""
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": head, "include_dashboard": False} | options)
     try:
         for _ in range(count):
@@ -57,7 +57,7 @@ def nodes(count: int, head: int = 0, **options: Any) -> Iterator[Cluster]:
 
 
 def kill_at_work(cluster: Cluster, node: Any, job: Times) -> None:
-    """Kills a node as soon as it has a unit in its hands."""
+    """Kill a node as soon as it runs a shard."""
     raylet = node.all_processes["raylet"][0].process.pid
     until = time.monotonic() + 100
     while not list(Path(job.marks).glob(f"begun-*-{raylet}-*")):
@@ -66,8 +66,8 @@ def kill_at_work(cluster: Cluster, node: Any, job: Times) -> None:
     cluster.remove_node(node, allow_graceful=False)
 
 
-def test_nodes_come_and_die(job, work, capfd):
-    """One is killed with a unit in its hands; one comes; then another is."""
+def test_nodes_join_and_die(job, work, capfd):
+    """A node is killed while it runs a shard; one joins; then another is killed."""
     job = replace(job, seconds=1.0)
     with nodes(2) as cluster, RayExecutor(cluster.address, None, work) as executor:
         first, second = cluster.worker_nodes
@@ -79,11 +79,12 @@ def test_nodes_come_and_die(job, work, capfd):
         kill_at_work(cluster, second, job)
         got += [result.tolist() for result in results]
         assert capfd.readouterr().out == ""
-    assert got == expected(job, SPANS) and not work.exists()
+    assert got == expected(job, SPANS)
+    assert not work.exists()
     assert 1 <= sum(tries(job.marks, span.first) - 1 for span in SPANS) <= 2
 
 
-def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
+def test_results_on_a_dead_node_are_made_again_without_a_staging_directory(job):
     with nodes(1, head=1) as cluster, RayExecutor(cluster.address, None, None) as executor:
         results = executor.run(job, SPANS)
         got = [next(results).tolist() for _ in range(10)]
@@ -94,7 +95,7 @@ def test_what_was_on_a_node_that_died_is_made_again_without_a_folder(job):
 
 @contextlib.contextmanager
 def nodes_and_client(count: int) -> Iterator[tuple[Cluster, str]]:
-    """And the address of the head's client port."""
+    """Start nodes, and yield the address of the head's client port too."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -111,7 +112,7 @@ left_open = pytest.mark.filterwarnings(
 @left_open
 @pytest.mark.parametrize("through", ["address", "client"])
 def test_all_die_but_the_head(job, work, monkeypatch, through):
-    """Which answers, and has no processor: the command ends, and another may go on with what was made."""
+    """The head answers but has no processor: the command ends, and another resumes it."""
     monkeypatch.setattr(ray_executor, "_NO_NODES_TIMEOUT_S", 15.0)
     with nodes_and_client(2) as (cluster, client):
         address = cluster.address if through == "address" else client
@@ -129,7 +130,7 @@ def test_all_die_but_the_head(job, work, monkeypatch, through):
     assert list(work.glob("0-*.results"))
 
 
-def test_all_die_and_another_comes(job, work):
+def test_all_nodes_die_and_another_joins(job, work):
     with nodes(1) as cluster, RayExecutor(cluster.address, None, work) as executor:
         results = executor.run(job, SPANS)
         got = [next(results).tolist()]
@@ -141,7 +142,7 @@ def test_all_die_and_another_comes(job, work):
 
 
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM], ids=lambda blow: blow.name)
-def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, blow):
+def test_after_a_killed_caller_only_missing_results_are_made(job, work, blow):
     with call(job, work) as first:
         assert first.stdout is not None
         lines = [first.stdout.readline() for _ in range(16)]
@@ -153,12 +154,14 @@ def test_the_caller_is_killed_and_another_does_only_what_is_missing(job, work, b
     assert first.returncode != 0
     time.sleep(2)  # its processes notice
     there = [len(list(work.glob(f"0-{number:06}-*.results"))) for number in range(len(SPANS))]
-    assert there[:5] == [1] * 5 and sum(there) < len(SPANS)
+    assert there[:5] == [1] * 5
+    assert sum(there) < len(SPANS)
     begun = [tries(job.marks, span.first) for span in SPANS]
     with call(job, work) as second:
         out, _ = second.communicate(timeout=100)
     assert second.returncode == 0
-    assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS)) and out.startswith("".join(lines))
+    assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS))
+    assert out.startswith("".join(lines))
     assert [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)] == [1 - made for made in there]
     assert not work.exists()
 
@@ -172,7 +175,7 @@ def test_a_cluster_through_its_client_port(job, work):
 
 
 def shadow(folder: Path, text: str) -> dict[str, str]:
-    """What makes a process find another kifu before ours."""
+    """Return an environment in which a process finds another kifu first."""
     folder.joinpath("kifu", "cluster").mkdir(parents=True)
     folder.joinpath("kifu", "__init__.py").write_text(text)
     folder.joinpath("kifu", "cluster", "__init__.py").touch()
@@ -198,7 +201,7 @@ def test_a_node_with_another_kifu(work, tmp_path, text, told):
     assert not work.exists()
 
 
-def test_a_node_with_another_kifu_that_comes_later(job, work, tmp_path):
+def test_a_node_with_another_kifu_that_joins_later(job, work, tmp_path):
     with (
         nodes(1) as cluster,
         pytest.raises(ClusterError, match=r"^node [\d.]+ has kifu 0.1"),

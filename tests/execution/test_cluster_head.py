@@ -1,4 +1,4 @@
-"""The head of a cluster dies in the middle of a command: one line, and what was made is not made again elsewhere."""
+"""The head of a cluster dies during a command: one line, and another cluster reuses the results."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.slow
 RAY = Path(sys.executable).with_name("ray")
 
 BUSY = 300
-"""Seconds that a node may take to begin, or a command to make everything, on a machine that has much else to do."""
+"""Seconds for a node to start, or a command to finish, on a busy machine."""
 
 NOTICED = 90
-"""Seconds after which a command has ended whose cluster has lost its head: some 40, if it has a core for itself."""
+"""Seconds after which a command whose cluster has lost its head has ended: some 40 on an idle core."""
 
 
 class Node:
-    """A node of Ray, with all that it begins, as a session of its own of this system."""
+    """A node of Ray with its child processes, in a session of its own."""
 
     def __init__(self, *options: str) -> None:
         ports = ("--min-worker-port=0", "--max-worker-port=0", "--dashboard-agent-listen-port=0")
@@ -83,7 +83,7 @@ def free_port() -> int:
 
 @dataclass
 class Machines:
-    """A cluster of them. address: of the head. client: its Ray Client port."""
+    """A cluster of nodes. address: of the head. client: its Ray client port."""
 
     address: str
     client: str
@@ -93,7 +93,7 @@ class Machines:
 
 @contextmanager
 def machines(more: int = 0, processors: int = 1) -> Iterator[Machines]:
-    """A head, and more nodes, with so many processors each."""
+    """Start a head and more nodes, with a number of processors each."""
     port, client = free_port(), free_port()
     cpus = f"--num-cpus={processors}"
     folder = tempfile.mkdtemp(prefix="kh", dir="/tmp")  # with room for the names of sockets, which are limited
@@ -110,7 +110,7 @@ def machines(more: int = 0, processors: int = 1) -> Iterator[Machines]:
 
 
 def until(there: Callable[[], object]) -> None:
-    """Waits for something."""
+    """Wait until a condition holds."""
     latest = time.monotonic() + BUSY
     while not there():
         assert time.monotonic() < latest
@@ -119,19 +119,19 @@ def until(there: Callable[[], object]) -> None:
 
 @pytest.fixture(autouse=True)
 def _without_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else it depends on what Ray has left in the home folder whether a node may join."""
+    """Ignore a password that Ray may have left in the home directory."""
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
 
 
 def lost(address: str, line: str, prefix: str) -> bool:
-    """Whether that is what is said of a cluster without a head. The host is what the cluster calls it."""
+    """Return whether a line reports a cluster without a head. The host is the cluster's name for it."""
     port = address.rpartition(":")[2]
     return re.fullmatch(rf"{prefix}: lost the cluster at [\d.]+:{port}: .*Connection refused", line) is not None
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two dozen archives with the same games, each of which takes a moment."""
+    """Write two dozen archives with the same games, each of which takes a moment."""
     first = archive(tmp_path_factory.mktemp("kgs"), records(1500), year=2001)
     others = [first.with_name(first.name.replace("2001", str(year))) for year in range(2002, 2025)]
     return [first, *(Path(shutil.copy(first, other)) for other in others)]
@@ -144,12 +144,12 @@ COMMANDS: dict[str, Callable[[list[Path], Path], list[object]]] = {
 
 
 def made(out: Path) -> dict[str, bytes]:
-    """All files below a folder."""
+    """Return all files below a folder."""
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_goes_on_with_another_cluster(name, sources, tmp_path):
+def test_a_command_resumes_on_another_cluster(name, sources, tmp_path):
     alone, out = tmp_path / "alone", tmp_path / "out"
     assert run(*COMMANDS[name](sources, alone)).code == 0
     with machines(1) as cluster:
@@ -184,7 +184,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("through", ["address", "client"])
-def test_only_what_is_missing_is_made_again(job, work, through):
+def test_only_missing_results_are_made_again(job, work, through):
     with machines(1) as cluster:
         address = getattr(cluster, through)
         with call(job, work, f"ray={address}") as first:
@@ -196,11 +196,13 @@ def test_only_what_is_missing_is_made_again(job, work, through):
     assert first.returncode == 1 and lost(address, told.splitlines()[-1], "kifu.errors.ClusterError"), told
     with locked_folder(work):
         there = [len(list(work.glob(f"0-{number:06}-*.results"))) for number in range(len(SPANS))]
-    assert there[:3] == [1] * 3 and sum(there) < len(SPANS)
+    assert there[:3] == [1] * 3
+    assert sum(there) < len(SPANS)
     begun = [tries(job.marks, span.first) for span in SPANS]
     with machines(processors=2) as cluster, call(job, work, f"ray={cluster.address}") as second:
         out, told = second.communicate(timeout=BUSY)
     assert second.returncode == 0, told
-    assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS)) and out.startswith("".join(lines))
+    assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS))
+    assert out.startswith("".join(lines))
     assert [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)] == [1 - made for made in there]
     assert not work.exists()

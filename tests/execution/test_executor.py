@@ -1,4 +1,4 @@
-"""Threads that keep the order."""
+"""The thread executor, and prefetching."""
 
 import threading
 import time
@@ -14,7 +14,7 @@ from kifu.execution.executor import THREADS, ThreadExecutor, make_executor, pref
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)))
-def test_results_come_in_the_order_of_the_items(items, jobs, prefetch):
+def test_results_are_in_the_order_of_the_items(items, jobs, prefetch):
     def work(item):
         time.sleep(item % 3 / 5000)
         return item * 2
@@ -23,8 +23,8 @@ def test_results_come_in_the_order_of_the_items(items, jobs, prefetch):
         assert list(executor.map(work, items, prefetch)) == [item * 2 for item in items]
 
 
-def test_what_a_cluster_has_left_goes_when_threads_have_done_the_work(tmp_path):
-    """Unless they fail, or somebody holds the folder; what is not ours in it stays."""
+def test_threads_remove_a_stale_staging_directory(tmp_path):
+    """Unless they fail, or another process holds it; other files in it stay."""
     work = tmp_path / ".games.parquet.work"
     work.mkdir()
     results, foreign = work / f"0-000000-{32 * 'a'}.results", work / "notes.txt"
@@ -46,8 +46,8 @@ def test_what_a_cluster_has_left_goes_when_threads_have_done_the_work(tmp_path):
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 4])
-def test_not_far_ahead(jobs):
-    """Items are drawn, and results kept, only a few in advance of who asks for them."""
+def test_prefetch_is_bounded(jobs):
+    """Only a few items are read, and results kept, ahead of the caller."""
     drawn, most = [], 0
 
     def items():
@@ -58,10 +58,11 @@ def test_not_far_ahead(jobs):
     with ThreadExecutor(jobs) as executor:
         for taken, _ in enumerate(executor.map(abs, items(), prefetch=3), 1):
             most = max(most, len(drawn) - taken)
-    assert most <= 3 and len(drawn) == 50
+    assert most <= 3
+    assert len(drawn) == 50
 
 
-def test_items_are_drawn_in_the_caller_s_thread():
+def test_items_are_read_in_the_callers_thread():
     seen = set()
 
     def items():
@@ -75,17 +76,18 @@ def test_items_are_drawn_in_the_caller_s_thread():
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_an_error_comes_in_its_turn_and_ends_all(jobs):
+def test_an_error_is_raised_in_order_and_ends_the_map(jobs):
     before = threading.active_count()
     got = []
     with pytest.raises(ZeroDivisionError), ThreadExecutor(jobs) as executor:
         for result in executor.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
             got.append(result)
-    assert got == [1, 1] and threading.active_count() == before
+    assert got == [1, 1]
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_an_error_of_the_items_comes_in_its_turn(jobs):
+def test_an_error_of_the_items_is_raised_in_order(jobs):
     def items():
         yield from [1, 2, 3]
         raise RecipeError("no fourth")
@@ -97,7 +99,7 @@ def test_an_error_of_the_items_comes_in_its_turn(jobs):
     assert got == [1, 2, 3]
 
 
-def test_how_many_jobs():
+def test_number_of_jobs():
     with ThreadExecutor() as executor:
         assert executor.jobs >= 1
     for jobs in (0, -3):
@@ -105,12 +107,12 @@ def test_how_many_jobs():
             ThreadExecutor(jobs)
 
 
-def test_one_job_works_in_the_caller_s_thread():
+def test_one_job_runs_in_the_callers_thread():
     with ThreadExecutor(1) as executor:
         assert set(executor.map(lambda item: threading.get_ident(), range(5))) == {threading.get_ident()}
 
 
-def test_ahead_is_in_order_and_only_so_far_ahead():
+def test_prefetch_keeps_the_order_and_its_bound():
     made = []
 
     def items():
@@ -125,7 +127,7 @@ def test_ahead_is_in_order_and_only_so_far_ahead():
     assert taken == list(range(10))
 
 
-def test_ahead_raises_where_the_items_do_and_closes_them():
+def test_prefetch_raises_errors_in_order_and_closes_the_generator():
     ended = []
 
     def items():

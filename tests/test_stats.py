@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from test_cli import on_terminal
 
 from catalogues import rows, write_catalogue
 from commands import run
@@ -23,7 +24,6 @@ from kifu.tables import print_stats
 from kifu.viz.boards import to_svg
 from kifu.viz.charts import draw_charts, short_count
 from serializing import ENGINE, SerializingExecutor, install
-from test_cli import on_terminal
 
 
 def counted(tmp_path: Path, **columns: Any) -> Stats:

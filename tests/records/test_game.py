@@ -123,7 +123,7 @@ def test_errors_and_strict() -> None:
     assert aside.drop == DropReason.BAD_SIZE
     assert len(aside) == 0
     assert aside.players[0] == "Ann"
-    assert str(aside).endswith("dropped: board size unreadable or not within 1 to 25")
+    assert str(aside).endswith("dropped: a board size that is unreadable or not within 1 to 25")
     with pytest.raises(GameError, match="board size"):
         read_sgf(b"(;SZ[40];B[aa])", strict=True)
     assert read_sgf(RECORD, strict=True) == read_sgf(RECORD)

@@ -34,6 +34,7 @@ from kifu.records.paths import AnyPath, Remote, as_path, open_file
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a record must start in a file of any other name
 
+_ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 _NOT_ZIP = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".sgf", b".olf")
 
 BLOCK_BYTES = 4 << 20
@@ -45,8 +46,8 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     A container is one of these:
 
     - A directory tree: its loose records, which are the files named .sgf, ignoring case, and those with .gz, .bz2 or
-      .xz after it, numbered in the byte order of their paths. Archives and .olf files in the tree are containers of
-      their own, which `containers` finds; symbolic links are not followed.
+      .xz after it, numbered in the byte order of their paths. Archives and .olf files in the tree are separate
+      containers, which `containers` finds; symbolic links are not followed.
     - A .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf or .olf, ignoring case, or without an extension.
       Other members and directories are skipped but count in `RecordBlock.member`.
     - A single file (also in .gz, .bz2 or .xz) if it is named .sgf or .olf, if a record starts in its first 64 KiB, or
@@ -117,7 +118,7 @@ def _is_directory(path: AnyPath) -> bool:
 def _file_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     head = file.read(4)
     file.seek(0)
-    if head in (b"PK\3\4", b"PK\5\6"):
+    if head in _ZIP_MAGIC:
         yield from zip_blocks(str(path), file, block_bytes, first=first)
     else:
         yield from islice(_stream_blocks(path, file, block_bytes), first, None)
@@ -183,7 +184,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
         if _is_directory(path):
             return 1, False
         with open_file(path) as file:
-            if file.read(4) in (b"PK\3\4", b"PK\5\6"):
+            if file.read(4) in _ZIP_MAGIC:
                 return count_zip_blocks(file, block_bytes), True
             file.seek(0)
             stream, compression = open_stream(file)
@@ -216,7 +217,7 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
         with open_file(source) as file:
             if is_index:
                 yield _read_file(source, file)
-            elif file.read(4) in (b"PK\3\4", b"PK\5\6"):
+            elif file.read(4) in _ZIP_MAGIC:
                 for block in _until_damage(zip_blocks(str(source), file, BLOCK_BYTES, indexes=True)):
                     for k in range(len(block)):
                         if block.drop[k]:

@@ -103,8 +103,8 @@ def write_olf(
     Parsing a line gives the same play, territory and metadata. Other games have no line, see `ExportFailure`.
 
     OLF has no field for PL, for the number of handicap stones in the root, for doubtful ratings, or for a handicap of 0
-    as
-    opposed to none: these are left out. White space, control characters and underscores in names become single spaces.
+    as opposed to none: these are left out. White space, control characters and underscores in names become single
+    spaces.
 
     Args:
         games: The games.

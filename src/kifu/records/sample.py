@@ -40,7 +40,7 @@ _RECORD_BYTES = 1024
 """Typical bytes of a loose record."""
 
 _MIN_BZIP2_BYTES = 2 << 20
-"""Bytes of a .bz2, whose blocks of about 200 kB can only be read whole."""
+"""Minimum bytes read of a .bz2, whose blocks of about 200 kB can only be read whole."""
 
 _MAX_HEAD = 32 << 20
 """Bytes from the beginning of a file that are searched for a first record, even if that exceeds `max_bytes`."""

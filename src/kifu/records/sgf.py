@@ -42,9 +42,9 @@ def scan(block: RecordBlock) -> GameArrays:
     """Read every game of a block. Never fails: unreadable games give rows with their `DropReason`.
 
     Each member gives at least one row, and one more for each further "(;" outside any game. Time is linear in the
-    bytes;
-    memory is bounded by a few times the bytes: a game of more than 65,535 moves or 4,096 setup stones (rectangles
-    expanded) is `DropReason.TOO_LARGE`, and so is the rest of a member that contains games or setup stones too densely.
+    bytes; memory is bounded by a few times the bytes: a game of more than 65,535 moves or 4,096 setup stones
+    (rectangles expanded) is `DropReason.TOO_LARGE`, and so is the rest of a member that contains games or setup stones
+    too densely.
     """
     length = int(np.sum(block.stop - block.start))
     out = n.NodesOut(

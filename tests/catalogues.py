@@ -43,3 +43,23 @@ def write_catalogue(path: Path, *batches: pa.RecordBatch, about: Mapping[str, An
             writer.write(batch)
         writer.commit(about or {})
     return path
+
+
+GAMES = rows(
+    moves=[[0, 1 | 0x8000, 361], [], [72 | 0x8000]],
+    setup=[[], [3, 4 | 0x8000, 5 | 0x4000], []],
+    setup_ply=[[], [0, 0, 0], []],
+    root_setup=[0, 2, 0],
+    handicap=[None, 2, 0],
+    repairs=[None, "truncated,cut", "pass_as_tt"],
+    drop=[None, "ko", None],
+    komi=[6.5, None, -100.0],
+    komi_text=["6.50", None, "-100.00"],
+    black=["柯洁", None, "a"],
+)
+
+
+def table(**changed: pa.Array) -> pa.Table:
+    """GAMES with some columns replaced."""
+    columns = {name: changed.get(name, GAMES.column(name)) for name in SCHEMA.names}
+    return pa.table(columns)

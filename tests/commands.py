@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -64,3 +69,21 @@ def finish(process: subprocess.Popen[str]) -> Done:
     with process:
         out, err = process.communicate(timeout=100)
     return Done(process.returncode, out or "", _lines(err))
+
+
+def on_terminal(columns: int, *arguments: str) -> list[str]:
+    """Return the lines that a command prints on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    process = subprocess.Popen([KIFU, *arguments], stdout=theirs, env=environment | {"TERM": "xterm", "NO_COLOR": "1"})
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            shown += os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+    os.close(ours)
+    assert process.wait() == 0
+    return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).splitlines()

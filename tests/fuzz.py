@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from catalogues import write_catalogue
+from catalogues import GAMES, table, write_catalogue
 from example_sets import FORMATS, layout_for, random_batch
 from fuzz_olf import fuzz as fuzz_olf
 from fuzz_sgf import fuzz as fuzz_sgf
@@ -36,7 +36,6 @@ from kifu.katago.npz import KataWriter
 from kifu.records.parse import summarize
 from naive_tygem import ROW
 from record_samples import OLF_LINE, TYGEM_LINE, small_archives
-from test_catalogue import GAMES, table
 from test_dat import some_file
 
 TURN = 20.0  # seconds

@@ -1,4 +1,4 @@
-"""kifu convert: what is written, in which files, how it is counted, and that nothing broken stays."""
+"""kifu convert: files, counts, and no damaged output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COUNTS = "28 games = {} + 1 not go + 1 no record; "
     ("name", "said"),
     [("x.sgf", "26 written"), ("x.zip", "26 written"), ("x.olf", "24 written + 2 that cannot be written (result)")],
 )
-def test_every_game_is_written_or_counted(source: Path, tmp_path: Path, name: str, said: str) -> None:
+def test_each_game_is_written_or_counted(source: Path, tmp_path: Path, name: str, said: str) -> None:
     told = convert(source, tmp_path / name)
     assert str(told).startswith(COUNTS.format(said))
     assert told.read == told.written + told.failures.total() + told.drops.total() == 28
@@ -53,7 +53,7 @@ def test_every_game_is_written_or_counted(source: Path, tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", ["x.olf", "x.sgf"])
-def test_compressed_files_hold_the_same(source: Path, tmp_path: Path, name: str) -> None:
+def test_compressed_files_have_the_same_content(source: Path, tmp_path: Path, name: str) -> None:
     plain, packed, squeezed = (tmp_path / f"{name}{ending}" for ending in ("", ".gz", ".BZ2"))
     for path in (plain, packed, squeezed):
         convert(source, path)
@@ -61,7 +61,7 @@ def test_compressed_files_hold_the_same(source: Path, tmp_path: Path, name: str)
     assert packed.read_bytes()[3:8] == bytes(5)  # neither a name nor a time
 
 
-def test_the_members_of_a_zip(source: Path, tmp_path: Path) -> None:
+def test_members_of_a_zip(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "x.zip")
     with zipfile.ZipFile(tmp_path / "x.zip") as found:
         assert found.testzip() is None
@@ -79,7 +79,7 @@ def test_the_bytes_are_the_same_for_any_number_of_threads(source: Path, tmp_path
     assert made[0] == made[1]
 
 
-def test_a_catalogue_is_a_source_too(source: Path, tmp_path: Path) -> None:
+def test_catalogue_as_source(source: Path, tmp_path: Path) -> None:
     ingest(source, tmp_path / "games.parquet")
     for name in ("x.olf", "x.sgf"):
         direct, through = tmp_path / name, tmp_path / f"through-{name}"
@@ -88,7 +88,7 @@ def test_a_catalogue_is_a_source_too(source: Path, tmp_path: Path) -> None:
         assert through.read_bytes() == direct.read_bytes()
 
 
-def test_games_of_all_formats_in_one(source: Path, tmp_path: Path) -> None:
+def test_games_of_all_formats_in_one_file(source: Path, tmp_path: Path) -> None:
     convert(source, tmp_path / "some.olf")
     index = tmp_path / "2016.index"
     index.write_text("7\tC2016.01.01 00:02\ta\ta1\t1\tb\tb1\t2\tW+Resign\t2\t30/3 5m\n")
@@ -102,7 +102,7 @@ def test_games_of_all_formats_in_one(source: Path, tmp_path: Path) -> None:
     assert last.players == ("c", "")
 
 
-def test_nothing_to_write_is_a_file_without_games(tmp_path: Path) -> None:
+def test_no_games_give_an_empty_file(tmp_path: Path) -> None:
     source = tmp_path / "x.sgf"
     source.write_bytes(GAMES[0])
     for name in ("y.olf", "y.olf.gz", "y.olf.bz2"):
@@ -115,13 +115,13 @@ def test_nothing_to_write_is_a_file_without_games(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "x.txt", "x.gz", "x.parquet", "x.olf.xz", "x.zip.gz", "olf"])
-def test_another_ending_is_told_of(source: Path, tmp_path: Path, name: str) -> None:
+def test_unknown_suffix_is_rejected(source: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(RecipeError, match=rf"must end in \.olf, .*\.sgf\.bz2, \.zip, got '{name}'"):
         convert(source, tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["x.olf", "x.sgf.gz", "x.zip"])
-def test_a_source_that_breaks_off_leaves_no_file(source: Path, tmp_path: Path, name: str) -> None:
+def test_truncated_source_leaves_no_file(source: Path, tmp_path: Path, name: str) -> None:
     broken = tmp_path / "in" / "cut.tar.gz"
     broken.write_bytes(source.read_bytes()[:-2000])
     with pytest.raises(SourceError, match=r"cut\.tar\.gz"):
@@ -130,7 +130,7 @@ def test_a_source_that_breaks_off_leaves_no_file(source: Path, tmp_path: Path, n
 
 
 @pytest.mark.parametrize("name", ["x.olf", "x.olf.gz", "x.zip"])
-def test_a_disk_that_is_full_leaves_no_file(source: Path, tmp_path: Path, name: str) -> None:
+def test_full_disk_leaves_no_file(source: Path, tmp_path: Path, name: str) -> None:
     def full(*_: object) -> None:
         raise OutputError("cannot write: No space left on device")
 
@@ -139,7 +139,7 @@ def test_a_disk_that_is_full_leaves_no_file(source: Path, tmp_path: Path, name: 
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_a_catalogue_that_contradicts_itself(tmp_path: Path) -> None:
+def test_inconsistent_catalogue(tmp_path: Path) -> None:
     path = write_catalogue(
         tmp_path / "x.parquet", rows(moves=[[1000], [3]], ending=["resign"] * 2, winner=["white"] * 2)
     )
@@ -152,12 +152,13 @@ def test_a_catalogue_that_contradicts_itself(tmp_path: Path) -> None:
     assert open_catalogue(path).rows == 1
 
 
-def test_the_command(source: Path, tmp_path: Path) -> None:
+def test_command(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.olf"
     done = run("convert", source, out)
     assert (done.code, done.out) == (0, f"{out}: {convert(source, out)}\n")
     failed: Done = run("convert", source, tmp_path / "x.doc")
-    assert failed.code == 2 and failed.err[-1].startswith("kifu: the name must end in .olf")
+    assert failed.code == 2
+    assert failed.err[-1].startswith("kifu: the name must end in .olf")
 
 
 # All real games
@@ -165,7 +166,7 @@ def test_the_command(source: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kgs", "wild", "tygem"])
-def test_real_games_there_and_back(shared: Path, tmp_path: Path, name: str) -> None:
+def test_round_trip_of_real_games(shared: Path, tmp_path: Path, name: str) -> None:
     """OLF -> SGF -> OLF gives the same bytes, and everything that was written is read."""
     first, between, again = tmp_path / "first.olf", tmp_path / "between.sgf", tmp_path / "again.olf"
     told = convert(shared / "data" / name, first)

@@ -1,4 +1,4 @@
-"""Games made of real ones: as many copies as are planted, and nothing else is found."""
+"""Games generated from real ones: exactly the planted duplicates are found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(folder.glob("*.olf.gz"))
 
 
-def test_copies_are_found_and_nothing_else(files: list[Path], tmp_path: Path) -> None:
+def test_exactly_the_planted_duplicates_are_found(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.parquet"
     told = ingest(files, path, clean=load_cleaning_rules("legal", ['duplicates="games"']))
     word, turned, half = made_games.COPIES.values()
@@ -44,13 +44,13 @@ def test_copies_are_found_and_nothing_else(files: list[Path], tmp_path: Path) ->
     assert np.array_equal(np.concatenate(dropped), place >= new)
 
 
-def test_a_file_is_always_the_same(files: list[Path], tmp_path: Path) -> None:
+def test_files_are_deterministic(files: list[Path], tmp_path: Path) -> None:
     again = tmp_path / "again.olf.gz"
     made_games.Maker([], files[0].parent / "real.parquet").write(1, again)
     assert gzip.decompress(again.read_bytes()) == gzip.decompress(files[1].read_bytes())
 
 
-def test_the_script_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+def test_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     kgs = tmp_path / "shared" / "data" / "kgs"
     kgs.mkdir(parents=True)
     kgs.joinpath("some.tar.gz").symlink_to(sample_path())
@@ -65,6 +65,6 @@ def test_the_script_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.Mon
     assert capsys.readouterr() == (first.out, "")
 
 
-def test_both_know_the_same_numbers() -> None:
+def test_both_scripts_have_the_same_numbers() -> None:
     assert (made_games.GAMES, sum(made_games.COPIES.values())) == (scale._A_FILE, scale._COPIES)
     assert tuple(scale_step.STEPS) == scale.STEPS

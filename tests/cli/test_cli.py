@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
 import re
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
 import pytest
 
 import kifu
-from commands import KIFU, Done, finish, run, start
+from commands import Done, finish, on_terminal, run, start
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS
 from kifu.cli import app
@@ -153,24 +149,6 @@ def test_planes_of_a_composition_are_listed() -> None:
     assert done.out.splitlines() == [
         "0 own stones", "1 stones, 1 liberty", "2 stones, 2+ liberties", "3 the last move"
     ]  # fmt: skip
-
-
-def on_terminal(columns: int, *arguments: str) -> list[str]:
-    """The lines that a command shows on a terminal of so many columns."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
-    process = subprocess.Popen([KIFU, *arguments], stdout=theirs, env=environment | {"TERM": "xterm", "NO_COLOR": "1"})
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            shown += os.read(ours, 65536)
-        except OSError:  # the other side is closed
-            break
-    os.close(ours)
-    assert process.wait() == 0
-    return re.sub(r"\x1b\[[\d;]*m", "", shown.decode()).splitlines()
 
 
 @pytest.mark.parametrize("columns", [50, 80, 120])

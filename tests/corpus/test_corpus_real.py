@@ -1,4 +1,4 @@
-"""All real games of ../shared, catalogued: each row agrees with what tarfile and regular expressions find."""
+"""All real games of ../shared in a catalogue: rows agree with tarfile and regular expressions."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def check_counts(games: Catalogued, drops: dict[str, int]) -> None:
     assert ingested.bytes == games.path.stat().st_size
 
 
-def test_the_rows_of_kgs(kgs: Catalogued) -> None:
+def test_kgs_rows(kgs: Catalogued) -> None:
     assert len(kgs.told) == 64_842
     check_rows(kgs)
     check_counts(kgs, {})
@@ -161,7 +161,7 @@ def test_the_rows_of_kgs(kgs: Catalogued) -> None:
     assert sum(map(bool, (record.territory for record in kgs.told))) == 6229
 
 
-def test_the_rows_of_the_wild_games(wild: Catalogued) -> None:
+def test_wild_rows(wild: Catalogued) -> None:
     assert len(wild.told) == 3099
     check_rows(wild)
     check_counts(wild, {"ko": 1})
@@ -183,7 +183,7 @@ def in_order(games: Catalogued, column: str, read: Callable[[Told], Any]) -> Non
         assert found == read(record), (column, record.member, record.root)
 
 
-def test_the_meaning_of_kgs_words(kgs: Catalogued) -> None:
+def test_kgs_parsed_fields(kgs: Catalogued) -> None:
     """KGS spells all things in one way, and that is told apart here; so all that it tells is understood."""
 
     def rating(name: str) -> Callable[[Told], float | None]:
@@ -223,7 +223,7 @@ def test_the_meaning_of_kgs_words(kgs: Catalogued) -> None:
     assert kgs.ingested.unparsed == {}
 
 
-def test_the_meaning_of_wild_words(wild: Catalogued) -> None:
+def test_wild_parsed_fields(wild: Catalogued) -> None:
     """Ranks, results, dates and komi of many servers and programs."""
     first = {"k": 32, "级": 32, "d": 31, "段": 31, "p": 40}
 
@@ -271,7 +271,7 @@ SPOILT = "9娈礭\nWR[9娈礭\nKM[0"
 """The one rank that is not understood: half of a character took the bracket that ended it."""
 
 
-def test_no_mojibake_where_the_bytes_tell(wild: Catalogued) -> None:
+def test_no_mojibake(wild: Catalogued) -> None:
     """All of these records are UTF-8, though bytes of some were spoilt before they came to us."""
     names = [name for name in WORDS if name.endswith("e") or name in ("black", "white", "event")]
     replaced = 0
@@ -305,7 +305,7 @@ def check_legality(games: Catalogued, rows: Iterable[int]) -> None:
 
 
 @pytest.mark.parametrize("name", ["kgs", "wild"])
-def test_what_is_dropped_is_illegal_and_what_is_kept_is_not(name: str, request: pytest.FixtureRequest) -> None:
+def test_exactly_the_games_with_illegal_moves_are_dropped(name: str, request: pytest.FixtureRequest) -> None:
     """All that are dropped, and some of the others."""
     games: Catalogued = request.getfixturevalue(name)
     dropped = np.flatnonzero(games.table["drop"].is_valid().to_numpy()).tolist()
@@ -315,7 +315,7 @@ def test_what_is_dropped_is_illegal_and_what_is_kept_is_not(name: str, request: 
 # Cleaning
 
 
-def test_what_schraudolph_removes_from_kgs(kgs: Catalogued, shared: Path, tmp_path: Path) -> None:
+def test_games_that_schraudolphs_rules_drop_from_kgs(kgs: Catalogued, shared: Path, tmp_path: Path) -> None:
     seen = set()
 
     def reason(record: Told) -> str | None:
@@ -344,7 +344,7 @@ def test_what_schraudolph_removes_from_kgs(kgs: Catalogued, shared: Path, tmp_pa
     assert len(set(found)) == 5
 
 
-def test_what_training_takes_of_kgs(kgs: Catalogued, tmp_path: Path) -> None:
+def test_games_that_the_training_rules_keep_of_kgs(kgs: Catalogued, tmp_path: Path) -> None:
     """Copies are told by other tests; those found here are looked at one by one."""
 
     def seconds(record: Told) -> float | None:
@@ -385,9 +385,8 @@ def test_what_training_takes_of_kgs(kgs: Catalogued, tmp_path: Path) -> None:
         assert reason(record, programs[k]) is None
         if row["drop"] != "duplicate":
             other = kgs.told[by_id[int(row["drop_detail"].removeprefix("of game "), 16)]]
-            assert begins(other.moves, record.moves) and (row["drop"] == "cut_off") == (
-                len(other.moves) > len(record.moves)
-            )
+            assert begins(other.moves, record.moves)
+            assert (row["drop"] == "cut_off") == (len(other.moves) > len(record.moves))
     assert copies == {"cut_off": 4, "duplicate": 2, "same_game": 2}
     assert told.read == told.kept + sum(told.drops.values()) == 64_842
 
@@ -410,7 +409,7 @@ MAY_DIFFER = {"archive", "member", "entry", "repairs"}
 
 
 @pytest.mark.parametrize("name", ["kgs", "wild"])
-def test_from_catalogue_to_sgf_and_back(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_round_trip_from_catalogue_to_sgf(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Even the games' ids are the same."""
     games: Catalogued = request.getfixturevalue(name)
     archive, path = tmp_path / "games.zip", tmp_path / "games.parquet"
@@ -426,7 +425,7 @@ def test_from_catalogue_to_sgf_and_back(name: str, request: pytest.FixtureReques
 # TYGEM
 
 
-def test_the_rows_of_tygem(shared: Path, tmp_path: Path) -> None:
+def test_tygem_rows(shared: Path, tmp_path: Path) -> None:
     """Lines and index, split at tabs."""
     folder = shared / "data" / "tygem"
     with zipfile.ZipFile(folder / "2016-07.zip") as archive:

@@ -1,4 +1,4 @@
-"""Any mix of sources becomes one catalogue, in order, and each row tells where its game is to be found again."""
+"""Ingesting any mix of sources: order, locations of games, reports."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_any_mix_of_sources_in_any_order(sources: dict[str, Path], tmp_path: Pat
     assert [source["name"] for source in open_catalogue(whole).metadata["sources"]].count("folder") == 1
 
 
-def test_a_row_tells_where_its_game_is(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_rows_locate_their_games(sources: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     ingest([sources["folder"], sources["collection"], sources["olf"], sources["tygem"]], path)
     assert rows(path, *WHERE) == [
@@ -131,9 +131,7 @@ def test_a_row_tells_where_its_game_is(sources: dict[str, Path], tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", [name for name in COUNTS if name not in ("catalogue", "index")])
-def test_the_same_games_are_found_again_where_the_rows_tell(
-    sources: dict[str, Path], tmp_path: Path, name: str
-) -> None:
+def test_games_are_found_at_the_rows_locations(sources: dict[str, Path], tmp_path: Path, name: str) -> None:
     """By `kifu.read` of the container, in order; members are those that the container has."""
     path = tmp_path / "a.parquet"
     ingest(sources[name], path)
@@ -147,7 +145,7 @@ def test_the_same_games_are_found_again_where_the_rows_tell(
         assert container == (Path(game.source).name if relative == "." else relative)
 
 
-def test_the_command_says_what_became_of_the_games(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_command_prints_the_report(sources: dict[str, Path], tmp_path: Path) -> None:
     path = tmp_path / "new" / "a.parquet"
     done = run("ingest", *sources.values(), "-o", path, "--set", "min_moves=10", "--jobs", 2)
     (line,) = done.out.splitlines()
@@ -165,7 +163,7 @@ def test_the_command_says_what_became_of_the_games(sources: dict[str, Path], tmp
         ("--set min_moves", "'min_moves'"),
     ],
 )
-def test_wrong_rules_are_told_before_anything_is_written(
+def test_invalid_rules_fail_before_anything_is_written(
     sources: dict[str, Path], tmp_path: Path, arguments: str, words: str
 ) -> None:
     done = run("ingest", sources["tar"], "-o", tmp_path / "a.parquet", *arguments.split())
@@ -180,10 +178,11 @@ def test_show_draws_the_game_of_a_row(sources: dict[str, Path], tmp_path: Path) 
     for number, (black, plies) in enumerate(rows(path, "black", "n_moves"), 1):
         done = run("show", sources["folder"], "--game", number)
         assert done.code == 0
-        assert (black or "?") in done.out and f"{plies} moves" in done.out
+        assert (black or "?") in done.out
+        assert f"{plies} moves" in done.out
 
 
-def test_the_index_joins_wherever_it_stands(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_tygem_index_applies_to_all_sources(sources: dict[str, Path], tmp_path: Path) -> None:
     both = [sources["tygem"], sources["index"]]
     for given in (both, both[::-1]):
         ingest(given, tmp_path / "a.parquet")
@@ -192,7 +191,7 @@ def test_the_index_joins_wherever_it_stands(sources: dict[str, Path], tmp_path: 
     assert set(rows(tmp_path / "a.parquet", "black", "white", "winner")) == {(None, None, None)}
 
 
-def test_archives_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_archives_of_equal_names_get_distinct_names(tmp_path: Path) -> None:
     one, other = (archive(tmp_path / name, records(2, name)) for name in "ab")
     lonely = archive(tmp_path / "c", records(2, "c"), year=2002)
     path = tmp_path / "out" / "a.parquet"
@@ -227,7 +226,7 @@ def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path)
 
 
 @pytest.mark.parametrize("rules", cleaning_rule_names())
-def test_a_catalogue_read_anew_is_the_same(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
+def test_ingesting_a_catalogue_gives_the_same_rows(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     """Also over itself; a judgement by other rules leaves nothing behind."""
     odd = {
         "copy.sgf": record("7"),
@@ -264,7 +263,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_names_come_out_right_in_any_charset_with_or_without_ca(tmp_path: Path, named: bool) -> None:
+def test_names_are_decoded_in_any_charset_with_or_without_ca(tmp_path: Path, named: bool) -> None:
     """All in one archive, beside UTF-8 that is called something else."""
     members, expected = {}, []
     for codec, players in TEXTS.items():

@@ -1,4 +1,4 @@
-"""Games that are the same, or the beginning of another: all that are planted are found, and no others."""
+"""Equal games and beginnings: exactly the planted ones are found."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def related_games(draw):
 @pytest.mark.nojit
 @random_games
 @given(related_games())
-def test_clusters_are_what_comparing_all_pairs_gives(games):
+def test_clusters_equal_those_of_comparing_all_pairs(games):
     assert told(clusters(games)) == naive.relations(games, MIN_PLIES, OPENING_PLIES)
 
 
@@ -120,7 +120,7 @@ def columns(games):
     }
 
 
-def test_all_that_is_planted_is_found_and_nothing_else():
+def test_exactly_the_planted_duplicates_are_found():
     games, made = planted(random.Random(3), 2000)
     assert len(made) > 100
     assert told(clusters(games)) == expected(made)
@@ -141,7 +141,7 @@ def assert_same(one: Clusters, other: Clusters) -> None:
         assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist()), field.name
 
 
-def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
+def test_ranges_and_executor_do_not_matter(tmp_path, monkeypatch):
     monkeypatch.setattr(SerializingExecutor, "shards", 0)
     games, made = planted(random.Random(6), 400)
     games += games[::7]
@@ -159,7 +159,7 @@ def test_ranges_and_who_works_on_them_make_no_difference(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10])
-def test_every_opening_is_in_one_range(tmp_path, count):
+def test_each_opening_is_in_one_range(tmp_path, count):
     """Games whose openings lie at the ends of ranges, each twice: none is lost, and none found in two of them."""
     ends = {k * 2**64 // count + beside for k in range(count + 1) for beside in (-1, 0, 1)}
     openings = [opening for opening in sorted(ends) if 0 <= opening < 2**64] * 2
@@ -194,7 +194,7 @@ def test_clusters_of_several_catalogues(tmp_path):
     assert types == [np.int32, np.int64, np.int64, np.uint8, np.int64]
 
 
-def test_games_that_are_set_aside_take_no_part(tmp_path):
+def test_dropped_games_are_ignored(tmp_path):
     game = OneGame(19, 19, some_moves(random.Random(1), 60))
     games = [game, game, game]
     path = write_catalogue(tmp_path / "a.parquet", rows(**columns(games), drop=["ko", None, None]))
@@ -203,7 +203,7 @@ def test_games_that_are_set_aside_take_no_part(tmp_path):
     assert len(find_clusters([path])) == 0
 
 
-def test_the_longest_stays():
+def test_longest_game_is_the_representative():
     long = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(90)])
     other = OneGame(19, 19, [*long.moves[:80], 300, 301 | WHITE_BIT])
     stub, shorter = (long._replace(moves=long.moves[:plies]) for plies in (60, 40))
@@ -218,7 +218,7 @@ def test_the_longest_stays():
     ]
 
 
-def test_a_game_that_ends_with_a_stone_set_up():
+def test_game_that_ends_with_setup():
     moves = [p | p % 2 * WHITE_BIT for p in range(50)]
     stub, marked = (OneGame(19, 19, moves[:40], setup) for setup in ((), ((40, 300),)))
     plain, after, last = (OneGame(19, 19, moves, setup) for setup in ((), ((40, 300),), ((50, 300),)))
@@ -229,18 +229,18 @@ def test_a_game_that_ends_with_a_stone_set_up():
 
 
 @pytest.mark.parametrize(("plies", "count"), [(0, 0), (MIN_PLIES - 1, 0), (MIN_PLIES, 3)])
-def test_games_that_are_equal_because_they_are_short(plies, count):
+def test_short_equal_games_are_not_reported(plies, count):
     game = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(plies)])
     assert len(clusters([game, game._replace(moves=game.moves + [361] * 30), game])) == count
 
 
 @pytest.mark.parametrize(("plies", "count"), [(OPENING_PLIES - 1, 0), (OPENING_PLIES, 2)])
-def test_beginnings_that_are_short(plies, count):
+def test_short_beginnings_are_not_reported(plies, count):
     game = OneGame(19, 19, [p | p % 2 * WHITE_BIT for p in range(60)])
     assert len(clusters([game, game._replace(moves=game.moves[:plies])])) == count
 
 
-def test_many_copies():
+def test_many_duplicates_of_one_game():
     games, made = planted(random.Random(7), 200)
     found = clusters(games * 10)
     assert len(found) == 2000
@@ -249,7 +249,7 @@ def test_many_copies():
     assert np.count_nonzero(found.relation == DropReason.KEPT) == 200 - len(made)
 
 
-def test_nothing_to_find(tmp_path):
+def test_no_duplicates(tmp_path):
     assert len(clusters([])) == len(clusters([OneGame(19, 19, [])])) == 0
     assert len(find_clusters([])) == 0
     with pytest.raises(FormatError):
@@ -257,7 +257,7 @@ def test_nothing_to_find(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_games_of_kgs(shared):
+def test_kgs_duplicates(shared):
     """The figures by which OPENING_PLIES and MIN_PLIES are chosen."""
     games = concat([scan(block) for path in containers(shared / "data/kgs") for block in blocks(path)])
     canonical, opening = hash_games(games)

@@ -1,4 +1,4 @@
-"""Folders of parts that are damaged, hostile, or half written: one clear line, or the catalogue as it was."""
+"""Damaged, hostile or half-written partitioned catalogues: a one-line error, or the catalogue as it was."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kifu.corpus.query import open_database
 from kifu.corpus.update import append, compact
 from kifu.describe import describe_catalogue
 from kifu.errors import FormatError, OutputError, RecipeError
-from part_sources import bag, make_sources, rules, tree
+from partition_sources import bag, make_sources, rules, tree
 from serializing import ENGINE, SerializingExecutor
 
 
@@ -70,16 +70,17 @@ MOMENTS: dict[str, tuple[object, str, int]] = {
 
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("new", [True, False])
-def test_a_run_that_is_killed_leaves_the_catalogue_as_it_was_or_as_it_is_to_be(
+def test_killed_append_leaves_the_old_or_the_new_catalogue(
     sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, moment: str, new: bool
 ) -> None:
     path = tmp_path / "games"
     if not new:
         shutil.copytree(folders[0], path)
     before = tree(path)
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+    with pytest.MonkeyPatch.context() as patched:
         kill(patched, *MOMENTS[moment])
-        append(sources[0] if new else sources[1:], path, clean=rules("games"))
+        with pytest.raises(Killed):
+            append(sources[0] if new else sources[1:], path, clean=rules("games"))
     written = moment == "before what is left is removed"
     assert is_catalogue(path) == (not new or written)
     if not new:
@@ -92,14 +93,17 @@ def test_a_run_that_is_killed_leaves_the_catalogue_as_it_was_or_as_it_is_to_be(
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_folder_that_was_being_compacted_is_whole(folders: tuple[Path, Path], tmp_path: Path, moment: str) -> None:
+def test_killed_compact_leaves_the_old_or_the_new_catalogue(
+    folders: tuple[Path, Path], tmp_path: Path, moment: str
+) -> None:
     path, done = tmp_path / "games", tmp_path / "done"
     shutil.copytree(folders[1], path)
     shutil.copytree(folders[1], done)
     compact(done)
-    with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+    with pytest.MonkeyPatch.context() as patched:
         kill(patched, *MOMENTS[moment])
-        compact(path)
+        with pytest.raises(Killed):
+            compact(path)
     written = moment == "before what is left is removed"
     assert bag(path) == bag(done if written else folders[1])
     if written:  # whoever writes next removes the old parts, though there is nothing to write
@@ -110,7 +114,7 @@ def test_a_folder_that_was_being_compacted_is_whole(folders: tuple[Path, Path], 
     assert tree(path) == tree(done)
 
 
-def test_only_one_process_at_a_time_may_write(sources: list[Path], tmp_path: Path) -> None:
+def test_one_writer_at_a_time(sources: list[Path], tmp_path: Path) -> None:
     with (
         CatalogueTransaction(tmp_path / "games"),
         pytest.raises(OutputError, match="is being written by another process"),
@@ -118,13 +122,15 @@ def test_only_one_process_at_a_time_may_write(sources: list[Path], tmp_path: Pat
         append(sources[0], tmp_path / "games")
 
 
-def test_a_folder_is_no_source_of_itself(folders: tuple[Path, Path]) -> None:
+def test_folder_cannot_be_its_own_source(folders: tuple[Path, Path]) -> None:
     before = tree(folders[0])
     done = run("ingest", folders[0], "-o", folders[0])
-    assert (done.code, len(done.err)) == (2, 1) and "is a source" in done.err[0] and tree(folders[0]) == before
+    assert (done.code, len(done.err)) == (2, 1)
+    assert "is a source" in done.err[0]
+    assert tree(folders[0]) == before
 
 
-def test_what_is_no_folder_of_parts_cannot_be_compacted(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_only_partitioned_catalogues_can_be_compacted(folders: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="is a single file"):
         compact(next(iter(open_catalogue(folders[0]).partitions)))
     with pytest.raises(FormatError, match="is not a partitioned catalogue"):
@@ -160,7 +166,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_hostile_index_is_refused_in_one_line(folders: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+def test_hostile_index_raises_a_one_line_error(folders: tuple[Path, Path], tmp_path: Path, name: str) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     index = json.loads((path / INDEX).read_text())
@@ -169,7 +175,9 @@ def test_a_hostile_index_is_refused_in_one_line(folders: tuple[Path, Path], tmp_
     before = tree(path)
     with pytest.raises(FormatError) as error:
         open_catalogue(path)
-    assert str(path) in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 500
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 500
     for command in (["inspect", path], ["query", "SELECT 1", path], ["compact", path], ["stats", path]):
         done = run(*command)
         assert (done.code, len(done.err)) == (2, 1)
@@ -177,13 +185,13 @@ def test_a_hostile_index_is_refused_in_one_line(folders: tuple[Path, Path], tmp_
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "[" * 100_000, '{"parts": ' * 10_000, "\ud800", "\0"])
-def test_an_index_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+def test_invalid_index_is_rejected(tmp_path: Path, text: str) -> None:
     (tmp_path / INDEX).write_bytes(text.encode("utf-8", "surrogatepass"))
     with pytest.raises(FormatError):
         open_catalogue(tmp_path)
 
 
-def test_an_index_too_large_is_not_read(tmp_path: Path) -> None:
+def test_too_large_index_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / INDEX).open("wb") as file:
         file.truncate((64 << 20) + 1)
     with pytest.raises(FormatError, match="is larger than 67,108,864 bytes"):
@@ -191,7 +199,7 @@ def test_an_index_too_large_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a link", "a folder that is a link", "a pipe", "a folder"])
-def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
+def test_partition_outside_the_folder_is_rejected(folders: tuple[Path, Path], tmp_path: Path, kind: str) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     part = next(iter(open_catalogue(path).partitions))
@@ -207,7 +215,7 @@ def test_a_part_that_leads_elsewhere_is_refused(folders: tuple[Path, Path], tmp_
         open_catalogue(path)
 
 
-def test_a_part_with_other_rows_than_listed_is_told(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_partition_with_other_rows_than_listed_is_rejected(folders: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     index = json.loads((path / INDEX).read_text())
@@ -221,7 +229,7 @@ def test_a_part_with_other_rows_than_listed_is_told(folders: tuple[Path, Path], 
             read()
 
 
-def test_inspect_finds_a_part_with_other_bytes(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_inspect_finds_a_changed_partition(folders: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     assert "partitions  5; their hashes match" in describe_catalogue(path)
@@ -232,7 +240,7 @@ def test_inspect_finds_a_part_with_other_bytes(folders: tuple[Path, Path], tmp_p
         describe_catalogue(path)
 
 
-def test_a_unit_of_another_file_is_refused(folders: tuple[Path, Path]) -> None:
+def test_shard_of_a_changed_file_is_rejected(folders: tuple[Path, Path]) -> None:
     (unit, *_) = open_catalogue(folders[0]).shards()
     assert sum(len(batch) for batch in read_shard(RowShard(unit.path, 1, unit.rows - 1))) == unit.rows - 1
     for first, rows in ((0, unit.rows + 1), (-1, unit.rows), (unit.rows + 1, 0)):
@@ -240,7 +248,7 @@ def test_a_unit_of_another_file_is_refused(folders: tuple[Path, Path]) -> None:
             list(read_shard(RowShard(unit.path, first, rows)))
 
 
-def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Path], tmp_path: Path) -> None:
+def test_names_of_a_killed_run_cannot_leave_the_folder(folders: tuple[Path, Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     shutil.copytree(folders[0], path)
     (tmp_path / "mine.parquet").write_bytes(b"mine")
@@ -248,33 +256,44 @@ def test_names_that_a_killed_run_left_lead_nowhere_else(folders: tuple[Path, Pat
     (path / ".new-x" / "names.json").write_text(json.dumps(["../mine.parquet", f"{path}/{INDEX}", INDEX, 7, None]))
     with CatalogueTransaction(path):
         pass
-    assert tree(path) == tree(folders[0]) and (tmp_path / "mine.parquet").exists()
+    assert tree(path) == tree(folders[0])
+    assert (tmp_path / "mine.parquet").exists()
 
 
-def test_what_was_made_is_kept_for_the_same_work_only(tmp_path: Path) -> None:
-    """As a run on a cluster needs it, whose results tell of files in the hidden folder."""
+def stage_and_fail(path: Path, fingerprint: object, keep: bool = True) -> tuple[Path, set[str]]:
+    """Stage a file and fail; return the staging directory and the files that were there before."""
+    found: list[tuple[Path, set[str]]] = []
+
+    def fail() -> None:
+        with CatalogueTransaction(path, keep=keep) as folder:
+            staged = folder.stage(fingerprint)
+            found.append((staged, {file.name for file in staged.iterdir()}))
+            (staged / "made.rows").write_bytes(b"made")
+            raise Killed
+
+    with pytest.raises(Killed):
+        fail()
+    return found[0]
+
+
+def test_staged_files_are_kept_for_the_same_fingerprint_only(tmp_path: Path) -> None:
+    """A resumed run on a cluster needs them, because its results name files in the staging directory."""
     path = tmp_path / "games"
-    with pytest.raises(Killed), CatalogueTransaction(path, keep=True) as folder:
-        first = folder.stage({"a": 1})
-        (first / "made.rows").write_bytes(b"made")
-        raise Killed
-    with pytest.raises(Killed), CatalogueTransaction(path, keep=True) as folder:
-        assert folder.stage({"a": 1}) == first and (first / "made.rows").exists()
-        raise Killed
-    with pytest.raises(Killed), CatalogueTransaction(path, keep=True) as folder:
-        second = folder.stage({"a": 2})
-        assert second != first and not first.exists()
-        raise Killed
-    with pytest.raises(Killed), CatalogueTransaction(path) as folder:
-        assert folder.stage({"a": 2}) == second
-        raise Killed
-    assert not path.exists()  # who does not go on leaves nothing
+    first, files = stage_and_fail(path, {"a": 1})
+    assert files == set()
+    assert stage_and_fail(path, {"a": 1}) == (first, {"made.rows"})
+    second, files = stage_and_fail(path, {"a": 2})
+    assert second != first
+    assert files == set()
+    assert not first.exists()
+    assert stage_and_fail(path, {"a": 2}, keep=False) == (second, {"made.rows"})
+    assert not path.exists()  # without `keep`, nothing is left
     with CatalogueTransaction(path) as folder:
         assert folder.stage({"a": 2}) != second
     assert not path.exists()
 
 
-def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
+def test_run_resumes_if_the_folder_has_another_path(
     sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
@@ -282,23 +301,25 @@ def test_a_run_is_gone_on_with_where_the_folder_has_another_path(
     with SerializingExecutor(staging=tmp_path) as executor:  # all runs have this one, which does nothing twice
         monkeypatch.setattr(update, "make_executor", lambda *_: nullcontext(executor))
         monkeypatch.chdir(tmp_path)
-        with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+        with pytest.MonkeyPatch.context() as patched:
             kill(patched, CatalogueTransaction, "commit")
-            append(sources, "games", clean=rules("games"), engine=ENGINE)
+            with pytest.raises(Killed):
+                append(sources, "games", clean=rules("games"), engine=ENGINE)
         made = {path.name for path in tmp_path.glob("games/.new-*/*")}
         assert {Path(name).suffix for name in made} == {".rows", ".part"}
         (tmp_path / "games").rename(tmp_path / "moved")
         monkeypatch.chdir("/")
-        with pytest.MonkeyPatch.context() as patched, pytest.raises(Killed):
+        with pytest.MonkeyPatch.context() as patched:
             kill(patched, CatalogueTransaction, "commit")
-            append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
+            with pytest.raises(Killed):
+                append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
         assert {path.name for path in tmp_path.glob("moved/.new-*/*")} == made  # and nothing is made again
         append(sources, tmp_path / "moved", clean=rules("games"), engine=ENGINE)
     assert tree(tmp_path / "moved") == tree(tmp_path / "alone")
 
 
 @given(st.integers(0, 1 << 20), st.integers(0, 255), st.integers(0, 3))
-def test_changed_bytes_of_an_index_are_a_format_error_or_a_catalogue(
+def test_changed_bytes_of_an_index_give_a_format_error_or_a_catalogue(
     folders: tuple[Path, Path], place: int, value: int, cut: int
 ) -> None:
     path = folders[1]
@@ -309,6 +330,7 @@ def test_changed_bytes_of_an_index_are_a_format_error_or_a_catalogue(
         catalogue = open_catalogue(path)
         assert sum(len(batch) for batch in catalogue.batches(("id",))) == len(catalogue)
     except FormatError as error:
-        assert "\n" not in str(error)
+        message = str(error)
+        assert "\n" not in message
     finally:
         (path / INDEX).write_bytes(text)

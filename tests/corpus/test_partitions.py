@@ -1,4 +1,4 @@
-"""A catalogue that is a folder of parts: the same games as in one file, whoever reads it, and however it has grown."""
+"""Partitioned catalogues: the same games as in one file, for any reader and any order of appending."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
 from kifu.play.openings import catalogue_openings
 from kifu.records.containers import blocks
-from part_sources import bag, dated, make_sources, rules, table, tree
+from partition_sources import bag, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor
 
 
@@ -63,7 +63,7 @@ def file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("duplicates", ["keep", "fields", "games"])
-def test_a_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: Path, duplicates: str) -> None:
+def test_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: Path, duplicates: str) -> None:
     one = ingest(sources, tmp_path / "games.parquet", clean=rules(duplicates))
     many = append(sources, tmp_path / "games", clean=rules(duplicates))
     assert bag(tmp_path / "games") == bag(tmp_path / "games.parquet")
@@ -74,7 +74,7 @@ def test_a_new_folder_has_the_games_of_one_file(sources: list[Path], tmp_path: P
     assert {name: n for name, n in many.drops.items() if name in copies["games"]} == copies[duplicates]
 
 
-def test_parts_are_laid_out_by_source_and_year(folder: Path) -> None:
+def test_partitions_are_named_by_source_and_year(folder: Path) -> None:
     names = [path.relative_to(folder).as_posix() for path in open_catalogue(folder).partitions]
     assert names == [
         *(f"KGS-2003-19-17-/{year}.parquet" for year in ("before-1900", 2003, 2004, 2005, "unknown")),
@@ -89,26 +89,29 @@ def test_parts_are_laid_out_by_source_and_year(folder: Path) -> None:
         assert {str(year).replace("1899", "before-1900") for year in found} == {path.stem}
 
 
-def test_each_part_is_a_catalogue(folder: Path) -> None:
+def test_each_partition_is_a_catalogue(folder: Path) -> None:
     whole = open_catalogue(folder)
     assert [open_catalogue(path).rows for path in whole.partitions] == list(whole.partitions.values())
     for path in whole.partitions:
         assert describe_catalogue(path).startswith(f"{path}: catalogue@1")
         (source,) = open_catalogue(path).metadata["sources"]
-        assert source in whole.metadata["sources"] and source["name"].startswith(path.parent.name)
+        assert source in whole.metadata["sources"]
+        assert source["name"].startswith(path.parent.name)
 
 
-def test_batches_units_and_games_are_those_of_the_parts_in_order(folder: Path, file: Path) -> None:
+def test_batches_shards_and_games_follow_the_partitions(folder: Path, file: Path) -> None:
     whole = open_catalogue(folder)
     expected = pa.concat_tables([table(path) for path in whole.partitions]).combine_chunks()
-    assert table(folder).equals(expected) and table(file).equals(expected) and len(whole) == len(expected)
+    assert table(folder).equals(expected)
+    assert table(file).equals(expected)
+    assert len(whole) == len(expected)
     assert [len(batch) for batch in whole.batches(("id",), size=3)].count(3) > 5
     rows_of_units = [batch for unit in whole.shards() for batch in read_shard(unit)]
     assert pa.Table.from_batches(rows_of_units).combine_chunks().equals(expected)
     assert [str(game) for game in whole.games()] == [str(game) for game in open_catalogue(file).games()]
 
 
-def test_the_digest_follows_from_the_rows_and_their_order(folder: Path, sources: list[Path], tmp_path: Path) -> None:
+def test_digest_depends_on_the_rows_and_their_order(folder: Path, sources: list[Path], tmp_path: Path) -> None:
     append(sources, tmp_path / "again", clean=rules("games"))
     assert open_catalogue(tmp_path / "again").digest() == open_catalogue(folder).digest()
     append(sources[::-1], tmp_path / "other", clean=rules("games"))
@@ -122,7 +125,7 @@ def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
     assert duckdb.sql(query).pl().equals(expected)
 
 
-def test_every_reader_takes_it_as_one(folder: Path, file: Path, tmp_path: Path) -> None:
+def test_all_commands_read_folders(folder: Path, file: Path, tmp_path: Path) -> None:
     halves = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
     for name, path in (("folder", folder), ("file", file)):
         split([path], halves, tmp_path / name)
@@ -145,12 +148,12 @@ def test_every_reader_takes_it_as_one(folder: Path, file: Path, tmp_path: Path) 
     assert again.read == len(open_catalogue(file))
 
 
-def test_the_query_tells_the_folder_as_it_was_given(folder: Path, file: Path) -> None:
+def test_query_shows_the_folder_as_given(folder: Path, file: Path) -> None:
     with open_query("SELECT catalogue, count(*) FROM games GROUP BY ALL ORDER BY ALL", [folder, file]) as answer:
         assert answer.head(5).rows == [(str(path), "43") for path in (folder, file)]
 
 
-def test_a_source_is_added_and_no_old_part_is_touched(sources: list[Path], folder: Path, tmp_path: Path) -> None:
+def test_append_does_not_change_existing_partitions(sources: list[Path], folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "games"
     before: dict[str, tuple[bytes, int]] = {}
     for source in sources:
@@ -169,25 +172,28 @@ def test_a_source_is_added_and_no_old_part_is_touched(sources: list[Path], folde
     assert [dict(row)["drop"] for row in only_here] == ["None"]
     assert [dict(row)["drop"] for row in bag(folder) - bag(path)] == ["cut_off"]
     told = open_catalogue(path).metadata
-    assert told["read"] == told["kept"] + sum(told["drops"].values()) and told["drops"]["DUPLICATE"] == 2
+    assert told["read"] == told["kept"] + sum(told["drops"].values())
+    assert told["drops"]["DUPLICATE"] == 2
 
 
-def test_a_source_that_is_there_is_passed_over(sources: list[Path], tmp_path: Path) -> None:
+def test_known_sources_are_skipped(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     append(sources[:2], path)
     before = tree(path)
     (copy := tmp_path / "another name.zip").write_bytes(sources[0].read_bytes())
     told = append([copy, sources[1]], path)
-    assert (told.read, told.skipped) == (0, [copy.name, sources[1].name]) and tree(path) == before
+    assert (told.read, told.skipped) == (0, [copy.name, sources[1].name])
+    assert tree(path) == before
     copy.write_bytes(sources[2].read_bytes())
     done = run("ingest", *sources, copy, "-o", path)
-    assert done.code == 0 and [line for line in done.out.splitlines() if line.endswith("is already there")] == [
+    assert done.code == 0
+    assert [line for line in done.out.splitlines() if line.endswith("is already there")] == [
         f"  {name} is already there" for name in (sources[0].name, sources[1].name, copy.name)
     ]
     assert bag(path) == bag_of_file(sources, tmp_path)
 
 
-def test_sources_of_one_name_are_kept_apart(sources: list[Path], tmp_path: Path) -> None:
+def test_sources_of_equal_names_get_distinct_directories(sources: list[Path], tmp_path: Path) -> None:
     path, other = tmp_path / "games", tmp_path / "other" / sources[0].name
     other.parent.mkdir()
     other.write_bytes(sources[1].read_bytes())
@@ -204,7 +210,7 @@ def bag_of_file(sources: list[Path], folder: Path) -> object:
     return bag(folder / "one.parquet")
 
 
-def test_other_rules_are_refused(sources: list[Path], tmp_path: Path) -> None:
+def test_other_rules_are_rejected(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     append(sources[0], path)
     before = tree(path)
@@ -215,7 +221,7 @@ def test_other_rules_are_refused(sources: list[Path], tmp_path: Path) -> None:
     assert tree(path) == before
 
 
-def test_the_bytes_do_not_depend_on_who_does_the_work(
+def test_bytes_do_not_depend_on_the_executor(
     sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for jobs in (1, 2):
@@ -227,7 +233,7 @@ def test_the_bytes_do_not_depend_on_who_does_the_work(
     assert tree(tmp_path / "threads 1") == tree(tmp_path / "threads 2") == tree(tmp_path / "sent")
 
 
-def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None:
+def test_shards_of_a_large_source_are_separate_partitions(tmp_path: Path) -> None:
     games = [dated(str(k), f"{2010 + k // 60}-01-01") for k in range(120)]
     large = archive(tmp_path, games, kind="zip")
     ingest(large, tmp_path / "games.parquet", clean=rules("games"))
@@ -238,19 +244,21 @@ def test_slices_of_a_large_source_are_parts_of_their_own(tmp_path: Path) -> None
     ):
         append(large, tmp_path / "games", clean=rules("games"))
     names = [path.name for path in open_catalogue(tmp_path / "games").partitions]
-    assert names == sorted(names) and {"2010-0001.parquet", "2010-0002.parquet", "2011-0001.parquet"} <= {*names}
+    assert names == sorted(names)
+    assert {"2010-0001.parquet", "2010-0002.parquet", "2011-0001.parquet"} <= {*names}
     assert table(tmp_path / "games").equals(table(tmp_path / "games.parquet"))
 
 
 @given(st.dictionaries(st.integers(1899, 2100), st.integers(1, 1 << 19), max_size=300))
-def test_parts_that_are_written_at_a_time_are_few_and_small(counts: dict[int, int]) -> None:
+def test_partitions_written_together_are_few_and_small(counts: dict[int, int]) -> None:
     groups = partitions._group_years(np.array([counts.get(year, 0) for year in range(1899, 2101)]))
     assert [year for group in groups for year in group] == sorted(counts)
     for group in groups:
-        assert 1 <= len(group) <= 64 and (len(group) == 1 or sum(counts[year] for year in group) <= 1 << 17)
+        assert 1 <= len(group) <= 64
+        assert len(group) == 1 or sum(counts[year] for year in group) <= 1 << 17
 
 
-def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_partition_per_year(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partitions, "_MAX_OPEN", 3)
     monkeypatch.setattr(partitions, "_MAX_ROWS", 5)
     years = [None, -3, 0, 1899, 1900, *range(1990, 2004), 2099, 2100, 32767, None, 1990]
@@ -258,11 +266,12 @@ def test_a_part_for_each_year_however_many(tmp_path: Path, monkeypatch: pytest.M
     expected = [2100, 2100, 1899, 1899, 1900, *range(1990, 2004), 2099, 2100, 2100, 2100, 1990]
     assert found.tolist() == expected
     names = {partitions.year_name(year) for year in expected}
-    assert {"before-1900", "unknown", "1900", "2099"} < names and all(re.fullmatch("[a-z0-9-]{1,20}", n) for n in names)
+    assert {"before-1900", "unknown", "1900", "2099"} < names
+    assert all(re.fullmatch("[a-z0-9-]{1,20}", n) for n in names)
 
 
 @given(st.lists(st.text() | st.sampled_from(["a.zip", "A.tar.gz", "a", "..", "../a", "/a", "a/b.zip", ".a", "con"])))
-def test_any_name_makes_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
+def test_any_source_name_gives_a_unique_directory(tmp_path_factory: pytest.TempPathFactory, names: list[str]) -> None:
     with CatalogueTransaction(tmp_path_factory.mktemp("names") / "games") as folder:
         made: list[str] = []
         for name in names:
@@ -271,7 +280,7 @@ def test_any_name_makes_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFac
     assert all(re.fullmatch(PARTITION_PATH, f"{name}/2016.parquet") and not name.startswith(".") for name in made)
 
 
-def test_nothing_is_left_of_sources_that_cannot_be_read(sources: list[Path], tmp_path: Path) -> None:
+def test_unreadable_sources_leave_nothing(sources: list[Path], tmp_path: Path) -> None:
     (tmp_path / "bad.zip").write_bytes(b"PK\x03\x04 and no more")
     for path in (tmp_path / "new", tmp_path / "old"):
         before = {}
@@ -280,19 +289,22 @@ def test_nothing_is_left_of_sources_that_cannot_be_read(sources: list[Path], tmp
             before = tree(path)
         with pytest.raises(SourceError):
             append([sources[1], tmp_path / "bad.zip"], path)
-        assert (tree(path) if path.exists() else {}) == before and is_catalogue(path) == bool(before)
+        assert (tree(path) if path.exists() else {}) == before
+        assert is_catalogue(path) == bool(before)
 
 
-def test_a_folder_of_something_else_is_left_alone(sources: list[Path], tmp_path: Path) -> None:
+def test_foreign_folder_is_not_touched(sources: list[Path], tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     done = run("ingest", sources[0], "-o", tmp_path)
-    assert (done.code, len(done.err)) == (2, 1) and "contains notes.txt and is not a catalogue" in done.err[0]
+    assert (done.code, len(done.err)) == (2, 1)
+    assert "contains notes.txt and is not a catalogue" in done.err[0]
     assert tree(tmp_path) == {"notes.txt": b"mine"}
 
 
-def test_an_archive_without_games_is_a_part_without_rows(sources: list[Path], tmp_path: Path) -> None:
+def test_archive_without_games_is_an_empty_partition(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     append([archive(tmp_path, [], year=1999), sources[0]], path)
     empty, *others = open_catalogue(path).partitions.items()
-    assert empty == (path / "KGS-1999-19-0-" / "unknown.parquet", 0) and all(rows for _, rows in others)
+    assert empty == (path / "KGS-1999-19-0-" / "unknown.parquet", 0)
+    assert all(rows for _, rows in others)
     assert polars.scan_parquet(path / "**/*.parquet").collect().height == len(open_catalogue(path))

@@ -1,4 +1,4 @@
-"""Broken sources, no room, Ctrl-C, kill -9: no broken catalogue under its name, and the next run mends all."""
+"""Ingesting with broken sources, a full disk, Ctrl-C and kill -9: no damaged catalogue, and the next run recovers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError, OutputError
 from slow_ingest import small_steps
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 NAME = "games.parquet"
 
 
@@ -87,7 +87,7 @@ BAD_SOURCES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_SOURCES)
-def test_a_bad_source_leaves_what_was_there(kgs: Path, tmp_path: Path, rules: str, name: str) -> None:
+def test_bad_source_leaves_the_old_file(kgs: Path, tmp_path: Path, rules: str, name: str) -> None:
     make, said = BAD_SOURCES[name]
     make(tmp_path / "at")
     for before in ({}, {NAME: b"old"}):
@@ -97,25 +97,27 @@ def test_a_bad_source_leaves_what_was_there(kgs: Path, tmp_path: Path, rules: st
             (into / file).write_bytes(data)
         with pytest.raises(KifuError) as caught:
             ingest([kgs, tmp_path / "at", kgs], into / NAME, clean=load_cleaning_rules(rules))
-        assert said in str(caught.value) and "\n" not in str(caught.value)
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
         assert content(into) == before
 
 
 @pytest.mark.parametrize("name", BAD_SOURCES)
-def test_the_command_says_it_in_one_line(tmp_path: Path, rules: str, name: str) -> None:
+def test_command_prints_one_line(tmp_path: Path, rules: str, name: str) -> None:
     make, said = BAD_SOURCES[name]
     make(tmp_path / "at")
     done = run("ingest", tmp_path / "at", "-o", tmp_path / "out" / NAME, "--clean", rules)
     lines = [line for line in done.err if not line.startswith("reading games")]
     assert (done.code, done.out, len(lines)) == (2, "", 1)
-    assert lines[0].startswith("kifu: ") and said in lines[0]
+    assert lines[0].startswith("kifu: ")
+    assert said in lines[0]
     assert content(tmp_path / "out") == {}
 
 
 # The file
 
 
-def test_where_it_cannot_be_written(kgs: Path, tmp_path: Path, rules: str) -> None:
+def test_unwritable_output(kgs: Path, tmp_path: Path, rules: str) -> None:
     """Folders that are missing are made."""
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
@@ -159,7 +161,7 @@ def test_exceptions_at_any_moment(
         mended(kgs, into, rules, good)
 
 
-def test_a_disk_that_is_full_after_some_writes(
+def test_full_disk_after_some_writes(
     kgs: Path, rules: str, good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever write it is that fails, of the hidden file or of the catalogue."""
@@ -184,7 +186,7 @@ def test_a_disk_that_is_full_after_some_writes(
         mended(kgs, into, rules, good)
 
 
-def test_while_someone_holds_the_name(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
+def test_locked_output(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     with (
         AtomicFile(tmp_path / NAME),
         pytest.raises(OutputError, match=r"games.parquet is being written by another process$"),
@@ -220,7 +222,8 @@ def test_ctrl_c(kgs: Path, rules: str, good: bytes, tmp_path: Path, jobs: int) -
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         error = process.stderr.read()
-    assert process.returncode not in (0, 2) and error.rstrip().endswith("KeyboardInterrupt")
+    assert process.returncode not in (0, 2)
+    assert error.rstrip().endswith("KeyboardInterrupt")
     assert content(tmp_path) == {}, "what was begun is removed"
     mended(kgs, tmp_path, rules, good)
 
@@ -236,11 +239,12 @@ def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
             process.kill()
         left = content(into)
         assert left.pop(NAME) == b"old"
-        assert left and all(name.startswith(".") for name in left), "it was killed within a file"
+        assert left
+        assert all(name.startswith(".") for name in left), "it was killed within a file"
         mended(kgs, into, rules, good)
 
 
-def test_what_a_killed_run_leaves_goes_by_other_rules_as_well(kgs: Path, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_are_removed_by_runs_with_other_rules(kgs: Path, tmp_path: Path) -> None:
     with start(tmp_path, "training", kgs, pause=0.1) as process:
         wait(process, STEPS["training"][-1])
         process.kill()
@@ -255,12 +259,13 @@ def test_a_limit_on_the_size_of_files(kgs: Path, rules: str, good: bytes, tmp_pa
     with start(tmp_path, rules, kgs, pause=0, before=["limit=20000"]) as process:
         error = process.stderr.read()
     assert process.returncode == 2
-    assert error.startswith(f"OutputError: cannot write {tmp_path}/") and error.endswith(": File too large\n")
+    assert error.startswith(f"OutputError: cannot write {tmp_path}/")
+    assert error.endswith(": File too large\n")
     assert content(tmp_path) == {}
     mended(kgs, tmp_path, rules, good)
 
 
-def test_two_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
+def test_two_runs_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     """One says that the other is at it, and does not disturb it, whatever that one does at the moment."""
     for steps in STEPS[rules]:
         into = tmp_path / str(steps)

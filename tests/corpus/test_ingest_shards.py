@@ -1,4 +1,4 @@
-"""Archives in units: whoever reads them, and however they are cut, the games are the same, in the same order."""
+"""Shards of sources: the same games in the same order for any executor and division."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
+from test_ingest import INDEX, saved, zipped
 
 import serializing
 from catalogues import rows, write_catalogue
@@ -51,7 +52,6 @@ from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
 from kifu.records.paths import as_path
 from record_samples import OLF_LINE, TYGEM_LINE
-from test_ingest import INDEX, saved, zipped
 from web_store import web_store
 
 BLOCK = 8 << 10
@@ -131,7 +131,7 @@ def told(found: Iterator[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2))
-def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: int) -> None:
+def test_shards_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: int) -> None:
     """Wherever it is cut; the slices read one after the other from one open archive, or in any order."""
     path, rng = kinds[kind], random.Random(seed)
     whole = told(shares_of([path], BLOCK))
@@ -146,14 +146,15 @@ def test_slices_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_units_follow_one_another_to_the_end(kinds: dict[str, Path], kind: str) -> None:
+def test_consecutive_shards_reuse_the_open_archive(kinds: dict[str, Path], kind: str) -> None:
     path = kinds[kind]
     cut = list(archive_shards(path))
     if kind == "folder":
         assert [(unit.first, len(unit)) for unit in cut] == [(0, 20)]
         assert told(ShardReader().read(cut[0])) == told(blocks(path, block_bytes=BLOCK_BYTES))
         return
-    assert cut[0].first == 0 and cut[-1].blocks is None
+    assert cut[0].first == 0
+    assert cut[-1].blocks is None
     assert [(unit.path, unit.first + (unit.blocks or 0)) for unit in cut[:-1]] == [
         (path, after.first) for after in cut[1:]
     ]
@@ -185,7 +186,7 @@ def loose(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("where", ["here", "memory://loose"])
 @pytest.mark.parametrize("into", ["a.parquet", "parts"])
 @pytest.mark.parametrize(("most", "bytes_"), [(64, 1 << 30), (1 << 30, 16_000)])
-def test_loose_records_of_several_units_make_the_same_catalogue(
+def test_shards_of_loose_records_give_the_same_catalogue(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, into: str, most: int, bytes_: int
 ) -> None:
     source, path = loose if where == "here" else where, tmp_path / "made" / into
@@ -213,7 +214,7 @@ def test_loose_records_of_several_units_make_the_same_catalogue(
     assert serializing.SerializingExecutor.shards > len(cut)
 
 
-def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
+def test_loose_records_keep_their_numbers_if_others_vanish(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that vanishes is set aside; a new one is none of those that were found."""
@@ -225,19 +226,19 @@ def test_loose_records_keep_their_numbers_whatever_becomes_of_others(
     (top / "0" / "0.sgf.gz").unlink()
     (top / "0" / "1.sgf").write_bytes(b"(;SZ[9])")
     after = [unit.fingerprint() for unit in found]
-    assert before[0] != after[0] and before[1:] == after[1:]
+    assert before[0] != after[0]
+    assert before[1:] == after[1:]
     assert [json.loads(json.dumps(each)) for each in after] == after
     whole = [block for unit in found for block in ShardReader().read(unit.shard)]
     assert np.concatenate([block.member for block in whole]).tolist() == list(range(300))
-    assert whole[0].name(0) == "0/0.sgf.gz" and whole[0].drop[0] == DropReason.UNREADABLE
+    assert whole[0].name(0) == "0/0.sgf.gz"
+    assert whole[0].drop[0] == DropReason.UNREADABLE
     assert b"0/1.sgf" not in found[0].shard.names
     assert len(repr(found[0])) < 300
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip"])
-def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
-    kinds: dict[str, Path], tmp_path: Path, kind: str
-) -> None:
+def test_damage_is_reported_by_its_shard_or_the_last(kinds: dict[str, Path], tmp_path: Path, kind: str) -> None:
     data = bytearray(kinds[kind].read_bytes())
     if kind == "zip":
         at = data.rfind(b"PK\1\2")
@@ -263,12 +264,12 @@ def test_a_damaged_archive_tells_it_in_the_unit_where_it_is_or_after_all(
     assert len(read(None)[0]) > 4
 
 
-def test_what_cannot_be_read_is_one_unit(tmp_path: Path) -> None:
+def test_unreadable_source_is_one_shard(tmp_path: Path) -> None:
     for path in (tmp_path / "missing.zip", saved(tmp_path / "broken.zip", b"PK\3\4" + bytes(5000)), tmp_path):
         assert list(archive_shards(path)) == [ArchiveShard(path, 0, None)]
 
 
-def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reader_does_not_continue_after_an_error(kinds: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of a cluster has one reader, and other units to make after one that failed."""
     path, reader = kinds["tar"], ShardReader()
     first, second, *_ = archive_shards(path)
@@ -277,14 +278,15 @@ def test_a_reader_does_not_go_on_from_where_it_failed(kinds: dict[str, Path], mo
         yield next(found)
         raise SourceError("connection lost")
 
-    with monkeypatch.context() as patched, pytest.raises(SourceError):
+    with monkeypatch.context() as patched:
         patched.setattr(corpus_sources, "split_large_blocks", lost)
-        list(reader.read(first))
+        with pytest.raises(SourceError):
+            list(reader.read(first))
     assert told(reader.read(second)) == told(ShardReader().read(second)) != []
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip", "sgf"])
-def test_a_file_that_is_another_for_one_unit_than_for_others_is_none(
+def test_file_that_changes_between_shards_is_rejected(
     kinds: dict[str, Path], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or than it was when it was hashed."""
@@ -308,7 +310,7 @@ def test_a_file_that_is_another_for_one_unit_than_for_others_is_none(
 # Real archives, in blocks of the size that they are always read in
 
 
-def test_slices_of_real_archives(shared: Path) -> None:
+def test_shards_of_real_archives(shared: Path) -> None:
     for name in ("kgs/KGS-2016_01-19-756-.tar.gz", "tygem/2016-07.zip", "wild/fox-pro-680.tar.gz"):
         path = shared / "data" / name
         with mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=1 << 18):
@@ -344,7 +346,7 @@ def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.parametrize("rules", cleaning_rule_names())
-def test_units_that_are_posted_make_the_same_catalogue(
+def test_serialized_shards_give_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str
 ) -> None:
     path, clean = tmp_path / "a.parquet", load_cleaning_rules(rules)
@@ -361,7 +363,7 @@ def test_units_that_are_posted_make_the_same_catalogue(
 
 @pytest.mark.parametrize("rule", ["fields", "games"])
 @pytest.mark.parametrize("most", [1, 5, 20])
-def test_ids_that_are_looked_through_later_give_the_same_catalogue(
+def test_spilled_ids_give_the_same_catalogue(
     mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str, most: int
 ) -> None:
     """However few are kept in memory."""
@@ -385,7 +387,8 @@ def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> No
     for was, now in zip(chain(*made), chain(*back), strict=True):
         assert (now.detail, now.unparsed) == (was.detail, was.unparsed)
         assert all(type(texts) is type(was.unparsed[column]) for column, texts in now.unparsed.items())
-        assert now.drop.tolist() == was.drop.tolist() and now.drop.dtype == was.drop.dtype
+        assert now.drop.tolist() == was.drop.tolist()
+        assert now.drop.dtype == was.drop.dtype
         assert pa.RecordBatch.from_pydict(now.columns).equals(pa.RecordBatch.from_pydict(was.columns))
         assert now.batch(now.drop).equals(was.batch(was.drop))
         details += len(was.detail)
@@ -398,21 +401,24 @@ def identities(sources: Any, rules: str = "legal") -> list[Any]:
     return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(found, told)]
 
 
-def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
+def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> None:
     """Else a run that goes on with an interrupted one would take what was made of others."""
     path = zipped(tmp_path / "in" / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 40))})
     loose = saved(tmp_path / "in" / "loose.sgf", b"(;SZ[9];B[aa])")
     older = write_catalogue(tmp_path / "in" / "older.parquet", rows(id=range(3)))
     given = [tmp_path / "in", older]
     first = identities(given)
-    assert len(first) > 4 and all(first.count(each) == 1 for each in first)
+    assert len(first) > 4
+    assert all(first.count(each) == 1 for each in first)
     assert identities(given) == first
     assert all(new != old for new, old in zip(identities(given, "training"), first, strict=True))
 
     os.utime(loose, ns=(1, 1))
     write_catalogue(older, rows(id=range(3), moves=[[1], [], []]))
     new = identities(given)
-    assert new[0] != first[0] and new[-1] != first[-1] and new[1:-1] == first[1:-1]
+    assert new[0] != first[0]
+    assert new[-1] != first[-1]
+    assert new[1:-1] == first[1:-1]
 
     saved(tmp_path / "in" / ".a.parquet.work" / "0.results", b"what a run leaves beside its sources")
     assert identities(given) == new
@@ -422,9 +428,7 @@ def test_other_files_rules_or_slices_are_told_apart(tmp_path: Path) -> None:
     assert all(a[1] != b[1] for a, b in zip(identities(given)[1:-1], new[1:-1], strict=True))
 
 
-def test_a_cluster_measures_the_sources_itself(
-    mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cluster_hashes_the_sources(mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told = hash_sources(find_sources(mix), ThreadExecutor(1))
     serializing.install(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
@@ -432,7 +436,7 @@ def test_a_cluster_measures_the_sources_itself(
     assert corpus_sources.open_catalogue(tmp_path / "a.parquet").metadata["sources"] == told
 
 
-def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Path) -> None:
+def test_engine_option(mix: list[Path], tmp_path: Path) -> None:
     done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "horses")
     assert (done.code, done.out) == (2, "")
     assert done.err == ["kifu: no engine 'horses'; there are threads, ray and ray=ADDRESS"]
@@ -440,7 +444,7 @@ def test_engines_are_asked_for_on_the_command_line(mix: list[Path], tmp_path: Pa
     assert done.code == 0
 
 
-def test_a_unit_that_is_missing_is_told_of(tmp_path: Path) -> None:
+def test_missing_shard_is_reported(tmp_path: Path) -> None:
     unit = SourceShard("a", None, ArchiveShard(tmp_path / "missing", 0, None))
     with pytest.raises(KifuError, match="missing: No such file"):
         list(IngestJob(load_cleaning_rules("legal"), None).read(unit))

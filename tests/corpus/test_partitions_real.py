@@ -1,4 +1,4 @@
-"""Real games of two servers as parts of one folder: one query over both, and one split."""
+"""Real games of two servers in one partitioned catalogue: one query and one split over both."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from commands import run
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.update import append
 from kifu.describe import describe_catalogue
-from part_sources import bag, rules
+from partition_sources import bag, rules
 
 
-def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
+def test_tygem_and_kgs_in_one_folder(shared: Path, tmp_path: Path) -> None:
     kgs = sorted((shared / "data" / "kgs").glob("KGS-2016_0[12]*"))
     games, tygem = tmp_path / "games", shared / "data" / "tygem"
     for sources in (kgs, tygem):
@@ -34,12 +34,14 @@ def test_tygem_beside_kgs(shared: Path, tmp_path: Path) -> None:
 
     sql = "SELECT format, count(*), sum(n_moves)::BIGINT, min(date) FROM kept GROUP BY 1 ORDER BY 1"
     answers = [run("query", sql, *given).out for given in ([games], files)]
-    assert answers[0] == answers[1] and {"1333", "11362"} < {*answers[0].split()}
+    assert answers[0] == answers[1]
+    assert {"1333", "11362"} < {*answers[0].split()}
     for name, given in (("folder", [games]), ("files", files)):
         assert run("split", *given, "--output", tmp_path / name).code == 0
     for made in sorted((tmp_path / "folder").iterdir()):
         found, expected = (polars.read_parquet(tmp_path / name / made.name) for name in ("folder", "files"))
-        assert found.equals(expected) and {"sgf", "tygem"} == {*found["format"]}
+        assert found.equals(expected)
+        assert {"sgf", "tygem"} == {*found["format"]}
 
     assert run("compact", games).code == 0
     assert [path.name for path in open_catalogue(games).partitions] == ["2016.parquet"]

@@ -1,4 +1,4 @@
-"""Counts of a corpus: right, adding up, readable, drawn."""
+"""Counts of a corpus: correct, complete, printed and drawn."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from test_cli import on_terminal
 
 from catalogues import rows, write_catalogue
-from commands import run
+from commands import on_terminal, run
 from kifu.corpus.ingest import ingest
 from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, count_games
 from kifu.errors import FormatError
@@ -47,7 +46,7 @@ def drawn_at_random(count: int, seed: int) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_counts_are_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
+def test_counts_equal_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
     columns = drawn_at_random(700, seed)
     stats = counted(tmp_path, **columns)
     games = [dict(zip(columns, values)) for values in zip(*columns.values())]
@@ -96,7 +95,7 @@ def test_every_rank_has_its_band(tmp_path: Path, rating: float | None, pro: bool
     assert found == [(band, "30-21k")]
 
 
-def test_the_order_of_what_is_counted(tmp_path: Path) -> None:
+def test_order_of_counts(tmp_path: Path) -> None:
     stats = counted(
         tmp_path,
         komi=[7.5, None, 3.125, 7.5, None, 6.5, 6.5, -2.125], year=[2002, None, 1999, 2002, 1999, None, 1846, 2002],
@@ -113,7 +112,7 @@ def test_the_order_of_what_is_counted(tmp_path: Path) -> None:
     assert [*stats.lengths["0-49"]] == ["score", "resign", "time", "void", "unknown", "even", "odd"]
 
 
-def test_words_that_are_not_understood_are_counted(tmp_path: Path) -> None:
+def test_unparsed_texts_are_counted(tmp_path: Path) -> None:
     stats = counted(
         tmp_path,
         black_rank=["strong", "strong", "NR", "9d", None], black_rating=[None, None, None, 40, None],
@@ -138,17 +137,19 @@ def test_several_catalogues_are_one_corpus(tmp_path: Path) -> None:
     assert list(stats.years.items()) == [("1999", 1), ("2001", 3)]
 
 
-def test_threads_make_no_difference(tmp_path: Path) -> None:
+def test_threads_do_not_matter(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(**drawn_at_random(2000, 9)))
     assert count_games([path], jobs=1) == count_games([path], jobs=2)
 
 
-def test_units_and_who_counts_them_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_and_executor_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = drawn_at_random(1500, 5) | {"black_rank": [f"strong {k % 70}" for k in range(1500)]}
     columns |= {"black_pro": [None] * 1500, "komi": [k % 13 / 2 for k in range(1500)]}
     path = write_catalogue(tmp_path / "games.parquet", rows(**columns))
     whole = count_games([path])
-    assert OTHERS in whole.komi and OTHERS in whole.archives and len(whole.unparsed["black_rank"].texts) == 5
+    assert OTHERS in whole.komi
+    assert OTHERS in whole.archives
+    assert len(whole.unparsed["black_rank"].texts) == 5
     pq.write_table(pq.read_table(path), path, row_group_size=40)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 100)
     for jobs in (1, 2):
@@ -158,7 +159,7 @@ def test_units_and_who_counts_them_make_no_difference(tmp_path: Path, monkeypatc
     assert SerializingExecutor.shards == 19
 
 
-def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_of_exact_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 archives have 30 games each, and 600 have one: up to the bound all are told apart, then the common ones."""
     archives = [f"{k % 20}.zip" for k in range(600)] + [f"single {k}.zip" for k in range(600)]
     random.Random(2).shuffle(archives)
@@ -177,7 +178,7 @@ def test_what_is_counted_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert bounded.unparsed["date_text"].games < 1200
 
 
-def test_words_of_results_that_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bound_of_unparsed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.corpus.stats._EXACT", 10)
     stats = counted(tmp_path, ending=["score"] * 50 + [f"odd {k}" for k in range(50)], winner=["black"] * 100)
     assert stats.results["black"]["score"] == stats.lengths["0-49"]["score"] == 50
@@ -186,14 +187,14 @@ def test_words_of_results_that_are_too_many(tmp_path: Path, monkeypatch: pytest.
         assert sum(sum(counts.values()) for counts in table.values()) == 100
 
 
-def test_a_file_that_is_no_catalogue(tmp_path: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(FormatError, match=r"x\.parquet is not a catalogue"):
         count_games([tmp_path / "x.parquet"])
 
 
 @pytest.mark.slow
-def test_the_archives_of_kgs_counted_from_their_bytes(shared: Path, tmp_path: Path) -> None:
+def test_counts_of_kgs_archives_equal_those_from_their_bytes(shared: Path, tmp_path: Path) -> None:
     results: Counter[bytes] = Counter()
     years: Counter[str] = Counter()
     archives = [path for path in sorted((shared / "data" / "kgs").rglob("KGS*")) if ".tar" in path.name]
@@ -238,7 +239,7 @@ def test_json_is_one_object_with_these_keys(tmp_path: Path) -> None:
     assert (tmp_path / "stats.json").read_text() == done.out
 
 
-def test_tables_are_plain_lines_elsewhere_than_on_a_terminal(tmp_path: Path) -> None:
+def test_tables_are_plain_lines_without_a_terminal(tmp_path: Path) -> None:
     path = write_catalogue(
         tmp_path / "games.parquet",
         rows(
@@ -285,7 +286,7 @@ def test_tables_fit_the_terminal(tmp_path: Path, columns: int) -> None:
         (9_900, 15, "games (k: thousands; 20k+: 20 to 11 kyu)"),
     ],
 )
-def test_ranks_fit_80_columns_however_many_games(
+def test_ranks_fit_80_columns_for_any_number_of_games(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -304,7 +305,7 @@ def test_ranks_fit_80_columns_however_many_games(
     assert (table[0].split(), table[1].split()[0]) == ([line.split()[0] for line in table[1:]], table[0].split()[0])
 
 
-def test_a_corpus_without_a_kept_game(tmp_path: Path) -> None:
+def test_corpus_without_kept_games(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(drop=["ko", "ko"]))
     done = run("stats", path, "-o", tmp_path / "page.png")
     assert done.out.splitlines()[1:] == [
@@ -319,7 +320,7 @@ def test_a_corpus_without_a_kept_game(tmp_path: Path) -> None:
 # as a page
 
 
-def test_the_page_is_the_same_every_time(tmp_path: Path) -> None:
+def test_page_is_deterministic(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(**drawn_at_random(500, 4)))
     for name in ("1.png", "2.png", "1.svg", "2.svg"):
         assert run("stats", path, "-o", tmp_path / name).code == 0
@@ -328,7 +329,7 @@ def test_the_page_is_the_same_every_time(tmp_path: Path) -> None:
     assert (tmp_path / "1.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_the_page_shows_what_there_is(tmp_path: Path) -> None:
+def test_page_shows_all_tables(tmp_path: Path) -> None:
     stats = counted(
         tmp_path,
         black_rating=[32] * 7, white_rating=[40] * 7, year=[1846, 2001, 2001, 2001, 2001, None, 2001],
@@ -364,4 +365,5 @@ def test_errors_are_one_line(tmp_path: Path, arguments: list[str], told: str) ->
     done = run("stats", *(each.replace("GAMES", str(games)) for each in arguments))
     (line,) = done.err
     assert (done.code, done.out) == (2, "")
-    assert line.startswith("kifu: ") and told in line
+    assert line.startswith("kifu: ")
+    assert told in line

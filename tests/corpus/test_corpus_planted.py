@@ -1,4 +1,4 @@
-"""2,000 games with faults, copies and leaks among them: the commands find each of these, and accuse nothing else."""
+"""2,000 games with planted faults, duplicates and leaks: the commands find exactly these."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def column(path: Path, name: str) -> list[Any]:
     return pq.read_table(path, columns=[name])[name].to_pylist()
 
 
-def test_every_fault_and_every_copy_is_found_and_nothing_else_accused(planted: Planted, folder: Path) -> None:
+def test_all_planted_faults_and_duplicates_are_found(planted: Planted, folder: Path) -> None:
     path = folder / "training.parquet"
     assert column(path, "drop") == planted.drops
     assert Counter(column(path, "drop"))[None] == GAMES - 8 * (len(FAULTS) + len(COPIES))
@@ -148,7 +148,7 @@ def test_every_fault_and_every_copy_is_found_and_nothing_else_accused(planted: P
         assert details[k] == expected
 
 
-def test_the_command_counts_them(planted: Planted, folder: Path, tmp_path: Path) -> None:
+def test_command_prints_the_counts(planted: Planted, folder: Path, tmp_path: Path) -> None:
     done = run("ingest", folder / "games.zip", "-o", tmp_path / "a.parquet", "--clean", "training", "--jobs", 1)
     (line,) = done.out.splitlines()
     counts = {name.replace("_", " "): n for name, n in Counter(planted.drops).items() if name}
@@ -176,15 +176,16 @@ def parts(path: Path, into: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("rules", ["training", "legal"])
-def test_no_split_has_a_game_in_two_sets_even_if_copies_were_left_in(folder: Path, tmp_path: Path, rules: str) -> None:
+def test_no_split_has_a_game_in_two_sets_even_with_duplicates(folder: Path, tmp_path: Path, rules: str) -> None:
     files = parts(folder / f"{rules}.parquet", tmp_path)
     sizes = [open_catalogue(path).rows for path in files.values()]
-    assert min(sizes) > 100 and sum(sizes) == column(folder / f"{rules}.parquet", "drop").count(None)
+    assert min(sizes) > 100
+    assert sum(sizes) == column(folder / f"{rules}.parquet", "drop").count(None)
     done = run("audit", *files.values())
     assert (done.code, done.out.splitlines()[-1]) == (0, "no game in two sets")
 
 
-def test_leaks_are_found_and_nothing_else_accused(planted: Planted, folder: Path, tmp_path: Path) -> None:
+def test_all_planted_leaks_are_found(planted: Planted, folder: Path, tmp_path: Path) -> None:
     """Copies of games of the training set, of all kinds, come into the test set under other names."""
     files = parts(folder / "training.parquet", tmp_path)
     there = [int(name.removesuffix(".sgf")) for name in column(files["train"], "member")]
@@ -210,7 +211,7 @@ def test_leaks_are_found_and_nothing_else_accused(planted: Planted, folder: Path
     assert run("audit", files["test"], leaky).code == 1, "a set and itself"
 
 
-def test_a_split_stays_as_it_is_when_10000_games_are_added(planted: Planted, folder: Path, tmp_path: Path) -> None:
+def test_split_does_not_change_when_10000_games_are_added(planted: Planted, folder: Path, tmp_path: Path) -> None:
     """Before and after the old ones, turned copies of these among them; and no cluster is in two sets."""
     draw = random.Random(6)
     new = [played(draw) for _ in range(10_000)]
@@ -222,7 +223,8 @@ def test_a_split_stays_as_it_is_when_10000_games_are_added(planted: Planted, fol
     path = tmp_path / "all.parquet"
     assert run("ingest", before, folder / "games.zip", after, "-o", path).code == 0
     sets = sets_of(path)
-    assert sets[5000:7000] == sets_of(folder / "legal.parquet") and None not in sets
+    assert sets[5000:7000] == sets_of(folder / "legal.parquet")
+    assert None not in sets
     found = find_clusters([path])
     clusters = set(found.cluster.tolist())
     assert len(clusters) >= 200

@@ -1,4 +1,4 @@
-"""Ids that were met before: while games stream by, and in catalogues of any size, in memory that has an end."""
+"""Sets of ids, and rows with equal ids in catalogues, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)
 @pytest.mark.nojit
 @random_games
 @given(parts_of_ids)
-def test_seen_ids(parts: list[list[int]]) -> None:
+def test_id_set(parts: list[list[int]]) -> None:
     ids, seen = IdSet(), set[int]()
     for part in parts:
         new = ids.add(np.array(part, np.uint64))
@@ -34,7 +34,7 @@ def test_seen_ids(parts: list[list[int]]) -> None:
 @pytest.mark.nojit
 @random_games
 @given(parts_of_ids, st.integers(0, 100))
-def test_seen_ids_that_are_full_still_tell_those_they_have(parts: list[list[int]], most: int) -> None:
+def test_full_id_set_still_finds_its_ids(parts: list[list[int]], most: int) -> None:
     ids, seen, full = IdSet(most), set[int](), False
     for part in parts:
         new = ids.add(np.array(part, np.uint64))
@@ -48,7 +48,7 @@ def test_seen_ids_that_are_full_still_tell_those_they_have(parts: list[list[int]
         assert len(ids) == len(seen) <= most
 
 
-def test_seen_ids_grow() -> None:
+def test_id_set_grows() -> None:
     rng = np.random.default_rng(1)
     keys = rng.integers(0, 2**64, 300_000, np.uint64)
     ids = IdSet()
@@ -59,14 +59,14 @@ def test_seen_ids_grow() -> None:
     assert len(ids) == len(keys)
 
 
-def test_ids_made_to_collide_take_no_longer() -> None:
+def test_crafted_ids_do_not_collide() -> None:
     """Were the table's slots the ids' own low bits, this would take hours."""
     keys = np.arange(1, 300_001, dtype=np.uint64) << np.uint64(40)
     assert IdSet().add(keys).all()
 
 
 @pytest.mark.parametrize("most", [6, 50, 10**6])
-def test_the_copies_in_catalogues_are_those_of_a_set(tmp_path: Path, most: int) -> None:
+def test_exact_duplicates_equal_those_of_a_python_set(tmp_path: Path, most: int) -> None:
     rng = np.random.default_rng(most)
     paths, ids, drops = [], [], []
     for number in range(3):
@@ -85,7 +85,7 @@ def test_the_copies_in_catalogues_are_those_of_a_set(tmp_path: Path, most: int) 
     assert exact_duplicates(paths, max_ids=most).tolist() == expected
 
 
-def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_id_table_respects_its_maximum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the ids are: here all begin with the same bits."""
     path = write_catalogue(tmp_path / "a.parquet", rows(id=range(40_000)))
     tables = []
@@ -101,7 +101,7 @@ def test_no_table_of_ids_is_larger_than_told(tmp_path: Path, monkeypatch: pytest
     assert max(tables) < 5_000
 
 
-def test_copies_of_nothing(tmp_path: Path) -> None:
+def test_exact_duplicates_of_empty_input(tmp_path: Path) -> None:
     assert exact_duplicates([]).tolist() == []
     assert exact_duplicates([write_catalogue(tmp_path / "a.parquet", rows(id=[]))]).tolist() == []
     with pytest.raises(FormatError, match="not a catalogue"):

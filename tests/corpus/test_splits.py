@@ -1,4 +1,4 @@
-"""Which set a game goes to: the laws, and each kind on a few rows."""
+"""Assignment of games to sets: invariants, and examples of each kind of split."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def split(text) -> Split:
 
 
 @given(SHARES, SEEDS, st.lists(st.integers(0, 2**64 - 1)))
-def test_a_key_goes_where_the_docstring_says(shares, seed, keys):
+def test_keys_follow_the_documented_formula(shares, seed, keys):
     exact = [Fraction(str(share)) for share in shares.values()]
     bounds = [2**64 * sum(exact[: k + 1]) // sum(exact) for k in range(len(exact))]
     expected = [next(k for k, bound in enumerate(bounds) if naive.mix(key ^ naive.mix(seed)) < bound) for key in keys]
@@ -48,14 +48,14 @@ def test_a_key_goes_where_the_docstring_says(shares, seed, keys):
 
 
 @given(st.integers(1, 2**64 - 1), SEEDS)
-def test_a_key_on_a_bound(key, seed):
+def test_key_on_a_bound(key, seed):
     drawn = naive.mix(key ^ naive.mix(seed))
     for below, code in ((drawn, 1), (drawn + 1, 0)):
         assert split_keys(np.array([key], np.uint64), {"a": below, "b": 2**64 - below}, seed).tolist() == [code]
 
 
 @given(SHARES, SEEDS, st.integers(0, 2**32))
-def test_no_game_moves_when_others_come(shares, seed, shuffle):
+def test_split_does_not_depend_on_other_games(shares, seed, shuffle):
     before = split_keys(KEYS[:2_000], shares, seed)
     assert np.array_equal(split_keys(KEYS, shares, seed)[:2_000], before)
     order = np.random.default_rng(shuffle).permutation(2_000)
@@ -76,7 +76,7 @@ def test_seeds_give_different_splits():
     assert abs(same - len(KEYS) / 2) < 6 * sqrt(len(KEYS) / 4)
 
 
-def test_shares_are_exact_and_fixed_for_ever():
+def test_shares_are_exact_and_never_change():
     keys = np.arange(1_000, dtype=np.uint64)
     tenths = split_keys(keys, {"a": 0.7, "b": 0.2, "c": 0.1}, 5)
     assert np.array_equal(tenths, split_keys(keys, {"a": 7, "b": 2, "c": 1}, 5))
@@ -85,13 +85,13 @@ def test_shares_are_exact_and_fixed_for_ever():
 
 
 @pytest.mark.parametrize("shares", [{}, {"a": 0}, {"a": 1, "b": -1}, {"a": float("nan")}, {"a": float("inf")}])
-def test_shares_that_are_none(shares):
+def test_invalid_shares(shares):
     with pytest.raises(RecipeError, match="shares must be numbers above 0"):
         split_keys(KEYS, shares)
 
 
 @given(st.integers(0, 2**32), SHARES, SEEDS)
-def test_a_game_its_copies_and_its_beginnings_are_in_one_set(seed, shares, split_seed):
+def test_game_duplicates_and_beginnings_are_in_one_set(seed, shares, split_seed):
     rng = np.random.default_rng(seed)
     game = OneGame(19, 19, [int(p) | ply % 2 * WHITE_BIT for ply, p in enumerate(rng.integers(0, 361, 50))])
     cut = game._replace(moves=game.moves[: rng.integers(OPENING_PLIES, 50)])
@@ -184,7 +184,7 @@ def test_by_lists_without_ids_or_names(tmp_path):
         (None, SourceError, "cannot read the list .*No such file"),
     ],
 )
-def test_lists_that_are_none(tmp_path, text, error, message):
+def test_invalid_lists(tmp_path, text, error, message):
     (tmp_path / "other.txt").write_text("009")
     if text is not None:
         (tmp_path / "s.txt").write_bytes(text.encode("latin-1" if text == "\x80" else "utf-8"))
@@ -212,12 +212,12 @@ def test_lists_that_are_none(tmp_path, text, error, message):
         ('kind = "list"\nsets = { a = 1 }', "valid string"),
     ],
 )
-def test_tables_that_are_none(text, message):
+def test_invalid_tables(text, message):
     with pytest.raises(RecipeError, match=message):
         split(text)
 
 
-def test_a_split_names_the_columns_that_it_needs():
+def test_columns_of_a_split():
     texts = [
         'kind = "hash"\nsets = { a = 1 }', 'kind = "player"\nsets = { a = 1 }',
         'kind = "date"\nsets = { a = [2016-01-01, 2016-02-01] }', 'kind = "archive"\nsets = { a = ["*"] }',

@@ -1,4 +1,4 @@
-"""Questions to catalogues: what they may ask, what they get, and what they can neither reach nor break."""
+"""SQL queries: results, output files, and isolation from other files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_cli import on_terminal
 
 from catalogues import rows, write_catalogue
-from commands import Done, finish, run, start
+from commands import Done, finish, on_terminal, run, start
 from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
@@ -74,12 +73,12 @@ def read_table(path: Path) -> pa.Table:
 # the tables
 
 
-def test_games_are_all_and_kept_are_those_not_dropped(small: Path) -> None:
+def test_tables_games_and_kept(small: Path) -> None:
     assert ask("SELECT black FROM games", small) == [("Ann",), ("a,\"b'",), ("李",)]
     assert ask("SELECT black FROM kept", small) == [("Ann",), ("李",)]
 
 
-def test_rows_stay_in_order_and_tell_their_file(small: Path, many: Path) -> None:
+def test_rows_stay_in_order_with_their_file(small: Path, many: Path) -> None:
     found = ask("SELECT catalogue, entry FROM games", many, small, many, count=200_000)
     each = [(str(many), str(k)) for k in range(50_000)]
     assert found == [*each, *((str(small), str(k)) for k in range(3)), *each]
@@ -96,7 +95,7 @@ def test_columns_have_the_types_of_the_schema(small: Path) -> None:
         )
 
 
-def test_files_of_other_writers_are_read_in_the_same_types(small: Path, tmp_path: Path) -> None:
+def test_files_of_other_writers_have_the_same_types(small: Path, tmp_path: Path) -> None:
     table = read_table(small)
     wide = {pa.int16(): pa.int64(), pa.string(): pa.large_string(), pa.uint8(): pa.int32(), pa.float32(): pa.float64()}
     fields = [pa.field(f.name, wide.get(f.type, f.type)) for f in reversed(SCHEMA)]
@@ -111,7 +110,7 @@ def test_files_of_other_writers_are_read_in_the_same_types(small: Path, tmp_path
     "name",
     ["a*.parquet", "b?.parquet", "c[1].parquet", "d'q.parquet", "year=2001/e.parquet", "~f.parquet", "g h", "碁"],
 )
-def test_a_file_may_be_called_anything(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_names_with_special_characters(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in ("ab.parquet", "bb.parquet", "c1.parquet"):
         write_catalogue(tmp_path / other, rows(black=["wrong"]))
     write_catalogue(tmp_path / name, rows(black=["right"]))
@@ -122,14 +121,14 @@ def test_a_file_may_be_called_anything(tmp_path: Path, name: str, monkeypatch: p
 # what comes out
 
 
-def test_the_head_is_cut_and_counted(many: Path) -> None:
+def test_head_is_limited_and_counted(many: Path) -> None:
     with open_query("SELECT black, year FROM kept ORDER BY entry DESC", [many]) as answer:
         head = answer.head(2)
     assert (head.columns, head.numeric, head.total) == (["black", "year"], [False, True], 45_000)
     assert head.rows == [(None, str(1990 + 49_999 % 7)), ("武宮 正樹", str(1990 + 49_998 % 7))]
 
 
-def test_csv_is_what_csv_readers_read(small: Path, tmp_path: Path) -> None:
+def test_csv_is_read_by_csv_readers(small: Path, tmp_path: Path) -> None:
     sql = 'SELECT id, black, komi, date, black_pro, moves, winner AS "who ""won""", \'\' AS empty FROM games'
     with open_query(sql, [small]) as answer:
         text = b"".join(answer.csv())
@@ -144,7 +143,7 @@ def test_csv_is_what_csv_readers_read(small: Path, tmp_path: Path) -> None:
     assert text.splitlines()[2] == b'0,"a,""b\'",,,,"[]",,""'  # null is not the empty text
 
 
-def test_a_csv_of_no_rows_has_the_names(small: Path, tmp_path: Path) -> None:
+def test_empty_csv_has_a_header(small: Path, tmp_path: Path) -> None:
     with open_query("SELECT black, white FROM games WHERE false", [small]) as answer:
         assert answer.write(tmp_path / "out.csv") == 0
         assert (answer.head(5).rows, answer.head(5).total) == ([], 0)
@@ -159,19 +158,20 @@ def test_a_csv_of_no_rows_has_the_names(small: Path, tmp_path: Path) -> None:
         "MAP {'a': 1}",
     ],
 )  # fmt: skip
-def test_any_type_goes_into_csv_and_is_written_or_refused_as_parquet(small: Path, tmp_path: Path, value: str) -> None:
+def test_any_type_is_written_to_csv_and_written_or_rejected_as_parquet(small: Path, tmp_path: Path, value: str) -> None:
     with open_query(f"SELECT {value} AS x FROM games", [small]) as answer:
         assert b"".join(answer.csv()).count(b"\n") == 4
         try:
             assert answer.write(tmp_path / "out.parquet") == 3
         except RecipeError as error:
+            message = str(error)
             assert value == "INTERVAL 1 DAY"
-            assert "x: Parquet cannot store" in str(error)
+            assert "x: Parquet cannot store" in message
         else:
             assert pq.read_table(tmp_path / "out.parquet").num_rows == 3
 
 
-def test_other_columns_become_a_parquet_that_tells_its_query(many: Path, tmp_path: Path) -> None:
+def test_parquet_stores_the_query(many: Path, tmp_path: Path) -> None:
     sql = "SELECT year, count(*) AS n FROM kept GROUP BY year ORDER BY year"
     with open_query(sql, [many]) as answer:
         assert not answer.is_catalogue
@@ -192,7 +192,7 @@ def test_other_columns_become_a_parquet_that_tells_its_query(many: Path, tmp_pat
 @pytest.mark.parametrize(
     "columns", ["*", "* EXCLUDE catalogue", ", ".join(f'"{name}"' for name in reversed(SCHEMA.names))]
 )
-def test_an_answer_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, columns: str) -> None:
+def test_result_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, columns: str) -> None:
     sql = f"SELECT {columns} FROM games WHERE black <> 'Ann'"
     with open_query(sql, [small]) as answer:
         assert answer.is_catalogue
@@ -205,7 +205,7 @@ def test_an_answer_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, 
     assert read_table(tmp_path / "again.parquet").equals(read_table(small).slice(1))
 
 
-def test_the_whole_corpus_is_the_same_file_in_any_number_of_threads(many: Path, tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_threads(many: Path, tmp_path: Path) -> None:
     made = []
     for jobs in (1, 2):
         with open_query("FROM games WHERE entry % 3 > 0", [many, many], jobs=jobs) as answer:
@@ -215,7 +215,7 @@ def test_the_whole_corpus_is_the_same_file_in_any_number_of_threads(many: Path, 
     assert open_catalogue(tmp_path / "part.parquet").rows == 2 * 33_333
 
 
-def test_columns_beside_those_of_a_catalogue_are_kept(small: Path, tmp_path: Path) -> None:
+def test_additional_columns_are_kept(small: Path, tmp_path: Path) -> None:
     with open_query("SELECT *, n_moves / 2 AS half FROM games", [small]) as answer:
         assert not answer.is_catalogue
         answer.write(tmp_path / "more.parquet")
@@ -223,7 +223,7 @@ def test_columns_beside_those_of_a_catalogue_are_kept(small: Path, tmp_path: Pat
     assert read_table(tmp_path / "more.parquet").equals(read_table(small))
 
 
-def test_an_answer_may_replace_what_it_was_asked_of(tmp_path: Path) -> None:
+def test_result_may_replace_its_input(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(year=[1, 2, 3]))
     with open_query("FROM games WHERE year > 1", [path]) as answer:
         answer.write(path)
@@ -234,7 +234,7 @@ def test_an_answer_may_replace_what_it_was_asked_of(tmp_path: Path) -> None:
     ("change", "told"),
     [("black AS width", "column width: Failed to parse"), ("NULL AS id", "column id must not contain nulls")],
 )
-def test_what_does_not_fit_into_a_catalogue_is_told(small: Path, tmp_path: Path, change: str, told: str) -> None:
+def test_values_that_do_not_fit_a_catalogue_are_rejected(small: Path, tmp_path: Path, change: str, told: str) -> None:
     with (
         open_query(f"SELECT * REPLACE ({change}) FROM games", [small]) as answer,
         pytest.raises(FormatError, match=told),
@@ -269,7 +269,7 @@ def test_what_does_not_fit_into_a_catalogue_is_told(small: Path, tmp_path: Path,
         ("SELECT error('a\nb')", "a b"),
     ],
 )
-def test_bad_queries_are_one_line(small: Path, tmp_path: Path, sql: str, told: str) -> None:
+def test_bad_queries_raise_one_line_errors(small: Path, tmp_path: Path, sql: str, told: str) -> None:
     secret = tmp_path / "secret.parquet"
     pq.write_table(pa.table({"x": [1]}), secret)
     done = run("query", sql.replace("SECRET", str(secret)), small, "-o", tmp_path / "out.csv")
@@ -277,7 +277,7 @@ def test_bad_queries_are_one_line(small: Path, tmp_path: Path, sql: str, told: s
     assert list(tmp_path.iterdir()) == [secret]
 
 
-def test_python_variables_are_no_tables(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_variables_are_not_tables(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kifu.corpus.query.frame", pandas.DataFrame({"x": [1]}), raising=False)
     with pytest.raises(RecipeError, match="frame does not exist"):
         ask("SELECT * FROM frame", small)
@@ -286,7 +286,8 @@ def test_python_variables_are_no_tables(small: Path, monkeypatch: pytest.MonkeyP
 def is_error(done: Done, *words: str) -> None:
     (line,) = done.err
     assert (done.code, done.out) == (2, "")
-    assert line.startswith("kifu: ") and len(line) < 400
+    assert line.startswith("kifu: ")
+    assert len(line) < 400
     for word in words:
         assert word in line
 
@@ -300,11 +301,11 @@ def is_error(done: Done, *words: str) -> None:
         (["SMALL", "-o", "SMALL/out.csv"], "cannot write"),
     ],
 )
-def test_bad_files_are_one_line(small: Path, arguments: list[str], told: str) -> None:
+def test_bad_files_raise_one_line_errors(small: Path, arguments: list[str], told: str) -> None:
     is_error(run("query", "SELECT 1 AS x", *(each.replace("SMALL", str(small)) for each in arguments)), told)
 
 
-def test_two_columns_of_one_name_go_into_csv_only(small: Path, tmp_path: Path) -> None:
+def test_equal_column_names_are_allowed_in_csv_only(small: Path, tmp_path: Path) -> None:
     with open_query("SELECT 1 AS x, 2 AS x", [small]) as answer:
         assert b"".join(answer.csv()) == b'"x","x"\n1,2\n'
         with pytest.raises(RecipeError, match="two columns are named 'x'"):
@@ -313,7 +314,7 @@ def test_two_columns_of_one_name_go_into_csv_only(small: Path, tmp_path: Path) -
             answer.write(tmp_path / "out")
 
 
-def test_damaged_files_give_an_error_or_an_answer(small: Path, tmp_path: Path) -> None:
+def test_damaged_files_give_an_error_or_a_result(small: Path, tmp_path: Path) -> None:
     data = small.read_bytes()
     draw = random.Random(5)
     told = set()
@@ -328,7 +329,8 @@ def test_damaged_files_give_an_error_or_an_answer(small: Path, tmp_path: Path) -
                 told.add(len(b"".join(answer.csv())) > 0)
         except KifuError as error:
             told.add(type(error))
-            assert "kifu-query-" not in str(error)
+            message = str(error)
+            assert "kifu-query-" not in message
     assert {True, FormatError, RecipeError} <= told
 
 
@@ -336,7 +338,7 @@ def test_damaged_files_give_an_error_or_an_answer(small: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("sql", ["FROM games ORDER BY id", "SELECT black::INT FROM games"])
-def test_no_temporary_files_stay(small: Path, tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_files_are_left(small: Path, tmp_path: Path, sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     run("query", sql, small)
     assert list(tmp_path.iterdir()) == []
@@ -347,7 +349,8 @@ def test_interrupted_queries_end_soon_and_leave_nothing(small: Path, tmp_path: P
     process = start("query", endless, small, "-o", tmp_path / "out.csv", TMPDIR=str(tmp_path))
     deadline = time.monotonic() + 60
     while not (tmp_path / ".out.csv.part").exists():
-        assert process.poll() is None and time.monotonic() < deadline, finish(process)
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline, finish(process)
         time.sleep(0.01)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
@@ -358,7 +361,7 @@ def test_interrupted_queries_end_soon_and_leave_nothing(small: Path, tmp_path: P
 # on the screen
 
 
-def test_the_table_elsewhere_than_on_a_terminal(small: Path) -> None:
+def test_table_without_a_terminal(small: Path) -> None:
     done = run("query", "SELECT black, komi, moves FROM games", small, "--rows", "2")
     assert done == Done(
         0,
@@ -370,7 +373,7 @@ def test_the_table_elsewhere_than_on_a_terminal(small: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [30, 80, 200])
-def test_the_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
+def test_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
     path = write_catalogue(tmp_path / "x.parquet", rows(black=["武" * 60], white=["\x1b[2J\x07red"], moves=[[1] * 300]))
     lines = on_terminal(columns, "query", "SELECT black, white, moves, * FROM games", str(path))
     assert max(len(line) + sum(letter > "\u2e80" for letter in line) for line in lines[:2]) <= columns
@@ -384,7 +387,7 @@ def test_csv_on_standard_output(small: Path) -> None:
     assert done == Done(0, '"black","n_moves"\n"Ann",3\n"a,""b\'",0\n"李",1\n', [])
 
 
-def test_the_command_tells_what_it_wrote(small: Path, tmp_path: Path) -> None:
+def test_command_prints_the_output(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "kept.parquet"
     assert run("query", "FROM kept", small, "-o", out) == Done(0, f"{out}: 2 rows\n", [])
     assert os.listdir(tmp_path) == ["kept.parquet"]  # noqa: PTH208
@@ -415,22 +418,22 @@ def test_polars_duckdb_and_pandas_open_a_catalogue(small: Path) -> None:
 
 # the page of examples
 
-PAGE = (Path(__file__).parents[1] / "docs" / "queries.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text("utf-8")
 EXAMPLES = re.findall(r"```sh\n(.*?)\n```\n\n```\n(.*?)```\n", PAGE, re.DOTALL)
 
 
-def test_there_are_a_dozen_examples() -> None:
+def test_docs_have_a_dozen_examples() -> None:
     assert len(EXAMPLES) == PAGE.count("```") // 4 >= 12
 
 
 @pytest.mark.parametrize("command", [command for command, _ in EXAMPLES], ids=range(len(EXAMPLES)))
-def test_examples_are_questions_to_any_catalogue(small: Path, command: str) -> None:
+def test_doc_examples_run_on_any_catalogue(small: Path, command: str) -> None:
     done = run(*shlex.split(command.replace("games.parquet", str(small)))[1:])
     assert (done.code, done.err) == (0, [])
 
 
 @pytest.mark.slow
-def test_examples_have_these_answers(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doc_examples_have_their_results(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     ingested = ingest([shared / "data" / "kgs", shared / "data" / "wild"], "games.parquet")
     assert f"{ingested.read:,} games." in PAGE

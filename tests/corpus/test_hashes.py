@@ -1,4 +1,4 @@
-"""Hashes of games and of rows: against plain ints, and the laws that they are there for."""
+"""Hashes of games and rows: a naive implementation, and the invariants."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def opening(game, plies):
 @pytest.mark.nojit
 @random_games
 @given(st.lists(st.one_of(games(), games(max_size=25)), max_size=6))
-def test_canonical_is_what_the_docstring_says(some):
+def test_canonical_equals_the_naive_implementation(some):
     found, begun = hash_games(flat(some))
     assert (found.dtype, begun.dtype) == (np.uint64, np.uint64)
     assert found.tolist() == [naive.canonical(game) for game in some]
@@ -67,7 +67,7 @@ def test_opening_is_the_hash_of_the_first_plies(game, plies):
 @pytest.mark.nojit
 @random_games
 @given(games(), st.integers(0, 7), st.booleans(), st.integers(0, 3), st.randoms())
-def test_what_the_hashes_are_blind_to(game, k, swap, passes, rng):
+def test_hash_invariances(game, k, swap, passes, rng):
     n = game.width * game.height
     same = naive.symmetric(naive.swapped(game) if swap else game, k)
     if not same.setup or same.setup[-1][0] <= len(same.moves):  # else passes would come before that setup
@@ -103,12 +103,12 @@ DIFFERENT = {
 
 
 @pytest.mark.nojit
-def test_what_the_hashes_tell_apart():
+def test_hashes_differ_for_different_games():
     found = canonical(*DIFFERENT.values())
     assert len(set(found)) == len(DIFFERENT), dict(zip(DIFFERENT, found))
 
 
-def test_the_hashes_are_fixed_for_ever():
+def test_hashes_never_change():
     """If this fails, catalogues and splits that exist have changed their meaning: mend the code, not the numbers."""
     moves = [(37 * ply + 60) % 361 | ply % 2 * WHITE_BIT for ply in range(60)]
     some = [*DIFFERENT.values(), OneGame(19, 19, moves, ((0, 5), (0, 9 | WHITE_BIT), (40, 7 | ERASE_BIT)))]
@@ -138,7 +138,7 @@ def test_no_games():
     assert [h.tolist() for h in hash_games(flat([]))] == [[], []]
 
 
-def test_boards_that_are_too_large_are_not_turned():
+def test_boards_that_are_too_large_have_no_symmetries():
     five, mirrored = OneGame(200, 3, [5]), OneGame(200, 3, [194])
     found = canonical(five, naive.swapped(five), five._replace(moves=[5, 600]), mirrored)
     assert len(set(found[:3])) == 1
@@ -155,7 +155,7 @@ RECORDS = (
 """Each says something else than all others."""
 
 
-def test_an_id_is_of_all_that_the_arrays_say():
+def test_id_depends_on_all_arrays():
     games = scan(as_block(RECORDS))
     ids = hash_rows(games, [])
     assert (ids.dtype, ids.shape) == (np.uint64, (len(RECORDS),))
@@ -182,7 +182,7 @@ def same_rows(count):
 @pytest.mark.nojit
 @random_games
 @given(st.lists(st.sampled_from(RECORDS), max_size=4), st.data())
-def test_an_id_is_what_plain_ints_give(records, data):
+def test_id_equals_the_naive_implementation(records, data):
     games = scan(as_block(records))
     column = st.lists(st.none() | st.text(max_size=20), min_size=len(games), max_size=len(games))
     words = data.draw(st.lists(column, max_size=3))
@@ -199,7 +199,7 @@ def test_an_id_is_what_plain_ints_give(records, data):
 
 
 @pytest.mark.nojit
-def test_an_id_is_of_all_texts():
+def test_id_depends_on_all_texts():
     games = same_rows(len(TEXTS))
     ids = hash_rows(games, [texts(*TEXTS)])
     assert [TEXTS.index(text) for text in TEXTS] == [ids.tolist().index(i) for i in ids.tolist()]
@@ -207,7 +207,7 @@ def test_an_id_is_of_all_texts():
 
 
 @pytest.mark.nojit
-def test_an_id_tells_which_column_says_what():
+def test_id_depends_on_the_column_of_a_text():
     rows = [("ab", "c", None), ("a", "bc", None), (None, "ab", "c"), ("ab", None, "c"), ("ab", "c", "")]
     ids = hash_rows(same_rows(len(rows)), [texts(*column) for column in zip(*rows)])
     assert len(set(ids.tolist())) == len(rows)
@@ -215,6 +215,6 @@ def test_an_id_tells_which_column_says_what():
 
 @pytest.mark.nojit
 @given(st.lists(st.none() | st.text(max_size=20)), st.integers(0, 3), st.integers(0, 3))
-def test_a_slice_of_a_column_is_as_good(values, before, after):
+def test_id_of_sliced_columns(values, before, after):
     padded = texts(*["x"] * before, *values, *[None] * after)
     assert text_hashes(padded.slice(before, len(values))).tolist() == text_hashes(texts(*values)).tolist()

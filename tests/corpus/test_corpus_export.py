@@ -1,4 +1,4 @@
-"""Rows of the catalogue written as SGF and as OLF, and read again: the same in all that the format can say."""
+"""Rows exported as SGF and OLF and parsed again: all that the format can represent is equal."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def sgf_rows(draw: st.DrawFn) -> Row:
 
 @given(st.lists(sgf_rows(), min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_rows_survive_sgf(made: list[Row]) -> None:
+def test_round_trip_through_sgf(made: list[Row]) -> None:
     batch = batch_of(made)
     records = as_written(batch)
     again = recorded(read_block(as_block([b"".join(records)])))
@@ -109,7 +109,7 @@ def test_rows_survive_sgf(made: list[Row]) -> None:
     assert as_written(again) == records
 
 
-def test_every_test_record_survives_sgf() -> None:
+def test_round_trip_of_every_test_record_through_sgf() -> None:
     """The rows have the same id, and are the same but for where they lie and what was forgiven."""
     clean = load_cleaning_rules("legal")
 
@@ -134,7 +134,7 @@ def test_every_test_record_survives_sgf() -> None:
     assert respelled == 2  # one point in AB and AE; AE before AW
 
 
-def test_a_row_as_sgf() -> None:
+def test_row_as_sgf() -> None:
     batch = rows(
         width=[9], height=[9], black=["a]b"], result_text=["B+R"], handicap=[2], to_play=[2],
         setup=[[0, 80, 40 | WHITE_BIT, 3 | ERASE_BIT]], setup_ply=[[0, 0, 1, 2]], root_setup=[2],
@@ -158,14 +158,14 @@ def test_a_row_as_sgf() -> None:
         ("sgf", {"result_text": "W+Resign", "time_text": "5m"}, {"RE": "W+Resign", "TM": "5m"}),
     ],
 )
-def test_words_are_spelled_as_sgf_does(format: str, said: dict[str, str], words: dict[str, str]) -> None:
+def test_text_is_converted_to_sgf_conventions(format: str, said: dict[str, str], words: dict[str, str]) -> None:
     batch = rows(format=[format], **{name: [text] for name, text in said.items()})
     (game,) = rows_to_games(batch)
     assert {name: game.text(name) for name in words} == words
     assert read_block(as_block(as_written(batch))).games.drop.tolist() == [DropReason.KEPT]
 
 
-def test_a_row_as_a_game() -> None:
+def test_row_as_game() -> None:
     batch = rows(black=["x", "y"], moves=[[3], [4 | WHITE_BIT]], drop=["ko", "bad_size"], width=[19, 0], height=[19, 0])
     game, unread = rows_to_games(batch)
     assert (game.players, game.moves.tolist(), game.drop, game.source, game.name) == (
@@ -190,7 +190,7 @@ def test_a_row_as_a_game() -> None:
         ({"setup": [361], "setup_ply": [0]}, ExportFailure.SETUP),
     ],
 )
-def test_what_cannot_be_said(row: Row, why: ExportFailure) -> None:
+def test_export_failures(row: Row, why: ExportFailure) -> None:
     plain: Row = {"width": 19, "moves": [], "drop": None, "territory": None, "setup": [], "setup_ply": []}
     batch = batch_of([plain | {"moves": [0]}, plain | row, plain | {"moves": [1]}])
     records, found = rows_to_sgf(batch)
@@ -239,7 +239,7 @@ def olf_rows(draw: st.DrawFn) -> Row:
 
 @given(st.lists(olf_rows(), min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
-def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
+def test_round_trip_through_olf_and_sgf(made: list[Row]) -> None:
     batch = batch_of(made)
     lines = rows_to_olf(batch)
     said = lines.failure == ExportFailure.NONE
@@ -255,7 +255,7 @@ def test_rows_survive_olf_and_sgf_after_it(made: list[Row]) -> None:
     assert rows_to_olf(from_sgf).data.tobytes() == lines.data.tobytes()
 
 
-def test_a_row_as_olf() -> None:
+def test_row_as_olf() -> None:
     batch = rows(
         width=[9], height=[9], black=["Ann B"], white_rating=[35.0], white_confirmed=[True], winner=["white"],
         ending=["resign"], handicap=[2], setup=[[0, 80]], setup_ply=[[0, 0]], root_setup=[2],

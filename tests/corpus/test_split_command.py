@@ -1,4 +1,4 @@
-"""A corpus divided into sets: each game in the set that the split says, and in no other; the command that does it."""
+"""Writing the sets of a split: each game in its set, crash safety, and the command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ids(path: Path) -> list[int]:
     return [game for batch in open_catalogue(path).batches(("id",)) for game in batch["id"].to_pylist()]
 
 
-def test_each_game_is_in_the_set_that_the_split_says_in_its_order(tmp_path: Path) -> None:
+def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
     path = corpus(tmp_path / "a.parquet")
     table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
     told = split([path], table, tmp_path / "sets")
@@ -45,7 +45,7 @@ def test_each_game_is_in_the_set_that_the_split_says_in_its_order(tmp_path: Path
     assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path)}]
 
 
-def test_games_that_no_set_wants_are_counted(tmp_path: Path) -> None:
+def test_games_in_no_set_are_counted(tmp_path: Path) -> None:
     table = tmp_path / "old.toml"
     table.write_text('name="old"\ntitle="t"\nsplit={kind="date", sets={old=[1900-01-01,1999-12-31]}}')
     path = write_catalogue(tmp_path / "a.parquet", rows(year=[1998, 2005, None]))
@@ -53,7 +53,7 @@ def test_games_that_no_set_wants_are_counted(tmp_path: Path) -> None:
     assert (list(told.sets.values()), told.unset, told.read) == ([1], 2, 3)
 
 
-def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
+def test_command_prints_the_output(tmp_path: Path) -> None:
     path = corpus(tmp_path / "a.parquet")
     done = run("split", path, path, "--output", tmp_path, "--set", "split.sets={all=1.0}")
     assert (done.code, done.out.splitlines()) == (
@@ -70,7 +70,7 @@ def test_the_command_tells_what_it_wrote(tmp_path: Path) -> None:
         ('split.sets={"../x"=1.0}', "set '../x' of split hash is not a valid file name"),
     ],
 )
-def test_a_split_that_does_not_fit_writes_nothing(tmp_path: Path, setting: str, message: str) -> None:
+def test_invalid_split_writes_nothing(tmp_path: Path, setting: str, message: str) -> None:
     path = corpus(tmp_path / "a.parquet")
     done = run("split", path, "--output", tmp_path / "sets", "--set", setting)
     assert done.code == 2
@@ -78,7 +78,7 @@ def test_a_split_that_does_not_fit_writes_nothing(tmp_path: Path, setting: str, 
     assert not (tmp_path / "sets").exists()
 
 
-def test_what_is_no_catalogue_writes_nothing_and_old_sets_stay(tmp_path: Path) -> None:
+def test_bad_catalogue_leaves_the_old_sets(tmp_path: Path) -> None:
     old = tmp_path / "train.parquet"
     old.write_bytes(b"old")
     done = run("split", __file__, "--output", tmp_path)
@@ -86,7 +86,7 @@ def test_what_is_no_catalogue_writes_nothing_and_old_sets_stay(tmp_path: Path) -
     assert "is not a catalogue" in done.err[-1]
 
 
-def test_a_split_that_fails_leaves_all_of_an_earlier_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_split_leaves_the_old_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the disk is full: at the last byte of the last file, too."""
     path, into = corpus(tmp_path / "a.parquet"), tmp_path / "sets"
     real, left, other = os.write, [10**9], load_split("hash", ["split.seed=3"])
@@ -114,7 +114,7 @@ def test_a_split_that_fails_leaves_all_of_an_earlier_one(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("named", [0, 1, 2])
-def test_a_split_that_is_killed_leaves_none_of_an_earlier_one_beside_it(
+def test_killed_split_leaves_no_mix_of_old_and_new_sets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: int
 ) -> None:
     path, real, names = corpus(tmp_path / "a.parquet"), Path.replace, []
@@ -126,17 +126,18 @@ def test_a_split_that_is_killed_leaves_none_of_an_earlier_one_beside_it(
         return real(part, whole)
 
     split([path], load_split("hash"), tmp_path / "sets")
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", replace)
-        split([path], load_split("hash", ["split.seed=3"]), tmp_path / "sets")
+        with pytest.raises(KeyboardInterrupt):
+            split([path], load_split("hash", ["split.seed=3"]), tmp_path / "sets")
     assert sorted((tmp_path / "sets").iterdir()) == sorted(names)
 
 
 @pytest.mark.parametrize("name", split_names())
-def test_the_splits_that_come_with_kifu_have_their_own_name(name: str) -> None:
+def test_built_in_splits_have_their_name(name: str) -> None:
     assert load_split(name).name == name
 
 
-def test_a_split_of_another_name_is_refused() -> None:
+def test_unknown_split_is_rejected() -> None:
     with pytest.raises(RecipeError, match="no split 'nix'; there are hash, or a file"):
         load_split("nix")

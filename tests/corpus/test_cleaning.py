@@ -1,4 +1,4 @@
-"""Cleaning: each rule finds what it is for and accuses nothing else; rules are tables, checked and overridden."""
+"""Cleaning rules: each rule finds its violations only; tables are validated and overridden."""
 
 from __future__ import annotations
 
@@ -115,19 +115,19 @@ def reasons(path: Path) -> list[str | None]:
 
 
 @pytest.mark.parametrize("name", PATHOLOGIES)
-def test_a_rule_sets_aside_what_it_is_for_and_nothing_beside_it(tmp_path: Path, name: str) -> None:
+def test_rule_drops_its_violations_only(tmp_path: Path, name: str) -> None:
     overrides, why, bad, good = PATHOLOGIES[name]
     assert reasons(catalogue(tmp_path, [bad, good], *overrides)) == [why.name.lower(), None]
 
 
 @pytest.mark.parametrize("name", [name for name in PATHOLOGIES if name not in ("suicide",)])
-def test_a_rule_that_is_not_asked_for_sets_nothing_aside(tmp_path: Path, name: str) -> None:
+def test_disabled_rule_drops_nothing(tmp_path: Path, name: str) -> None:
     _, why, bad, good = PATHOLOGIES[name]
     expected = why.name.lower() if why == DropReason.KO else None  # a ko is against all rules
     assert reasons(catalogue(tmp_path, [bad, good])) == [expected, None]
 
 
-def test_planted_pathologies_are_found_among_2000_games_and_nothing_else_is_accused(tmp_path: Path) -> None:
+def test_planted_violations_are_found_among_2000_games(tmp_path: Path) -> None:
     draw = random.Random(7)
     header = "BR[5d]WR[6d]RE[B+R]KM[6.5]TM[1800]"
     points = [to_sgf(x + 19 * y, 19) for y in range(0, 19, 2) for x in range(0, 19, 2)]  # without neighbours
@@ -154,7 +154,7 @@ def test_planted_pathologies_are_found_among_2000_games_and_nothing_else_is_accu
     assert reasons(catalogue(tmp_path, games, base="schraudolph")) == expected
 
 
-def test_a_game_is_cut_before_its_illegal_move_if_the_rules_say_so(tmp_path: Path) -> None:
+def test_illegal_cut_cuts_before_the_illegal_move(tmp_path: Path) -> None:
     bad = game("PB[x]", ";B[aa];W[bb];B[aa];W[cc];AB[dd];W[ee]")
     path = catalogue(tmp_path, [bad, game("", line(3))], "illegal=cut")
     (batch,) = open_catalogue(path).batches()
@@ -168,13 +168,13 @@ def test_a_game_is_cut_before_its_illegal_move_if_the_rules_say_so(tmp_path: Pat
     assert len(row["moves"]) == 5
 
 
-def test_of_games_equal_in_all_fields_the_first_stays_and_a_name_makes_a_difference(tmp_path: Path) -> None:
+def test_first_of_equal_games_is_kept(tmp_path: Path) -> None:
     games = [game("PB[x]", line(30)), game("PB[y]", line(30)), game("PB[x]", line(30)), game("PB[x]RE[B+R]", line(30))]
     assert reasons(catalogue(tmp_path, games, "duplicates=fields")) == [None, None, "duplicate", None]
     assert reasons(catalogue(tmp_path, games)) == [None] * 4
 
 
-def test_of_equal_games_and_their_beginnings_the_longest_stays(tmp_path: Path) -> None:
+def test_longest_of_equal_games_and_beginnings_is_kept(tmp_path: Path) -> None:
     moves = [to_sgf(p, 19) for p in random.Random(3).sample(range(361), 80)]
     mirrored = ["".join((m[1], m[0])) for m in moves]
 
@@ -190,13 +190,13 @@ def test_of_equal_games_and_their_beginnings_the_longest_stays(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", cleaning_rule_names())
-def test_the_rules_that_come_with_kifu_have_their_own_name_and_a_title(name: str) -> None:
+def test_built_in_rules_have_their_name_and_a_title(name: str) -> None:
     rules = load_cleaning_rules(name)
     assert rules.name == name
     assert f'name = "{name}"' in cleaning_rules_text(name)
 
 
-def test_there_are_rules_for_schraudolphs_archive() -> None:
+def test_rules_of_schraudolphs_archive() -> None:
     rules = load_cleaning_rules("schraudolph")
     assert (rules.min_stones, rules.self_play, rules.max_score, rules.whole_score) == (6, 3.5, 2.0, True)
     assert rules.duplicates == "fields"
@@ -212,18 +212,18 @@ def test_there_are_rules_for_schraudolphs_archive() -> None:
         ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
     ],
 )
-def test_rules_that_do_not_fit_are_told_in_one_line(override: str, message: str) -> None:
+def test_invalid_rules_raise_one_line_errors(override: str, message: str) -> None:
     with pytest.raises(RecipeError) as caught:
         load_cleaning_rules("legal", [override])
     assert str(caught.value).startswith("set of cleaning rules legal: " + message)
 
 
-def test_rules_of_another_name_are_refused() -> None:
+def test_unknown_rules_are_rejected() -> None:
     with pytest.raises(RecipeError, match="no set of cleaning rules 'nix'; there are legal, schraudolph, training"):
         load_cleaning_rules("nix")
 
 
-def test_counts_are_told_in_words(tmp_path: Path) -> None:
+def test_report_as_text(tmp_path: Path) -> None:
     archive = tmp_path / "a.zip"
     with zipfile.ZipFile(archive, "w") as written:
         written.writestr("0.sgf", game("RE[B+R]DT[the day after]", line(3)))

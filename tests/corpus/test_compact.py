@@ -1,4 +1,4 @@
-"""Compacting a folder: the same games in fewer parts, judged as if all had come at once."""
+"""Compacting: the same games in fewer partitions, with the duplicates of a single file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kifu.corpus import update
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.index import Partition, read_index
 from kifu.corpus.update import _pieces, append, compact
-from part_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
+from partition_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor
 
 
@@ -32,7 +32,9 @@ def parts(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("duplicates", ["keep", "fields", "games"])
-def test_it_does_not_matter_when_sources_came(sources: list[Path], tmp_path: Path, duplicates: str) -> None:
+def test_result_does_not_depend_on_when_sources_were_appended(
+    sources: list[Path], tmp_path: Path, duplicates: str
+) -> None:
     clean = rules(duplicates)
     once, slowly, between = (tmp_path / name for name in ("once", "slowly", "between"))
     append(sources, once, clean=clean)
@@ -43,12 +45,14 @@ def test_it_does_not_matter_when_sources_came(sources: list[Path], tmp_path: Pat
         compact(between)
     for path in (once, slowly):
         told = compact(path)
-        assert told.partitions == len(open_catalogue(path).partitions) == 7 and told.before > 7
+        assert told.partitions == len(open_catalogue(path).partitions) == 7
+        assert told.before > 7
         assert told.games.read == sum(before.values())
     assert parts(once) == parts(slowly) == parts(between)
     # Of games that are equal another may be first now; all else is as in one file.
     said = ("drop", "drop_detail")
-    assert bag(once, *said) == bag(slowly, *said) and sum((before - bag(once)).values()) <= 4
+    assert bag(once, *said) == bag(slowly, *said)
+    assert sum((before - bag(once)).values()) <= 4
     assert bag(once, *said) == bag_of(before, *said)
     assert open_catalogue(once).metadata["drops"] == open_catalogue(slowly).metadata["drops"]
 
@@ -63,7 +67,7 @@ def bag_of(rows: object, *without: str) -> object:
     return kept
 
 
-def test_small_sources_share_the_parts_of_a_year(sources: list[Path], tmp_path: Path) -> None:
+def test_small_sources_share_the_partitions_of_a_year(sources: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games"
     append(sources, path, clean=rules("games"))
     compact(path)
@@ -78,7 +82,9 @@ def test_small_sources_share_the_parts_of_a_year(sources: list[Path], tmp_path: 
     assert not (path / "compact-1").exists()
 
 
-def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_sources_and_years_are_divided(
+    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "games"
     append(sources, path, clean=rules("games"))
     before = table(path)
@@ -89,7 +95,8 @@ def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, mo
     assert [name for name in names if "KGS-2004" in name and "2003" in name] == [
         "compact-1/KGS-2004-19-14-/2003-0001.parquet", "compact-1/KGS-2004-19-14-/2003-0002.parquet",
     ]  # fmt: skip
-    assert "compact-1/2016-0002.parquet" in names and not any("KGS-2016" in name for name in names)
+    assert "compact-1/2016-0002.parquet" in names
+    assert not any("KGS-2016" in name for name in names)
     assert all(rows <= 2 for rows in open_catalogue(path).partitions.values())
     assert sorted(table(path)["id"].to_pylist()) == sorted(before["id"].to_pylist())
     monkeypatch.undo()
@@ -97,7 +104,7 @@ def test_large_sources_and_years_are_cut(sources: list[Path], tmp_path: Path, mo
     assert len(open_catalogue(path).partitions) == 7
 
 
-def test_a_longer_game_that_came_later_stays_alone(tmp_path: Path) -> None:
+def test_only_the_longer_game_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "games"
     others = [dated(str(k), "2004-01-01") for k in range(3)]
     append(archive(tmp_path / "a", [cut(LONG, 40), *others]), path, clean=rules("games"))
@@ -109,20 +116,19 @@ def test_a_longer_game_that_came_later_stays_alone(tmp_path: Path) -> None:
     assert open_catalogue(path).metadata["drops"] == {"CUT_OFF": 2}
 
 
-def test_who_does_the_work_makes_no_difference(
-    sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_executor_does_not_matter(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("here", "sent"):
         append(sources, tmp_path / name, clean=rules("games"))
     done = run("compact", tmp_path / "here", "--jobs", 2)
-    assert done.code == 0 and done.out.startswith(f"{tmp_path / 'here'}: partitions: 12 before, 7 now; 43 games = ")
+    assert done.code == 0
+    assert done.out.startswith(f"{tmp_path / 'here'}: partitions: 12 before, 7 now; 43 games = ")
     monkeypatch.setattr(update, "make_executor", lambda engine, jobs, work: SerializingExecutor(None, jobs, work))
     compact(tmp_path / "sent")
     assert tree(tmp_path / "here") == tree(tmp_path / "sent")
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=9), st.integers(1, 12))
-def test_pieces_are_all_rows_in_order_and_full_but_for_the_last(counts: list[int], most: int) -> None:
+def test_pieces_are_full_and_in_order(counts: list[int], most: int) -> None:
     whole = [
         Partition(path=f"a/{k}.parquet", rows=n, kept=0, bytes=0, blake3=64 * "0", sources=(0,), year="2016")
         for k, n in enumerate(counts)
@@ -132,11 +138,12 @@ def test_pieces_are_all_rows_in_order_and_full_but_for_the_last(counts: list[int
         pieces = list(_pieces(whole))
     rows = [[(part.path, row) for part, some in piece for row in some] for piece in pieces]
     assert list(chain(*rows)) == [(part.path, row) for part in whole for row in range(part.rows)]
-    assert all(len(piece) == most for piece in rows[:-1]) and len(rows[-1]) <= most
+    assert all(len(piece) == most for piece in rows[:-1])
+    assert len(rows[-1]) <= most
 
 
 @pytest.mark.slow
-def test_any_order_of_adding_and_compacting_ends_the_same(tmp_path: Path) -> None:
+def test_any_order_of_appending_and_compacting_gives_the_same_result(tmp_path: Path) -> None:
     rng = random.Random(5)
     games = [dated(str(k), f"{rng.randint(2000, 2003)}-01-01") for k in range(40)]
     games += [cut(rng.choice(games), rng.randint(31, 59)) for _ in range(30)] + rng.choices(games, k=10)

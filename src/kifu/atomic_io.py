@@ -144,9 +144,9 @@ class AtomicFile:
 class AtomicDirectory:
     """An atomic directory of files, renamed into place by `commit()`.
 
-    Until then it is ".NAME.part", under the same terms as an `AtomicFile`. It contains an index, a JSON object whose key
-    "files" lists the others. An existing directory is replaced only if its own index lists all of its files, so files
-    of the user are never removed.
+    Until then it is ".NAME.part", under the same terms as an `AtomicFile`. It contains an index, a JSON object whose
+    key "files" lists the others. An existing directory is replaced only if its own index lists all of its files, so
+    files of the user are never removed.
 
     Attributes:
         path: the final path.

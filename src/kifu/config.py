@@ -35,7 +35,7 @@ BoardSize = Annotated[str, Field(pattern=r"^[1-9]\d?x[1-9]\d?$")]
 """Width and height of a board, such as "19x19"; `parse_board` parses it."""
 
 Line = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(one_line)]
-"""One line of printable text."""
+"""A line of printable text."""
 
 
 def parse_board(text: str) -> tuple[int, int]:

@@ -8,9 +8,10 @@ class, and `_KernelCache` from its cache class.
 
 The cache is keyed on content. Numba names an entry after the file and line of a function and stamps it with a hash of
 that one file, although functions of other files are compiled into it. Here the key is a fingerprint of the byte code of
-the kernel and of every function, constant and class it uses, so editing a comment, a docstring or an unrelated function
-never recompiles, any other change always does, and checkouts of one user share the entries. They are in NUMBA_CACHE_DIR if it
-is set, else in ~/.cache/kifu, else, if that is not writable, in the package's __pycache__. They may be deleted at any time.
+the kernel and of every function, constant and class it uses. So editing a comment, a docstring or an unrelated
+function never recompiles, any other change always does, and all checkouts of a user share the entries. They are stored
+in NUMBA_CACHE_DIR if it is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. They
+may be deleted at any time.
 """
 
 from __future__ import annotations

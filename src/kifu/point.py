@@ -9,8 +9,8 @@
     GTP                 "A19"        "T19"         "A1"         "pass"
     kgsgo (row, col)    (18, 0)      (18, 18)      (0, 0)       not used
 
-In move and setup arrays a point shares its uint16 with a colour: `WHITE_BIT` means White, and in setup arrays `ERASE_BIT`
-means that the point is emptied. `NO_POINT` marks a move outside the board.
+In move and setup arrays a point shares its uint16 with a colour: `WHITE_BIT` means White, and in setup arrays
+`ERASE_BIT` means that the point is emptied. `NO_POINT` marks a move outside the board.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def to_sgf(move: int, width: int, height: int | None = None) -> str:
 
 
 def parse_sgf(text: str, width: int, height: int | None = None) -> int:
-    """Parse an SGF move. Passes are "" and, on boards up to 19 x 19, "tt". Raises GameError for points off the board."""
+    """Parse an SGF move. "" and, up to 19 x 19, "tt" are passes. Raises GameError for points off the board."""
     height = height or width
     if text == "" or (text == "tt" and width <= 19 and height <= 19):
         return width * height

@@ -24,7 +24,7 @@ _INTERVAL_S = 5.0
 
 
 class Subtask(Protocol):
-    """A part of the work with a count of its own while it lasts, such as one file of many."""
+    """A part of the work with a separate count while it lasts, such as one file of many."""
 
     def restart(self, done: int, total: int | None) -> None:
         """Set the count to `done` of `total` (None: unknown)."""
@@ -46,7 +46,7 @@ class Progress(Protocol):
         """Show a text after the count from now on."""
 
     def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
-        """Begin a part of the work, with a bar of its own on a terminal."""
+        """Begin a part of the work, with a separate bar on a terminal."""
 
 
 class ProgressFactory(Protocol):

@@ -69,12 +69,12 @@ class Registry(Mapping[str, T], Generic[T]):
 
 
 def lookup(registry: Mapping[str, T], name: str, kind: str) -> T:
-    """Return the entry of a plain mapping as `Registry.lookup` does. Raises RecipeError if there is none."""
+    """Return the entry of a plain mapping as `Registry.lookup` does. Raises RecipeError if it is unknown."""
     return registry[find_name(registry, name, kind)]
 
 
 def find_name(registry: Mapping[str, Any], name: str, kind: str) -> str:
-    """Return the full name for a name with or without a version. Raises RecipeError if there is none."""
+    """Return the full name for a name with or without a version. Raises RecipeError if it is unknown."""
     matches = [full for full in registry if name in (full, full.partition("@")[0])]
     if not matches:
         raise RecipeError(f"no {kind} {name!r}; there are {', '.join(registry)}")

@@ -14,7 +14,7 @@ _TRANSIENT = (408, 425, 429)
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a request waits, and how often it is tried again.
+    """Timeouts of a request, and the number of its attempts.
 
     Attributes:
         connect_timeout_s: seconds to open a connection.

@@ -124,6 +124,7 @@ class ThreadExecutor(Executor):
         self._pool = ThreadPoolExecutor(self.jobs) if self.jobs > 1 else None
 
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
+        """Map on the threads."""
         if self._pool is None:
             yield from map(function, items)
             return
@@ -146,6 +147,7 @@ class ThreadExecutor(Executor):
             raise failure
 
     def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:
+        """Run a job on the threads."""
         for result in self.map(job.process, chain.from_iterable(map(job.read, shards)), prefetch):
             yield result
             job.recycle(result)

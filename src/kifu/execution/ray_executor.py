@@ -89,6 +89,7 @@ class RayExecutor(Executor):
             self._stack = stack.pop_all()
 
     def map(self, function: Callable[[T], R], items: Iterable[T], prefetch: int | None = None) -> Iterator[R]:
+        """Map on threads of this process."""
         return self._threads.map(function, items, prefetch)
 
     def run(self, job: Job[Shard, Item, R], shards: Iterable[Shard], prefetch: int | None = None) -> Generator[R]:

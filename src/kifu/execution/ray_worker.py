@@ -59,7 +59,7 @@ def _results(job: Job[Any, Any, Any], shard: Any) -> Iterator[Any]:
 
 
 def _write(path: Path, results: Iterator[Any]) -> None:
-    # Each attempt has a name of its own: after a network failure, two may run at the same time.
+    # Every attempt writes to a unique name: after a network failure, two may run at the same time.
     attempt = path.with_name(f"{uuid4().hex}.{path.name}")
     if not path.parent.is_dir():  # the caller has gone, and would not remove a new directory
         raise OutputError(f"cannot write {path}: its folder is gone")

@@ -3,7 +3,7 @@
 A file of results is written and read by the same version of kifu, in a directory that the caller owns, so unpickling it
 is safe. It may still be cut off or damaged: each result has a checksum, which is verified before it is unpickled.
 
-    b"kifu results 1\\n", then for each result
+    the line "kifu results 1", then for each result
     8 bytes   number of buffers, lowest byte first: the pickle stream, then the buffers it refers to
     for each buffer, 8 bytes of stored size and 8 of plain size; where they differ, the buffer is compressed with LZ4
     the buffers

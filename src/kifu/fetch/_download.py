@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 import urllib3
 from isal import igzip, igzip_lib
 
-from kifu.fetch._http import Cancelled, Client, FetchFailure, RetryableError
+from kifu.fetch._http import CancelledError, Client, DownloadError, RetryableError
 from kifu.progress import Progress, Subtask
 
 try:
@@ -84,8 +84,8 @@ class Download:
         """Download, check and rename the archive.
 
         Raises:
-            FetchFailure: it cannot be downloaded.
-            Cancelled: the run was cancelled.
+            DownloadError: it cannot be downloaded.
+            CancelledError: the run was cancelled.
             OSError: the file cannot be written.
         """
         with bar.subtask(self.target.name, "bytes") as subtask, _locked(self._part_path) as file:
@@ -96,7 +96,7 @@ class Download:
             )
             os.fsync(file.fileno())
             if self._client.stop.is_set():
-                raise Cancelled
+                raise CancelledError
             self._part_path.replace(self.target)
 
     def _attempt(self, file: BinaryIO, subtask: Subtask) -> None:
@@ -109,7 +109,7 @@ class Download:
                 raise RetryableError(f"the server cannot resume at byte {old:,}; starting over", 0.0)
             begin, total = extent
             if total is not None and total > SIZE_LIMIT:
-                raise FetchFailure(_TOO_LARGE)
+                raise DownloadError(_TOO_LARGE)
             if begin < old:
                 _empty(file)
             subtask.restart(begin, total)
@@ -122,7 +122,7 @@ class Download:
             # Pieces of several responses may be of several versions; a body of unknown length may have been cut off.
             if begin or total is None:
                 raise RetryableError(f"{reason}; starting over", 0.0)
-            raise FetchFailure(reason)
+            raise DownloadError(reason)
 
     def _receive(
         self, response: urllib3.BaseHTTPResponse, file: BinaryIO, begin: int, total: int | None, subtask: Subtask
@@ -133,7 +133,7 @@ class Download:
             self.received += len(chunk)
             if size > limit:
                 _empty(file)
-                raise FetchFailure(_TOO_LARGE if total is None else f"more came than the {total:,} bytes announced")
+                raise DownloadError(_TOO_LARGE if total is None else f"more came than the {total:,} bytes announced")
             file.write(chunk)
             subtask.advance(len(chunk))
         if total is not None and size < total:
@@ -172,7 +172,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise FetchFailure("another process is fetching it") from None
+                raise DownloadError("another process is fetching it") from None
             except OSError:  # a file system without locks
                 pass
         try:

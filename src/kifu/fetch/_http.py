@@ -25,7 +25,7 @@ _MIN_RATE = 100
 T = TypeVar("T")
 
 
-class FetchFailure(Exception):
+class DownloadError(Exception):
     """The reason why something was not fetched: one line, safe to print whatever a server put into it."""
 
     def __init__(self, reason: str) -> None:
@@ -33,7 +33,7 @@ class FetchFailure(Exception):
         super().__init__(line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]} ...")
 
 
-class RetryableError(FetchFailure):
+class RetryableError(DownloadError):
     """A failure after which another attempt may succeed, after `delay` seconds if the server asked for that."""
 
     def __init__(self, reason: str, delay: float | None = None) -> None:
@@ -41,7 +41,7 @@ class RetryableError(FetchFailure):
         self.delay = delay
 
 
-class Cancelled(Exception):
+class CancelledError(Exception):
     """The run has been cancelled; the reason is reported elsewhere."""
 
 
@@ -63,8 +63,8 @@ class Client:
             report: receives a line for each failed attempt.
 
         Raises:
-            FetchFailure: the failure that cannot be retried, or the last one.
-            Cancelled: `stop` was set while waiting.
+            DownloadError: the failure that cannot be retried, or the last one.
+            CancelledError: `stop` was set while waiting.
         """
 
         def wait(error: Exception, number: int) -> None:
@@ -72,12 +72,12 @@ class Client:
             delay = self.policy.delay(number) if asked is None else min(asked, self.policy.max_delay_s)
             report(f"{error}; try {number + 1} of {self.policy.attempts} in {delay:g} s")
             if self.stop.wait(delay):
-                raise Cancelled from None
+                raise CancelledError from None
 
         try:
             return retry(attempt, self.policy, lambda error: isinstance(error, RetryableError), wait)
         except RetryableError as error:
-            raise FetchFailure(f"{error} (tried {self.policy.attempts} times)") from None
+            raise DownloadError(f"{error} (tried {self.policy.attempts} times)") from None
 
     def open(self, base: str, link: str, start: int) -> urllib3.BaseHTTPResponse:
         """Request the bytes of a file from `start` on.
@@ -91,7 +91,7 @@ class Client:
             A response with status 200, 206 or 416, whose body has not been read.
 
         Raises:
-            FetchFailure: for any other status.
+            DownloadError: for any other status.
         """
         for _ in range(1 + _MAX_REDIRECTS):
             base = _absolute(base, link)
@@ -100,14 +100,14 @@ class Client:
             if not link:
                 return _accept(response)
             response.close()
-        raise FetchFailure(f"more than {_MAX_REDIRECTS} redirections")
+        raise DownloadError(f"more than {_MAX_REDIRECTS} redirections")
 
     def chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         """Yield the body as it arrives. Raises RetryableError if it ends early or is too slow."""
         since, size = time.monotonic(), 0
         while True:
             if self.stop.is_set():
-                raise Cancelled
+                raise CancelledError
             try:
                 chunk = response.read1(_CHUNK_BYTES)  # read() would wait for all of it
             except exceptions.HTTPError as error:
@@ -147,7 +147,7 @@ class Client:
             proxy = ""
         return self._pools.setdefault(proxy, _new_pool(proxy, self._connections))
 
-    def _failure(self, error: BaseException) -> FetchFailure:
+    def _failure(self, error: BaseException) -> DownloadError:
         """Translate an error of urllib3."""
         cause = error.args[-1] if error.args else None
         match error:
@@ -166,7 +166,7 @@ class Client:
             case exceptions.ProtocolError():
                 return RetryableError(f"the connection broke off ({cause})")
             case exceptions.LocationValueError():
-                return FetchFailure(str(error))
+                return DownloadError(str(error))
         return RetryableError(f"{type(error).__name__}: {error}")
 
 
@@ -184,7 +184,7 @@ def _absolute(base: str, link: str) -> str:
         address = urlsplit(url)
         if address.scheme in ("http", "https") and address.hostname:
             return url
-    raise FetchFailure(f"its link {link or base!r} is not an http or https address")
+    raise DownloadError(f"its link {link or base!r} is not an http or https address")
 
 
 def _accept(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
@@ -197,7 +197,7 @@ def _accept(response: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
         reason += f" ({HTTPStatus(status).phrase})"
     if is_transient(status):
         raise RetryableError(reason, _retry_after(response))
-    raise FetchFailure(reason)
+    raise DownloadError(reason)
 
 
 def _retry_after(response: urllib3.BaseHTTPResponse) -> float | None:

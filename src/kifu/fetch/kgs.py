@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch._download import Download
-from kifu.fetch._http import Client, FetchFailure
+from kifu.fetch._http import Client, DownloadError
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.kgs_index import KINDS, PAGE_LIMIT, Archive, parse_index
 from kifu.retry import RetryPolicy
@@ -51,7 +51,7 @@ class FetchReport:
 
 
 class FetchError(SourceError):
-    """Some archives were not fetched; the others were. See `report`."""
+    """Raised if some archives were not fetched; `report` lists them, and those that were."""
 
     def __init__(self, report: FetchReport) -> None:
         self.report = report
@@ -167,12 +167,12 @@ def _index_page(client: Client, index: str, progress: ProgressFactory) -> tuple[
     with progress(f"reading {index}", None, "bytes") as bar:
         try:
             return client.retry(attempt, bar.log), index
-        except FetchFailure as failure:
+        except DownloadError as failure:
             raise SourceError(f"the index page {index}: {failure}") from None
 
 
 def _run(client: Client, downloads: list[Download], jobs: int, bar: Progress, report: FetchReport) -> None:
-    """Run all downloads, `jobs` at a time, and report on each. Raises the first error that is not a FetchFailure."""
+    """Run all downloads, `jobs` at a time, and report on each. Raises the first error that is not a DownloadError."""
     todo: queue.SimpleQueue[Download] = queue.SimpleQueue()
     for download in downloads:
         todo.put(download)
@@ -194,11 +194,11 @@ def _run(client: Client, downloads: list[Download], jobs: int, bar: Progress, re
     threads = [threading.Thread(target=work, name="kifu fetch", daemon=True) for _ in range(min(jobs, len(downloads)))]
     for thread in threads:
         thread.start()
-    reasons: dict[Download, FetchFailure] = {}
+    reasons: dict[Download, DownloadError] = {}
     try:
         for _ in downloads:
             download, error = done.get()
-            if isinstance(error, FetchFailure):
+            if isinstance(error, DownloadError):
                 reasons[download] = error
                 bar.log(f"{download.target.name}: {error}")
             elif error:

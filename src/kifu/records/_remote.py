@@ -119,7 +119,7 @@ class RemoteFile:
 
     @property
     def seekable(self) -> bool:
-        """Whether ranges can be fetched in any order, as far as is known yet."""
+        """True unless the server is known not to support range requests."""
         return self._ranges is None or self._ranges.seekable
 
     def _close_ranges(self) -> None:

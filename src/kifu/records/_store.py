@@ -1,7 +1,7 @@
 """Access to remote storage through fsspec: metadata of files, and their bytes range by range.
 
 Every failure is an OSError whose `strerror` is one line for the user, without the URL or a secret in it. All requests
-have a timeout and a bounded number of attempts: for HTTP they are set here, the libraries for other stores have their own.
+have a timeout and a bounded number of attempts, for HTTP those set here, for other stores those of their libraries.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def etag_of(info: Info) -> dict[str, str]:
 def is_same(before: Info, now: Info) -> bool:
     """Return whether a file is unchanged, as far as its metadata shows.
 
-    The modification time counts only without a version: MinIO lists it in milliseconds, and for a single file in seconds.
+    The modification time counts only without a version: MinIO lists it in milliseconds, for a single file in seconds.
     """
     old, new = etag_of(before), etag_of(now)
     both = old.keys() & new.keys()

@@ -63,7 +63,7 @@ class Remote:
 
     @property
     def is_web(self) -> bool:
-        """Whether it is an HTTP address, which has no folders."""
+        """True for an HTTP address, which has no folders."""
         return _WEB.match(self._url) is not None
 
     @property
@@ -90,7 +90,7 @@ class Remote:
         return bool(self._info["type"] == "directory")
 
     def stat(self) -> Stat:
-        """Return its size. Raises OSError, also if the store does not report it: a truncated file would go unnoticed."""
+        """Return its size. Raises OSError, also if the store does not report it: truncation would go unnoticed."""
         size = self._info.get("size")
         if size is None:
             raise StoreError("the server does not report its size")

@@ -1,1 +1,1 @@
-"""Whether data sets and catalogues have positions or games in common."""
+"""Leak detection: positions and games that data sets and catalogues share."""

@@ -47,7 +47,7 @@ _NO_PAIRS = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class AuditedSet:
-    """One of the audited sets. games: None if the file does not record its games."""
+    """An audited set. games: None if the file does not record its games."""
 
     path: str
     kind: str
@@ -108,7 +108,7 @@ class Pair:
 
     @property
     def leaks(self) -> bool:
-        """Whether the sets share a game or a late position."""
+        """True if the sets share a game or a late position."""
         return bool(self.games) or sum(self.distinct[LATE:]) > 0
 
 
@@ -121,7 +121,7 @@ class Audit:
 
     @property
     def leaks(self) -> bool:
-        """Whether any two sets share a game or a late position."""
+        """True if any two sets share a game or a late position."""
         return any(pair.leaks for pair in self.pairs)
 
     def __str__(self) -> str:

@@ -37,154 +37,162 @@ ZERO = np.uint64(0)
 ONE = np.uint64(1)
 
 
-class _Desk(NamedTuple):
-    """What hashing positions of one board size takes; made once for each thread.
+class _Workspace(NamedTuple):
+    """Scratch memory of one thread for positions of one board size.
 
-    keys: [2, n, 8] uint64: what an own (0) or other (1) stone on a point adds under each symmetry.
-    empty: [8] uint64, the hashes of the empty board.
-    lanes: [2, 8] uint64, the hashes of the position at hand with Black (0) or White (1) to move.
-    before: [n] uint8, the colours on the board that `lanes` tell of.  n_stones: [1] int64, how many stones these are.
-    words: [2, 6] uint64, own and other stones of a record as bit sets of the board.
+    Attributes:
+        keys: [2, n, 8] uint64, the key of an own (0) or other (1) stone on each point under each symmetry.
+        empty: [8] uint64, the hashes of the empty board.
+        hashes: [2, 8] uint64, the hashes of the current position with Black (0) or White (1) to move.
+        hashed: [n] uint8, the colours on the board that `hashes` are of.
+        n_stones: [1] int64, the number of stones on it.
+        words: [2, 6] uint64, own and other stones of a record as bit sets of the board.
     """
 
     keys: npt.NDArray[np.uint64]
     empty: npt.NDArray[np.uint64]
-    lanes: npt.NDArray[np.uint64]
-    before: npt.NDArray[np.uint8]
+    hashes: npt.NDArray[np.uint64]
+    hashed: npt.NDArray[np.uint8]
     n_stones: npt.NDArray[np.int64]
     words: npt.NDArray[np.uint64]
 
 
-def _new_desk(width: int, height: int) -> _Desk:
+def _new_workspace(width: int, height: int) -> _Workspace:
     n = width * height
     keys = zobrist_keys(n)[:, symmetries(width, height)[:, :n]]  # [2, 8, n]
     sizes = [256 * width + height] * 4 + [256 * height + width] * 4
-    return _Desk(
+    return _Workspace(
         keys=np.ascontiguousarray(keys.transpose(0, 2, 1)),
         empty=np.array([size * _BOARD % 2**64 for size in sizes], np.uint64),
-        lanes=np.empty((2, 8), np.uint64),
-        before=np.empty(n, np.uint8),
+        hashes=np.empty((2, 8), np.uint64),
+        hashed=np.empty(n, np.uint8),
         n_stones=np.zeros(1, np.int64),
         words=np.empty((2, _WORDS), np.uint64),
     )
 
 
 @inline_kernel
-def _begin(d: _Desk) -> None:
-    """The empty board."""
+def _clear(ws: _Workspace) -> None:
+    """Start from the empty board."""
     for k in range(8):
-        d.lanes[0, k] = d.empty[k]
-        d.lanes[1, k] = d.empty[k]
-    for p in range(d.before.shape[0]):
-        d.before[p] = EMPTY
-    d.n_stones[0] = 0
+        ws.hashes[0, k] = ws.empty[k]
+        ws.hashes[1, k] = ws.empty[k]
+    for p in range(ws.hashed.shape[0]):
+        ws.hashed[p] = EMPTY
+    ws.n_stones[0] = 0
 
 
 @inline_kernel
-def _toggle(d: _Desk, p: Any, c: Any) -> None:
-    """A stone of colour c comes to point p, or leaves it."""
+def _toggle(ws: _Workspace, p: Any, c: Any) -> None:
+    """Add a stone of colour c at point p, or remove it."""
     own, other = np.int64(c) - 1, 2 - np.int64(c)
     for k in range(8):
-        d.lanes[0, k] ^= d.keys[own, p, k]
-        d.lanes[1, k] ^= d.keys[other, p, k]
+        ws.hashes[0, k] ^= ws.keys[own, p, k]
+        ws.hashes[1, k] ^= ws.keys[other, p, k]
 
 
 @inline_kernel
-def _catch_up(s: State, d: _Desk) -> Any:
-    """Makes `lanes` tell of the board s, whatever changed on it. Returns how many stones it has more than before."""
+def _update(s: State, ws: _Workspace) -> Any:
+    """Update the hashes to the board s, whatever has changed. Returns the change in the number of stones."""
     more = 0
-    for p in range(d.before.shape[0]):
-        if s.colour[p] != d.before[p]:
-            if d.before[p] != EMPTY:
-                _toggle(d, p, d.before[p])
+    for p in range(ws.hashed.shape[0]):
+        if s.colour[p] != ws.hashed[p]:
+            if ws.hashed[p] != EMPTY:
+                _toggle(ws, p, ws.hashed[p])
                 more -= 1
             if s.colour[p] != EMPTY:
-                _toggle(d, p, s.colour[p])
+                _toggle(ws, p, s.colour[p])
                 more += 1
-            d.before[p] = s.colour[p]
+            ws.hashed[p] = s.colour[p]
     return more
 
 
 @inline_kernel
-def _lowest(lanes: Any) -> Any:
-    low = lanes[0]
+def _lowest(hashes: Any) -> Any:
+    low = hashes[0]
     for k in range(1, 8):
-        low = min(low, lanes[k])
+        low = min(low, hashes[k])
     return low
 
 
 class _HashContext(NamedTuple):
-    """Where the hashes [T] and numbers of stones [T] of one game go."""
+    """The context of a replay.
 
-    desk: _Desk
+    Attributes:
+        workspace: scratch memory.
+        hashes: [T] uint64, receives the hash before each move of the game.
+        stones: [T] uint16, receives the number of stones before each move.
+    """
+
+    workspace: _Workspace
     hashes: npt.NDArray[np.uint64]
     stones: npt.NDArray[np.uint16]
 
 
 @inline_kernel
 def _hash_setup(context: _HashContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
-    context.desk.n_stones[0] += _catch_up(s, context.desk)
+    context.workspace.n_stones[0] += _update(s, context.workspace)
 
 
 @inline_kernel
 def _store_hash(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
-    context.hashes[t] = _lowest(context.desk.lanes[c - 1])
-    context.stones[t] = context.desk.n_stones[0]
+    context.hashes[t] = _lowest(context.workspace.hashes[c - 1])
+    context.stones[t] = context.workspace.n_stones[0]
 
 
 @inline_kernel
 def _hash_stone(context: _HashContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
-    d = context.desk
+    ws = context.workspace
     if s.scalars[LAST_CAPTURED] == 0 and s.scalars[LAST_POINT] >= 0:
-        _toggle(d, p, c)
-        d.before[p] = c
-        d.n_stones[0] += 1
+        _toggle(ws, p, c)
+        ws.hashed[p] = c
+        ws.n_stones[0] += 1
     else:
-        d.n_stones[0] += _catch_up(s, d)
+        ws.n_stones[0] += _update(s, ws)
 
 
 @kernel
-def _hash_games(
-    s: State, history: History, d: _Desk, games: ReplayArrays, game_index: Any, rules: Any, hashes: Any, stones: Any,
-    played: Any,
+def _hash_games(  # noqa: PLR0913 - kernel
+    s: State, history: History, ws: _Workspace, games: ReplayArrays, game_index: Any, rules: Any, hashes: Any,
+    stones: Any, played: Any,
 ) -> None:  # fmt: skip
     """Fill, for games of the size of s, the hashes [M] uint64 and numbers of stones [M] uint16 before each move.
 
-    played [G] int64 is filled with how many moves of each game were possible; the entries of the others are undefined.
+    played [G] int64 receives the number of possible moves of each game; entries of later moves are undefined.
     """
     for i in range(game_index.shape[0]):
         g = game_index[i]
         game = game_moves(games, g)
         first, last = games.move_offset[g], games.move_offset[g + 1]
-        _begin(d)
-        context = _HashContext(d, hashes[first:last], stones[first:last])
+        _clear(ws)
+        context = _HashContext(ws, hashes[first:last], stones[first:last])
         _, played[g] = replay_game(
             s, history, game, last - first, rules, _hash_setup, _store_hash, _hash_stone, context
         )
 
 
 @inline_kernel
-def _record_hash(d: _Desk) -> Any:
-    """(hash, stones) of the position in `words`."""
+def _record_hash(ws: _Workspace) -> Any:
+    """Return the hash and the number of stones of the position in `words`."""
     for k in range(8):
-        d.lanes[0, k] = d.empty[k]
+        ws.hashes[0, k] = ws.empty[k]
     count = 0
     for side in range(2):
         for w in range(_WORDS):
-            word = d.words[side, w]
+            word = ws.words[side, w]
             while word != ZERO:
                 low = word & (~word + ONE)
                 word ^= low
                 p = 64 * w + 63 - popcount(low - ONE)
                 count += 1
                 for k in range(8):
-                    d.lanes[0, k] ^= d.keys[side, p, k]
-    return _lowest(d.lanes[0]), count
+                    ws.hashes[0, k] ^= ws.keys[side, p, k]
+    return _lowest(ws.hashes[0]), count
 
 
 @inline_kernel
 def _word_at(data: Any, i: Any) -> Any:
-    """The 64 bits of a row of bytes that begin with its bit i, the highest bit of byte 0 being bit 0."""
+    """Return 64 bits of a row of bytes from bit i on; bit 0 is the highest bit of byte 0."""
     at, shift = i >> 3, np.uint64(i & 7)
     word = ZERO
     for k in range(8):
@@ -193,8 +201,8 @@ def _word_at(data: Any, i: Any) -> Any:
 
 
 @kernel
-def _hash_dat1(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
-    """Fills hashes [n] uint64 and stones [n] uint16 of dat1 records, data [n, 365] uint8."""
+def _hash_dat1(ws: _Workspace, data: Any, hashes: Any, stones: Any) -> None:
+    """Fill hashes [n] uint64 and stones [n] uint16 of dat1 records, data [n, 365] uint8."""
     for row in range(data.shape[0]):
         for w in range(_WORDS):
             own, other = ZERO, ZERO
@@ -204,13 +212,13 @@ def _hash_dat1(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
                     own |= bit(p)
                 elif point & 56:
                     other |= bit(p)
-            d.words[0, w], d.words[1, w] = own, other
-        hashes[row], stones[row] = _record_hash(d)
+            ws.words[0, w], ws.words[1, w] = own, other
+        hashes[row], stones[row] = _record_hash(ws)
 
 
 @kernel
-def _hash_dat2(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
-    """Fills hashes [n] uint64 and stones [n] uint16 of dat2 records, data [n, 322] uint8."""
+def _hash_dat2(ws: _Workspace, data: Any, hashes: Any, stones: Any) -> None:
+    """Fill hashes [n] uint64 and stones [n] uint16 of dat2 records, data [n, 322] uint8."""
     for row in range(data.shape[0]):
         bits = data[row, 6:]
         for w in range(_WORDS):
@@ -221,9 +229,9 @@ def _hash_dat2(d: _Desk, data: Any, hashes: Any, stones: Any) -> None:
                     word |= _word_at(bits, _POINTS * plane + 64 * w)
                 if w == _WORDS - 1:
                     word &= ~ZERO << np.uint64(64 * _WORDS - _POINTS)
-                d.words[side, w] = word & ~seen
+                ws.words[side, w] = word & ~seen
                 seen = word
-        hashes[row], stones[row] = _record_hash(d)
+        hashes[row], stones[row] = _record_hash(ws)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +271,7 @@ def hash_positions(games: GameArrays) -> PositionHashes:
         if 1 <= width <= MAX_SIZE and 1 <= height <= MAX_SIZE:
             rows = np.flatnonzero(kept & (size == key))
             _hash_games(
-                new_state(width, height), new_history(0), _new_desk(width, height), replay_arrays(games), rows,
+                new_state(width, height), new_history(0), _new_workspace(width, height), replay_arrays(games), rows,
                 RECORD_RULES.codes, hashes, stones, played,
             )  # fmt: skip
     moves = np.diff(games.move_offset)
@@ -282,5 +290,5 @@ def hash_records(records: Records) -> tuple[Hashes, npt.NDArray[np.uint16]]:
     """
     hashes, stones = np.empty(len(records), np.uint64), np.empty(len(records), np.uint16)
     data = records.view(np.uint8).reshape(len(records), records.dtype.itemsize)
-    (_hash_dat2 if records.dtype == DAT2 else _hash_dat1)(_new_desk(19, 19), data, hashes, stones)
+    (_hash_dat2 if records.dtype == DAT2 else _hash_dat1)(_new_workspace(19, 19), data, hashes, stones)
     return hashes, stones

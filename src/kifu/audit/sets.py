@@ -59,7 +59,9 @@ class AuditSet(Protocol):
     """A set of positions. Its games are numbered from 0, in the order of the set."""
 
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Path:
+        """The file or directory."""
+
     @property
     def kind(self) -> str:
         """A name for the kind of file."""
@@ -99,11 +101,13 @@ class CatalogueSet:
         self.records: RecordIndex = {}
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
+        """Yield all positions in order, in blocks. Raises FormatError."""
         shards = open_catalogue(self.path).shards()
         first = accumulate((shard.rows for shard in shards), initial=0)
         return executor.run(HashCatalogue(), map(CatalogueShard, shards, first))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order."""
         locations: list[GameLocation] = []
         first = 0
         for batch in open_catalogue(self.path).batches(("archive", "entry", "index")):
@@ -118,7 +122,7 @@ class CatalogueSet:
 
 
 class DatSet:
-    """The rows of a dat1 or dat2 file. Its manifest, if there is one, tells which game each row is from."""
+    """The rows of a dat1 or dat2 file. Its manifest, if there is one, lists the game of each row."""
 
     def __init__(self, path: Path) -> None:
         """Raises SourceError, and FormatError for a damaged file, or a manifest that is damaged or of another file."""
@@ -136,10 +140,12 @@ class DatSet:
 
     @property
     def games(self) -> int | None:
+        """The number of games; None without a manifest."""
         return None if self._archives is None else len(self._rows)
 
     @property
     def records(self) -> RecordIndex:
+        """The records that games were taken from; empty without a manifest."""
         parts: dict[str, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
         first = 0
         for archive in self._archives or ():
@@ -153,11 +159,13 @@ class DatSet:
         }
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
+        """Yield all positions in order, in blocks. Raises FormatError."""
         stops = None if self._archives is None else self._stop
         job = HashDat(self.path, self.kind, tuple(self._dat.spans), stops)
         return executor.run(job, RowRange(0, len(self._dat)).blocks(_SHARD_ROWS))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order."""
         archives = self._archives or []
         stop = np.cumsum([len(archive.member) for archive in archives])
         locations = []
@@ -190,11 +198,13 @@ class ExamplesSet:
         self._ids, self._numbers = np.empty(0, np.uint64), np.empty(0, np.int32)
 
     def positions(self, executor: Executor) -> Iterator[PositionHashes]:
+        """Yield all positions in order, in blocks. Raises FormatError."""
         layout = self._examples.layout
         job = HashExamples(self.path, layout, self._own, self._opp, self._ids, self._numbers)
         return executor.run(job, RowRange(0, len(self._examples)).blocks(_SHARD_ROWS))
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order."""
         return []
 
 
@@ -216,6 +226,7 @@ class KataSet(ExamplesSet):
             self.records = {"game hash": (self._ids.view(np.int64), self._numbers.astype(np.int64))}
 
     def locate(self, games: npt.NDArray[np.int64]) -> list[GameLocation]:
+        """Return the locations of games, given by number in ascending order."""
         return [GameLocation(self.path.name, game, 0, int(self._first[game])) for game in games.tolist()]
 
 
@@ -278,12 +289,14 @@ class HashCatalogue(Job[CatalogueShard, tuple[int, pa.RecordBatch], PositionHash
     """Hash the positions of a catalogue's games. Games are numbered by row."""
 
     def read(self, shard: CatalogueShard) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield blocks of rows."""
         first = shard.first
         for batch in read_shard(shard.rows, GAME_COLUMNS, _GAME_ROWS):
             yield first, batch
             first += len(batch)
 
     def process(self, item: tuple[int, pa.RecordBatch]) -> PositionHashes:
+        """Hash the positions of a block."""
         first, batch = item
         hashed = hash_positions(game_arrays(batch))
         return PositionHashes(hashed.hashes, hashed.stones, hashed.game + np.int32(first))
@@ -317,6 +330,7 @@ class HashDat(Job[RowRange, tuple[RowRange, Records], PositionHashes]):
     stops: npt.NDArray[np.int64] | None
 
     def read(self, shard: RowRange) -> Iterator[tuple[RowRange, Records]]:
+        """Yield blocks of rows."""
         first = 0
         for offset, rows in self.spans:
             wanted = RowRange(max(shard.first, first), min(shard.stop, first + rows))
@@ -325,6 +339,7 @@ class HashDat(Job[RowRange, tuple[RowRange, Records], PositionHashes]):
             first += rows
 
     def process(self, item: tuple[RowRange, Records]) -> PositionHashes:
+        """Hash the positions of a block."""
         block, records = item
         game = np.full(len(records), -1, np.int32)
         if self.stops is not None:
@@ -351,11 +366,13 @@ class HashExamples(Job[RowRange, Batch, PositionHashes]):
     numbers: npt.NDArray[np.int32]
 
     def read(self, shard: RowRange) -> Iterator[Batch]:
+        """Yield blocks of rows."""
         with open_examples(self.path) as examples:
             for block in shard.blocks(_EXAMPLE_ROWS):
                 yield examples.read(block.first, block.stop)
 
     def process(self, item: Batch) -> PositionHashes:
+        """Hash the positions of a block."""
         rim = self.layout.rim
         planes = item.unpack_planes(self.layout)[:, :, rim : rim + 19, rim : rim + 19] != 0
         records = np.zeros(len(planes), DAT1)

@@ -194,9 +194,11 @@ class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
         return []
 
     def shard_fingerprint(self, shard: RenderShard) -> Any:
+        """Return the fingerprint of the games, and the number of rows before them."""
         return [*shard.unit.fingerprint(), shard.start]
 
     def read(self, shard: RenderShard) -> Iterator[PieceItem]:
+        """Yield the games of each piece, or of a few whole pieces."""
         columns = (*COLUMNS, *(META_COLUMNS if self.recipe.metadata is not None else ()))
         ends = np.cumsum(shard.counts, dtype=np.int64)
         batches, pending, at = row_slices(shard.unit, columns, _GAMES), list[pa.RecordBatch](), 0
@@ -214,6 +216,7 @@ class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
             yield PieceItem(games.to_batches()[0], counts, skip, [b - a for a, b in pairwise(bounds)], whole)
 
     def process(self, item: PieceItem) -> RenderedRows:
+        """Render rows, and compress whole pieces."""
         rows = self._render(item)
         if not item.whole:
             return RenderedRows([], rows)

@@ -68,6 +68,7 @@ class KataEncoder(FrameEncoder):
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The columns of the catalogue that `context` reads."""
         return RULES_COLUMNS
 
     def context(self, batch: pa.RecordBatch) -> GameContext:
@@ -75,6 +76,7 @@ class KataEncoder(FrameEncoder):
         return GameContext(*resolve_rules_or_default(batch["rules"], recorded_komi(batch), batch["handicap"]))
 
     def new_desk(self) -> KataScratch:
+        """Return scratch memory for one thread."""
         return KataScratch()
 
     def new_labels(self, slots: int) -> dict[str, npt.NDArray[Any]]:
@@ -141,6 +143,7 @@ class KataEncoder(FrameEncoder):
         return plan.drop, plan.ply
 
     def encode_game(self, game: Game) -> tuple[Planes, Labels]:
+        """Return the planes and next moves of one game, see `encode_katago`."""
         planes, _, labels = encode_katago(game)
         return planes, labels
 

@@ -1,6 +1,6 @@
 """KataGo's BoardHistory: ko and superko bans, the end of a game by passes, and White's bonus points.
 
-A `BoardHistory` is a compiled board (`kifu.go.state.State`) with what KataGo's class of that name keeps beside it, as
+A `BoardHistory` is a compiled board (`kifu.go.state.State`) with the further state of KataGo's class of that name, as
 of v1.17.2. It follows a game to its end or, with territory scoring, to the end of the normal phase: two passes then
 begin KataGo's encore, which is not implemented.
 

@@ -77,7 +77,8 @@ class RootedGames(GamesLike, Protocol):
     """Games with the number of setup entries in their root node, such as `kifu.records.games.GameArrays`."""
 
     @property
-    def root_setup(self) -> npt.NDArray[np.uint16]: ...
+    def root_setup(self) -> npt.NDArray[np.uint16]:
+        """The number of setup entries in the root node, [G] uint16."""
 
 
 class KataGames(NamedTuple):
@@ -310,7 +311,7 @@ def _fill_position(w: KataWorkspace, moves: Any, t: Any, c: Any, out: Any, input
 
 @inline_kernel
 def _place_root_setup(h: BoardHistory, game: GameMoves, n_root: Any) -> Any:
-    """Place the first n_root setup stones of a game on the empty board. Returns 0, or the reason why KataGo rejects them."""
+    """Place a game's first n_root setup stones on the empty board. Returns 0, or why KataGo rejects them."""
     s = h.s
     for i in range(len(s.words)):
         h.ever_occupied[i] = ZERO
@@ -402,7 +403,8 @@ def encode_games(  # noqa: PLR0913 - kernel
         games: R games.
         subset: [K] int64, indices from 0 to R - 1.
         symmetry: [R] uint8.
-        table, label_of: see `kifu.planes.board_embedding.BoardEmbedding`.
+        table: see `kifu.planes.board_embedding.BoardEmbedding`.
+        label_of: likewise.
         buffers: see `load_game`.
         slot_of_move: int64, the slot of the position before each move of the R games, or -1.
         slot_offset: [R + 1] int64, the first entry of each game in it.

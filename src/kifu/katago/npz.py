@@ -50,7 +50,7 @@ LAYOUT = Layout(
 
 @dataclass(frozen=True, slots=True)
 class KataArray:
-    """One array of a training file.
+    """An array of a training file.
 
     Attributes:
         field: the field of `KataRows`.
@@ -77,7 +77,7 @@ ARRAYS = (
     KataArray("q", "qValueTargetsNCMove", np.dtype("<i2"), (3, POINTS + 1), False),
     KataArray("meta", "metadataInputNC", np.dtype("<f4"), (192,), False),
 )
-"""All arrays, in the order of a file."""
+"""The arrays of a file, in order."""
 
 
 class KataRows(NamedTuple):
@@ -154,7 +154,8 @@ class PieceBuffer:
 
     def skip(self, rows: int) -> None:
         """Count a whole piece that was made elsewhere. No rows may be pending."""
-        assert piece_end(self._first, self._rows_per_file) == self._first + rows and not self._pending
+        assert not self._pending
+        assert piece_end(self._first, self._rows_per_file) == self._first + rows
         self._first += rows
 
     def flush(self) -> Iterator[KataRows]:
@@ -374,9 +375,11 @@ class KataNpz(Dataset):
         return join_rows([KataRows(**part) for part in self._parts(start, stop, fields)])
 
     def read(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1 as examples. Raises FormatError if they are damaged."""
         return _to_batch(self.path, start, [*self._parts(start, stop, _BATCH_FIELDS)])
 
     def close(self) -> None:
+        """Close the files."""
         for each in (self._readers or {}).values():
             each.close()
         self._readers = None
@@ -438,7 +441,7 @@ def _open_file(path: Path) -> _File:
     if wrong:
         verb = "has" if wrong[0] in stored else "lacks"
         raise FormatError(
-            f"{path} {verb} {wrong[0][:80]!r}; KataGo's rows have {', '.join(known)}, of which the last two are optional"
+            f"{path} {verb} {wrong[0][:80]!r}; KataGo's rows have {', '.join(known)}, the last two optional"
         )
     rows = stored[ARRAYS[0].name].shape[0]
     for name, array in stored.items():

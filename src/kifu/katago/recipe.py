@@ -31,7 +31,7 @@ class KatagoRecipe(SplitRecipe):
     default_komi: Annotated[float, Field(ge=-150, le=150)] | None = None
     """The komi of games without KM. Default: these games are dropped."""
     handicap: bool = True
-    """Whether to drop games with an HA that is not a number, or more than half the side of the board."""
+    """Drop games with an HA that is not a number, or more than half the side of the board."""
     handicap_moves: Literal["drop", "begin"] = "drop"
     """Games that begin with several moves of Black are dropped, or begin with the last of them."""
     min_moves: Moves | Literal["katago"] = "katago"
@@ -39,10 +39,10 @@ class KatagoRecipe(SplitRecipe):
     max_moves: Moves | Literal["katago"] = "katago"
     """Maximum number of moves. KataGo: 40 + 1.5 x points."""
     early_passes: bool = True
-    """Whether a game with a pass soon after the opening (19x19: moves 31 to 50) is dropped, and a game with a pass in
-    the opening begins after the answer to it."""
+    """Drop games with a pass soon after the opening (19x19: moves 31 to 50), and begin games with a pass in the opening
+    after the answer to it."""
     alternating: bool = True
-    """Whether games in which a player moves twice in a row later are dropped."""
+    """Drop games in which a player moves twice in a row later."""
     illegal: Literal["drop", "cut"] = "drop"
     """Games with a move that their rules forbid, or setup after the root, are dropped, or end there."""
     results: Literal["any", "understood", "known"] = "understood"

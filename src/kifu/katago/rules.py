@@ -164,7 +164,7 @@ _FIELD = re.compile(
 def _reject(text: str) -> NoReturn:
     shown = repr(text) if len(text) <= 80 else f"{text[:80]!r}..."
     raise GameError(
-        f"KataGo does not know rules {shown}; allowed are a name such as japanese, chinese, aga, nz or tromp-taylor, "
+        f"rules {shown} are unknown to KataGo; allowed are a name such as japanese, chinese, aga, nz or tromp-taylor, "
         "fields such as koSIMPLEscoreAREAtaxNONEsui0, or a JSON object"
     )
 
@@ -229,8 +229,8 @@ def resolve_rules(
         default_komi: the komi of games whose record gives none; None drops them.
 
     Returns:
-        The rules, [G] of `GAME_RULES`, and the drop reasons, [G] uint8: RULES_UNKNOWN, else KOMI_UNKNOWN for a komi that
-        is not a multiple of 0.5, else KEPT. The rules of dropped games are undefined.
+        The rules, [G] of `GAME_RULES`, and the drop reasons, [G] uint8: RULES_UNKNOWN, else KOMI_UNKNOWN for a komi
+        that is not a multiple of 0.5, else KEPT. The rules of dropped games are undefined.
     """
     texts = rules.dictionary_encode()
     codes = [_codes(text) for text in texts.dictionary.to_pylist()]

@@ -241,9 +241,11 @@ class CountRows(CatalogueRowsJob[RowCounts]):
 
     @property
     def games(self) -> int:
+        """The number of games in one item."""
         return _GAMES
 
     def process(self, item: RowSlice) -> RowCounts:
+        """Select games, play them and count their rows."""
         games = game_arrays(item.batch)
         selected = self._select(item.batch, games)
         stop, drop = self._end(games, selected, *self._play(games, selected))

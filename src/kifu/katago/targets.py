@@ -5,7 +5,7 @@ Unknown values have weight 0 and are filled as train.py needs them: an unknown p
 divides by its sum, and a score distribution adds up to 100.
 
 globalTargetsNC   for a human game
-0 to 2, 3         win, loss, no result for the mover, and half a point for the winner; half each if the winner is unknown
+0 to 2, 3         win, loss, no result for the mover, and half a point for the winner; half each if unknown
 4 to 19           the same: network evaluations are unknown, and column 24 gives them no weight
 24, 35            1 - weight of the network evaluations: 1; 1 - weight of the result: 0 if it is trusted
 25, 26            weight of the row and of its move: 1
@@ -220,7 +220,7 @@ def _fill_games(  # noqa: PLR0913 - kernel
 
 @inline_kernel
 def _play(h: BoardHistory, moves: Any, stop: Any, boards: _Boards) -> Any:
-    """Play the moves before `stop`, recording the board before each and after the last. Returns whether all are legal."""
+    """Play the moves before `stop`, recording all boards. Returns whether the moves are legal."""
     for t in range(stop + 1):
         copy_stones(h.s, False, boards.stones[t])
         boards.komi[t] = own_komi(h, WHITE)

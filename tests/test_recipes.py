@@ -94,7 +94,7 @@ def test_a_recipe_can_not_be_changed(file):
 ERRORS = {
     "no name": ('name = "mine"\n', "", "name: Field required"),
     "no sets": (PLAIN[PLAIN.index("[sets") :], "", "sets: Field required"),
-    "empty sets": (PLAIN[PLAIN.index("[sets") :], "[sets]", "a recipe has at least one set"),
+    "empty sets": (PLAIN[PLAIN.index("[sets") :], "[sets]", "a recipe needs at least one set"),
     "a number for sets": (
         PLAIN[PLAIN.index("[sets") :],
         "sets = 1",
@@ -156,23 +156,23 @@ ERRORS = {
     "without itself": (
         'without = "test"',
         'without = "rest"',
-        "set 'rest' is without 'rest', which is no other set drawn on its own",
+        "set 'rest': without must name another set that has no without; got 'rest'",
     ),
     "without a set that is not there": (
         'without = "test"',
         'without = "tset"',
-        "set 'rest' is without 'tset', which is no other set drawn on its own",
+        "set 'rest': without must name another set that has no without; got 'tset'",
     ),
     "without one that is without another": (
         "games = 5",
         'without = "rest"',
-        "set 'test' is without 'rest', which is no other set drawn on its own",
+        "set 'test': without must name another set that has no without; got 'rest'",
     ),
-    "one file for two sets": ("rest.dat", "FEW.dat", "set 'test' is not the only one that writes 'few.dat'"),
+    "one file for two sets": ("rest.dat", "FEW.dat", "set 'test': another set writes 'few.dat' too"),
     "games of whole archives": (
         "few.dat",
         "{archive}.dat",
-        "sets.test: a set with one file for each archive takes all games: neither games nor without fits",
+        "sets.test: a set with one file per archive takes all games: it has neither games nor without",
     ),
     "deep": ("seed = 7", "seed = " + "[" * 3000 + "]" * 3000, None),
     "deep by its keys": (

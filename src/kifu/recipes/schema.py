@@ -1,4 +1,8 @@
-"""What recipes of data sets of examples have in common: which games are taken, and which set each of them goes to."""
+"""Recipes: TOML files that fully describe a family of data sets, an archive of OLF files, or a training run.
+
+The key `kind` selects the model that validates a recipe, see `KINDS`. Recipes without it describe data sets that are
+drawn from the archives of KGS, as by the 2015 program.
+"""
 
 from __future__ import annotations
 
@@ -20,126 +24,83 @@ from kifu.datasets.sources import make_layout
 from kifu.errors import KifuError, RecipeError
 from kifu.registry import nearest
 
-
-def _named_clean(rules: object) -> object:
-    try:
-        return load_cleaning_rules(rules) if isinstance(rules, str) else rules
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
-
-
-def _named_split(split: object) -> object:
-    try:
-        return load_split(split).split if isinstance(split, str) else split
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
-
-
-NamedClean = Annotated[CleaningRules, BeforeValidator(_named_clean)]
-"""Rules of cleaning, by their name or file (`kifu.corpus.cleaning`), or a table of them."""
-
-NamedSplit = Annotated[Split, BeforeValidator(_named_split)]
-"""A split by its name or file (`kifu.corpus.splits`), or a table."""
-
-
-class SplitRecipe(BaseModel):
-    """The part of a recipe that says which games go to which set."""
-
-    model_config = STRICT
-
-    name: Line
-    title: Line
-    """For people."""
-    clean: NamedClean | None = None
-    """Which games are set aside: rules by their name or file, or a table of them. Left out: those that cannot be read
-    or played; games of a catalogue are then taken as it has them."""
-    split: NamedSplit | None = None
-    """Which game goes to which set: a split by its name or file, or a table. Left out: all go to the set "all"."""
-    sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
-    """The sets that are built when none is named; left out: all of the split."""
-    kind: str
-    """A key of `KINDS`."""
-
-    @model_validator(mode="after")
-    def _names_sets(self) -> SplitRecipe:
-        for name in self.all_sets():
-            if name.startswith(".") or any(c in name for c in "/\\"):
-                raise ValueError(f"set {name!r} would make no plain file name")
-        for name in self.default_sets():
-            self.require_set(name)
-        return self
-
-    def all_sets(self) -> list[str]:
-        """The sets that there are."""
-        return ["all"] if self.split is None else list(self.split.sets)
-
-    def require_set(self, name: str) -> None:
-        """Raises ValueError that names the nearest set, unless there is one of that name."""
-        if name not in self.all_sets():
-            near = nearest(name, self.all_sets())
-            raise ValueError(f"no set {name!r} (there are {', '.join(self.all_sets())}); did you mean {near!r}?")
-
-    def default_sets(self) -> list[str]:
-        """The sets that are built when none is named."""
-        return self.all_sets() if self.sets is None else list(self.sets)
-
-
 if TYPE_CHECKING:
     from kifu.recipes.training import TrainingRecipe
 
 _FOLDER, _KIND = "recipes", "recipe"
 
 
+def _load_clean(rules: object) -> object:
+    try:
+        return load_cleaning_rules(rules) if isinstance(rules, str) else rules
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _load_split(split: object) -> object:
+    try:
+        return load_split(split).split if isinstance(split, str) else split
+    except RecipeError as error:
+        raise ValueError(str(error)) from None
+
+
+NamedClean = Annotated[CleaningRules, BeforeValidator(_load_clean)]
+"""Cleaning rules as a name, a file or a table, see `kifu.corpus.cleaning`."""
+
+NamedSplit = Annotated[Split, BeforeValidator(_load_split)]
+"""A split as a name, a file or a table, see `kifu.corpus.splits`."""
+
+
 class GameSet(BaseModel):
-    """Which games one data set takes, and the file (or files) it is written to."""
+    """One data set of a `KgsgoRecipe`: its games, and the file or files that it is written to."""
 
     model_config = STRICT
 
     title: Line
-    """For people."""
+    """A short description."""
     file: Line
-    """Its name. {archive} stands for an archive's name without its ending, and makes one file for each archive."""
+    """The file name. With {archive}, one file is written per archive, named after it without its extension."""
     games: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    """How many games are drawn; left out: all."""
+    """Number of games drawn, by default all."""
     without: str | None = None
-    """Another set of the recipe, whose games this one does not take."""
+    """Another set of the recipe, whose games are excluded."""
     default: bool = True
-    """Whether it is built when no set is named."""
+    """Build the set if no set is named."""
 
     @field_validator("file")
     @classmethod
     def _plain_file_name(cls, file: str) -> str:
         name = file.replace("{archive}", "")
         if not name or file.startswith(".") or file.endswith(SUFFIX) or any(c in name for c in "/\\{}"):
-            raise ValueError(f"{file!r} is not a plain file name, or is one that kifu needs itself")
+            raise ValueError(f"{file!r} is not a plain file name, or is reserved for manifests")
         return file
 
     @property
     def by_archive(self) -> bool:
-        """Whether it writes one file for each archive."""
+        """Whether one file is written per archive."""
         return "{archive}" in self.file
 
     @model_validator(mode="after")
     def _archives_whole(self) -> GameSet:
         if self.by_archive and (self.games is not None or self.without is not None):
-            raise ValueError("a set with one file for each archive takes all games: neither games nor without fits")
+            raise ValueError("a set with one file per archive takes all games: it has neither games nor without")
         return self
 
 
 class KgsgoRecipe(BaseModel):
-    """A family of data sets drawn from the same archives."""
+    """A family of data sets that are drawn from the archives of KGS."""
 
     model_config = STRICT
 
     name: Line
     title: Line
-    """For people."""
+    """A short description."""
     format: str
-    """The file format (`kifu formats`), which names its plane set."""
+    """The file format (`kifu formats`), which determines the plane set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
-    """Of the draw."""
+    """Seed of the draws."""
     until: Annotated[int, Field(ge=0, le=9999)]
-    """Archives of later years are left out of every draw."""
+    """The last year; archives of later years are left out of every draw."""
     sets: dict[Line, GameSet]
 
     @field_validator("format")
@@ -153,55 +114,96 @@ class KgsgoRecipe(BaseModel):
     @model_validator(mode="after")
     def _known_sets(self) -> KgsgoRecipe:
         if not self.sets:
-            raise ValueError("a recipe has at least one set")
+            raise ValueError("a recipe needs at least one set")
         for name, chosen in self.sets.items():
             other = chosen.without
             if other is not None and (other == name or other not in self.sets or self.sets[other].without):
-                raise ValueError(f"set {name!r} is without {other!r}, which is no other set drawn on its own")
+                raise ValueError(f"set {name!r}: without must name another set that has no without; got {other!r}")
         files = [chosen.file.casefold() for chosen in self.sets.values()]
         for name, chosen in self.sets.items():
             if files.count(chosen.file.casefold()) > 1:
-                raise ValueError(f"set {name!r} is not the only one that writes {chosen.file!r}")
+                raise ValueError(f"set {name!r}: another set writes {chosen.file!r} too")
         return self
 
     def default_sets(self) -> list[str]:
-        """The sets that are built when none is named."""
+        """Return the sets that are built if none is named."""
         return [name for name, chosen in self.sets.items() if chosen.default]
 
 
 class OlfArchiveRecipe(BaseModel):
-    """A tree of OLF files as `kifu.recipes.olf_archive` makes it."""
+    """An archive of OLF files, see `kifu.recipes.olf_archive`."""
 
     model_config = STRICT
 
     kind: Literal["olf-archive"]
-    """Tells it from recipes of data sets, which have no `kind`."""
     name: Line
     title: Line
-    """For people."""
+    """A short description."""
     clean: NamedClean
-    """Which games are set aside."""
+    """Cleaning rules: a name, a file or a table."""
+
+
+class SplitRecipe(BaseModel):
+    """Base of recipes of data sets that are made from catalogues: cleaning rules, and how games are split into sets."""
+
+    model_config = STRICT
+
+    name: Line
+    title: Line
+    """A short description."""
+    clean: NamedClean | None = None
+    """Cleaning rules: a name, a file or a table. By default, only games that cannot be read or played are dropped, and
+    catalogues are used as they are."""
+    split: NamedSplit | None = None
+    """The split: a name, a file or a table. By default, all games are in the set "all"."""
+    sets: Annotated[tuple[Line, ...] | None, Field(strict=False, min_length=1)] = None
+    """The sets that are built if none is named, by default all of the split."""
+    kind: str
+    """A key of `KINDS`."""
+
+    @model_validator(mode="after")
+    def _valid_sets(self) -> SplitRecipe:
+        for name in self.all_sets():
+            if name.startswith(".") or any(c in name for c in "/\\"):
+                raise ValueError(f"set name {name!r} is not a plain file name")
+        for name in self.default_sets():
+            self.require_set(name)
+        return self
+
+    def all_sets(self) -> list[str]:
+        """Return the names of all sets."""
+        return ["all"] if self.split is None else list(self.split.sets)
+
+    def require_set(self, name: str) -> None:
+        """Raise ValueError, which suggests the nearest name, unless there is a set of that name."""
+        if name not in self.all_sets():
+            near = nearest(name, self.all_sets())
+            raise ValueError(f"no set {name!r} (there are {', '.join(self.all_sets())}); did you mean {near!r}?")
+
+    def default_sets(self) -> list[str]:
+        """Return the sets that are built if none is named."""
+        return self.all_sets() if self.sets is None else list(self.sets)
 
 
 class ExamplesRecipe(SplitRecipe):
-    """Data sets of examples: which games, which positions of them, their planes and labels, and the format."""
+    """Data sets of examples: games, positions, planes, labels and format."""
 
     kind: Literal["examples"]
     planes: Line
     """A plane set (`kifu planes`), or features joined by +."""
     labels: Annotated[tuple[Line, ...], Field(strict=False, min_length=1)] = ("move",)
-    """What `kifu.datasets.labels.LABELS` names; the first comes with the planes when a data set is read."""
+    """Names of labels, see `kifu.datasets.labels`. Readers return the first one with the planes."""
     format: Line
     """A format of examples (`kifu formats`)."""
     board: BoardSize = "19x19"
-    """Games on another board are passed over."""
+    """Board size; other games are dropped."""
     pad: bool = False
-    """Games on smaller boards are taken, too, and laid into the upper left corner."""
+    """Include smaller boards, placed in the upper left corner."""
     positions: Positions = DEFAULT_FILTER
     order: Literal["corpus", "shuffled"] = "corpus"
     """The order of the games in the catalogue, or a permutation of all positions of a set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
-    """Of that permutation, and of drawing positions."""
+    """Seed of that permutation, and of drawing positions."""
 
     @field_validator("positions")
     @classmethod
@@ -222,28 +224,28 @@ class ExamplesRecipe(SplitRecipe):
         except KifuError as error:
             raise ValueError(str(error)) from None
         if not form.labels and self.labels != ("move",):
-            raise ValueError(f"{form.name} holds the label move and no other; labels are {', '.join(self.labels)}")
+            raise ValueError(f"{form.name} stores only the label move; got {', '.join(self.labels)}")
         if form.needs_move and "move" not in self.labels:
-            raise ValueError(f"{form.name} has the label move always; labels are {', '.join(self.labels)}")
+            raise ValueError(f"{form.name} needs the label move; got {', '.join(self.labels)}")
         if self.positions.passes and not form.passes:
-            raise ValueError(f"{form.name} cannot say that the next move is a pass: positions.passes has to be false")
+            raise ValueError(f"{form.name} cannot store a pass as the next move: positions.passes must be false")
         if self.order == "shuffled" and not form.has_provenance:
-            raise ValueError(f"{form.name} has its examples archive by archive: order has to be corpus")
+            raise ValueError(f"{form.name} stores examples archive by archive: order must be 'corpus'")
         if self.layout().real and not form.real:
-            raise ValueError(f"{form.name} has planes of 0 and 1, and {self.planes} has other values")
+            raise ValueError(f"{form.name} stores planes of 0 and 1 only; {self.planes} has other values")
         return self
 
     @property
     def example_format(self) -> Format:
-        """What `format` names. Raises RecipeError."""
+        """The format. Raises RecipeError."""
         return find_format(self.format, "examples")
 
     def renderer(self) -> Renderer:
-        """What draws the planes. Raises RecipeError, GameError."""
+        """Return the renderer of the planes. Raises RecipeError, GameError."""
         return find_renderer(self.planes, *parse_board(self.board), self.pad)
 
     def layout(self) -> Layout:
-        """What all examples have in common. Raises RecipeError, GameError."""
+        """Return the shapes and labels that all examples share. Raises RecipeError, GameError."""
         return make_layout(self.renderer(), self.labels)
 
 

@@ -96,7 +96,7 @@ def test_bytes_do_not_depend_on_threads_or_sizes(
     games: Path, tmp_path: Path, name: str, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if (name, order) == ("book-npy", "shuffled"):
-        with pytest.raises(RecipeError, match="order has to be corpus"):
+        with pytest.raises(RecipeError, match="order must be 'corpus'"):
             recipe(format=name, order=order)
         return
     chosen = recipe(format=name, order=order, seed=5)

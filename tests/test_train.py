@@ -273,7 +273,7 @@ def test_the_net_knows_the_games_it_was_learned_from(games: Path, tmp_path: Path
     for name in ("best", "final"):
         net = open_net(tmp_path / "run" / f"{name}.safetensors")
         assert net.games.tolist() == expected
-        assert net.about.recipe == recipe.told()
+        assert net.about.recipe == recipe.to_dict()
         assert net.about.trained["steps"] == 1
 
 

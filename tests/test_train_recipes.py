@@ -28,7 +28,7 @@ def test_all_the_promised_recipes_are_there() -> None:
 def test_a_recipe_is_named_as_its_file_and_told_in_full(name: str) -> None:
     recipe = load_training(name)
     assert recipe.name == name
-    assert check_config(TrainingRecipe, recipe.told(), "recipe", name) == recipe
+    assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
     encoder = recipe.encoder()
     net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim)
     assert net.task.planes == encoder.planes
@@ -44,7 +44,7 @@ def test_the_books_line_of_sgd_with_decay() -> None:
     """`SGD(lr=0.1, momentum=0.9, decay=0.01)`: section 7.5.1."""
     table = 'optimiser={kind = "sgd", lr = 0.1, momentum = 0.9, decay = 0.01}'
     recipe = load_training("book-small", [table])
-    assert [recipe.rate(0.5, step) for step in (0, 100, 900)] == [0.1, 0.05, 0.01]
+    assert [recipe.learning_rate(0.5, step) for step in (0, 100, 900)] == [0.1, 0.05, 0.01]
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_the_books_line_of_sgd_with_decay() -> None:
 )
 def test_a_schedule_at_some_points(schedule: dict, done: tuple[float, ...], parts: tuple[float, ...]) -> None:
     recipe = tiny(schedule=schedule)
-    assert [recipe.rate(x, 10**6) / recipe.optimiser.lr for x in done] == pytest.approx(parts, abs=1e-12)
+    assert [recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in done] == pytest.approx(parts, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["constant", "step", "cosine", "one-cycle"])
 def test_no_schedule_jumps_up_or_leaves_its_bounds(kind: str) -> None:
     table = {"kind": kind, "warm_up": 0.1} | ({"at": [0.3, 0.9]} if kind == "step" else {})
     recipe = tiny(schedule=table)
-    parts = np.array([recipe.rate(x, 10**6) / recipe.optimiser.lr for x in np.linspace(0, 1, 1001)])
+    parts = np.array([recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in np.linspace(0, 1, 1001)])
     assert (parts >= 0).all() and (parts <= 1).all()
     assert np.diff(parts).max() <= 0.0101
     assert parts.max() > 0.99
@@ -84,12 +84,12 @@ def test_warm_up_in_steps() -> None:
     [
         ({"batchsize": 3}, r"batchsize: no such key; did you mean 'batch_size'\?"),
         ({"batch_size": 0}, "batch_size: .* \\(it is 0\\)"),
-        ({"steps": None}, "how long the run is"),
-        ({"epochs": 3}, "steps or epochs long, not both"),
+        ({"steps": None}, "one of steps, epochs and max_minutes is required"),
+        ({"epochs": 3}, "steps and epochs exclude each other"),
         ({"optimiser": {"kind": "adam"}}, "optimiser: .*'sgd'"),
         ({"optimiser": {"kind": "adagrad", "momentum": 0.9}}, "optimiser.adagrad.momentum: no such key"),
         ({"optimiser": {"kind": "sgd", "lr": -1.0}}, "optimiser.sgd.lr: .* \\(it is -1.0\\)"),
-        ({"optimiser": {"kind": "sgd", "nesterov": True}}, "nesterov needs a momentum"),
+        ({"optimiser": {"kind": "sgd", "nesterov": True}}, "nesterov needs momentum > 0"),
         ({"schedule": {"kind": "step"}}, "schedule.step.at: Field required"),
         ({"schedule": {"kind": "cosine", "end": 2.0}}, "schedule.cosine.end"),
         ({"precision": "float16"}, "precision"),
@@ -134,7 +134,7 @@ def test_recipes_are_listed_with_the_others() -> None:
 
 
 def test_a_recipe_is_its_table() -> None:
-    assert tiny().told()["optimiser"] == {
+    assert tiny().to_dict()["optimiser"] == {
         "kind": "adamw", "lr": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-8, "weight_decay": 0.01
     }  # fmt: skip
-    assert tiny().told()["net"] == TINY["net"]
+    assert tiny().to_dict()["net"] == TINY["net"]

@@ -214,7 +214,7 @@ class Conductor(Callback):  # type: ignore[misc]
         return min(max(by_steps, self.seconds / (minutes * 60) if minutes else 0.0), 1.0)
 
     def _rate(self) -> float:
-        return self.recipe.rate(self._done(), self.steps)
+        return self.recipe.learning_rate(self._done(), self.steps)
 
     def _ending(self) -> tuple[State, str] | None:
         """In which state the run ends after this step, and why; None if it goes on."""

@@ -67,7 +67,7 @@ def train(
     """
     told = load_training(recipe) if isinstance(recipe, str) else recipe
     if max_minutes is not None:
-        told = check_config(TrainingRecipe, {**told.told(), "max_minutes": max_minutes}, "recipe", told.name)
+        told = check_config(TrainingRecipe, {**told.to_dict(), "max_minutes": max_minutes}, "recipe", told.name)
     if told.batch_size % (devices * nodes):
         raise RecipeError(f"a batch of {told.batch_size} cannot be divided among {devices * nodes} devices")
     if "value" in told.heads and told.batch_size < 2 * devices * nodes:
@@ -84,7 +84,7 @@ def train(
         module = _make(told)
         games = read_all(told, list(sources), list(validate), jobs)
         inputs = {**games.inputs, "games": games.told()}
-        run = Run(recipe=told.told(), inputs=inputs, counts=games.counts())
+        run = Run(recipe=told.to_dict(), inputs=inputs, counts=games.counts())
         checkpoint = folder / LAST if resume and (folder / LAST).exists() else None
         if checkpoint is not None:
             saved = read_checkpoint(checkpoint)

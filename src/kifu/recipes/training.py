@@ -1,4 +1,4 @@
-"""A recipe of one training run: the net, the games and positions it learns from, how, and for how long."""
+"""Recipes of training runs: network, games and positions, optimizer, schedule and length."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Below1 = Annotated[float, Field(ge=0, lt=1)]
 Count = Annotated[int, Field(ge=1, le=10**9)]
 
-SHOWN = 0.01
-"""The least part of the rate that a warm-up begins with."""
+MIN_SCALE = 0.01
+"""Minimum factor of the learning rate during a warm-up."""
 
 
 class SgdConfig(BaseModel):
@@ -31,22 +31,22 @@ class SgdConfig(BaseModel):
 
     kind: Literal["sgd"]
     lr: Positive = 0.01
-    """Keras' default."""
+    """Learning rate; the default is that of Keras."""
     momentum: Below1 = 0.0
     nesterov: bool = False
     decay: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """The rate of step s is divided by 1 + decay * s, as in Keras 2."""
+    """The learning rate of step s is divided by 1 + decay * s, as in Keras 2."""
     weight_decay: Share = 0.0
 
     @model_validator(mode="after")
     def _nesterov_has_momentum(self) -> SgdConfig:
         if self.nesterov and not self.momentum:
-            raise ValueError("nesterov needs a momentum above 0")
+            raise ValueError("nesterov needs momentum > 0")
         return self
 
 
 class AdagradConfig(BaseModel):
-    """Duchi, Hazan and Singer 2011. Defaults of Keras 2."""
+    """Adagrad (Duchi, Hazan and Singer 2011), with the defaults of Keras 2."""
 
     model_config = STRICT
 
@@ -56,7 +56,7 @@ class AdagradConfig(BaseModel):
 
 
 class AdadeltaConfig(BaseModel):
-    """Zeiler 2012 (arXiv:1212.5701). Defaults of Keras 2."""
+    """Adadelta (Zeiler 2012, arXiv:1212.5701), with the defaults of Keras 2."""
 
     model_config = STRICT
 
@@ -67,7 +67,7 @@ class AdadeltaConfig(BaseModel):
 
 
 class AdamWConfig(BaseModel):
-    """Loshchilov and Hutter 2019 (arXiv:1711.05101)."""
+    """AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101)."""
 
     model_config = STRICT
 
@@ -76,11 +76,11 @@ class AdamWConfig(BaseModel):
     betas: Annotated[tuple[Below1, Below1], Field(strict=False)] = (0.9, 0.999)
     epsilon: Positive = 1e-8
     weight_decay: Share = 0.01
-    """Of matrices and convolutions; biases and norms have none."""
+    """Applied to matrices and convolutions, not to biases and norms."""
 
 
 class MuonConfig(BaseModel):
-    """Jordan et al. 2024, with AdamW for biases and norms: see `kifu.learn.muon`."""
+    """Muon (Jordan et al. 2024), with AdamW for biases and norms, see `kifu.learn.muon`."""
 
     model_config = STRICT
 
@@ -88,9 +88,9 @@ class MuonConfig(BaseModel):
     lr: Positive = 0.005
     momentum: Below1 = 0.95
     betas: Annotated[tuple[Below1, Below1], Field(strict=False)] = (0.9, 0.99)
-    """Of AdamW."""
+    """Betas of AdamW."""
     weight_decay: Share = 0.01
-    """Of matrices and convolutions."""
+    """Applied to matrices and convolutions."""
 
 
 Optimiser: TypeAlias = Annotated[
@@ -99,30 +99,30 @@ Optimiser: TypeAlias = Annotated[
 
 
 class _Schedule(BaseModel):
-    """What part of the optimiser's rate holds when so much of the run is done."""
+    """Base of schedules: the factor of the optimizer's learning rate, by the progress of the run."""
 
     model_config = STRICT
 
     warm_up: Share = 0.0
-    """The share of the run in which the rate rises from next to nothing."""
+    """Share of the run in which the learning rate rises linearly."""
     warm_up_steps: Annotated[int, Field(ge=0, le=10**9)] = 0
-    """The same in steps; if both are given, the lower rate holds."""
+    """The same in steps; if both are given, the lower learning rate applies."""
 
-    def part(self, done: float, step: int) -> float:
-        """done: what share of the run is over, 0 to 1; step: how many steps are."""
+    def scale(self, done: float, step: int) -> float:
+        """Return the factor, 0 to 1, after a share `done` of the run, 0 to 1, and after `step` steps."""
         rising = min(1.0, done / self.warm_up) if self.warm_up else 1.0
         if self.warm_up_steps:
             rising = min(rising, (step + 1) / self.warm_up_steps)
         after = (done - self.warm_up) / (1 - self.warm_up) if self.warm_up < 1 else 0.0
-        return max(rising, SHOWN) * self.shape(min(max(after, 0.0), 1.0))
+        return max(rising, MIN_SCALE) * self.shape(min(max(after, 0.0), 1.0))
 
     @abstractmethod
     def shape(self, done: float) -> float:
-        """Without the warm-up; done: what share of the rest is over."""
+        """Return the factor without the warm-up, after a share `done` of the rest of the run."""
 
 
 class ConstantSchedule(_Schedule):
-    """Always the same."""
+    """A constant learning rate."""
 
     kind: Literal["constant"]
 
@@ -131,19 +131,19 @@ class ConstantSchedule(_Schedule):
 
 
 class StepSchedule(_Schedule):
-    """Falls by a factor now and then."""
+    """Multiplies the learning rate by `factor` at given points."""
 
     kind: Literal["step"]
     at: Annotated[tuple[Share, ...], Field(strict=False, min_length=1, max_length=100)]
-    """After which shares of the run."""
+    """The points, as shares of the run."""
     factor: Share = 0.1
 
     def shape(self, done: float) -> float:
-        return float(self.factor ** sum(done >= place for place in self.at))
+        return float(self.factor ** sum(done >= point for point in self.at))
 
 
 class CosineSchedule(_Schedule):
-    """Half a wave from 1 to `end`. Loshchilov and Hutter 2017 (arXiv:1608.03983), without restarts."""
+    """Half a cosine wave from 1 to `end` (Loshchilov and Hutter 2017, arXiv:1608.03983), without restarts."""
 
     kind: Literal["cosine"]
     end: Share = 0.0
@@ -153,13 +153,13 @@ class CosineSchedule(_Schedule):
 
 
 class OneCycleSchedule(_Schedule):
-    """Half a wave up from `begin`, and another down to `end`. Smith 2018 (arXiv:1803.09820)."""
+    """Half a cosine wave up from `begin` to 1, another down to `end` (Smith 2018, arXiv:1803.09820)."""
 
     kind: Literal["one-cycle"]
     begin: Share = 0.04
     end: Share = 0.0
     peak: Annotated[float, Field(gt=0, lt=1)] = 0.3
-    """After which share of the run it is highest."""
+    """The point of the highest learning rate, as a share of the run."""
 
     def shape(self, done: float) -> float:
         if done < self.peak:
@@ -177,40 +177,40 @@ Schedule: TypeAlias = Annotated[
 
 
 class TrainingRecipe(BaseModel):
-    """All that a training run follows from, beside the games."""
+    """All that a training run depends on, besides the games."""
 
     model_config = STRICT
 
     kind: Literal["training"]
     name: Line
     title: Line
-    """For people."""
+    """A short description."""
 
     net: Line
     """An architecture (`kifu nets`)."""
     planes: Line
     """A plane set (`kifu planes`), or features joined by +."""
     board: BoardSize = "19x19"
-    """Games on another board are passed over."""
+    """Board size; other games are ignored."""
     heads: dict[Literal["value", "ownership"], Positive] = {}
-    """What the net tells besides the policy, and how much the error of each counts beside the policy's."""
+    """Outputs besides the policy, and the weight of the loss of each relative to that of the policy."""
     init: Line = "torch"
-    """How weights are drawn before the first step."""
+    """How weights are initialized."""
 
     games: Count | None = None
-    """How many games are learned from, drawn by hash; left out: all that are not held out."""
+    """Maximum number of games to train on, chosen by hash, by default all that are not held out."""
     validation: Below1 = 0.05
-    """The share of the games that is held out to validate with, unless others are named for that."""
+    """Share of the games that is held out for validation, unless validation games are given."""
     validation_positions: Count = 20_000
-    """At most so many positions of them are validated with, always the same."""
+    """Maximum number of positions to validate on, always the same ones."""
     positions: Positions = DEFAULT_FILTER
 
     batch_size: Annotated[int, Field(ge=1, le=10**6)] = 128
-    """Of all processes together."""
+    """Positions per step, of all processes together."""
     augment: bool = True
-    """Whether each game comes under one of the symmetries of the board."""
+    """Apply a random symmetry of the board to each game."""
     window: Count = WINDOW
-    """Positions that are shuffled among each other."""
+    """Size of the shuffle window, in positions."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
 
     optimiser: Optimiser
@@ -218,21 +218,21 @@ class TrainingRecipe(BaseModel):
     steps: Count | None = None
     epochs: Annotated[int, Field(ge=1, le=10**6)] | None = None
     max_minutes: Positive | None = None
-    """The run ends after so many steps or epochs, or when the time is over, whichever is first."""
+    """The length of the run: steps or epochs, and a time limit, whichever ends it first."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """What products are computed in; weights are float32 always."""
+    """Data type of matrix products; weights are always float32."""
     clip: Positive | None = None
-    """The longest gradient that is followed; a longer one is shortened to that."""
+    """Maximum norm of the gradient; longer ones are scaled down."""
     average: Below1 = 0.0
-    """How much of the averaged weights a step keeps, say 0.999; they are validated and saved. 0: no average."""
+    """Decay of the moving average of the weights (EMA), say 0.999, which is validated and saved. 0: no average."""
 
     validate_steps: Count | None = None
     validate_minutes: Positive | None = None
-    """How often the net is validated; if both are left out, after each epoch. At the end it always is."""
+    """Interval of validations, by default each epoch. The last one is at the end of the run."""
     patience: Count | None = None
-    """The run ends after so many validations without a lower loss."""
+    """The run ends after this number of validations without a lower loss."""
     checkpoint_minutes: Positive = 5.0
-    """How often what a run resumes from is written, besides after each epoch and at the end."""
+    """Interval of checkpoints, besides those after each epoch and at the end."""
 
     @field_serializer("positions")
     def _dump_positions(self, positions: PositionFilter) -> dict[str, Any]:
@@ -248,9 +248,9 @@ class TrainingRecipe(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> TrainingRecipe:
         if self.steps is not None and self.epochs is not None:
-            raise ValueError("a run is steps or epochs long, not both")
+            raise ValueError("steps and epochs exclude each other")
         if self.steps is None and self.epochs is None and self.max_minutes is None:
-            raise ValueError("how long the run is, steps, epochs or max_minutes say, and none of them is there")
+            raise ValueError("one of steps, epochs and max_minutes is required")
         try:
             self.encoder()
         except KifuError as error:
@@ -263,21 +263,21 @@ class TrainingRecipe(BaseModel):
         return parse_board(self.board)
 
     def encoder(self) -> Encoder:
-        """What draws the planes. Raises RecipeError, GameError."""
+        """Return the encoder of the planes. Raises RecipeError, GameError."""
         return find_encoder(self.planes, *self.size)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What the net is told of each position."""
+        """Names of the labels that the network is trained on."""
         return ("move", *(_LABELS[head] for head in self.heads))
 
-    def rate(self, done: float, step: int) -> float:
-        """The learning rate when so much of the run is over (0 to 1), after so many steps."""
-        rate = self.optimiser.lr * self.schedule.part(done, step)
+    def learning_rate(self, done: float, step: int) -> float:
+        """Return the learning rate after a share `done` of the run, 0 to 1, and after `step` steps."""
+        rate = self.optimiser.lr * self.schedule.scale(done, step)
         return rate / (1 + self.optimiser.decay * step) if isinstance(self.optimiser, SgdConfig) else rate
 
-    def told(self) -> dict[str, Any]:
-        """The whole recipe as JSON values."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return the recipe as JSON values."""
         return self.model_dump(mode="json")
 
 

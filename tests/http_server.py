@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that serves files, and misbehaves as it is told; and archives to serve."""
+"""A real local HTTP server that serves files or misbehaves on request, and archives to serve."""
 
 from __future__ import annotations
 
@@ -69,18 +69,18 @@ Fault = Callable[[_Handler, bytes], None]
 
 @dataclass
 class Site:
-    """files: body by path. faults: what to do instead of serving them, for the next requests of a path."""
+    """A running server. files: body by path. faults: replacements of the next responses for a path."""
 
     url: str
     files: dict[str, bytes] = field(default_factory=dict)
     faults: dict[str, Iterator[Fault]] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
     sent: int = 0
-    """Bytes of bodies."""
+    """Total length of bodies."""
     closing: threading.Event = field(default_factory=threading.Event)
 
     def ranges(self, path: str) -> list[str | None]:
-        """The Range header of each request for `path` so far."""
+        """Return the Range header of each request for `path` so far."""
         return [request.range for request in self.requests if request.path == path]
 
     def misbehave(self, path: str, *faults: Fault) -> None:
@@ -100,7 +100,7 @@ def site() -> Iterator[Site]:
 
 @contextmanager
 def serving(server: ThreadingHTTPServer, closing: threading.Event) -> Iterator[None]:
-    """closing: is set once nobody waits for an answer any more."""
+    """Run a server. closing: set at the end, when no response is awaited any more."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
@@ -112,7 +112,7 @@ def serving(server: ThreadingHTTPServer, closing: threading.Event) -> Iterator[N
 
 
 def serve(handler: _Handler, body: bytes) -> None:
-    """As a good server does."""
+    """Respond correctly."""
     match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
     begin = int(match[1]) if match else 0
     if begin and begin >= len(body):
@@ -126,13 +126,13 @@ def serve(handler: _Handler, body: bytes) -> None:
 
 
 def late(handler: _Handler, body: bytes) -> None:
-    """As a good server does, after a while."""
+    """Respond correctly after a while."""
     handler.server.site.closing.wait(0.2)
     serve(handler, body)
 
 
 def status(code: int, **headers: object) -> Fault:
-    """Answers `code` and a few words; headers with _ for -."""
+    """Respond with a status and a few words; headers with _ for -."""
 
     def fault(handler: _Handler, body: bytes) -> None:
         text = b"<html>no</html>"
@@ -143,7 +143,7 @@ def status(code: int, **headers: object) -> Fault:
 
 
 def half_then(end: Callable[[_Handler, bytes], None]) -> Fault:
-    """Sends half of what was asked for, calls `end` with the other half, and closes the connection."""
+    """Send half of the response, call `end` with the other half, and close the connection."""
 
     def fault(handler: _Handler, body: bytes) -> None:
         match = re.fullmatch(r"bytes=([0-9]+)-", handler.headers["Range"] or "")
@@ -161,17 +161,17 @@ def half_then(end: Callable[[_Handler, bytes], None]) -> Fault:
 
 
 def stall(handler: _Handler, rest: bytes) -> None:
-    """Says nothing more. Also a fault of its own."""
+    """Send nothing more. Can be used alone."""
     handler.server.site.closing.wait(30)
     handler.close_connection = True
 
 
 def hang_up(handler: _Handler, rest: bytes) -> None:
-    """Nothing; `half_then` closes the connection."""
+    """Do nothing; `half_then` closes the connection."""
 
 
 def dribble(handler: _Handler, rest: bytes) -> None:
-    """Some thirty bytes a second, a hundred of them."""
+    """Send a hundred bytes, some thirty per second."""
     with suppress(OSError):
         for byte in rest[:100]:
             if handler.server.site.closing.wait(0.03):
@@ -180,7 +180,7 @@ def dribble(handler: _Handler, rest: bytes) -> None:
 
 
 def announce(extra: int) -> Fault:
-    """A Content-Length that is wrong by `extra`, and no ranges."""
+    """Send a Content-Length that is wrong by `extra`, and ignore ranges."""
 
     def fault(handler: _Handler, body: bytes) -> None:
         handler.start(200, {"Content-Length": len(body) + extra})
@@ -196,14 +196,14 @@ def ignore_range(handler: _Handler, body: bytes) -> None:
 
 
 def chunked(handler: _Handler, body: bytes) -> None:
-    """No length at all, in two chunks."""
+    """Send two chunks without a length."""
     handler.start(200, {"Transfer-Encoding": "chunked"})
     for piece in (body[:100], body[100:], b""):
         handler.write(b"%x\r\n%s\r\n" % (len(piece), piece))
 
 
 def unannounced(keep: int) -> Fault:
-    """Without any length, the first `keep` bytes, then the end of the connection."""
+    """Send the first `keep` bytes without a length, and close the connection."""
 
     def fault(handler: _Handler, body: bytes) -> None:
         handler.start(200, {"Connection": "close"})
@@ -214,7 +214,7 @@ def unannounced(keep: int) -> Fault:
 
 
 def partial(content_range: str) -> Fault:
-    """All of the body as if it were the part that `content_range` names."""
+    """Send the whole body as if it were the range `content_range`."""
 
     def fault(handler: _Handler, body: bytes) -> None:
         handler.start(206, {"Content-Length": len(body), "Content-Range": content_range})
@@ -224,7 +224,7 @@ def partial(content_range: str) -> Fault:
 
 
 def raw(answer: bytes) -> Fault:
-    """These bytes, and the end of the connection."""
+    """Send these bytes, and close the connection."""
 
     def fault(handler: _Handler, body: bytes) -> None:
         handler.write(answer)
@@ -238,7 +238,7 @@ def http_date(seconds_from_now: float) -> str:
 
 
 def tar_gz(name: str) -> bytes:
-    """An archive whose bytes are all its own: about 40 kB that do not compress."""
+    """Return a unique archive of about 40 kB that do not compress."""
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz", compresslevel=1) as archive:
         for number in range(4):
@@ -250,7 +250,7 @@ def tar_gz(name: str) -> bytes:
 
 
 def zipped() -> bytes:
-    """A small .zip."""
+    """Return a small .zip."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("kgs/0.sgf", b"(;)" * 1000)

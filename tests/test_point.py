@@ -1,4 +1,4 @@
-"""Every spelling of every move there and back, and the symmetries as a group."""
+"""Round trips through every notation of a move, and the group of symmetries."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ SIZES = [*SQUARES, (1, 25), (25, 1), (2, 3), (13, 9), (19, 20), (20, 19), (24, 2
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_every_move_has_its_own_names(width, height):
+def test_notations_are_unique(width, height):
     moves = range(pass_move(width, height) + 1)
     sgf, gtp = ([to(move, width, height) for move in moves] for to in (to_sgf, to_gtp))
     assert len(set(sgf)) == len(set(gtp)) == len(moves)
@@ -39,7 +39,7 @@ def test_every_move_has_its_own_names(width, height):
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_names_say_where_a_point_lies(width, height):
+def test_notations_count_in_their_direction(width, height):
     """Independently of the tables: columns from the left, SGF rows from the top, GTP and kgsgo rows from the bottom."""
     for move in range(width * height):
         y, x = divmod(move, width)
@@ -61,7 +61,7 @@ def test_the_corners_of_19x19():
     assert (pass_move(19), to_sgf(361, 19), to_gtp(361, 19)) == (361, "", "pass")
 
 
-def test_tt_is_a_pass_where_there_is_no_such_point():
+def test_tt_is_a_pass_up_to_19x19():
     assert parse_sgf("tt", 19) == 361
     assert parse_sgf("tt", 9) == 81
     assert parse_sgf("tt", 19, 13) == 247
@@ -71,7 +71,7 @@ def test_tt_is_a_pass_where_there_is_no_such_point():
 
 
 @pytest.mark.parametrize("text", ["a", "aaa", "zz", "sA", "  ", "a1", "ja", "aj", "é!", "tt "])
-def test_no_sgf_point(text):
+def test_invalid_sgf_points(text):
     with pytest.raises(GameError, match=r"is not an SGF point of a 9 x 9 board"):
         parse_sgf(text, 9)
 
@@ -80,13 +80,13 @@ NO_VERTICES = ["", "A", "1", "I5", "K1", "A0", "A10", "A01x", "A-1", "A1.", "A²
 
 
 @pytest.mark.parametrize("text", NO_VERTICES)
-def test_no_gtp_vertex(text):
+def test_invalid_gtp_vertices(text):
     with pytest.raises(GameError, match=r"is not a GTP vertex of a 9 x 9 board"):
         parse_gtp(text, 9)
 
 
 @pytest.mark.parametrize("move", [-1, 82, 361])
-def test_no_move(move):
+def test_invalid_moves(move):
     for to in (to_sgf, to_gtp):
         with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
             to(move, 9)
@@ -100,7 +100,7 @@ def test_a_pass_has_no_row():
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 9), (9, 0), (26, 9), (9, 26), (-1, 9)])
-def test_no_size(width, height):
+def test_invalid_sizes(width, height):
     with pytest.raises(GameError, match=f"board size {width} x {height} is not within 1 to 25"):
         check_size(width, height)
 
@@ -110,15 +110,15 @@ def test_sizes():
         check_size(width, height)
 
 
-def test_a_word_holds_a_point_and_its_bits():
-    """The largest pass fits beside the bits, and is not mistaken for NO_POINT."""
+def test_a_point_fits_beside_its_bits():
+    """The largest pass fits too, and differs from NO_POINT."""
     assert pass_move(MAX_SIZE) < NO_POINT <= POINT_MASK
     assert POINT_MASK | ERASE_BIT | WHITE_BIT == 0xFFFF
     assert POINT_MASK & (ERASE_BIT | WHITE_BIT) == 0
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_symmetries_are_undone(width, height):
+def test_inverse_symmetries(width, height):
     moves = np.arange(pass_move(width, height) + 1)
     for k, table in enumerate(symmetries(width, height)):
         landed = (height, width) if k & 4 else (width, height)
@@ -129,7 +129,7 @@ def test_symmetries_are_undone(width, height):
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_symmetries_are_a_group(width, height):
-    """Any two make a third, and from 3 x 3 on no two of the eight are the same."""
+    """Products are symmetries, and from 3 x 3 on all eight differ."""
     tables = symmetries(width, height)
     for j, first in enumerate(tables):
         after = symmetries(height, width) if j & 4 else tables
@@ -142,8 +142,8 @@ def test_symmetries_are_a_group(width, height):
 
 
 @pytest.mark.parametrize(("width", "height"), [(5, 5), (5, 3), (1, 4), (19, 19)])
-def test_symmetries_turn_the_board_as_they_say(width, height):
-    """Landing tables against NumPy's own flips and transposition."""
+def test_symmetries_equal_those_of_numpy(width, height):
+    """Compare the tables with flips and transposition of NumPy."""
     board = np.arange(width * height).reshape(height, width)
     for k, table in enumerate(symmetries(width, height)):
         image = board[:, ::-1] if k & 1 else board
@@ -154,6 +154,6 @@ def test_symmetries_turn_the_board_as_they_say(width, height):
         assert np.array_equal(landed.reshape(image.shape), image), k
 
 
-def test_the_tables_are_not_to_be_written():
+def test_tables_are_read_only():
     with pytest.raises(ValueError, match="read-only"):
         symmetries(9, 9)[0, 0] = 1

@@ -1,4 +1,4 @@
-"""Bars and lines for long work."""
+"""Progress bars on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_plain_lines_at_the_start_and_the_end(capsys: pytest.CaptureFixture[str]
     assert re.fullmatch(r"building a\.dat: 4,000 of 4,000 games in 0\.\d s", end)
 
 
-def test_plain_lines_between(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_lines_in_between(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
     with progress("fetching", total=None, unit="archives") as bar, bar.subtask("a.zip", "bytes") as part:
@@ -67,7 +67,7 @@ def test_plain_lines_between(capsys: pytest.CaptureFixture[str], monkeypatch: py
     ]
 
 
-def test_work_that_fails_has_no_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_work_has_no_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ZeroDivisionError), progress("work", total=1, unit="games") as bar, bar.subtask("a", "bytes"):
         raise ZeroDivisionError
     assert capsys.readouterr().err == "work: 0 of 1 games\n"

@@ -1,4 +1,4 @@
-"""A real HTTP server on this machine that gives out files as object stores do, whole or by parts, or fails at it."""
+"""A real local HTTP server that serves files like an object store, whole or by ranges, or fails."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Web:
     more: int = 0
     shift: int = 0
     requests: list[tuple[str, str, str | None]] = field(default_factory=list)
-    """Method, path with its query, and Range header of each."""
+    """Method, path with its query, and Range header of each request."""
     sent: int = 0
-    """Bytes of bodies."""
+    """Total length of bodies."""
     closing: threading.Event = field(default_factory=threading.Event)
 
     def parts(self) -> list[tuple[int, int]]:
-        """The ranges asked for so far: first byte, and the one after the last."""
+        """Return the requested ranges so far: first byte, and the one after the last."""
         found = [re.fullmatch(r"bytes=([0-9]+)-([0-9]+)", range_ or "") for _, _, range_ in self.requests]
         return [(int(match[1]), int(match[2]) + 1) for match in found if match]
 

@@ -1,4 +1,4 @@
-"""Sources at URLs are read as those of this machine are, in few requests; what a store fails at is said in one line."""
+"""Sources at URLs are read like local ones, with few requests; failures of a store are one line."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ SECRETS = ("user", "password", "signature", "s3cr3t")
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that small files take several requests."""
+    """Let small files take several requests."""
     monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
     monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01))
 
 
@@ -102,7 +102,7 @@ TREE = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same files here and at memory://games."""
+    """Write the same files to a local folder and to memory://games."""
     top = tmp_path_factory.mktemp("places") / "games"
     store = fsspec.filesystem("memory")
     for name, data in TREE.items():
@@ -113,7 +113,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(source: str | os.PathLike[str], block_bytes: int = 8192) -> list[tuple[int, str, bytes, int]]:
-    """What a container holds: ordinal, name, content, drop."""
+    """Return the members of a container: ordinal, name, content, drop reason."""
     return [
         (int(b.member[k]), b.name(k), b.data[b.start[k] : b.stop[k]].tobytes(), int(b.drop[k]))
         for b in blocks(source, block_bytes=block_bytes)
@@ -122,7 +122,7 @@ def rows(source: str | os.PathLike[str], block_bytes: int = 8192) -> list[tuple[
 
 
 def fault(source: str) -> str:
-    """The message with which reading all of a source ends."""
+    """Return the message of the error in which reading a source ends."""
     with pytest.raises(SourceError) as raised:
         for container in containers(source):
             rows(container)
@@ -133,7 +133,7 @@ def fault(source: str) -> str:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_a_folder_at_a_url_is_read_as_one_of_this_machine_is(tree: Path) -> None:
+def test_a_folder_at_a_url_is_read_like_a_local_one(tree: Path) -> None:
     here, there = containers(tree), containers("memory://games")
     assert [name_below(tree, path) for path in here] == [name_below(as_path("memory://games"), path) for path in there]
     assert len(here) == 7
@@ -142,13 +142,13 @@ def test_a_folder_at_a_url_is_read_as_one_of_this_machine_is(tree: Path) -> None
     assert [row[3] for row in rows(there[0])].count(DropReason.UNREADABLE) == 1
 
 
-def test_what_a_catalogue_says_of_a_file_at_a_url_is_what_it_says_of_one_here(tree: Path) -> None:
+def test_sources_at_urls_are_described_like_local_ones(tree: Path) -> None:
     here, there = find_sources([tree]), find_sources(["memory://games"])
     assert hash_sources(here, ThreadExecutor(1)) == hash_sources(there, ThreadExecutor(1))
     assert all(hash_file(one.path) == hash_file(other.path) for one, other in zip(here[1:], there[1:]))
 
 
-def test_two_files_of_one_name_are_called_by_all_of_their_urls() -> None:
+def test_files_of_the_same_name_are_named_by_their_urls() -> None:
     store = fsspec.filesystem("memory")
     for folder in ("one", "two"):
         store.pipe(f"/{folder}/same.sgf", SGF)
@@ -158,7 +158,7 @@ def test_two_files_of_one_name_are_called_by_all_of_their_urls() -> None:
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 5120, 5121, 30_000])
-def test_reading_in_pieces_gives_the_bytes_of_the_file(size: int) -> None:
+def test_reading_in_pieces(size: int) -> None:
     data = noise(size, size)
     fsspec.filesystem("memory").pipe("/bytes", data)
     rng, twin = random.Random(size), io.BytesIO(data)
@@ -177,7 +177,7 @@ def test_reading_in_pieces_gives_the_bytes_of_the_file(size: int) -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_what_is_read_in_order_is_asked_for_once_in_large_pieces(web: Web) -> None:
+def test_sequential_reads_request_every_byte_once_in_large_pieces(web: Web) -> None:
     web.files["/games.tar"] = data = tarred(MANY, "w")
     assert len(rows(f"{web.url}/games.tar")) == 61
     parts = web.parts()
@@ -190,7 +190,7 @@ def test_what_is_read_in_order_is_asked_for_once_in_large_pieces(web: Web) -> No
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("name", ["a.zip", "packed.ZIP"])
-def test_of_a_zip_no_byte_is_asked_for_twice_and_the_directory_tells_the_blocks(
+def test_no_byte_of_a_zip_is_requested_twice_and_the_directory_gives_the_blocks(
     web: Web, tree: Path, name: str
 ) -> None:
     web.files["/games.zip"] = TREE[name]
@@ -213,7 +213,7 @@ def test_of_a_zip_no_byte_is_asked_for_twice_and_the_directory_tells_the_blocks(
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("name", ["a.zip", "b/games.tar", "b/games.tar.gz", "lines.olf", "é/名人戦.sgf"])
-def test_a_server_that_gives_no_parts_gives_the_same_in_one_go(web: Web, tree: Path, name: str) -> None:
+def test_a_server_without_range_requests(web: Web, tree: Path, name: str) -> None:
     web.files["/" + name.rpartition("/")[2].replace("名人戦", "m")] = TREE[name]
     (path,) = web.files
     here = rows(tree / name)
@@ -223,7 +223,7 @@ def test_a_server_that_gives_no_parts_gives_the_same_in_one_go(web: Web, tree: P
     assert web.sent == len(TREE[name])
 
 
-def test_a_name_is_the_last_part_of_a_url_without_what_is_secret(web: Web) -> None:
+def test_names_of_urls_contain_no_credentials(web: Web) -> None:
     full = "https://user:password@host/kgs/KGS%202001.zip?X-Signature=signature&s3cr3t#part"
     for found in (as_path(full), pickle.loads(pickle.dumps(as_path(full)))):
         assert os.fspath(found) == full
@@ -236,12 +236,12 @@ def test_a_name_is_the_last_part_of_a_url_without_what_is_secret(web: Web) -> No
 
 
 @pytest.mark.parametrize("text", ["a.zip", "/a/b.zip", "C:/games", "s3:/bucket/x", "://x", "a b://c"])
-def test_what_does_not_begin_as_a_url_is_a_path(text: str) -> None:
+def test_other_texts_are_paths(text: str) -> None:
     assert as_path(text) == as_path(Path(text)) == Path(text)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_no_secret_of_a_url_gets_into_a_catalogue_or_a_message(web: Web, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("short_delays")
+def test_credentials_are_never_written_or_shown(web: Web, tmp_path: Path) -> None:
     host = web.url.removeprefix("http://")
     url = f"http://user:password@{host}/games.zip?X-Signature=signature&t=s3cr3t"
     web.files["/games.zip"] = zipped({f"{k}.sgf": data for k, data in enumerate(records(5, 1))})
@@ -256,9 +256,9 @@ def test_no_secret_of_a_url_gets_into_a_catalogue_or_a_message(web: Web, tmp_pat
         assert reason in message
 
 
-@pytest.mark.usefixtures("impatient", "small_pieces")
+@pytest.mark.usefixtures("short_delays", "small_pieces")
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_body_that_breaks_off_is_asked_for_again_but_not_for_ever(web: Web, tree: Path, ranges: bool) -> None:
+def test_broken_connections_are_retried_a_few_times(web: Web, tree: Path, ranges: bool) -> None:
     web.files["/games.tar"], web.ranges = TREE["b/games.tar"], ranges
     web.cuts = 2
     assert rows(f"{web.url}/games.tar") == rows(tree / "b/games.tar")
@@ -268,8 +268,8 @@ def test_a_body_that_breaks_off_is_asked_for_again_but_not_for_ever(web: Web, tr
     assert web.cuts > 900
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_server_that_falls_silent_is_not_waited_for_without_end(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("short_delays")
+def test_a_silent_server_times_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
     web.files["/games.zip"], web.silent = zipped(MANY), True
     since = time.monotonic()
@@ -277,8 +277,8 @@ def test_a_server_that_falls_silent_is_not_waited_for_without_end(web: Web, monk
     assert time.monotonic() - since < 20
 
 
-@pytest.mark.usefixtures("impatient")
-def test_what_cannot_be_had_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("short_delays")
+def test_failures_are_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     web.files["/game.sgf"], web.lengths = SGF, False
     assert fault(f"{web.url}/game.sgf").endswith("/game.sgf: the server does not report its size")
     assert fault(f"{web.url}/") == f"{web.url}/: http has no folders: name the files one by one"
@@ -291,8 +291,8 @@ def test_what_cannot_be_had_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatc
     assert "pip install 'kifu[cluster]'" in fault("s3://bucket/a.zip")
 
 
-@pytest.mark.usefixtures("small_pieces", "impatient")
-def test_a_server_that_sends_what_nobody_asked_for_is_not_believed(web: Web) -> None:
+@pytest.mark.usefixtures("small_pieces", "short_delays")
+def test_wrong_responses_are_refused(web: Web) -> None:
     web.files["/games.tar"] = TREE["b/games.tar"]
     web.more = 1
     assert fault(f"{web.url}/games.tar").endswith("the server sends more than requested")
@@ -303,7 +303,7 @@ def test_a_server_that_sends_what_nobody_asked_for_is_not_believed(web: Web) -> 
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_a_file_that_is_another_by_the_end_is_none(web: Web) -> None:
+def test_a_file_that_changes_while_it_is_read(web: Web) -> None:
     web.files["/games.tar"] = TREE["b/games.tar"]
     found = blocks(f"{web.url}/games.tar", block_bytes=8192)
     next(found)
@@ -312,7 +312,7 @@ def test_a_file_that_is_another_by_the_end_is_none(web: Web) -> None:
         list(found)
 
 
-def test_marks_tell_a_file_from_a_later_one(web: Web) -> None:
+def test_etags_of_changed_files_differ(web: Web) -> None:
     web.files["/a.sgf"] = SGF
     before = etag(as_path(f"{web.url}/a.sgf"))
     assert etag(as_path(f"{web.url}/a.sgf")) == before
@@ -320,8 +320,8 @@ def test_marks_tell_a_file_from_a_later_one(web: Web) -> None:
     assert etag(as_path(f"{web.url}/a.sgf")) != before
 
 
-def test_a_time_that_is_told_less_exactly_makes_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of a folder may say 12.345 where the file itself says 12."""
+def test_a_less_precise_time_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listing of a folder may give 12.345, and the file itself 12."""
     plain = {"type": "file", "size": 3}
     listed = plain | {"ETag": '"a"', "LastModified": "12:00:12.345"}
     for now, same in (
@@ -336,7 +336,7 @@ def test_a_time_that_is_told_less_exactly_makes_no_other_file(monkeypatch: pytes
             Remote("memory://a.zip", listed).require_unchanged()
 
 
-def test_a_record_that_does_not_come_is_no_unreadable_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_cannot_be_fetched_ends_the_run(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: Remote) -> bytes:
         raise OSError(5, "the store is gone")
 
@@ -346,7 +346,7 @@ def test_a_record_that_does_not_come_is_no_unreadable_one(tree: Path, monkeypatc
         rows(folder)
 
 
-def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     write, room = os.pwrite, 10_000
 
     def few(file: int, data: memoryview, at: int) -> int:
@@ -361,7 +361,7 @@ def test_no_room_for_the_copy_of_a_zip_is_one_line(web: Web, monkeypatch: pytest
     assert len(rows(f"{web.url}/games.zip")) == 61
 
 
-def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) -> None:
+def test_shards_of_files_at_urls_can_be_pickled(web: Web) -> None:
     web.files["/games.zip"] = TREE["a.zip"]
     (unit,) = archive_shards(as_path(f"{web.url}/games.zip"))
     arrived = pickle.loads(pickle.dumps(unit))
@@ -369,7 +369,7 @@ def test_units_of_files_at_urls_travel_and_are_read_where_they_arrive(web: Web) 
     assert rows(arrived.path) == rows(unit.path)
 
 
-def test_catalogues_are_read_from_this_machine_only() -> None:
+def test_catalogues_must_be_local() -> None:
     line = "s3://bucket/games.parquet: catalogues must be local files or folders; only archives can be read from URLs"
     with pytest.raises(SourceError, match=re.escape(line)):
         find_sources("s3://bucket/games.parquet")
@@ -377,7 +377,7 @@ def test_catalogues_are_read_from_this_machine_only() -> None:
     assert (told.code, told.err) == (2, [f"kifu: {line}"])
 
 
-def test_a_cluster_makes_the_same_of_a_folder_at_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_gives_the_same_for_a_folder_at_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [
         archive(tmp_path / "kgs", records(9, k), year=2000 + k, kind=kind) for k, kind in ((1, "zip"), (2, "tar.gz"))
     ]
@@ -397,7 +397,7 @@ def test_indexes_of_tygem_are_found_at_urls(tree: Path) -> None:
     assert load_index(containers("memory://tygem")) is not None
 
 
-def test_paths_of_this_machine_need_no_fsspec(tree: Path) -> None:
+def test_local_paths_need_no_fsspec(tree: Path) -> None:
     code = "import sys; from kifu.records.containers import *; list(blocks(containers(sys.argv[1])[0]));"
     code += "assert not {'fsspec', 'aiohttp', 'asyncio'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code, tree], check=True)

@@ -1,4 +1,4 @@
-"""Archives in an S3-compatible store, moto's: the same catalogues and data sets as from the same folder here."""
+"""Archives in the S3-compatible store of moto give the same catalogues and data sets as the same local folder."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def endpoint() -> Iterator[str]:
         server.stop()
 
 
-def lead_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """s3:// leads there from now on -> the store, as fsspec has it."""
+def use_endpoint(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Let s3:// lead to an endpoint, and return the store as fsspec has it."""
     for name, value in (_ENVIRONMENT | {"AWS_ENDPOINT_URL": endpoint}).items():
         monkeypatch.setenv(name, value)
     s3fs.S3FileSystem.clear_instance_cache()
@@ -55,14 +55,14 @@ def lead_to(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def store(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    found = lead_to(endpoint, monkeypatch)
+    found = use_endpoint(endpoint, monkeypatch)
     found.makedirs("games", exist_ok=True)
     return found
 
 
 @pytest.fixture
 def kgs(tmp_path: Path, store: Any) -> Path:
-    """A folder of archives and records, which is also at s3://games/kgs."""
+    """Write a folder of archives and records, also to s3://games/kgs."""
     top = tmp_path / "kgs"
     archive(top, records(12, 1), year=2001)
     archive(top / "b", records(9, 2), year=2002, kind="zip")
@@ -82,14 +82,14 @@ def fault(source: str) -> str:
     return message
 
 
-def test_a_catalogue_of_a_folder_in_a_bucket_is_that_of_the_folder(kgs: Path, tmp_path: Path) -> None:
+def test_a_catalogue_of_a_bucket_equals_that_of_the_folder(kgs: Path, tmp_path: Path) -> None:
     here = ingest(kgs, tmp_path / "here.parquet", jobs=1)
     there = ingest("s3://games/kgs/", tmp_path / "there.parquet", jobs=2)
     assert here.read == there.read == 23
     assert (tmp_path / "there.parquet").read_bytes() == (tmp_path / "here.parquet").read_bytes()
 
 
-def test_a_data_set_of_archives_in_a_bucket_is_that_of_the_archives(kgs: Path, tmp_path: Path) -> None:
+def test_a_data_set_of_a_bucket_equals_that_of_the_archives(kgs: Path, tmp_path: Path) -> None:
     recipe = load_recipe("kgsgo-v2", ["sets.test.games=5"])
     for source, into in ((str(kgs), tmp_path / "here"), ("s3://games/kgs", tmp_path / "there")):
         build(recipe, [source], into, sets=["test"])
@@ -105,17 +105,17 @@ def test_kifu_ingest_takes_a_bucket(kgs: Path, tmp_path: Path) -> None:
     assert "10 games = 10 kept" in told.out
 
 
-def test_what_is_not_there_is_one_line(store: Any) -> None:
+def test_missing_objects_are_one_line(store: Any) -> None:
     assert fault("s3://games/none.zip").endswith("no such file or folder")
     assert fault("s3://nobucket/none.zip").endswith("The specified bucket does not exist")
 
 
-def test_a_store_that_denies_or_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_denies_access_or_is_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with web_store() as web:
-        lead_to(web.url, monkeypatch)
+        use_endpoint(web.url, monkeypatch)
         web.status = 403
         assert fault("s3://games/a.zip").endswith("access is denied")
-    lead_to("http://127.0.0.1:9", monkeypatch)
+    use_endpoint("http://127.0.0.1:9", monkeypatch)
     assert "Could not connect" in fault("s3://games/a.zip")
 
 
@@ -123,14 +123,14 @@ def test_a_store_that_denies_or_is_not_there_is_one_line(monkeypatch: pytest.Mon
 def test_a_store_that_fails_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     since = time.monotonic()
     with web_store() as web:
-        lead_to(web.url, monkeypatch)
+        use_endpoint(web.url, monkeypatch)
         web.status = 503
         assert "s3cr3t" not in fault("s3://games/a.zip")
         assert len(web.requests) < 40
     assert time.monotonic() - since < 60
 
 
-def test_an_object_that_is_put_anew_in_the_middle_is_none(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_that_is_replaced_while_it_is_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
     monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
     text = record("a", 300) * 10

@@ -414,5 +414,5 @@ def test_commands_take_urls(web: Web, tmp_path: Path) -> None:
     assert run("show", url, "--game", "2").out == run("show", path, "--game", "2").out
     assert run("convert", url, tmp_path / "there.olf").code == run("convert", path, tmp_path / "here.olf").code == 0
     assert (tmp_path / "there.olf").read_bytes() == (tmp_path / "here.olf").read_bytes()
-    told = run("inspect", url, "--row", "1")
-    assert (told.code, told.err) == (2, [f"kifu: {url} is no data set, so it has no row 1"])
+    outcome = run("inspect", url, "--row", "1")
+    assert (outcome.code, outcome.err) == (2, [f"kifu: {url} is not a data set and has no rows, got --row 1"])

@@ -1,4 +1,4 @@
-"""KataGo's own inputs of real and of hand-made games, and these games as the catalogue has them."""
+"""Network inputs computed by KataGo for real and constructed games, and these games from a catalogue."""
 
 from __future__ import annotations
 
@@ -23,19 +23,20 @@ ARCHIVES = {
 
 
 class Reference(NamedTuple):
-    """What a file of KataGo's says, and its games, in its order.
+    """A reference file and its games.
 
-    rows: its arrays by name.  games: as the catalogue has them.  order: [G], the games' rows there.  terms: [G].
+    rows: its arrays by name.  games: the games of the catalogue.  order: [G], the rows there of the file's games.
+    rules: [G] of `GAME_RULES`.
     """
 
     rows: dict[str, npt.NDArray]
     games: GameArrays
     order: npt.NDArray[np.int64]
-    terms: npt.NDArray
+    rules: npt.NDArray
 
 
 def read_reference(shared: Path, name: str, folder: Path) -> Reference:
-    """The reference `name` (dev, area, handmade); its records are unpacked into a folder."""
+    """Read the reference `name` (dev, area, handmade) and unpack its records into a folder."""
     with np.load(shared / "reference" / "katago" / f"{name}.npz") as file:
         rows = {key: file[key] for key in file.files}
     wanted = set(rows["names"].tolist())
@@ -47,14 +48,14 @@ def read_reference(shared: Path, name: str, folder: Path) -> Reference:
         unpack(archive, wanted, folder / name)
     ingest(folder / name, folder / f"{name}.parquet", jobs=1)
     (batch,) = open_catalogue(folder / f"{name}.parquet").batches()
-    place = {member: i for i, member in enumerate(batch.column("member").to_pylist())}
-    terms, _ = resolve_rules(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
-    order = np.array([place[each] for each in rows["names"].tolist()])
-    return Reference(rows, game_arrays(batch), order, terms[order])
+    row_of = {member: i for i, member in enumerate(batch.column("member").to_pylist())}
+    rules, _ = resolve_rules(batch.column("rules"), batch.column("komi"), batch.column("handicap"), KataRules(), 6.5)
+    order = np.array([row_of[each] for each in rows["names"].tolist()])
+    return Reference(rows, game_arrays(batch), order, rules[order])
 
 
 def unpack(archive: Path, wanted: set[str], folder: Path) -> None:
-    """Writes the wanted members of an archive to a folder, under the names by which they are wanted."""
+    """Write the wanted members of an archive to a folder, under the given names."""
     with tarfile.open(archive) as tar:
         for member in tar:
             for name in (member.name, Path(member.name).name):

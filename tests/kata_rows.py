@@ -1,4 +1,4 @@
-"""KataGo's training rows made up for tests."""
+"""Random KataGo training rows for tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kifu.katago.npz import ARRAYS, POINTS, SIDE, KataRows
 
 
 def random_rows(rows: int, seed: int = 0, q: bool = True, meta: bool = True, games: int = 3) -> KataRows:
-    """Rows that nothing is wrong with, on boards of all sizes, in order of their games, whose hashes begin with 1."""
+    """Return valid rows, on boards of all sizes, in the order of their games, which have the hashes 1, 2, ..."""
     rng = np.random.default_rng(seed)
     size = rng.integers(2, SIDE + 1, (rows, 2))
     y, x = np.mgrid[:SIDE, :SIDE]
@@ -46,9 +46,9 @@ def random_rows(rows: int, seed: int = 0, q: bool = True, meta: bool = True, gam
     )
 
 
-def same_rows(found: KataRows, wanted: KataRows) -> bool:
-    """Whether all arrays are equal, with their types and shapes."""
-    for array, one, other in zip(ARRAYS, found, wanted):
+def same_rows(actual: KataRows, expected: KataRows) -> bool:
+    """Return whether all arrays are equal, with their types and shapes."""
+    for array, one, other in zip(ARRAYS, actual, expected):
         if (one is None) != (other is None):
             return False
         if one is not None and not (one.dtype == array.dtype == other.dtype and np.array_equal(one, other)):
@@ -57,5 +57,5 @@ def same_rows(found: KataRows, wanted: KataRows) -> bool:
 
 
 def as_arrays(rows: KataRows) -> dict[str, np.ndarray]:
-    """By their names in a file."""
+    """Return the arrays by their names in a file."""
     return {array.name: values for array, values in zip(ARRAYS, rows) if values is not None}

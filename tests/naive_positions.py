@@ -1,4 +1,4 @@
-"""`position@1` in plain ints, as the docstring of `kifu.audit.positions` says it."""
+"""A slow reference for `position@1`, after the docstring of `kifu.audit.positions`, with Python integers."""
 
 from kifu.errors import DropReason
 from kifu.go.state import zobrist_keys
@@ -8,12 +8,12 @@ from naive_hashes import turned
 
 
 def position_hash(width, height, own, other):
-    """own, other: points with a stone of the side to move, and of the other side."""
+    """Return the hash of a position. own, other: the points with stones of the side to move and of the other side."""
     keys = zobrist_keys(width * height).tolist()
     hashes = []
     for k in range(8):
-        landed = (height, width) if k & 4 else (width, height)
-        h = (256 * landed[0] + landed[1]) * 0x9E3779B97F4A7C15 % 2**64
+        size = (height, width) if k & 4 else (width, height)
+        h = (256 * size[0] + size[1]) * 0x9E3779B97F4A7C15 % 2**64
         for side, points in enumerate((own, other)):
             for p in points:
                 h ^= keys[side][turned(p, k, width, height)]
@@ -22,10 +22,10 @@ def position_hash(width, height, own, other):
 
 
 def positions(game):
-    """[(hash, stones)] before each move of a OneGame, until one is not possible."""
+    """Return [(hash, stones)] before each move of a OneGame, up to the first impossible one."""
     n = game.width * game.height
     board = NaiveBoard(game.width, game.height)
-    found, setup = [], list(game.setup)
+    hashes, setup = [], list(game.setup)
     for ply, word in enumerate(game.moves):
         due = []
         while setup and setup[0][0] <= ply:
@@ -40,6 +40,6 @@ def positions(game):
         if point > n or board.why_not(at, colour) != DropReason.KEPT:
             break
         stones = {c: [y * game.width + x for (x, y), each in board.stones.items() if each == c] for c in (1, 2)}
-        found.append((position_hash(game.width, game.height, stones[colour], stones[3 - colour]), len(board.stones)))
+        hashes.append((position_hash(game.width, game.height, stones[colour], stones[3 - colour]), len(board.stones)))
         board.play(at, colour)
-    return found
+    return hashes

@@ -1,4 +1,4 @@
-"""Targets of KataGo's rows: its own, of real games, and those that a slow twin finds by looking."""
+"""Training targets: equal to KataGo's for real games, and to a slow reference."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from naive import NaiveBoard
 # KataGo's own rows
 
 ELSEWISE = ("09_komi_100_tt.sgf", "09_komi_400_tt.sgf", "11_variation_second_longer.sgf", "12_two_in_node.sgf")
-"""Records that we read in another way: KM as Fox writes it, the first of two lines, one move of a node."""
+"""Records that kifu reads differently: KM in Fox's notation, the first of two lines, one move per node."""
 
 
 class Trained(NamedTuple):
-    """KataGo's rows of real games; games: their folder; name, turn: the game and the ply of each row."""
+    """KataGo's rows of real games. games: their folder; name, turn: the game and ply of each row."""
 
     arrays: dict[str, Any]
     games: Path
@@ -52,8 +52,8 @@ def trained(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(arrays, folder / "games", names, index["game"], index["turn"])
 
 
-def test_rows_are_those_of_katago(trained: Trained, tmp_path: Path) -> None:
-    """All arrays, but for the columns of chance and the names of games."""
+def test_targets_equal_katagos(trained: Trained, tmp_path: Path) -> None:
+    """Return all arrays, without the random columns and the keys of games."""
     recipe = find_recipe(
         "katago",
         ["min_moves=0", "metadata=kgs", "trust={score=1.0, resign=1.0, time=1.0, forfeit=1.0}",
@@ -84,8 +84,8 @@ def test_rows_are_those_of_katago(trained: Trained, tmp_path: Path) -> None:
     assert at == len(key)
 
 
-def test_rows_of_odd_games_are_those_of_katago(shared: Path, tmp_path: Path) -> None:
-    """Inputs of hand-made games, of all sizes and rules, and what was played, wherever our rows and KataGo's meet."""
+def test_targets_of_odd_games_equal_katagos(shared: Path, tmp_path: Path) -> None:
+    """Targets of constructed games of all sizes and rules, wherever both programs have a row."""
     with np.load(shared / "reference" / "katago" / "handmade.npz") as file:
         theirs = {key: file[key] for key in file.files}
     unpack(shared / "reference" / "katago" / "handmade-sgf.tar.gz", set(theirs["names"].tolist()), tmp_path / "games")
@@ -118,8 +118,8 @@ def test_rows_of_odd_games_are_those_of_katago(shared: Path, tmp_path: Path) -> 
     assert {name for name, _ in met} >= {"14_no_ru.sgf", "14_no_km.sgf", "05_handicap_as_moves_jp.sgf"}
 
 
-def test_what_a_net_is_shown_of_history_is_drawn_as_katago_draws_it(trained: Trained) -> None:
-    """Five coins, of which each counts only if those before it have fallen well."""
+def test_history_inclusion_has_katagos_distribution(trained: Trained) -> None:
+    """Five draws, each of which counts only if those before it succeeded."""
     out = _coins(200_000)
     for shown in (trained.arrays["globalTargetsNC"][:, 36:41], out):
         assert np.isin(shown, (0, 1)).all()
@@ -130,30 +130,30 @@ def test_what_a_net_is_shown_of_history_is_drawn_as_katago_draws_it(trained: Tra
 
 
 def _coins(n: int) -> Any:
-    """Those of one long game, and of others of a move each."""
+    """For one long game, and many games of one move."""
     batch = catalogue_rows(moves=[[9]])
     games, rows = game_arrays(batch), np.zeros(n, np.int64)
-    terms = np.repeat(_terms("japanese"), n)
+    rules = np.repeat(_game_rules("japanese"), n)
     span = _span([1] * n, key=np.arange(n, dtype=np.uint64))
     parts = []
     for first in range(0, n, 5000):
         some = slice(first, first + 5000)
         of = GameSpan(*(column[some] for column in span))
         out = fill_targets(
-            TargetScratch(), games, rows[some], terms[some], of, np.arange(5000), np.zeros(5000, np.int32)
+            TargetScratch(), games, rows[some], rules[some], of, np.arange(5000), np.zeros(5000, np.int32)
         )
         parts.append(out.targets[:, 36:41])
     return np.concatenate(parts)
 
 
-# The slow twin
+# The slow reference
 
 
-def _terms(rules: str, komi: float = 6.5, handicap: int | None = None) -> Any:
-    told = pa.array([rules]), pa.array([komi], pa.float32()), pa.array([handicap], pa.int16())
-    terms, drop = resolve_rules(*told)
+def _game_rules(rules: str, komi: float = 6.5, handicap: int | None = None) -> Any:
+    columns = pa.array([rules]), pa.array([komi], pa.float32()), pa.array([handicap], pa.int16())
+    resolved, drop = resolve_rules(*columns)
     assert not drop.any()
-    return terms
+    return resolved
 
 
 def _span(stop: list[int], first: int = 0, winner: int = BLACK, trusted: float = 1, key: Any = None) -> GameSpan:
@@ -165,7 +165,7 @@ def _span(stop: list[int], first: int = 0, winner: int = BLACK, trusted: float =
 
 
 class Played(NamedTuple):
-    """A game, as the twin played it. boards: before each move and after the last; bonus: White's, beside komi."""
+    """A game played by the slow reference. boards: before each move and after the last; bonus: White's, besides komi."""
 
     width: int
     height: int
@@ -176,7 +176,7 @@ class Played(NamedTuple):
 
 
 def _play(seed: int, width: int, height: int, plies: int, territory: bool, handicap: int) -> Played:
-    """A random game under simple ko without suicide, in which never two passes follow each other."""
+    """Return a random game under simple ko without suicide, and without consecutive passes."""
     rng = random.Random(seed)
     board = NaiveBoard(width, height, "simple", 0)
     setup = [(point, BLACK) for point in rng.sample(board.points(), handicap)]
@@ -200,7 +200,7 @@ def _play(seed: int, width: int, height: int, plies: int, territory: bool, handi
 
 
 def _flat(played: Played) -> GameArrays:
-    """The game as kernels take it."""
+    """Return the game's arrays."""
 
     def word(point: tuple[int, int] | None, colour: int) -> int:
         p = played.width * played.height if point is None else point[1] * played.width + point[0]
@@ -236,7 +236,7 @@ def _seen(stones: dict[tuple[int, int], int], mover: int) -> Any:
     [(1, 5, 5, "japanese", 0), (2, 4, 7, "chinese", 3), (3, 7, 4, "japanese", 2), (4, 9, 9, "chinese", 0)],
 )
 @pytest.mark.parametrize("first", [0, 7])
-def test_targets_are_those_of_the_slow_twin(
+def test_targets_equal_the_slow_reference(
     seed: int, width: int, height: int, rules: str, handicap: int, first: int
 ) -> None:
     played = _play(seed, width, height, 60, rules == "japanese", handicap)
@@ -245,9 +245,9 @@ def test_targets_are_those_of_the_slow_twin(
     while played.moves[stop - 1][0] is None:
         stop -= 1
     ply = np.arange(first, stop, dtype=np.int32)
-    terms = _terms(rules, 7.5)
+    game_rules = _game_rules(rules, 7.5)
     out = fill_targets(
-        TargetScratch(), _flat(played), np.zeros(1, np.int64), terms, _span([stop], first, WHITE, 0.25),
+        TargetScratch(), _flat(played), np.zeros(1, np.int64), game_rules, _span([stop], first, WHITE, 0.25),
         np.zeros(len(ply), np.int64), ply,
     )  # fmt: skip
     bonus_of_handicap = handicap if rules == "chinese" else 0
@@ -285,12 +285,12 @@ def test_targets_are_those_of_the_slow_twin(
 
 
 def _one(moves: list[int], rules: str = "japanese", **told: Any) -> Targets:
-    """The targets of all moves of a game on 19 x 19."""
+    """Return the targets of all moves of a game on 19 x 19."""
     span = _span([len(moves)], **told)
     games = game_arrays(catalogue_rows(moves=[moves]))
     ply = np.arange(len(moves), dtype=np.int32)
     return fill_targets(
-        TargetScratch(), games, np.zeros(1, np.int64), _terms(rules), span, np.zeros(len(ply), np.int64), ply
+        TargetScratch(), games, np.zeros(1, np.int64), _game_rules(rules), span, np.zeros(len(ply), np.int64), ply
     )
 
 
@@ -313,41 +313,49 @@ def test_results(winner: int, trusted: float, black: list[float], weight: float)
     assert np.all(told[:, 24] == 1)
 
 
-def test_an_opponent_who_does_not_move_next_is_not_learned_from() -> None:
+def test_next_moves_by_the_same_player_have_no_weight() -> None:
     out = _one([60, 61, 300 | WHITE_BIT])
     assert out.targets[:, 28].tolist() == [0, 1, 0]
     assert out.policy[0, 1].tolist() == [1] * 362
 
 
-def test_no_policy_row_adds_up_to_nothing_and_scores_to_a_hundred() -> None:
+def test_policies_sum_to_more_than_0_and_scores_to_100() -> None:
     out = _one([60, 300 | WHITE_BIT, 361, 301 | WHITE_BIT])
     assert out.policy.sum(2).min() == 1
     assert out.scores.astype(int).sum(1).tolist() == [100] * 4
 
 
-def test_names_of_games_come_back() -> None:
+def test_game_keys_round_trip() -> None:
     rng = np.random.default_rng(0)
     key = np.concatenate([rng.integers(0, 2**64, 1000, np.uint64), np.array([0, 2**64 - 1], np.uint64)])
     columns = key_columns(key)
     targets = np.zeros((len(key), TARGETS), np.float32)
     targets[:, 41:47] = columns
     assert np.array_equal(game_hashes(targets)[:, 0], key)
-    assert columns.max() < 2**22 and np.array_equal(columns, np.floor(columns))
+    assert columns.max() < 2**22
+    assert np.array_equal(columns, np.floor(columns))
     assert columns[:, [2, 5]].max() < 2**20
     assert len(np.unique(columns, axis=0)) == len(key)
 
 
-def test_a_game_that_cannot_be_played_is_refused() -> None:
+def test_an_illegal_game_raises() -> None:
     with pytest.raises(ValueError, match="game 0 cannot be played for 2 moves"):
         _one([60, 60 | WHITE_BIT])
 
 
-def test_a_desk_serves_games_of_any_size_one_after_another() -> None:
-    desk = TargetScratch()
+def test_scratch_memory_serves_games_of_any_size() -> None:
+    scratch = TargetScratch()
     for seed, width, height in ((1, 5, 5), (2, 4, 7), (1, 5, 5)):
         played = _play(seed, width, height, 60, True, 0)
         stop = len(played.moves)
         ply = np.arange(stop, dtype=np.int32)
-        given = _flat(played), np.zeros(1, np.int64), _terms("japanese"), _span([stop]), np.zeros(stop, np.int64), ply
-        for mine, fresh in zip(fill_targets(desk, *given), fill_targets(TargetScratch(), *given)):
+        given = (
+            _flat(played),
+            np.zeros(1, np.int64),
+            _game_rules("japanese"),
+            _span([stop]),
+            np.zeros(stop, np.int64),
+            ply,
+        )
+        for mine, fresh in zip(fill_targets(scratch, *given), fill_targets(TargetScratch(), *given)):
             assert np.array_equal(mine, fresh)

@@ -1,4 +1,4 @@
-"""Positions and games in two sets: all that are planted are found, nothing else is accused."""
+"""Leak detection: exactly the planted games and positions are found."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from serializing import ENGINE, SerializingExecutor, install
 
 
 def batch(games, **columns):
-    """Rows of a catalogue."""
+    """Return rows of a catalogue."""
     arrays = flat(games)
     canonical, opening = hash_whole_games(arrays)
     return rows(
@@ -58,7 +58,7 @@ def batch(games, **columns):
 
 
 def hashed(games, **columns):
-    """[(game, hash, stones)] of all positions."""
+    """Return [(game, hash, stones)] of all positions."""
     found = hash_positions(game_arrays(batch(games, **columns)))
     return list(zip(found.game.tolist(), found.hashes.tolist(), found.stones.tolist()))
 
@@ -69,7 +69,7 @@ def expected(games):
 
 @st.composite
 def wild_games(draw):
-    """Games on small boards, with captures, kos, suicides, passes, setup in between, and impossible moves."""
+    """Generate games on small boards with captures, kos, suicides, passes, later setup and impossible moves."""
     rng = draw(st.randoms(use_true_random=False))
     width, height = draw(st.sampled_from([(1, 1), (3, 3), (4, 3), (3, 4), (5, 5), (9, 9)]))
     n = width * height
@@ -91,12 +91,12 @@ def wild_games(draw):
 @pytest.mark.nojit
 @random_games
 @given(st.lists(wild_games(), max_size=3))
-def test_positions_of_games_are_hashed_as_their_definition_says(games) -> None:
+def test_hashes_follow_their_definition(games) -> None:
     assert hashed([*games, OneGame(2, 2, [0])]) == expected([*games, OneGame(2, 2, [0])])
 
 
 def test_known_hashes() -> None:
-    """Fixed for ever: if this fails, `position@1` has changed."""
+    """These values never change: if this fails, `position@1` has changed."""
     game = OneGame(19, 19, [72, 288 | WHITE_BIT, 300, 361 | WHITE_BIT])
     assert [f"{h:016x}" for _, h, _ in hashed([game])] == [
         "dc26cd36f9bcc48f", "69d21c0de7078f1f", "2ca8e923e787747c", "0256842cdb4a5c46",
@@ -106,7 +106,7 @@ def test_known_hashes() -> None:
 @pytest.mark.nojit
 @random_games
 @given(st.randoms(use_true_random=False), st.integers(0, 7), st.booleans())
-def test_a_position_is_the_same_turned_and_with_other_colours(rng, k, swapped) -> None:
+def test_hashes_are_invariant_under_symmetry_and_colour_swap(rng, k, swapped) -> None:
     width, height = rng.choice([(5, 5), (4, 6)])
     points = rng.sample(range(width * height), 10)
     game = OneGame(width, height, [point | ply % 2 * WHITE_BIT for ply, point in enumerate(points)])
@@ -117,7 +117,7 @@ def test_a_position_is_the_same_turned_and_with_other_colours(rng, k, swapped) -
 
 
 def test_different_positions_differ() -> None:
-    """All positions of up to three stones in a corner of the board, that no symmetry makes equal, are told apart."""
+    """All positions of up to three stones in a corner have different hashes, unless a symmetry makes them equal."""
     games = [OneGame(7, 7, [a, b | WHITE_BIT, c, 49]) for a in range(7) for b in range(7, 14) for c in range(14, 21)]
     found = {h for _, h, _ in hashed(games)}
     seen = {
@@ -134,7 +134,7 @@ def test_different_positions_differ() -> None:
     assert len({h for _, h, _ in hashed(sizes)}) == len(sizes)
 
 
-def test_games_that_are_set_aside_have_no_positions() -> None:
+def test_dropped_games_have_no_positions() -> None:
     assert hashed([OneGame(9, 9, [1, 2]), OneGame(9, 9, [3])], drop=["ko", None]) == [
         (1, naive.position_hash(9, 9, [], []), 0)
     ]
@@ -156,7 +156,7 @@ def turn(data: bytes, k: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both formats of two archives: games 1, 3 and 4 of the second are games 2, 5 and 6 of the first, in disguise."""
+    """Two archives in both formats: games 1, 3 and 4 of the second are games 2, 5 and 6 of the first, transformed."""
     folder = tmp_path_factory.mktemp("audit")
     one, two = records(12, 2, 90), records(12, 3, 90)  # without suicides, which the program of 2015 left standing
     two[0], two[2], two[3] = turn(one[1], 5), swap_colours(one[4]), one[5][: one[5].rfind(b";", 0, -60)] + b")"
@@ -178,12 +178,12 @@ def data_set(folder: Path, kind: str, year: int) -> Path:
 
 
 def shared_games(pair):
-    """[(entry of the first, entry of the second)], both from 1, without the entry of the folder."""
+    """Return [(entry of the first, entry of the second)], both from 1, without the entry of the folder."""
     return [(game.first.entry, game.second.entry) for game in pair.games]
 
 
 @pytest.mark.parametrize(("kinds"), ["11", "12", "21", "22", "1c", "c2", "cc"])
-def test_games_in_two_sets_are_found_whatever_the_kinds(built, kinds) -> None:
+def test_shared_games_are_found_between_all_kinds_of_sets(built, kinds) -> None:
     first, second = data_set(built, kinds[0], 2001), data_set(built, kinds[1], 2002)
     found = audit([first, second], jobs=1)
     (pair,) = found.pairs
@@ -194,17 +194,18 @@ def test_games_in_two_sets_are_found_whatever_the_kinds(built, kinds) -> None:
     assert [game.cluster for game in pair.games] == [kinds == "cc"] * 3
 
 
-def test_early_positions_in_two_sets_are_no_leak(built, tmp_path) -> None:
-    """The empty board is in both catalogues; no other position is."""
+def test_shared_early_positions_are_not_leaks(built, tmp_path) -> None:
+    """Only the empty board is in both catalogues."""
     games = [[OneGame(19, 19, [(step * k) % 361 | k % 2 * WHITE_BIT for k in range(90)])] for step in (5, 7)]
     paths = [write_catalogue(tmp_path / f"{n}.parquet", batch(each)) for n, each in enumerate(games)]
     (pair,) = audit(paths, jobs=1).pairs
     assert pair.distinct == pair.first_rows == pair.second_rows
-    assert sum(pair.distinct[1:]) == 0 and pair.distinct[0] >= 1
+    assert sum(pair.distinct[1:]) == 0
+    assert pair.distinct[0] >= 1
     assert (pair.leaks, pair.games) == (False, ())
 
 
-def test_hashes_of_records_are_those_of_their_games(built) -> None:
+def test_record_hashes_equal_those_of_their_games(built) -> None:
     game = hash_positions(game_arrays(batch([read_sgf(data) for data in records(12, 2, 90)])))
     told = dict(zip(game.hashes.tolist(), game.stones.tolist()))
     for kind in "12":
@@ -217,7 +218,7 @@ def test_hashes_of_records_are_those_of_their_games(built) -> None:
 
 
 @pytest.mark.nojit
-def test_hashes_of_records_are_those_of_their_planes(built_few) -> None:
+def test_record_hashes_equal_those_of_their_planes(built_few) -> None:
     for path in built_few:
         with Dat(path) as data:
             (part,) = data.records()
@@ -239,8 +240,8 @@ def built_few(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-def test_a_file_with_stones_in_two_planes_is_read_as_one_without(built) -> None:
-    """As dat2 files from before December 2015 have them: planes 2 and 5 hold all stones."""
+def test_stones_in_two_planes_count_once(built) -> None:
+    """As in dat2 files from before December 2015, in which planes 2 and 5 hold all stones."""
     with Dat(data_set(built, "2", 2001)) as data:
         (part,) = data.records()
         old = part.copy()
@@ -254,7 +255,7 @@ def test_a_file_with_stones_in_two_planes_is_read_as_one_without(built) -> None:
         assert np.array_equal(now, then)
 
 
-def test_the_same_entry_of_the_same_archive_is_the_same_record(built) -> None:
+def test_one_entry_of_one_archive_is_one_record(built) -> None:
     found = audit([data_set(built, "1", 2001), data_set(built, "2", 2001)], jobs=1)
     (pair,) = found.pairs
     assert shared_games(pair) == [(n, n) for n in range(1, 13)]
@@ -263,24 +264,26 @@ def test_the_same_entry_of_the_same_archive_is_the_same_record(built) -> None:
     assert sum(pair.first_rows) == found.sets[0].positions == found.sets[1].positions
 
 
-def test_without_manifests_positions_are_found_all_the_same(built, tmp_path) -> None:
+def test_without_manifests_positions_are_still_compared(built, tmp_path) -> None:
     bare = tmp_path / "bare.dat"
     shutil.copy(data_set(built, "1", 2001), bare)
     with_manifest = data_set(built, "1", 2002)
     found = audit([bare, with_manifest], jobs=1)
     (pair,) = found.pairs
     assert [each.games for each in found.sets] == [None, 12]
-    assert found.leaks and (pair.first_games, pair.second_games) == (0, 3)
+    assert found.leaks
+    assert (pair.first_games, pair.second_games) == (0, 3)
     assert [(game.first, game.second.entry) for game in pair.games] == [(None, 1), (None, 3), (None, 4)]
     other = tmp_path / "other.dat"
     shutil.copy(with_manifest, other)
     (pair_of_bare,) = audit([bare, other], jobs=1).pairs
     assert (pair_of_bare.games, pair_of_bare.leaks) == ((), True)
-    assert pair_of_bare.distinct == pair.distinct and sum(pair.distinct[BANDS.index(50) :]) > 20
+    assert pair_of_bare.distinct == pair.distinct
+    assert sum(pair.distinct[BANDS.index(50) :]) > 20
     assert "neither file records its games" in run("audit", bare, other).out
 
 
-def test_what_is_held_at_a_time_changes_nothing(built) -> None:
+def test_memory_limit_does_not_change_the_result(built) -> None:
     paths = [data_set(built, kind, year) for kind, year in (("1", 2001), ("2", 2002), ("c", 2002), ("c", 2001))]
     whole = audit(paths, jobs=1)
     assert [pair.leaks for pair in whole.pairs] == [True] * 6
@@ -288,8 +291,8 @@ def test_what_is_held_at_a_time_changes_nothing(built) -> None:
         assert audit(paths, jobs=jobs, rows=rows_held) == whole
 
 
-def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypatch) -> None:
-    """Also in a file that several were joined into, and in a folder of arrays; dat1 and dat2 alike."""
+def test_shards_and_executors_do_not_change_the_result(built, tmp_path, monkeypatch) -> None:
+    """Also in a concatenated file and in a folder of arrays, for dat1 and dat2."""
     joined, arrays = tmp_path / "joined.dat", tmp_path / "arrays"
     joined.write_bytes(data_set(built, "2", 2001).read_bytes() + data_set(built, "2", 2002).read_bytes())
     with Dat(joined) as data, open_writer("npy", arrays, data.layout) as writer:
@@ -315,7 +318,7 @@ def test_units_and_who_hashes_them_make_no_difference(built, tmp_path, monkeypat
     assert audit(paths, engine=ENGINE, rows=3000) == whole
 
 
-def test_a_file_that_was_cut_off_meanwhile(built, tmp_path, monkeypatch) -> None:
+def test_a_file_truncated_during_the_audit_raises(built, tmp_path, monkeypatch) -> None:
     path = tmp_path / "set.dat"
     shutil.copy(data_set(built, "1", 2001), path)
     opened = open_set(path)
@@ -337,7 +340,7 @@ def cut(game: OneGame, plies: int) -> OneGame:
 
 
 def disguises(rng: random.Random):
-    """By name: how a game of the other set is hidden."""
+    """By name: transformations of a game of the other set."""
     swapped = lambda game: game._replace(moves=[move ^ WHITE_BIT for move in game.moves])  # noqa: E731
     more = lambda game: game._replace(moves=[*game.moves, *long_game(rng).moves])  # noqa: E731
     return {
@@ -354,7 +357,7 @@ def disguises(rng: random.Random):
 
 
 def lookalikes(rng: random.Random):
-    """By name: what is no leak, for all it shares."""
+    """By name: games that share positions without being leaks."""
     return {
         "another middle game": lambda game: cut(game, 40)._replace(moves=game.moves[:40] + long_game(rng).moves[40:]),
         "a few moves": lambda game: cut(game, 12),
@@ -362,7 +365,7 @@ def lookalikes(rng: random.Random):
     }
 
 
-def test_planted_games_are_found_and_no_others(tmp_path) -> None:
+def test_exactly_the_planted_games_are_found(tmp_path) -> None:
     rng = random.Random(7)
     first = [long_game(rng) for _ in range(1000)]
     second = [long_game(rng) for _ in range(1000)]
@@ -380,7 +383,7 @@ def test_planted_games_are_found_and_no_others(tmp_path) -> None:
     assert 5 <= found[wanted["another ending"]].positions <= 11
 
 
-def test_a_game_of_several_sets_is_named_in_each_pair(tmp_path) -> None:
+def test_a_game_in_several_sets_is_listed_in_each_pair(tmp_path) -> None:
     rng = random.Random(8)
     game = long_game(rng)
     games = [[game, symmetric(game, 1), long_game(rng)], [long_game(rng), symmetric(game, 2)], [long_game(rng)], [game]]
@@ -394,7 +397,7 @@ def test_a_game_of_several_sets_is_named_in_each_pair(tmp_path) -> None:
 # the command
 
 
-def test_the_command_tells_what_it_found(built, tmp_path) -> None:
+def test_the_command_reports_leaks(built, tmp_path) -> None:
     report = tmp_path / "audit.json"
     done = run("audit", data_set(built, "1", 2001), data_set(built, "2", 2002), "--json", report, "--jobs", 1)
     assert done.code == 1
@@ -409,17 +412,18 @@ def test_the_command_tells_what_it_found(built, tmp_path) -> None:
     assert [game["second"]["entry"] for game in table["pairs"][0]["games"]] == [1, 3, 4]
 
 
-def test_the_command_ends_well_if_nothing_is_shared(built, tmp_path) -> None:
+def test_the_command_exits_with_0_without_leaks(built, tmp_path) -> None:
     clean = write_catalogue(tmp_path / "clean.parquet", batch([long_game(random.Random(9))]))
     none = write_catalogue(tmp_path / "none.parquet", batch([]))
     done = run("audit", clean, data_set(built, "1", 2001), none)
     assert (done.code, done.out.splitlines()[-1]) == (0, "no game in two sets")
     assert done.out.count("no game in two sets") == 4
     done = run("audit", clean)
-    assert (done.code, done.out) == (2, "") and "at least 2 files" in done.err[-1]
+    assert (done.code, done.out) == (2, "")
+    assert "at least 2 files" in done.err[-1]
 
 
-def test_bad_files_are_told_of_in_one_line(built, tmp_path) -> None:
+def test_bad_files_give_one_line(built, tmp_path) -> None:
     good = data_set(built, "1", 2001)
     whole = {"parquet": data_set(built, "c", 2001).read_bytes(), "dat": good.read_bytes()}
     bad = {
@@ -442,7 +446,7 @@ def test_bad_files_are_told_of_in_one_line(built, tmp_path) -> None:
         audit([good])
 
 
-def test_a_manifest_of_another_file_is_not_believed(built, tmp_path) -> None:
+def test_a_manifest_of_another_file_raises(built, tmp_path) -> None:
     path = tmp_path / "set.dat"
     shutil.copy(data_set(built, "1", 2001), path)
     shutil.copy(manifest_path(data_set(built, "1", 2002)), manifest_path(path))
@@ -454,19 +458,19 @@ def test_a_manifest_of_another_file_is_not_believed(built, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_the_sets_of_2015_share_what_the_documentation_says(shared, tmp_path, monkeypatch) -> None:
+def test_the_documented_audit_of_the_2015_sets_holds(shared, tmp_path, monkeypatch) -> None:
     build(load_recipe("kgsgo-v1"), [shared / "data/kgs"], tmp_path / "sets", sets=["test", "train10k"])
     monkeypatch.chdir(tmp_path)
     done = run("audit", "sets/kgsgo-test.dat", "sets/kgsgo-train10k.dat")
     for path in (tmp_path / "sets").iterdir():  # 0.7 GB
         path.unlink()
-    told = (Path(__file__).parents[1] / "docs/audit.md").read_text("utf-8")
+    told = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
     assert "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines()) in told
     assert done.code == 0
 
 
 @pytest.mark.parametrize("form", ["parquet", "npy", "hdf5"])
-def test_data_sets_of_examples_are_compared_by_their_positions(tmp_path: Path, form: str) -> None:
+def test_other_data_sets_are_compared_by_position(tmp_path: Path, form: str) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as written:
             for k, record in enumerate(records(6, seed, plies=80)):

@@ -1,4 +1,4 @@
-"""What KataGo's human-style nets are told of a game: ranks, time limits, dates, sources."""
+"""Metadata inputs of KataGo's human-style networks: ranks, time controls, dates, sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = ("black", "white", "black_rank", "white_rank", "result_text", "komi_text
 
 
 def games(count: int = 1, **columns: Any) -> pa.RecordBatch:
-    """Rows of the catalogue from words as records write them, the same in all."""
+    """Return rows of a catalogue for records with these fields."""
     told = {name: [value] * count for name, value in columns.items()}
     text = {name: pa.array(told.get(name, [None] * count), pa.string()) for name in WORDS}
     typed, _ = parse_fields(told.get("format", ["sgf"])[0], text, known_programs())
@@ -32,11 +32,11 @@ def games(count: int = 1, **columns: Any) -> pa.RecordBatch:
 
 
 def one(source: str = "kgs", **columns: Any) -> np.ndarray:
-    """[2, 192] of a game with these words."""
+    """Return [2, 192] for a game with these fields."""
     return metadata_rows(games(**columns), source)[0]
 
 
-def test_kata_gos_own_rows(shared, tmp_path):
+def test_metadata_equals_katagos_rows(shared, tmp_path):
     """All 192 numbers of all 3,812 rows, each bit."""
     folder = shared / "reference" / "katago"
     with np.load(folder / "trainrows_index.npz") as file:
@@ -96,13 +96,13 @@ def test_ranks_of_other_sources(source, rank, inverse, unknown):
     assert row[6:40].sum() == inverse
 
 
-def test_a_rating_with_a_fraction_counts_down():
+def test_fractional_ratings_round_down():
     batch = games(black_rank="x", white_rank="1k")
     batch = batch.set_column(META_COLUMNS.index("black_rating"), "black_rating", pa.array([35.9], pa.float32()))
     assert metadata_rows(batch, "kgs")[0, 0, 6:40].sum() == 10 - 4
 
 
-def test_programs_are_no_humans():
+def test_programs_are_not_human():
     for source in ("kgs", "gogod"):
         black, white = one(source, black="GNU Go", white="somebody")
         assert black[:2].tolist() == [0, 1]
@@ -157,7 +157,7 @@ def test_time_limits(source, time, overtime, kind, told):
         assert row[82:86].tolist() == logs(*told)
 
 
-def test_tygem_writes_seconds_before_periods():
+def test_tygem_gives_seconds_before_periods():
     row = one("tygem", format="tygem", time_text="10m", overtime="30/3")[0]
     assert row[BYO_YOMI] == 1
     assert row[82:86].tolist() == logs(600, 30, 3, 0)
@@ -183,7 +183,7 @@ def test_dates(text, day):
 
 
 @pytest.mark.parametrize(("k", "source"), [*enumerate(["katago", "ogs", "kgs", "fox", "tygem", "gogod", "go4go"])])
-def test_sources_and_whether_games_are_rated(k, source):
+def test_sources_and_rated_games(k, source):
     for row in one(source, time_text="60"):
         assert np.flatnonzero(row[151:]).tolist() == [k]
         assert row[74] == (0 if source in ("gogod", "go4go") else 0.5)
@@ -195,7 +195,7 @@ def test_board_sizes(width, height):
     assert metadata_rows(batch, "kgs")[0, 0, 86] == np.float32(0.5 * math.log(width * height / 361))
 
 
-def test_many_games_are_each_as_if_alone():
+def test_a_batch_equals_single_games():
     words = [
         {"black_rank": "3d", "time_text": "60"},
         {"white_rank": "4k", "date_text": "2001-02-03"},

@@ -1,4 +1,4 @@
-"""KataGo's rules: every spelling it knows, what it refuses, and the terms of many games."""
+"""KataGo's rules: known and unknown spellings, and the rules of many games."""
 
 import json
 import re
@@ -52,15 +52,15 @@ NAMES = {
 
 
 @pytest.mark.parametrize("expected", NAMES)
-def test_names(expected):
-    """In any case, and with space around them."""
+def test_named_rules_parse_in_any_case(expected):
+    """In any case, with surrounding space."""
     for spelled in NAMES[expected].split():
         name = spelled.replace("~", " ")
         for text in (name, name.upper(), name.title(), f" \t{name}\r\n"):
             assert str(KataRules.parse(text)) == expected
 
 
-def test_no_other_name():
+def test_there_are_no_other_names():
     assert sorted(NAMED_RULES) == sorted(name.replace("~", " ") for names in NAMES.values() for name in names.split())
 
 
@@ -93,7 +93,7 @@ JSON = {
 
 
 @pytest.mark.parametrize(("text", "expected"), [*FIELDS.items(), *JSON.items()])
-def test_fields_and_json(text, expected):
+def test_fields_and_json_parse(text, expected):
     assert str(KataRules.parse(text)) == expected
 
 
@@ -109,14 +109,15 @@ def test_fields_and_json(text, expected):
         *('{"komi":' * 1000, "koSIMPLE" * 1000, '{"komi":' + "9" * 900 + "}", '{"x":' * 150 + "1" + "}" * 150),
     ],
 )
-def test_unknown(text):
+def test_unknown_rules_raise(text):
     with pytest.raises(GameError, match="allowed are a name such as japanese") as error:
         KataRules.parse(text)
-    assert "\n" not in str(error.value) and len(str(error.value)) < 300
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 300
 
 
-def test_what_is_written_is_read_again():
-    """In both forms, for all rules there are."""
+def test_str_round_trips():
+    """In both forms, for all combinations of rules."""
     seen = set()
     for ko in ("simple", "positional", "situational", "spight"):
         for scoring in ("area", "territory"):
@@ -137,12 +138,13 @@ def columns(rules, komi, handicap):
     return pa.array(rules, pa.string()), pa.array(komi, pa.float32()), pa.array(handicap, pa.int16())
 
 
-def test_terms_of_many_games():
+def test_rules_of_many_games():
     rules = ["AGA", None, "Japanese", "AGA", "nonsense", "koSPIGHTtaxALL", "aga-button", "chinese", "aga", ""]
     komi = [7.5, 6.5, 0, None, 6.5, -100.5, 7, 3.75, 400, 7]
     handicap = [None, 0, 2, 9, 1, 5, None, 3, -4, 0]
     terms, drop = resolve_rules(*columns(rules, komi, handicap))
-    assert terms.dtype == GAME_RULES and drop.dtype == np.uint8
+    assert terms.dtype == GAME_RULES
+    assert drop.dtype == np.uint8
     unknown, no_komi = DropReason.RULES_UNKNOWN, DropReason.KOMI_UNKNOWN
     assert drop.tolist() == [0, unknown, 0, no_komi, unknown, 0, 0, no_komi, 0, unknown]
     assert terms[drop == 0].tolist() == [
@@ -161,16 +163,17 @@ def test_terms_of_many_games():
 
 
 @pytest.mark.parametrize("games", [0, 3])
-def test_terms_of_nothing(games):
+def test_rules_of_no_games(games):
     terms, drop = resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games))
-    assert terms.shape == (games,) and drop.tolist() == [DropReason.RULES_UNKNOWN] * games
+    assert terms.shape == (games,)
+    assert drop.tolist() == [DropReason.RULES_UNKNOWN] * games
     assert (
         resolve_rules(*columns([None] * games, [np.inf] * games, [None] * games), KataRules())[1].tolist()
         == [DropReason.KOMI_UNKNOWN] * games
     )
 
 
-def test_columns_that_are_slices_of_longer_ones():
+def test_sliced_columns():
     whole = columns(["aga", "nz", None, "japanese"], [1, 2, None, 3.5], [1, None, 3, 4])
     terms, drop = resolve_rules(*(column.slice(1) for column in whole))
     all_terms, all_drop = resolve_rules(*whole)
@@ -178,8 +181,8 @@ def test_columns_that_are_slices_of_longer_ones():
     assert terms[drop == 0].tolist() == all_terms[1:][drop == 0].tolist()
 
 
-def test_katago(shared):
-    """What KataGo itself made of RU and KM, for each game of the reference that tells rules."""
+def test_katagos_own_rules_strings(shared):
+    """Compare with KataGo's parsing of RU and KM, for each game of the reference that has rules."""
     reference = dict(np.load(shared / "reference/katago/handmade.npz"))
     told = dict(zip(reference["names"].tolist(), reference["rules"].tolist(), strict=True))
     texts, komis, expected = [], [], []
@@ -192,5 +195,6 @@ def test_katago(shared):
                 komis.append(float(komi[1]))
                 expected.append(told[member.name.removeprefix("handmade/")])
     terms, drop = resolve_rules(*columns(texts, komis, [None] * len(texts)))
-    assert not drop.any() and len(texts) == 163
+    assert not drop.any()
+    assert len(texts) == 163
     assert [f"{KataRules.parse(t)}komi{k:g}" for t, k in zip(texts, terms["komi"].tolist(), strict=True)] == expected

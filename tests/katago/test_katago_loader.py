@@ -1,4 +1,4 @@
-"""KataGo's planes and the numbers beside them, as the loader, `kifu build` and `encode` give them."""
+"""KataGo's planes and globals from the loader, `kifu build` and `encode`."""
 
 import json
 import pickle
@@ -34,7 +34,7 @@ HEADS = (
     b"RU[koSPIGHTscoreTERRITORYtaxNONEsui1]", b"RU[aga-button]",
 )  # fmt: skip
 BAD_TERMS = {"RULES_UNKNOWN": b"RU[house rules]KM[6.5]", "KOMI_UNKNOWN": b"RU[Japanese]KM[6.25]"}
-"""Terms that KataGo does not know."""
+"""Rules or komi that KataGo does not know."""
 
 GOES_ON = b"(;SZ[19]PB[a]RU[Chinese]KM[7];B[aa];W[bb];B[];W[];B[cc])"
 DIES = b"(;SZ[19]PB[b]RU[Chinese]KM[7];B[ab];W[aa];B[bb];W[pp];B[ca];W[ba];B[cc])"  # by its own sixth move
@@ -42,7 +42,7 @@ BUILT = {"kind": "examples", "name": "mine", "title": "mine", "planes": "katago2
 
 
 def given(batch: Batch) -> list[tuple[int, int]]:
-    """(id, ply) of each row."""
+    """Return (id, ply) of each row."""
     return list(zip(batch.game.tolist(), batch.ply.tolist()))
 
 
@@ -52,7 +52,7 @@ def headed(texts: list[bytes], heads: tuple[bytes, ...]) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalogue of games by all kinds of rules, some of which KataGo would not take or not follow to the end."""
+    """A catalogue of games under all kinds of rules, some of which KataGo rejects or follows only in part."""
     folder = tmp_path_factory.mktemp("katago")
     texts = headed(records(24, 3, 40), HEADS) + headed(records(2, 9, 20), (*BAD_TERMS.values(),))
     ingest(archive(folder, [*texts, GOES_ON, DIES, BROKEN["OCCUPIED"]]), folder / "games.parquet")
@@ -64,10 +64,10 @@ def usual_komi(rules: KataRules) -> float:
 
 
 def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarray, DropReason]:
-    """Planes [T, 22, H, W] and numbers [T, 19] of all positions there are, by the encoder alone, and what ends them."""
+    """Encode all positions: planes [T, 22, H, W], globals [T, 19], and the drop reason."""
     rules = KataRules.parse(game.rules) if game.rules else KataRules()
     komi = usual_komi(rules) if game.komi is None else game.komi
-    terms = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], GAME_RULES)
+    rules_row = np.array([(*rules.codes, komi, -1 if game.handicap is None else game.handicap)], GAME_RULES)
     plies = len(game.moves)
     out, labels = encoder.new_out(plies), encoder.new_labels(plies)
     alone = MoveArrays(
@@ -75,7 +75,14 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
         game.setup, game.setup_ply, np.array([0, len(game.setup)]), np.array([game.root_setup], np.uint16),
     )  # fmt: skip
     drop, ply = encoder.draw(
-        encoder.new_desk(), alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(plies), out, labels, terms
+        encoder.new_desk(),
+        alone,
+        np.zeros(1, np.int64),
+        np.zeros(1, np.uint8),
+        np.arange(plies),
+        out,
+        labels,
+        rules_row,
     )
     planes = np.empty((plies, *encoder.shape), np.uint8)
     unpack(out, planes)
@@ -84,7 +91,7 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
 
 @pytest.fixture(scope="module")
 def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, int]]:
-    """By id and ply: planes, numbers and the point played, of all positions of all games that KataGo would take."""
+    """Planes, globals and the point played by (id, ply), for all positions that KataGo accepts."""
     encoder = KataEncoder(KATAGO22, 19, 19, False)
     found = {}
     for key, game in kept(games).items():
@@ -98,7 +105,7 @@ def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, i
 # Batches
 
 
-def test_batches_are_the_rows_of_the_encoder_turned(games, wanted):
+def test_batches_equal_encoded_rows_under_their_symmetry(games, wanted):
     loader = load(games, "katago22", seed=3, batch_size=100, passes=True, window=200)
     assert [label.name for label in loader.layout.labels] == ["move", "globals"]
     batch = whole(loader)
@@ -118,7 +125,7 @@ def test_batches_are_the_rows_of_the_encoder_turned(games, wanted):
     assert len(set().union(*fits.values())) == 8
 
 
-def test_what_katago_would_not_follow_does_not_come(games):
+def test_positions_that_katago_rejects_are_not_loaded(games):
     told = Counter()
     batch = whole(load(games, "katago22", passes=True))
     plies = Counter(batch.game.tolist())
@@ -137,7 +144,7 @@ def test_what_katago_would_not_follow_does_not_come(games):
 
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
-def test_planes_come_as_what_is_asked_for(games, output, kind):
+def test_planes_have_the_requested_output_type(games, output, kind):
     packed = load(games, "katago22", batch_size=64)
     ready = whole(load(games, "katago22", batch_size=64, output=output))
     assert ready.planes.dtype == kind
@@ -148,7 +155,7 @@ def test_planes_come_as_what_is_asked_for(games, output, kind):
     assert np.array_equal(ready.labels["globals"], batch.labels["globals"])
 
 
-def test_resumed_and_pickled_and_with_any_threads_they_are_the_same(games, monkeypatch):
+def test_batches_are_the_same_resumed_pickled_and_with_any_threads(games, monkeypatch):
     monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
     options = {"batch_size": 70, "seed": 4, "window": 150, "labels": ("globals", "result", "move", "next2")}
     loader = load(games, "katago22", jobs=3, **options)
@@ -161,7 +168,7 @@ def test_resumed_and_pickled_and_with_any_threads_they_are_the_same(games, monke
     assert_same(joined([*before, *again], loader.layout), joined(batches, loader.layout))
 
 
-def test_the_numbers_may_be_left_out(games):
+def test_globals_may_be_omitted(games):
     batch = whole(load(games, "katago22", labels=("move",), seed=2))
     assert list(batch.labels) == ["move"]
     both = whole(load(games, "katago22", seed=2))
@@ -169,7 +176,7 @@ def test_the_numbers_may_be_left_out(games):
     assert batch.labels["move"].tobytes() == both.labels["move"].tobytes()
 
 
-def test_small_boards_lie_in_the_corner(tmp_path):
+def test_small_boards_are_in_the_corner(tmp_path):
     text = b"(;SZ[%s]RU[Chinese]KM[6];B[aa];W[cc];B[bb];W[ab])"
     paths = [tmp_path / f"{size.decode().replace(':', 'x')}.sgf" for size in (b"5", b"4:3", b"1:7")]
     for path, size in zip(paths, (b"5", b"4:3", b"1:7")):
@@ -180,12 +187,13 @@ def test_small_boards_lie_in_the_corner(tmp_path):
     sizes = Counter((int(b[0].any(0).sum()), int(b[0].any(1).sum())) for b in batch.unpack_planes(loader.layout))
     assert sizes == {(5, 5): 4, (4, 3): 4}  # KataGo has no boards with a side of one
     for planes, move in zip(batch.unpack_planes(loader.layout), batch.labels["move"].tolist()):
-        assert planes[0, move // 7, move % 7] and not planes[1:3, move // 7, move % 7].any()
+        assert planes[0, move // 7, move % 7]
+        assert not planes[1:3, move // 7, move % 7].any()
     with pytest.raises(GameError, match=r"katago22@1 is for boards from 2 x 2 to 19 x 19, got 20 x 20"):
         load(paths, "katago22", board="20x20", pad=True)
 
 
-def test_tensors_have_the_numbers(games):
+def test_tensors_include_globals(games):
     torch = pytest.importorskip("torch")
     from kifu.datasets.torch_data import tensors
 
@@ -195,8 +203,8 @@ def test_tensors_have_the_numbers(games):
     assert np.array_equal(told, batch.labels["globals"])
 
 
-def test_rows_are_those_that_katago_made(shared, tmp_path):
-    """Its own, of games made for the purpose: numbers and planes of every position that the loader gives."""
+def test_batches_equal_katagos_rows(shared, tmp_path):
+    """Globals and planes of every position that the loader yields, for constructed games."""
     source = shared / "reference" / "katago" / "handmade-sgf.tar.gz"
     reference = np.load(source.with_name("handmade.npz"))
     # Read otherwise here: KM[400] is a hundredfold, as Fox writes it; of branches the first is taken, not the longest;
@@ -238,7 +246,7 @@ def test_rows_are_those_that_katago_made(shared, tmp_path):
         (b"(;SZ[2]RU[NZ]KM[99];B[bb])", (-24 / 20, 1, -0.5, 1, 0, 0, 0, 0, 0, 0)),
     ],
 )
-def test_the_numbers_of_a_game(text, told):
+def test_globals_of_a_game(text, told):
     planes, numbers, labels = encode_katago(kifu.read_sgf(text))
     assert len(planes) == len(numbers) == len(labels)
     asked = [5, 6, 7, 8, 9, 10, 11, 14, 17, 18]
@@ -247,7 +255,7 @@ def test_the_numbers_of_a_game(text, told):
     assert numbers[-1, 0] == (b"[];" in text)
 
 
-def test_usual_terms_of_many_are_those_of_each():
+def test_default_rules_of_many_games_equal_those_of_each():
     texts = ["Japanese", None, "aga-button", "koSIMPLEscoreTERRITORYbutton1", "house rules", "NZ", None]
     komi = [None, None, None, None, 6.5, 0.5, float("nan")]
     terms, drop = resolve_rules_or_default(
@@ -265,14 +273,16 @@ def test_usual_terms_of_many_are_those_of_each():
 
 
 @pytest.mark.nojit
-def test_encode_gives_the_planes():
+def test_encode_returns_the_planes():
     game = kifu.read_sgf(b"(;SZ[5:4]RU[NZ]KM[3]HA[2]AB[aa][bb];W[cc];B[];W[db];B[dc])")
     planes, told, labels = encode_katago(game)
     assert (planes.shape, told.shape, labels.tolist()) == ((3, 22, 4, 5), (3, 19), [12, 8, 13])
     again = kifu.encode(game, "katago22")
-    assert np.array_equal(again[0], planes) and np.array_equal(again[1], labels)
+    assert np.array_equal(again[0], planes)
+    assert np.array_equal(again[1], labels)
     every = rows_of(game, KataEncoder(KATAGO22, 5, 4, False))
-    assert np.array_equal(planes, every[0][[0, 2, 3]]) and np.array_equal(told, every[1][[0, 2, 3]])
+    assert np.array_equal(planes, every[0][[0, 2, 3]])
+    assert np.array_equal(told, every[1][[0, 2, 3]])
 
 
 @pytest.mark.nojit
@@ -280,7 +290,7 @@ def test_encode_gives_the_planes():
     ("text", "error", "words"),
     [
         (b"(;SZ[4]RU[mine];B[aa])", GameError, "unknown rules (RU): 'mine'"),
-        (b"(;SZ[4]KM[6.25];B[aa])", GameError, "no komi (KM), or one that is no multiple of a half: '6.25'"),
+        (b"(;SZ[4]KM[6.25];B[aa])", GameError, "not a multiple of one half: '6.25'"),
         (b"(;SZ[4]KM[much];B[aa])", GameError, ": 'much'"),
         (b"(;SZ[1:9];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 1 x 9"),
         (b"(;SZ[20];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 20 x 20"),
@@ -291,7 +301,7 @@ def test_encode_gives_the_planes():
         (b"(;SZ[4];B[aa];W[aa])", IllegalMove, "move 2 (point 0) is illegal: a move on an occupied point"),
     ],
 )  # fmt: skip
-def test_games_that_katago_would_not_take(text, error, words):
+def test_games_that_katago_rejects_raise(text, error, words):
     for encode in (encode_katago, lambda game: kifu.encode(game, "katago22")):
         with pytest.raises(error) as caught:
             encode(kifu.read_sgf(text))
@@ -299,7 +309,7 @@ def test_games_that_katago_would_not_take(text, error, words):
         assert "\n" not in str(caught.value)
 
 
-def test_what_takes_planes_only_refuses_them_in_one_line(games):
+def test_planes_only_callers_reject_katago22_in_one_line(games):
     with pytest.raises(RecipeError, match="katago22@1 is planes and 19 numbers, and nets here take planes only"):
         find_encoder("katago22")
     with pytest.raises(RecipeError, match="nets here take planes only") as caught:
@@ -312,7 +322,7 @@ def test_what_takes_planes_only_refuses_them_in_one_line(games):
 
 
 @pytest.mark.parametrize("form", ["npy", "parquet"])
-def test_written_sets_hold_the_numbers_too(games, wanted, tmp_path, form):
+def test_written_data_sets_include_globals(games, wanted, tmp_path, form):
     recipe = check_config(ExamplesRecipe, BUILT | {"format": form, "positions": {"passes": True}}, "recipe", "mine")
     (built,) = build_examples(recipe, games, tmp_path)
     manifest = built.manifest
@@ -326,7 +336,8 @@ def test_written_sets_hold_the_numbers_too(games, wanted, tmp_path, form):
     batch = whole(loader)
     assert sorted(given(batch)) == sorted(at for at in wanted if at[0] not in ended)
     for planes, at, told in zip(batch.unpack_planes(loader.layout), given(batch), batch.labels["globals"]):
-        assert np.array_equal(planes, wanted[at][0]) and told.tobytes() == wanted[at][1].tobytes()
+        assert np.array_equal(planes, wanted[at][0])
+        assert told.tobytes() == wanted[at][1].tobytes()
     mirrored = whole(load(built.path, seed=1))
     numbers = {at: told.tobytes() for at, told in zip(given(mirrored), mirrored.labels["globals"])}
     assert numbers == {at: wanted[at][1].tobytes() for at in given(batch)}

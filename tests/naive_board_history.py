@@ -1,6 +1,6 @@
-"""A game under KataGo's rules as its page on rules tells them, position by position; nothing is hashed.
+"""A slow reference for `kifu.katago.history`: KataGo's rules as its web page describes them, without hashes.
 
-Up to the end of the game, or of its normal phase where territory is counted.
+A game is followed to its end or, with territory scoring, to the end of its normal phase.
 """
 
 import math
@@ -10,8 +10,8 @@ from kifu.point import BLACK, WHITE
 from naive import FORBIDDEN, REMOVED, NaiveBoard
 
 
-class NaiveCourse:
-    """setup: {point: colour}.  rules: a KataRules.  handicap: HA, or None.  first: who moves first."""
+class NaiveBoardHistory:
+    """A game. setup: {point: colour}.  rules: a KataRules.  handicap: HA, or None.  first: the first player."""
 
     def __init__(self, width, height, setup, rules, komi, handicap, first):
         self.board = NaiveBoard(width, height, "simple", REMOVED if rules.suicide else FORBIDDEN)
@@ -25,15 +25,15 @@ class NaiveCourse:
             self.bonus += black - white
         self.mover = first
         self.moves = []  # (point or None, colour)
-        self.seen = [self.situation(self.board.stones, first)]  # what ko may not repeat
-        self.passed = []  # (stones, who passed)
+        self.seen = [self.situation(self.board.stones, first)]  # situations that ko forbids to repeat
+        self.passed = []  # (stones, player)
         self.passes_in_row = 0
         self.button = rules.button
         self.over = False
 
     def situation(self, stones, player):
-        who = player if self.rules.ko in ("simple", "situational") else None
-        return frozenset(stones.items()), who
+        to_move = player if self.rules.ko in ("simple", "situational") else None
+        return frozenset(stones.items()), to_move
 
     def is_superko(self, point, colour):
         if self.rules.ko == "simple":
@@ -48,7 +48,7 @@ class NaiveCourse:
         return why
 
     def banned(self):
-        """The points that simple ko or superko forbids the player who is to move by turns."""
+        """The points that simple ko or superko forbids the next player."""
         points = {self.board.ko_point} - {None}
         for point in self.board.points():
             if self.board.why_not(point, self.mover) == DropReason.KEPT and self.is_superko(point, self.mover):
@@ -61,7 +61,7 @@ class NaiveCourse:
         return self.rules.ko != "spight" and self.passes_in_row == 1
 
     def play(self, point, colour):
-        """Plays a legal move, None for a pass."""
+        """Play a legal move, None for a pass."""
         if point is None:
             self.play_pass(colour)
         else:
@@ -88,34 +88,34 @@ class NaiveCourse:
             self.seen = []
 
     def last_moves(self, colour):
-        """The last moves, the newest first, as far back as the sides took turns; at most five."""
-        found = []
-        for point, who in reversed(self.moves[-5:]):
-            if who == colour:
+        """The last moves, newest first, as long as the players alternated; at most five."""
+        moves = []
+        for point, player in reversed(self.moves[-5:]):
+            if player == colour:
                 break
-            found.append(point)
+            moves.append(point)
             colour = 3 - colour
-        return found
+        return moves
 
-    def numbers(self, colour):
-        """The 19 numbers beside the planes."""
+    def inputs(self, colour):
+        """The 19 scalar inputs."""
         rules, board = self.rules, self.board
-        found = [0.0] * 19
+        inputs = [0.0] * 19
         for k, point in enumerate(self.last_moves(colour)):
-            found[k] = float(point is None)
+            inputs[k] = float(point is None)
         points = board.width * board.height
         komi = self.komi + self.bonus
         komi = max(-points - 20, min(points + 20, komi if colour == WHITE else -komi))
-        found[5] = komi / 20
-        found[6] = float(rules.ko != "simple")
-        found[7] = {"simple": 0.0, "situational": -0.5}.get(rules.ko, 0.5)
-        found[8] = float(rules.suicide)
-        found[9] = float(rules.scoring == "territory")
-        found[10] = float(rules.tax != "none")
-        found[11] = float(rules.tax == "all")
-        found[14] = float(self.pass_would_end(colour))
-        found[17] = float(self.button)
+        inputs[5] = komi / 20
+        inputs[6] = float(rules.ko != "simple")
+        inputs[7] = {"simple": 0.0, "situational": -0.5}.get(rules.ko, 0.5)
+        inputs[8] = float(rules.suicide)
+        inputs[9] = float(rules.scoring == "territory")
+        inputs[10] = float(rules.tax != "none")
+        inputs[11] = float(rules.tax == "all")
+        inputs[14] = float(self.pass_would_end(colour))
+        inputs[17] = float(self.button)
         if rules.scoring == "area":
-            # 0 where a draw is possible, up to .5 half a point above, down through 0 to -.5, and up to 0 again
-            found[18] = math.asin(math.sin(math.pi * (komi - points % 2))) / math.pi
-        return found
+            # A triangle wave of height 0.5 that rises through 0 where a draw is possible
+            inputs[18] = math.asin(math.sin(math.pi * (komi - points % 2))) / math.pi
+        return inputs

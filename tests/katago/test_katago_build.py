@@ -1,4 +1,4 @@
-"""KataGo's training files from records: which games are taken, and that its scripts would take the files."""
+"""KataGo's training files from records: selection of games, and the requirements of KataGo's scripts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ HEAD = "GM[1]FF[4]SZ[19]RU[Japanese]KM[6.5]RE[W+R]"
 
 
 def recipe(*changes: str) -> KatagoRecipe:
-    """The recipe that comes with kifu, but of one set, and quick."""
+    """The bundled recipe with one set and fast compression."""
     found = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", *changes])
     assert isinstance(found, KatagoRecipe)
     return found
 
 
 def game(head: str = HEAD, plies: int = 70, passes: tuple[int, ...] = (), size: int = 19, **words: str) -> str:
-    """A record whose moves fill every fourth row for Black, and those between for White: nothing is ever taken.
+    """A record in which Black fills every fourth row and White rows between, so that nothing is captured.
 
     passes: at which plies there are some. words: moves that stand at other plies, `m5=";W[pd]"`.
     """
@@ -55,7 +55,7 @@ def game(head: str = HEAD, plies: int = 70, passes: tuple[int, ...] = (), size: 
 
 
 def write(folder: Path, *games: str) -> Path:
-    """A folder of these records."""
+    """Write a folder of these records."""
     folder.mkdir(parents=True, exist_ok=True)
     for k, text in enumerate(games):
         (folder / f"{k:03}.sgf").write_text(text)
@@ -69,13 +69,13 @@ def build(source: Path, into: Path, *changes: str, **options: Any) -> BuildRepor
 
 
 def arrays(path: Path) -> dict[str, Any]:
-    """All rows of a folder."""
+    """Return all rows of a folder."""
     parts = [np.load(file) for file in sorted(path.glob("*.npz"))]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0].files}
 
 
 def plies_of(path: Path) -> list[int]:
-    """The plies of its rows."""
+    """Return the plies of the rows."""
     told = arrays(path)["globalTargetsNC"]
     return (told[:, 51] + told[:, 53]).astype(int).tolist()
 
@@ -115,7 +115,7 @@ ODD: list[tuple[str, str, str, list[str], list[int] | None]] = [
 
 
 @pytest.mark.parametrize(("record", "why", "changes", "plies"), [each[1:] for each in ODD], ids=[e[0] for e in ODD])
-def test_odd_games_are_set_aside_or_taken_as_told(
+def test_odd_games_are_dropped_or_kept_as_configured(
     tmp_path: Path, record: str, why: str, changes: list[str], plies: list[int] | None
 ) -> None:
     source = write(tmp_path / "games", record)
@@ -128,7 +128,7 @@ def test_odd_games_are_set_aside_or_taken_as_told(
         assert plies_of(other.path) == (list(range(70)) if plies is None else plies)
 
 
-def test_a_good_game_is_taken_whole(tmp_path: Path) -> None:
+def test_an_ordinary_game_is_used_whole(tmp_path: Path) -> None:
     built = build(write(tmp_path / "games", game()), tmp_path)
     assert plies_of(built.path) == list(range(70))
     told = arrays(built.path)["globalTargetsNC"]
@@ -136,7 +136,7 @@ def test_a_good_game_is_taken_whole(tmp_path: Path) -> None:
     assert np.all(told[:, 35] == 0)
 
 
-def test_passes_and_what_answers_them_have_no_rows(tmp_path: Path) -> None:
+def test_passes_and_answers_to_passes_have_no_rows(tmp_path: Path) -> None:
     built = build(write(tmp_path / "games", game(plies=90, passes=(5, 60, 88, 89))), tmp_path)
     # A pass in the opening: the game begins after the answer to it.
     assert plies_of(built.path) == [t for t in range(7, 88) if t not in (60, 61)]
@@ -145,24 +145,25 @@ def test_passes_and_what_answers_them_have_no_rows(tmp_path: Path) -> None:
     assert told[:, 28].tolist() == [float(t not in (59, 87)) for t in plies_of(built.path)]
 
 
-def test_a_game_goes_no_further_than_its_end(tmp_path: Path) -> None:
+def test_rows_stop_at_the_end_of_the_game(tmp_path: Path) -> None:
     built = build(write(tmp_path / "games", game(plies=90, passes=(70, 71))), tmp_path)
     assert plies_of(built.path) == list(range(70))
     assert built.manifest.drops == {}
 
 
-def test_small_boards_lie_in_the_upper_left_corner(tmp_path: Path) -> None:
+def test_small_boards_are_in_the_upper_left_corner(tmp_path: Path) -> None:
     source = write(tmp_path / "games", game("SZ[9]RU[Chinese]KM[7]RE[B+3]", plies=26, size=9))
     built = build(source, tmp_path)
     found = arrays(built.path)
     board = np.unpackbits(found["binaryInputNCHWPacked"][0, 0])[:361].reshape(19, 19)
-    assert board[:9, :9].all() and board.sum() == 81
+    assert board[:9, :9].all()
+    assert board.sum() == 81
     assert found["policyTargetsNCMove"][1, 0].argmax() == 38  # White's first move is on the third line
     assert build(source, tmp_path / "b", 'boards=["19x19"]').manifest.drops == {"WRONG_SIZE": 1}
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 19), (19, 1), (20, 19), (25, 25)])
-def test_boards_that_katago_does_not_play_on(tmp_path: Path, width: int, height: int) -> None:
+def test_unsupported_board_sizes_are_dropped(tmp_path: Path, width: int, height: int) -> None:
     told = {"rules": ["aga"], "komi": [7.0], "width": [width], "height": [height], "moves": [[0, 2 | WHITE_BIT]]}
     built = build(write_catalogue(tmp_path / "some.parquet", rows(**told)), tmp_path, "min_moves=0")
     assert built.manifest.drops == {"WRONG_SIZE": 1}
@@ -173,7 +174,7 @@ def test_boards_that_katago_does_not_play_on(tmp_path: Path, width: int, height:
     [("B+R", True, 1), ("W+3.5", True, 1), ("B+T", True, 0.5), ("W+F", True, 0), ("0", True, 1), ("Void", False, 0),
      ("?", False, 0), (None, False, 0)],
 )  # fmt: skip
-def test_results_weigh_what_they_are_trusted(tmp_path: Path, result: str | None, known: bool, weight: float) -> None:
+def test_results_are_weighted_by_trust(tmp_path: Path, result: str | None, known: bool, weight: float) -> None:
     source = write(tmp_path / "games", game("SZ[19]RU[AGA]KM[7]" + (f"RE[{result}]" if result else "")))
     told = arrays(build(source, tmp_path / "a").path)["globalTargetsNC"]
     assert np.all(told[:, 35] == 1 - weight)
@@ -200,8 +201,8 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 LOOSE = ("min_moves=0", "early_passes=false", "illegal=cut")
 
 
-def test_files_are_what_the_scripts_of_katago_ask_for(kgs: Path, tmp_path: Path) -> None:
-    """What shuffle.py and train.py of v1.17.2 check, or stumble over."""
+def test_files_meet_the_requirements_of_katagos_scripts(kgs: Path, tmp_path: Path) -> None:
+    """Check what shuffle.py and train.py of v1.17.2 require."""
     built = build(kgs, tmp_path, *LOOSE, "rows_per_file=1000", "metadata=kgs")
     files = sorted(built.path.rglob("*.npz"))
     assert len(files) > 1
@@ -215,7 +216,8 @@ def test_files_are_what_the_scripts_of_katago_ask_for(kgs: Path, tmp_path: Path)
             assert found["policyTargetsNCMove"].sum(2).min() > 0
             assert (found["scoreDistrN"].astype(int).sum(1) == 100).all()
             told = found["globalTargetsNC"]
-            assert np.isfinite(told).all() and np.isfinite(found["metadataInputNC"]).all()
+            assert np.isfinite(told).all()
+            assert np.isfinite(found["metadataInputNC"]).all()
             for weight in (25, 26, 27, 28, 29, 33, 34):
                 assert told[:, weight].min() >= 0
         assert json.loads(file.with_suffix(".json").read_text()) == {"num_rows": count}
@@ -238,7 +240,7 @@ def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, mon
     assert first.manifest == second.manifest
 
 
-def test_games_are_divided_whole(kgs: Path, tmp_path: Path) -> None:
+def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
     found = find_recipe("katago", [*LOOSE, "compression=fast", "split.sets={train=2.0, val=1.0}"])
     assert isinstance(found, KatagoRecipe)
     train, val = build_katago(found, kgs, tmp_path)
@@ -251,7 +253,9 @@ def test_games_are_divided_whole(kgs: Path, tmp_path: Path) -> None:
     assert len(set(keys[1].tolist())) > 3
     for built, key in zip((train, val), keys):
         m = built.manifest
-        assert m.adds_up() and m.read == len(batch) and m.examples == len(key)
+        assert m.adds_up()
+        assert m.read == len(batch)
+        assert m.examples == len(key)
         assert m.kept + m.elsewhere + sum(m.drops.values()) == len(batch)
         ids = batch["id"].to_pylist()
         told = arrays(built.path)["globalTargetsNC"]
@@ -261,7 +265,7 @@ def test_games_are_divided_whole(kgs: Path, tmp_path: Path) -> None:
             assert origin.ply == told[row, 51] + told[row, 53]
 
 
-def test_what_is_there_stays(kgs: Path, tmp_path: Path) -> None:
+def test_existing_outputs_are_kept(kgs: Path, tmp_path: Path) -> None:
     first = build(kgs, tmp_path, *LOOSE)
     stamps = {file: file.stat().st_mtime_ns for file in first.path.iterdir()}
     again = build(kgs, tmp_path, *LOOSE)
@@ -269,7 +273,8 @@ def test_what_is_there_stays(kgs: Path, tmp_path: Path) -> None:
     assert again.manifest == first.manifest == read_examples_manifest(first.path)
     assert {file: file.stat().st_mtime_ns for file in first.path.iterdir()} == stamps
     other = build(kgs, tmp_path, *LOOSE, "trust={}")
-    assert other.fresh and other.manifest != first.manifest
+    assert other.fresh
+    assert other.manifest != first.manifest
     next(first.path.glob("*.npz")).unlink()
     assert build(kgs, tmp_path, *LOOSE, "trust={}").fresh
 
@@ -302,12 +307,12 @@ def test_an_interrupted_build_leaves_nothing(kgs: Path, tmp_path: Path, monkeypa
         ("format=npy", "format"),
     ],
 )
-def test_recipes_that_make_no_sense(change: str, message: str) -> None:
+def test_invalid_recipes_raise(change: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         find_recipe("katago", [change])
 
 
-def test_it_draws_no_games() -> None:
+def test_load_recipe_rejects_katago_recipes() -> None:
     with pytest.raises(RecipeError, match="does not support recipes of kind 'katago'"):
         load_recipe("katago")
 
@@ -316,7 +321,8 @@ def test_command(kgs: Path, tmp_path: Path) -> None:
     sets = [word for change in (*LOOSE, "compression=fast") for word in ("--set", change)]
     done = run("build", "katago", kgs, "--output", tmp_path, *sets, "--sets", "val")
     assert done.code == 0
-    assert "examples" in done.out and "41 games = " in done.out
+    assert "examples" in done.out
+    assert "41 games = " in done.out
     refused = run("build", "katago", kgs, "--output", tmp_path, "--index", "page.html")
     assert (refused.code, refused.out) == (2, "")
     assert "no option index" in refused.err[0]
@@ -324,8 +330,8 @@ def test_command(kgs: Path, tmp_path: Path) -> None:
     assert run("recipes", "katago").out.startswith("# Training files for KataGo")
 
 
-def test_the_tutorial_tells_of_every_key_and_reason() -> None:
-    text = Path(__file__).parents[1].joinpath("docs", "katago.md").read_text("utf-8")
+def test_the_tutorial_mentions_every_option_and_drop_reason() -> None:
+    text = Path(__file__).parents[2].joinpath("docs", "katago.md").read_text("utf-8")
     for key in KatagoRecipe.model_fields.keys() - {"kind", "name", "title"}:
         assert f"`{key}" in text, key
     for _, _, why, changes, _ in ODD:

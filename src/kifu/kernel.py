@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import fcntl
 import hashlib
 import os
 import sys
@@ -122,6 +123,15 @@ class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
 
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Save compiled code, one process at a time: two of them could choose the same file for two signatures."""
+        directory = Path(self.cache_path)
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / "lock").open("w") as lock:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            super().save_overload(signature, data)
 
 
 def _cache_directories() -> list[Path]:

@@ -142,7 +142,8 @@ def fuzz_files(seconds: float, seed: int, seeds: list[bytes], names: list[str], 
             try:
                 read(path)
             except KifuError as error:
-                assert "\n" not in str(error), f"two lines: {error}"
+                if "\n" in str(error):
+                    raise AssertionError(f"two lines: {error}") from error
             except BaseException as error:
                 error.add_note(f"seed {seed}, input {tried}, {path.name}: {data!r}")
                 raise

@@ -1,7 +1,7 @@
 """Feed damaged and generated lines to the OLF parser and writer: `python tests/fuzz_olf.py --seconds 60`.
 
-Every input must be read as by the naive parser, and writable games must round-trip. The first input that fails is printed,
-and the exit code is 1. The seed makes a run repeatable.
+Every input must be read as by the naive parser, and writable games must round-trip. The first input that fails is
+printed, and the exit code is 1. The seed makes a run repeatable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Feed damaged and generated records to the SGF parser: `python tests/fuzz_sgf.py --seconds 60`.
 
-Every input must be read as by the naive parser, and must round-trip. The first input that fails is printed, and the exit
-code is 1. The seed makes a run repeatable.
+Every input must be read as by the naive parser, and must round-trip. The first input that fails is printed, and the
+exit code is 1. The seed makes a run repeatable.
 """
 
 from __future__ import annotations

@@ -52,13 +52,13 @@ def read(path: Path, block_bytes: int = 16 << 20) -> list[Row]:
 
 def read_until_error(path: Path, block_bytes: int = 16 << 20) -> tuple[list[Row], str]:
     """Return the rows that were read and the message of the final error ("" without one)."""
-    given: list[RecordBlock] = []
+    delivered: list[RecordBlock] = []
     try:
         for block in blocks(path, block_bytes=block_bytes):
-            given.append(block)
+            delivered.append(block)
     except SourceError as error:
-        return rows_of(given), str(error)
-    return rows_of(given), ""
+        return rows_of(delivered), str(error)
+    return rows_of(delivered), ""
 
 
 def is_record(name: bytes) -> bool:

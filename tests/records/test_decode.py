@@ -105,7 +105,7 @@ def test_text_of_real_games(shared: Path) -> None:
 # Other formats
 
 
-def reading_of(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
+def parsed_block(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
     """Return a parsed block of lines with only the fields that `decode` reads."""
     values = [game.get(field, b"") for field in FIELDS for game in games]
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)
@@ -123,7 +123,7 @@ def test_lines_have_no_escapes_and_separate_charsets() -> None:
         {"black": "柯洁".encode(), "white": b"\xe6\x9f"},
         {"black": "柯洁".encode(), "white": b" "},
     ]
-    decoded = decode(reading_of("tygem", games))
+    decoded = decode(parsed_block("tygem", games))
     assert decoded.encoding.to_pylist() == ["utf_8", "gb18030", "utf_8", "utf_8"]
     assert decoded.text["black"].to_pylist() == ["a\\]b_c", "聂卫平", "柯洁", "柯洁"]
     assert decoded.text["white"].to_pylist() == [None, "马晓春", "\ufffd", None]
@@ -132,7 +132,7 @@ def test_lines_have_no_escapes_and_separate_charsets() -> None:
 
 def test_underscores_in_names_of_olf_are_spaces() -> None:
     games = [{"black": b"Go_Seigen", "white": b"_", "result": b"a_b"}, {"white": "ソ_表".encode("cp932")}]
-    decoded = decode(reading_of("olf", games))
+    decoded = decode(parsed_block("olf", games))
     assert decoded.text["black"].to_pylist() == ["Go Seigen", None]
     assert decoded.text["white"].to_pylist() == [None, "ソ 表"]
     assert decoded.text["result"].to_pylist() == ["a_b", None]

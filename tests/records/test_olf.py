@@ -607,14 +607,14 @@ def written_name(name: str | None) -> str | None:
 @settings(max_examples=120 if COMPILED else 50, deadline=None)
 def test_fields_round_trip(rows: list[dict[str, Any]]) -> None:
     lines = write_games([ON_19] * len(rows), rows)
-    said = [row for row, why in zip(rows, lines.failure) if not why]
+    written = [row for row, why in zip(rows, lines.failure) if not why]
     assert {int(why) for why in lines.failure} <= {ExportFailure.NONE, ExportFailure.RESULT, ExportFailure.TERMS}
-    if not said:
+    if not written:
         assert len(lines.data) == 0
         return
     parsed = read_olf(as_block([lines.data.tobytes()]))
     expected = words_of(
-        [row | {"black": written_name(row["black"]), "white": written_name(row["white"])} for row in said]
+        [row | {"black": written_name(row["black"]), "white": written_name(row["white"])} for row in written]
     )
     found = fields_of(parsed)
     for name in TYPES:

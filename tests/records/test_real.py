@@ -49,12 +49,12 @@ def colour_of(word: int) -> int:
 
 def check_reasons(folder: Path, found: SourceSummary) -> None:
     """The naive board rejects every dropped game for the same reason."""
-    said = {(source, name): why for source, name, why, _ in found.dropped}
-    assert len(said) == found.drops.total() <= 20, "more than the survey names"
-    looked_at = [game for game in read(folder) if (game.source, game.name) in said] if said else []
-    assert len(looked_at) == len(said)
+    dropped = {(source, name): why for source, name, why, _ in found.dropped}
+    assert len(dropped) == found.drops.total() <= 20, "more than the summary lists"
+    looked_at = [game for game in read(folder) if (game.source, game.name) in dropped] if dropped else []
+    assert len(looked_at) == len(dropped)
     for game in looked_at:
-        why = said[game.source, game.name]
+        why = dropped[game.source, game.name]
         assert why == (game.drop or why_naive(game)), (game.name, why)
 
 

@@ -147,7 +147,7 @@ SYNTHETIC = {
 }
 
 
-# Moves off the board or on a stone (one set up, in 09 and 13), suicides of one stone, an immediate ko recapture; no game.
+# Moves off the board or on a stone (set up in 09 and 13), single-stone suicides, an immediate ko recapture; no game.
 IMPOSSIBLE = {
     "09_AB_without_HA_played_on",
     "13_setup_in_later_node",

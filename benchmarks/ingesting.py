@@ -1,16 +1,16 @@
-"""How fast archives become a catalogue, how large it is, what memory that takes; hashes, duplicates, lines of OLF."""
+"""Speed, output size and memory of ingesting; speed of hashes, duplicates and OLF lines."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus import Corpus
 from figures import Figure, at_least, at_most
 from processes import KIFU, peak
 from throughput import inflate, write
 from timing import Task, cores, in_turns, one_core
 
+from corpus import Corpus
 from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
@@ -30,33 +30,33 @@ def _archives(corpus: Corpus) -> tuple[Path, ...]:
 
 
 def catalogue(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Ingest against the floor: inflate the same archives, then write as many bytes as the catalogue has."""
-    archives, path, beside = _archives(corpus), folder / "games.parquet", folder / ".floor.part"
-    told = ingest(archives, path, jobs=1)
+    """Compare ingesting with its lower bound: inflating the same archives and writing as many bytes."""
+    archives, path, floor_file = _archives(corpus), folder / "games.parquet", folder / ".floor.part"
+    report = ingest(archives, path, jobs=1)
 
     def floor() -> None:
         inflate(archives)
-        write(beside, told.bytes)
+        write(floor_file, report.bytes)
 
     with one_core():
         low, legal, training = in_turns(
             rounds,
-            Task(floor, beside.unlink),
+            Task(floor, floor_file.unlink),
             Task(lambda: ingest(archives, path, jobs=1), path.unlink),
             Task(lambda: ingest(archives, path, clean=load_cleaning_rules("training"), jobs=1), path.unlink),
         )
-    games = f"{told.read:,} games"
+    games = f"{report.read:,} games"
     return [
-        Figure(f"floor: inflate {len(archives)} archives with isal, write {told.bytes:,} bytes", low.best, "s", low),
-        at_least(f"ingest ({games}), one core", told.read / legal.best, "games/s", 20_000, legal),
+        Figure(f"floor: inflate {len(archives)} archives with isal, write {report.bytes:,} bytes", low.best, "s", low),
+        at_least(f"ingest ({games}), one core", report.read / legal.best, "games/s", 20_000, legal),
         Figure("ingest, one core, against the floor", legal.best / low.best, "x"),
-        Figure("ingest --clean training, one core", told.read / training.best, "games/s", training),
-        at_most("catalogue", told.bytes / told.read, "bytes a game", 450),
+        Figure("ingest --clean training, one core", report.read / training.best, "games/s", training),
+        at_most("catalogue", report.bytes / report.read, "bytes a game", 450),
     ]
 
 
 def duplicates(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Canonical hashes of games in memory, and clusters of those of a catalogue."""
+    """Time canonical hashes of games in memory, and clusters of a catalogue."""
     path = folder / "games.parquet"
     count = ingest(_archives(corpus), path).read
     batches = [game_arrays(batch) for batch in open_catalogue(path).batches()]
@@ -73,7 +73,7 @@ def duplicates(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def olf(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Lines of OLF from a catalogue's rows in memory, and games from lines in memory."""
+    """Time writing OLF from rows in memory, and reading OLF from memory."""
     path, lines = folder / "games.parquet", folder / "games.olf"
     ingest(_archives(corpus), path)
     count = convert(path, lines).written
@@ -95,16 +95,16 @@ def olf(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def catalogue_memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """The peak of `kifu ingest`, of all archives and of the same ten times under other names."""
+    """Measure the peak memory of `kifu ingest` for all archives, and for ten links to each."""
     archives, copies = _archives(corpus), folder / "copies"
     copies.mkdir()
     links = [copies / f"{k}-{archive.name}" for k in range(_TIMES) for archive in archives]
     for k, link in enumerate(links):
         link.symlink_to(archives[k % len(archives)].resolve())
 
-    def of(sources: Sequence[Path], rules: str) -> Figure:
+    def measure(sources: Sequence[Path], rules: str) -> Figure:
         command = [*KIFU, "ingest", *map(str, sources), "-o", str(folder / "games.parquet"), "--clean", rules]
         what = f"peak memory, kifu ingest --clean {rules} of {len(sources)} archives, {cores()} threads"
         return at_most(what, peak([*command, "--jobs", str(cores())]), "MB", 600)
 
-    return [of(sources, rules) for rules in ("legal", "training") for sources in (archives, links)]
+    return [measure(sources, rules) for rules in ("legal", "training") for sources in (archives, links)]

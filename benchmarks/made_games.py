@@ -1,9 +1,9 @@
-"""Millions of games made of real ones, in whole arrays, with copies among them whose number is known.
+"""Generate millions of games from real ones, with a known number of duplicates.
 
-Each real game, of those without setup that are no copies, gives up to 379 different ones: two pairs of passes are put
-in before two of its first 28 moves, which any game allows; by its first 30 moves each is already told from all others.
-Of 100 games 95 are such, 2 say the same as an earlier one word by word, 2 are an earlier one turned or mirrored, under
-another name, and 1 is the first half of an earlier one, under another name.
+Each distinct real game without setup gives up to 379 different ones: two pairs of passes are inserted before two of its
+first 28 moves, which is always legal, so that all differ within their first 30 moves. Of 100 games, 95 are such, 2 equal
+an earlier one in all fields, 2 are an earlier one under another symmetry and name, and 1 is the first half of an earlier
+one under another name.
 """
 
 from __future__ import annotations
@@ -27,35 +27,41 @@ from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.records.olf_writer import ExportFailure
 
 GAMES = 20_000
-"""In one file."""
+"""Games per file."""
 
-COPIES = {"word by word": 400, "turned": 400, "first half": 200}
-"""Of them, at the end of the file."""
+COPIES = {"equal": 400, "symmetric": 400, "first half": 200}
+"""Duplicates among them, at the end of the file."""
 
 _NEW = GAMES - sum(COPIES.values())
 _CHUNK = 8192
 _PASS = 19 * 19
 _SHORTEST = 60
-"""Moves of a real game that is taken: a first half then has more than the 30 that tell it from others."""
+"""Minimum number of moves of a real game: its first half then has at least the 30 that distinguish it."""
 
 _FIRST_MOVES = 28
 _PLACES = np.stack(np.triu_indices(_FIRST_MOVES, 1), axis=1)
-"""[378, 2]: before which moves passes come."""
+"""[378, 2]: the plies before which passes are inserted."""
 
 _NEVER = 1 << 40
 
 Numbers = npt.NDArray[np.int64]
 
 _CLEAN = {
-    "name": "real", "title": "games to make others of", "sizes": ["19x19"], "alternating": True,
+    "name": "real", "title": "games to generate others from", "sizes": ["19x19"], "alternating": True,
     "min_stones": _SHORTEST, "duplicates": "games",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """Some games to be made, [K] each. game: its number among the different ones. turn: which of the 8 symmetries.
-    half: whether only its first half is played. name: a number that Black's name ends in; below 0: that of its kind."""
+    """K games to generate, as columns of [K].
+
+    Attributes:
+        game: Number among the different games.
+        turn: One of the 8 symmetries.
+        half: True for the first half only.
+        name: Suffix of Black's name; negative for the number of the variant.
+    """
 
     game: Numbers
     turn: Numbers
@@ -63,16 +69,16 @@ class Chosen:
     name: Numbers
 
     def part(self, first: int, last: int) -> Chosen:
-        """Games first to last - 1."""
+        """Return games first to last - 1."""
         some = slice(first, last)
         return Chosen(self.game[some], self.turn[some], self.half[some], self.name[some])
 
 
 class Maker:
-    """Makes games of the real ones of some archives."""
+    """Generates games from those of some archives."""
 
     def __init__(self, archives: Sequence[Path], catalogue: Path) -> None:
-        """catalogue: where the real games lie; it is made if it is not there."""
+        """Ingest the archives into the catalogue unless it exists, and load it."""
         if not catalogue.exists():
             ingest(archives, catalogue, clean=check_cleaning_rules(_CLEAN, "real"))
         table = pa.Table.from_batches(map(_plain, open_catalogue(catalogue).batches()), SCHEMA)
@@ -84,11 +90,11 @@ class Maker:
 
     @property
     def most(self) -> int:
-        """How many different games there can be."""
+        """The number of different games."""
         return len(self._rows) * (len(_PLACES) + 1)
 
     def write(self, number: int, path: Path) -> None:
-        """Writes the file of this number, from 0, as OLF."""
+        """Write file `number` (from 0) as compressed OLF."""
         part = path.with_name(f".{path.name}.part")
         chosen = choose(number)
         packer = zlib.compressobj(1, wbits=16 + zlib.MAX_WBITS)
@@ -109,7 +115,7 @@ class Maker:
         return lines.data.data
 
     def _play(self, chosen: Chosen) -> tuple[npt.NDArray[np.uint16], Numbers]:
-        """The moves of some games, one after another, and where each game's begin."""
+        """Return the moves of all games, and their offsets [K + 1]."""
         variant, row = np.divmod(chosen.game, len(self._rows))
         real = np.diff(self._offset)[row]
         places = np.where(variant[:, None] > 0, _PLACES[variant - 1], _NEVER)
@@ -133,7 +139,7 @@ class Maker:
 
 
 def choose(number: int) -> Chosen:
-    """The games of the file of this number, from 0. Copies are of games of the same file, or an earlier one."""
+    """Return the games of file `number` (from 0); duplicates are of games of the same or an earlier file."""
     draw = np.random.default_rng([number, 1846])
     word, turned, _ = COPIES.values()
     game = np.append(np.arange(_NEW) + number * _NEW, draw.integers(0, (number + 1) * _NEW, GAMES - _NEW))
@@ -144,7 +150,7 @@ def choose(number: int) -> Chosen:
 
 
 def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Those of a catalogue's rows that games are made of, as OLF can say them; their territory is left out."""
+    """Return the rows that games can be generated from and OLF can represent, without territory."""
     games = game_arrays(batch)
     count = np.diff(games.move_offset)
     passes = np.append(0, np.cumsum(games.moves & POINT_MASK == _PASS))[games.move_offset]

@@ -1,9 +1,9 @@
-"""Millions of games, made of real ones: time and memory of each step against the number of games, and copies found.
+"""Measure time and memory of each step for millions of games generated from real ones, and the duplicates found.
 
     python benchmarks/scale.py --output DIR [--games N,...] [--jobs N] [--shared DIR] [--only STEP,...]
 
-Each step runs in a process of its own, and only if DIR/scale.json does not tell of it yet; so a run that was
-interrupted goes on. Five million games take 1.2 GB as files, 1.5 GB as a catalogue, and three times that meanwhile.
+Each step runs in a new process, unless DIR/scale.json has its result, so that an interrupted run can be resumed. Five
+million games take 1.2 GB as files, 1.5 GB as a catalogue, and three times that temporarily.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from typing import Any
 
 STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch")
 _TITLES = {
-    "make": "make the files", "read": "ingest", "clean": "ingest, copies set aside", "duplicates": "find copies",
+    "make": "make the files", "read": "ingest", "clean": "ingest, duplicates dropped", "duplicates": "find duplicates",
     "split": "split", "stats": "stats", "epoch": "an epoch of the loader",
 }  # fmt: skip
 _STEP = Path(__file__).with_name("scale_step.py")
-_A_FILE, _COPIES = 20_000, 1_000
-"""Games in a file of `made_games`, and how many of them are copies; here too, so that this process stays small."""
+_FILE_GAMES, _COPIES = 20_000, 1_000
+"""Games per file of `made_games`, and duplicates among them; repeated here, so that this process stays small."""
 
 Runs = dict[str, Any]
-"""By "STEP GAMES JOBS": what `scale_step` printed."""
+"""By "STEP GAMES JOBS", the output of `scale_step`."""
 
 
 def main() -> None:
-    """Runs the steps that are missing, and prints the table."""
+    """Run the missing steps and print the table."""
     arguments = _arguments()
     archives = sorted(arguments.shared.glob("data/kgs/*.tar.gz")) + sorted(arguments.shared.glob("data/tygem/*.zip"))
     if not archives:
@@ -62,9 +62,9 @@ def _run(step: str, games: int, into: Path, jobs: int, archives: Iterable[Path])
 
 
 def table(runs: Runs, sizes: list[int], jobs: int) -> str:
-    """Markdown: of each step and size the seconds, those of processors among them, the peak of memory, and more."""
+    """Return a Markdown table with wall and CPU seconds, peak memory and results of each step and size."""
     lines = [
-        "| step | games | seconds | of processors | games/s | peak memory |  |",
+        "| step | games | seconds | CPU seconds | games/s | peak memory |  |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
     for step in STEPS:
@@ -72,27 +72,29 @@ def table(runs: Runs, sizes: list[int], jobs: int) -> str:
             run = runs.get(_key(step, games, jobs))
             if run is not None:
                 times = f"{run['seconds']:,.1f} | {run['processor']:,.1f} | {games / run['seconds']:,.0f}"
-                rest = f"{run['peak'] / 1e6:,.0f} MB | {_found(step, games, run['told'])}"
+                rest = f"{run['peak'] / 1e6:,.0f} MB | {_found(step, games, run['results'])}"
                 lines.append(f"| {_TITLES[step]} | {games:,} | {times} | {rest} |")
     return "\n".join(lines)
 
 
-def _found(step: str, games: int, told: dict[str, int]) -> str:
-    if "copies" in told:
-        planted = games // _A_FILE * _COPIES
-        return f"{told['copies']:,} of {planted:,} copies found" + ("" if told["copies"] == planted else ": WRONG")
-    if step == "epoch":
-        rate = told["positions"] / told["milliseconds"] / 1e3
-        return (
-            f"{told['mapped'] / 1e6:,.0f} MB of it mapped; {told['positions']:,} positions, {rate:.2f} M/s once loaded"
+def _found(step: str, games: int, results: dict[str, int]) -> str:
+    if "copies" in results:
+        planted = games // _FILE_GAMES * _COPIES
+        return f"{results['copies']:,} of {planted:,} duplicates found" + (
+            "" if results["copies"] == planted else ": WRONG"
         )
+    if step == "epoch":
+        rate = results["positions"] / results["milliseconds"] / 1e3
+        return f"{results['mapped'] / 1e6:,.0f} MB of it mapped; {results['positions']:,} positions, {rate:.2f} M/s once loaded"
     if step == "read":
-        return f"{told['bytes'] / games:.0f} bytes a game" + ("" if told["kept"] == games else ": WRONG, not all kept")
-    return f"{told['bytes'] / games:.0f} bytes a game" if step == "make" else ""
+        return f"{results['bytes'] / games:.0f} bytes a game" + (
+            "" if results["kept"] == games else ": WRONG, not all kept"
+        )
+    return f"{results['bytes'] / games:.0f} bytes a game" if step == "make" else ""
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures kifu with millions of games, and prints a Markdown table.")
+    parser = argparse.ArgumentParser(description="Measure kifu with millions of games and print a Markdown table.")
     parser.add_argument("--output", type=Path, required=True, help="folder for games, catalogues and scale.json")
     sizes = "300000,1000000,2500000,5000000"
     parser.add_argument("--games", type=_sizes, default=_sizes(sizes), metavar="N,...", help=f"default: {sizes}")
@@ -110,8 +112,8 @@ def _arguments() -> argparse.Namespace:
 def _sizes(text: str) -> list[int]:
     sizes = [int(each) if each.isdecimal() else 0 for each in text.split(",")]
     for each in sizes:
-        if each < _A_FILE or each % _A_FILE:
-            raise argparse.ArgumentTypeError(f"{text!r}: numbers of games are multiples of {_A_FILE:,}")
+        if each < _FILE_GAMES or each % _FILE_GAMES:
+            raise argparse.ArgumentTypeError(f"numbers of games must be multiples of {_FILE_GAMES:,}, got {text!r}")
     return sizes
 
 
@@ -119,7 +121,7 @@ def _steps(text: str) -> list[str]:
     steps = text.split(",")
     for step in steps:
         if step not in STEPS:
-            raise argparse.ArgumentTypeError(f"no step {step!r}; there are {', '.join(STEPS)}")
+            raise argparse.ArgumentTypeError(f"steps must be of {', '.join(STEPS)}, got {step!r}")
     return steps
 
 

@@ -1,4 +1,4 @@
-"""One step of `benchmarks/scale.py`, in a process of its own: prints how long it took, and its peak of memory, as JSON.
+"""Run one step of `benchmarks/scale.py` and print its time, peak memory and results as JSON.
 
 python benchmarks/scale_step.py STEP GAMES INTO JOBS [ARCHIVE ...]
 """
@@ -24,8 +24,8 @@ from kifu.corpus.splits import split as split_catalogues
 from kifu.corpus.stats import count_games
 from kifu.errors import DropReason
 
-Told = dict[str, int]
-"""What a step has found, by name: what can be checked, and what files are large."""
+Results = dict[str, int]
+"""Counts and file sizes, by name."""
 
 
 def _files(into: Path, games: int) -> list[Path]:
@@ -36,8 +36,8 @@ def _catalogue(into: Path, games: int) -> Path:
     return into / f"{games}.parquet"
 
 
-def make(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Writes the files of games that are not there yet."""
+def make(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Write the missing files of games."""
     maker = Maker(archives, into / "real.parquet")
     for number, path in enumerate(_files(into, games)):
         if not path.exists():
@@ -45,43 +45,43 @@ def make(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     return {"different": maker.most, "bytes": sum(path.stat().st_size for path in _files(into, games))}
 
 
-def read(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Ingests them by the rules "legal"."""
-    told = ingest(_files(into, games), _catalogue(into, games), jobs=jobs)
-    return {"games": told.read, "kept": told.kept, "bytes": told.bytes}
+def read(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Ingest all games under the rules "legal"."""
+    report = ingest(_files(into, games), _catalogue(into, games), jobs=jobs)
+    return {"games": report.read, "kept": report.kept, "bytes": report.bytes}
 
 
-def clean(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Ingests them, and sets copies aside."""
+def clean(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Ingest all games and drop duplicates."""
     path = into / f"{games}.clean.parquet"
     rules = load_cleaning_rules("legal", ['duplicates="games"'])
-    told = ingest(_files(into, games), path, clean=rules, jobs=jobs)
+    report = ingest(_files(into, games), path, clean=rules, jobs=jobs)
     path.unlink()
-    return {"games": told.read, "kept": told.kept, "copies": told.drops.total()} | dict(told.drops)
+    return {"games": report.read, "kept": report.kept, "copies": report.drops.total()} | dict(report.drops)
 
 
-def duplicates(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Looks for copies in the catalogue of all of them."""
+def duplicates(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Find duplicates in the catalogue."""
     found = find_clusters([_catalogue(into, games)])
     return {"copies": int(np.count_nonzero(found.relation != DropReason.KEPT))}
 
 
-def split(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Divides them into sets, each a catalogue."""
-    told = split_catalogues([_catalogue(into, games)], load_split("hash"), into / "sets")
-    for path in told.sets:
+def split(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Split the catalogue into sets."""
+    report = split_catalogues([_catalogue(into, games)], load_split("hash"), into / "sets")
+    for path in report.sets:
         path.unlink()
-    return {"games": told.read} | {path.stem: count for path, count in told.sets.items()}
+    return {"games": report.read} | {path.stem: count for path, count in report.sets.items()}
 
 
-def stats(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Counts them."""
-    told = count_games([_catalogue(into, games)], jobs=jobs)
-    return {"games": told.read, "kept": told.kept}
+def stats(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Count the games."""
+    report = count_games([_catalogue(into, games)], jobs=jobs)
+    return {"games": report.read, "kept": report.kept}
 
 
-def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
-    """Draws every position once, shuffled and turned, as seven packed planes."""
+def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
+    """Load every position once, shuffled and augmented, as seven packed planes."""
     loader = kifu.load(_catalogue(into, games), "seven", batch_size=1024, config=kifu.LoaderConfig(jobs=jobs))
     loaded = time.perf_counter()
     positions = sum(len(batch) for batch in loader)
@@ -90,26 +90,26 @@ def epoch(games: int, into: Path, jobs: int, archives: list[Path]) -> Told:
     return {"positions": positions, "milliseconds": took, "mapped": _memory("RssFile")}
 
 
-STEPS: dict[str, Callable[[int, Path, int, list[Path]], Told]] = {
+STEPS: dict[str, Callable[[int, Path, int, list[Path]], Results]] = {
     each.__name__: each for each in (make, read, clean, duplicates, split, stats, epoch)
 }
 
 
 def _memory(which: str) -> int:
-    """What the system says of this process's memory, in bytes: VmHWM is the peak, RssFile what is mapped of files."""
+    """Return a memory value of this process in bytes: VmHWM is the peak, RssFile the mapped file pages."""
     for line in Path("/proc/self/status").read_text("ascii").splitlines():
         if line.startswith(f"{which}:"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status does not tell {which}")
+    raise OSError(f"/proc/self/status has no {which}")
 
 
 def main() -> None:
-    """Runs the step that the command line names."""
+    """Run the step that the command line names."""
     name, games, into, jobs, *archives = sys.argv[1:]
     began, before = time.perf_counter(), time.process_time()
-    told = STEPS[name](int(games), Path(into), int(jobs), [Path(archive) for archive in archives])
+    results = STEPS[name](int(games), Path(into), int(jobs), [Path(archive) for archive in archives])
     seconds, processor = time.perf_counter() - began, time.process_time() - before
-    done: dict[str, Any] = {"seconds": seconds, "processor": processor, "peak": _memory("VmHWM"), "told": told}
+    done: dict[str, Any] = {"seconds": seconds, "processor": processor, "peak": _memory("VmHWM"), "results": results}
     print(json.dumps(done))
 
 

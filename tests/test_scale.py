@@ -58,7 +58,7 @@ def test_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys)
     monkeypatch.setattr(sys, "argv", [*map(str, command), "--games", "20000", "--only", "make,read,duplicates"])
     scale.main()
     first = capsys.readouterr()
-    assert "1,000 of 1,000 copies found" in first.out
+    assert "1,000 of 1,000 duplicates found" in first.out
     assert "WRONG" not in first.out
     assert first.err.count("20,000 games:") == 3
     scale.main()
@@ -66,5 +66,5 @@ def test_script_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys)
 
 
 def test_both_scripts_have_the_same_numbers() -> None:
-    assert (made_games.GAMES, sum(made_games.COPIES.values())) == (scale._A_FILE, scale._COPIES)
+    assert (made_games.GAMES, sum(made_games.COPIES.values())) == (scale._FILE_GAMES, scale._COPIES)
     assert tuple(scale_step.STEPS) == scale.STEPS

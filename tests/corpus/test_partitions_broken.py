@@ -236,7 +236,7 @@ def test_inspect_finds_a_changed_partition(folders: tuple[Path, Path], tmp_path:
     index = json.loads((path / INDEX).read_text())
     index["parts"][0]["blake3"] = 64 * "0"
     (path / INDEX).write_text(json.dumps(index))
-    with pytest.raises(FormatError, match="its BLAKE3 differs"):
+    with pytest.raises(FormatError, match="the BLAKE3 hash differs"):
         describe_catalogue(path)
 
 

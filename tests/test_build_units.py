@@ -237,7 +237,7 @@ def test_units_do_not_change_katago_s_files(
     monkeypatch.setattr(catalogue, "_SHARD_ROWS", 5)
     (other,) = build_katago(chosen, catalogues, tmp_path / "other", jobs=1)
     assert bytes_of(one.path) == bytes_of(other.path)
-    assert sum(len(CatalogueInput.of(catalogue.open_catalogue(path)).units) for path in catalogues) > 6
+    assert sum(len(CatalogueInput.of(catalogue.open_catalogue(path)).shards) for path in catalogues) > 6
 
 
 @settings(max_examples=200, deadline=None)
@@ -274,7 +274,7 @@ def test_prepared_batches_are_serialized_without_loss(tmp_path: Path, name: str,
 def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
     job = WriteExamples(recipe(), "train")
     before = pickle.dumps(job)
-    (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).units
+    (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).shards
     assert sum(len(job.process(item).plies) for item in job.read(unit)) > 100
     assert pickle.dumps(job) == before and pickle.loads(before) == job
 

@@ -487,7 +487,7 @@ def _shuffled_bytes(recipe: ExamplesRecipe, catalogue: Path, folder: Path) -> tu
     """
     one = recipe.model_copy(update={"positions": replace(recipe.positions, per_game=1)})
     built = _build_rows(one, catalogue, _SPREAD_GAMES, 1, folder)
-    shards = CatalogueInput.of(open_catalogue(folder / "rows.parquet")).units
+    shards = CatalogueInput.of(open_catalogue(folder / "rows.parquet")).shards
     with ThreadExecutor(1) as executor:
         chunks = [c for name in one.default_sets() for c in executor.run(SortExamples(one, name), shards)]
     spilled = sum(len(dump_results([chunk.content.columns() | {"keys": chunk.keys}])) for chunk in chunks)

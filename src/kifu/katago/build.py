@@ -41,7 +41,7 @@ from kifu.recipes.pipeline import (
     ManifestCounts,
     SetJob,
     SetPlan,
-    SetUnit,
+    SetShard,
     build_sets,
     row_slices,
 )
@@ -114,13 +114,13 @@ class _SetBuild:
         with plan.progress(f"counting rows of {plan.path.name}", plan.games, "games") as bar:
             for catalogue in plan.catalogues:
                 rows = np.zeros(len(catalogue.catalogue), np.int32)
-                for counted in plan.executor.run(CountRows(self.recipe, plan.set), catalogue.units):
+                for counted in plan.executor.run(CountRows(self.recipe, plan.set), catalogue.shards):
                     self.counts.add_dropped(counted.drops, counted.elsewhere)
                     self.counts.add_games(counted.member, counted.rows, counted.plies)
                     rows[counted.member] = counted.rows
                     bar.advance(counted.read)
                 self.counts.end_catalogue(catalogue)
-                for unit in catalogue.units:
+                for unit in catalogue.shards:
                     rows_of_unit = rows[unit.first : unit.first + unit.rows.rows]
                     if rows_of_unit.any():
                         shards.append(RenderShard(unit, start, rows_of_unit))
@@ -149,7 +149,7 @@ class RenderShard:
         counts: [G] int32, the rows of each game.
     """
 
-    unit: SetUnit
+    unit: SetShard
     start: int
     counts: npt.NDArray[np.int32]
 

@@ -101,7 +101,7 @@ class _SetWriter:
         from kifu.recipes.example_jobs import CountExamples
 
         recipe, plan = self.recipe, self.plan
-        expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.units))
+        expected = sum(plan.executor.run(CountExamples(recipe, plan.set), plan.shards))
         about = {"recipe": recipe.name, "title": recipe.title, "set": plan.set}
         with open_writer(recipe.format, plan.path, self.layout, expected) as writer:
             if recipe.order == "shuffled":
@@ -117,7 +117,7 @@ class _SetWriter:
         job = WriteExamples(self.recipe, self.plan.set)
         with self._progress("building", expected) as bar:
             for catalogue in self.plan.catalogues:
-                for chunk in self.plan.executor.run(job, catalogue.units):
+                for chunk in self.plan.executor.run(job, catalogue.shards):
                     writer.append(chunk.content)
                     self.counts.add_dropped(chunk.why, chunk.elsewhere)
                     self.counts.add_games(chunk.member, chunk.rows, chunk.plies)
@@ -133,7 +133,7 @@ class _SetWriter:
         bucket_rows = max(WINDOW_BYTES // self.layout.packed_bytes, 1)
         with BucketSort(_KEYS, bucket_rows, self.plan.path.parent, expected) as buckets:
             with self._progress("drawing", expected) as bar:
-                for chunk in self.plan.executor.run(job, self.plan.units):
+                for chunk in self.plan.executor.run(job, self.plan.shards):
                     self.counts.add_dropped(chunk.why, chunk.elsewhere)
                     buckets.add(chunk.content.columns() | {_KEYS: chunk.keys})
                     bar.advance(len(chunk.keys))

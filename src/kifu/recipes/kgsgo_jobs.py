@@ -109,7 +109,7 @@ _SPARE = 512
 
 
 class ArchiveGames(NamedTuple):
-    """The games that a file takes of one archive, a unit of work. path, blake3: where that lies, and its hash."""
+    """The games that a file takes of one archive, a shard. path, blake3: where that lies, and its hash."""
 
     selection: Selection
     path: AnyPath
@@ -180,7 +180,7 @@ class Chunk(NamedTuple):
 class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
     """The records of games, archive by archive; at least one chunk of each.
 
-    loaded: the archives of the units in their order, if they are read in advance; it does not travel.
+    loaded: the archives of the shards in their order, if they are read in advance; it does not travel.
     """
 
     format: str

@@ -279,8 +279,8 @@ class ManifestCounts:
         )
 
 
-class SetUnit(NamedTuple):
-    """Some rows of a catalogue as a unit of work. digest: of the catalogue. first: the number of the first of them."""
+class SetShard(NamedTuple):
+    """Some rows of a catalogue as a shard. digest: of the catalogue. first: the number of the first of them."""
 
     digest: str
     first: int
@@ -296,16 +296,16 @@ class CatalogueInput(NamedTuple):
 
     catalogue: Catalogue
     digest: str
-    units: list[SetUnit]
+    shards: list[SetShard]
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> CatalogueInput:
         """Raises FormatError."""
-        digest, units, first = catalogue.digest(), [], 0
+        digest, shards, first = catalogue.digest(), [], 0
         for rows in catalogue.shards():
-            units.append(SetUnit(digest, first, rows))
+            shards.append(SetShard(digest, first, rows))
             first += rows.rows
-        return cls(catalogue, digest, units)
+        return cls(catalogue, digest, shards)
 
 
 class RowSlice(NamedTuple):
@@ -315,10 +315,10 @@ class RowSlice(NamedTuple):
     batch: pa.RecordBatch
 
 
-def row_slices(unit: SetUnit, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
-    """All rows of a unit, `rows` at a time, with these columns, of which some may be named twice."""
-    first = unit.first
-    for batch in read_shard(unit.rows, list(dict.fromkeys(columns)), rows):
+def row_slices(shard: SetShard, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
+    """All rows of a shard, `rows` at a time, with these columns, of which some may be named twice."""
+    first = shard.first
+    for batch in read_shard(shard.rows, list(dict.fromkeys(columns)), rows):
         yield RowSlice(first, batch)
         first += len(batch)
 
@@ -348,7 +348,7 @@ class SetJob(Job[Shard, Item, R]):
 
 
 @dataclass(frozen=True)
-class CatalogueRowsJob(SetJob[SetUnit, RowSlice, R]):
+class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
     """Work on the rows of catalogues, some at a time."""
 
     columns: ClassVar[Iterable[str]]
@@ -359,10 +359,10 @@ class CatalogueRowsJob(SetJob[SetUnit, RowSlice, R]):
     def games(self) -> int:
         """How many rows are looked at at one go."""
 
-    def shard_fingerprint(self, shard: SetUnit) -> Any:
+    def shard_fingerprint(self, shard: SetShard) -> Any:
         return shard.fingerprint()
 
-    def read(self, shard: SetUnit) -> Iterator[RowSlice]:
+    def read(self, shard: SetShard) -> Iterator[RowSlice]:
         split = self.recipe.split
         return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.games)
 
@@ -392,9 +392,9 @@ class SetPlan(NamedTuple):
         return sum(len(each.catalogue) for each in self.catalogues)
 
     @property
-    def units(self) -> list[SetUnit]:
+    def shards(self) -> list[SetShard]:
         """The shards of all catalogues."""
-        return [unit for each in self.catalogues for unit in each.units]
+        return [shard for each in self.catalogues for shard in each.shards]
 
 
 def build_sets(

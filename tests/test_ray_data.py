@@ -141,7 +141,7 @@ def test_without_ray_one_line_says_what_is_missing():
     code = "import sys; sys.modules['ray'] = None; import kifu.datasets.ray_data"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("kifu.errors.ClusterError: a data set of Ray needs Ray: pip install 'kifu[cluster]'")
+    assert last.startswith("kifu.errors.ClusterError: Ray is required: pip install 'kifu[cluster]'")
 
 
 def trained(*arguments: object) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Examples made up for tests: layouts, random batches, and what a data set gives back."""
+"""Synthetic examples for tests: layouts, random batches, and comparisons of data sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOVE = LabelSpec("move", "int16", (), "the next move")
 
 
 def layout_for(name: str, width: int = 5, height: int = 4, planes: int = 3, **changes: Any) -> Layout:
-    """A layout that the format can hold, with further labels where it can hold them."""
+    """Return a layout that the format supports, with further labels if possible."""
     labels = [MOVE]
     if find_format(name).labels:
         labels.append(LabelSpec("result", "int8", (), "who wins"))
@@ -29,7 +29,7 @@ def layout_for(name: str, width: int = 5, height: int = 4, planes: int = 3, **ch
 
 
 def random_batch(layout: Layout, rows: int, seed: int = 0, runs: bool = True) -> Batch:
-    """Random examples. Their games have five rows each but for the last, archives four games."""
+    """Return random examples; games have five rows except the last one, archives have four games."""
     rng = np.random.default_rng(seed)
     if layout.real:
         planes = rng.choice(np.array([-1, 0, 1, 0.25], np.float32), (rows, layout.planes, layout.points))
@@ -50,7 +50,7 @@ def random_batch(layout: Layout, rows: int, seed: int = 0, runs: bool = True) ->
 
 
 def cut(batch: Batch, *cuts: int) -> list[Batch]:
-    """The batch in pieces, each with its runs."""
+    """Return the batch in pieces, each with its runs."""
     bounds = [0, *cuts, len(batch)]
     pieces = []
     for start, stop in pairwise(bounds):
@@ -66,7 +66,7 @@ def cut(batch: Batch, *cuts: int) -> list[Batch]:
 
 
 def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[str, Any] | None = None, **told: Any):
-    """A data set of these batches."""
+    """Write a data set of these batches."""
     with open_writer(name, path, layout, **told) as writer:
         for batch in batches:
             writer.write(batch)
@@ -74,7 +74,7 @@ def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[st
 
 
 def assert_same(data: Dataset, batch: Batch, has_provenance: bool) -> None:
-    """The data set holds these rows. has_provenance: whether it has their games and plies."""
+    """Assert that a data set holds these rows, with their games and plies if has_provenance."""
     assert len(data) == len(batch)
     found = concat(list(data.batches(7)), data.layout)
     assert np.array_equal(found.planes, batch.planes)
@@ -91,5 +91,5 @@ def assert_same(data: Dataset, batch: Batch, has_provenance: bool) -> None:
 
 
 def bytes_of(path: Path) -> dict[str, bytes]:
-    """All files of a data set by name."""
+    """Return the bytes of all files of a data set by name."""
     return {p.name: p.read_bytes() for p in sorted(path.iterdir())} if path.is_dir() else {"": path.read_bytes()}

@@ -1,4 +1,4 @@
-"""A catalogue for loaders: games with ranks, results, komi and some territory, some of them set aside, some small."""
+"""A catalogue for loader tests: games with ranks, results, komi and some territory; some are dropped, some small."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -18,8 +18,8 @@ RANKS = ("3d", "7d", "", "5k", "1d")
 RATING = {"3d": 34, "7d": 38, "": None, "5k": 27, "1d": 32}
 
 
-def told(k: int) -> bytes:
-    """What game k says beside its moves."""
+def game_properties(k: int) -> bytes:
+    """Return the properties of game k besides its moves."""
     result = ("B+R", "W+2.5", "0", "")[k % 4]
     text = f"BR[{RANKS[k % 5]}]WR[{RANKS[k * 2 % 5]}]" + (f"RE[{result}]" if result else "")
     if k % 3:
@@ -29,8 +29,8 @@ def told(k: int) -> bytes:
     return text.encode()
 
 
-def small(k: int) -> bytes:
-    """A game on 9 x 9, or on 9 x 7, in which no stone touches another."""
+def small_game(k: int) -> bytes:
+    """Return a game on 9 x 9 or 9 x 7 in which no stone touches another."""
     moves = "".join(f";{'BW'[i % 2]}[{chr(97 + 2 * (i % 4) + k % 2)}{chr(97 + 2 * (i // 4))}]" for i in range(16))
     return f"(;SZ[{'9:7' if k % 3 == 2 else '9'}]PB[{k}]{moves})".encode()
 
@@ -51,24 +51,26 @@ def load(source: Any, planes: str | None = None, **options: Any) -> kifu.Loader:
 
 
 def make(folder: Path, games: int = 30, plies: int = 40, seed: int = 0, smalls: int = 0) -> Path:
-    """The catalogue of so many games on 19 x 19, of at most so many moves, and of others that are not taken."""
-    texts = [game.replace(b"SZ[19]", b"SZ[19]" + told(k)) for k, game in enumerate(records(games, seed, plies))]
-    texts = [*texts, BROKEN["OCCUPIED"], record(f"long {seed}", 3), *map(small, range(smalls))]
+    """Write a catalogue of 19 x 19 games with at most `plies` moves each, and of others that are not used."""
+    texts = [
+        game.replace(b"SZ[19]", b"SZ[19]" + game_properties(k)) for k, game in enumerate(records(games, seed, plies))
+    ]
+    texts = [*texts, BROKEN["OCCUPIED"], record(f"long {seed}", 3), *map(small_game, range(smalls))]
     source = archive(folder, texts)
     path = folder / "games.parquet"
     ingest(source, path)
     return path
 
 
-def kept(path: Path, width: int = 19, height: int = 19) -> dict[int, kifu.Game]:
-    """By id, in order, the games that a loader takes."""
+def kept_games(path: Path, width: int = 19, height: int = 19) -> dict[int, kifu.Game]:
+    """Return the games that a loader uses, by id, in order."""
     (batch,) = open_catalogue(path).batches(("id", "drop"))
     found = zip(batch["id"].to_pylist(), batch["drop"].to_pylist(), open_catalogue(path).games())
     return {key: g for key, drop, g in found if drop is None and (g.width, g.height) == (width, height)}
 
 
-def naive(games: dict[int, kifu.Game], weights=lambda rank: 1.0) -> list[Game]:
-    """The games as `naive_order` takes them. weights: of a mover, by rank."""
+def naive_games(games: dict[int, kifu.Game], weights=lambda rank: 1.0) -> list[Game]:
+    """Return the games in the form of `naive_order`. weights: weight of a player by rank."""
     return [
         Game(
             game.moves.tolist(), len(game.moves), game.width * game.height, game.width == game.height,
@@ -78,18 +80,18 @@ def naive(games: dict[int, kifu.Game], weights=lambda rank: 1.0) -> list[Game]:
     ]  # fmt: skip
 
 
-def given(loader: kifu.Loader) -> list[tuple[int, int]]:
-    """(id, ply) of each row of an epoch."""
-    batch = whole(loader)
+def row_ids(loader: kifu.Loader) -> list[tuple[int, int]]:
+    """Return (id, ply) of each row of an epoch."""
+    batch = one_batch(loader)
     return list(zip(batch.game.tolist(), batch.ply.tolist()))
 
 
-def whole(loader: kifu.Loader) -> Batch:
-    """An epoch as one batch."""
-    return joined(list(loader), loader.layout)
+def one_batch(loader: kifu.Loader) -> Batch:
+    """Return an epoch as one batch."""
+    return concat_batches(list(loader), loader.layout)
 
 
-def joined(batches: list[Batch], layout: Layout) -> Batch:
+def concat_batches(batches: list[Batch], layout: Layout) -> Batch:
     if batches:
         return Batch(
             np.concatenate([batch.planes for batch in batches]),
@@ -100,8 +102,8 @@ def joined(batches: list[Batch], layout: Layout) -> Batch:
     return concat([], layout)
 
 
-def turned(planes: np.ndarray, k: int) -> np.ndarray:
-    """[..., H, W] under symmetry k."""
+def apply_symmetry(planes: np.ndarray, k: int) -> np.ndarray:
+    """Return planes [..., H, W] under symmetry k."""
     height, width = planes.shape[-2:]
     out = np.empty((*planes.shape[:-2], height * width), planes.dtype)
     out[..., symmetries(width, height)[k, :-1]] = planes.reshape(*planes.shape[:-2], -1)
@@ -109,7 +111,7 @@ def turned(planes: np.ndarray, k: int) -> np.ndarray:
 
 
 def assert_same(one: Batch, other: Batch) -> None:
-    """Bit for bit, kinds too."""
+    """Assert that two batches are equal, dtypes included."""
     assert one.labels.keys() == other.labels.keys()
     pairs = [(one.planes, other.planes), (one.game, other.game), (one.ply, other.ply)]
     for a, b in [*pairs, *((one.labels[name], other.labels[name]) for name in one.labels)]:

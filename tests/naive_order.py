@@ -1,4 +1,4 @@
-"""The order of a loader's epoch in plain ints and lists, as the docstrings of `_order` and `plan` say it."""
+"""The order of a loader's epoch in plain integers and lists; the slow twin of `kifu.datasets.order` and `epoch_plan`."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -33,7 +33,7 @@ def shuffled(key, count):
 
 
 def chosen(games, seed, epoch, passes=False, by_ply=None, per_game=None):
-    """The plies of each game. by_ply: ply -> weight."""
+    """Return the selected plies of each game. by_ply: ply -> weight."""
     chance, draw = key(seed, epoch, CHANCE), key(seed, epoch, DRAW)
     found, first = [], 0
     for game in games:
@@ -62,12 +62,12 @@ def cut(low, high, count):
 
 
 def full(total, world_size, batch_size):
-    """How many each rank gives if all batches are full."""
+    """Return how many positions each rank delivers in full batches."""
     return total // (world_size * batch_size) * batch_size
 
 
 def shuffled_shares(sequence, stage, key_of_block, shuffle, window, drop_last):
-    """What each rank would give in an epoch from its beginning to its end, in order."""
+    """Return the positions of each rank in order, for an epoch without interruption."""
     total = len(sequence)
     if shuffle == "global":
         order = shuffled(key_of_block(0), total)
@@ -87,7 +87,7 @@ def epoch_order(
     games, *, seed=0, epoch=0, shuffle="window", window=131_072, augment=True, rank=0, world_size=1, drop_last=False,
     batch_size=1, before=(), **choice,
 ):  # fmt: skip
-    """[(game, ply, symmetry)] that one rank is given. before: (ranks, batch size, batches) of those who began."""
+    """Return [(game, ply, symmetry)] of one rank. before: (world size, batch size, batches) of earlier stages."""
     plies = chosen(games, seed, epoch, **choice)
     turns = key(seed, epoch, SYMMETRY)
     symmetry = [(mix(g ^ turns) >> (61 if game.square else 62)) if augment else 0 for g, game in enumerate(games)]

@@ -565,7 +565,7 @@ class Trap:
         return os.mkdir, (self.made,)
 
 
-# What goes wrong.
+# Errors.
 
 
 def test_a_loss_that_is_no_number_stops_the_run(games: Path, tmp_path: Path) -> None:

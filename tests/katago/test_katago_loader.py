@@ -27,7 +27,7 @@ from kifu.point import POINT_MASK, symmetries
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import ExamplesRecipe, load_training
 from kifu.records.games import MoveArrays
-from loader_games import assert_same, joined, kept, load, turned, whole
+from loader_games import apply_symmetry, assert_same, concat_batches, kept_games, load, one_batch
 
 HEADS = (
     b"RU[Japanese]KM[6.5]", b"RU[chinese]KM[7]", b"RU[AGA]KM[0.5]", b"RU[New Zealand]KM[-5]", b"", b"KM[5.5]",
@@ -41,7 +41,7 @@ DIES = b"(;SZ[19]PB[b]RU[Chinese]KM[7];B[ab];W[aa];B[bb];W[pp];B[ca];W[ba];B[cc]
 BUILT = {"kind": "examples", "name": "mine", "title": "mine", "planes": "katago22", "labels": ["globals", "move"]}
 
 
-def given(batch: Batch) -> list[tuple[int, int]]:
+def row_ids(batch: Batch) -> list[tuple[int, int]]:
     """Return (id, ply) of each row."""
     return list(zip(batch.game.tolist(), batch.ply.tolist()))
 
@@ -94,7 +94,7 @@ def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, i
     """Planes, globals and the point played by (id, ply), for all positions that KataGo accepts."""
     encoder = KataEncoder(KATAGO22, 19, 19, False)
     found = {}
-    for key, game in kept(games).items():
+    for key, game in kept_games(games).items():
         if game.rules == "house rules" or game.komi == 6.25:
             continue
         planes, told, _ = rows_of(game, encoder)
@@ -108,18 +108,20 @@ def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, i
 def test_batches_equal_encoded_rows_under_their_symmetry(games, wanted):
     loader = load(games, "katago22", seed=3, batch_size=100, passes=True, window=200)
     assert [label.name for label in loader.layout.labels] == ["move", "globals"]
-    batch = whole(loader)
-    assert sorted(given(batch)) == sorted(wanted)
+    batch = one_batch(loader)
+    assert sorted(row_ids(batch)) == sorted(wanted)
     assert len(batch) == len(loader) * 100 - (-len(batch) % 100) > 700
     fits = {key: set(range(8)) for key, _ in wanted}  # the symmetries that a game's rows allow
     moves = batch.labels["move"].tolist()
     for planes, (key, t), move, told in zip(
-        batch.unpack_planes(loader.layout), given(batch), moves, batch.labels["globals"]
+        batch.unpack_planes(loader.layout), row_ids(batch), moves, batch.labels["globals"]
     ):
         before, numbers, point = wanted[key, t]
         assert told.tobytes() == numbers.tobytes()  # numbers do not turn
         fits[key] &= {
-            k for k in range(8) if symmetries(19, 19)[k, point] == move and np.array_equal(planes, turned(before, k))
+            k
+            for k in range(8)
+            if symmetries(19, 19)[k, point] == move and np.array_equal(planes, apply_symmetry(before, k))
         }
     assert all(fits.values())
     assert len(set().union(*fits.values())) == 8
@@ -127,10 +129,10 @@ def test_batches_equal_encoded_rows_under_their_symmetry(games, wanted):
 
 def test_positions_that_katago_rejects_are_not_loaded(games):
     told = Counter()
-    batch = whole(load(games, "katago22", passes=True))
+    batch = one_batch(load(games, "katago22", passes=True))
     plies = Counter(batch.game.tolist())
     encoder = KataEncoder(KATAGO22, 19, 19, False)
-    for key, game in kept(games).items():
+    for key, game in kept_games(games).items():
         if game.rules == "house rules" or game.komi == 6.25:
             told["terms"] += 1
             assert plies[key] == 0
@@ -139,17 +141,17 @@ def test_positions_that_katago_rejects_are_not_loaded(games):
     assert told["terms"] == 2
     assert told["SUICIDE"] == 1
     assert told["AFTER_END"] >= 1
-    assert plies[next(key for key, game in kept(games).items() if game.players[0] == "a")] == 4
-    assert plies[next(key for key, game in kept(games).items() if game.players[0] == "b")] == 5
+    assert plies[next(key for key, game in kept_games(games).items() if game.players[0] == "a")] == 4
+    assert plies[next(key for key, game in kept_games(games).items() if game.players[0] == "b")] == 5
 
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
 def test_planes_have_the_requested_output_type(games, output, kind):
     packed = load(games, "katago22", batch_size=64)
-    ready = whole(load(games, "katago22", batch_size=64, output=output))
+    ready = one_batch(load(games, "katago22", batch_size=64, output=output))
     assert ready.planes.dtype == kind
     values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
-    batch = whole(packed)
+    batch = one_batch(packed)
     assert batch.planes.shape[1:] == (22, 46)
     assert np.array_equal(values, batch.unpack_planes(packed.layout))
     assert np.array_equal(ready.labels["globals"], batch.labels["globals"])
@@ -160,18 +162,18 @@ def test_batches_are_the_same_resumed_pickled_and_with_any_threads(games, monkey
     options = {"batch_size": 70, "seed": 4, "window": 150, "labels": ("globals", "result", "move", "next2")}
     loader = load(games, "katago22", jobs=3, **options)
     batches = list(loader)
-    assert_same(joined(batches, loader.layout), whole(load(games, "katago22", jobs=1, **options)))
-    assert_same(whole(pickle.loads(pickle.dumps(loader.epoch(0)))), joined(batches, loader.layout))
+    assert_same(concat_batches(batches, loader.layout), one_batch(load(games, "katago22", jobs=1, **options)))
+    assert_same(one_batch(pickle.loads(pickle.dumps(loader.epoch(0)))), concat_batches(batches, loader.layout))
     loader = load(games, "katago22", **options)
     before = list(islice(loader, 3))
     again = load(games, "katago22", resume=json.loads(json.dumps(loader.state())), **options)
-    assert_same(joined([*before, *again], loader.layout), joined(batches, loader.layout))
+    assert_same(concat_batches([*before, *again], loader.layout), concat_batches(batches, loader.layout))
 
 
 def test_globals_may_be_omitted(games):
-    batch = whole(load(games, "katago22", labels=("move",), seed=2))
+    batch = one_batch(load(games, "katago22", labels=("move",), seed=2))
     assert list(batch.labels) == ["move"]
-    both = whole(load(games, "katago22", seed=2))
+    both = one_batch(load(games, "katago22", seed=2))
     assert batch.planes.tobytes() == both.planes.tobytes()
     assert batch.labels["move"].tobytes() == both.labels["move"].tobytes()
 
@@ -182,7 +184,7 @@ def test_small_boards_are_in_the_corner(tmp_path):
     for path, size in zip(paths, (b"5", b"4:3", b"1:7")):
         path.write_bytes(text % size if size != b"1:7" else b"(;SZ[1:7]RU[Chinese]KM[6];B[aa];W[ac])")
     loader = load(paths, "katago22", board="7x7", pad=True, augment=False, shuffle=None)
-    batch = whole(loader)
+    batch = one_batch(loader)
     assert loader.layout.shape == (22, 7, 7)
     sizes = Counter((int(b[0].any(0).sum()), int(b[0].any(1).sum())) for b in batch.unpack_planes(loader.layout))
     assert sizes == {(5, 5): 4, (4, 3): 4}  # KataGo has no boards with a side of one
@@ -215,10 +217,10 @@ def test_batches_equal_katagos_rows(shared, tmp_path):
     unpack_records(source, set(numbers), tmp_path / "sgf")
     path = tmp_path / "games.parquet"
     ingest(tmp_path / "sgf", path)
-    batch = whole(load(path, "katago22", pad=True, augment=False, passes=True, shuffle=None))
+    batch = one_batch(load(path, "katago22", pad=True, augment=False, passes=True, shuffle=None))
     (table,) = open_catalogue(path).batches(("id", "member"))
     names = dict(zip(table["id"].to_pylist(), table["member"].to_pylist()))
-    at = [rows[numbers[names[key]], t] for key, t in given(batch)]
+    at = [rows[numbers[names[key]], t] for key, t in row_ids(batch)]
     assert np.array_equal(batch.labels["globals"].view(np.uint32), reference["globalInputNC"][at].view(np.uint32))
     assert np.array_equal(batch.planes, reference["binaryInputNCHWPacked"][at])
     assert np.array_equal(batch.labels["move"], reference["move"][at])
@@ -328,16 +330,16 @@ def test_written_data_sets_include_globals(games, wanted, tmp_path, form):
     manifest = built.manifest
     assert manifest.read == manifest.kept + sum(manifest.drops.values())
     whole_games = Counter(key for key, _ in wanted)
-    ended = {key: len(game) for key, game in kept(games).items() if whole_games[key] not in (0, len(game))}
+    ended = {key: len(game) for key, game in kept_games(games).items() if whole_games[key] not in (0, len(game))}
     assert manifest.drops["RULES_UNKNOWN"] == manifest.drops["KOMI_UNKNOWN"] == 1
     assert manifest.drops["SUICIDE"] == 1
     assert 1 + manifest.drops["AFTER_END"] == len(ended) > 1
     loader = load(built.path, shuffle=None, augment=False)
-    batch = whole(loader)
-    assert sorted(given(batch)) == sorted(at for at in wanted if at[0] not in ended)
-    for planes, at, told in zip(batch.unpack_planes(loader.layout), given(batch), batch.labels["globals"]):
+    batch = one_batch(loader)
+    assert sorted(row_ids(batch)) == sorted(at for at in wanted if at[0] not in ended)
+    for planes, at, told in zip(batch.unpack_planes(loader.layout), row_ids(batch), batch.labels["globals"]):
         assert np.array_equal(planes, wanted[at][0])
         assert told.tobytes() == wanted[at][1].tobytes()
-    mirrored = whole(load(built.path, seed=1))
-    numbers = {at: told.tobytes() for at, told in zip(given(mirrored), mirrored.labels["globals"])}
-    assert numbers == {at: wanted[at][1].tobytes() for at in given(batch)}
+    mirrored = one_batch(load(built.path, seed=1))
+    numbers = {at: told.tobytes() for at, told in zip(row_ids(mirrored), mirrored.labels["globals"])}
+    assert numbers == {at: wanted[at][1].tobytes() for at in row_ids(batch)}

@@ -1,4 +1,4 @@
-"""The loader's batches as Keras trains from them, and as the book's generator gives them."""
+"""The Keras adapter, and the interface of the book's generator."""
 
 from collections import Counter
 from itertools import islice
@@ -10,7 +10,7 @@ import pytest
 import kifu
 from kifu.datasets.keras_data import dataset
 from kifu.errors import RecipeError
-from loader_games import load, make, whole
+from loader_games import load, make, one_batch
 
 
 @pytest.fixture(scope="module")
@@ -19,11 +19,11 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> kifu.Loader:
 
 
 def told(pairs) -> Counter:
-    """How often each example comes."""
+    """Count each example."""
     return Counter((x.tobytes(), y.tobytes()) for planes, moves in pairs for x, y in zip(planes, moves))
 
 
-def test_batches_can_be_asked_for_in_any_order(loader):
+def test_batches_in_any_order(loader):
     data = dataset(loader)
     batches = list(loader.epoch(0))
     assert len(data) == len(batches)
@@ -37,8 +37,8 @@ def test_batches_can_be_asked_for_in_any_order(loader):
     assert told(data) == told(data)  # it can be iterated over, more than once
 
 
-def test_training_sees_each_example_once_an_epoch(loader):
-    """Whatever order Keras asks in, batches are drawn one after another, and all of them."""
+def test_training_uses_each_example_once_per_epoch(loader):
+    """For any order of indices, all batches are rendered one after another."""
     data = dataset(loader)
     seen = []
 
@@ -76,7 +76,7 @@ def test_an_index_means_one_batch_within_a_pass(loader):
     assert np.array_equal(data[2][0], list(loader.epoch(1))[2].planes)
 
 
-def test_the_books_generator_gives_epoch_after_epoch(loader):
+def test_the_books_generator_yields_consecutive_epochs(loader):
     data = dataset(loader)
     samples = data.get_num_samples(batch_size=100, num_classes=361)
     assert samples == loader.positions
@@ -85,7 +85,7 @@ def test_the_books_generator_gives_epoch_after_epoch(loader):
     half = len(pairs) // 2
     assert sum(len(planes) for planes, _ in pairs[:half]) == samples
     planes = np.concatenate([planes for planes, _ in pairs[half:]])
-    assert np.array_equal(planes, whole(loader.epoch(1)).planes)
+    assert np.array_equal(planes, one_batch(loader.epoch(1)).planes)
     assert all(moves.shape == (len(planes), 361) and np.all(moves.sum(axis=1) == 1) for planes, moves in pairs)
 
 
@@ -96,7 +96,7 @@ def test_passes_need_a_class(tmp_path):
     assert sum(moves[:, 361].sum() for _, moves in dataset(loader, 362)) > 0
 
 
-def test_what_keras_cannot_learn_from_is_told(tmp_path):
+def test_unsupported_loaders_are_rejected(tmp_path):
     games = make(tmp_path)
     with pytest.raises(RecipeError, match="output 'float32', got 'packed'"):
         dataset(load(games, "seven"))

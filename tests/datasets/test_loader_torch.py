@@ -1,4 +1,4 @@
-"""The loader's batches as tensors, in this process and in worker processes; packed planes written out by torch."""
+"""The PyTorch adapter: tensors, worker processes, and unpacking."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from kifu.datasets.examples import Batch
 from kifu.datasets.torch_data import dataset, tensors, unpack
-from loader_games import given, load, make
+from loader_games import load, make, row_ids
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,11 @@ def rows(batches) -> list[tuple[int, int]]:
 
 
 def signed(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ids as int64 has them."""
+    """Return the ids as int64."""
     return [(int(np.uint64(key).astype(np.int64)), ply) for key, ply in found]
 
 
-def test_batches_are_the_loaders(games):
+def test_tensors_equal_the_batches(games):
     loader = load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
     for batch, told in zip(loader.epoch(0), DataLoader(dataset(loader), batch_size=None), strict=True):
         assert told["planes"].dtype == torch.uint8
@@ -41,21 +41,21 @@ def test_batches_are_the_loaders(games):
 
 @pytest.mark.parametrize(("planes", "height"), [("seven", 19), ("clark8", 21)])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.uint8])
-def test_unpacked_planes_are_those_that_are_ready(games, planes, height, kind):
+def test_unpack_equals_uint8_output(games, planes, height, kind):
     packed, ready = (next(iter(load(games, planes, output=output, batch_size=33))) for output in ("packed", "uint8"))
     written = unpack(torch.from_numpy(packed.planes), height, height, kind)
     assert written.dtype == kind
     assert np.array_equal(written.to(torch.uint8), ready.planes)
 
 
-def test_bfloat16_planes_are_that(games):
+def test_bfloat16_planes(games):
     packed, half = (next(iter(load(games, "seven", output=output))) for output in ("packed", "bfloat16"))
     planes = tensors(half)["planes"]
     assert planes.dtype == torch.bfloat16
     assert torch.equal(planes, unpack(torch.from_numpy(packed.planes), 19, 19, torch.bfloat16))
 
 
-def test_tensors_share_the_memory_of_arrays_where_they_can():
+def test_tensors_share_memory_if_possible():
     batch = Batch(np.zeros((2, 1, 46), np.uint8), {}, np.array([1, 2**64 - 1], np.uint64), np.zeros(2, np.int32))
     told = tensors(batch)
     told["planes"][0, 0, 0] = 7
@@ -64,9 +64,9 @@ def test_tensors_share_the_memory_of_arrays_where_they_can():
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_workers_give_all_of_an_epoch_and_nothing_twice(games, method):
+def test_workers_cover_an_epoch_without_overlap(games, method):
     loader = load(games, "own", batch_size=20, seed=2, jobs=1)
-    wanted = signed(given(loader.epoch(1)))
+    wanted = signed(row_ids(loader.epoch(1)))
     data = dataset(loader)
     data.set_epoch(1)
     told = rows(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
@@ -74,11 +74,11 @@ def test_workers_give_all_of_an_epoch_and_nothing_twice(games, method):
     assert told != wanted
 
 
-def test_workers_that_stay_go_on_to_the_next_epoch(games):
+def test_persistent_workers_continue_with_the_next_epoch(games):
     loader = load(games, "own", batch_size=20, jobs=1)
     batches = DataLoader(
         dataset(loader), batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
     )
     first, second = rows(batches), rows(batches)
     assert first != second
-    assert Counter(first) == Counter(second) == Counter(signed(given(loader)))
+    assert Counter(first) == Counter(second) == Counter(signed(row_ids(loader)))

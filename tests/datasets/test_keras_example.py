@@ -1,4 +1,4 @@
-"""The script that trains the book's small network in Keras: it runs, and its network is ours."""
+"""The script that trains the book's small network in Keras runs, and its network equals book-small."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loader_games import make
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    path = Path(__file__).parents[1] / "examples/keras_book_small.py"
+    path = Path(__file__).parents[2] / "examples/keras_book_small.py"
     spec = importlib.util.spec_from_file_location("keras_book_small", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -26,7 +26,7 @@ def script() -> ModuleType:
 
 # Keras 3.15 asks numpy 2.4 for torch's tensors as numpy 1 would have them.
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")
-def test_it_trains_from_a_catalogue(tmp_path, script, capsys):
+def test_script_trains_from_a_catalogue(tmp_path, script, capsys):
     for name in ("train", "test"):
         (tmp_path / name).mkdir()
     games, test = make(tmp_path / "train", 2, smalls=20), make(tmp_path / "test", 2, seed=1, smalls=5)
@@ -41,7 +41,7 @@ def test_it_trains_from_a_catalogue(tmp_path, script, capsys):
 
 
 @pytest.mark.parametrize(("planes", "width", "height"), [(1, 9, 9), (7, 5, 8)])
-def test_its_network_is_book_small(script, planes, width, height):
+def test_network_equals_book_small(script, planes, width, height):
     torch.manual_seed(0)
     ours = make_net("book-small", planes, width, height).eval()
     theirs = script.book_small(planes, width, height)

@@ -1,4 +1,4 @@
-"""An epoch that is gone on with by another number of processes: nothing of it comes twice, nothing is lost."""
+"""Epochs that resume with a different world size: each position is delivered exactly once."""
 
 import json
 from collections.abc import Iterable
@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, settings
-from hypothesis import given as drawn
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import naive_order
@@ -17,9 +16,9 @@ from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, WorldStage, m
 from kifu.datasets.examples import Batch
 from kifu.datasets.sources import LoaderSource
 from kifu.errors import RecipeError
-from loader_games import assert_same, given, joined, kept, load, make, naive
+from loader_games import assert_same, concat_batches, kept_games, load, make, naive_games, row_ids
 
-# A test's first example compiles kernels.
+# The first example of a test compiles kernels.
 patient = settings(deadline=None)
 
 
@@ -32,7 +31,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Counted(LoaderSource):
-    """Units of so many positions, of which nothing can be drawn."""
+    """Units with given numbers of positions, which cannot be rendered."""
 
     def __init__(self, counts: list[int]) -> None:
         self._counts = np.array(counts, np.int64)
@@ -66,8 +65,8 @@ def delivered(counts: list[int], config: LoaderConfig, batch_size: int, before: 
 
 
 @patient
-@drawn(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN)
-def test_processes_come_and_go_and_each_position_is_given_once(counts, stages, options):
+@given(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN)
+def test_each_position_is_delivered_once_for_changing_world_sizes(counts, stages, options):
     total = sum(counts)
     before: list[WorldStage] = []
     seen: list[int] = []
@@ -95,8 +94,8 @@ def test_processes_come_and_go_and_each_position_is_given_once(counts, stages, o
 
 
 @patient
-@drawn(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN, st.integers(1, 6))
-def test_a_stage_in_which_nothing_was_given_changes_nothing(counts, stages, options, world_size):
+@given(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN, st.integers(1, 6))
+def test_an_empty_stage_changes_nothing(counts, stages, options, world_size):
     before = [WorldStage(*stage) for stage in stages]
     assume(not options["drop_last"])  # windows are cut in what all who begin can give
     config = LoaderConfig(augment=False, rank=world_size - 1, world_size=world_size, **options)
@@ -104,8 +103,8 @@ def test_a_stage_in_which_nothing_was_given_changes_nothing(counts, stages, opti
     assert delivered(counts, config, 7, [*before, idle]) == delivered(counts, config, 7, before)
 
 
-def test_what_old_processes_left_keeps_its_shuffle():
-    """New ones go through the windows that the old ones had begun."""
+def test_undelivered_positions_keep_their_order():
+    """New ranks continue the windows that the old ranks started."""
     options = {"seed": 1, "shuffle": "window", "window": 40, "augment": False, "drop_last": False}
     old = [delivered([200], LoaderConfig(rank=rank, world_size=2, **options), 10, []) for rank in range(2)]
     left = [*old[0][30:], *old[1][30:]]
@@ -120,13 +119,13 @@ def test_what_old_processes_left_keeps_its_shuffle():
 
 @pytest.mark.parametrize("shuffle", ["window", "global", None])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_states_are_resumed_by_any_number_of_processes(games, shuffle, drop_last):
-    """2 processes, then 3, then 1 with larger batches; the next epoch is as if nothing had happened."""
+def test_resuming_with_any_world_size(games, shuffle, drop_last):
+    """2 processes, then 3, then 1 with larger batches; the next epoch is not affected."""
     options: dict[str, Any] = {"shuffle": shuffle, "window": 50, "seed": 5, "epoch": 2, "passes": True, "jobs": 1}
     options |= {"drop_last": drop_last, "per_game": 20}
-    whole = given(load(games, "own", **options | {"drop_last": False}))
-    found = kept(games)
-    twins, ids = naive(found), list(found)
+    whole = row_ids(load(games, "own", **options | {"drop_last": False}))
+    found = kept_games(games)
+    twins, ids = naive_games(found), list(found)
     seen: list[tuple[int, int]] = []
     state, before = None, ()
     for world_size, batch_size, batches in ((2, 10, 4), (3, 6, 2), (1, 25, 2)):
@@ -139,7 +138,7 @@ def test_states_are_resumed_by_any_number_of_processes(games, shuffle, drop_last
                 twins, rank=rank, world_size=world_size, batch_size=batch_size, before=before,
                 **{name: value for name, value in options.items() if name != "jobs"},
             )  # fmt: skip
-            assert given(loader.epoch(2)) == [(ids[g], t) for g, t, _ in twin]
+            assert row_ids(loader.epoch(2)) == [(ids[g], t) for g, t, _ in twin]
             running = iter(loader)
             seen += rows(islice(running, batches))
             states.append(loader.state())
@@ -154,15 +153,15 @@ def test_states_are_resumed_by_any_number_of_processes(games, shuffle, drop_last
     assert set(seen) <= set(whole)
     assert len(whole) - len(seen) == ((len(whole) - 2 * 10 * 4 - 3 * 6 * 2) % 25 if drop_last else 0)
     assert loader.state()["stages"] == [[1, 25, 0]]
-    assert given(loader) == given(load(games, "own", batch_size=25, **options | {"epoch": 3}))
+    assert row_ids(loader) == row_ids(load(games, "own", batch_size=25, **options | {"epoch": 3}))
 
 
 def rows(batches: Iterable[Batch]) -> list[tuple[int, int]]:
     return [pair for batch in batches for pair in zip(batch.game.tolist(), batch.ply.tolist())]
 
 
-def test_who_goes_on_in_the_same_number_goes_on_bit_for_bit(games):
-    """Also after the number has changed once."""
+def test_resuming_with_the_same_world_size_is_bit_exact(games):
+    """Also after the world size has changed once."""
     options: dict[str, Any] = {"world_size": 3, "rank": 1, "batch_size": 8, "window": 60, "jobs": 1}
     began = load(games, "seven", batch_size=20, world_size=2, jobs=1, window=60)
     running = iter(began)
@@ -171,17 +170,17 @@ def test_who_goes_on_in_the_same_number_goes_on_bit_for_bit(games):
     running.close()
     batches = list(second.epoch(0))
     running = iter(second)
-    assert_same(joined([*islice(running, 4)], second.layout), joined(batches[:4], second.layout))
+    assert_same(concat_batches([*islice(running, 4)], second.layout), concat_batches(batches[:4], second.layout))
     third = load(games, "seven", resume=json.loads(json.dumps(second.state())), **options)
     running.close()
     assert third.state()["stages"] == [[2, 20, 1], [3, 8, 4]]
     assert len(third) == len(batches)
-    assert_same(joined([*third], third.layout), joined(batches[4:], third.layout))
-    assert_same(joined([*second.epoch(0, 2)], third.layout), joined(batches[2:], third.layout))
+    assert_same(concat_batches([*third], third.layout), concat_batches(batches[4:], third.layout))
+    assert_same(concat_batches([*second.epoch(0, 2)], third.layout), concat_batches(batches[2:], third.layout))
 
 
-def test_the_last_batch_counts_as_one_however_small(games):
-    """Ranks whose shares differ by a position have the same state after as many batches."""
+def test_a_small_last_batch_counts_as_a_batch(games):
+    """Ranks whose parts differ by a position have the same state after the same number of batches."""
     total = load(games, "own").positions
     world_size = next(size for size in range(2, 10) if total % size)
     shares = [load(games, "own", rank=rank, world_size=world_size, jobs=1) for rank in range(world_size)]
@@ -198,17 +197,17 @@ def test_the_last_batch_counts_as_one_however_small(games):
     assert list(load(games, "own", batch_size=size, resume=states[0])) == []
 
 
-def test_between_epochs_nothing_is_left_to_others(games):
+def test_a_state_between_epochs_has_no_stages_left(games):
     loader = load(games, "own", rank=1, world_size=2, jobs=1)
     for _ in loader:
         pass
     again = load(games, "own", batch_size=30, world_size=3, resume=loader.state())
     assert again.state()["stages"] == [[3, 30, 0]]
-    assert given(again) == given(load(games, "own", batch_size=30, world_size=3, epoch=1))
+    assert row_ids(again) == row_ids(load(games, "own", batch_size=30, world_size=3, epoch=1))
 
 
 @pytest.mark.parametrize(
-    ("stages", "says"),
+    ("stages", "message"),
     [
         ([], "not a state of a loader"),
         (3, "not a state of a loader"),
@@ -223,8 +222,8 @@ def test_between_epochs_nothing_is_left_to_others(games):
         ([[1, 255, 2]], "batch_size was 255, and is 256"),
     ],
 )
-def test_stages_that_cannot_be_are_refused(games, stages, says):
+def test_invalid_stages_are_rejected(games, stages, message):
     state = load(games, "own").state() | {"stages": stages}
     with pytest.raises(RecipeError) as caught:
         load(games, "own", resume=state)
-    assert says in str(caught.value)
+    assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Each format of examples as those read it who know nothing of kifu."""
+"""The formats of examples as other programs read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kifu.errors import FormatError, RecipeError
 
 
 def saved(values: np.ndarray) -> bytes:
-    """What np.save writes."""
+    """Return the bytes that np.save writes."""
     out = io.BytesIO()
     np.save(out, values)
     return out.getvalue()
@@ -48,7 +48,7 @@ def test_npy_is_what_np_save_writes(tmp_path: Path) -> None:
 
 
 def book_batches(folder: Path, archives: list[str], kind: str, classes: int, size: int):
-    """The batches that the generator of the book makes, which takes whatever glob finds."""
+    """Yield the batches of the book's generator, which reads whatever glob finds."""
     for archive in archives:
         base = archive.replace(".tar.gz", "") + kind
         for feature_file in sorted(folder.glob(base + "_features_*.npy"), key=lambda p: int(p.stem.split("_")[-1])):
@@ -60,7 +60,7 @@ def book_batches(folder: Path, archives: list[str], kind: str, classes: int, siz
                 yield x_batch, y_batch
 
 
-def test_the_book_reads_its_chunks(tmp_path: Path) -> None:
+def test_the_book_reads_the_chunks(tmp_path: Path) -> None:
     layout = layout_for("book-npy@1", planes=2)
     archives = ["KGS-2006-19-10388-.tar.gz", "KGS-2007-19-9-.tar.gz"]
     batch = random_batch(layout, 2600, runs=False)
@@ -86,7 +86,7 @@ def test_the_book_reads_its_chunks(tmp_path: Path) -> None:
     assert np.array_equal(np.concatenate([y for _, y in read]).argmax(1), flipped)
 
 
-def test_an_archive_that_comes_again_goes_on_counting(tmp_path: Path) -> None:
+def test_a_repeated_archive_continues_numbering(tmp_path: Path) -> None:
     layout = layout_for("book-npy@1")
     batch = random_batch(layout, 30, runs=False)
     runs = GameRuns(["a.tar.gz", "../b/c.zip", "a.tar.gz"], ["1", "2", "3"], np.array([10, 5, 15]))
@@ -98,7 +98,7 @@ def test_an_archive_that_comes_again_goes_on_counting(tmp_path: Path) -> None:
         assert_same(data, batch, has_provenance=False)
 
 
-def test_the_book_has_the_next_move_alone(tmp_path: Path) -> None:
+def test_the_book_supports_only_the_next_move(tmp_path: Path) -> None:
     layout = layout_for("npy@1")
     with pytest.raises(RecipeError, match="holds only the label move, not move, result, ranks"):
         write("book-npy@1", tmp_path / "train", layout)
@@ -109,7 +109,7 @@ def test_the_book_has_the_next_move_alone(tmp_path: Path) -> None:
 
 
 def unpacked(column: list[bytes], planes: int, height: int, width: int) -> np.ndarray:
-    """Planes from the column of bytes, as the card says."""
+    """Unpack the column of planes as the card describes."""
     bits = np.frombuffer(b"".join(column), np.uint8).reshape(len(column), planes, -1)
     return np.unpackbits(bits, axis=-1, count=height * width).reshape(-1, planes, height, width)
 
@@ -182,7 +182,7 @@ def test_parquet_of_another_version_or_with_other_columns(tmp_path: Path) -> Non
             kifu.open(path)
 
 
-def test_a_catalogue_is_no_data_set(tmp_path: Path) -> None:
+def test_a_catalogue_is_not_a_data_set(tmp_path: Path) -> None:
     from catalogues import rows, write_catalogue
 
     with pytest.raises(FormatError):
@@ -219,7 +219,7 @@ def test_rocalphago_reads_its_layout(tmp_path: Path) -> None:
         assert np.array_equal(file["labels/ranks"][:], batch.labels["ranks"])
 
 
-def test_a_file_that_rocalphago_made(tmp_path: Path) -> None:
+def test_a_file_written_by_rocalphago(tmp_path: Path) -> None:
     layout = layout_for("hdf5@1", 5, 4, labels=(MOVE,))
     batch = random_batch(layout, 100)
     path = tmp_path / "theirs.h5"
@@ -249,7 +249,7 @@ def test_a_file_that_rocalphago_made(tmp_path: Path) -> None:
         (lambda file: file.move("ply", "states2"), "has no ply"),
     ],
 )
-def test_hdf5_that_is_not_sound(tmp_path: Path, change, message: str) -> None:
+def test_damaged_hdf5(tmp_path: Path, change, message: str) -> None:
     layout = layout_for("hdf5@1")
     path = tmp_path / "x.h5"
     write("hdf5@1", path, layout, random_batch(layout, 10))
@@ -259,7 +259,7 @@ def test_hdf5_that_is_not_sound(tmp_path: Path, change, message: str) -> None:
         data.read(0, 10)
 
 
-def test_hdf5_takes_nothing_from_other_files(tmp_path: Path) -> None:
+def test_hdf5_rejects_external_links(tmp_path: Path) -> None:
     layout = layout_for("hdf5@1")
     path, other = tmp_path / "x.h5", tmp_path / "other.h5"
     for each in (path, other):
@@ -271,7 +271,7 @@ def test_hdf5_takes_nothing_from_other_files(tmp_path: Path) -> None:
         kifu.open(path)
 
 
-def test_without_h5py_it_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_h5py_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "h5py", None)

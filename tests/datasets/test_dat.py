@@ -1,4 +1,4 @@
-"""The dat1 and dat2 formats: their bytes, the reader, and what it says of files that are none."""
+"""The dat1 and dat2 formats: bytes, reader, and error messages."""
 
 import dataclasses
 import gzip
@@ -31,7 +31,7 @@ DAT1_1, DAT2_1 = DAT_LAYOUTS["dat1@1"], DAT_LAYOUTS["dat2@1"]
 
 
 def write_naive(name, planes, labels):
-    """The bytes of a dat1 or dat2 file with these examples (dat1: plane 7 is written as it is given)."""
+    """Return the bytes of a dat1 or dat2 file with these examples (dat1: plane 7 is written as it is)."""
     out = bytearray()
     if name == "dat2@1":
         line = f"mlv2-n={len(labels)}-numplanes=7-imagewidth=19-imageheight=19-datatype=int-bpp=1\0\n"
@@ -63,7 +63,7 @@ def some_file(name, n, seed=0):
 
 @pytest.fixture
 def saved(tmp_path):
-    """Writes bytes to a file and gives its path."""
+    """Write bytes to a file and return its path."""
 
     def save(data, name="set.dat"):
         path = tmp_path / name
@@ -152,7 +152,7 @@ def test_reads_what_the_naive_writer_wrote(name, n, saved):
 
 
 def joined(name, counts, saved):
-    """A file of several, with the planes and labels of all of them."""
+    """Return a concatenation of several files, with all planes and labels."""
     parts = [some_examples(name, n, seed) for seed, n in enumerate(counts)]
     path = saved(b"".join(write_naive(name, *part) for part in parts))
     return path, np.concatenate([p for p, _ in parts]), np.concatenate([q for _, q in parts])
@@ -160,7 +160,7 @@ def joined(name, counts, saved):
 
 @pytest.mark.parametrize("name", DAT_LAYOUTS)
 @pytest.mark.parametrize("counts", [[7], [3, 4], [0, 2, 0, 0, 5, 0]], ids=str)
-def test_indexes_and_slices_are_those_of_a_list(name, counts, saved):
+def test_indexing_and_slicing_match_a_list(name, counts, saved):
     path, planes, labels = joined(name, counts, saved)
     dat = Dat(path)
     n = len(labels)
@@ -182,7 +182,7 @@ def test_indexes_and_slices_are_those_of_a_list(name, counts, saved):
         dat["0"]
 
 
-def test_what_is_handed_out_is_a_copy(saved):
+def test_returned_arrays_are_copies(saved):
     path = saved(some_file("dat2@1", 2))
     dat = Dat(path)
     before = dat[0][0].copy()
@@ -209,7 +209,7 @@ def test_repr(saved):
     assert repr(Dat(path)) == f"<Dat {str(path)!r}: dat2@1, 1 examples>"
 
 
-# What is no such file
+# Damaged files
 
 
 def v1_with(offset, patch, n=3):
@@ -276,7 +276,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("data, message", BROKEN.values(), ids=list(BROKEN))
-def test_names_what_is_wrong(data, message, saved):
+def test_error_names_the_problem(data, message, saved):
     path = saved(data)
     with pytest.raises(FormatError) as caught:
         formats.open(path)
@@ -290,7 +290,7 @@ def test_the_last_label_is_read(saved):
     assert formats.open(saved(v1_with(2, b"\x12\x12")))[0][1] == 360
 
 
-def test_many_joined_files(saved):
+def test_many_concatenated_files(saved):
     path = saved(b"END" * MAX_SEGMENTS)
     assert Dat(path).segments == 10_000 and len(Dat(path)) == 0
     path.write_bytes(b"END" * (MAX_SEGMENTS + 1))
@@ -299,7 +299,7 @@ def test_many_joined_files(saved):
 
 
 @pytest.mark.parametrize("name", ["missing.dat", "a\0b", "."])
-def test_what_cannot_be_read(name, tmp_path):
+def test_unreadable_paths(name, tmp_path):
     with pytest.raises(SourceError) as caught:
         formats.open(tmp_path / name)
     assert str(tmp_path) in str(caught.value)
@@ -319,7 +319,7 @@ def test_any_bytes(tmp_path_factory, data):
 @settings(max_examples=300)
 @given(st.data())
 def test_mutations(tmp_path_factory, data):
-    """After a few bytes change, go, come or swap, a file is refused, or holds exactly what its bytes say."""
+    """A file with some bytes changed, removed, or inserted is rejected, or is read exactly as stored."""
     name = data.draw(st.sampled_from(sorted(DAT_LAYOUTS)))
     content = bytearray(some_file(name, 2) + some_file(name, 1))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -341,7 +341,7 @@ def test_mutations(tmp_path_factory, data):
     assert again == content
 
 
-# What the 2015 program wrote
+# Files of the 2015 program
 
 
 def test_reference_files(reference):
@@ -378,7 +378,7 @@ def listed_planes(own, enemy, ko):
 
 
 def test_synthetic_records_are_read_as_listed(shared, saved):
-    """planes.txt lists in words what is in the program's own records, suicides and all."""
+    """planes.txt lists the planes of the program's own records, suicides included."""
     with tarfile.open(shared / "reference/kgsgo/synthetic.tar.gz") as archive:
         files = {m.name.split("/")[-1]: archive.extractfile(m).read() for m in archive.getmembers() if m.isfile()}
     sections = re.split(r"^---- ", files["planes.txt"].decode(), flags=re.MULTILINE)[1:]
@@ -418,7 +418,7 @@ def test_inspect_counts(saved):
     assert (found.manifest, found.problems) == (None, ())
 
 
-def test_inspect_an_empty_set_and_joined_ones(saved):
+def test_inspect_empty_and_concatenated_files(saved):
     found = inspect_dat(saved(b"END"))
     assert (found.examples, found.mean_stones, found.ko_share) == (0, 0, 0)
     found = inspect_dat(saved(some_file("dat1@1", 300) + some_file("dat1@1", 2)))
@@ -426,7 +426,7 @@ def test_inspect_an_empty_set_and_joined_ones(saved):
     assert found.blake3 == inspection.hash_file(found.path)
 
 
-def test_inspect_tells_of_the_planes_before_december_2015(saved):
+def test_inspect_reports_the_planes_before_december_2015(saved):
     planes = np.zeros((1, 7, 19, 19), np.uint8)
     planes[0, [0, 2], 3, 3] = planes[0, [4, 5], 6, 6] = planes[0, 5, 8, 8] = 1
     found = inspect_dat(saved(write_naive("dat2@1", planes, [0])))
@@ -456,7 +456,7 @@ def test_inspect_compares_the_manifest(saved):
     assert found.manifest is None and "is not a manifest" in found.problems[0]
 
 
-def test_inspect_refuses_what_open_refuses(saved):
+def test_inspect_rejects_what_open_rejects(saved):
     with pytest.raises(FormatError, match="begins with"):
         inspect_dat(saved(b"no data set"))
 
@@ -465,8 +465,8 @@ def test_inspect_refuses_what_open_refuses(saved):
 
 
 @pytest.mark.parametrize("name", DAT_LAYOUTS)
-def test_the_card_tells_how_to_read_it_without_kifu(name, saved):
-    card = (Path(__file__).parents[1] / f"docs/formats/{name.partition('@')[0]}.md").read_text()
+def test_the_card_shows_how_to_read_it_without_kifu(name, saved):
+    card = (Path(__file__).parents[2] / f"docs/formats/{name.partition('@')[0]}.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
     planes, labels = some_examples(name, 5)
     names = {"np": np, "os": os, "DAT1": DAT1, "DAT2": DAT2, "path": saved(write_naive(name, planes, labels))}

@@ -1,4 +1,4 @@
-"""What all formats of examples have in common: round trips, bytes, what they refuse, damage, interruption."""
+"""Common behaviour of all formats of examples: round trips, bytes, errors, damage, interruption."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def place(folder: Path, name: str, stem: str = "train") -> Path:
 # Round trips
 
 
-def test_a_reader_gives_back_what_the_writer_was_given(name: str, tmp_path: Path) -> None:
+def test_round_trip(name: str, tmp_path: Path) -> None:
     layout = layout_for(name)
     batch = random_batch(layout, ROWS)
     path = place(tmp_path, name)
@@ -84,7 +84,7 @@ def test_real_planes(name: str, tmp_path: Path) -> None:
         assert np.array_equal(planes, batch.planes[3].reshape(layout.shape))
 
 
-def test_planes_with_a_rim(name: str, tmp_path: Path) -> None:
+def test_padded_planes(name: str, tmp_path: Path) -> None:
     layout = layout_for(name, rim=1)
     assert layout.shape == (3, 6, 7)
     batch = random_batch(layout, 50)
@@ -164,7 +164,7 @@ def test_the_first_label_may_have_a_shape(tmp_path: Path) -> None:
 # Bytes
 
 
-def test_bytes_do_not_depend_on_how_rows_come(name: str, tmp_path: Path) -> None:
+def test_bytes_do_not_depend_on_batches(name: str, tmp_path: Path) -> None:
     layout = layout_for(name)
     batch = random_batch(layout, ROWS)
     rng = random.Random(3)
@@ -200,10 +200,10 @@ def test_the_hashes_are_those_of_the_files(name: str, tmp_path: Path) -> None:
         assert (file.bytes, file.blake3) == (len(data), blake3(data).hexdigest())
 
 
-# Whole or not at all
+# Atomic writes
 
 
-def test_what_is_not_committed_leaves_nothing(name: str, tmp_path: Path) -> None:
+def test_without_commit_nothing_is_left(name: str, tmp_path: Path) -> None:
     layout = layout_for(name)
     with pytest.raises(ZeroDivisionError), open_writer(name, place(tmp_path, name), layout) as writer:
         writer.write(random_batch(layout, ROWS))
@@ -252,7 +252,7 @@ def test_a_folder_with_other_files_is_left_alone(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["npy@1", "book-npy@1"])
-def test_a_killed_run_is_written_over(name: str, tmp_path: Path) -> None:
+def test_the_output_of_a_killed_run_is_replaced(name: str, tmp_path: Path) -> None:
     layout = layout_for(name)
     left = tmp_path / ".train.part"
     left.mkdir()
@@ -301,7 +301,7 @@ def test_any_damage_is_a_format_error_or_examples(name: str, tmp_path: Path) -> 
     assert told > 50
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     for name in ("npy@1", "book-npy@1"):
         path = tmp_path / name
         layout = layout_for(name)
@@ -322,7 +322,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
         {"labels": [{"name": "move", "dtype": "int8", "shape": [], "meaning": ""}] * 2},
     ],
 )  # fmt: skip
-def test_a_layout_that_cannot_be(wrong: dict[str, object]) -> None:
+def test_invalid_layouts(wrong: dict[str, object]) -> None:
     good = json.loads(layout_for("npy@1").to_json())
     assert parse_layout(json.dumps(good)) == layout_for("npy@1")
     with pytest.raises(FormatError, match="invalid layout"):
@@ -338,7 +338,7 @@ def test_names_of_formats() -> None:
         find_format("parket", "examples")
 
 
-def test_what_is_no_data_set(tmp_path: Path) -> None:
+def test_files_that_are_not_data_sets(tmp_path: Path) -> None:
     for content in (b"", b"PAR1", b"\x89HDF\r\n\x1a\n", b"nonsense"):
         path = tmp_path / "x"
         path.write_bytes(content)

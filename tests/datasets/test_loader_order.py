@@ -1,4 +1,4 @@
-"""The order of a loader's epoch is the one that a slow twin tells; it is a permutation, and shares have no overlap."""
+"""The order of an epoch equals that of the naive twin; it is a permutation, and ranks do not overlap."""
 
 from collections import Counter
 from itertools import pairwise, permutations
@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given as drawn
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive_order
@@ -16,9 +15,9 @@ from kifu.datasets.order import hash_key, permutation, rank_entries, select_posi
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import fill_slots
 from kifu.point import WHITE_BIT
-from loader_games import given, kept, load, make, naive
+from loader_games import kept_games, load, make, naive_games, row_ids
 
-# A test's first example compiles kernels.
+# The first example of a test compiles kernels.
 patient = settings(deadline=None)
 KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4)
 
@@ -33,8 +32,8 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.nojit
 @patient
-@drawn(KEYS, st.integers(0, 60))
-def test_a_permutation_is_that_of_its_key(parts, count):
+@given(KEYS, st.integers(0, 60))
+def test_permutation_matches_the_twin(parts, count):
     key = hash_key(*parts)
     assert key.tolist() == [naive_order.key(*parts)]
     order = permutation(key, count).tolist()
@@ -44,8 +43,8 @@ def test_a_permutation_is_that_of_its_key(parts, count):
 
 @pytest.mark.nojit
 @patient
-@drawn(KEYS, st.integers(1, 60), st.data())
-def test_part_of_a_permutation_is_told_in_both_directions(parts, count, data):
+@given(KEYS, st.integers(1, 60), st.data())
+def test_rank_entries(parts, count, data):
     order = permutation(hash_key(*parts), count)
     start = data.draw(st.integers(0, count))
     stop = data.draw(st.integers(start, count))
@@ -55,7 +54,7 @@ def test_part_of_a_permutation_is_told_in_both_directions(parts, count, data):
     assert [some[r] for r in source] == order[start:stop].tolist()
 
 
-def test_all_permutations_are_as_likely():
+def test_permutations_are_equally_likely():
     times = 24 * 400
     found = Counter(tuple(permutation(hash_key(seed, 5), 4).tolist()) for seed in range(times))
     assert set(found) == set(permutations(range(4)))
@@ -72,7 +71,7 @@ WEIGHT = st.sampled_from([0.0, 0.3, 0.999, 1.0])
 
 @pytest.mark.nojit
 @patient
-@drawn(
+@given(
     GAMES,
     st.booleans(),
     st.none() | st.dictionaries(st.integers(0, 12), WEIGHT),
@@ -81,7 +80,7 @@ WEIGHT = st.sampled_from([0.0, 0.3, 0.999, 1.0])
     st.integers(0, 2**63 - 1),
     st.integers(0, 3),
 )
-def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights, players, per_game, seed, epoch):
+def test_select_positions_matches_the_twin(drawn_games, passes, ply_weights, players, per_game, seed, epoch):
     words = [[point | white * WHITE_BIT for point, white in moves] for moves, _ in drawn_games]
     playable = np.array([min(n, len(moves)) for moves, n in drawn_games], np.int32)
     offset = np.cumsum([0, *map(len, words)])
@@ -106,8 +105,8 @@ def test_positions_are_chosen_as_the_rules_say(drawn_games, passes, ply_weights,
 
 @pytest.mark.nojit
 @patient
-@drawn(st.lists(st.lists(st.booleans(), max_size=8), min_size=1, max_size=8), st.data())
-def test_what_the_encoder_shall_draw(marks, data):
+@given(st.lists(st.lists(st.booleans(), max_size=8), min_size=1, max_size=8), st.data())
+def test_fill_slots(marks, data):
     offset = np.cumsum([0, *map(len, marks)])
     units = np.array(data.draw(st.permutations(range(len(marks)))))
     positions = [(g, t) for g in units for t, mark in enumerate(marks[g]) if mark]
@@ -149,32 +148,32 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @settings(max_examples=40, deadline=None)
-@drawn(OPTIONS, st.data())
-def test_an_epoch_is_in_the_order_of_the_twin(games, options, data):
+@given(OPTIONS, st.data())
+def test_epoch_order_matches_the_twin(games, options, data):
     if options["batch_size"] == 1:
         options["window"] = max(options["window"], 64)
     rank = data.draw(st.integers(0, options["world_size"] - 1))
-    found = kept(games)
+    found = kept_games(games)
     loader = load(games, "own", rank=rank, jobs=1, **options)
-    wanted = naive_order.epoch_order(naive(found), rank=rank, **options)
+    wanted = naive_order.epoch_order(naive_games(found), rank=rank, **options)
     ids = list(found)
-    assert given(loader) == [(ids[g], t) for g, t, _ in wanted]
+    assert row_ids(loader) == [(ids[g], t) for g, t, _ in wanted]
     assert loader.positions == 0 or len(loader.epoch(options["epoch"])) == -(-len(wanted) // options["batch_size"])
 
 
 @pytest.mark.parametrize("shuffle", ["window", "global", None])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 7])
-def test_ranks_are_given_all_of_an_epoch_and_nothing_twice(games, shuffle, world_size):
+def test_ranks_cover_an_epoch_without_overlap(games, shuffle, world_size):
     options = {"shuffle": shuffle, "window": 100, "seed": 3, "passes": True}
-    shares = [given(load(games, "own", rank=rank, world_size=world_size, **options)) for rank in range(world_size)]
+    shares = [row_ids(load(games, "own", rank=rank, world_size=world_size, **options)) for rank in range(world_size)]
     every = [position for share in shares for position in share]
-    assert sorted(every) == sorted((key, t) for key, game in kept(games).items() for t in range(len(game.moves)))
+    assert sorted(every) == sorted((key, t) for key, game in kept_games(games).items() for t in range(len(game.moves)))
     assert len(set(every)) == len(every)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 @pytest.mark.parametrize("batch_size", [1, 10, 64])
-def test_with_drop_last_all_ranks_give_as_many_full_batches(games, batch_size):
+def test_drop_last_gives_all_ranks_the_same_number_of_full_batches(games, batch_size):
     total = load(games, "own").positions
     world_size = next(size for size in range(3, 10) if total % size)  # some shares have one position more
     counts = set()
@@ -186,15 +185,15 @@ def test_with_drop_last_all_ranks_give_as_many_full_batches(games, batch_size):
     assert counts == {total // world_size // batch_size}
 
 
-def test_each_epoch_and_seed_has_an_order_of_its_own(games):
-    orders = [given(load(games, "own", seed=seed, epoch=epoch)) for seed in range(3) for epoch in range(3)]
+def test_epochs_and_seeds_have_different_orders(games):
+    orders = [row_ids(load(games, "own", seed=seed, epoch=epoch)) for seed in range(3) for epoch in range(3)]
     assert len(set(map(tuple, orders))) == 9
     assert len({frozenset(order) for order in orders}) == 1
 
 
 def test_a_game_is_spread_over_its_window(games):
-    """Windows are never smaller than asked for, and neighbours in the stream are no neighbours in a game."""
-    order = given(load(games, "own", window=300))
+    """Windows have at least the requested size, and neighbours in the stream are not neighbours in a game."""
+    order = row_ids(load(games, "own", window=300))
     total = len(order)
     assert total > 900
     spans = {}
@@ -212,5 +211,5 @@ def test_a_game_is_spread_over_its_window(games):
 
 
 def test_the_order_of_a_global_shuffle_does_not_depend_on_memory(games):
-    few, many = (given(load(games, "own", shuffle="global", memory=memory)) for memory in (20_000, 10**9))
+    few, many = (row_ids(load(games, "own", shuffle="global", memory=memory)) for memory in (20_000, 10**9))
     assert few == many

@@ -1,4 +1,4 @@
-"""What a loader gives: the examples of the games, turned as a whole, in any kind of planes, from any source."""
+"""The loader: examples, augmentation, epochs, states, sources, and errors."""
 
 import json
 import pickle
@@ -29,7 +29,18 @@ from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
 from kifu.recipes.kgsgo import build
 from kifu.recipes.schema import load_recipe
-from loader_games import RATING, assert_same, given, joined, kept, load, make, naive, turned, whole
+from loader_games import (
+    RATING,
+    apply_symmetry,
+    assert_same,
+    concat_batches,
+    kept_games,
+    load,
+    make,
+    naive_games,
+    one_batch,
+    row_ids,
+)
 
 LABELS = ("move", "next3", "result", "ownership", "ranks", "komi", "ply")
 
@@ -41,24 +52,27 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def moves_of(games: Path) -> dict[int, np.ndarray]:
-    return {key: game.moves for key, game in kept(games).items()}
+    return {key: game.moves for key, game in kept_games(games).items()}
 
 
 def symmetry_of(path: Path, seed: int = 0, epoch: int = 0) -> dict[int, int]:
-    """By id, the symmetry that the naive twin tells."""
-    ids = list(kept(path))
-    return {ids[g]: k for g, _, k in naive_order.epoch_order(naive(kept(path)), seed=seed, epoch=epoch, passes=True)}
+    """Return the symmetry of each game by id, from the naive twin."""
+    ids = list(kept_games(path))
+    return {
+        ids[g]: k
+        for g, _, k in naive_order.epoch_order(naive_games(kept_games(path)), seed=seed, epoch=epoch, passes=True)
+    }
 
 
 def column(path: Path, name: str) -> list:
-    """Of a catalogue."""
+    """Return a column of a catalogue."""
     return [value for batch in open_catalogue(path).batches((name,)) for value in batch[name].to_pylist()]
 
 
 def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
-    """By id and ply, what `kifu.encode` gives for each move that is no pass."""
+    """Return the planes of `kifu.encode` by id and ply, for each move that is not a pass."""
     found = {}
-    for key, game in kept(path).items():
+    for key, game in kept_games(path).items():
         drawn, _ = kifu.encode(game, planes)
         plies = np.flatnonzero(game.moves & POINT_MASK != game.width * game.height)
         found |= {(key, int(t)): drawn[k] for k, t in enumerate(plies)}
@@ -69,22 +83,22 @@ def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
 
 
 @pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "own_dan+own+opp_dan", "one-plane"])
-def test_planes_and_moves_are_those_of_the_turned_game(games, moves_of, planes):
+def test_planes_and_moves_match_the_augmented_game(games, moves_of, planes):
     output = "float32" if planes == "one-plane" else "packed"
     loader = load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
     wanted, symmetry = plane_rows(games, planes), symmetry_of(games, 5, 2)
-    batch = whole(loader)
+    batch = one_batch(loader)
     ready = batch.planes if output == "float32" else batch.unpack_planes(loader.layout)
     assert len(batch) == len(wanted)
     assert len(set(symmetry.values())) > 4
     for row, key, t in zip(range(len(batch)), batch.game.tolist(), batch.ply.tolist()):
-        assert np.array_equal(ready[row], turned(wanted[key, t], symmetry[key])), (key, t)
+        assert np.array_equal(ready[row], apply_symmetry(wanted[key, t], symmetry[key])), (key, t)
         assert batch.labels["move"][row] == symmetries(19, 19)[symmetry[key], moves_of[key][t] & POINT_MASK]
 
 
-def test_labels_are_those_of_the_turned_game(games):
-    batch = whole(load(games, "own", labels=LABELS, passes=True))
-    found, symmetry = kept(games), symmetry_of(games)
+def test_labels_match_the_augmented_game(games):
+    batch = one_batch(load(games, "own", labels=LABELS, passes=True))
+    found, symmetry = kept_games(games), symmetry_of(games)
     winners = dict(zip(column(games, "id"), column(games, "winner")))
     seen = Counter()
     for row, key, t in zip(range(len(batch)), batch.game.tolist(), batch.ply.tolist()):
@@ -103,15 +117,15 @@ def test_labels_are_those_of_the_turned_game(games):
     assert "ply" not in batch.labels
 
 
-def test_ownership_is_turned_with_the_board(games):
+def test_ownership_is_augmented_with_the_board(games):
     still = load(games, "own", labels=("ownership",), shuffle=None, augment=False)
-    straight, symmetry = whole(still), symmetry_of(games)
+    straight, symmetry = one_batch(still), symmetry_of(games)
     rows = {at: row for row, at in enumerate(zip(straight.game.tolist(), straight.ply.tolist()))}
     told = 0
-    batch = whole(load(games, "own", labels=("ownership",)))
+    batch = one_batch(load(games, "own", labels=("ownership",)))
     for row, (key, t) in enumerate(zip(batch.game.tolist(), batch.ply.tolist())):
         wanted = straight.labels["ownership"][rows[key, t]].reshape(19, 19)
-        assert np.array_equal(batch.labels["ownership"][row].reshape(19, 19), turned(wanted, symmetry[key]))
+        assert np.array_equal(batch.labels["ownership"][row].reshape(19, 19), apply_symmetry(wanted, symmetry[key]))
         told += wanted[0, 0] != -128
     assert 0 < told < len(batch)
 
@@ -119,26 +133,26 @@ def test_ownership_is_turned_with_the_board(games):
 @pytest.mark.nojit
 @pytest.mark.parametrize("real", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(5, 5), (3, 3), (4, 2), (19, 19)])
-def test_planes_that_are_drawn_are_turned(width, height, real):
+def test_augment_planes(width, height, real):
     layout = Layout("", ("a", "b"), real, width, height, 0, "top", (LabelSpec("move", "int16", (), ""),))
     kinds = range(8 if width == height else 4)
     planes = np.random.default_rng(1).integers(0, 2, (len(kinds), 2, height, width), np.uint8)
     found = augment_planes(pack_planes(planes, layout), np.array(kinds, np.uint8), layout)
-    assert np.array_equal(found, pack_planes(np.stack([turned(planes[k], k) for k in kinds]), layout))
+    assert np.array_equal(found, pack_planes(np.stack([apply_symmetry(planes[k], k) for k in kinds]), layout))
 
 
 @pytest.mark.parametrize(("output", "kind"), [("uint8", np.uint8), ("float32", np.float32), ("bfloat16", np.uint16)])
-def test_planes_come_as_what_is_asked_for(games, output, kind):
-    packed = whole(load(games, "seven", batch_size=50))
+def test_output_forms(games, output, kind):
+    packed = one_batch(load(games, "seven", batch_size=50))
     loader = load(games, "seven", batch_size=50, output=output)
-    ready = whole(loader)
+    ready = one_batch(loader)
     assert ready.planes.dtype == kind
     values = (ready.planes.astype(np.uint32) << 16).view(np.float32) if output == "bfloat16" else ready.planes
     assert np.array_equal(values, packed.unpack_planes(loader.layout))
     assert np.array_equal(ready.labels["move"], packed.labels["move"])
 
 
-def test_arrays_are_the_callers_own(games):
+def test_arrays_may_be_changed(games):
     batches = list(load(games, "seven", batch_size=64))
     again = []
     for batch in load(games, "seven", batch_size=64):
@@ -148,10 +162,10 @@ def test_arrays_are_the_callers_own(games):
         assert_same(one, other)
 
 
-def test_small_boards_are_laid_into_the_corner(games):
+def test_small_boards_are_padded(games):
     loader = load(games, "own+board", board="9x9", pad=True, labels=("move", "next2", "ownership"), batch_size=7)
-    batch = whole(loader)
-    found = kept(games, 9, 9) | kept(games, 9, 7)
+    batch = one_batch(loader)
+    found = kept_games(games, 9, 9) | kept_games(games, 9, 7)
     assert set(batch.game.tolist()) == set(found)
     ready = batch.unpack_planes(loader.layout)
     shapes = set()
@@ -171,17 +185,17 @@ def test_small_boards_are_laid_into_the_corner(games):
     assert len(shapes) >= 2  # as they are, and lying on their side where they are no squares
 
 
-def test_boards_that_are_not_square_are_not_turned_on_their_side(games):
+def test_rectangular_boards_have_four_symmetries(games):
     loader = load(games, "own", board="9x7")
     assert loader.layout.shape == (1, 7, 9)
-    assert set(whole(loader).game.tolist()) == set(kept(games, 9, 7))
+    assert set(one_batch(loader).game.tolist()) == set(kept_games(games, 9, 7))
 
 
-# Which positions
+# Position filter
 
 
-def test_passes_are_left_out_or_a_class_of_their_own(games, moves_of):
-    without, with_passes = (whole(load(games, "own", passes=passes)) for passes in (False, True))
+def test_passes(games, moves_of):
+    without, with_passes = (one_batch(load(games, "own", passes=passes)) for passes in (False, True))
     passes = sum(int(np.count_nonzero(moves & POINT_MASK == 361)) for moves in moves_of.values())
     assert passes > 5
     assert without.labels["move"].max() < 361
@@ -189,9 +203,9 @@ def test_passes_are_left_out_or_a_class_of_their_own(games, moves_of):
     assert len(with_passes) - passes == len(without)
 
 
-def test_plies_are_weighed(games):
-    every = Counter(ply for _, ply in given(load(games, "own")))
-    some = Counter(ply for _, ply in given(load(games, "own", ply_weights={5: 1, 20: 0.5, 30: 0})))
+def test_ply_weights(games):
+    every = Counter(ply for _, ply in row_ids(load(games, "own")))
+    some = Counter(ply for _, ply in row_ids(load(games, "own", ply_weights={5: 1, 20: 0.5, 30: 0})))
     assert min(some) == 5
     assert max(some) == 29
     assert [some[t] for t in range(5, 20)] == [every[t] for t in range(5, 20)]
@@ -199,37 +213,37 @@ def test_plies_are_weighed(games):
     assert 0.35 * half < sum(some[t] for t in range(20, 30)) < 0.65 * half
 
 
-def test_movers_are_weighed_by_rank(games):
-    batch = whole(load(games, "own", labels=("ranks",), rank_weights={"1d": 1, "7d": 0}))
+def test_rank_weights(games):
+    batch = one_batch(load(games, "own", labels=("ranks",), rank_weights={"1d": 1, "7d": 0}))
     assert set(batch.labels["ranks"][:, 0].tolist()) == {RATING["1d"], RATING["3d"]}
-    batch = whole(load(games, "own", labels=("ranks",), rank_weights={"?": 1, "7d": 1}))
+    batch = one_batch(load(games, "own", labels=("ranks",), rank_weights={"?": 1, "7d": 1}))
     assert {None if np.isnan(rating) else rating for rating in batch.labels["ranks"][:, 0].tolist()} == {38, None}
 
 
-def test_so_many_of_each_game_drawn_anew_in_each_epoch(games):
+def test_per_game_samples_anew_in_each_epoch(games):
     loader = load(games, "own", per_game=3)
-    first, second = set(given(loader)), set(given(loader))
+    first, second = set(row_ids(loader)), set(row_ids(loader))
     for found in (first, second):
         assert set(Counter(key for key, _ in found).values()) == {3}
     assert len(first & second) < len(first) / 2
 
 
-# Epochs, places, states
+# Epochs and states
 
 
-def test_loops_give_one_epoch_after_another(games):
+def test_loops_yield_consecutive_epochs(games):
     loader = load(games, "own", seed=1)
-    told = [given(loader) for _ in range(3)]
-    assert told == [given(load(games, "own", seed=1, epoch=k)) for k in range(3)]
-    assert told[1] == given(loader.epoch(1))
+    told = [row_ids(loader) for _ in range(3)]
+    assert told == [row_ids(load(games, "own", seed=1, epoch=k)) for k in range(3)]
+    assert told[1] == row_ids(loader.epoch(1))
     assert loader.epoch_number == 3
 
 
-def test_a_loop_that_was_left_early_is_begun_again(games):
+def test_an_interrupted_loop_starts_again(games):
     loader = load(games, "own", batch_size=10)
     next(iter(loader))
-    first = given(loader.epoch(0))
-    assert given(loader) == first
+    first = row_ids(loader.epoch(0))
+    assert row_ids(loader) == first
 
 
 @pytest.mark.parametrize(
@@ -237,7 +251,7 @@ def test_a_loop_that_was_left_early_is_begun_again(games):
     [{}, {"shuffle": "global", "memory": 400_000}, {"shuffle": None}, {"per_game": 5, "output": "uint8"}],
     ids=["window", "global", "unshuffled", "drawn"],
 )
-def test_what_is_resumed_is_what_was_left_bit_for_bit(games, options):
+def test_resuming_is_bit_exact(games, options):
     options = {"batch_size": 96, "seed": 9, "epoch": 1, "labels": LABELS, "window": 200, "memory": 10**6} | options
     loader = load(games, "seven", **options)
     per_epoch = len(loader)
@@ -253,19 +267,19 @@ def test_what_is_resumed_is_what_was_left_bit_for_bit(games, options):
             assert_same(one, other)
 
 
-def test_a_later_batch_can_be_gone_to(games):
+def test_start_at_a_later_batch(games):
     loader = load(games, "own", batch_size=50)
     batches = list(loader)
     for k in (0, 1, 7, len(batches)):
-        assert_same(joined(batches[k:], loader.layout), whole(loader.epoch(0, k)))
+        assert_same(concat_batches(batches[k:], loader.layout), one_batch(loader.epoch(0, k)))
 
 
 @pytest.mark.parametrize("options", [{"jobs": 1}, {"jobs": 5}, {"memory": 50_000}, {"memory": 10**9}])
 @pytest.mark.parametrize("shuffle", ["window", "global"])
-def test_neither_threads_nor_memory_change_a_bit(games, monkeypatch, options, shuffle):
+def test_batches_do_not_depend_on_threads_or_memory(games, monkeypatch, options, shuffle):
     monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
     told = {"labels": LABELS, "batch_size": 33, "shuffle": shuffle, "window": 250}
-    assert_same(whole(load(games, "seven", **told, **options)), whole(load(games, "seven", jobs=2, **told)))
+    assert_same(one_batch(load(games, "seven", **told, **options)), one_batch(load(games, "seven", jobs=2, **told)))
 
 
 def test_threads_end_with_the_loop(games):
@@ -280,8 +294,8 @@ def test_threads_end_with_the_loop(games):
     assert threading.active_count() == before
 
 
-def test_a_loop_may_last_until_python_goes(games):
-    """Modules are empty then; torch has them go before the loop does."""
+def test_a_loop_may_run_until_the_interpreter_exits(games):
+    """Module globals are gone by then, because torch clears them before the loop ends."""
     script = "import sys, torch, kifu; loop = iter(kifu.load(sys.argv[1], 'seven', batch_size=8)); next(loop)"
     done = subprocess.run([sys.executable, "-c", script, games], capture_output=True, text=True, check=True)
     assert done.stdout == done.stderr == ""
@@ -290,62 +304,62 @@ def test_a_loop_may_last_until_python_goes(games):
 def test_a_loader_can_be_pickled(games):
     loader = load(games, "seven", batch_size=40, labels=LABELS, per_game=4)
     next(iter(loader))
-    assert_same(whole(pickle.loads(pickle.dumps(loader))), whole(loader))
+    assert_same(one_batch(pickle.loads(pickle.dumps(loader))), one_batch(loader))
 
 
-def test_parts_for_workers_are_all_of_the_rank(games):
+def test_shards_cover_the_rank(games):
     rank = load(games, "own", rank=1, world_size=2)
-    parts = [given(rank.shard(k, 3)) for k in range(3)]
-    assert sorted(chain(*parts)) == sorted(given(rank))
+    parts = [row_ids(rank.shard(k, 3)) for k in range(3)]
+    assert sorted(chain(*parts)) == sorted(row_ids(rank))
 
 
 @pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"shuffle": "global"}, {"shuffle": None}])
-def test_parts_of_an_epoch_that_is_planned_are_not_planned_anew(games, monkeypatch, options):
+def test_shards_reuse_the_plan(games, monkeypatch, options):
     def make_loader():
         return load(games, "own", rank=1, world_size=2, batch_size=7, window=50, per_game=9, **options)
 
-    apart = [whole(make_loader().shard(k, 3)) for k in range(3)]
-    sized = whole(make_loader().with_batch_size(20))
+    apart = [one_batch(make_loader().shard(k, 3)) for k in range(3)]
+    sized = one_batch(make_loader().with_batch_size(20))
     planned = make_loader()
     assert planned.positions
     with monkeypatch.context() as patched:
         patched.setattr(CatalogueSource, "select", None)
         for part, k in zip(apart, range(3)):
-            assert_same(whole(planned.shard(k, 3)), part)
-        assert_same(whole(planned.with_batch_size(20)), sized)
+            assert_same(one_batch(planned.shard(k, 3)), part)
+        assert_same(one_batch(planned.with_batch_size(20)), sized)
         list(planned)
-    assert_same(whole(planned.shard(0, 3)), whole(make_loader().epoch(1).shard(0, 3)))  # of the next one
+    assert_same(one_batch(planned.shard(0, 3)), one_batch(make_loader().epoch(1).shard(0, 3)))  # of the next one
 
 
 # Sources
 
 
-def test_archives_give_what_their_catalogue_gives(games):
+def test_archives_equal_their_catalogue(games):
     source = next(games.parent.glob("KGS-*"))
-    assert_same(whole(load(source, "seven")), whole(load([games], "seven")))
+    assert_same(one_batch(load(source, "seven")), one_batch(load([games], "seven")))
 
 
-def test_archives_at_urls_give_what_they_give_here(games):
+def test_remote_archives_equal_local_ones(games):
     source = next(games.parent.glob("KGS-*"))
     fsspec.filesystem("memory").pipe(f"/loader/{source.name}", source.read_bytes())
-    assert_same(whole(load(source, "seven")), whole(load(f"memory://loader/{source.name}", "seven")))
+    assert_same(one_batch(load(source, "seven")), one_batch(load(f"memory://loader/{source.name}", "seven")))
 
 
 def test_catalogues_come_before_archives(tmp_path, games):
     more = archive(tmp_path, records(4, 99, 30))
     both = load([more, games], "own", shuffle=None)
-    first = list(dict.fromkeys(key for key, _ in given(both)))
-    assert first[: len(kept(games))] == list(kept(games))
-    assert len(first) == len(kept(games)) + 4
+    first = list(dict.fromkeys(key for key, _ in row_ids(both)))
+    assert first[: len(kept_games(games))] == list(kept_games(games))
+    assert len(first) == len(kept_games(games)) + 4
 
 
 def test_train_and_test_never_mix(games, tmp_path):
     run("split", str(games), "--output", str(tmp_path), "--set", "split.sets={train=70.0,test=30.0}")
     train, test = (tmp_path / f"{name}.parquet" for name in ("train", "test"))
-    ids = [{key for key, _ in given(load(path, "own", epoch=2))} for path in (train, test)]
+    ids = [{key for key, _ in row_ids(load(path, "own", epoch=2))} for path in (train, test)]
     assert all(ids)
     assert not ids[0] & ids[1]
-    assert ids[0] | ids[1] == set(kept(games))
+    assert ids[0] | ids[1] == set(kept_games(games))
     openings = [set(column(path, "opening")) for path in (train, test)]
     assert not openings[0] & openings[1]
 
@@ -358,27 +372,27 @@ def write(name: str, path: Path, batch: Batch, layout: Layout) -> Path:
 
 
 @pytest.mark.parametrize("name", [name for name, each in formats_of("examples").items() if each.has_provenance])
-def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, name):
+def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
     monkeypatch.setattr("kifu.datasets.examples.RUN_ROWS", 16)
     monkeypatch.setattr("kifu.datasets.parquet._MAX_GROUP_ROWS", 64)
     if name == "hdf5@1":
         pytest.importorskip("h5py")
     labels = ("move", "next2", "ownership", "ranks")
     straight = load(games, "seven", labels=labels, shuffle=None, augment=False)
-    batch, layout = whole(straight), straight.layout
+    batch, layout = one_batch(straight), straight.layout
     path = write(name, tmp_path / f"set{formats_of('examples')[name].suffix}", batch, layout)
-    assert_same(whole(load(path, shuffle=None, augment=False)), batch)
+    assert_same(one_batch(load(path, shuffle=None, augment=False)), batch)
     rows = {at: row for row, at in enumerate(zip(batch.game.tolist(), batch.ply.tolist()))}
     loader = load(path, "seven", seed=4, window=200, batch_size=60)
-    shuffled = whole(loader)
+    shuffled = one_batch(loader)
     assert sorted(zip(shuffled.game.tolist(), shuffled.ply.tolist())) == sorted(rows)
-    assert_same(shuffled, whole(load(path, seed=4, window=200, batch_size=60, memory=50_000, jobs=3)))
+    assert_same(shuffled, one_batch(load(path, seed=4, window=200, batch_size=60, memory=50_000, jobs=3)))
     ready, before = shuffled.unpack_planes(layout), batch.unpack_planes(layout)
     used = Counter()
     for row, at in enumerate(zip(shuffled.game.tolist(), shuffled.ply.tolist())):
         was = rows[at]
         # Which symmetry it is, its planes tell; position by position, since an empty board looks the same in all.
-        fits = [k for k in range(8) if np.array_equal(ready[row], turned(before[was], k))]
+        fits = [k for k in range(8) if np.array_equal(ready[row], apply_symmetry(before[was], k))]
         table = symmetries(19, 19)[fits]
         moves = [batch.labels["move"][was], *batch.labels["next2"][was]]
         told = [shuffled.labels["move"][row], *shuffled.labels["next2"][row]]
@@ -386,24 +400,24 @@ def test_written_data_sets_give_their_rows_turned(games, tmp_path, monkeypatch, 
         assert both
         used.update(both[:1])
         owned = batch.labels["ownership"][was].reshape(19, 19)
-        assert np.array_equal(shuffled.labels["ownership"][row].reshape(19, 19), turned(owned, both[0]))
+        assert np.array_equal(shuffled.labels["ownership"][row].reshape(19, 19), apply_symmetry(owned, both[0]))
         assert np.array_equal(shuffled.labels["ranks"][row], batch.labels["ranks"][was], equal_nan=True)
     assert set(used) == set(range(8))
 
 
-def test_an_epoch_that_was_gone_on_with_can_be_had_whole_again(games):
+def test_a_resumed_epoch_can_be_restarted(games):
     first = load(games, "own", batch_size=10, rank=0, world_size=2)
     list(islice(first, 3))
     rest = load(games, "own", batch_size=20, resume=first.state())
     assert rest.epoch(0).positions == rest.positions < load(games, "own").positions
     list(rest)
     assert rest.epoch(0).state()["stages"] == [[1, 20, 0]]
-    assert_same(whole(rest.epoch(0)), whole(load(games, "own", batch_size=20)))
+    assert_same(one_batch(rest.epoch(0)), one_batch(load(games, "own", batch_size=20)))
 
 
-def test_data_sets_resume_and_are_shared_out(games, tmp_path):
+def test_data_sets_resume_and_are_divided_among_ranks(games, tmp_path):
     straight = load(games, "one-plane", shuffle=None, augment=False, output="float32")
-    stored = Batch(*(getattr(whole(straight), name) for name in ("planes", "labels", "game", "ply")))
+    stored = Batch(*(getattr(one_batch(straight), name) for name in ("planes", "labels", "game", "ply")))
     stored = Batch(stored.planes.reshape(len(stored), 1, 361), stored.labels, stored.game, stored.ply)
     halves = [stored.slice(0, 500), stored.slice(500, len(stored))]
     paths = [write("npy@1", tmp_path / str(k), half, straight.layout) for k, half in enumerate(halves)]
@@ -416,15 +430,15 @@ def test_data_sets_resume_and_are_shared_out(games, tmp_path):
         next(running)
     state = loader.state()
     running.close()
-    assert_same(whole(load(paths, resume=state, **options)), joined(batches[5:], loader.layout))
-    shares = [given(load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
+    assert_same(one_batch(load(paths, resume=state, **options)), concat_batches(batches[5:], loader.layout))
+    shares = [row_ids(load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
     assert sorted(chain(*shares)) == sorted(zip(stored.game.tolist(), stored.ply.tolist()))
     with pytest.raises(RecipeError, match="source was"):
         load(paths[0], resume=state, **options)
 
 
 @pytest.mark.parametrize("name", ["dat1", "dat2"])
-def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
+def test_dat_files_are_augmented_in_their_frame(tmp_path, name):
     source = archive(tmp_path, records(12, 5, 30))
     recipe = load_recipe(f"kgsgo-v{name[-1]}", ("until=2018", "sets.test.games=4"))
     index = tmp_path / "index.html"
@@ -434,25 +448,25 @@ def test_dat_files_are_turned_in_their_own_frame(tmp_path, name):
         before, moves = data.to_numpy()
         layout = data.layout
     loader = load(built.path, epoch=3, batch_size=10)
-    batch = whole(loader)
+    batch = one_batch(loader)
     assert loader.layout == layout
     assert len(batch) == len(before)
     lines = {}
     for planes, move in zip(before, moves.tolist()):
         for k in range(8):
-            lines[turned(planes, k).tobytes(), int(symmetries(19, 19)[k, move])] = True
+            lines[apply_symmetry(planes, k).tobytes(), int(symmetries(19, 19)[k, move])] = True
     for planes, move in zip(batch.unpack_planes(layout), batch.labels["move"].tolist()):
         assert (planes.tobytes(), move) in lines
 
 
-def test_a_data_set_without_examples_gives_no_batches(games, tmp_path):
+def test_an_empty_data_set_yields_no_batches(games, tmp_path):
     straight = load(games, "seven", shuffle=None, augment=False)
-    loader = load(write("npy@1", tmp_path / "none", whole(straight).slice(0, 0), straight.layout))
+    loader = load(write("npy@1", tmp_path / "none", one_batch(straight).slice(0, 0), straight.layout))
     assert (len(loader), list(loader)) == (0, [])
 
 
 @pytest.mark.slow
-def test_every_position_of_the_real_games_comes_once_an_epoch(shared, tmp_path):
+def test_an_epoch_of_real_games_has_each_position_once(shared, tmp_path):
     path = tmp_path / "kgs.parquet"
     kifu.ingest(shared / "data" / "kgs", path)
     keys = lambda game, ply: game * np.uint64(10_007) + ply.astype(np.uint64)  # noqa: E731 - no two alike by chance
@@ -470,10 +484,10 @@ def test_every_position_of_the_real_games_comes_once_an_epoch(shared, tmp_path):
         assert np.array_equal(np.sort(found), np.sort(np.concatenate(wanted)))
 
 
-# What goes wrong
+# Errors
 
 
-def told_error(error, source, *arguments, **options):
+def error_message(error, source, *arguments, **options):
     with pytest.raises(error) as caught:
         list(load(source, *arguments, **options))
     message = str(caught.value)
@@ -482,7 +496,7 @@ def told_error(error, source, *arguments, **options):
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "message"),
     [
         ({"planes": "sven"}, "did you mean 'seven'?"),
         ({"planes": None}, "planes are required"),
@@ -507,49 +521,49 @@ def told_error(error, source, *arguments, **options):
         ({"rank_weights": {"strong": 1}}, "'strong' is not a rank"),
     ],
 )
-def test_an_option_that_does_not_fit_is_named(games, options, says):
-    assert says in told_error(RecipeError, games, **({"planes": "seven"} | options))
+def test_invalid_options_are_named(games, options, message):
+    assert message in error_message(RecipeError, games, **({"planes": "seven"} | options))
 
 
-def test_a_source_without_such_games_is_told(games, tmp_path):
-    assert "no game on a 5 x 5 board" in told_error(SourceError, games, "seven", board="5x5")
-    assert "nowhere" in told_error(SourceError, tmp_path / "nowhere", "seven")
+def test_missing_games_are_reported(games, tmp_path):
+    assert "no game on a 5 x 5 board" in error_message(SourceError, games, "seven", board="5x5")
+    assert "nowhere" in error_message(SourceError, tmp_path / "nowhere", "seven")
 
 
-def test_a_data_set_says_its_planes_and_labels_itself(games, tmp_path):
+def test_data_sets_define_their_planes_and_labels(games, tmp_path):
     straight = load(games, "seven", shuffle=None, augment=False)
-    path = write("npy@1", tmp_path / "set", whole(straight), straight.layout)
-    assert "has planes seven@1, not eleven" in told_error(RecipeError, path, "eleven")
+    path = write("npy@1", tmp_path / "set", one_batch(straight), straight.layout)
+    assert "has planes seven@1, not eleven" in error_message(RecipeError, path, "eleven")
     for options in ({"labels": ("result",)}, {"passes": True}, {"per_game": 2}, {"board": "19x19"}, {"pad": True}):
-        assert "apply to games only" in told_error(RecipeError, path, **options)
-    assert "is not a data set" in told_error(RecipeError, [path, games], "seven")
+        assert "apply to games only" in error_message(RecipeError, path, **options)
+    assert "is not a data set" in error_message(RecipeError, [path, games], "seven")
     other = load(games, "eleven", shuffle=None, augment=False)
-    beside = write("npy@1", tmp_path / "other", whole(other), other.layout)
-    assert "other planes or labels" in told_error(RecipeError, [path, beside])
+    beside = write("npy@1", tmp_path / "other", one_batch(other), other.layout)
+    assert "other planes or labels" in error_message(RecipeError, [path, beside])
 
 
-def test_labels_that_nobody_can_turn_are_refused_unless_nothing_is_turned(games, tmp_path):
+def test_unknown_labels_cannot_be_augmented(games, tmp_path):
     straight = load(games, "seven", labels=("komi",), shuffle=None, augment=False)
-    batch, told = whole(straight), straight.layout
+    batch, told = one_batch(straight), straight.layout
     layout = replace(told, labels=(replace(told.labels[0], name="temperature"),))
     batch = Batch(batch.planes, {"temperature": batch.labels["komi"]}, batch.game, batch.ply)
     path = write("npy@1", tmp_path / "set", batch, layout)
-    assert "'temperature' does not support augmentation" in told_error(RecipeError, path)
-    assert len(whole(load(path, augment=False))) == len(batch)
+    assert "'temperature' does not support augmentation" in error_message(RecipeError, path)
+    assert len(one_batch(load(path, augment=False))) == len(batch)
 
 
-def test_a_catalogue_that_tells_of_too_many_moves_is_named(games, tmp_path):
+def test_wrong_move_counts_of_a_catalogue_are_reported(games, tmp_path):
     (batch,) = open_catalogue(games).batches()
     keep = [k for k, drop in enumerate(batch["drop"].to_pylist()) if drop == "occupied"]
     row = batch.take(keep).to_pylist()[0] | {"drop": None}
     row["n_legal"] = row["n_moves"]
     broken = write_catalogue(tmp_path / "broken.parquet", type(batch).from_pylist([row], batch.schema))
-    message = told_error(FormatError, broken, "seven")
+    message = error_message(FormatError, broken, "seven")
     assert message == f"game {row['id']:016x}: move 3 cannot be played: a move on an occupied point"
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"version": 1}, "version 1 is not supported, only version 2"),
         ({"order": None}, "not a state of a loader"),
@@ -557,10 +571,10 @@ def test_a_catalogue_that_tells_of_too_many_moves_is_named(games, tmp_path):
         ({"epoch": "1"}, "epoch must be an integer >= 0, got '1'"),
     ],
 )
-def test_what_is_no_state_is_refused(games, change, says):
+def test_invalid_states_are_rejected(games, change, message):
     state = load(games, "own").state() | change
-    assert says in told_error(RecipeError, games, "own", resume=state)
-    assert "not a state of a loader" in told_error(RecipeError, games, "own", resume={})
+    assert message in error_message(RecipeError, games, "own", resume=state)
+    assert "not a state of a loader" in error_message(RecipeError, games, "own", resume={})
 
 
 @pytest.mark.parametrize(
@@ -569,13 +583,13 @@ def test_what_is_no_state_is_refused(games, change, says):
      {"ply_weights": {3: 1}}, {"drop_last": True}],
     ids=str,
 )  # fmt: skip
-def test_a_state_of_other_options_is_refused(games, options):
+def test_states_of_other_options_are_rejected(games, options):
     state = load(games, "own").state()
     (name,) = options
-    assert f"another loader: {name} was" in told_error(RecipeError, games, "own", resume=state, **options)
+    assert f"another loader: {name} was" in error_message(RecipeError, games, "own", resume=state, **options)
 
 
-def test_workers_cannot_share_what_is_left_of_an_epoch(games):
+def test_the_rest_of_an_epoch_has_no_shards(games):
     loader = load(games, "own", batch_size=10)
     next(iter(loader))
     again = load(games, "own", batch_size=10, resume=loader.state())

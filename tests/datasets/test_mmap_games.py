@@ -1,4 +1,4 @@
-"""The games that a loader holds: rows of catalogues, which lie in files that are mapped."""
+"""Rows of catalogues in memory-mapped temporary files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
@@ -27,7 +27,7 @@ from kifu.datasets.sources import ExampleSpec
 from kifu.errors import OutputError, SourceError
 
 GAMES = [[1, 2, 3], [], [361], [7] * 300, [5, 6], [8, 9]]
-"""The second has nothing to learn from, the fifth is set aside, the sixth is of another size."""
+"""The second game has no moves, the fifth is dropped, the sixth has another board size."""
 
 
 def write(path):
@@ -36,7 +36,7 @@ def write(path):
     return write_catalogue(path, batch)
 
 
-def test_rows_are_those_of_the_catalogues(tmp_path):
+def test_rows_equal_those_of_the_catalogues(tmp_path):
     paths = [write(tmp_path / name) for name in ("one.parquet", "two.parquet")]
     found = read_games(paths, (19, 19), False, None, (*COLUMNS, "black"))
     assert found.schema.names == [*COLUMNS, "black"]
@@ -49,7 +49,7 @@ def test_rows_are_those_of_the_catalogues(tmp_path):
     assert padded.to_pylist() == [{"moves": GAMES[k], "black": "abcdef"[k]} for k in (0, 2, 3, 5)]
 
 
-# Of each type that the catalogue has, with nulls and without.
+# Columns of each type of the catalogue, with and without nulls.
 TYPED = {
     "id": st.integers(0, 2**64 - 1),
     "width": st.integers(0, 255),
@@ -64,8 +64,9 @@ TYPED = {
 }
 
 
+@settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries(TYPED), max_size=20), st.lists(st.integers(0, 20), max_size=4), st.data())
-def test_rows_that_are_held_are_those_that_were_given(told, cuts, data):
+def test_spilled_rows_equal_the_originals(told, cuts, data):
     schema = pa.schema([SCHEMA.field(name) for name in TYPED])
     batch = pa.RecordBatch.from_pylist(told, schema)
     bounds = sorted({0, len(batch), *(min(cut, len(batch)) for cut in cuts)})
@@ -80,7 +81,7 @@ def test_rows_that_are_held_are_those_that_were_given(told, cuts, data):
     assert some.to_pylist() == [row for row, stays in zip(told, which) if stays]
 
 
-def test_kernels_take_what_is_held_without_a_copy(tmp_path):
+def test_kernels_use_spilled_rows_without_copying(tmp_path):
     found = read_games([write(tmp_path / "games.parquet")], (19, 19), False, None)
     games = move_arrays(found)
     arrow = [found[name].buffers()[1] for name in ("width", "height", "root_setup")]
@@ -107,22 +108,22 @@ RATINGS = {"black_rating", "white_rating"}
         ("katago22", None, PositionFilter(), {"rules", "komi", "komi_text", "handicap"}),
     ],
 )
-def test_only_those_columns_are_read_that_are_needed(planes, labels, choice, more):
+def test_only_needed_columns_are_read(planes, labels, choice, more):
     games = {"id", "n_legal", "width", "height", "setup", "setup_ply", "root_setup", "moves"}
     found = ExampleSpec(planes, labels=labels, filter=choice).columns()
     assert len(found) == len({*found})
     assert {*found} == games | more <= {*COLUMNS}
 
 
-def test_games_without_moves_are_none(tmp_path):
+def test_games_without_moves_are_skipped(tmp_path):
     path = write_catalogue(tmp_path / "none.parquet", rows(moves=[[], []]))
     with pytest.raises(SourceError, match=r"there is no game on a 19 x 19 board in .*none\.parquet"):
         read_games([path], (19, 19), False, None)
 
 
 @pytest.mark.parametrize("name", ["moves", "black"])
-def test_more_than_32_bits_count(name):
-    """A hole of the file stands for a game of 2**31 passes at A1, or a name of as many zero bytes."""
+def test_more_than_2_gb(name):
+    """A hole in the file stands for a game of 2**31 moves at A1, or a name of 2**31 zero bytes."""
     values = {"moves": [[1, 2], [3]], "black": ["one", "two"]}[name]
     with ExitStack() as files:
         column = mmap_games._ColumnWriter(SCHEMA.field(name), files)
@@ -136,7 +137,7 @@ def test_more_than_32_bits_count(name):
     assert len(found) == 3 and found.slice(1).to_pylist() == values
 
 
-def test_a_disk_that_is_full_is_told(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     path = write(tmp_path / "games.parquet")
 
     def full(*_, **__):
@@ -147,7 +148,7 @@ def test_a_disk_that_is_full_is_told(tmp_path, monkeypatch):
         read_games([path], (19, 19), False, None)
 
 
-# Prints the most memory, in kB, that is not mapped of files, while a loader is made and the first batch is drawn.
+# Prints the peak of anonymous memory in kB while a loader is made and the first batch is rendered.
 OWN = """
 import sys, threading
 import kifu
@@ -177,7 +178,7 @@ running.close()
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 def test_memory_hardly_grows_with_the_games(tmp_path):
-    """What is left is the order of an epoch, 20 bytes a game and as much while it is made, and a bit a move."""
+    """Only the order of an epoch grows: 20 bytes per game, as much while it is made, and one bit per move."""
     group = 32_768
     moves = [[(7 * k % 361) | (k % 2) << 15 for k in range(first, first + 8)] for first in range(16)]
     batch = rows(moves=moves * (group // 16), setup=[[3]] * group, setup_ply=[[0]] * group, winner=["black"] * group)

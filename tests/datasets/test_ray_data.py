@@ -1,4 +1,4 @@
-"""A loader's examples as a data set of Ray, and the script that trains with Ray Train."""
+"""The Ray Data adapter, and the script that trains with Ray Train."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import kifu
 from kifu.datasets.examples import Batch
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import RecipeError
-from loader_games import assert_same, load, make, whole
+from loader_games import assert_same, load, make, one_batch
 
 pytest.importorskip("ray")
 
-SCRIPT = Path(__file__).parents[1] / "examples/ray_train.py"
+SCRIPT = Path(__file__).parents[2] / "examples/ray_train.py"
 
-# Ray warns of settings that are its own.
+# Ray warns about its own default settings.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
 
 
@@ -35,7 +35,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """Ray on this machine, with two processes; rows in the order of shares."""
+    """Run Ray locally with two processes, and keep the order of the shards."""
     import ray
 
     ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
@@ -47,7 +47,7 @@ def cluster() -> Iterator[None]:
 
 
 def taken(data) -> Batch:
-    """All rows of a data set of Ray."""
+    """Return all rows of a Ray data set."""
     batches = list(data.iter_batches(batch_size=100, batch_format="numpy"))
     columns = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     planes, game, ply = (columns.pop(name) for name in ("planes", "game", "ply"))
@@ -60,13 +60,13 @@ def rows(batch: Batch) -> Counter[tuple[int, int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output", ["packed", "float32", "bfloat16"])
-def test_its_rows_are_those_of_the_shares(cluster, games, output):
+def test_rows_equal_those_of_the_shards(cluster, games, output):
     from kifu.datasets.ray_data import dataset
 
     labels = ("move", "next2", "result", "ownership")
     loader = load(games, "seven", labels=labels, batch_size=64, output=output, window=150, epoch=1, jobs=1)
     told = taken(dataset(loader, shards=3))
-    shares = [whole(loader.shard(k, 3)) for k in range(3)]
+    shares = [one_batch(loader.shard(k, 3)) for k in range(3)]
     kinds = {name: values.dtype for name, values in shares[0].labels.items()}
     assert {name: values.dtype for name, values in told.labels.items()} == kinds
     joined = Batch(
@@ -76,15 +76,15 @@ def test_its_rows_are_those_of_the_shares(cluster, games, output):
         np.concatenate([share.ply for share in shares]),
     )
     assert_same(told, joined)
-    assert rows(told) == rows(whole(loader))
+    assert rows(told) == rows(one_batch(loader))
 
 
-def test_a_process_takes_the_games_once_and_plans_nothing(games, monkeypatch):
-    """However many shares of the epoch it draws; here without a cluster."""
+def test_a_process_fetches_the_loader_once_and_reuses_the_plan(games, monkeypatch):
+    """For any number of shards; here without a cluster."""
     from kifu.datasets import ray_data
 
     loader = load(games, "seven", batch_size=64, jobs=1)
-    shares = [whole(loader.shard(k, 5)) for k in range(5)]
+    shares = [one_batch(loader.shard(k, 5)) for k in range(5)]
     taken = []
 
     def get(sent: bytes) -> kifu.Loader:
@@ -102,7 +102,7 @@ def test_a_process_takes_the_games_once_and_plans_nothing(games, monkeypatch):
 
 
 @pytest.mark.slow
-def test_blocks_are_no_larger_than_ray_wants_and_another_epoch_is_another_set(cluster, games):
+def test_block_sizes_and_epochs(cluster, games):
     import ray
 
     from kifu.datasets.ray_data import dataset
@@ -127,7 +127,7 @@ def test_blocks_are_no_larger_than_ray_wants_and_another_epoch_is_another_set(cl
 
 
 @pytest.mark.slow
-def test_what_cannot_be_divided(cluster, games):
+def test_invalid_shards(cluster, games):
     from kifu.datasets.ray_data import dataset
 
     loader = load(games, "seven", batch_size=50, jobs=1)
@@ -137,7 +137,7 @@ def test_what_cannot_be_divided(cluster, games):
         dataset(loader.epoch(0, 2))
 
 
-def test_without_ray_one_line_says_what_is_missing():
+def test_missing_ray_is_reported_in_one_line():
     code = "import sys; sys.modules['ray'] = None; import kifu.datasets.ray_data"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     last = done.stderr.strip().splitlines()[-1]
@@ -145,7 +145,7 @@ def test_without_ray_one_line_says_what_is_missing():
 
 
 def trained(*arguments: object) -> tuple[int, int]:
-    """Steps and positions, as the script tells."""
+    """Return steps and positions from the script's output."""
     done = subprocess.run(
         [sys.executable, SCRIPT, *map(str, arguments)], capture_output=True, text=True, timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"},
@@ -158,8 +158,8 @@ def trained(*arguments: object) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-def test_the_script_goes_on_with_another_number_of_workers(games, tmp_path):
-    """In the middle of an epoch, which has as many steps as if nothing had happened."""
+def test_script_resumes_with_another_number_of_workers(games, tmp_path):
+    """In the middle of an epoch, which keeps its number of steps."""
     batches = load(games, "seven", board="9x9", batch_size=240, drop_last=True)
     assert len(batches) > 1
     words = (games, "--output", tmp_path / "run", "--board", "9x9", "--every", 1)

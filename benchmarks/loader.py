@@ -1,4 +1,4 @@
-"""How fast a loader gives batches, beside its floor, the encoder alone in the order of the corpus; its memory."""
+"""Speed and memory of loaders, compared with a floor: the encoder alone, in the order of the corpus."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from corpus import Corpus
 from figures import Figure, at_least, at_most
 from processes import peak
 from timing import Task, cores, in_turns, one_core
 
 import kifu
+from corpus import Corpus
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
@@ -23,7 +23,7 @@ from kifu.records.games import concat
 
 _ROWS = 1024
 
-# Plane set, planes as what, the share of an epoch that is timed, and what is asked for (M positions/s).
+# Plane set, output, divisor of the timed part of an epoch, and target (M positions/s).
 _PLANES: tuple[tuple[str, Output, int, float], ...] = (
     ("seven", "packed", 12, 1.5),
     ("seven", "uint8", 24, 0.6),
@@ -38,7 +38,7 @@ _SHUFFLES: tuple[tuple[dict[str, Any], int], ...] = (
     ({"shuffle": "global"}, 16),
     ({"shuffle": "global", "memory": 2 << 30}, 4),
 )
-"""Options, and the share of an epoch that is timed; of a permutation of all positions as much as is held at a time."""
+"""Options, and the divisor of the timed part of an epoch; for a global shuffle, as much as fits into memory."""
 
 _DRAIN = """
 import sys, kifu
@@ -48,7 +48,7 @@ for batch in kifu.load(sys.argv[1], sys.argv[2], config=config): pass
 
 
 def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Shuffled, turned batches from a catalogue, on one core, with one thread that draws."""
+    """Time shuffled, augmented batches from a catalogue, on one core, with one rendering thread."""
     path = folder / "games.parquet"
     ingest(corpus.every or corpus.archives, path)
     figures = []
@@ -80,7 +80,7 @@ def loader(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def _drain(given: kifu.Loader) -> Callable[[], None]:
-    """A function that draws an epoch, the same each time."""
+    """Return a function that reads the same epoch each time."""
 
     def drain() -> None:
         for _ in given.epoch(given.epoch_number):
@@ -90,7 +90,7 @@ def _drain(given: kifu.Loader) -> Callable[[], None]:
 
 
 def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None], int]:
-    """A function that draws about so many positions, about 16,384 at a time into the same memory, and how many."""
+    """Return a function that encodes about `positions` positions, 16,384 at a time into the same memory, and their number."""
     games = concat([game_arrays(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
     encoder = find_encoder(planes)
     desk = encoder.new_desk()

@@ -1,4 +1,4 @@
-"""How well a loader mixes: neighbours in the stream, and batches, beside a true permutation of all positions."""
+"""Shuffling quality of loaders, compared with a true permutation of all positions."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from corpus import Corpus
 from figures import Figure
 
 import kifu
+from corpus import Corpus
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
 
 _ROWS = 4096
 _POSITIONS = 2_000_000
-"""Of the stream are looked at."""
+"""Positions of the stream that are measured."""
 
 _BATCH = 1024
 
@@ -35,7 +35,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 def shuffling(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Two measures of the stream for each way of shuffling, and for numpy's permutation of the same positions."""
+    """Measure the stream for each shuffle option, and for NumPy's permutation of the same positions."""
     path = folder / "games.parquet"
     ingest(corpus.every or corpus.archives, path)
     ids, wins = _games(path)
@@ -51,7 +51,7 @@ def shuffling(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def _games(path: Path) -> tuple[npt.NDArray[np.uint64], Numbers]:
-    """Ids, rising, and of each game a number that has nothing to do with others: is it White who wins?"""
+    """Return sorted game ids, and for each game whether White wins."""
     ids, wins = [], []
     for batch in open_catalogue(path).batches(("id", "winner")):
         ids.append(to_numpy(batch["id"]))
@@ -62,7 +62,7 @@ def _games(path: Path) -> tuple[npt.NDArray[np.uint64], Numbers]:
 
 
 def _measures(name: str, games: npt.NDArray[np.uint64], ids: npt.NDArray[np.uint64], values: Numbers) -> list[Figure]:
-    """games: of the stream. values: of each of `ids`."""
+    """Measure a stream of games; `values` belong to `ids`."""
     stream = values[np.searchsorted(ids, games)]
     same = float(np.mean(games[1:] == games[:-1]))
     correlation = float(np.corrcoef(stream[1:], stream[:-1])[0, 1])

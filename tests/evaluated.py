@@ -18,7 +18,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.go.board import Board
 from kifu.learn.net import Net, open_net
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
-from loader_games import turned
+from loader_games import apply_symmetry
 
 RANKS = ("3d", "7d", "", "5k", "12k", "9p")
 BANDS = {"3d": "3d", "7d": "7d", "": "none", "5k": "5-1k", "12k": "20-11k", "9p": "pro"}
@@ -120,7 +120,7 @@ def naive(net: Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetri
 def chances_of(net: Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
     """[moves] of one position, asked under symmetry k. board: only what is legal on it."""
     with torch.no_grad():
-        logits = net.module(torch.from_numpy(turned(planes, k)[None])).policy[0].numpy().astype(np.float64)
+        logits = net.module(torch.from_numpy(apply_symmetry(planes, k)[None])).policy[0].numpy().astype(np.float64)
     size = planes.shape[-1] - 2 * net.encoder.plane_set.rim
     logits = np.array([logits[symmetries(size, size)[k, p]] for p in range(len(logits))])
     weights = np.exp(logits - logits.max())

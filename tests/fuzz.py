@@ -34,9 +34,9 @@ from kifu.datasets.formats import open_writer
 from kifu.errors import KifuError
 from kifu.katago.npz import KataWriter
 from kifu.records.parse import summarize
+from naive_dat import random_file
 from naive_tygem import ROW
 from record_samples import OLF_LINE, TYGEM_LINE, small_archives
-from test_dat import some_file
 
 TURN = 20.0  # seconds
 LIMIT = 10.0  # seconds for one input, of a few KB
@@ -160,7 +160,7 @@ def main() -> None:
     arguments = parser.parse_args()
     archives = [*small_archives().values(), *FILES_OF_LINES]
     catalogues = small_catalogues()
-    data_sets = [some_file(name, n) for name in ("dat1@1", "dat2@1") for n in (0, 1, 3)]
+    data_sets = [random_file(name, n) for name in ("dat1@1", "dat2@1") for n in (0, 1, 3)]
     examples = small_data_sets()
     names = ["a.sgf", "a.tar", "a.tar.gz", "a.zip", "a.gz", "a.bz2", "a.xz", "a.olf", "a.index", "a"]
     harnesses: dict[str, Callable[[float, int], int]] = {

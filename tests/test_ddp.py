@@ -27,7 +27,7 @@ from kifu.learn.metrics import figures, read_metrics
 from kifu.learn.module import COUNTED, PolicyModule
 from kifu.learn.net import open_net
 from kifu.learn.train import train
-from loader_games import given, make
+from loader_games import make, row_ids
 from runs import checkpoint, interrupted, tiny
 
 
@@ -47,7 +47,7 @@ def attached(feed: DataModule, rank: int = 0, world: int = 1) -> DataModule:
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """What there is to learn from, as (id, ply)."""
     source = read_all(recipe, [games], [], 1).train
-    return set(given(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
+    return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
 def batches(feed: DataModule) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:

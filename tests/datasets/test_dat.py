@@ -23,42 +23,9 @@ from kifu.datasets.manifest import ArchiveRows
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
 from kifu.planes.packed import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
+from naive_dat import random_examples, random_file, write_naive
 
 DAT1_1, DAT2_1 = DAT_LAYOUTS["dat1@1"], DAT_LAYOUTS["dat2@1"]
-
-
-# Slow twins: the cards in docs/formats, bit by bit.
-
-
-def write_naive(name, planes, labels):
-    """Return the bytes of a dat1 or dat2 file with these examples (dat1: plane 7 is written as it is)."""
-    out = bytearray()
-    if name == "dat2@1":
-        line = f"mlv2-n={len(labels)}-numplanes=7-imagewidth=19-imageheight=19-datatype=int-bpp=1\0\n"
-        out += line.encode() + bytes(1024 - len(line))
-    for example, label in zip(planes, labels):
-        out += b"GO"
-        if name == "dat1@1":
-            out += bytes([label // 19, label % 19])
-            for row in range(19):
-                for col in range(19):
-                    out.append(sum(int(example[plane][row][col]) << plane for plane in range(8)))
-        else:
-            out += int(label).to_bytes(4, "little")
-            bits = "".join(str(int(bit)) for plane in example for row in plane for bit in row) + "0"
-            out += bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
-    return bytes(out + b"END")
-
-
-def some_examples(name, n, seed=0):
-    rng = np.random.default_rng(seed)
-    planes = (rng.random((n, DAT_LAYOUTS[name].planes, 19, 19)) < 0.3).astype(np.uint8)
-    planes[:, 7:] = 1
-    return planes, rng.integers(0, 361, n).astype(np.int32)
-
-
-def some_file(name, n, seed=0):
-    return write_naive(name, *some_examples(name, n, seed))
 
 
 @pytest.fixture
@@ -136,7 +103,7 @@ def test_a_record_by_hand(saved):
 @pytest.mark.parametrize("name", DAT_LAYOUTS)
 @pytest.mark.parametrize("n", [0, 1, 300])  # 300: more than is unpacked at a time
 def test_reads_what_the_naive_writer_wrote(name, n, saved):
-    planes, labels = some_examples(name, n)
+    planes, labels = random_examples(name, n)
     path = saved(write_naive(name, planes, labels))
     with formats.open(path) as dat:
         assert (dat.path, dat.format, dat.segments) == (path, FORMATS[name], 1)
@@ -153,7 +120,7 @@ def test_reads_what_the_naive_writer_wrote(name, n, saved):
 
 def joined(name, counts, saved):
     """Return a concatenation of several files, with all planes and labels."""
-    parts = [some_examples(name, n, seed) for seed, n in enumerate(counts)]
+    parts = [random_examples(name, n, seed) for seed, n in enumerate(counts)]
     path = saved(b"".join(write_naive(name, *part) for part in parts))
     return path, np.concatenate([p for p, _ in parts]), np.concatenate([q for _, q in parts])
 
@@ -183,7 +150,7 @@ def test_indexing_and_slicing_match_a_list(name, counts, saved):
 
 
 def test_returned_arrays_are_copies(saved):
-    path = saved(some_file("dat2@1", 2))
+    path = saved(random_file("dat2@1", 2))
     dat = Dat(path)
     before = dat[0][0].copy()
     dat[0][0][:] = 7
@@ -192,7 +159,7 @@ def test_returned_arrays_are_copies(saved):
 
 
 def test_close(saved):
-    path = saved(some_file("dat1@1", 3))
+    path = saved(random_file("dat1@1", 3))
     with Dat(path) as dat:
         part = dat[:2]
     dat.close()  # twice does no harm
@@ -203,9 +170,9 @@ def test_close(saved):
 
 
 def test_repr(saved):
-    path = saved(some_file("dat1@1", 2) + some_file("dat1@1", 1))
+    path = saved(random_file("dat1@1", 2) + random_file("dat1@1", 1))
     assert repr(Dat(path)) == f"<Dat {str(path)!r}: dat1@1, 3 examples, 2 files joined>"
-    path.write_bytes(some_file("dat2@1", 1))
+    path.write_bytes(random_file("dat2@1", 1))
     assert repr(Dat(path)) == f"<Dat {str(path)!r}: dat2@1, 1 examples>"
 
 
@@ -213,18 +180,18 @@ def test_repr(saved):
 
 
 def v1_with(offset, patch, n=3):
-    data = bytearray(some_file("dat1@1", n))
+    data = bytearray(random_file("dat1@1", n))
     data[offset : offset + len(patch)] = patch
     return bytes(data)
 
 
 def v2_with(offset, patch, n=3):
-    data = bytearray(some_file("dat2@1", n))
+    data = bytearray(random_file("dat2@1", n))
     data[offset : offset + len(patch)] = patch
     return bytes(data)
 
 
-V1, V2 = some_file("dat1@1", 3), some_file("dat2@1", 3)
+V1, V2 = random_file("dat1@1", 3), random_file("dat2@1", 3)
 
 
 def headed(old, new):
@@ -271,7 +238,7 @@ BROKEN = {
     "v2 no END": (V2[:-3] + b"XYZ", "has b'XYZ' instead of b'END' at byte 1,990"),
     "v2 END, then a rest": (V2 + b"END", "the header at byte 1,993 is cut off after 3 of 1,024 bytes"),
     "v2, second part broken": (V2 + v2_with(1024 + 322, b"gO"), "record 4 at byte 3,339 begins with b'gO'"),
-    "v2, then v1": (V2 + some_file("dat1@1", 9), "the header at byte 1,993 has b'GO"),
+    "v2, then v1": (V2 + random_file("dat1@1", 9), "the header at byte 1,993 has b'GO"),
 }  # fmt: skip
 
 
@@ -321,7 +288,7 @@ def test_any_bytes(tmp_path_factory, data):
 def test_mutations(tmp_path_factory, data):
     """A file with some bytes changed, removed, or inserted is rejected, or is read exactly as stored."""
     name = data.draw(st.sampled_from(sorted(DAT_LAYOUTS)))
-    content = bytearray(some_file(name, 2) + some_file(name, 1))
+    content = bytearray(random_file(name, 2) + random_file(name, 1))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content)))
         length = data.draw(st.sampled_from([0, 1, 2, 4, 322, 365]))
@@ -421,7 +388,7 @@ def test_inspect_counts(saved):
 def test_inspect_empty_and_concatenated_files(saved):
     found = inspect_dat(saved(b"END"))
     assert (found.examples, found.mean_stones, found.ko_share) == (0, 0, 0)
-    found = inspect_dat(saved(some_file("dat1@1", 300) + some_file("dat1@1", 2)))
+    found = inspect_dat(saved(random_file("dat1@1", 300) + random_file("dat1@1", 2)))
     assert (found.examples, found.segments, found.mean_points[7]) == (302, 2, 361)
     assert found.blake3 == inspection.hash_file(found.path)
 
@@ -468,7 +435,7 @@ def test_inspect_rejects_what_open_rejects(saved):
 def test_the_card_shows_how_to_read_it_without_kifu(name, saved):
     card = (Path(__file__).parents[2] / f"docs/formats/{name.partition('@')[0]}.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
-    planes, labels = some_examples(name, 5)
+    planes, labels = random_examples(name, 5)
     names = {"np": np, "os": os, "DAT1": DAT1, "DAT2": DAT2, "path": saved(write_naive(name, planes, labels))}
     exec(code, names)
     assert_array_equal(names["planes"], planes)

@@ -172,7 +172,8 @@ LABELS = {
     "move": "the point of the next move; a pass is width * height",
     "next<k>": f"the points of the next k moves (2 to {MAX_NEXT}), from the next one on; {NO_MOVE} after the last",
     "result": f"1 if the side to move wins the game, -1 if it loses, 0 for a draw, {UNKNOWN} if that is not known",
-    "ownership": "of each point at the end: 1 if it is the mover's, -1 the opponent's, 0 nobody's; "
+    "ownership": "of each point at the end: 1 if it is the mover's, -1 the opponent's, 0 no"
+    "body's; "
     f"{UNKNOWN} where the record tells no territory",
     "ranks": "ratings of the mover and of the opponent: 30 kyu 2, 1 kyu 31, 1 dan 32, 9 dan 40; NaN unknown",
     "komi": "as the record has it; NaN unknown",

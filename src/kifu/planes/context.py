@@ -45,7 +45,7 @@ class PositionContext(NamedTuple):
     """A position before a move, for features to read. Its frame has n points; W words make a bit set.
 
     s: the board (see `kifu.go.state.State`).  mover: uint8, BLACK or WHITE.  ply: int64, how many moves came before.
-    moves: [>= ply] uint16, the game's moves as in `kifu.records.games.Games`, in points of the frame; a pass is n.
+    moves: [>= ply] uint16, the game's moves as in `kifu.records.games.GameArrays`, in points of the frame; a pass is n.
     board: [W] uint64 bit set: the points that the game's board has.  edge: [W], those of the frame that it has not.
     stones: [2, W] uint64: black and white stones. Unlike `s.stones_by_liberties` they hold those without liberties too, which setup
         may leave.  past: [PAST, 2, W]: these before move t at past[t & 7], for t from ply - 7, but not below 0, to ply.

@@ -199,7 +199,7 @@ def write_records(
 ) -> Any:
     """Writes the records of the picked games, one game after another; returns how many there are in all.
 
-    moves ... root_setup: columns of `kifu.records.games.Games`; the picked games are of 19 x 19.  handicap: [G] bool,
+    moves ... root_setup: columns of `kifu.records.games.GameArrays`; the picked games are of 19 x 19.  handicap: [G] bool,
     whether the root's setup stones are placed and the first move is written.  picks: [K] int64 rows.  layout: V1 or
     V2.  tables: `new_tables()`, one for each thread.  out: [>= record bytes x moves of the picked games] uint8.
     Fills plies [>= moves of the picked games] uint16, how many moves of its game (passes too) come before each record;

@@ -20,7 +20,7 @@ _REFUSED = (
 def has_handicap(handicap: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
     """[G] bool: HA is there and not 0; only then did the program put up setup stones, and write the first move.
 
-    handicap: [G] int16, as in `kifu.records.games.Games`.
+    handicap: [G] int16, as in `kifu.records.games.GameArrays`.
     """
     told: npt.NDArray[np.bool_] = np.logical_and(handicap != NO_HANDICAP, handicap != 0)
     return told
@@ -35,7 +35,7 @@ def refuse(
 ) -> npt.NDArray[np.uint8]:
     """[G] uint8 of `DropReason`: what the program would not have read. Whether the moves can be played is not looked at.
 
-    All are [G], columns of `kifu.records.games.Games`.
+    All are [G], columns of `kifu.records.games.GameArrays`.
     """
     why = np.where((width == 19) & (height == 19), DropReason.KEPT, DropReason.WRONG_SIZE).astype(np.uint8)
     why[has_handicap(handicap) & (warnings & ParseWarning.BAD_SETUP_POINT != 0)] = DropReason.OFF_BOARD

@@ -14,12 +14,12 @@ from figures import Figure, at_least, at_most
 from timing import one_core
 
 from kifu.corpus.ingest import ingest
-from kifu.learn.folder import METRICS
 from kifu.learn.metrics import read_metrics
 from kifu.learn.net import open_net
 from kifu.learn.nets import Network, make_net
-from kifu.learn.optim import make_optimiser
+from kifu.learn.optim import make_optimizer
 from kifu.learn.predict import Predictor
+from kifu.learn.run_dir import METRICS
 from kifu.learn.train import train
 from kifu.planes.encoder import find_encoder
 from kifu.play.engine import Engine
@@ -85,7 +85,7 @@ def _bare_step(recipe: TrainingRecipe) -> Callable[[], None]:
     """A step of the same network on the same random planes and moves, with nothing around it."""
     encoder = find_encoder(recipe.planes)
     network: Network = make_net(recipe.net, encoder.planes).to(memory_format=torch.channels_last)
-    optimiser = make_optimiser(network, recipe.optimiser)
+    optimiser = make_optimizer(network, recipe.optimiser)
     kind = torch.bfloat16 if recipe.precision == "bfloat16" else torch.float32
     planes = torch.rand(_BATCH, *encoder.shape).round().to(kind, memory_format=torch.channels_last)
     moves = torch.randint(0, encoder.points, (_BATCH,))

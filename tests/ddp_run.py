@@ -1,9 +1,9 @@
-"""A run that notes what each of its processes learns from; test_ddp.py starts it, and Lightning starts it once more.
+"""A training run that records what each of its processes trains on; test_ddp.py and Fabric start it as a script.
 
-    python ddp_run.py GAMES RUN NOTES DEVICES NODES STOP
+    python ddp_run.py GAMES RUN LOG DEVICES NODES STOP
 
-trains, or goes on, on the CPU; asked to stop in step STOP. Process R appends to the file NOTES/R a line for each
-position, "EPOCH BATCH GAME PLY", and to NOTES/files the name of each file that it writes.
+starts or resumes a run on the CPU and interrupts it in step STOP. Process R appends to the file LOG/R a line for each
+position, "EPOCH STEP GAME PLY", and to LOG/files the name of each file that it writes.
 """
 
 from __future__ import annotations
@@ -17,46 +17,43 @@ import torch
 from torch import Tensor
 
 from kifu.atomic_io import write_file
-from kifu.learn import checkpoint, folder, net
-from kifu.learn import run as around
-from kifu.learn.data import DataModule, TrainingBatch
-from kifu.learn.run import Conductor
-from kifu.learn.train import train
+from kifu.learn import net, run_dir
+from kifu.learn.data import TrainingBatch, TrainingData
+from kifu.learn.loop import RunEnd, TrainingLoop
+from kifu.learn.train import TrainOptions, train
 from runs import tiny
 
 RECIPE = {"batch_size": 16, "window": 200, "steps": None, "epochs": 2, "validate_steps": 20, "average": 0.9}
 
 
 def main() -> None:
-    games, into, notes, devices, nodes, stop = sys.argv[1:]
+    games, run, log, devices, nodes, stop = sys.argv[1:]
     torch.set_num_threads(1)
-    drawn: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    ready, after_step = DataModule._ready, Conductor.on_train_batch_end
+    rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    make_batch, after_step = TrainingData._make_batch, TrainingLoop._after_step
 
-    def note(self: DataModule, told: dict[str, Tensor], place: tuple[int, int]) -> TrainingBatch:
-        drawn[place] = list(zip(told["game"].tolist(), told["ply"].tolist()))
-        return ready(self, told, place)
+    def recording_batch(self: TrainingData, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
+        rows_of[next_position] = list(zip(values["game"].tolist(), values["ply"].tolist()))
+        return make_batch(self, values, next_position)
 
-    def learned(self: Conductor, *arguments: Any) -> None:
-        batch = arguments[3]
-        with Path(notes, str(self.trainer.global_rank)).open("a") as file:
-            file.writelines(f"{self.feed.place[0]} {self.steps} {game} {ply}\n" for game, ply in drawn[batch.place])
-        if self.steps + 1 == int(stop) and self.first:
+    def recording_step(self: TrainingLoop, batch: TrainingBatch) -> RunEnd | None:
+        epoch, step = self.data.position[0], self.state.steps
+        with Path(log, str(self.fabric.global_rank)).open("a") as file:
+            file.writelines(f"{epoch} {step} {game} {ply}\n" for game, ply in rows_of[batch.next_position])
+        if step + 1 == int(stop) and self.fabric.is_global_zero:
             signal.raise_signal(signal.SIGINT)
-        after_step(self, *arguments)
+        return after_step(self, batch)
 
-    def written(path: Path, data: Any) -> None:
-        with Path(notes, "files").open("a") as file:
+    def recording_write(path: Path, data: Any) -> None:
+        with Path(log, "files").open("a") as file:
             file.write(f"{path.name}\n")
         write_file(path, data)
 
-    DataModule._ready, Conductor.on_train_batch_end = note, learned
-    checkpoint.write_file = folder.write_file = net.write_file = written
-    around.draw_curves = lambda rows, title: b"curves"
-    resume = Path(into, "run.json").exists()
-    train(
-        tiny(**RECIPE), [games], into, resume=resume, devices=int(devices), nodes=int(nodes), accelerator="cpu", jobs=1
-    )
+    TrainingData._make_batch, TrainingLoop._after_step = recording_batch, recording_step
+    run_dir.write_file = net.write_file = recording_write
+    run_dir.draw_training_curves = lambda rows, title: b"curves"
+    options = TrainOptions(devices=int(devices), nodes=int(nodes), accelerator="cpu", jobs=1)
+    train(tiny(**RECIPE), [games], run, resume=Path(run, "run.json").exists(), options=options)
 
 
 if __name__ == "__main__":

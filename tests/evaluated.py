@@ -1,4 +1,4 @@
-"""Games to test nets on, small and crowded, and what a slow, plain reading says of a net's guesses at their moves."""
+"""Small, crowded games to evaluate nets on, and a naive evaluation of single positions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ BANDS = {"3d": "3d", "7d": "7d", "": "none", "5k": "5-1k", "12k": "20-11k", "9p"
 
 
 def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: int = 0, swapped: bool = False) -> bytes:
-    """A random legal game that fills a corner, so that stones are taken; some moves are passes.
+    """Return a random legal game that fills a corner, with captures and passes, as SGF.
 
-    symmetry, swapped: how it is written down: turned, with the colours swapped.
+    symmetry and swapped transform its coordinates and colours.
     """
     rng = np.random.default_rng(seed)
     board, table = Board(size), symmetries(size, size)[symmetry]
@@ -41,8 +41,8 @@ def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: in
     return (text + ")").encode()
 
 
-def told(k: int) -> str:
-    """What game k says beside its moves."""
+def properties(k: int) -> str:
+    """Return the root properties of game k."""
     ranks = f"BR[{RANKS[k % 6]}]WR[{RANKS[k * 5 % 6]}]".replace("BR[]", "").replace("WR[]", "")
     return f"PB[Black {k}]PW[White {k}]DT[2001-0{1 + k % 9}-01]{ranks}" + (f"HA[{k % 4}]" if k % 3 == 0 else "")
 
@@ -54,8 +54,8 @@ def catalogue(folder: Path, texts: Iterable[bytes]) -> Path:
 
 
 def make(folder: Path, games: int = 8, plies: int = 36, size: int = 9) -> Path:
-    """The catalogue of so many games, and one on another board."""
-    texts = [text(k, plies, size, told(k)) for k in range(games)]
+    """Return a catalogue of some games, and one more on another board."""
+    texts = [text(k, plies, size, properties(k)) for k in range(games)]
     return catalogue(folder, [*texts, text(99, 10, size + 2)])
 
 
@@ -75,23 +75,24 @@ def is_white(game: kifu.Game, ply: int) -> bool:
 
 @dataclass(frozen=True)
 class Seen:
-    """One position, and what the net says of its move. groups: by breakdown.
+    """One position with a net's prediction of its move.
 
-    place, last: how many moves are likelier, without those and with those that are as likely but for rounding.
+    Moves whose probabilities differ only by rounding make the rank uncertain: it is min_rank to max_rank, from 0 on.
+    `groups` holds the group of each breakdown.
     """
 
     game: int
     ply: int
     move: int
-    place: int
-    last: int
+    min_rank: int
+    max_rank: int
     nll: float
-    sure: float
+    confidence: float
     groups: dict[str, str]
 
 
 def sharp(path: Path) -> Net:
-    """The net of a file, made so sure of its moves that rounding seldom matters."""
+    """Return the net of a file, made so confident that rounding rarely matters."""
     net = open_net(path)
     *_, last_weight, _ = net.module.parameters()
     last_weight.data *= 20
@@ -99,7 +100,7 @@ def sharp(path: Path) -> Net:
 
 
 def naive(net: Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetrised: bool = False) -> list[Seen]:
-    """Every position that is not before a pass, one after another."""
+    """Evaluate every position that is not before a pass, one at a time."""
     seen = []
     for g, game in enumerate(games):
         planes, labels = kifu.encode(game, net.about.planes)
@@ -107,18 +108,22 @@ def naive(net: Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetri
         for ply, one, move in zip(plies, planes.astype(np.float32), labels.tolist(), strict=True):
             board = game.board(ply)
             board.to_play = 1 + is_white(game, ply)
-            chances = np.mean(
-                [chances_of(net, one, k, board if legal else None) for k in range(8 if symmetrised else 1)], 0
+            probabilities = np.mean(
+                [probabilities_of(net, one, k, board if legal else None) for k in range(8 if symmetrised else 1)], 0
             )
-            place, last = (int(np.sum(chances > chances[move] * (1 + slack))) for slack in (1e-5, -1e-5))
+            min_rank, max_rank = (
+                int(np.sum(probabilities > probabilities[move] * (1 + slack))) for slack in (1e-5, -1e-5)
+            )
             groups = groups_of(game, ply, move, board)
-            last -= 1  # the move itself, which is as likely as it is
-            seen.append(Seen(g, ply, move, place, last, -math.log(chances[move]), max(chances), groups))
+            max_rank -= 1  # the move itself
+            seen.append(
+                Seen(g, ply, move, min_rank, max_rank, -math.log(probabilities[move]), max(probabilities), groups)
+            )
     return seen
 
 
-def chances_of(net: Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
-    """[moves] of one position, asked under symmetry k. board: only what is legal on it."""
+def probabilities_of(net: Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
+    """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given."""
     with torch.no_grad():
         logits = net.module(torch.from_numpy(apply_symmetry(planes, k)[None])).policy[0].numpy().astype(np.float64)
     size = planes.shape[-1] - 2 * net.encoder.plane_set.rim

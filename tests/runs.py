@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from kifu.config import check_config
-from kifu.learn.folder import LAST
+from kifu.learn.data import TrainingBatch
+from kifu.learn.loop import RunEnd, TrainingLoop
 from kifu.learn.metrics import Row, read_metrics
-from kifu.learn.run import Conductor
+from kifu.learn.run_dir import LAST
 from kifu.recipes.training import TrainingRecipe
 
 SAMPLE = Path(__file__).parents[1] / "src" / "kifu" / "assets" / "sample" / "KGS-2025-19-320-.tar.gz"
@@ -39,15 +40,15 @@ def tiny(**changes: Any) -> TrainingRecipe:
 
 
 def interrupted(at: int) -> Any:
-    """Within this, a run is asked to stop in its step `at`, as Ctrl-C does."""
-    before = Conductor.on_train_batch_end
+    """Return a context in which Ctrl-C is pressed during step `at` of a run."""
+    after_step = TrainingLoop._after_step
 
-    def after_step(self: Conductor, *arguments: Any) -> None:
-        if self.steps + 1 == at:
+    def after_step_with_signal(self: TrainingLoop, batch: TrainingBatch) -> RunEnd | None:
+        if self.state.steps + 1 == at:
             signal.raise_signal(signal.SIGINT)
-        before(self, *arguments)
+        return after_step(self, batch)
 
-    return mock.patch.object(Conductor, "on_train_batch_end", after_step)
+    return mock.patch.object(TrainingLoop, "_after_step", after_step_with_signal)
 
 
 def assert_same_weights(one: Path, other: Path) -> None:

@@ -145,16 +145,18 @@ def _learn(
     if find_spec("torch") is None:
         say("  left out: it needs torch, which pip install 'kifu[learn]' brings")
         return []
-    from kifu.learn.folder import CURVES, read_run
-    from kifu.learn.heat import draw, forecast
+    from kifu.learn.heatmap import draw, predict_move
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
-    from kifu.learn.train import train
+    from kifu.learn.run_dir import CURVES, read_run
+    from kifu.learn.train import TrainOptions, train
 
     folder = into / "run"
     recipe = load_training("quick-cpu", [*_TRAINING, f"max_minutes={minutes}"])
     earlier = read_run(folder)
-    run = train(recipe, [catalogue], folder, resume=earlier is not None, jobs=jobs, progress=progress)
+    run = train(
+        recipe, [catalogue], folder, resume=earlier is not None, options=TrainOptions(jobs=jobs), progress=progress
+    )
     was_there = "  (was there)" if earlier == run else ""
     say(
         f"  {run.positions:,} positions of {run.counts['train_games']} games; of the next moves in "
@@ -162,7 +164,7 @@ def _learn(
     )
     pictures = [folder / CURVES]
     for checkpoint, name in ((folder, "heat.png"), (None, "heat-small.png")):
-        told = forecast(Predictor(open_net(checkpoint)), SelectedGame(game, len(game), ()), _MOVE)
+        told = predict_move(Predictor(open_net(checkpoint)), Shown(game, len(game), ()), _MOVE)
         draw(told, into / name)
         pictures.append(into / name)
         played = told.played

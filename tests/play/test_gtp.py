@@ -24,7 +24,8 @@ from evaluators import Scripted, scripted_engine, told
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.learn.net import open_net
-from kifu.learn.predict import Predictor, PredictPositions
+from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import Predictor
 from kifu.play.client import GtpProcess, find_program
 from kifu.play.engine import COMMANDS, Engine
 from kifu.play.gtp import LineReader, read_lines, serve
@@ -271,7 +272,7 @@ def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> No
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):
             evaluation = engine.player.evaluator.evaluate(engine.game, colour)
-            wanted = predictor.ask(PredictPositions.of_games([game], [plies], to_play=[colour]))
+            wanted = predictor.predict(PredictPositions.from_games([game], [plies], to_play=[colour]))
             np.testing.assert_array_equal(evaluation.policy[:-1], wanted.policy[0])
             assert evaluation.policy[-1] == 0
             assert wanted.value is not None and evaluation.value == pytest.approx(wanted.value[0])

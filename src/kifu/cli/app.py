@@ -60,8 +60,14 @@ def overrides(what: str, example: str) -> typer.models.OptionInfo:
     return option
 
 
-_EXTRAS = {"torch": "learn", "lightning": "learn", "safetensors": "learn", "tensorboard": "learn", "ray": "cluster"}
-"""Packages that only some commands need, and the extra that installs them."""
+_EXTRAS = {
+    "torch": "learn",
+    "lightning_fabric": "learn",
+    "safetensors": "learn",
+    "tensorboard": "learn",
+    "ray": "cluster",
+}
+"""What only some commands need, and the extra that brings it."""
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""

@@ -43,19 +43,20 @@ def evaluate(
     """Test nets on the moves of games: top-1, 3, 5, likelihood, calibration, with 95 % intervals."""
     from kifu.atomic_io import write_file
     from kifu.kernel import announce_compilation
+    from kifu.learn.evaluate import EvalOptions
     from kifu.learn.evaluate import evaluate as evaluate_nets
     from kifu.learn.net import open_net
-    from kifu.learn.report import write_page
-    from kifu.learn.summary import print_evaluation
+    from kifu.learn.report import print_evaluation, write_page
     from kifu.progress import progress
 
     announce_compilation()
     found = evaluate_nets(
         [open_net(path) for path in [checkpoint, *(others or [])]],
         sources,
-        board=board, legal=legal, symmetries=symmetries, passes=passes, per_game=per_game, positions=positions,
-        seed=seed, precision=precision, overlap=overlap, jobs=jobs, progress=progress,  # type: ignore[arg-type]
-    )  # fmt: skip
+        EvalOptions(board, legal, symmetries, passes, per_game, positions, seed, precision, overlap),  # type: ignore[arg-type]
+        jobs=jobs,
+        progress=progress,
+    )
     if json == Path("-"):
         typer.echo(found.to_json(), nl=False)
     else:

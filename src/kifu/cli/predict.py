@@ -36,7 +36,7 @@ def predict(
     from kifu.errors import RecipeError
     from kifu.kernel import announce_compilation
     from kifu.learn import SUFFIX
-    from kifu.learn.heat import describe, draw, forecast, to_json
+    from kifu.learn.heatmap import describe, draw, predict_move, to_json
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
     from kifu.records.paths import as_path
@@ -47,12 +47,12 @@ def predict(
         raise RecipeError(f"{files[-1]} is a net; the game comes last")
     announce_compilation()
     net = open_net(files[0] if len(files) == 2 else None)
-    told = forecast(Predictor(net, symmetries=symmetries), find_game(as_path(files[-1]), number), move, top)
+    prediction = predict_move(Predictor(net, symmetries=symmetries), find_game(as_path(files[-1]), number), move, top)
     if out is not None:
-        draw(told, out)
+        draw(prediction, out)
     if json is not None and json != Path("-"):
-        write_file(json, to_json(told).encode())
-    typer.echo(to_json(told) if json == Path("-") else f"{describe(told)}\n", nl=False)
+        write_file(json, to_json(prediction).encode())
+    typer.echo(to_json(prediction) if json == Path("-") else f"{describe(prediction)}\n", nl=False)
 
 
 @app.command()

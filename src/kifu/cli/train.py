@@ -41,7 +41,7 @@ def train(
 ) -> None:
     """Train a net to predict the next move. Ctrl-C ends the run after a step; --resume goes on with it exactly."""
     from kifu.kernel import announce_compilation
-    from kifu.learn.train import is_first
+    from kifu.learn.train import TrainOptions, is_first_process
     from kifu.learn.train import train as train_net
     from kifu.progress import progress
     from kifu.recipes.schema import load_training
@@ -49,10 +49,10 @@ def train(
     announce_compilation()
     overrides = [*(set_ or ()), *([] if max_time is None else [f"max_minutes={max_time}"])]
     run = train_net(
-        load_training(recipe, overrides), sources, into, validate=validate or (), resume=resume, devices=devices,
-        nodes=nodes, strategy=strategy, accelerator=accelerator, jobs=jobs, progress=progress,
+        load_training(recipe, overrides), sources, into, validate=validate or (), resume=resume,
+        options=TrainOptions(devices, nodes, strategy, accelerator, jobs), progress=progress,
     )  # fmt: skip
-    if not is_first():
+    if not is_first_process():
         return
     best = run.best.get("validation_top1")
     told = "" if best is None else f"; validation top-1 {best:.2%}, loss {run.best['validation_loss']:.4f} at best"

@@ -1,10 +1,10 @@
-"""Networks that predict the next move: their training, evaluation and use. Needs torch: kifu[learn].
+"""Networks that predict the next move: training, evaluation and use. Requires torch: kifu[learn].
 
-Here stand the names of files, for those who ask before they load torch.
+File names are defined here so that they can be imported without loading torch.
 """
 
 SUFFIX = ".safetensors"
-"""Of a net's file."""
+"""Suffix of a net's file."""
 
 BEST = "best" + SUFFIX
-"""The net of a run folder that is taken if the folder is named."""
+"""File name of the net that is loaded when a run directory is opened as a net."""

@@ -1,10 +1,10 @@
-"""What a run learns from and is validated with: games, held apart, and the batches that come of them."""
+"""Training data: the games of a run, split into training and validation, and batches of their positions."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from lightning.pytorch import LightningDataModule
 from torch import Tensor
 
 from kifu.atomic_io import hash_file
@@ -32,238 +31,264 @@ from kifu.records.paths import as_path
 
 _COLUMNS = ("canonical", "opening")
 
-_READY = 2
-"""Batches that are in pinned memory before a GPU asks for them."""
+_PINNED_BATCHES = 2
+"""Batches that wait in pinned memory for the GPU."""
 
 Paths = Sequence[str | os.PathLike[str]]
 
 
 class TrainingBatch(NamedTuple):
-    """A batch, as a net learns from it.
+    """A batch of positions with their labels.
 
-    planes: as the loader's output says.  move: [B] int64.  result: [B] int8 and ownership: [B, N] int8, if there are
-    such heads.  place: epoch and batch that come after it, as in `DataModule`.
+    Attributes:
+        planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
+        move: [B] int64, the move played.
+        result: [B] int8, if the network has a value head.
+        ownership: [B, N] int8, if the network has an ownership head.
+        next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
     """
 
     planes: Tensor
     move: Tensor
     result: Tensor | None = None
     ownership: Tensor | None = None
-    place: tuple[int, int] = (0, 0)
+    next_position: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True)
 class TrainingGames:
-    """The games of a run: to learn from, and, if any are held out, to validate with. inputs: the sources' hashes."""
+    """The games of a run.
+
+    Attributes:
+        train: Positions to train on.
+        validation: Held-out positions, or None.
+        canonical: [K] uint64, canonical hashes of the training games.
+        inputs: Names of the sources and hashes of those that are files.
+    """
 
     train: CatalogueSource
     validation: CatalogueSource | None
     canonical: npt.NDArray[np.uint64]
     inputs: dict[str, list[dict[str, str]]]
 
-    def told(self) -> dict[str, Any]:
-        """What tells these games from others, as JSON values."""
+    def fingerprint(self) -> dict[str, Any]:
+        """Return hashes of the games and positions as JSON values."""
         return {
             "train": self.train.fingerprint()["source"],
             "validation": None if self.validation is None else self.validation.fingerprint()["source"],
         }
 
     def counts(self) -> dict[str, int]:
-        """How many games there are."""
+        """Return the numbers of games."""
         return {
             "train_games": len(self.train.ids),
             "validation_games": 0 if self.validation is None else len(self.validation.ids),
         }
 
 
-def read_all(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int | None) -> TrainingGames:
-    """Reads the games of a run, and holds those apart that it is validated with.
+def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths, jobs: int | None) -> TrainingGames:
+    """Read the games of a run and hold out those for validation.
 
-    A game with the opening of one to validate with is not learned from, wherever it comes from. Raises RecipeError,
-    SourceError or FormatError.
+    Games that share the opening of a validation game are not trained on, whichever source they come from.
+
+    Args:
+        recipe: The recipe of the run.
+        sources: Catalogues, archives, folders and records to train on.
+        validate: Sources to validate with; if empty, a share of the games is held out as the recipe specifies.
+        jobs: Threads that read.
+
+    Raises:
+        RecipeError: A source is a data set.
+        SourceError: A source cannot be read, or no games are left.
+        FormatError: A source is damaged.
     """
-    rows = _read(recipe, sources, jobs)
+    rows = _read_rows(recipe, sources, jobs)
     opening = to_numpy(rows["opening"])
     if validate:
-        held = _read(recipe, validate, jobs)
-        learned = ~np.isin(opening, to_numpy(held["opening"]))
+        held_out = _read_rows(recipe, validate, jobs)
+        in_training = ~np.isin(opening, to_numpy(held_out["opening"]))
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
-        learned = split_keys(opening, shares, recipe.seed) == 0
-        held = select_rows(rows, ~learned)
+        in_training = split_keys(opening, shares, recipe.seed) == 0
+        held_out = pick(rows, ~in_training)
     else:
-        learned, held = np.ones(len(rows), np.bool_), None
-    train = _draw(select_rows(rows, learned), recipe)
-    if not len(train) or (held is not None and not len(held)):
-        which = "learn from" if not len(train) else "validate with"
-        raise SourceError(f"none of {len(rows):,} games is left to {which}; validation is {recipe.validation}")
+        in_training, held_out = np.ones(len(rows), np.bool_), None
+    train = _sample(pick(rows, in_training), recipe)
+    if not len(train) or (held_out is not None and not len(held_out)):
+        purpose = "train on" if not len(train) else "validate with"
+        raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {recipe.validation}")
     return TrainingGames(
-        _source(recipe, train),
-        None if held is None else _source(recipe, held),
+        _make_source(recipe, train),
+        None if held_out is None else _make_source(recipe, held_out),
         to_numpy(train["canonical"]),
-        {"train": _hashes(sources), "validation": _hashes(validate)},
+        {"train": _hash_sources(sources), "validation": _hash_sources(validate)},
     )
 
 
-def _read(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> pa.RecordBatch:
-    if open_datasets(paths) is not None:
-        raise RecipeError(
-            f"{paths[0]} is a data set that is written already; a net learns from games: catalogues, archives, records"
-        )
-    return read_games(paths, recipe.size, False, jobs, (*_spec(recipe).columns(), *_COLUMNS))
+def _read_rows(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> pa.RecordBatch:
+    if open_written(paths) is not None:
+        raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
+    columns = (*needed_columns(*_source_options(recipe)), *_COLUMNS)
+    return read_games(paths, recipe.size, False, jobs, columns)
 
 
-def _draw(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
-    """So many of the games as the recipe takes: those with the smallest hash of id and seed, in their old order."""
+def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
+    """Return `recipe.games` of the games, those with the smallest hash of id and seed, in their original order."""
     if recipe.games is None or recipe.games >= len(rows):
         return rows
     seed = mix_words(np.array([recipe.seed], np.uint64))
-    drawn = np.zeros(len(rows), np.bool_)
-    drawn[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
-    return select_rows(rows, drawn)
+    selected = np.zeros(len(rows), np.bool_)
+    selected[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
+    return pick(rows, selected)
 
 
-def _spec(recipe: TrainingRecipe) -> ExampleSpec:
-    return ExampleSpec(recipe.planes, recipe.size, labels=recipe.labels, filter=recipe.positions)
+def _source_options(recipe: TrainingRecipe) -> tuple[str, tuple[int, int], bool, tuple[str, ...], PositionFilter]:
+    """Return the arguments of `CatalogueSource` after the rows."""
+    return recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice()
 
 
-def _source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
-    return CatalogueSource(rows, _spec(recipe))
+def _make_source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
+    return CatalogueSource(rows, *_source_options(recipe))
 
 
-def _hashes(paths: Paths) -> list[dict[str, str]]:
-    """Names of the sources, and the hash of each that is a file."""
-    found = []
+def _hash_sources(paths: Paths) -> list[dict[str, str]]:
+    """Return the name of each source, and the hash of each that is a file."""
+    sources = []
     for source in map(as_path, paths):
-        told = {"name": source.name}
+        entry = {"name": source.name}
         try:
             if isinstance(source, Path) and is_catalogue(source):
-                told["blake3"] = open_catalogue(source).digest()
+                entry["blake3"] = open_catalogue(source).digest()
             elif not source.is_dir():
-                told["blake3"] = hash_file(source)
-            found.append(told)
+                entry["blake3"] = hash_file(source)
+            sources.append(entry)
         except OSError as error:
             raise SourceError(f"cannot read {source}: {error.strerror}") from None
-    return found
+    return sources
 
 
-class DataModule(LightningDataModule):  # type: ignore[misc]
-    """Batches for the processes of a run, from where it stands.
+class TrainingData:
+    """The batches of one process.
 
-    place: epoch and batch that come next; of an epoch that another number of processes has begun, batches are counted
-    from there.
+    Attributes:
+        recipe: The recipe of the run.
+        games: The games of the run.
+        position: Epoch and batch to deliver next. In an epoch that was started with another number of processes,
+            batches are counted from the change.
     """
 
-    def __init__(self, recipe: TrainingRecipe, games: TrainingGames) -> None:
-        super().__init__()
+    def __init__(
+        self, recipe: TrainingRecipe, games: TrainingGames, rank: int = 0, world_size: int = 1, on_gpu: bool = False
+    ) -> None:
+        """Prepare the batches of one process.
+
+        Args:
+            recipe: The recipe of the run.
+            games: The games of the run.
+            rank: Number of this process.
+            world_size: Number of processes.
+            on_gpu: Deliver packed planes in pinned memory.
+        """
         self.recipe, self.games = recipe, games
-        self.place = (0, 0)
+        self.position = (0, 0)
+        self._rank, self._world_size, self._on_gpu = rank, world_size, on_gpu
 
     def state(self) -> dict[str, Any]:
-        """Where the run stands, for `resume`: the same in all processes."""
-        return self._begun.epoch(*self.place).state()
+        """Return the present position for `resume`; it is the same in all processes."""
+        return self._start.epoch(*self.position).state()
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Goes to where a run of the same recipe and games stood, of any number of processes. Raises RecipeError."""
-        self._begun.resume(state)
-        self.place = self._begun.position[:2]
+        """Continue at the position of a run with the same recipe and games and any number of processes.
+
+        Raises:
+            RecipeError: The state does not fit the recipe and games.
+        """
+        self._start.resume(state)
+        self.position = self._start.place[:2]
 
     @property
-    def epochs(self) -> float:
-        """How many epochs are done."""
-        epoch, batch = self.place
-        earlier = self._begun.position.before if epoch == self._begun.epoch_number else ()
-        return epoch + (batch + sum(stage.batches for stage in earlier)) / self.batches
-
-    @cached_property
-    def _on_gpu(self) -> bool:
-        return bool(self.trainer.strategy.root_device.type == "cuda")
+    def epochs_done(self) -> float:
+        """Number of epochs delivered so far."""
+        epoch, batch = self.position
+        earlier = self._start.place.before if epoch == self._start.number else ()
+        return epoch + (batch + sum(stage.batches for stage in earlier)) / self.epoch_batches
 
     @property
     def output(self) -> Output:
-        """What planes come as: packed for a GPU, which unpacks them; else as the net takes them."""
+        """The format of the planes: packed for a GPU, which unpacks them; otherwise as the network takes them."""
         if self.games.train.layout.real:
             return "float32"
         return "packed" if self._on_gpu else self.recipe.precision
 
-    def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
-        # If the network computes on the cores, more loader threads would only compete with it.
-        jobs = max((os.cpu_count() or 1) // self.trainer.world_size, 1) if self._on_gpu else 1
-        return Loader(source, replace(config, output=self.output, jobs=jobs), batch_size)
+    def _loader(self, source: CatalogueSource, config: LoaderConfig) -> Loader:
+        # If the cores run the network, more loader threads would only compete with it.
+        jobs = max((os.cpu_count() or 1) // self._world_size, 1) if self._on_gpu else 1
+        return Loader(source, config, self.output, jobs, MEMORY, 0)
 
-    def _train(self) -> Loader:
-        """This process' share, all batches of which are full, at the beginning of the run."""
-        recipe, rank, world_size = self.recipe, self.trainer.global_rank, self.trainer.world_size
-        size = recipe.batch_size // world_size
+    def _train_loader(self) -> Loader:
+        """Return a loader of full batches for this process, at the start of the run."""
+        recipe = self.recipe
+        size = recipe.batch_size // self._world_size
         config = LoaderConfig(
-            seed=recipe.seed,
-            window=recipe.window,
-            augment=recipe.augment,
-            drop_last=True,
-            rank=rank,
-            world_size=world_size,
+            size, recipe.seed, "window", recipe.window, recipe.augment, self._rank, self._world_size, True
         )
-        return self._loader(self.games.train, size, config)
+        return self._loader(self.games.train, config)
 
     @cached_property
-    def _begun(self) -> Loader:
-        """The same, where these processes began or go on."""
-        return self._train()
+    def _start(self) -> Loader:
+        """The same loader where the present processes started or resumed."""
+        return self._train_loader()
 
     @cached_property
-    def batches(self) -> int:
-        """How many batches the first epoch has, however many processes share them.
+    def epoch_batches(self) -> int:
+        """Number of batches of the first epoch, which does not depend on the number of processes.
 
-        Later ones differ where positions are drawn by chance.
+        Later epochs differ if positions are sampled.
         """
-        return len(self._train())
+        return len(self._train_loader())
 
-    def train_dataloader(self) -> Iterable[TrainingBatch]:
-        """Batches without end, epoch after epoch."""
-        return _Endless(self)
+    def batches(self) -> Generator[TrainingBatch]:
+        """Yield training batches from `position` on, epoch after epoch, without end.
 
-    def endless(self) -> Generator[TrainingBatch]:
-        """What `train_dataloader` gives."""
-        loader = self._begun.epoch(*self.place)
+        Raises:
+            RecipeError: An epoch has fewer positions than a batch.
+        """
+        batches = self._endless_batches()
+        return prefetch(batches, _PINNED_BATCHES) if self._on_gpu else batches
+
+    def _endless_batches(self) -> Generator[TrainingBatch]:
+        loader = self._start.epoch(*self.position)
         while True:
             epoch, first, _ = loader.position
             count = len(loader)
             if not count:
+                moves = self.games.train.work(np.arange(len(self.games.train.ids))).sum()
                 raise RecipeError(
-                    f"there are {self.games.train.cost(np.arange(len(self.games.train.ids))).sum():,} moves to learn"
-                    f" from, and epoch {epoch} has fewer positions than the {self.recipe.batch_size} of a batch"
+                    f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
+                    f" ({self.recipe.batch_size})"
                 )
             for k, batch in enumerate(loader, first + 1):
-                yield self._ready(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
+                yield self._make_batch(tensors(batch), (epoch, k) if k < count else (epoch + 1, 0))
 
-    def validation(self) -> Generator[TrainingBatch]:
-        """This process' part of the positions to validate with, which are the same for any number of processes."""
+    def validation_batches(self) -> Generator[TrainingBatch]:
+        """Yield this process' part of the validation positions, which do not depend on the number of processes."""
         assert self.games.validation is not None
-        rank, world_size = self.trainer.global_rank, self.trainer.world_size
-        left = self.recipe.validation_positions
-        size = min(max(self.recipe.batch_size, 256), left)
-        config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False)
-        for batch in self._loader(self.games.validation, size, config):
-            count = min(len(batch), left)
-            part = batch.slice(count * rank // world_size, count * (rank + 1) // world_size)
+        remaining = self.recipe.validation_positions
+        size = min(max(self.recipe.batch_size, 256), remaining)
+        config = LoaderConfig(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
+        for batch in self._loader(self.games.validation, config):
+            count = min(len(batch), remaining)
+            start, stop = (count * rank // self._world_size for rank in (self._rank, self._rank + 1))
+            part = batch.slice(start, stop)
             if len(part):
-                yield self._ready(tensors(part), (0, 0))
-            left -= count
-            if not left:
+                yield self._make_batch(tensors(part), (0, 0))
+            remaining -= count
+            if not remaining:
                 break
 
-    def _ready(self, told: dict[str, Tensor], place: tuple[int, int]) -> TrainingBatch:
-        if self._on_gpu:  # memory that it reads without help
-            told = {name: value.pin_memory() for name, value in told.items()}
-        return TrainingBatch(told["planes"], told["move"], told.get("result"), told.get("ownership"), place)
-
-
-class _Endless:
-    """Iterates over a feed from where it stands; a trainer asks for it before it knows how far the run has come."""
-
-    def __init__(self, feed: DataModule) -> None:
-        self._feed = feed
-
-    def __iter__(self) -> Iterator[TrainingBatch]:
-        batches = self._feed.endless()
-        return prefetch(batches, _READY) if self._feed._on_gpu else batches
+    def _make_batch(self, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
+        if self._on_gpu:  # pinned memory is copied to the device asynchronously
+            values = {name: value.pin_memory() for name, value in values.items()}
+        return TrainingBatch(
+            values["planes"], values["move"], values.get("result"), values.get("ownership"), next_position
+        )

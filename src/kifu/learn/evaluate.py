@@ -1,4 +1,4 @@
-"""How well nets guess the moves of games that they have not learned from; docs/evaluation.md tells it for people."""
+"""Evaluation of nets on the moves of games that they were not trained on; see docs/evaluation.md."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
-from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS, EvalPositions
-from kifu.learn.gallery import NAME_COLUMNS, Example, pick_examples
-from kifu.learn.guess import Precision, score_moves
+from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS
+from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
 from kifu.learn.net import Net, NetMetadata
+from kifu.learn.positions import EvalPositions
+from kifu.learn.predict import Precision
+from kifu.learn.score_moves import score_moves
 from kifu.learn.scores import (
     Calibration,
     Interval,
@@ -44,32 +46,58 @@ OnOverlap = Literal["refuse", "drop", "keep"]
 _COLUMNS = (*RANK_COLUMNS, *NAME_COLUMNS, "canonical")
 
 _DIGITS = 6
-"""Of numbers in JSON, after the point."""
+"""Decimal places of numbers in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalOptions:
-    """Which positions nets were asked for, and how. The names are those of `evaluate`'s options."""
+    """Selection of positions, and settings of the nets.
 
-    board: tuple[int, int]
-    legal: bool
-    symmetries: bool
-    passes: bool
-    per_game: int | None
-    positions: int | None
-    seed: int
-    precision: Precision
-    overlap: OnOverlap
+    Attributes:
+        board: Board size of the games, such as "19x19"; None for the size that the first net was trained on.
+        legal: Restrict probabilities to legal moves.
+        symmetries: Average probabilities over the 8 symmetries of the board (4 if it is not square).
+        passes: Include positions before a pass; published figures exclude them.
+        per_game: Maximum number of positions of each game, drawn at random.
+        positions: Maximum number of positions in total, drawn at random.
+        seed: Seed of these draws and of the bootstrap.
+        precision: "float32", whose figures agree between machines but for the last digits, or "bfloat16", which is
+            faster on hardware that supports it and accurate to two or three digits.
+        overlap: What to do about games that a net was trained on, also if rotated, mirrored or with colours swapped:
+            "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every output reports
+            games that were dropped or kept.
+    """
+
+    board: str | None = None
+    legal: bool = False
+    symmetries: bool = False
+    passes: bool = False
+    per_game: int | None = None
+    positions: int | None = None
+    seed: int = 0
+    precision: Precision = "float32"
+    overlap: OnOverlap = "refuse"
+
+    def __post_init__(self) -> None:
+        check_word("precision", self.precision, get_args(Precision))
+        check_word("overlap", self.overlap, get_args(OnOverlap))
+        if self.positions is not None and self.positions < 1:
+            raise RecipeError(f"positions must be >= 1, got {self.positions}")
 
 
 @dataclass(frozen=True)
 class NetResult:
-    """What was found of one net.
+    """The results of one net.
 
-    name: no other net of the evaluation has it.  known_games: how many games it is known to have learned from; 0 if
-    nothing is known.  learned: how many of the games to be tested are among them, whatever was done about it.
-    by: scores by breakdown (`kifu.learn.breakdown.BREAKDOWNS`) and group.
-    to_first: how much more it scores than the first net on the same positions, by measure; None for the first.
+    Attributes:
+        name: Name of the net, unique within the evaluation.
+        about: Its metadata.
+        known_games: Number of games it is known to be trained on; 0 if unknown.
+        learned: Number of these among the games to evaluate, whether they were dropped or not.
+        score: Score of all positions.
+        calibration: Calibration on all positions.
+        by: Scores by breakdown (`kifu.learn.breakdown.BREAKDOWNS`) and group.
+        to_first: Differences to the first net on the same positions by measure; None for the first net.
     """
 
     name: str
@@ -84,14 +112,22 @@ class NetResult:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found of one net, or of several on the same positions.
+    """The results of one or more nets on the same positions.
 
-    sources: their names.  games_hash: of which games, and how many of their moves, can be asked for (BLAKE3).
-    games: how many have a position that was asked for.  learned: how many games a net had learned from: they are left
-    out, or not, as `terms.overlap` says.
+    Attributes:
+        options: The options.
+        board: Width and height of the boards.
+        sources: Names of the sources.
+        games_hash: BLAKE3 of the games and their positions.
+        games: Number of games with an evaluated position.
+        positions: Number of evaluated positions.
+        learned: Number of games that a net was trained on; they are left out if `options.overlap` is "drop".
+        nets: Results of the nets.
+        examples: Example positions.
     """
 
-    terms: EvalOptions
+    options: EvalOptions
+    board: tuple[int, int]
     sources: tuple[str, ...]
     games_hash: str
     games: int
@@ -101,67 +137,65 @@ class Evaluation:
     examples: tuple[Example, ...]
 
     def remarks(self) -> list[str]:
-        """What has to be said wherever its figures stand: games that were learned from, and nets of which no games
-        are known."""
-        said = []
-        if self.learned and self.terms.overlap == "keep":
-            said.append(
-                f"NOT A TEST: {_games(self.learned)} of these had been learned from (turned, mirrored or not), and"
-                " were kept. The figures are too good."
+        """Return warnings that must accompany the figures: training games, and nets whose games are unknown."""
+        remarks = []
+        if self.learned and self.options.overlap == "keep":
+            remarks.append(
+                f"NOT A TEST: a net was trained on {_games(self.learned)} of these (rotated, mirrored or not). The"
+                " figures are too good."
             )
         elif self.learned:
-            said.append(f"{_games(self.learned)} had been learned from (turned, mirrored or not), and were left out.")
-        said += [
-            f"Nothing is known of the games that {net.name} learned from; they may be among these."
+            remarks.append(f"Left out: {_games(self.learned)} that a net was trained on (rotated, mirrored or not).")
+        remarks += [
+            f"The training games of {net.name} are unknown; they may be among these."
             for net in self.nets
             if not net.known_games
         ]
-        return said
+        return remarks
 
     def headline(self) -> str:
-        """What was asked for, as one line."""
-        width, height = self.terms.board
-        how = ["legal moves only"] if self.terms.legal else []
-        how += ["the mean over the symmetries of the board"] if self.terms.symmetries else []
-        how += ["passes included"] if self.terms.passes else []
-        told = f"{self.positions:,} positions of {_games(self.games)} on {width} x {height}"
-        return "; ".join([told, *how])
+        """Return one line with the positions and options."""
+        width, height = self.board
+        notes = ["legal moves only"] if self.options.legal else []
+        notes += ["averaged over the symmetries of the board"] if self.options.symmetries else []
+        notes += ["passes included"] if self.options.passes else []
+        return "; ".join([f"{self.positions:,} positions of {_games(self.games)} on {width} x {height}", *notes])
 
     def to_json(self) -> str:
-        """All of it, as docs/evaluation.md says."""
-        terms = self.terms
-        told: dict[str, Any] = {
+        """Return all results in the format of docs/evaluation.md."""
+        options = self.options
+        values: dict[str, Any] = {
             "version": 1,
             "kifu": version("kifu"),
-            "board": "{}x{}".format(*terms.board),
+            "board": "{}x{}".format(*self.board),
             "sources": list(self.sources),
             "games_hash": self.games_hash,
             "games": self.games,
             "positions": self.positions,
             "terms": {
-                name: getattr(terms, name)
+                name: getattr(options, name)
                 for name in ("legal", "symmetries", "passes", "per_game", "positions", "seed", "precision")
             },
-            "overlap": {"games": self.learned, "done": terms.overlap},
+            "overlap": {"games": self.learned, "done": options.overlap},
             "remarks": self.remarks(),
-            "nets": [_net_told(net) for net in self.nets],
-            "examples": [example.told() for example in self.examples],
+            "nets": [_net_to_json(net) for net in self.nets],
+            "examples": [example.to_json() for example in self.examples],
         }
-        return json.dumps(told, allow_nan=False) + "\n"
+        return json.dumps(values, allow_nan=False) + "\n"
 
 
 def _games(count: int) -> str:
     return f"{count:,} game{'' if count == 1 else 's'}"
 
 
-def _net_told(net: NetResult) -> dict[str, Any]:
+def _net_to_json(net: NetResult) -> dict[str, Any]:
     return {
         "name": net.name,
         "net": net.about.net,
         "planes": net.about.planes,
         "known_games": net.known_games,
         "learned": net.learned,
-        "score": _score_told(net.score),
+        "score": _score_to_json(net.score),
         "calibration": {
             "error": _rounded(net.calibration.error),
             "bins": [
@@ -169,169 +203,164 @@ def _net_told(net: NetResult) -> dict[str, Any]:
                     "from": round(each.start, _DIGITS),
                     "to": round(each.stop, _DIGITS),
                     "positions": each.positions,
-                    "sure": round(each.sure, _DIGITS),
-                    "right": _rounded(each.right),
+                    "sure": round(each.confidence, _DIGITS),
+                    "right": _rounded(each.accuracy),
                 }
                 for each in net.calibration.bins
             ],
         },
-        "by": {name: {group: _score_told(each) for group, each in groups.items()} for name, groups in net.by.items()},
+        "by": {
+            name: {group: _score_to_json(each) for group, each in groups.items()} for name, groups in net.by.items()
+        },
         "to_first": None if net.to_first is None else {key: _rounded(each) for key, each in net.to_first.items()},
     }
 
 
-def _score_told(score: Score) -> dict[str, Any]:
-    return {"positions": score.positions, "games": score.games} | {
-        name: _rounded(each) for name, each in by_measure(score).items()
-    }
+def _score_to_json(score: Score) -> dict[str, Any]:
+    measures = {name: _rounded(interval) for name, interval in by_measure(score).items()}
+    return {"positions": score.positions, "games": score.games, **measures}
 
 
 def _rounded(interval: Interval) -> list[float]:
-    return [round(value, _DIGITS) for value in interval]
+    return [round(part, _DIGITS) for part in interval]
 
 
 def evaluate(
     nets: Net | Sequence[Net],
     sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    options: EvalOptions = EvalOptions(),
     *,
-    board: str | None = None,
-    legal: bool = False,
-    symmetries: bool = False,
-    passes: bool = False,
-    per_game: int | None = None,
-    positions: int | None = None,
-    seed: int = 0,
-    precision: Precision = "float32",
-    overlap: OnOverlap = "refuse",
     jobs: int | None = None,
     progress: ProgressFactory = silent,
 ) -> Evaluation:
-    """How well nets guess the moves of games: top-1, 3, 5, negative log-likelihood, calibration, and examples.
+    """Measure how well nets predict the moves of games: top-1, 3 and 5, likelihood, calibration, and examples.
 
-    nets: one, or several that are compared on the same positions (`kifu.learn.net.open_net`).
-    sources: catalogues, whose kept games are taken; archives, folders and records, cleaned by the rules "legal".
-    board: which games to take, "19x19" say; by default those of the size that the first net was trained on.
-    legal: whether probabilities are confined to legal moves.  symmetries: whether they are the mean over the 8
-        symmetries of the board (4, if it is not square).
-    passes: whether positions before a pass are asked for too; published figures leave them out.
-    per_game, positions: at most so many of each game, and in all, drawn by chance; seed: which draw, and which draws
-        of the intervals' bootstrap.
-    precision: "float32", whose figures are the same on any machine but for the last digits, or "bfloat16", which is
-        quicker on hardware that has it, and good for two to three digits.
-    overlap: what to do if a net has learned from a game to be tested, be it turned, mirrored or with colours swapped:
-        "refuse" raises RecipeError; "drop" leaves it out, for all nets; "keep" keeps it. The last two are told in
-        every output.
-    jobs: threads that draw planes.  progress: shows how far it is.
+    Args:
+        nets: One net, or several to compare on the same positions.
+        sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
+            rules "legal".
+        options: Selection of positions, and settings of the nets.
+        jobs: Threads that encode planes; None for one per core.
+        progress: Reports how far the evaluation is.
 
-    Raises RecipeError for options that do not fit, or a board that a net cannot take; SourceError if there is no such
-    game; FormatError for a catalogue, or a net, that is not what it says.
+    Raises:
+        RecipeError: An option does not fit the nets, a net was trained on one of the games, or a source is a data set.
+        SourceError: There are no such games.
+        FormatError: A catalogue is damaged, or a net returns NaN.
     """
-    nets = [nets] if isinstance(nets, Net) else _named_apart(nets)
+    nets = [nets] if isinstance(nets, Net) else _with_unique_names(nets)
     paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
-    check_choice("precision", precision, get_args(Precision))
-    check_choice("overlap", overlap, get_args(OnOverlap))
-    about = nets[0].about
-    size = (about.width, about.height) if board is None else parse_board(board)
-    terms = EvalOptions(size, legal, symmetries, passes, per_game, positions, seed, precision, overlap)
-    _check(nets, terms)
-    if open_datasets(paths) is not None:
-        raise RecipeError(f"{paths[0]} is a data set; nets are tested on games: catalogues, archives, records")
-    rows = read_games(paths, size, False, jobs, (*COLUMNS, *_COLUMNS))
-    learned = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
-    rows = _without_learned(rows, nets, learned, overlap)
-    selected = PositionFilter(passes=passes, per_game=per_game)
-    source = CatalogueSource(rows, ExampleSpec(about.planes, size, labels=("move",), filter=selected))
-    asked = _ask_for(source, rows, terms)
-    with progress("asking", len(asked), "positions") as bar:
-        guesses = score_moves(
-            nets, asked, legal=legal, turned=symmetries, precision=precision, jobs=count_jobs(jobs), bar=bar
+    metadata = nets[0].about
+    board = (metadata.width, metadata.height) if options.board is None else parse_board(options.board)
+    _check_nets(nets, options, board)
+    if open_written(paths) is not None:
+        raise RecipeError(f"{paths[0]} is a data set; an evaluation requires games: catalogues, archives, records")
+    rows = read_games(paths, board, False, jobs, (*COLUMNS, *_COLUMNS))
+    trained_on = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
+    rows = _handle_overlap(rows, nets, trained_on, options.overlap)
+    position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
+    source = CatalogueSource(rows, metadata.planes, board, False, ("move",), position_filter)
+    positions = _select_positions(source, rows, options, board)
+    with progress("evaluating", len(positions), "positions") as bar:
+        scores = score_moves(
+            nets, positions, legal=options.legal, symmetries=options.symmetries, precision=options.precision,
+            jobs=count_jobs(jobs), bar=bar,
+        )  # fmt: skip
+    game, seed = np.unique(positions.game, return_inverse=True)[1], options.seed
+    by = _break_down(positions, scores, game, seed)
+    results = [
+        NetResult(
+            net.name,
+            net.about,
+            len(net.games),
+            int(known.sum()),
+            score(moves, game, seed),
+            calibrate(moves, game, seed),
+            groups,
+            None if moves is scores[0] else differences(moves, scores[0], game, seed),
         )
-    game = np.unique(asked.row, return_inverse=True)[1]
-    by = _break_down(asked, guesses, game, seed)
+        for net, known, moves, groups in zip(nets, trained_on, scores, by)
+    ]
     return Evaluation(
-        terms,
+        options,
+        board,
         tuple(as_path(path).name for path in paths),
         str(source.fingerprint()["source"]),
         int(game.max()) + 1,
-        len(asked),
-        int(np.any(learned, axis=0).sum()),
-        tuple(
-            NetResult(
-                net.name,
-                net.about,
-                len(net.games),
-                int(known.sum()),
-                score(found, game, seed),
-                calibrate(found, game, seed),
-                groups,
-                None if found is guesses[0] else differences(found, guesses[0], game, seed),
-            )
-            for net, known, found, groups in zip(nets, learned, guesses, by)
-        ),
-        pick_examples(nets, asked, guesses, legal=legal, symmetries=symmetries, seed=seed),
+        len(positions),
+        int(np.any(trained_on, axis=0).sum()),
+        tuple(results),
+        select_examples(nets, positions, scores[0], legal=options.legal, symmetries=options.symmetries, seed=seed),
     )
 
 
 def _break_down(
-    asked: EvalPositions, guesses: Sequence[MoveScores], game: npt.NDArray[np.int64], seed: int
+    positions: EvalPositions, scores: Sequence[MoveScores], game: npt.NDArray[np.int64], seed: int
 ) -> list[dict[str, dict[str, Score]]]:
-    """`NetResult.by` of each net."""
-    by: list[dict[str, dict[str, Score]]] = [{} for _ in guesses]
-    for name, (_, find) in BREAKDOWNS.items():
-        names, place = find(asked)
-        for found, groups in zip(guesses, by):
-            groups[name] = score_groups(found, game, place, names, seed)
+    """Return `NetResult.by` of each net."""
+    by: list[dict[str, dict[str, Score]]] = [{} for _ in scores]
+    for name, (_, group_positions) in BREAKDOWNS.items():
+        names, index = group_positions(positions)
+        for moves, groups in zip(scores, by):
+            groups[name] = score_groups(moves, game, index, names, seed)
     return by
 
 
-def _named_apart(nets: Sequence[Net]) -> list[Net]:
-    """The nets, with a number after each name that came before."""
-    named: list[Net] = []
+def _with_unique_names(nets: Sequence[Net]) -> list[Net]:
+    """Number nets whose name occurred before."""
+    unique: list[Net] = []
     for net in nets:
         name, number = net.name, 1
-        while name in [other.name for other in named]:
+        while name in [other.name for other in unique]:
             number += 1
             name = f"{net.name} ({number})"
-        named.append(replace(net, name=name))
-    return named
+        unique.append(replace(net, name=name))
+    return unique
 
 
-def _check(nets: Sequence[Net], terms: EvalOptions) -> None:
-    """Raises RecipeError if the nets cannot be asked on these terms."""
-    if terms.positions is not None and terms.positions < 1:
-        raise RecipeError(f"positions is {terms.positions}; it has to be 1 or more, or None for all")
+def _check_nets(nets: Sequence[Net], options: EvalOptions, board: tuple[int, int]) -> None:
+    """Raise RecipeError if a net does not support the board or passes."""
     for net in nets:
-        net.encoder_for(*terms.board)
-        if terms.passes and not net.about.passes:
-            raise RecipeError(f"net {net.name} knows no passes, so that positions before a pass cannot be asked for")
+        net.encoder_for(*board)
+        if options.passes and not net.about.passes:
+            raise RecipeError(f"net {net.name} does not predict passes; positions before a pass cannot be included")
 
 
-def _without_learned(
-    rows: pa.RecordBatch, nets: Sequence[Net], learned: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
+def _handle_overlap(
+    rows: pa.RecordBatch, nets: Sequence[Net], trained_on: Sequence[npt.NDArray[np.bool_]], overlap: OnOverlap
 ) -> pa.RecordBatch:
-    """The games that are tested. learned: [G] bool by net, which of them it has learned from."""
-    for net, known in zip(nets, learned):
+    """Return the games to evaluate.
+
+    Args:
+        rows: [G] games.
+        nets: The nets.
+        trained_on: [G] bool for each net.
+        overlap: See `EvalOptions`.
+    """
+    for net, known in zip(nets, trained_on):
         if known.any() and overlap == "refuse":
             raise RecipeError(
-                f"{known.sum():,} of {_games(len(known))} were learned from by {net.name} (turned, mirrored or not);"
+                f"{net.name} was trained on {known.sum():,} of {_games(len(known))} (rotated, mirrored or not);"
                 " --overlap drop leaves them out, --overlap keep keeps them and says so"
             )
     if overlap == "drop":
-        rows = rows.filter(pa.array(~np.any(learned, axis=0)))
+        rows = rows.filter(pa.array(~np.any(trained_on, axis=0)))
     if not len(rows):
-        raise SourceError(f"all of {_games(len(learned[0]))} had been learned from, so that none is left to test with")
+        raise SourceError(f"no game is left: the nets were trained on all of {_games(len(trained_on[0]))}")
     return rows
 
 
-def _ask_for(source: CatalogueSource, rows: pa.RecordBatch, terms: EvalOptions) -> EvalPositions:
-    """The positions that are asked for. Raises SourceError if there are none."""
-    selection = source.select(terms.seed, 0, False)
-    at = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
-    row = np.repeat(np.arange(len(selection.counts)), selection.counts)
-    if terms.positions is not None and terms.positions < len(at):
-        chance = np.random.default_rng(terms.seed)
-        drawn = np.sort(chance.choice(len(at), terms.positions, replace=False, shuffle=False))
-        at, row = at[drawn], row[drawn]
-    if not len(at):
-        raise SourceError(f"the games have no position to ask for: {_games(len(rows))}, of passes only")
-    return EvalPositions(rows, game_arrays(rows), *terms.board, at, row)
+def _select_positions(
+    source: CatalogueSource, rows: pa.RecordBatch, options: EvalOptions, board: tuple[int, int]
+) -> EvalPositions:
+    """Return the positions to evaluate. Raise SourceError if there are none."""
+    epoch = source.epoch(options.seed, 0, False)
+    move_index = np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little"))
+    game = np.repeat(np.arange(len(epoch.counts)), epoch.counts)
+    if options.positions is not None and options.positions < len(move_index):
+        rng = np.random.default_rng(options.seed)
+        chosen = np.sort(rng.choice(len(move_index), options.positions, replace=False, shuffle=False))
+        move_index, game = move_index[chosen], game[chosen]
+    if not len(move_index):
+        raise SourceError(f"the games have no positions to evaluate: {_games(len(rows))} of passes only")
+    return EvalPositions(rows, game_arrays(rows), *board, move_index, game)

@@ -1,4 +1,4 @@
-"""A net as ONNX, for programs that have no torch; checked against the original before it is given its name."""
+"""Export of a net as ONNX, for programs without torch; verified against the original before it is written."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ from kifu.learn.nets import Network, NetworkOutput
 from kifu.progress import format_bytes
 
 TOLERANCE = 1e-4
-"""By how much answers may differ from the original's, absolutely and in proportion."""
+"""Allowed difference of the exported net's outputs, absolute and relative."""
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
-    """What was written.  difference: the largest one from the original's answers that the check found."""
+class ExportReport:
+    """The result of an export.
+
+    Attributes:
+        path: The file.
+        bytes: Its size.
+        outputs: Names of its outputs.
+        board: Supported board sizes.
+        difference: Largest difference of an output from the original's.
+    """
 
     path: Path
     bytes: int
@@ -38,15 +46,15 @@ class Exported:
     difference: float
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         return (
             f"{self.path}: {format_bytes(self.bytes)}; planes of {self.board} -> {', '.join(self.outputs)};"
-            f" as the original within {self.difference:.0e}"
+            f" equal to the original within {self.difference:.0e}"
         )
 
 
-class _Plain(nn.Module):  # type: ignore[misc]  # torch may not be installed where types are checked
-    """The network with what it does not tell left out."""
+class _ExportModule(nn.Module):  # type: ignore[misc]  # torch may not be installed where types are checked
+    """A network whose output is a tuple without the missing heads."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -56,22 +64,25 @@ class _Plain(nn.Module):  # type: ignore[misc]  # torch may not be installed whe
         return tuple(each for each in self.network(planes) if each is not None)
 
 
-def export_onnx(net: Net, path: Path) -> Exported:
-    """Writes a net as ONNX, and checks with onnxruntime that it answers as the original does.
+def export_onnx(net: Net, path: Path) -> ExportReport:
+    """Write a net as ONNX and verify with onnxruntime that its outputs equal the original's.
 
-    Input "planes": [B, C, H, W] float32, the net's plane set on the board with its rim; any B, and any H and W if the
-    net takes boards of any size. Outputs "policy": [B, moves] float32 logits, and if the net has them "value" and
-    "ownership" as in `kifu.learn.nets.Told`. Its metadata say what the planes are: docs/prediction.md.
-    Raises RecipeError if onnx is not installed, OutputError if the file cannot be made, answers otherwise, or cannot
-    be written.
+    The input "planes" is [B, C, H, W] float32, the net's plane set including its rim; any B, and any H and W if the net
+    supports all board sizes. The outputs are "policy", [B, moves] float32 logits, and if the net has these heads
+    "value" and "ownership" as in `kifu.learn.nets.NetworkOutput`. The metadata describe the planes, see
+    docs/prediction.md.
+
+    Raises:
+        RecipeError: onnx is not installed.
+        OutputError: The net cannot be exported, its outputs differ, or the file cannot be written.
     """
     _require_onnx()
     outputs, model = _convert(net)
     data: bytes = model.SerializeToString()
-    difference = _check(net, data, outputs)
+    difference = _check_outputs(net, data, outputs)
     write_file(path, data)
     board = "boards of any size" if net.module.any_size else _board(net)
-    return Exported(path, len(data), outputs, board, difference)
+    return ExportReport(path, len(data), outputs, board, difference)
 
 
 def _board(net: Net) -> str:
@@ -83,21 +94,21 @@ def _require_onnx() -> None:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError:
-            raise RecipeError(f"the export as ONNX needs {name}, which pip install 'kifu[onnx]' brings") from None
+            raise RecipeError(f"{name} is required for ONNX export: pip install 'kifu[onnx]'") from None
 
 
 def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
-    """The names of the outputs, and the model, in memory."""
-    module = _Plain(net.module).eval()
-    planes = _some_planes(net, 2, 0)
+    """Return the names of the outputs, and the ONNX model."""
+    module = _ExportModule(net.module).eval()
+    planes = _random_planes(net, 2, 0)
     with torch.inference_mode():
-        told: NetworkOutput = net.module(planes)
-    outputs = tuple(name for name, each in zip(NetworkOutput._fields, told) if each is not None)
-    free = ("batch", None, "height", "width") if net.module.any_size else ("batch",)
-    shape = {k: torch.export.Dim(name) for k, name in enumerate(free) if name}
+        output: NetworkOutput = net.module(planes)
+    outputs = tuple(name for name, each in zip(NetworkOutput._fields, output) if each is not None)
+    dynamic = ("batch", None, "height", "width") if net.module.any_size else ("batch",)
+    shape = {k: torch.export.Dim(name) for k, name in enumerate(dynamic) if name}
     log = logging.getLogger("torch.onnx")
     level = log.level
-    log.setLevel(logging.ERROR)  # it warns that torchvision is not there
+    log.setLevel(logging.ERROR)  # it warns that torchvision is missing
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # torch 2.13 uses what it deprecates
@@ -106,18 +117,20 @@ def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
                 dynamic_shapes={"planes": shape},
             )  # fmt: skip
     except torch.onnx.OnnxExporterError as error:
-        raise OutputError(f"torch cannot write net {net.name} ({net.about.net}) as ONNX: {first_line(error)}") from None
+        raise OutputError(
+            f"torch cannot export net {net.name} ({net.about.net}) as ONNX: {first_line(error)}"
+        ) from None
     finally:
         log.setLevel(level)
     model = program.model_proto
-    _clean(model)
+    _strip(model)
     for key, value in _metadata(net).items():
         model.metadata_props.add(key=key, value=value)
     return outputs, model
 
 
-def _clean(model: Any) -> None:
-    """Takes off what the exporter notes for its makers: from which lines of which files each node comes."""
+def _strip(model: Any) -> None:
+    """Remove the exporter's notes on the source lines of each node."""
     graph = model.graph
     for part in (graph.node, graph.value_info, graph.input, graph.output, graph.initializer, [graph, model]):
         for each in part:
@@ -139,30 +152,28 @@ def _metadata(net: Net) -> dict[str, str]:
     }
 
 
-def _some_planes(net: Net, batch: int, wider: int) -> Tensor:
-    """[batch, C, H, W] of 0 and 1, drawn from a seed, for a board with `wider` rows and twice as many columns more."""
+def _random_planes(net: Net, batch: int, extra: int) -> Tensor:
+    """Return random binary planes [batch, C, H, W] for a board with `extra` more rows and 2 * `extra` more columns."""
     planes, height, width = net.encoder.shape
-    bits = np.random.default_rng(batch).random((batch, planes, height + wider, width + 2 * wider)) < 0.3
+    bits = np.random.default_rng(batch).random((batch, planes, height + extra, width + 2 * extra)) < 0.3
     return torch.from_numpy(bits.astype(np.float32))
 
 
-def _check(net: Net, data: bytes, outputs: Sequence[str]) -> float:
-    """The largest difference from the original's answers. Raises OutputError if one is too large."""
+def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
+    """Return the largest difference from the original's outputs. Raise OutputError if it exceeds the tolerance."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    most = 0.0
-    for batch, wider in ((1, 0), (3, 0), (2, 1)) if net.module.any_size else ((1, 0), (3, 0)):
-        planes = _some_planes(net, batch, wider)
+    largest = 0.0
+    for batch, extra in ((1, 0), (3, 0), (2, 1)) if net.module.any_size else ((1, 0), (3, 0)):
+        planes = _random_planes(net, batch, extra)
         with torch.inference_mode():
-            told = [each.numpy() for each in net.module(planes) if each is not None]
-        found: list[npt.NDArray[np.float32]] = session.run(None, {"planes": planes.numpy()})
-        for name, ours, its in zip(outputs, told, found, strict=True):
-            if ours.shape != its.shape or not np.allclose(its, ours, rtol=TOLERANCE, atol=TOLERANCE):
-                raise OutputError(
-                    f"net {net.name} as ONNX answers another {name} than the original; nothing is written"
-                )
-            most = max(most, float(np.abs(ours - its).max(initial=0)))
-    return most
+            expected = [each.numpy() for each in net.module(planes) if each is not None]
+        exported: list[npt.NDArray[np.float32]] = session.run(None, {"planes": planes.numpy()})
+        for name, original, other in zip(outputs, expected, exported, strict=True):
+            if original.shape != other.shape or not np.allclose(other, original, rtol=TOLERANCE, atol=TOLERANCE):
+                raise OutputError(f"{name} of the exported net {net.name} differs from the original; nothing written")
+            largest = max(largest, float(np.abs(original - other).max(initial=0)))
+    return largest

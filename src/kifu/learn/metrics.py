@@ -1,4 +1,4 @@
-"""What is measured in a run: rows of a CSV file, which goes on where a run does, and the same for TensorBoard."""
+"""The metrics of a run: a CSV file and TensorBoard events."""
 
 from __future__ import annotations
 
@@ -10,79 +10,118 @@ from pathlib import Path
 
 from kifu.atomic_io import cannot_write, write_file
 from kifu.errors import FormatError
-from kifu.learn.module import COUNTED
+from kifu.learn.loss import SUMS
 
 COLUMNS = (
     "step", "epoch", "positions", "seconds", "lr", "rate", "loss", "top1", "top5", "value", "ownership",
     "validation_loss", "validation_top1", "validation_top5", "validation_value", "validation_ownership",
 )  # fmt: skip
-"""seconds: since the run began, validation and checkpoints included.  rate: positions a second.
+"""Columns of the CSV file; a row leaves unknown values empty.
 
-loss: of the policy, mean cross-entropy in nats; top1, top5: the share of positions whose move was the first, or among
-the first five; value, ownership: mean square errors. Without `validation_` they are of the training since the row
-before, as it went; with it they are of the positions held out. What a row does not tell is left empty."""
+seconds: since the start of the run, including validation and checkpoints. rate: training positions per second. loss:
+mean cross-entropy of the policy in nats. top1, top5: share of positions whose move is the first, or among the first
+five. value, ownership: mean squared errors. Columns with the prefix `validation_` refer to held-out positions, the
+others to the training positions since the previous row.
+"""
 
 Row = dict[str, float]
 
 
-def figures(sums: Sequence[float], prefix: str = "") -> Row:
-    """Means of sums as `kifu.learn.module.COUNTED` lists them; empty if there were no positions."""
-    told = dict(zip(COUNTED, sums))
-    if not told["positions"]:
+def mean_metrics(sums: Sequence[float], prefix: str = "") -> Row:
+    """Return means of the sums listed in `kifu.learn.loss.SUMS`; an empty row if there are no positions.
+
+    Args:
+        sums: [8] sums over positions.
+        prefix: Prefix of the names in the result.
+    """
+    named = dict(zip(SUMS, sums))
+    if not named["positions"]:
         return {}
-    row = {name: told[name] / told["positions"] for name in ("loss", "top1", "top5")}
-    row |= {name: told[name] / told[f"{name}_known"] for name in ("value", "ownership") if told[f"{name}_known"]}
+    row = {name: named[name] / named["positions"] for name in ("loss", "top1", "top5")}
+    row |= {name: named[name] / named[f"{name}_known"] for name in ("value", "ownership") if named[f"{name}_known"]}
     return {prefix + name: value for name, value in row.items()}
 
 
-def latest(rows: Sequence[Row]) -> Row:
-    """The last figure of each kind."""
+def latest_values(rows: Sequence[Row]) -> Row:
+    """Return the last value of each column."""
     return {name: value for row in rows for name, value in row.items()}
 
 
-class Metrics:
-    """The rows of a run, and their file. A row is appended as it comes; one that a kill has torn is not read."""
+class MetricsWriter:
+    """Appends rows to a run's CSV file and, if a directory is given, to TensorBoard event files.
 
-    def __init__(self, path: Path, until: int | None = None) -> None:
-        """until: keeps the rows of an earlier part of the run up to that step; None: begins anew.
+    Attributes:
+        rows: All rows so far, including those of the resumed part of the run.
+    """
 
-        Raises FormatError, OutputError.
+    def __init__(self, path: Path, resume_step: int | None = None, tensorboard: Path | None = None) -> None:
+        """Create the CSV file, or continue it.
+
+        Args:
+            path: The CSV file.
+            resume_step: Keep the file's rows up to this step; None starts a new file.
+            tensorboard: Directory for TensorBoard events.
+
+        Raises:
+            FormatError: The existing file cannot be read.
+            OutputError: The file cannot be written.
         """
         self.path = path
-        self.rows = [] if until is None else [row for row in read_metrics(path) if row["step"] <= until]
-        write_file(path, (",".join(COLUMNS) + "\n" + "".join(map(_line, self.rows))).encode())
+        self.rows = [] if resume_step is None else [row for row in read_metrics(path) if row["step"] <= resume_step]
+        write_file(path, (",".join(COLUMNS) + "\n" + "".join(map(_csv_line, self.rows))).encode())
+        self._events = None
+        if tensorboard is not None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(tensorboard))
 
     def add(self, row: Row) -> None:
-        """Raises OutputError."""
+        """Append a row.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
         self.rows.append(row)
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(_line(row))
+                file.write(_csv_line(row))
         except OSError as error:
             raise cannot_write(self.path, error) from None
+        if self._events is not None:
+            for name, value in row.items():
+                self._events.add_scalar(name.replace("validation_", "validation/"), value, int(row["step"]))
+
+    def close(self) -> None:
+        """Flush and close the TensorBoard events."""
+        if self._events is not None:
+            self._events.close()
 
 
-def _line(row: Mapping[str, float]) -> str:
+def _csv_line(row: Mapping[str, float]) -> str:
     return ",".join(f"{row[name]:.8g}" if name in row else "" for name in COLUMNS) + "\n"
 
 
 def read_metrics(path: Path) -> list[Row]:
-    """The rows of a run's file, without one that is not whole. Raises FormatError."""
+    """Return the rows of a run's CSV file, without an incomplete last row; no rows if there is no file.
+
+    Raises:
+        FormatError: The file cannot be read.
+    """
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    whole = text[: text.rfind("\n") + 1]
+    complete = text[: text.rfind("\n") + 1]
     rows = []
-    for cells in csv.DictReader(io.StringIO(whole)):
-        row = {name: _number(cells.get(name)) for name in COLUMNS}
+    for cells in csv.DictReader(io.StringIO(complete)):
+        row = {name: _parse_number(cells.get(name)) for name in COLUMNS}
         rows.append({name: value for name, value in row.items() if math.isfinite(value)})
     return [row for row in rows if "step" in row]
 
 
-def _number(cell: str | None) -> float:
+def _parse_number(cell: str | None) -> float:
     try:
         return float(cell or "nan")
     except ValueError:

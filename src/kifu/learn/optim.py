@@ -1,36 +1,182 @@
-"""The optimisers of recipes, as torch has them."""
+"""Optimizers and the moving average of the weights."""
 
 from __future__ import annotations
 
-from torch import nn
-from torch import optim as torch_optim
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-from kifu.learn import muon
+import torch
+from torch import Tensor, nn
+from torch.optim import SGD, Adadelta, Adagrad, AdamW
+from torch.optim import Optimizer as TorchOptimizer
+
 from kifu.recipes.training import AdadeltaConfig, AdagradConfig, AdamWConfig, MuonConfig, Optimiser, SgdConfig
 
 
-def make_optimiser(module: nn.Module, told: Optimiser) -> torch_optim.Optimizer:
-    """What a recipe's table `optimiser` says; the rate is set anew before each step (`Training.rate`)."""
+def make_optimizer(module: nn.Module, config: Optimiser) -> TorchOptimizer:
+    """Create the optimizer of a recipe. The training loop sets the learning rate before each step."""
     named = [(name.rpartition(".")[2], p) for name, p in module.named_parameters() if p.requires_grad]
-    # A bias may have a number for each point, and then as many axes as a matrix has.
+    # A bias with one value per point has as many axes as a matrix.
     matrices = [p for name, p in named if p.ndim >= 2 and name != "bias"]
     vectors = [p for name, p in named if p.ndim < 2 or name == "bias"]
     parameters = [p for _, p in named]
-    match told:
+    match config:
         case SgdConfig():
-            return torch_optim.SGD(
-                parameters, told.lr, told.momentum, weight_decay=told.weight_decay, nesterov=told.nesterov
+            return SGD(
+                parameters, config.lr, config.momentum, weight_decay=config.weight_decay, nesterov=config.nesterov
             )
         case AdagradConfig():
-            return torch_optim.Adagrad(parameters, told.lr, eps=told.epsilon)
+            return Adagrad(parameters, config.lr, eps=config.epsilon)
         case AdadeltaConfig():
-            return torch_optim.Adadelta(parameters, told.lr, rho=told.rho, eps=told.epsilon)
+            return Adadelta(parameters, config.lr, rho=config.rho, eps=config.epsilon)
         case AdamWConfig():
             groups = [
-                {"params": matrices, "weight_decay": told.weight_decay},
+                {"params": matrices, "weight_decay": config.weight_decay},
                 {"params": vectors, "weight_decay": 0.0},
             ]
-            # One kernel for all parameters: less for Python to do in each step.
-            return torch_optim.AdamW(groups, told.lr, told.betas, told.epsilon, fused=True)
+            # The fused kernel updates all parameters at once, which saves Python time in each step.
+            return AdamW(groups, config.lr, config.betas, config.epsilon, fused=True)
         case MuonConfig():
-            return muon.Muon(matrices, vectors, told.lr, told.momentum, told.betas, told.weight_decay)
+            return Muon(matrices, vectors, config)
+
+
+_QUINTIC = (3.4445, -4.7750, 2.0315)
+"""Coefficients of the Newton-Schulz iteration, from Jordan's text: the steepest at zero whose results stay within about
+0.7 to 1.2."""
+
+_ITERATIONS = 5
+
+_UPDATE_RMS = 0.2
+"""Approximate RMS of AdamW's updates. Scaling Muon's updates to it lets one learning rate serve both: Liu et al. 2025
+(arXiv:2502.16982), section 2.2."""
+
+
+class Muon(AdamW):  # type: ignore[misc]
+    """Muon for matrices and convolutions, AdamW for all other parameters.
+
+    Muon replaces the update of a matrix by a nearly orthogonal matrix, whose singular values are all close to 1. A
+    convolution's weight [F_out, F_in, h, w] is treated as the matrix [F_out, F_in * h * w]. K. Jordan et al. 2024,
+    "Muon: An optimizer for hidden layers in neural networks". torch's own Muon supports matrices only.
+    """
+
+    def __init__(self, matrices: Sequence[nn.Parameter], vectors: Sequence[nn.Parameter], config: MuonConfig) -> None:
+        """Create the optimizer.
+
+        Args:
+            matrices: Parameters that Muon updates, with weight decay.
+            vectors: Parameters that AdamW updates, without weight decay.
+            config: Learning rate, momentum, betas of AdamW and weight decay.
+        """
+        groups: list[dict[str, Any]] = [
+            {"params": matrices, "weight_decay": config.weight_decay, "momentum": config.momentum},
+            {"params": vectors, "weight_decay": 0.0, "momentum": None},
+        ]
+        super().__init__(groups, config.lr, config.betas, fused=True)
+
+    def step(self, closure: Callable[[], Tensor] | None = None) -> Tensor | None:
+        """Update all parameters that have a gradient.
+
+        Args:
+            closure: Recomputes the gradients and returns the loss.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        group = self.param_groups[0]
+        gradients = [(p, p.grad) for p in group["params"] if p.grad is not None]
+        with torch.no_grad():
+            for p, gradient in gradients:
+                self._update(p, gradient, group)
+                p.grad = None  # AdamW skips parameters without a gradient
+            super().step()
+        for p, gradient in gradients:
+            p.grad = gradient
+        return loss
+
+    def _update(self, p: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
+        state = self.state[p]
+        if not state:
+            state["step"] = torch.zeros(())  # AdamW requires it when it loads a state
+            state["mean"] = torch.zeros_like(p)
+        state["mean"].lerp_(gradient, 1 - group["momentum"])
+        direction = gradient.lerp(state["mean"], group["momentum"]).flatten(1)  # Nesterov momentum
+        scale = _UPDATE_RMS * max(direction.shape) ** 0.5
+        p.mul_(1 - group["lr"] * group["weight_decay"])
+        p.add_(orthogonalize(direction).view(p.shape), alpha=-group["lr"] * scale)
+
+
+def orthogonalize(matrix: Tensor) -> Tensor:
+    """Return an approximation of the orthogonal matrix nearest to a matrix [F, G]; all singular values become about 1.
+
+    Newton-Schulz iteration in bfloat16, which requires only matrix products.
+    """
+    a, b, c = _QUINTIC
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = (matrix.T if tall else matrix).bfloat16()
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(_ITERATIONS):
+        square = x @ x.T
+        x = a * x + (b * square + c * square @ square) @ x
+    return (x.T if tall else x).to(matrix.dtype)
+
+
+class EMA:
+    """Exponential moving average of a module's parameters and batch-norm statistics.
+
+    Step n keeps min(decay, (1 + n) / (10 + n)) of the average, so that the random initial weights are soon forgotten.
+    It never synchronizes with the device.
+    """
+
+    def __init__(self, module: nn.Module, decay: float) -> None:
+        """Start the average at the module's present values.
+
+        Args:
+            module: The module to follow.
+            decay: Share of the average that a step keeps, from 0 to 1.
+        """
+        self._decay = decay
+        self._current = _float_values(module)
+        self._average = [value.detach().clone() for value in self._current]
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def update(self, steps: int) -> None:
+        """Include the module's values after a step.
+
+        Args:
+            steps: Number of steps so far, including this one.
+        """
+        keep = min(self._decay, (1 + steps) / (10 + steps))
+        torch._foreach_lerp_(self._average, self._current, 1 - keep)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Replace the module's values by the average within a `with` block."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def _swap(self) -> None:
+        for average, current in zip(self._average, self._current):
+            saved = current.detach().clone()
+            current.copy_(average)
+            average.copy_(saved)
+
+    def state(self) -> list[Tensor]:
+        """Return the average for a checkpoint."""
+        return self._average
+
+    @torch.no_grad()  # type: ignore[untyped-decorator]
+    def load(self, state: list[Tensor]) -> None:
+        """Restore the result of `state`."""
+        for average, saved in zip(self._average, state, strict=True):
+            average.copy_(saved)
+
+
+def _float_values(module: nn.Module) -> list[Tensor]:
+    """Return parameters and floating-point buffers; integer buffers only count steps."""
+    return [value for value in (*module.parameters(), *module.buffers()) if value.is_floating_point()]

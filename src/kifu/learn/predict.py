@@ -1,197 +1,166 @@
-"""What a net says of positions: probabilities, the best moves, moves drawn by chance; whole batches, or one at a time.
+"""Evaluation of positions by a network: probabilities of moves, the best moves, random moves, value and ownership.
 
     predictor = Predictor(open_net("run"))
-    moves, chances = predictor.top(Positions.of_games([game], [120]), 5)
+    moves, probabilities = predictor.top(PredictPositions.from_games([game], [120]), 5)
 
-A batch of one costs little more than the network itself, so that a search or a player may ask for each position as it
-comes: with `b6c64` about 6 ms on one core. Networks are asked in float32, the weights as they are; bfloat16 halves the
-time of large batches on CPUs that have it, and gives two to three digits.
+`BatchEvaluator` maps planes to masked log-probabilities; it is the single implementation of legality, symmetries and
+softmax, used by `Predictor` and by `kifu.learn.score_moves`. A `Predictor` evaluates any positions, in batches or one
+at a time: a batch of one takes little longer than the network itself, with `b6c64` about 6 ms on one core.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from kifu.errors import GameError, RecipeError
-from kifu.go.replay import GamesLike, check_playable, legal_moves
+from kifu.errors import RecipeError
+from kifu.go.legal import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput
+from kifu.learn.positions import PredictPositions, Slots, assign_slots, legal_masks
 from kifu.planes.encoder import Desk, Encoder
 from kifu.planes.unpack import unpack
-from kifu.point import BLACK, WHITE, WHITE_BIT, check_size, symmetries
-from kifu.records.game import Game
-from kifu.records.games import MoveArrays
+from kifu.point import symmetries as symmetry_maps
 
-Words = npt.NDArray[np.uint16]
-Rows = npt.NDArray[np.int64]
+__all__ = ["BatchEvaluator", "PredictPositions", "Predictions", "Predictor"]
 
-_CHUNK = 256
-"""Positions that are drawn and asked for at one go, at most."""
+Precision = Literal["float32", "bfloat16"]
+
+_BATCH_SIZE = 256
+"""Maximum number of positions that are encoded and evaluated at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class PredictPositions:
-    """B positions, each the one before a move of a game.
+class BatchOutput(NamedTuple):
+    """The evaluation of B positions, on the network's device.
 
-    games: arrays of games, all of one size (`kifu.go.replay.GamesLike`).  game: [B] int64, which of them.
-    ply: [B] int64, how many moves come before; below the number of the game's moves, since the colour of the next one
-        says who is to move. `of_games` and `of_moves` see to that.
-    rating: [G, 2] float32, the ranks of Black and White (`kifu.Rank.rating`), 0 where unknown, for plane sets that ask.
-    Raises GameError if sizes differ, or there is no such move.
+    Attributes:
+        log_probs: [B, moves] float32, natural logarithms of the moves' probabilities; -inf for illegal moves, and for
+            all moves of a position without a legal one.
+        value: [B] float32 or None.
+        ownership: [B, points] float32 or None.
     """
 
-    games: GamesLike
-    game: Rows
-    ply: Rows
-    rating: npt.NDArray[np.float32]
+    log_probs: Tensor
+    value: Tensor | None
+    ownership: Tensor | None
 
-    def __post_init__(self) -> None:
-        sizes = np.unique(np.stack([self.games.width, self.games.height], 1)[self.game], axis=0)
-        if len(sizes) > 1:
-            told = " and ".join(f"{w} x {h}" for w, h in sizes[:2].tolist())
-            raise GameError(f"positions that are asked for at once have boards of one size, not of {told}")
-        plies = self.games.move_offset[self.game + 1] - self.games.move_offset[self.game]
-        for k in np.flatnonzero((self.ply < 0) | (self.ply >= plies))[:1].tolist():
-            raise GameError(f"game {self.game[k]} has {plies[k]} moves, none of number {self.ply[k]}")
 
-    def __len__(self) -> int:
-        return len(self.game)
+class _SymmetryMaps(NamedTuple):
+    """Index tables for S symmetries on a device.
 
-    @property
-    def to_play(self) -> npt.NDArray[np.uint8]:
-        """[B] uint8 of BLACK and WHITE, who is asked for a move."""
-        words = self.games.moves[self.games.move_offset[self.game] + self.ply]
-        return np.where(words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
+    Attributes:
+        sources: [S][frame points] the point of the planes that each point of the transformed planes shows.
+        targets: [S][moves] the place of each move in the transformed policy.
+    """
 
-    @classmethod
-    def of_games(
-        cls, games: Sequence[Game], plies: Sequence[int], *, to_play: Sequence[int] | None = None
-    ) -> PredictPositions:
-        """The position before move `plies[k]`, from 0 to the number of moves, of games[k].
+    sources: list[Tensor]
+    targets: list[Tensor]
 
-        to_play: [B] of BLACK and WHITE, who is asked for a move. By default the player of the game's next move; after
-        the last one who did not play it, and in a game without moves who is to begin.
-        Raises GameError if there is no such move, and for a game that was set aside.
-        """
-        for game, ply in zip(games, plies, strict=True):
-            if game.drop:
-                raise GameError(f"a game that was set aside has no position: {game.drop.reason}")
-            if not 0 <= ply <= len(game):
-                raise GameError(f"the game has {len(game)} moves, none of number {ply}")
-        turns = [_turn(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
-        setups = [(game.setup, game.setup_ply) for game in games]
-        ratings = [[rank.rating if rank else 0 for rank in game.ranks] for game in games]
-        return cls._of(
-            [game.moves[:ply] for game, ply in zip(games, plies)],
-            [(game.width, game.height) for game in games],
-            [(stones[due <= ply], due[due <= ply]) for (stones, due), ply in zip(setups, plies)],
-            turns,
-            ratings,
-        )
 
-    @classmethod
-    def of_moves(
-        cls,
-        moves: Sequence[npt.ArrayLike],
-        width: int,
-        height: int | None = None,
+class BatchEvaluator:
+    """Evaluates batches of planes with a network."""
+
+    def __init__(
+        self,
+        net: Net,
         *,
-        setup: npt.ArrayLike = (),
-        setup_ply: npt.ArrayLike | None = None,
-        to_play: Sequence[int] | None = None,
-    ) -> PredictPositions:
-        """The position after each sequence of moves, on a board that is square if no height is given.
+        device: torch.device | None = None,
+        symmetries: bool = False,
+        precision: Precision = "float32",
+    ) -> None:
+        """Prepare a network.
 
-        moves: [B] of uint16 arrays, point | WHITE_BIT; a pass is width * height.  setup: uint16, point | WHITE_BIT, the
-        stones that are set up before the first move of each sequence, or before move setup_ply of it, rising.  to_play:
-        [B] of BLACK and WHITE; by default who did not play the last move, and Black if there is none.
-        Raises GameError for a board that is not within 1 to 25.
+        Args:
+            net: The net; it is not modified.
+            device: Evaluate a copy of the network on this device; None evaluates the network itself where it is.
+            symmetries: Average over the 8 symmetries of the board (4 if it is not square).
+            precision: "bfloat16" is faster for large batches on hardware that supports it, and accurate to two or
+                three digits.
         """
-        check_size(width, height or width)
-        words = [np.asarray(each, np.uint16) for each in moves]
-        stones = np.asarray(setup, np.uint16)
-        turns = [_other(each) for each in words] if to_play is None else to_play
-        due = np.zeros(len(stones), np.uint16) if setup_ply is None else np.asarray(setup_ply, np.uint16)
-        return cls._of(
-            words, [(width, height or width)] * len(words), [(stones, due)] * len(words), turns, [[0, 0]] * len(words)
-        )
+        self.net, self.symmetries = net, symmetries
+        self._module, self._memory_format = net.module, torch.contiguous_format
+        if device is not None:
+            self._memory_format = torch.channels_last
+            self._module = copy.deepcopy(net.module).to(device, memory_format=torch.channels_last).eval()
+        self.device = next(self._module.parameters()).device
+        self._bfloat16 = precision == "bfloat16"
+        self._maps: dict[tuple[int, ...], _SymmetryMaps] = {}
 
-    @classmethod
-    def _of(
-        cls, moves: Sequence[Words], sizes: Sequence[tuple[int, int]], setups: Sequence[tuple[Words, Words]],
-        turns: Sequence[int], ratings: Sequence[Sequence[float]],
-    ) -> PredictPositions:  # fmt: skip
-        """A game for each position, which ends with a pass by who is to move: encoders draw what is before a move."""
-        ends = []
-        for (width, height), turn in zip(sizes, turns, strict=True):
-            if turn not in (BLACK, WHITE):
-                raise GameError(f"to_play {turn!r} is neither {BLACK} (Black) nor {WHITE} (White)")
-            ends.append(np.array([width * height | (WHITE_BIT if turn == WHITE else 0)], np.uint16))
-        words = [part for each, end in zip(moves, ends) for part in (each, end)]
-        board = np.array(sizes, np.uint8).reshape(-1, 2)
-        games = MoveArrays(
-            board[:, 0].copy(), board[:, 1].copy(), _joined(words), _offsets([len(each) + 1 for each in moves]),
-            _joined([stones for stones, _ in setups]), _joined([due for _, due in setups]),
-            _offsets([len(stones) for stones, _ in setups]),
-            np.array([np.count_nonzero(due == 0) for _, due in setups], np.uint16),
-        )  # fmt: skip
-        plies = np.array([len(each) for each in moves], np.int64)
-        return cls(games, np.arange(len(moves)), plies, np.array(ratings, np.float32).reshape(-1, 2))
+    def evaluate(self, planes: Tensor, width: int, height: int, legal: Tensor | None = None) -> BatchOutput:
+        """Evaluate a batch.
 
-    def _part(self, first: int, last: int) -> PredictPositions:
-        return PredictPositions(self.games, self.game[first:last], self.ply[first:last], self.rating)
-
-    def _take(self) -> tuple[Rows, Rows, Rows]:
-        """(rows, take, slot): each game once, what is wanted of it (`Encoder.encode`), and [B] where each position is.
-
-        Positions that are asked for twice share a slot.
+        Args:
+            planes: [B, C, height + 2 rim, width + 2 rim] float32.
+            width: Columns of the board.
+            height: Rows of the board.
+            legal: [B, points + 1] bool, restricts the probabilities to these moves; None allows all.
         """
-        rows, which = np.unique(self.game, return_inverse=True)
-        first = _offsets(self.games.move_offset[rows + 1] - self.games.move_offset[rows])
-        wanted, slot = np.unique(first[which] + self.ply, return_inverse=True)
-        take = np.full(first[-1], -1, np.int64)
-        take[wanted] = np.arange(len(wanted))
-        return rows, take, slot
+        planes = planes.to(self.device)
+        frame_height, frame_width = planes.shape[2:]
+        maps = self._symmetry_maps(width, height, frame_width, frame_height)
+        # TensorFloat-32 is switched off, so that figures agree between machines.
+        exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False, fp32_precision="ieee")
+        with torch.inference_mode(), exact:
+            if not self.symmetries:
+                return self._evaluate_symmetry(planes, legal, maps, 0)
+            outputs = [self._evaluate_symmetry(planes, legal, maps, k) for k in range(len(maps.sources))]
+            log_probs, values, ownerships = zip(*outputs)
+            return BatchOutput(
+                torch.stack(log_probs).logsumexp(0) - math.log(len(outputs)),
+                None if values[0] is None else torch.stack(values).mean(0),
+                None if ownerships[0] is None else torch.stack(ownerships).mean(0),
+            )
 
+    def _evaluate_symmetry(self, planes: Tensor, legal: Tensor | None, maps: _SymmetryMaps, k: int) -> BatchOutput:
+        """Evaluate the transformed board and transform the result back."""
+        if k:
+            planes = planes.flatten(2)[..., maps.sources[k]].view_as(planes)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16):
+            output: NetworkOutput = self._module(planes.contiguous(memory_format=self._memory_format))
+        target = maps.targets[k]
+        policy = output.policy.float()
+        moves = policy.shape[1]
+        policy = policy[:, target[:moves]]
+        if legal is None:
+            log_probs = policy.log_softmax(1)
+        else:
+            mask = legal[:, :moves]
+            log_probs = policy.masked_fill(~mask, -torch.inf).log_softmax(1)
+            log_probs = log_probs.masked_fill(~mask, -torch.inf)  # NaN where no move is legal
+        value = None if output.value is None else output.value.float()
+        ownership = None if output.ownership is None else output.ownership.float()[:, target[:-1]]
+        return BatchOutput(log_probs, value, ownership)
 
-def _joined(parts: Sequence[Words]) -> Words:
-    return np.concatenate([np.empty(0, np.uint16), *parts])
-
-
-def _offsets(counts: npt.ArrayLike) -> Rows:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
-
-
-def _other(moves: Words) -> int:
-    """Who did not play the last move; Black if there is none."""
-    return WHITE if len(moves) and not moves[-1] & WHITE_BIT else BLACK
-
-
-def _turn(game: Game, ply: int) -> int:
-    if ply < len(game):
-        return WHITE if game.moves[ply] & WHITE_BIT else BLACK
-    if ply:
-        return _other(game.moves)
-    return game.to_play or (WHITE if (game.handicap or 0) > 1 else BLACK)
+    def _symmetry_maps(self, width: int, height: int, frame_width: int, frame_height: int) -> _SymmetryMaps:
+        key = (width, height, frame_width, frame_height)
+        if key not in self._maps:
+            count = (8 if width == height else 4) if self.symmetries else 1
+            frame, board = symmetry_maps(frame_width, frame_height), symmetry_maps(width, height)
+            self._maps[key] = _SymmetryMaps(
+                [torch.from_numpy(np.argsort(frame[k, :-1])).to(self.device) for k in range(count)],
+                [torch.from_numpy(board[k].astype(np.int64)).to(self.device) for k in range(count)],
+            )
+        return self._maps[key]
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """What a net says of B positions.
+    """The evaluation of B positions.
 
-    policy: [B, moves] float32, probabilities that sum to 1; a move is row * width + column, and a pass is the last one,
-        width * height, if the net knows passes.
-    legal: [B, moves] bool: which moves were admitted; policy is 0 at the others, and all 0 where there is none.
-    value: [B] float32 from -1, the side to move loses, to 1, it wins; ownership: [B, points] float32 from -1, the
-        opponent's, to 1. None if the net has no such head.
+    Attributes:
+        policy: [B, moves] float32, probabilities that sum to 1. A move is row * width + column; if the net predicts
+            passes, the last one is the pass, width * height.
+        legal: [B, moves] bool, the allowed moves. The policy is 0 for all others, and 0 everywhere if there are none.
+        value: [B] float32 from -1 (the side to move loses) to 1 (it wins), or None without a value head.
+        ownership: [B, points] float32 from -1 (the opponent's) to 1, or None without an ownership head.
     """
 
     policy: npt.NDArray[np.float32]
@@ -200,161 +169,137 @@ class Predictions:
     ownership: npt.NDArray[np.float32] | None
 
     def top(self, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-        """The n likeliest moves (or all, if there are fewer), the likeliest first, of equals the one of lower number.
+        """Return the n most likely moves in descending order; of equally likely moves the lower number comes first.
 
-        Returns moves [B, n] int16, -1 where there are no more legal ones, and probabilities [B, n] float32.
+        Returns:
+            Moves [B, n] int16, -1 beyond the last legal one, and their probabilities [B, n] float32. There are fewer
+            than n columns if the board has fewer moves.
         """
-        chances = np.where(self.legal, self.policy, -1)
-        order = np.argsort(-chances, axis=1, kind="stable")[:, :n]
-        best = np.take_along_axis(chances, order, 1)
+        policy = np.where(self.legal, self.policy, -1)
+        order = np.argsort(-policy, axis=1, kind="stable")[:, :n]
+        best = np.take_along_axis(policy, order, 1)
         return np.where(best < 0, -1, order).astype(np.int16), np.maximum(best, 0)
 
     def sample(self, rng: np.random.Generator, temperature: float = 1.0, epsilon: float = 0.0) -> npt.NDArray[np.int16]:
-        """[B] int16: a move of each position, drawn by chance; -1 where there is none.
+        """Draw a move for each position.
 
-        temperature: probabilities are taken to the power of 1 / temperature; 0 is the likeliest move, any of equals.
-        epsilon: with this chance the move is drawn from all legal ones instead, each as likely as the other, to find
-        moves that the games learned from do not suggest. Raises RecipeError for values out of range.
+        Args:
+            rng: The random generator.
+            temperature: Probabilities are raised to the power 1 / temperature; 0 draws among the most likely moves.
+            epsilon: Probability of drawing uniformly from all legal moves instead.
+
+        Returns:
+            [B] int16, -1 for positions without a legal move.
+
+        Raises:
+            RecipeError: An argument is out of range.
         """
         if not temperature >= 0:
-            raise RecipeError(f"temperature {temperature} is not 0 or more")
+            raise RecipeError(f"temperature must be >= 0, got {temperature}")
         if not 0 <= epsilon <= 1:
-            raise RecipeError(f"epsilon {epsilon} is not within 0 to 1")
+            raise RecipeError(f"epsilon must be 0 to 1, got {epsilon}")
         with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             weight = np.log(self.policy, dtype=np.float64)
             weight -= weight.max(1, keepdims=True)
-            weight = np.where(
-                weight == 0, 0, weight / temperature
-            )  # a difference, so that a tiny one overflows to none
+            # Differences from the maximum overflow only to -inf at tiny temperatures.
+            weight = np.where(weight == 0, 0, weight / temperature)
         explore = rng.random(len(weight)) < epsilon
         weight = np.where(self.legal, np.where(explore[:, None], 0, weight), -np.inf)
-        # The largest of log-weights with Gumbel noise is a draw by the weights: no sum, so nothing to be rounded.
-        drawn = np.argmax(weight + rng.gumbel(size=weight.shape), 1)
-        return np.where(self.legal.any(1), drawn, -1).astype(np.int16)
+        # The maximum of log-weights with Gumbel noise is a draw by weight that needs no normalization.
+        moves = np.argmax(weight + rng.gumbel(size=weight.shape), 1)
+        return np.where(self.legal.any(1), moves, -1).astype(np.int16)
 
 
 class Predictor:
-    """Asks a net for moves. One thread at a time may use it."""
+    """Predicts moves with a net. Not thread-safe."""
 
     def __init__(self, net: Net, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
-        """rules: what is legal; they also have to allow the moves before.
+        """Prepare a net.
 
-        symmetries: whether answers are the mean over the eight symmetries of the board; four, if it is not square.
+        Args:
+            net: The net.
+            rules: The rules that define legal moves; the moves before a position must be legal, too.
+            symmetries: Average over the 8 symmetries of the board (4 if it is not square).
         """
-        self.net, self.rules, self.symmetries = net, rules, symmetries
-        self._desks: dict[tuple[int, int], tuple[Encoder, Desk]] = {}
-        self._device = next(net.module.parameters()).device
+        self.net, self.rules = net, rules
+        self._evaluator = BatchEvaluator(net, symmetries=symmetries)
+        self._encoders: dict[tuple[int, int], tuple[Encoder, Desk]] = {}
 
-    def ask(self, positions: PredictPositions, legal: bool = True) -> Predictions:
-        """All that the net says of some positions.
+    def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
+        """Evaluate positions.
 
-        legal: whether only legal moves are admitted, to which the probabilities are confined. Answers do not depend on
-        what else is in the batch, but for float32's last digits.
-        Raises IllegalMove if a move before one of the positions is not legal under the predictor's rules (without
-        `legal`: under `RECORD_RULES`, as it must be in any case), RecipeError for a board that the net cannot take.
+        Args:
+            positions: The positions; the result for each is independent of the others, but for rounding.
+            legal: Restrict the probabilities to legal moves.
+
+        Raises:
+            IllegalMove: A move before one of the positions is illegal under the predictor's rules, or, if `legal` is
+                False, under `RECORD_RULES`.
+            RecipeError: The net does not support the board size.
         """
-        parts = [self._ask(positions._part(at, at + _CHUNK), legal) for at in range(0, max(len(positions), 1), _CHUNK)]
+        starts = range(0, max(len(positions), 1), _BATCH_SIZE)
+        parts = [self._predict_batch(positions.slice(start, start + _BATCH_SIZE), legal) for start in starts]
         if len(parts) == 1:
             return parts[0]
-        policy, masks, value, ownership = (
-            [getattr(part, name) for part in parts] for name in ("policy", "legal", "value", "ownership")
-        )
+        first = parts[0]
         return Predictions(
-            np.concatenate(policy),
-            np.concatenate(masks),
-            None if value[0] is None else np.concatenate(value),
-            None if ownership[0] is None else np.concatenate(ownership),
+            np.concatenate([part.policy for part in parts]),
+            np.concatenate([part.legal for part in parts]),
+            None if first.value is None else np.concatenate([part.value for part in parts]),
+            None if first.ownership is None else np.concatenate([part.ownership for part in parts]),
         )
 
     def probabilities(self, positions: PredictPositions, legal: bool = True) -> npt.NDArray[np.float32]:
-        """[B, moves] float32: `Predictions.policy`."""
-        return self.ask(positions, legal).policy
+        """Return `Predictions.policy`, [B, moves] float32."""
+        return self.predict(positions, legal).policy
 
     def top(self, positions: PredictPositions, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-        """The n likeliest legal moves [B, n], and their probabilities: `Predictions.top`."""
-        return self.ask(positions).top(n)
+        """Return the n most likely legal moves and their probabilities, see `Predictions.top`."""
+        return self.predict(positions).top(n)
 
     def sample(
         self, positions: PredictPositions, rng: np.random.Generator, temperature: float = 1.0, epsilon: float = 0.0
     ) -> npt.NDArray[np.int16]:
-        """[B] legal moves drawn by chance: `Predictions.sample`."""
-        return self.ask(positions).sample(rng, temperature, epsilon)
+        """Draw a legal move for each position, see `Predictions.sample`."""
+        return self.predict(positions).sample(rng, temperature, epsilon)
 
-    def _ask(self, positions: PredictPositions, legal: bool) -> Predictions:
-        about = self.net.about
-        width, height = about.width, about.height
+    def _predict_batch(self, positions: PredictPositions, legal: bool) -> Predictions:
+        metadata, games = self.net.about, positions.games
+        width, height = metadata.width, metadata.height
         if len(positions):
             first = positions.game[0]
-            width, height = int(positions.games.width[first]), int(positions.games.height[first])
-        moves = width * height + about.passes
-        rows, take, slot = positions._take()
-        admitted = np.ones((len(positions), moves), np.bool_)
+            width, height = int(games.width[first]), int(games.height[first])
+        points = width * height
+        slots = assign_slots(games, positions.game, positions.ply)
+        allowed = np.ones((len(positions), points + 1), np.bool_)
         if legal:
-            masks = np.empty((int(take.max(initial=-1)) + 1, width * height + 1), np.bool_)
-            legal_moves(positions.games, rows, take, masks, self.rules)
-            admitted = masks[slot, :moves]
-        encoder, desk = self._desk(width, height)
-        turns = (range(8) if width == height else range(4)) if self.symmetries else range(1)
-        policy, value, ownership = np.zeros((len(positions), moves)), [], []
-        for k in turns:
-            told = self._forward(encoder, desk, positions, rows, take, slot, k)
-            policy += _softmax(_turned_back(told.policy, width, height, k), admitted)
-            if told.value is not None:
-                value.append(told.value.float().cpu().numpy())
-            if told.ownership is not None:
-                ownership.append(_turned_back(told.ownership, width, height, k))
+            allowed = legal_masks(games, slots, points, self.rules)
+        planes = self._encode(positions, slots, width, height)
+        mask = torch.from_numpy(allowed).to(self._evaluator.device) if legal else None
+        output = self._evaluator.evaluate(torch.from_numpy(planes), width, height, mask)
         return Predictions(
-            (policy / len(turns)).astype(np.float32),
-            admitted,
-            np.mean(value, 0) if value else None,
-            np.mean(ownership, 0) if ownership else None,
+            output.log_probs.exp().cpu().numpy(),
+            allowed[:, : points + metadata.passes],
+            None if output.value is None else output.value.cpu().numpy(),
+            None if output.ownership is None else output.ownership.cpu().numpy(),
         )
 
-    def _desk(self, width: int, height: int) -> tuple[Encoder, Desk]:
-        if (width, height) not in self._desks:
+    def _encode(self, positions: PredictPositions, slots: Slots, width: int, height: int) -> npt.NDArray[np.float32]:
+        """Return the planes [B, C, H, W] of positions on boards of one size."""
+        if (width, height) not in self._encoders:
             encoder = self.net.encoder_for(width, height)
-            self._desks[width, height] = encoder, encoder.new_desk()
-        return self._desks[width, height]
-
-    def _forward(
-        self,
-        encoder: Encoder,
-        desk: Desk,
-        positions: PredictPositions,
-        rows: Rows,
-        take: Rows,
-        slot: Rows,
-        symmetry: int,
-    ) -> NetworkOutput:
-        """What the network tells of the positions as they look under a symmetry."""
-        slots = int(take.max(initial=-1)) + 1
-        drawn = encoder.new_out(slots)
+            self._encoders[width, height] = encoder, encoder.new_desk()
+        encoder, workspace = self._encoders[width, height]
+        rows, take, slot, count = slots
+        packed = encoder.new_out(count)
         drop, ply = encoder.encode(
-            desk, positions.games, rows, np.full(len(rows), symmetry, np.uint8), take, drawn,
-            np.empty(slots, np.int16), positions.rating[rows],
+            workspace, positions.games, rows, np.zeros(len(rows), np.uint8), take, packed, np.empty(count, np.int16),
+            positions.rating[rows],
         )  # fmt: skip
         check_playable(positions.games, rows, take, drop, ply)
-        planes: npt.NDArray[Any] = np.empty((slots, *encoder.shape), np.float32)
+        planes: npt.NDArray[Any] = np.empty((count, *encoder.shape), np.float32)
         if encoder.plane_set.real:
-            planes = drawn.reshape(planes.shape)
+            planes = packed.reshape(planes.shape)
         else:
-            unpack(drawn, planes)
-        with torch.inference_mode():
-            told: NetworkOutput = self.net.module(torch.from_numpy(planes[slot]).to(self._device))
-        return told
-
-
-def _turned_back(values: Tensor, width: int, height: int, symmetry: int) -> npt.NDArray[np.float32]:
-    """Values [B, points or moves] of boards under a symmetry, as they are on the boards themselves."""
-    table = symmetries(width, height)[symmetry, : values.shape[1]].astype(np.int64)
-    turned: npt.NDArray[np.float32] = values.float().cpu().numpy()[:, table]
-    return turned
-
-
-def _softmax(logits: npt.NDArray[np.float32], admitted: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """[B, moves]: probabilities of the admitted moves, 0 at the others; all 0 where none is admitted."""
-    masked = np.where(admitted, logits, -np.inf).astype(np.float64)
-    top = masked.max(1, keepdims=True, initial=-np.inf)
-    weights = np.exp(masked - np.where(np.isfinite(top), top, 0))
-    shares: npt.NDArray[np.float64] = weights / np.maximum(weights.sum(1, keepdims=True), 1e-300)
-    return shares
+            unpack(packed, planes)
+        return planes[slot]

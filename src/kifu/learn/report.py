@@ -1,77 +1,177 @@
-"""An evaluation as one HTML page that needs nothing but itself: figures, plots, and boards to look at."""
+"""Reports of an evaluation: tables for the terminal, and one HTML page with plots and boards."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from jinja2 import Environment, StrictUndefined
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from kifu.assets import asset
 from kifu.atomic_io import write_file
 from kifu.learn.breakdown import BREAKDOWNS
-from kifu.learn.evaluate import Evaluation
-from kifu.learn.gallery import Example, Kind
-from kifu.learn.plots import draw_breakdown, draw_calibration
-from kifu.learn.scores import MEASURES
-from kifu.learn.summary import TITLES, more, written
+from kifu.learn.evaluate import Evaluation, NetResult
+from kifu.learn.examples import Example, Kind
+from kifu.learn.scores import MEASURES, Interval
+from kifu.tables import cell, make_console, make_table, print_lines
 from kifu.viz.boards import draw_board, printable, to_svg
+from kifu.viz.curves import draw_calibration, draw_groups
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_NETS_PER_TABLE = 3
+
+_NAME_LENGTH = 17
+"""Letters of a net's name in a table."""
+
+_MIN_GAMES = 5
+"""Games of a group that is plotted; smaller groups are in the tables only."""
+
+TITLES = {"top1": "top-1", "top3": "top-3", "top5": "top-5", "nll": "nll, nats"}
+"""Titles of the measures."""
+
 _KINDS: dict[Kind, tuple[str, str]] = {
-    "missed": ("Missed, and sure", "The net was surest here of a move that was not played; the surest first."),
-    "wavering": ("Two maxima", "The move that was played is nearly as likely as another one."),
-    "right": ("Right, and sure", "Some of the moves that the net was sure of, and that were played."),
+    "missed": ("Confident misses", "The net's most confident wrong predictions, in descending order."),
+    "undecided": ("Undecided", "The move played is nearly as likely as another one."),
+    "right": ("Confident hits", "A sample of confident predictions that are right."),
 }
 
 
-def write_page(found: Evaluation, path: Path) -> None:
-    """Writes the page, whole or not at all. Raises OutputError."""
-    write_file(path, page(found).encode())
+def percent(interval: Interval) -> str:
+    """Format a share: (0.4213, 0.4152, 0.4269) -> "42.1% (41.5-42.7)"."""
+    return f"{interval.value:.1%} ({interval.low * 100:.1f}-{interval.high * 100:.1f})"
 
 
-def page(found: Evaluation) -> str:
-    """The page. All that comes from games and names of files is escaped; nothing on it is a script or a link."""
-    # `finalize` sees all that is put in: what browsers and XML forbid becomes a blank
+def nats(interval: Interval) -> str:
+    """Format a likelihood: (2.1041, 2.0803, 2.129) -> "2.104 (2.080-2.129)"."""
+    return f"{interval.value:.3f} ({interval.low:.3f}-{interval.high:.3f})"
+
+
+def signed(name: str, interval: Interval) -> str:
+    """Format a difference of a measure: "+1.2 (+0.3 +2.0)", in percentage points for shares."""
+    digits, scale = (3, 1) if name == "nll" else (1, 100)
+    value, low, high = (f"{scale * part:+.{digits}f}" for part in interval)
+    return f"{value} ({low} {high})"
+
+
+def formatter(name: str) -> Callable[[Interval], str]:
+    """Return the function that formats a measure."""
+    return nats if name == "nll" else percent
+
+
+def print_evaluation(evaluation: Evaluation) -> None:
+    """Print all figures as tables of at most 80 columns; examples are in the page and the JSON only."""
+    lines: list[RenderableType] = [Text(printable(f"{', '.join(evaluation.sources)}: {evaluation.headline()}"))]
+    lines += [Text(f"! {printable(remark)}", style="bold red") for remark in evaluation.remarks()]
+    for first in range(0, len(evaluation.nets), _NETS_PER_TABLE):
+        nets = evaluation.nets[first : first + _NETS_PER_TABLE]
+        lines += ["", _score_table(nets)]
+        lines += [part for name in BREAKDOWNS for part in ("", _breakdown_table(name, nets))]
+    lines += ["", "In brackets: 95 % intervals by the bootstrap over games."]
+    print_lines(make_console(), *lines)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _NAME_LENGTH else f"{text[: _NAME_LENGTH - 1]}…"
+
+
+def _score_table(nets: tuple[NetResult, ...]) -> Table:
+    table = make_table(("", "left"), *((_cut(net.name), "right") for net in nets))
+    table.add_row("net", *(cell(net.about.net) for net in nets))
+    table.add_row("planes", *(cell(_cut(net.about.planes)) for net in nets))
+    for name in MEASURES:
+        table.add_row(TITLES[name], *(formatter(name)(net.score.measure(name)) for net in nets))
+    table.add_row("calibration error", *(percent(net.calibration.error) for net in nets))
+    if any(net.to_first for net in nets):
+        table.add_row("against the first")
+        for name in MEASURES:
+            cells = (signed(name, net.to_first[name]) if net.to_first else "" for net in nets)
+            table.add_row(f"  {TITLES[name]}", *cells)
+    return table
+
+
+def _breakdown_table(name: str, nets: tuple[NetResult, ...]) -> Table:
+    """Return all measures of one net, or the first measure of several nets."""
+    title = BREAKDOWNS[name][0].partition(",")[0].removesuffix(" of the move").removesuffix(" by the move")
+    if len(nets) == 1:
+        table = make_table((title, "left"), ("n", "right"), *((TITLES[each], "right") for each in MEASURES))
+        for group, score in nets[0].by[name].items():
+            measures = [percent(score.top1), f"{score.top3.value:.1%}", f"{score.top5.value:.1%}", nats(score.nll)]
+            table.add_row(group, f"{score.positions:,}", *measures)
+        return table
+    table = make_table((f"{title}: top-1", "left"), ("n", "right"), *((_cut(net.name), "right") for net in nets))
+    for group, score in nets[0].by[name].items():
+        table.add_row(group, f"{score.positions:,}", *(percent(net.by[name][group].top1) for net in nets))
+    return table
+
+
+def write_page(evaluation: Evaluation, path: Path) -> None:
+    """Write the HTML page atomically.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    write_file(path, page(evaluation).encode())
+
+
+def page(evaluation: Evaluation) -> str:
+    """Return a self-contained HTML page. Text from games and file names is escaped; there are no scripts or links."""
+    # `finalize` sees every inserted value; it replaces characters that browsers and XML forbid.
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,
     )  # fmt: skip
     template = environment.from_string(asset("evaluation.html").read_text("utf-8"))
     return template.render(
-        found=found,
+        evaluation=evaluation,
         measures=MEASURES,
         titles=TITLES,
         breakdowns={name: title for name, (title, _) in BREAKDOWNS.items()},
-        plots=list(_plots(found)),
-        gallery=[(*_KINDS[kind], [_card(each) for each in found.examples if each.kind == kind]) for kind in _KINDS],
-        written=written,
-        more=more,
+        plots=list(_plots(evaluation)),
+        examples=[
+            (*_KINDS[kind], [_board_of(each) for each in evaluation.examples if each.kind == kind]) for kind in _KINDS
+        ],
+        formatter=formatter,
+        signed=signed,
         version=version("kifu"),
     )
 
 
-def _plots(found: Evaluation) -> Iterator[tuple[str, str]]:
-    """What each plot shows, and the plot."""
+def _plots(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
+    """Yield a description and an image for each plot."""
     for name, (title, _) in BREAKDOWNS.items():
-        yield f"top-1 by {title}", _image(draw_breakdown(found, name, f"top-1 (%), by {title}"))
+        scores = evaluation.nets[0].by[name]
+        groups = [group for group, score in scores.items() if score.games >= _MIN_GAMES] or list(scores)
+        shares = {net.name: np.array([net.by[name][group].top1 for group in groups]) * 100 for net in evaluation.nets}
+        yield f"top-1 by {title}", _data_url(draw_groups(f"top-1 (%), by {title}", groups, shares, name == "move"))
         if name == "move":
-            yield "calibration", _image(draw_calibration(found))
+            yield "calibration", _data_url(draw_calibration({net.name: _bins(net) for net in evaluation.nets}))
 
 
-def _card(example: Example) -> tuple[Example, str]:
-    """An example and its board, with what the first net says of it."""
+def _bins(net: NetResult) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """Return the calibration bins as `draw_calibration` takes them."""
+    bins, positions = net.calibration.bins, net.score.positions
+    return np.array(
+        [(100 * each.confidence, *(100 * part for part in each.accuracy), each.positions / positions) for each in bins]
+    )
+
+
+def _board_of(example: Example) -> tuple[Example, str]:
+    """Return an example with an image of its board, which shows the prediction of the first net."""
     height, width = example.stones.shape
     heat = example.answers[0].policy[: width * height].reshape(height, width)
     board = draw_board(example.stones, last=example.last, ring=example.played, heat=heat, coordinates=True)
-    return example, _image(board)
+    return example, _data_url(board)
 
 
-def _image(figure: Figure) -> str:
-    """A picture as an address that holds all of it."""
+def _data_url(figure: Figure) -> str:
+    """Return an image as a data URL."""
     return "data:image/svg+xml;base64," + base64.b64encode(to_svg(figure).encode()).decode()

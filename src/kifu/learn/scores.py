@@ -1,8 +1,8 @@
-"""Scores of a net's guesses at the moves of games, with intervals by the bootstrap over games.
+"""Scores of predicted moves, with confidence intervals by the bootstrap over games.
 
-Positions of one game are much alike, so that they tell less than as many of different games would: what is drawn again
-with replacement is games, each with all its positions (Field and Welsh 2007, the cluster bootstrap). An interval goes
-from the 2.5th to the 97.5th percentile of the score over `RESAMPLES` draws.
+Positions of one game are similar, so that they carry less information than the same number of positions from different
+games. Therefore whole games are resampled with replacement, each with all its positions (the cluster bootstrap, Field
+and Welsh 2007). An interval spans the 2.5th to the 97.5th percentile of the score over `RESAMPLES` draws.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ import numpy.typing as npt
 TOPS = (1, 3, 5)
 
 MEASURES = (*(f"top{top}" for top in TOPS), "nll")
-"""What a `Score` tells, by name."""
+"""Names of the measures of a `Score`."""
 
 RESAMPLES = 1000
 
 BINS = 15
-"""Of the calibration, as many as Guo et al. 2017 (arXiv:1706.04599) take; all are equally wide."""
+"""Equally wide bins of the calibration, as many as Guo et al. 2017 (arXiv:1706.04599) use."""
 
-_PERCENT = (2.5, 97.5)
+_PERCENTILES = (2.5, 97.5)
 
-_DRAWN = 1 << 22
-"""Games that are drawn at one go, about."""
+_CHUNK = 1 << 22
+"""Approximate number of games that are resampled at once."""
 
 Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 
 class Interval(NamedTuple):
-    """A value, and between which bounds it lies with 95 % confidence."""
+    """A value with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -42,10 +43,15 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a net guesses some positions.
+    """The accuracy of a net on some positions.
 
-    positions, games: how many, and of how many games.  top1, top3, top5: share of positions whose move is the
-    likeliest, or among so many likeliest.  nll: mean of -ln p of the move that was played, in nats.
+    Attributes:
+        positions: Number of positions.
+        games: Number of games that they are from.
+        top1: Share of positions whose move is the most likely one.
+        top3: Share of positions whose move is among the three most likely ones.
+        top5: Share of positions whose move is among the five most likely ones.
+        nll: Mean of -ln p of the move played, in nats.
     """
 
     positions: int
@@ -56,110 +62,134 @@ class Score:
     nll: Interval
 
     def measure(self, name: str) -> Interval:
-        """One of MEASURES."""
-        found: Interval = getattr(self, name)
-        return found
+        """Return one of MEASURES."""
+        interval: Interval = getattr(self, name)
+        return interval
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """Positions where the likeliest move has a probability of start to stop; sure: the mean of these probabilities.
+class CalibrationBin:
+    """Positions whose most likely move has a probability from start to stop.
 
-    right: how often the likeliest move is the one that was played.
+    Attributes:
+        start: Lower bound of the probability.
+        stop: Upper bound of the probability.
+        positions: Number of positions.
+        confidence: Mean probability of the most likely move.
+        accuracy: Share of positions whose most likely move was played.
     """
 
     start: float
     stop: float
     positions: int
-    sure: float
-    right: Interval
+    confidence: float
+    accuracy: Interval
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Whether a net is right as often as it says. bins: those with positions in them.
+    """Agreement of a net's probabilities with its accuracy.
 
-    error: the expected calibration error, the mean over positions of how far `right` is from `sure` in their bin.
-    Chance makes it larger than it truly is, the more so the fewer positions there are; so do the intervals' draws.
+    Attributes:
+        error: Expected calibration error: the mean over positions of the difference between accuracy and confidence in
+            their bin. Chance makes it larger than it really is, the more so the fewer positions there are, and even
+            more in the draws of the interval.
+        bins: Bins with at least one position.
     """
 
     error: Interval
-    bins: tuple[Bin, ...]
+    bins: tuple[CalibrationBin, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class MoveScores:
-    """What a net thought of N moves that were played.
+    """A net's evaluation of N moves that were played.
 
-    place: [N] uint16, how many moves were likelier; of equally likely ones those of lower number count as likelier.
-    nll: [N] float32, -ln of the move's probability.  sure: [N] float32, the probability of the likeliest move.
+    Attributes:
+        rank: [N] uint16, number of moves that are preferred; of equally likely moves the lower number is preferred.
+        nll: [N] float32, -ln of the move's probability.
+        confidence: [N] float32, probability of the most likely move.
     """
 
-    place: npt.NDArray[np.uint16]
+    rank: npt.NDArray[np.uint16]
     nll: npt.NDArray[np.float32]
-    sure: npt.NDArray[np.float32]
+    confidence: npt.NDArray[np.float32]
+
+    @classmethod
+    def empty(cls, count: int) -> MoveScores:
+        """Return uninitialized scores of `count` moves."""
+        return cls(np.empty(count, np.uint16), np.empty(count, np.float32), np.empty(count, np.float32))
 
     def __len__(self) -> int:
-        return len(self.place)
+        return len(self.rank)
 
-    def sums(self, game: npt.NDArray[np.int64], games: int) -> Floats:
-        """[games, 1 + len(MEASURES)]: how many positions each game has, and the sums of the measures over them."""
-        return _sums(game, games, [*(self.place < top for top in TOPS), self.nll])
+    def sums(self, game: Indices, games: int) -> Floats:
+        """Return [games, 1 + len(MEASURES)]: the number of positions and the sum of each measure by game."""
+        return _sum_by_key(game, games, [*(self.rank < top for top in TOPS), self.nll])
 
 
-def _sums(key: npt.NDArray[np.int64], keys: int, values: Sequence[npt.NDArray[np.generic]]) -> Floats:
-    """[keys, 1 + len(values)]: how often each key comes, and sums of values by key."""
+def _sum_by_key(key: Indices, keys: int, values: Sequence[npt.NDArray[np.generic]]) -> Floats:
+    """Return [keys, 1 + len(values)]: counts and sums of the values by key."""
     columns = [np.bincount(key, minlength=keys)]
     columns += [np.bincount(key, weights=each, minlength=keys) for each in values]
     return np.stack(columns, 1).astype(np.float64)
 
 
 def resample(sums: Floats, seed: int) -> Floats:
-    """[RESAMPLES, ...]: totals of sums [G, ...] over G games drawn from all G, with replacement.
+    """Return [RESAMPLES, ...] totals of sums [G, ...] over G games drawn with replacement.
 
-    The draws follow from seed and G alone, so that totals of different sums are of the same draws.
+    The draws depend on the seed and G alone, so that totals of different sums refer to the same draws.
     """
     games, flat = len(sums), sums.reshape(len(sums), -1)
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     totals = np.empty((RESAMPLES, flat.shape[1]))
-    step = max(_DRAWN // games, 1)
+    step = max(_CHUNK // games, 1)
     for first in range(0, RESAMPLES, step):
         count = min(step, RESAMPLES - first)
-        drawn = chance.integers(games, size=(count, games)) + np.arange(count)[:, None] * games
-        times = np.bincount(drawn.ravel(), minlength=count * games).reshape(count, games)
+        draws = rng.integers(games, size=(count, games)) + np.arange(count)[:, None] * games
+        times = np.bincount(draws.ravel(), minlength=count * games).reshape(count, games)
         totals[first : first + count] = times.astype(np.float64) @ flat
     return totals.reshape(RESAMPLES, *sums.shape[1:])
 
 
 def _means(sums: Floats) -> Floats:
-    """[..., K] of [..., 1 + K]: sums by count, NaN where the count is 0."""
+    """Return [..., K] means of sums [..., 1 + K] whose first entry is the count; NaN where the count is 0."""
     with np.errstate(invalid="ignore"):
         means: Floats = sums[..., 1:] / sums[..., :1]
     return means
 
 
 def _interval(value: float, draws: Floats) -> Interval:
-    """draws: [RESAMPLES], NaN where a draw has no such position."""
-    low, high = np.nanpercentile(draws, _PERCENT)
+    """Return the interval of draws [RESAMPLES], which are NaN for draws without such positions."""
+    low, high = np.nanpercentile(draws, _PERCENTILES)
     return Interval(float(value), float(low), float(high))
 
 
-def score(guesses: MoveScores, game: npt.NDArray[np.int64], seed: int) -> Score:
-    """The score of all positions. game: [N] int64 from 0 up, each at least once."""
-    return score_groups(guesses, game, np.zeros(len(game), np.int64), ("",), seed)[""]
+def score(moves: MoveScores, game: Indices, seed: int) -> Score:
+    """Return the score of all positions.
+
+    Args:
+        moves: The scored moves.
+        game: [N] game numbers from 0 on, each of which occurs.
+        seed: Seed of the bootstrap.
+    """
+    return score_groups(moves, game, np.zeros(len(game), np.int64), ("",), seed)[""]
 
 
-def score_groups(
-    guesses: MoveScores, game: npt.NDArray[np.int64], group: npt.NDArray[np.int64], names: Sequence[str], seed: int
-) -> dict[str, Score]:
-    """The score of each group of positions, in the order of names, without groups that have none.
+def score_groups(moves: MoveScores, game: Indices, group: Indices, names: Sequence[str], seed: int) -> dict[str, Score]:
+    """Return the score of each group that has positions, in the order of the names.
 
-    game: [N] int64 from 0 up, each at least once.  group: [N] int64, places in names.
+    Args:
+        moves: The scored moves.
+        game: [N] game numbers from 0 on, each of which occurs.
+        group: [N] indices into names.
+        names: Names of the groups.
+        seed: Seed of the bootstrap.
     """
     games, groups = int(game.max()) + 1, len(names)
-    sums = guesses.sums(game * groups + group, games * groups).reshape(games, groups, -1)
-    there = np.flatnonzero(sums[..., 0].any(0))
-    sums = sums[:, there]
+    sums = moves.sums(game * groups + group, games * groups).reshape(games, groups, -1)
+    present = np.flatnonzero(sums[..., 0].any(0))
+    sums = sums[:, present]
     value, draws = _means(sums.sum(0)), _means(resample(sums, seed))
     return {
         names[k]: Score(
@@ -167,14 +197,20 @@ def score_groups(
             int(np.count_nonzero(sums[:, i, 0])),
             *(_interval(value[i, m], draws[:, i, m]) for m in range(len(MEASURES))),
         )
-        for i, k in enumerate(there.tolist())
+        for i, k in enumerate(present.tolist())
     }
 
 
-def differences(one: MoveScores, other: MoveScores, game: npt.NDArray[np.int64], seed: int) -> dict[str, Interval]:
-    """How much more `one` scores than `other` on the same positions, by measure. game: as `score` takes it.
+def differences(one: MoveScores, other: MoveScores, game: Indices, seed: int) -> dict[str, Interval]:
+    """Return by measure how much more `one` scores than `other` on the same positions.
 
-    Both are drawn together, so that what is hard for both does not widen the interval.
+    Both are resampled together, so that positions that are hard for both do not widen the interval.
+
+    Args:
+        one: The scored moves of one net.
+        other: The scored moves of another net.
+        game: [N] game numbers from 0 on, each of which occurs.
+        seed: Seed of the bootstrap.
     """
     games = int(game.max()) + 1
     sums = one.sums(game, games)
@@ -183,26 +219,38 @@ def differences(one: MoveScores, other: MoveScores, game: npt.NDArray[np.int64],
     return {name: _interval(value[m], draws[:, m]) for m, name in enumerate(MEASURES)}
 
 
-def calibrate(guesses: MoveScores, game: npt.NDArray[np.int64], seed: int) -> Calibration:
-    """Whether the likeliest move is played as often as its probability says. game: as `score` takes it."""
+def calibrate(moves: MoveScores, game: Indices, seed: int) -> Calibration:
+    """Return how well the probability of the most likely move matches its accuracy.
+
+    Args:
+        moves: The scored moves.
+        game: [N] game numbers from 0 on, each of which occurs.
+        seed: Seed of the bootstrap.
+    """
     games = int(game.max()) + 1
-    place = np.clip((guesses.sure.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
-    sums = _sums(game * BINS + place, games * BINS, [guesses.sure, guesses.place == 0]).reshape(games, BINS, 3)
-    total, drawn = sums.sum(0), resample(sums, seed)
-    means, draws = _means(total), _means(drawn)
+    which = np.clip((moves.confidence.astype(np.float64) * BINS).astype(np.int64), 0, BINS - 1)
+    sums = _sum_by_key(game * BINS + which, games * BINS, [moves.confidence, moves.rank == 0]).reshape(games, BINS, 3)
+    total, resampled = sums.sum(0), resample(sums, seed)
+    means, draws = _means(total), _means(resampled)
     bins = tuple(
-        Bin(k / BINS, (k + 1) / BINS, int(total[k, 0]), float(means[k, 0]), _interval(means[k, 1], draws[:, k, 1]))
+        CalibrationBin(
+            k / BINS,
+            (k + 1) / BINS,
+            int(total[k, 0]),
+            float(means[k, 0]),
+            _interval(means[k, 1], draws[:, k, 1]),
+        )
         for k in np.flatnonzero(total[:, 0]).tolist()
     )
-    return Calibration(_interval(float(_error(total)), _error(drawn)), bins)
+    return Calibration(_interval(float(_calibration_error(total)), _calibration_error(resampled)), bins)
 
 
-def _error(sums: Floats) -> Floats:
-    """[...] of [..., BINS, 3]: the expected calibration error."""
+def _calibration_error(sums: Floats) -> Floats:
+    """Return [...] expected calibration errors of sums [..., BINS, 3]."""
     error: Floats = np.abs(sums[..., 2] - sums[..., 1]).sum(-1) / sums[..., 0].sum(-1)
     return error
 
 
 def by_measure(score: Score) -> Mapping[str, Interval]:
-    """A score's measures by name."""
+    """Return a score's measures by name."""
     return {name: score.measure(name) for name in MEASURES}

@@ -15,7 +15,8 @@ import numpy.typing as npt
 from kifu.errors import KifuError, RecipeError
 from kifu.go.board import EMPTY, Board
 from kifu.go.state import WALL
-from kifu.learn.predict import Predictor, PredictPositions
+from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import Predictor
 from kifu.play.session import GameSession
 from kifu.point import BLACK, WHITE
 
@@ -99,10 +100,10 @@ class NetEvaluator:
         """Return the network's evaluation of the current position with that colour to move."""
         board = game.board
         setup, setup_ply = game.setup
-        positions = PredictPositions.of_moves(
+        positions = PredictPositions.from_moves(
             [game.moves], board.width, board.height, setup=setup, setup_ply=setup_ply, to_play=[colour]
         )
-        predicted = self._predictor.ask(positions)
+        predicted = self._predictor.predict(positions)
         policy = np.zeros(board.pass_move + 1, np.float32)
         policy[: predicted.policy.shape[1]] = predicted.policy[0]
         value = None if predicted.value is None else float(predicted.value[0])

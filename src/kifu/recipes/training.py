@@ -80,7 +80,7 @@ class AdamWConfig(BaseModel):
 
 
 class MuonConfig(BaseModel):
-    """Muon (Jordan et al. 2024), with AdamW for biases and norms, see `kifu.learn.muon`."""
+    """Muon (Jordan et al. 2024), with AdamW for biases and norms, see `kifu.learn.optim.Muon`."""
 
     model_config = STRICT
 

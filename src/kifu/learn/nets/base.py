@@ -1,7 +1,8 @@
-"""What all networks have in common: planes in, a policy out, and a value and ownership if asked for.
+"""The interface of all networks: planes in; a policy and, if requested, a value and ownership out.
 
-Shapes: B batch, C planes, H x W the board, N = H * W its points, F channels. Planes with a rim are larger than the
-board on each side; the first convolution takes the rim in place of padding, so that all after it is the board.
+Shapes: B is the batch size, C the number of planes, H x W the board, N = H * W its points, F the number of channels.
+Planes with a rim extend beyond the board on each side; the first convolution consumes the rim instead of zero padding,
+so that its output has the size of the board.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import torch
 from torch import Tensor, nn
 
 Heads = Literal["value", "ownership"]
+"""Optional outputs besides the policy."""
 
 
 class NetworkOutput(NamedTuple):
-    """What a network tells of a batch.
+    """The outputs of a network for a batch.
 
-    policy: [B, N] logits of the points, row * width + column; [B, N + 1] with a pass if the net has passes.
-    value: [B] from -1, the side to move loses, to 1, it wins. ownership: [B, N] from -1, the opponent's, to 1.
+    Attributes:
+        policy: [B, N] logits of the points in row-major order, or [B, N + 1] with a pass at the end if the network
+            predicts passes.
+        value: [B] expected result from -1 (the side to move loses) to 1 (it wins), or None.
+        ownership: [B, N] final owner of each point from -1 (the opponent) to 1 (the side to move), or None.
     """
 
     policy: Tensor
@@ -31,10 +36,15 @@ class NetworkOutput(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """What a network is made for.
+    """The input and output sizes of a network.
 
-    planes, width, height, rim: of the plane set, `kifu.planes.encoder.Encoder`; the board is width x height, and the
-    planes reach `rim` rows and columns over it on each side (none of a plane set is wider than 1).
+    Attributes:
+        planes: Number of input planes.
+        width: Columns of the board.
+        height: Rows of the board.
+        rim: Rows and columns by which the planes extend beyond the board on each side (0 or 1).
+        passes: Add a pass to the policy.
+        heads: Optional outputs.
     """
 
     planes: int
@@ -46,37 +56,43 @@ class NetworkConfig:
 
     @property
     def points(self) -> int:
-        """Of the board."""
+        """Number of points of the board."""
         return self.width * self.height
 
     @property
     def moves(self) -> int:
-        """How many outputs the policy has."""
+        """Number of policy outputs."""
         return self.points + self.passes
 
 
 class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed where types are checked
-    """Base of all networks. A network has a trunk, `features`, and tells the policy of what comes from it."""
+    """Base class of all networks: a trunk (`features`) followed by a policy head and optional further heads."""
 
     any_size: bool
-    """Whether it takes boards of other sizes than it was made for."""
+    """True if the network accepts boards of other sizes than the one it was created for."""
 
-    def __init__(self, task: NetworkConfig, channels: int) -> None:
-        """channels: F, of what `features` returns."""
+    def __init__(self, config: NetworkConfig, channels: int) -> None:
+        """Create the optional heads.
+
+        Args:
+            config: Input and output sizes.
+            channels: F, the number of channels that `features` returns.
+        """
         super().__init__()
-        self.task = task
-        self.value = ValueHead(channels) if "value" in task.heads else None
-        self.ownership = OwnershipHead(channels) if "ownership" in task.heads else None
+        self.config = config
+        self.value = ValueHead(channels) if "value" in config.heads else None
+        self.ownership = OwnershipHead(channels) if "ownership" in config.heads else None
 
     @abstractmethod
     def features(self, planes: Tensor) -> Tensor:
-        """[B, F, H, W] of planes [B, C, H + 2 rim, W + 2 rim]."""
+        """Map planes [B, C, H + 2 rim, W + 2 rim] to features [B, F, H, W]."""
 
     @abstractmethod
     def policy(self, features: Tensor) -> Tensor:
-        """[B, moves] logits of features [B, F, H, W]."""
+        """Map features [B, F, H, W] to policy logits [B, moves]."""
 
     def forward(self, planes: Tensor) -> NetworkOutput:
+        """Map planes [B, C, H + 2 rim, W + 2 rim] to all outputs."""
         features = self.features(planes)
         value = None if self.value is None else self.value(features)
         ownership = None if self.ownership is None else self.ownership(features)
@@ -84,25 +100,26 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
 
 
 def first_padding(size: int, rim: int) -> int:
-    """What the first convolution, of so many rows and columns, pads its planes with: the board comes out."""
+    """Return the padding with which a first convolution of `size` rows and columns outputs the size of the board."""
     return size // 2 - rim
 
 
 class PointsConv(nn.Conv2d):  # type: ignore[misc]
-    """[B, N] of [B, F, H, W]: one number for each point, row * width + column, by a convolution of 1 x 1."""
+    """A 1 x 1 convolution to one number per point: [B, F, H, W] -> [B, N]."""
 
     def __init__(self, channels: int, bias: bool = True) -> None:
         super().__init__(channels, 1, 1, bias=bias)
 
     def forward(self, features: Tensor) -> Tensor:
+        """Map features [B, F, H, W] to [B, N]."""
         return super().forward(features).flatten(1)
 
 
 class ValueHead(nn.Module):  # type: ignore[misc]
-    """Who wins: mean and maximum of each channel, and two layers.
+    """Predicts the winner from the mean and maximum of each channel with two linear layers.
 
-    Between them is a batch norm: what is pooled has a large mean, and without it all hidden units were soon driven
-    below zero, where they learn nothing any more. So a batch to learn from has two positions at least.
+    Pooled features have a large mean. Without the batch norm between the layers, all hidden units soon became negative
+    and stopped learning. It requires at least two positions per training batch.
     """
 
     def __init__(self, channels: int, hidden: int = 64) -> None:
@@ -112,12 +129,14 @@ class ValueHead(nn.Module):  # type: ignore[misc]
         self.second = nn.Linear(hidden, 1)
 
     def forward(self, features: Tensor) -> Tensor:
+        """Map features [B, F, H, W] to [B] values from -1 to 1."""
         pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
         return torch.tanh(self.second(torch.relu(self.norm(self.first(pooled)))).squeeze(1))
 
 
 class OwnershipHead(PointsConv):
-    """Whose each point is in the end."""
+    """Predicts the final owner of each point."""
 
     def forward(self, features: Tensor) -> Tensor:
+        """Map features [B, F, H, W] to [B, N] values from -1 to 1."""
         return torch.tanh(super().forward(features))

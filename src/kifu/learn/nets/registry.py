@@ -1,4 +1,4 @@
-"""Networks by name."""
+"""Networks by name, and the initialization of their weights."""
 
 from __future__ import annotations
 
@@ -6,36 +6,45 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import torch
+from torch import nn
+
 from kifu.errors import RecipeError
 from kifu.learn.nets.base import Heads, Network, NetworkConfig
-from kifu.learn.nets.blog import Blog
-from kifu.learn.nets.book import BookLarge, BookMedium, BookSmall
-from kifu.learn.nets.clark_storkey import ClarkStorkey
-from kifu.learn.nets.maddison import Maddison
+from kifu.learn.nets.clark_storkey import ClarkStorkey, SymmetricConv, SymmetricLinear
+from kifu.learn.nets.convolutional import BlogNetwork, BookLarge, BookMedium, BookSmall, Maddison
 from kifu.learn.nets.residual import Residual
 from kifu.registry import nearest
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A network that has a name. planes: the set that its source feeds it with; it takes any other."""
+    """A named network.
+
+    Attributes:
+        name: The name for `make_net`.
+        title: A one-line description.
+        source: The publication that describes it.
+        planes: The plane set that the source uses; the network accepts any other.
+        make: Creates the network.
+        description: Details, and readings where the source is ambiguous.
+    """
 
     name: str
     title: str
     source: str
     planes: str
     make: Callable[[NetworkConfig], Network]
-    readings: str
-    """What it is and where its source leaves room, for people."""
+    description: str
 
 
 _BOOK = "Pumperla and Ferguson 2019, chapter 7"
 
-_PLAIN: tuple[tuple[str, str, str, str, type[Network]], ...] = (
+_FIXED: tuple[tuple[str, str, str, str, type[Network]], ...] = (
     ("book-small", "4 convolutions and a hidden layer", _BOOK, "one-plane@1", BookSmall),
     ("book-medium", "5 convolutions and a hidden layer", _BOOK, "seven@1", BookMedium),
     ("book-large", "7 convolutions and a hidden layer", _BOOK, "seven@1", BookLarge),
-    ("blog", "3 wide convolutions, 2 layers with dropout", "Trencseni 2019, a blog post", "one-plane@1", Blog),
+    ("blog", "3 wide convolutions, 2 layers with dropout", "Trencseni 2019, a blog post", "one-plane@1", BlogNetwork),
     (
         "clark-storkey",
         "7 convolutions with the board's symmetries, one layer on the whole board",
@@ -53,37 +62,42 @@ _PLAIN: tuple[tuple[str, str, str, str, type[Network]], ...] = (
 )
 
 NETS: dict[str, Architecture] = {
-    name: Architecture(name, title, source, planes, made, made.__doc__ or "")
-    for name, title, source, planes, made in _PLAIN
-}  # fmt: skip
-"""Those that have one width and depth, by name; besides, there are residual ones of any, like `RESIDUAL`."""
+    name: Architecture(name, title, source, planes, cls, cls.__doc__ or "")
+    for name, title, source, planes, cls in _FIXED
+}
+"""Networks of fixed width and depth by name. Residual networks of any size are named like `RESIDUAL`."""
 
 RESIDUAL = "b6c64"
 
 _RESIDUAL = re.compile(r"b([1-9]\d{0,5})c([1-9]\d{0,5})")
-_MOST_BLOCKS, _CHANNELS, _MOST_WEIGHTS = 99, range(2, 1025), 1 << 28
+_MAX_BLOCKS, _CHANNELS, _MAX_WEIGHTS = 99, range(2, 1025), 1 << 28
 
 
 def find_net(name: str) -> Architecture:
-    """The network of that name. Raises RecipeError if there is none, or it is too large."""
+    """Return the network with a name.
+
+    Raises:
+        RecipeError: The name is unknown, or the network is too large.
+    """
     if name in NETS:
         return NETS[name]
-    found = _RESIDUAL.fullmatch(name)
-    if found is None:
-        near = nearest(name, [*NETS, RESIDUAL])
+    match = _RESIDUAL.fullmatch(name)
+    if match is None:
+        suggestion = nearest(name, [*NETS, RESIDUAL])
         raise RecipeError(
-            f"no net {name!r}; did you mean {near!r}? There are {', '.join(NETS)}, and {RESIDUAL} with any numbers"
+            f"unknown net {name!r}; did you mean {suggestion!r}? Available: {', '.join(NETS)}, and {RESIDUAL} with"
+            " any numbers"
         )
-    blocks, channels = int(found[1]), int(found[2])
-    if blocks > _MOST_BLOCKS or channels not in _CHANNELS or 18 * blocks * channels**2 > _MOST_WEIGHTS:
+    blocks, channels = int(match[1]), int(match[2])
+    if blocks > _MAX_BLOCKS or channels not in _CHANNELS or 18 * blocks * channels**2 > _MAX_WEIGHTS:
         raise RecipeError(
-            f"net {name!r} is out of bounds: bNcM has at most {_MOST_BLOCKS} blocks, {_CHANNELS[0]} to {_CHANNELS[-1]}"
-            f" channels, and {_MOST_WEIGHTS >> 20} Mi weights"
+            f"net {name!r} is too large or too small: bNcM allows at most {_MAX_BLOCKS} blocks, {_CHANNELS[0]} to"
+            f" {_CHANNELS[-1]} channels and {_MAX_WEIGHTS >> 20} Mi weights"
         )
     return Architecture(
         name, "residual blocks, some of which see the whole board; bNcM has N blocks of M channels",
         "He et al. 2016, arXiv:1603.05027; Wu 2019, arXiv:1902.10565", "seven+last5@1",
-        lambda task: Residual(task, blocks, channels), Residual.__doc__ or "",
+        lambda config: Residual(config, blocks, channels), Residual.__doc__ or "",
     )  # fmt: skip
 
 
@@ -97,9 +111,69 @@ def make_net(
     passes: bool = False,
     heads: Sequence[Heads] = (),
 ) -> Network:
-    """The network of that name (`kifu nets`), its weights drawn anew from torch's generator.
+    """Create a network with random weights from torch's generator.
 
-    planes, rim: of the plane set; width, height: of the board. Raises RecipeError for a name that there is not, and for
-    a net that is too large.
+    Args:
+        name: A name as listed by `kifu nets`.
+        planes: Number of input planes.
+        width: Columns of the board.
+        height: Rows of the board.
+        rim: Rows and columns by which the planes extend beyond the board on each side.
+        passes: Add a pass to the policy.
+        heads: Optional outputs besides the policy.
+
+    Raises:
+        RecipeError: The name is unknown, or the network is too large.
     """
     return find_net(name).make(NetworkConfig(planes, width, height, rim, passes, heads))
+
+
+INITIALIZATIONS = {
+    "torch": "torch's default: uniform to 1 / sqrt(fan-in), biases too",
+    "glorot-uniform": "Glorot and Bengio 2010, Keras' default: uniform to sqrt(6 / (fan-in + fan-out)), biases 0",
+    "he-normal": "He et al. 2015, for ReLU: normal with standard deviation sqrt(2 / fan-in), biases 0",
+}
+"""Names with their descriptions."""
+
+_INITIALIZED = (nn.Conv2d, nn.Linear, SymmetricConv, SymmetricLinear)
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]
+def initialize(module: nn.Module, name: str) -> None:
+    """Reinitialize the weights of all convolutions and linear layers in place from torch's generator.
+
+    Parameters of norms stay as they are. "torch" changes nothing, because `make_net` already initializes that way.
+
+    Raises:
+        RecipeError: The name is unknown.
+    """
+    if name not in INITIALIZATIONS:
+        suggestion = nearest(name, INITIALIZATIONS)
+        available = ", ".join(INITIALIZATIONS)
+        raise RecipeError(f"unknown init {name!r}; did you mean {suggestion!r}? Available: {available}")
+    draw = {"glorot-uniform": _glorot_uniform, "he-normal": _he_normal}.get(name)
+    if draw is None:
+        return
+    for layer in module.modules():
+        if isinstance(layer, _INITIALIZED):
+            draw(layer.weight, *_fans(layer))
+            if layer.bias is not None:
+                layer.bias.zero_()
+
+
+def _glorot_uniform(weight: torch.Tensor, fan_in: int, fan_out: int) -> None:
+    bound = (6 / (fan_in + fan_out)) ** 0.5
+    weight.uniform_(-bound, bound)
+
+
+def _he_normal(weight: torch.Tensor, fan_in: int, fan_out: int) -> None:
+    weight.normal_(0, (2 / fan_in) ** 0.5)
+
+
+def _fans(layer: nn.Module) -> tuple[int, int]:
+    """Return fan-in and fan-out; tied weights count as often as they are used."""
+    if isinstance(layer, SymmetricConv | SymmetricLinear):
+        fan_in, fan_out = layer.fans
+        return fan_in, fan_out
+    field = layer.weight[0, 0].numel()
+    return layer.weight.shape[1] * field, layer.weight.shape[0] * field

@@ -1,4 +1,4 @@
-"""A modern residual policy net: pre-activation blocks, some of which also see the whole board through pooling.
+"""A modern residual network: pre-activation blocks, some of which also pool over the whole board.
 
 Blocks: He et al. 2016 (arXiv:1603.05027). Global pooling that biases channels: Wu 2019 (arXiv:1902.10565), 4.1 and A.
 """
@@ -10,20 +10,20 @@ from torch import Tensor, nn
 
 from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding
 
-_EVERY = 3
-"""Each so manieth block pools."""
+_POOL_EVERY = 3
+"""Every third block pools."""
 
-_HEAD = 32
+_HEAD_CHANNELS = 32
 """Channels of the policy head."""
 
 
 def _conv(channels_in: int, channels_out: int, size: int) -> nn.Conv2d:
-    """Its bias would be undone by the batch norm that follows."""
+    """Return a convolution without a bias, which the batch norm that follows would cancel."""
     return nn.Conv2d(channels_in, channels_out, size, padding=size // 2, bias=False)
 
 
 class PooledBias(nn.Module):  # type: ignore[misc]
-    """What the whole board says to each channel: a linear map of the channels' means and maxima."""
+    """A bias for each channel, computed from the mean and maximum of all channels over the whole board."""
 
     def __init__(self, channels_in: int, channels_out: int) -> None:
         super().__init__()
@@ -31,16 +31,17 @@ class PooledBias(nn.Module):  # type: ignore[misc]
         self.linear = nn.Linear(2 * channels_in, channels_out)
 
     def pooled(self, x: Tensor) -> Tensor:
-        """[B, 2 F_in] of x [B, F_in, H, W]."""
+        """Map x [B, F_in, H, W] to means and maxima [B, 2 F_in]."""
         x = torch.relu(self.norm(x))
         return torch.cat((x.mean((2, 3)), x.amax((2, 3))), 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(self.pooled(x))[:, :, None, None]  # [B, F_out, 1, 1]
+        """Map x [B, F_in, H, W] to biases [B, F_out, 1, 1]."""
+        return self.linear(self.pooled(x))[:, :, None, None]
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]
-    """x + two convolutions of it; the second sees the whole board if the block pools."""
+    """x plus two convolutions of x; in a pooling block the second one also sees the whole board."""
 
     def __init__(self, channels: int, pools: bool) -> None:
         super().__init__()
@@ -50,39 +51,45 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]
         self.bias = PooledBias(channels // 2, channels) if pools else None
 
     def forward(self, x: Tensor) -> Tensor:
-        seen = torch.relu(self.norm1(x))
-        y = self.conv1(seen)
+        """Map x [B, F, H, W] to the same shape."""
+        activated = torch.relu(self.norm1(x))
+        y = self.conv1(activated)
         if self.squeeze is not None and self.bias is not None:
-            y = y + self.bias(self.squeeze(seen))
+            y = y + self.bias(self.squeeze(activated))
         return x + self.conv2(torch.relu(self.norm2(y)))
 
 
 class Residual(Network):
-    """`b6c64`: six blocks of 64 channels after a first convolution, all of 3 x 3. Any board size.
+    """`b6c64`: a first convolution and six residual blocks of 64 channels, all 3 x 3. Any board size.
 
-    Batch norm and ReLU come before each convolution. Every third block also adds to each channel what the means and the
-    maxima of all channels say, over the whole board, and so does the head; a pass is told by them alone.
+    Batch norm and ReLU precede each convolution. Every third block, and the policy head, add to each channel a bias
+    computed from the means and maxima of all channels over the whole board. The pass logit depends on these alone.
     """
 
     any_size = True
 
-    def __init__(self, task: NetworkConfig, blocks: int, channels: int) -> None:
-        super().__init__(task, channels)
-        self.stem = nn.Conv2d(task.planes, channels, 3, padding=first_padding(3, task.rim), bias=False)
-        self.blocks = nn.Sequential(*(ResidualBlock(channels, k % _EVERY == _EVERY - 1) for k in range(blocks)))
+    def __init__(self, config: NetworkConfig, blocks: int, channels: int) -> None:
+        super().__init__(config, channels)
+        self.stem = nn.Conv2d(config.planes, channels, 3, padding=first_padding(3, config.rim), bias=False)
+        self.blocks = nn.Sequential(
+            *(ResidualBlock(channels, k % _POOL_EVERY == _POOL_EVERY - 1) for k in range(blocks))
+        )
         self.norm = nn.BatchNorm2d(channels)
-        self.place = _conv(channels, _HEAD, 1)
-        self.squeeze = _conv(channels, _HEAD, 1)
-        self.bias = PooledBias(_HEAD, _HEAD)
-        self.head_norm = nn.BatchNorm2d(_HEAD)
-        self.points = PointsConv(_HEAD)
-        self.pass_ = nn.Linear(2 * _HEAD, 1) if task.passes else None
+        # The names of the modules below are part of the kifu-net@1 file format.
+        self.place = _conv(channels, _HEAD_CHANNELS, 1)
+        self.squeeze = _conv(channels, _HEAD_CHANNELS, 1)
+        self.bias = PooledBias(_HEAD_CHANNELS, _HEAD_CHANNELS)
+        self.head_norm = nn.BatchNorm2d(_HEAD_CHANNELS)
+        self.points = PointsConv(_HEAD_CHANNELS)
+        self.pass_ = nn.Linear(2 * _HEAD_CHANNELS, 1) if config.passes else None
 
     def features(self, planes: Tensor) -> Tensor:
+        """Map planes to features [B, F, H, W]."""
         return torch.relu(self.norm(self.blocks(self.stem(planes))))
 
     def policy(self, features: Tensor) -> Tensor:
-        pooled = self.bias.pooled(self.squeeze(features))  # [B, 2 _HEAD]
+        """Map features to policy logits [B, moves]."""
+        pooled = self.bias.pooled(self.squeeze(features))  # [B, 2 * _HEAD_CHANNELS]
         y = self.place(features) + self.bias.linear(pooled)[:, :, None, None]
         points = self.points(torch.relu(self.head_norm(y)))  # [B, N]
         return points if self.pass_ is None else torch.cat((points, self.pass_(pooled)), 1)

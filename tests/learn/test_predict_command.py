@@ -1,4 +1,4 @@
-"""`kifu predict`: what it prints, draws and writes; and what it says of input that is wrong."""
+"""`kifu predict`: text, pictures, JSON and error messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 
 import kifu
 from commands import Done, run
-from kifu.learn import heat, net
-from kifu.learn.heat import strength
+from kifu.learn import heatmap, net
+from kifu.learn.heatmap import color_strength
 from kifu.learn.net import open_net
-from kifu.learn.predict import Predictor, PredictPositions
+from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import Predictor
 from nets import tiny_net
 
 GAME = b"(;SZ[9]PB[Ada]PW[Bob]HA[2]AB[gc][cg];W[ee];B[ef];W[];B[de])"
@@ -37,18 +38,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def told(done: Done) -> list[str]:
+def lines_of(done: Done) -> list[str]:
     assert (done.code, done.err) == (0, [])
     return done.out.splitlines()
 
 
-def asked(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
-    """The probabilities, and the names and probabilities of the five best moves, after so many moves of the game."""
+def predicted(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
+    """Return all probabilities, and the names and probabilities of the five best moves, after `ply` moves of the game."""
     predictor = Predictor(open_net(path))
-    positions = PredictPositions.of_games([kifu.read_sgf(GAME)], [ply])
-    moves, chances = predictor.top(positions, 5)
+    positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [ply])
+    moves, probabilities = predictor.top(positions, 5)
     names = [kifu_name(move) for move in moves[0].tolist()]
-    return predictor.probabilities(positions)[0], names, chances[0].tolist()
+    return predictor.probabilities(positions)[0], names, probabilities[0].tolist()
 
 
 def kifu_name(move: int) -> str:
@@ -56,69 +57,71 @@ def kifu_name(move: int) -> str:
 
 
 def test_the_board_and_the_best_moves(folder: Path) -> None:
-    lines = told(run("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 1))
-    policy, names, chances = asked(folder / "all.safetensors", 1)
+    lines = lines_of(run("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 1))
+    policy, names, probabilities = predicted(folder / "all.safetensors", 1)
     board = str(kifu.read_sgf(GAME).board(1)).splitlines()
     assert lines[0].startswith("Ada - Bob, 4 moves, 9 x 9")
     assert lines[2 : 2 + len(board)] == board
     assert lines[2 + len(board)] == "after 1 of 4 moves; Black to play"
     best = [line.split() for line in lines[4 + len(board) : 9 + len(board)]]
-    assert best == [[str(k), name, f"{p:.1%}"] for k, (name, p) in enumerate(zip(names, chances), 1)]
-    place = 1 + int((policy > policy[49]).sum())
-    assert lines[10 + len(board)] == f"played: E4 {policy[49]:.1%}, choice {place}"
+    assert best == [[str(k), name, f"{p:.1%}"] for k, (name, p) in enumerate(zip(names, probabilities), 1)]
+    rank = 1 + int((policy > policy[49]).sum())
+    assert lines[10 + len(board)] == f"played: E4 {policy[49]:.1%}, choice {rank}"
     value = (
-        Predictor(open_net(folder / "all.safetensors")).ask(PredictPositions.of_games([kifu.read_sgf(GAME)], [1])).value
+        Predictor(open_net(folder / "all.safetensors"))
+        .predict(PredictPositions.from_games([kifu.read_sgf(GAME)], [1]))
+        .value
     )
-    assert lines[11 + len(board) :] == [f"Black's chance to win: {(value[0] + 1) / 2:.0%}"]
+    assert lines[11 + len(board) :] == [f"Black's probability of winning: {(value[0] + 1) / 2:.0%}"]
 
 
 @pytest.mark.parametrize(
     ("name", "move", "last"),
     [
-        ("points", 2, "played: pass, which the net does not know"),
+        ("points", 2, "played: pass (not predicted by this net)"),
         ("run", 2, "played: pass "),
         ("points", 4, "5  "),  # nothing was played
     ],
 )
 def test_passes_and_the_end_of_the_game(folder: Path, name: str, move: int, last: str) -> None:
     path = folder / name if name == "run" else folder / f"{name}.safetensors"
-    lines = told(run("predict", path, folder / "game.sgf", "--move", move))
+    lines = lines_of(run("predict", path, folder / "game.sgf", "--move", move))
     assert lines[-1].startswith(last)
     if move == 4:
-        assert lines == told(run("predict", path, folder / "game.sgf"))
+        assert lines == lines_of(run("predict", path, folder / "game.sgf"))
 
 
-def test_the_same_as_json(folder: Path, tmp_path: Path) -> None:
+def test_json(folder: Path, tmp_path: Path) -> None:
     arguments = ("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 2, "--top", 3)
-    written = tmp_path / "told.json"
+    written = tmp_path / "prediction.json"
     printed = run(*arguments, "--json", "-")
-    assert told(run(*arguments, "--json", written))[0].startswith("Ada - Bob")
+    assert lines_of(run(*arguments, "--json", written))[0].startswith("Ada - Bob")
     assert written.read_text() == printed.out
-    policy, names, chances = asked(folder / "all.safetensors", 2)
+    policy, names, probabilities = predicted(folder / "all.safetensors", 2)
     found = json.loads(printed.out)
     rows, ownership = np.array(found.pop("policy")), np.array(found.pop("ownership"))
     np.testing.assert_allclose(rows.ravel(), policy[:81], atol=1e-6)
     assert (rows.shape, ownership.shape) == ((9, 9), (9, 9))
     assert np.abs(ownership).max() <= 1
-    assert found.pop("best") == [{"move": name, "p": round(p, 6)} for name, p in zip(names[:3], chances)]
+    assert found.pop("best") == [{"move": name, "p": round(p, 6)} for name, p in zip(names[:3], probabilities)]
     assert found.pop("value") == pytest.approx(
         Predictor(open_net(folder / "all.safetensors"))
-        .ask(PredictPositions.of_games([kifu.read_sgf(GAME)], [2]))
+        .predict(PredictPositions.from_games([kifu.read_sgf(GAME)], [2]))
         .value[0],
         abs=1e-6,
     )
-    chance = round(float(policy[81]), 6)
+    probability = round(float(policy[81]), 6)
     assert found == {
         "net": "all",
         "game": str(kifu.read_sgf(GAME)),
         "move": 2,
         "to_play": "white",
-        "pass": chance,
-        "played": {"move": "pass", "p": chance},
+        "pass": probability,
+        "played": {"move": "pass", "p": probability},
     }
 
 
-def test_json_of_a_net_that_tells_less(folder: Path) -> None:
+def test_json_without_heads_and_passes(folder: Path) -> None:
     found = json.loads(run("predict", folder / "points.safetensors", folder / "game.sgf", "--json", "-").out)
     assert [found[key] for key in ("pass", "played", "value", "ownership")] == [None] * 4
     assert sum(map(sum, found["policy"])) == pytest.approx(1, abs=1e-4)
@@ -127,7 +130,7 @@ def test_json_of_a_net_that_tells_less(folder: Path) -> None:
 def test_symmetries(folder: Path) -> None:
     net, arguments = folder / "all.safetensors", (folder / "game.sgf", "--move", 3, "--json", "-", "--symmetries")
     policy = np.array(json.loads(run("predict", net, *arguments).out)["policy"])
-    positions = PredictPositions.of_games([kifu.read_sgf(GAME)], [3])
+    positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [3])
     wanted = Predictor(open_net(net), symmetries=True).probabilities(positions)[0, :81]
     np.testing.assert_allclose(policy.ravel(), wanted, atol=1e-6)
 
@@ -135,52 +138,54 @@ def test_symmetries(folder: Path) -> None:
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_the_heat_map(folder: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = {}
-    board = heat.draw_board
-    monkeypatch.setattr(heat, "draw_board", lambda stones, **told: drawn.update(told) or board(stones, **told))
+    board = heatmap.draw_board
+    monkeypatch.setattr(
+        heatmap, "draw_board", lambda stones, **options: drawn.update(options) or board(stones, **options)
+    )
     out = tmp_path / f"heat{suffix}"
-    told(run("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 1, "-o", out))
+    lines_of(run("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 1, "-o", out))
     data = out.read_bytes()
     if suffix == ".png":
         assert data.startswith(b"\x89PNG\r\n\x1a\n")
     else:
         assert ET.fromstring(data).tag == "{http://www.w3.org/2000/svg}svg"
-    policy, names, chances = asked(folder / "all.safetensors", 1)
+    policy, names, probabilities = predicted(folder / "all.safetensors", 1)
     marked = [kifu_name(move) for move in sorted(drawn["marks"], key=drawn["marks"].get)]
     assert marked == [name for name in names if name != "pass"]
     assert (drawn["ring"], drawn["last"]) == (49, 40)
-    assert all(f"{k}: {name} {p:.1%}" in drawn["title"] for k, (name, p) in enumerate(zip(names, chances), 1))
+    assert all(f"{k}: {name} {p:.1%}" in drawn["title"] for k, (name, p) in enumerate(zip(names, probabilities), 1))
     assert "Ada - Bob, after 1 of 4 moves" in drawn["title"]
-    assert (drawn["heat"].ravel() == strength(policy[:81])).all()
+    assert (drawn["heat"].ravel() == color_strength(policy[:81])).all()
 
 
-def test_how_strongly_points_are_coloured() -> None:
-    found = strength(np.array([0.64, 0.16, 0.2, 0], np.float32))
-    np.testing.assert_allclose(found, [0.8, 0, 0, 0], atol=1e-6)  # a quarter each would be no more than chance
-    assert strength(np.array([0.3, 0.3, 0.4], np.float32))[:2].tolist() == [0, 0]
+def test_color_strength() -> None:
+    found = color_strength(np.array([0.64, 0.16, 0.2, 0], np.float32))
+    np.testing.assert_allclose(found, [0.8, 0, 0, 0], atol=1e-6)  # a quarter each would be uniform
+    assert color_strength(np.array([0.3, 0.3, 0.4], np.float32))[:2].tolist() == [0, 0]
 
 
-def test_which_game(folder: Path) -> None:
-    lines = told(run("predict", folder / "points.safetensors", folder / "two.sgf", "--game", 2, "--move", 0))
+def test_choice_of_the_game(folder: Path) -> None:
+    lines = lines_of(run("predict", folder / "points.safetensors", folder / "two.sgf", "--game", 2, "--move", 0))
     assert ", 9 x 7" in lines[0]
 
 
-def test_the_net_that_comes_with_kifu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(net, "default_net_path", lambda: folder / "points.safetensors")
-    lines = told(run("predict", folder / "game.sgf", "--move", 1))
-    assert lines == told(run("predict", folder / "points.safetensors", folder / "game.sgf", "--move", 1))
+    lines = lines_of(run("predict", folder / "game.sgf", "--move", 1))
+    assert lines == lines_of(run("predict", folder / "points.safetensors", folder / "game.sgf", "--move", 1))
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["points.safetensors", "game.sgf", "--move", 5], "move must be within 0 to 4, got 5"),
+        (["points.safetensors", "game.sgf", "--move", 5], "ply must be 0 to 4, got 5"),
         (["points.safetensors", "bad.sgf", "--move", 3], "move 2 (point 0) is illegal"),
-        (["points.safetensors", "two.sgf", "--game", 3], "game must be within 1 to 2, got 3"),
-        (["fixed.safetensors", "large.sgf"], "takes 9 x 9 boards only, not 19 x 19"),
+        (["points.safetensors", "two.sgf", "--game", 3], "has 2 games, no game 3"),
+        (["fixed.safetensors", "large.sgf"], "supports 9 x 9 boards only, got 19 x 19"),
         (["none.safetensors", "game.sgf"], "cannot read the net"),
-        (["cut.safetensors", "game.sgf"], "is no net of kifu"),
-        (["game.sgf", "game.sgf"], "is no net of kifu"),
-        (["other.safetensors", "game.sgf"], "has the shape"),
+        (["cut.safetensors", "game.sgf"], "is not a net of kifu"),
+        (["game.sgf", "game.sgf"], "is not a net of kifu"),
+        (["other.safetensors", "game.sgf"], "must have shape"),
         (["points.safetensors", "none.sgf"], "none.sgf"),
         (["points.safetensors"], "is a net; the game comes last"),
         (["points.safetensors", "game.sgf", "game.sgf"], "a net and a game, not 3 files"),

@@ -1,23 +1,23 @@
-"""The value head learns who is ahead, whatever the optimiser, beside the policy."""
+"""The value head learns together with the policy, with any optimizer."""
 
 import pytest
 import torch
 from torch.nn import functional
 
 from kifu.learn.nets import make_net
-from kifu.learn.optim import make_optimiser
+from kifu.learn.optim import make_optimizer
 from kifu.recipes.training import AdamWConfig, MuonConfig
 
 
 @pytest.mark.parametrize(
-    "told", [MuonConfig(kind="muon", lr=0.01), AdamWConfig(kind="adamw", lr=0.01)], ids=["muon", "adamw"]
+    "config", [MuonConfig(kind="muon", lr=0.01), AdamWConfig(kind="adamw", lr=0.01)], ids=["muon", "adamw"]
 )
 @pytest.mark.parametrize("name", ["b1c8", "book-small"])
-def test_who_has_more_stones_is_learned(name, told):
-    """Without a batch norm in the head its hidden units died with the first steps, and it always said 0."""
+def test_the_side_with_more_stones_is_learned(name, config):
+    """Without a batch norm in the head its hidden units died in the first steps, and the value stayed 0."""
     torch.manual_seed(0)
     net = make_net(name, 2, 7, 7, heads=("value",))
-    optimiser = make_optimiser(net, told)
+    optimizer = make_optimizer(net, config)
     errors = []
     for _ in range(120):
         first = torch.rand(64, 7, 7) < torch.rand(64, 1, 1)
@@ -27,7 +27,7 @@ def test_who_has_more_stones_is_learned(name, told):
         answers = net(planes)
         error = functional.mse_loss(answers.value, truth)
         (error * 0.1 + functional.cross_entropy(answers.policy, moves)).backward()
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         errors.append(error.item())
     assert sum(errors[-20:]) / 20 < 0.5

@@ -1,4 +1,4 @@
-"""Nets as files: what is written is read again, and whatever is damaged is told of, in one line."""
+"""Net files: round trips, and one-line errors for damaged files."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def refused(tmp_path: Path, data: bytes) -> str:
     """The one line that is said of a file of these bytes."""
     path = tmp_path / "bad.safetensors"
     path.write_bytes(data)
-    with pytest.raises(FormatError) as told:
+    with pytest.raises(FormatError) as caught:
         open_net(path)
-    message = str(told.value)
+    message = str(caught.value)
     assert message.isprintable()
     assert str(path) in message
     return message
@@ -63,7 +63,7 @@ def refused(tmp_path: Path, data: bytes) -> str:
 
 @pytest.mark.parametrize("name", [*NETS, "b3c8"])
 @pytest.mark.parametrize("heads", [(), ("value", "ownership")])
-def test_a_net_comes_back_as_it_was(tmp_path, name, heads):
+def test_a_net_is_read_as_written(tmp_path, name, heads):
     encoder = find_encoder("clark8", 5, 5)
     module = make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads).eval()
     about = NetMetadata(
@@ -81,7 +81,7 @@ def test_a_net_comes_back_as_it_was(tmp_path, name, heads):
     assert net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
 
 
-def test_a_run_folder_is_its_best_net(tmp_path, good):
+def test_a_run_directory_opens_its_best_net(tmp_path, good):
     (tmp_path / "run").mkdir()
     with pytest.raises(FormatError, match=r"cannot read the net .*best\.safetensors"):
         open_net(tmp_path / "run")
@@ -107,35 +107,35 @@ def test_other_board_sizes(tmp_path):
     )  # fmt: skip
     assert any_size.encoder_for(13, 7).shape == (7, 7, 13)
     assert one_size.encoder_for(9, 9).shape == (1, 9, 9)
-    with pytest.raises(RecipeError, match=r"net b \(blog\) takes 9 x 9 boards only, not 13 x 7"):
+    with pytest.raises(RecipeError, match=r"net b \(blog\) supports 9 x 9 boards only, got 13 x 7"):
         one_size.encoder_for(13, 7)
 
 
-# what is damaged is told of
+# Damaged files
 
 METADATA: list[tuple[str, Any, str]] = [
-    ("net", "b1c16", "has the shape"),
-    ("net", "b2c8", "is only in the net"),
-    ("net", "blog", "is only in the"),
-    ("net", "b99c1000", "out of bounds"),
-    ("net", "no\nnet", "not understood: net"),
-    ("net", "resnet", "no net 'resnet'"),
-    ("net", 3, "not understood: net"),
-    ("planes", "eleven", "has the shape"),
+    ("net", "b1c16", "must have shape"),
+    ("net", "b2c8", "missing weight"),
+    ("net", "blog", "weight"),
+    ("net", "b99c1000", "too large or too small"),
+    ("net", "no\nnet", "invalid metadata: net"),
+    ("net", "resnet", "unknown net 'resnet'"),
+    ("net", 3, "invalid metadata: net"),
+    ("planes", "eleven", "must have shape"),
     ("planes", "eight", "no plane set or feature 'eight'"),
-    ("width", 0, "not understood: width"),
-    ("width", 9.5, "not understood: width"),
-    ("height", 1 << 70, "not understood: height"),
-    ("passes", False, "is only in the file"),
-    ("heads", ["value"], "is only in the file"),
-    ("heads", ["winner"], "not understood: heads"),
-    ("version", 2, "not understood: version"),
-    ("colour", "red", "not understood: colour"),
+    ("width", 0, "invalid metadata: width"),
+    ("width", 9.5, "invalid metadata: width"),
+    ("height", 1 << 70, "invalid metadata: height"),
+    ("passes", False, "unexpected weight"),
+    ("heads", ["value"], "missing weight"),
+    ("heads", ["winner"], "invalid metadata: heads"),
+    ("version", 2, "invalid metadata: version"),
+    ("colour", "red", "invalid metadata: colour"),
 ]
 
 
 @pytest.mark.parametrize(("key", "value", "words"), METADATA)
-def test_metadata_that_does_not_fit(tmp_path, good, key, value, words):
+def test_invalid_metadata(tmp_path, good, key, value, words):
     header, body = split(good)
     about = json.loads(header["__metadata__"]["kifu-net"]) | {key: value}
     header["__metadata__"]["kifu-net"] = json.dumps(about)
@@ -145,69 +145,69 @@ def test_metadata_that_does_not_fit(tmp_path, good, key, value, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "its metadata has no 'kifu-net'"),
-        ("", "its metadata is no JSON"),
-        ("{" * 100_000, "its metadata is no JSON"),
-        ("[" * 100_000, "its metadata is no JSON"),
-        ('{"net": ' + "9" * 10_000 + "}", "its metadata is no JSON"),
-        ("[]", "not understood"),
-        ("{}", "not understood: net"),
-        ("null", "not understood"),
+        (None, "its safetensors metadata has no 'kifu-net'"),
+        ("", "the metadata is not JSON"),
+        ("{" * 100_000, "the metadata is not JSON"),
+        ("[" * 100_000, "the metadata is not JSON"),
+        ('{"net": ' + "9" * 10_000 + "}", "the metadata is not JSON"),
+        ("[]", "invalid metadata"),
+        ("{}", "invalid metadata: net"),
+        ("null", "invalid metadata"),
     ],
 )
-def test_metadata_that_is_none(tmp_path, good, text, words):
+def test_missing_metadata(tmp_path, good, text, words):
     header, body = split(good)
     header["__metadata__"] = {} if text is None else {"kifu-net": text}
     assert words in refused(tmp_path, joined(header, body))
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.complex64, torch.float8_e5m2, torch.float8_e8m0fnu])
-def test_kinds_that_do_not_fit(tmp_path, good, dtype):
+def test_invalid_dtypes(tmp_path, good, dtype):
     tensors = load(good)
     tensors["net.points.weight"] = tensors["net.points.weight"].to(dtype)
     data = save(tensors, split(good)[0]["__metadata__"])
-    assert f"points.weight is {dtype}, not torch.float32" in refused(tmp_path, data)
+    assert f"points.weight must be torch.float32, got {dtype}" in refused(tmp_path, data)
 
 
 HEADERS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
-    (lambda h: h.pop("net.points.weight"), "is no net of kifu"),
-    (lambda h: h["net.points.weight"].update(shape=[1, 16, 1, 2]), "has the shape [1, 16, 1, 2]"),
-    (lambda h: h["net.points.weight"].update(shape=[1, 1 << 62, 4, 4]), "is no net of kifu"),
-    (lambda h: h["net.points.weight"].update(data_offsets=[0, 1 << 60]), "is no net of kifu"),
-    (lambda h: h["net.points.weight"].update(data_offsets=[8, 4]), "is no net of kifu"),
-    (lambda h: h.update(more=h.pop("net.points.weight")), "is only in the"),
-    (lambda h: h["games"].update(shape=[1, 3]), "not a list of int64"),
-    (lambda h: h["games"].update(dtype="F64"), "not a list of int64"),
-    (lambda h: h["net.points.weight"].update(dtype="F4", shape=[1, 32, 8, 1]), "is no net of kifu"),
-    (lambda h: h["net.points.weight"].update(dtype="F3"), "is no net of kifu"),
+    (lambda h: h.pop("net.points.weight"), "is not a net of kifu"),
+    (lambda h: h["net.points.weight"].update(shape=[1, 16, 1, 2]), "got [1, 16, 1, 2]"),
+    (lambda h: h["net.points.weight"].update(shape=[1, 1 << 62, 4, 4]), "is not a net of kifu"),
+    (lambda h: h["net.points.weight"].update(data_offsets=[0, 1 << 60]), "is not a net of kifu"),
+    (lambda h: h["net.points.weight"].update(data_offsets=[8, 4]), "is not a net of kifu"),
+    (lambda h: h.update(more=h.pop("net.points.weight")), "unexpected weight"),
+    (lambda h: h["games"].update(shape=[1, 3]), "must be a list of int64"),
+    (lambda h: h["games"].update(dtype="F64"), "must be a list of int64"),
+    (lambda h: h["net.points.weight"].update(dtype="F4", shape=[1, 32, 8, 1]), "is not a net of kifu"),
+    (lambda h: h["net.points.weight"].update(dtype="F3"), "is not a net of kifu"),
 ]
 
 
 @pytest.mark.parametrize(("change", "words"), HEADERS)
-def test_headers_that_do_not_fit(tmp_path, good, change, words):
+def test_invalid_headers(tmp_path, good, change, words):
     header, body = split(good)
     change(header)
     assert words in refused(tmp_path, joined(header, body))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_weights_that_are_no_numbers(tmp_path, good, value):
+def test_weights_that_are_not_finite(tmp_path, good, value):
     header, body = split(good)
     at = header["net.points.weight"]["data_offsets"][0]
     bad = bytearray(body)
     bad[at : at + 4] = np.float32(value).tobytes()
-    assert "points.weight has values that are no numbers" in refused(tmp_path, joined(header, bytes(bad)))
+    assert "points.weight has NaN or infinite values" in refused(tmp_path, joined(header, bytes(bad)))
 
 
-def test_games_that_do_not_rise(tmp_path, good):
+def test_games_that_are_not_ascending(tmp_path, good):
     header, body = split(good)
     at = header["games"]["data_offsets"][0]
     bad = bytearray(body)
     bad[at : at + 8] = b"\xff" * 8
-    assert "'games' does not rise" in refused(tmp_path, joined(header, bytes(bad)))
+    assert "'games' is not ascending" in refused(tmp_path, joined(header, bytes(bad)))
 
 
-def test_files_that_are_none(tmp_path, good):
+def test_files_that_are_not_nets(tmp_path, good):
     for length in [*range(20), len(good) // 2, len(good) - 1]:
         refused(tmp_path, good[:length])
     refused(tmp_path, good + b"\0")
@@ -225,7 +225,7 @@ def test_a_file_that_is_too_large(tmp_path):
         open_net(tmp_path / "large.safetensors")
 
 
-def test_a_small_file_asks_for_little_memory(tmp_path, good):
+def test_a_small_file_allocates_little_memory(tmp_path, good):
     header, body = split(good)
     about = json.loads(header["__metadata__"]["kifu-net"]) | {"net": "b99c380"}  # of 1 GiB
     header["__metadata__"]["kifu-net"] = json.dumps(about)
@@ -234,7 +234,7 @@ def test_a_small_file_asks_for_little_memory(tmp_path, good):
     assert time.monotonic() - begin < 2
 
 
-def test_whatever_is_damaged_is_read_or_told_of(tmp_path, good):
+def test_damaged_files_are_read_or_refused(tmp_path, good):
     """2,000 files, damaged in header, metadata and weights alike."""
     draw = random.Random(3)
     header, body = split(good)
@@ -262,7 +262,7 @@ def test_whatever_is_damaged_is_read_or_told_of(tmp_path, good):
     assert min(outcomes.values()) > 20
 
 
-def test_the_card_tells_of_all_keys():
+def test_the_format_card_lists_all_keys():
     text = read_card("formats", "kifu-net@1")
     for key in NetMetadata.model_fields:
         assert f"| `{key}` |" in text

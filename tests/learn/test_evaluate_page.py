@@ -1,4 +1,4 @@
-"""What is shown of an evaluation: the page, the tables of the command, and what it refuses."""
+"""Reports of an evaluation: the HTML page, the tables of the command, and its error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ VOID = {"meta", "br", "img"}
 
 
 class Page(HTMLParser):
-    """Reads a page, and fails where tags do not fit each other."""
+    """Parses a page and fails if tags are not balanced."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -85,22 +85,22 @@ def text(hostile: Evaluation) -> str:
     return page(hostile)
 
 
-def test_the_page_holds_names_as_text_only(hostile: Evaluation, text: str) -> None:
-    told = Page(text)
-    assert set(told.tags) <= TAGS
-    assert told.attributes <= ATTRIBUTES
+def test_names_are_escaped(hostile: Evaluation, text: str) -> None:
+    parsed = Page(text)
+    assert set(parsed.tags) <= TAGS
+    assert parsed.attributes <= ATTRIBUTES
     for name in NAMES[:5]:
-        assert name in told.text
-    assert "a b c" in told.text  # characters that a terminal or a browser would obey
-    assert "<b>&x" in told.text
-    assert told.tags["figure"] == len(hostile.examples) > 5
+        assert name in parsed.text
+    assert "a b c" in parsed.text  # control characters become spaces
+    assert "<b>&x" in parsed.text
+    assert parsed.tags["figure"] == len(hostile.examples) > 5
 
 
-def test_the_page_needs_nothing_but_itself(hostile: Evaluation, text: str) -> None:
-    told = Page(text)
+def test_the_page_is_self_contained(hostile: Evaluation, text: str) -> None:
+    parsed = Page(text)
     assert not re.search(r"https?:|url\(|@import|<link|<script|<iframe", re.sub(r'src="data:[^"]*"', "", text))
-    assert len(told.images) == len(hostile.examples) + 7
-    for image in told.images:
+    assert len(parsed.images) == len(hostile.examples) + 7
+    for image in parsed.images:
         kind, _, data = image.partition(",")
         assert kind == "data:image/svg+xml;base64"
         picture = ElementTree.fromstring(base64.b64decode(data))
@@ -108,29 +108,29 @@ def test_the_page_needs_nothing_but_itself(hostile: Evaluation, text: str) -> No
         assert not [each for each in picture.iter() if each.tag.endswith("script")]
 
 
-def test_the_page_tells_the_figures(hostile: Evaluation, text: str) -> None:
-    told = " ".join(Page(text).text.split())
+def test_the_page_has_the_figures(hostile: Evaluation, text: str) -> None:
+    parsed = " ".join(Page(text).text.split())
     for net in hostile.nets:
-        assert f"{net.score.top1.value:.1%}" in told
-        assert f"{net.score.nll.value:.3f}" in told
+        assert f"{net.score.top1.value:.1%}" in parsed
+        assert f"{net.score.nll.value:.3f}" in parsed
     for remark in hostile.remarks():
-        assert remark in told
-    assert hostile.headline() in told
+        assert remark in parsed
+    assert hostile.headline() in parsed
 
 
-def test_the_same_page_twice(hostile: Evaluation, text: str) -> None:
+def test_the_page_is_reproducible(hostile: Evaluation, text: str) -> None:
     assert page(hostile) == text
 
 
 def test_json_of_hostile_names(hostile: Evaluation) -> None:
-    told = json.loads(hostile.to_json())
-    assert {each["black"] for each in told["examples"]} <= {each.players[0] for each in hostile.examples}
-    assert HOSTILE in {each["black"] for each in told["examples"]}
+    parsed = json.loads(hostile.to_json())
+    assert {each["black"] for each in parsed["examples"]} <= {each.players[0] for each in hostile.examples}
+    assert HOSTILE in {each["black"] for each in parsed["examples"]}
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """games.parquet, of which b has learned game 2; a and b are nets."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """games.parquet, nets a and b; b was trained on game 2."""
     folder = tmp_path_factory.mktemp("command")
     evaluated.make(folder)
     learned = evaluated.catalogue(folder / "learned", [evaluated.text(2, symmetry=3)])
@@ -140,61 +140,64 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_command_prints_tables_and_writes_files(place: Path, tmp_path: Path) -> None:
+def test_the_command_prints_tables_and_writes_files(folder: Path, tmp_path: Path) -> None:
     done = run(
-        "evaluate", place / "a.safetensors", place / "games.parquet", "--positions", 100, "--symmetries", "--legal",
-        "--json", tmp_path / "found.json", "--html", tmp_path / "found.html",
+        "evaluate", folder / "a.safetensors", folder / "games.parquet", "--positions", 100, "--symmetries", "--legal",
+        "--json", tmp_path / "evaluation.json", "--html", tmp_path / "evaluation.html",
     )  # fmt: skip
     assert done.code == 0
-    assert done.out.startswith("games.parquet: 100 positions of 8 games on 9 x 9; legal moves only; the mean over the")
+    assert done.out.startswith("games.parquet: 100 positions of 8 games on 9 x 9; legal moves only; averaged over the")
     for word in (
         "top-1",
         "top-5",
         "nll",
         "calibration error",
         "move number",
-        "rank of the mover",
+        "rank of the player",
         "corner",
         "handicap",
     ):
         assert word in done.out
     assert max(map(len, done.out.splitlines()[1:])) <= 80
-    assert done.err[0] == "asking: 0 of 100 positions"
-    told = json.loads(tmp_path.joinpath("found.json").read_text())
-    assert f"{told['nets'][0]['score']['top1'][0]:.1%}" in done.out
-    assert Page(tmp_path.joinpath("found.html").read_text()).tags["h1"] == 1
+    assert done.err[0] == "evaluating: 0 of 100 positions"
+    parsed = json.loads(tmp_path.joinpath("evaluation.json").read_text())
+    assert f"{parsed['nets'][0]['score']['top1'][0]:.1%}" in done.out
+    assert Page(tmp_path.joinpath("evaluation.html").read_text()).tags["h1"] == 1
 
 
-def test_the_command_compares_nets(place: Path) -> None:
+def test_the_command_compares_nets(folder: Path) -> None:
     done = run(
-        "evaluate", place / "a.safetensors", place / "games.parquet", "--with", place / "b.safetensors",
+        "evaluate", folder / "a.safetensors", folder / "games.parquet", "--with", folder / "b.safetensors",
         "--overlap", "drop", "--json", "-",
     )  # fmt: skip
-    told = json.loads(done.out)
-    assert [net["name"] for net in told["nets"]] == ["a", "b"]
-    assert (told["games"], told["overlap"]) == (7, {"games": 1, "done": "drop"})
-    text = run("evaluate", *(place / name for name in ("a.safetensors", "games.parquet")), "--with",
-               place / "b.safetensors", "--overlap", "keep").out  # fmt: skip
-    assert "! NOT A TEST: 1 game" in text
+    parsed = json.loads(done.out)
+    assert [net["name"] for net in parsed["nets"]] == ["a", "b"]
+    assert (parsed["games"], parsed["overlap"]) == (7, {"games": 1, "done": "drop"})
+    text = run("evaluate", *(folder / name for name in ("a.safetensors", "games.parquet")), "--with",
+               folder / "b.safetensors", "--overlap", "keep").out  # fmt: skip
+    assert "! NOT A TEST: a net was trained on 1 game" in text
     assert "against the first" in text
     assert max(map(len, text.splitlines()[2:])) <= 80
 
 
 REFUSED = [
-    (["b.safetensors", "games.parquet"], "1 of 8 games were learned from by b (turned, mirrored or not); --overlap"),
+    (["b.safetensors", "games.parquet"], "b was trained on 1 of 8 games (rotated, mirrored or not); --overlap"),
     (["large.safetensors", "games.parquet"], "there is no game on a 19 x 19 board in"),
-    (["large.safetensors", "games.parquet", "--board", "9x9"], "net large (blog) takes 19 x 19 boards only, not 9 x 9"),
+    (
+        ["large.safetensors", "games.parquet", "--board", "9x9"],
+        "net large (blog) supports 19 x 19 boards only, got 9 x 9",
+    ),
     (["a.safetensors", "no.parquet"], "no.parquet"),
     (["no.safetensors", "games.parquet"], "cannot read the net"),
-    (["games.parquet", "games.parquet"], "is no net of kifu"),
-    (["a.safetensors", "games.parquet", "--passes"], "net a knows no passes"),
+    (["games.parquet", "games.parquet"], "is not a net of kifu"),
+    (["a.safetensors", "games.parquet", "--passes"], "net a does not predict passes"),
     (["a.safetensors", "games.parquet", "--overlap", "maybe"], "no overlap 'maybe'"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED)
-def test_the_command_refuses_in_one_line(arguments: list[str], message: str, place: Path) -> None:
-    named = [place / each if "." in each and not each.startswith("-") else each for each in arguments]
+def test_the_command_refuses_in_one_line(arguments: list[str], message: str, folder: Path) -> None:
+    named = [folder / each if "." in each and not each.startswith("-") else each for each in arguments]
     done = run("evaluate", *named)
     assert (done.code, done.out) == (2, "")
     *_, line = done.err
@@ -202,8 +205,10 @@ def test_the_command_refuses_in_one_line(arguments: list[str], message: str, pla
     assert not any("Traceback" in each for each in done.err)
 
 
-def test_what_was_found_is_told_even_if_the_page_cannot_be_written(place: Path) -> None:
-    done = run("evaluate", place / "a.safetensors", place / "games.parquet", "--html", place / "games.parquet/x.html")
+def test_figures_are_printed_even_if_the_page_cannot_be_written(folder: Path) -> None:
+    done = run(
+        "evaluate", folder / "a.safetensors", folder / "games.parquet", "--html", folder / "games.parquet/x.html"
+    )
     assert done.code == 2
     assert "top-1" in done.out
     assert done.err[-1].startswith("kifu: cannot write")

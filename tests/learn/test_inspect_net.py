@@ -1,4 +1,4 @@
-"""`kifu inspect` of a net: what its file says, as far as that can be shown."""
+"""`kifu inspect` of a net."""
 
 from pathlib import Path
 
@@ -22,24 +22,24 @@ def saved(path: Path, recipe: dict, trained: dict) -> Path:
     return path
 
 
-def test_it_tells_what_the_net_is_and_how_it_came_to_be(tmp_path):
+def test_metadata_and_training(tmp_path):
     done = run("inspect", saved(tmp_path / "a.safetensors", {"name": "quick"}, TRAINED))
     assert done.code == 0
     lines = done.out.splitlines()
     assert lines[0] == f"{tmp_path}/a.safetensors: kifu-net@1, blog on one-plane@1, 5 x 5 only"
-    assert lines[1] == "  tells       policy; a pass never"
+    assert lines[1] == "  outputs     policy without passes"
     assert lines[3].startswith("  recipe      quick, by kifu ")
-    assert lines[4] == "  learned     from 2 known games: 4,096 positions in 64 steps, 75 s"
+    assert lines[4] == "  training    2 known games: 4,096 positions in 64 steps, 75 s"
     assert lines[5] == "  validation  top-1 25.00%, loss 3.0000 nats"
     assert lines[6] == f"  bytes       {(tmp_path / 'a.safetensors').stat().st_size:,}"
 
 
-def test_a_run_is_its_best_net(tmp_path):
+def test_a_run_directory_shows_its_best_net(tmp_path):
     tiny_net(tmp_path / BEST, passes=True, heads=("value",))
     done = run("inspect", tmp_path)
     assert done.out.splitlines()[:2] == [
         f"{tmp_path}/{BEST}: kifu-net@1, b1c8 on seven@1, any board",
-        "  tells       policy, value; a pass too",
+        "  outputs     policy with passes, value",
     ]
 
 
@@ -47,11 +47,11 @@ def test_a_run_is_its_best_net(tmp_path):
     "trained",
     [{}, {**TRAINED, "steps": "\x1b[2J"}, {**TRAINED, "seconds": None}, {**TRAINED, "figures": [1]}, {"positions": {}}],
 )
-def test_what_is_told_as_it_should_not_be_is_left_out(tmp_path, trained):
+def test_invalid_training_metadata_is_omitted(tmp_path, trained):
     done = run("inspect", saved(tmp_path / "a.safetensors", {"name": "\x1b[31m"}, trained))
     assert done.code == 0
-    assert "  recipe      not told, by kifu" in done.out
-    assert "  learned     from 2 known games\n" in done.out
+    assert "  recipe      unknown, by kifu" in done.out
+    assert "  training    2 known games\n" in done.out
     assert "\x1b" not in done.out and "validation" not in done.out
 
 
@@ -60,8 +60,8 @@ def test_a_net_has_no_rows(tmp_path):
     assert (done.code, done.err) == (2, [f"kifu: {tmp_path}/a.safetensors is a net, so it has no row 3"])
 
 
-def test_a_file_that_is_no_net(tmp_path):
+def test_a_file_that_is_not_a_net(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"(;GM[1])")
     done = run("inspect", tmp_path / "a.safetensors")
     assert (done.code, len(done.err)) == (2, 1)
-    assert done.err[0].startswith(f"kifu: {tmp_path}/a.safetensors is no net of kifu")
+    assert done.err[0].startswith(f"kifu: {tmp_path}/a.safetensors is not a net of kifu")

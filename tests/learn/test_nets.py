@@ -20,16 +20,15 @@ from kifu.errors import GameError, RecipeError
 from kifu.learn.nets import Network, make_net
 from kifu.learn.nets.base import OwnershipHead, PointsConv, ValueHead
 from kifu.learn.nets.clark_storkey import SymmetricConv, SymmetricLinear
-from kifu.learn.nets.count import count_net
-from kifu.learn.nets.init import INITIALISATIONS, initialise
-from kifu.learn.nets.registry import NETS, RESIDUAL, find_net
+from kifu.learn.nets.registry import INITIALIZATIONS, NETS, RESIDUAL, find_net, initialize
+from kifu.learn.nets.summary import count_net
 from kifu.planes.encoder import find_encoder
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import symmetries
 
 NAMES = [*NETS, "b3c8"]
 PLANES = [*(name for name, each in PLANE_SETS.items() if each.features), "own+opp+last2"]  # not kgsgo's, made in files
-CARD = Path(__file__).parents[1] / "docs/nets.md"
+CARD = Path(__file__).parents[2] / "docs/nets.md"
 
 
 def net_for(
@@ -44,8 +43,8 @@ def net_for(
 
 def random_planes(net: Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
     """Zeros and ones."""
-    task, draw = net.task, torch.Generator().manual_seed(seed)
-    shape = (batch, task.planes, task.height + 2 * task.rim, task.width + 2 * task.rim)
+    config, draw = net.config, torch.Generator().manual_seed(seed)
+    shape = (batch, config.planes, config.height + 2 * config.rim, config.width + 2 * config.rim)
     return torch.randint(0, 2, shape, generator=draw).float()
 
 
@@ -56,11 +55,11 @@ def has_its_shapes(name: str, planes: str, width: int, height: int, **more: obje
     with torch.device("meta"):
         net = net_for(name, planes, width, height, **more)
         told = net(torch.empty(3, *find_encoder(planes, width, height).shape))
-    task = net.task
-    assert told.policy.shape == (3, width * height + task.passes)
-    assert (told.value is None) == ("value" not in task.heads)
+    config = net.config
+    assert told.policy.shape == (3, width * height + config.passes)
+    assert (told.value is None) == ("value" not in config.heads)
     assert told.value is None or told.value.shape == (3,)
-    assert (told.ownership is None) == ("ownership" not in task.heads)
+    assert (told.ownership is None) == ("ownership" not in config.heads)
     assert told.ownership is None or told.ownership.shape == (3, width * height)
 
 
@@ -122,7 +121,7 @@ def test_a_point_is_row_times_width_plus_column():
 def test_a_net_that_looks_at_its_own_point_alone_answers_there(name, planes):
     """Of each filter only the centre is left, and nothing that the whole board says; with a rim, too."""
     net = net_for(name, planes, 9, 7)
-    rim = net.task.rim
+    rim = net.config.rim
     with torch.no_grad():
         for layer in net.modules():
             if isinstance(layer, nn.Conv2d):
@@ -132,7 +131,7 @@ def test_a_net_that_looks_at_its_own_point_alone_answers_there(name, planes):
                 layer.weight[:, :, middle, middle] = centre
             if isinstance(layer, nn.Linear):
                 layer.weight.zero_()
-    empty = torch.zeros(1, net.task.planes, 7 + 2 * rim, 9 + 2 * rim)
+    empty = torch.zeros(1, net.config.planes, 7 + 2 * rim, 9 + 2 * rim)
     stone = empty.clone()
     stone[0, 0, 4 + rim, 6 + rim] = 1
     change = (net(stone).policy - net(empty).policy).abs()
@@ -173,8 +172,8 @@ def turned(x: torch.Tensor, k: int) -> torch.Tensor:
 
 def policy_turned(net: Network, planes: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The policy of turned planes, and the turned policy."""
-    task = net.task
-    table = torch.from_numpy(symmetries(task.width, task.height)[k].astype(np.int64))
+    config = net.config
+    table = torch.from_numpy(symmetries(config.width, config.height)[k].astype(np.int64))
     policy = net(planes).policy
     expected = torch.empty_like(policy)
     expected[:, table[: policy.shape[1]]] = policy
@@ -331,15 +330,15 @@ def test_the_document_tells_these_sizes():
         ("book-smal", "did you mean 'book-small'"),
         ("Maddison", "did you mean 'maddison'"),
         ("b6x64", "did you mean 'b6c64'"),
-        ("b06c64", "no net"),
-        ("b6c64 ", "no net"),
-        ("", "no net ''"),
-        ("b0c8", "no net"),
-        ("b100c8", "out of bounds"),
-        ("b1c1", "out of bounds"),
-        ("b1c1025", "out of bounds"),
-        ("b99c1024", "out of bounds"),
-        ("b" + "9" * 50 + "c8", "no net"),
+        ("b06c64", "unknown net"),
+        ("b6c64 ", "unknown net"),
+        ("", "unknown net ''"),
+        ("b0c8", "unknown net"),
+        ("b100c8", "too large or too small"),
+        ("b1c1", "too large or too small"),
+        ("b1c1025", "too large or too small"),
+        ("b99c1024", "too large or too small"),
+        ("b" + "9" * 50 + "c8", "unknown net"),
     ],
 )
 def test_names_that_there_are_not(name, words):
@@ -358,10 +357,10 @@ def test_the_largest_and_the_smallest_nets_are_nets():
 
 
 def one_step(net: Network, optimiser: torch.optim.Optimizer) -> None:
-    """Learns a tiny batch once, and looks at all gradients and weights."""
+    """Train one step on a tiny batch and check all gradients and weights."""
     net.train()
     told = net(random_planes(net, 4))
-    moves = torch.arange(4) % net.task.moves
+    moves = torch.arange(4) % net.config.moves
     loss = functional.cross_entropy(told.policy, moves)
     if told.value is not None and told.ownership is not None:
         loss = loss + (told.value - 0.5).square().mean() + (told.ownership - 0.5).square().mean()
@@ -430,16 +429,16 @@ def test_weights_follow_from_torchs_seed(name):
     assert not all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize("how", INITIALISATIONS)
+@pytest.mark.parametrize("how", INITIALIZATIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_initialisations(name, how):
     net, before = net_for(name, heads=("value", "ownership")), net_for(name, heads=("value", "ownership"))
     torch.manual_seed(4)
-    initialise(net, how)
+    initialize(net, how)
     state = torch.get_rng_state()
     again = net_for(name, heads=("value", "ownership"), seed=9)
     torch.manual_seed(4)
-    initialise(again, how)
+    initialize(again, how)
     assert torch.equal(torch.get_rng_state(), state)
     for (key, value), old, same in zip(
         net.state_dict().items(), before.state_dict().values(), again.state_dict().values(), strict=True
@@ -467,11 +466,11 @@ def test_initialisations(name, how):
 )
 def test_initialisations_have_their_spread(layer, inputs, outputs):
     torch.manual_seed(0)
-    initialise(layer, "glorot-uniform")
+    initialize(layer, "glorot-uniform")
     bound = (6 / (inputs + outputs)) ** 0.5
     assert 0.99 * bound < layer.weight.max() <= bound
     assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.05)
-    initialise(layer, "he-normal")
+    initialize(layer, "he-normal")
     assert layer.weight.std().item() == pytest.approx((2 / inputs) ** 0.5, rel=0.05)
     assert not layer.bias.any()
 
@@ -487,8 +486,8 @@ def test_tied_layers_begin_as_wide_as_torchs_own():
 
 
 def test_an_initialisation_that_there_is_not():
-    with pytest.raises(RecipeError, match="no initialisation 'glorot'; did you mean 'glorot-uniform'"):
-        initialise(nn.Linear(1, 1), "glorot")
+    with pytest.raises(RecipeError, match="unknown init 'glorot'; did you mean 'glorot-uniform'"):
+        initialize(nn.Linear(1, 1), "glorot")
 
 
 # heads
@@ -525,18 +524,18 @@ def test_the_command_shows_ones_layers(name):
     done = run("nets", name, "--planes", "eleven", "--board", "9x7")
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"# {name}\n")
-    assert f"| all | | | {count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
+    assert f"| total | | | {count_net(name, 'eleven', 9, 7).parameters:,} |" in done.out
     assert max(map(len, done.out.splitlines())) < 250
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("blogg",), "no net 'blogg'; did you mean 'blog'"),
+        (("blogg",), "unknown net 'blogg'; did you mean 'blog'"),
         (("blog", "--board", "19"), "'19' is no board; 19x19 is one"),
         (("blog", "--board", "30x30"), "30 x 30 is not within 1 to 25"),
         (("--planes", "sevn"), "no plane set or feature 'sevn'"),
-        (("b99c999",), "out of bounds"),
+        (("b99c999",), "too large or too small"),
     ],
 )
 def test_the_command_tells_what_is_wrong(arguments, words):

@@ -1,4 +1,4 @@
-"""Nets as ONNX: onnxruntime answers as torch does, for every network; what the file says; what is refused."""
+"""Export as ONNX: onnxruntime agrees with torch for every network; metadata and errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ SLOW = sorted(NETS.keys() - {"clark-storkey"})
         *(pytest.param(name, "seven", False, (), marks=pytest.mark.slow) for name in SLOW),
     ],
 )
-def test_onnx_is_torch(tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]) -> None:
+def test_onnxruntime_agrees_with_torch(
+    tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]
+) -> None:
     net = open_net(tiny_net(tmp_path / "net.safetensors", name, planes, 5, passes=passes, heads=heads))
     out = tmp_path / "net.onnx"
     exported = export_onnx(net, out)
@@ -66,16 +68,16 @@ def test_onnx_is_torch(tmp_path: Path, name: str, planes: str, passes: bool, hea
             assert len(found) == len(told)
             for ours, its in zip(told, found):
                 np.testing.assert_allclose(its, ours, rtol=1e-4, atol=1e-4)
-        assert np.ptp(asked.run(None, {"planes": drawn})[0], axis=0).max() > 1e-3  # else any net would do
+        assert np.ptp(asked.run(None, {"planes": drawn})[0], axis=0).max() > 1e-3  # the outputs vary
 
 
-def test_what_the_file_says(tmp_path: Path) -> None:
+def test_metadata(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "net.safetensors", "blog", "one-plane", 5, passes=True)
     out = tmp_path / "net.onnx"
     done = run("export", path, "-o", out)
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"{out}: ")
-    said = {
+    metadata = {
         "kifu": kifu.__version__,
         "net": "blog",
         "planes": "one-plane@1",
@@ -85,14 +87,14 @@ def test_what_the_file_says(tmp_path: Path) -> None:
         "rim": "0",
         "passes": "true",
     }
-    assert session(out).get_modelmeta().custom_metadata_map == said
+    assert session(out).get_modelmeta().custom_metadata_map == metadata
     data = out.read_bytes()
     assert b"site-packages" not in data
     assert b".py" not in data
     export_onnx(open_net(path), out)
     assert out.read_bytes() == data
     rimmed = export._metadata(open_net(tiny_net(path, planes="clark8", size=7)))
-    assert rimmed == said | {
+    assert rimmed == metadata | {
         "net": "b1c8",
         "planes": "clark8@1",
         "plane_names": json.dumps(find_plane_set("clark8").plane_names),
@@ -105,17 +107,19 @@ def test_what_the_file_says(tmp_path: Path) -> None:
 
 @pytest.fixture
 def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A net, which every net is converted to."""
+    """A net that every export writes."""
     path = tiny_net(tmp_path / "one.safetensors", "blog", size=5, seed=1)
     made = export._convert(open_net(path))
     monkeypatch.setattr(export, "_convert", lambda net: made)
     return path
 
 
-def test_an_export_that_cannot_be_kept(converted: Path, tmp_path: Path) -> None:
-    """One that answers otherwise than the net; one that answers as it does, but cannot be written."""
+def test_failed_exports_leave_no_file(converted: Path, tmp_path: Path) -> None:
+    """An export that differs from the net, and one that cannot be written."""
     other = open_net(tiny_net(tmp_path / "other.safetensors", "blog", size=5, seed=0))
-    with pytest.raises(OutputError, match="net other as ONNX answers another policy than the original; nothing is"):
+    with pytest.raises(
+        OutputError, match="policy of the exported net other differs from the original; nothing written"
+    ):
         export_onnx(other, tmp_path / "net.onnx")
     with pytest.raises(OutputError, match=r"cannot write .*x\.onnx: Not a directory"):
         export_onnx(open_net(converted), converted / "x.onnx")
@@ -127,10 +131,10 @@ def test_without_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     monkeypatch.setitem(sys.modules, name, None)
     done = run("export", tiny_net(tmp_path / "net.safetensors", size=5), "-o", tmp_path / "net.onnx")
     assert (done.code, done.out) == (2, "")
-    assert done.err == [f"kifu: the export as ONNX needs {name}, which pip install 'kifu[onnx]' brings"]
+    assert done.err == [f"kifu: {name} is required for ONNX export: pip install 'kifu[onnx]'"]
 
 
-def test_no_net(tmp_path: Path) -> None:
+def test_a_missing_net(tmp_path: Path) -> None:
     done = run("export", tmp_path / "none.safetensors", "-o", tmp_path / "net.onnx")
     assert (done.code, done.out, len(done.err)) == (2, "", 1)
     assert "cannot read the net" in done.err[0]

@@ -17,7 +17,8 @@ from kifu.go.replay import legal_moves
 from kifu.go.rules import NAMED, RECORD_RULES, Rules
 from kifu.learn import predict
 from kifu.learn.net import Net, open_net
-from kifu.learn.predict import Predictions, Predictor, PredictPositions
+from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import Predictions, Predictor
 from kifu.point import BLACK, WHITE, WHITE_BIT, symmetries, to_sgf
 from nets import tiny_net
 
@@ -92,7 +93,7 @@ def test_beside_planes_and_module_by_hand(
     with torch.inference_mode():
         told = net.module(torch.from_numpy(drawn.astype(np.float32)))
     for legal in (True, False):
-        answers = Predictor(net).ask(PredictPositions.of_games([played] * len(asked), asked), legal)
+        answers = Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
         for k, ply in enumerate(asked):
             mask = np.ones(81 + passes, np.bool_)
             if legal:
@@ -113,17 +114,17 @@ def test_a_batch_is_its_positions_one_by_one(net: Net, monkeypatch: pytest.Monke
     games = [game(k, 10 + 7 * k, root="AB[aa][cb]HA[2]PL[W]" if k == 2 else "") for k in range(3)]
     pairs = [(g, ply) for g in games for ply in range(0, len(g) + 1, 3)]
     pairs += pairs[5:2:-1]  # some twice, in another order
-    positions = PredictPositions.of_games(*zip(*pairs))
-    whole = predictor.ask(positions)
+    positions = PredictPositions.from_games(*zip(*pairs))
+    whole = predictor.predict(positions)
     assert whole.policy.dtype == np.float32
     assert (whole.policy.shape, whole.ownership.shape) == ((len(pairs), 82), (len(pairs), 81))
     np.testing.assert_allclose(whole.policy.sum(1), 1, atol=1e-5)
     assert len(np.unique(whole.policy.round(6), axis=0)) > len(pairs) // 2
     for k, (g, ply) in enumerate(pairs):
-        same(part(whole, [k]), predictor.ask(PredictPositions.of_games([g], [ply])))
-    monkeypatch.setattr(predict, "_CHUNK", 4)
-    same(whole, predictor.ask(positions))
-    assert (predictor.probabilities(positions) == predictor.ask(positions).policy).all()
+        same(part(whole, [k]), predictor.predict(PredictPositions.from_games([g], [ply])))
+    monkeypatch.setattr(predict, "_BATCH_SIZE", 4)
+    same(whole, predictor.predict(positions))
+    assert (predictor.probabilities(positions) == predictor.predict(positions).policy).all()
 
 
 def test_whole_arrays_of_games(net: Net) -> None:
@@ -132,31 +133,31 @@ def test_whole_arrays_of_games(net: Net) -> None:
     arrays = flat([OneGame(9, 9, g.moves.tolist()) for g in games])
     which, ply = np.array([2, 0, 2, 2, 1, 0]), np.array([5, 29, 5, 0, 17, 3])
     positions = PredictPositions(arrays, which, ply, np.zeros((3, 2), np.float32))
-    named = PredictPositions.of_games([games[g] for g in which], ply.tolist())
+    named = PredictPositions.from_games([games[g] for g in which], ply.tolist())
     assert (positions.to_play == named.to_play).all()
-    same(Predictor(net).ask(positions), Predictor(net).ask(named))
-    none = Predictor(net).ask(PredictPositions.of_games([], []))
+    same(Predictor(net).predict(positions), Predictor(net).predict(named))
+    none = Predictor(net).predict(PredictPositions.from_games([], []))
     assert (none.policy.shape, none.value.shape, none.ownership.shape) == ((0, 82), (0,), (0, 81))
 
 
 def test_the_position_after_the_last_move(net: Net) -> None:
     predictor, played = Predictor(net), game(3)
     for ply in (0, 1, 20, 39):
-        cut = PredictPositions.of_moves([played.moves[:ply]], 9)
-        same(predictor.ask(cut), predictor.ask(PredictPositions.of_games([played], [ply])))
-    after = predictor.ask(PredictPositions.of_games([played], [len(played)]))
+        cut = PredictPositions.from_moves([played.moves[:ply]], 9)
+        same(predictor.predict(cut), predictor.predict(PredictPositions.from_games([played], [ply])))
+    after = predictor.predict(PredictPositions.from_games([played], [len(played)]))
     one_more = kifu.read_sgf(played.record[:-1] + b";B[])")
-    same(after, predictor.ask(PredictPositions.of_games([one_more], [len(played)])))
+    same(after, predictor.predict(PredictPositions.from_games([one_more], [len(played)])))
 
 
 def test_who_is_asked_may_be_told(net: Net) -> None:
     """The planes are those of the colour asked for, whoever moved last."""
     predictor, played = Predictor(net), game(4, 21)
-    black, white = (PredictPositions.of_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
+    black, white = (PredictPositions.from_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
     assert (black.to_play, white.to_play) == ([BLACK], [WHITE])
-    swapped = PredictPositions.of_moves([played.moves ^ np.uint16(W)], 9, to_play=[BLACK])
-    same(predictor.ask(white), predictor.ask(swapped))
-    assert np.abs(predictor.ask(white).policy - predictor.ask(black).policy).max() > 1e-3
+    swapped = PredictPositions.from_moves([played.moves ^ np.uint16(W)], 9, to_play=[BLACK])
+    same(predictor.predict(white), predictor.predict(swapped))
+    assert np.abs(predictor.predict(white).policy - predictor.predict(black).policy).max() > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,7 @@ def test_who_is_asked_may_be_told(net: Net) -> None:
     ],
 )
 def test_who_is_to_move(text: bytes, ply: int, colour: int) -> None:
-    assert PredictPositions.of_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
+    assert PredictPositions.from_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
 
 
 def test_stones_that_are_set_up(net: Net) -> None:
@@ -182,15 +183,15 @@ def test_stones_that_are_set_up(net: Net) -> None:
     text = b"(;SZ[9]HA[2]AB[cc][gg];W[ee];B[ef]AW[aa];W[de];B[dd];AE[ee]AB[fe])"
     played = kifu.read_sgf(text)
     asked = list(range(5))
-    answers = Predictor(net).ask(PredictPositions.of_games([played] * 5, asked))
+    answers = Predictor(net).predict(PredictPositions.from_games([played] * 5, asked))
     for ply in asked:
         assert (
-            answers.legal[ply] == played.board(ply).legal(PredictPositions.of_games([played], [ply]).to_play[0])
+            answers.legal[ply] == played.board(ply).legal(PredictPositions.from_games([played], [ply]).to_play[0])
         ).all()
-    bare = PredictPositions.of_moves([[]], 9, setup=[20, 60], to_play=[WHITE])
-    same(Predictor(net).ask(bare), part(answers, [0]))
-    later = PredictPositions.of_moves([[40 | W], [40 | W, 49]], 9, setup=[20, 60, 0 | W], setup_ply=[0, 0, 1])
-    same(Predictor(net).ask(later), part(answers, [1, 2]))
+    bare = PredictPositions.from_moves([[]], 9, setup=[20, 60], to_play=[WHITE])
+    same(Predictor(net).predict(bare), part(answers, [0]))
+    later = PredictPositions.from_moves([[40 | W], [40 | W, 49]], 9, setup=[20, 60, 0 | W], setup_ply=[0, 0, 1])
+    same(Predictor(net).predict(later), part(answers, [1, 2]))
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -227,8 +228,8 @@ def test_superko_forbids(tmp_path: Path) -> None:
     """A move that would bring back an earlier position has probability 0; the others share what it had."""
     net, strict = opened(tmp_path, size=3, passes=True), NAMED["tromp-taylor"]
     games = [game(seed, 40, 3, 2, rules=strict) for seed in range(10)]
-    asked = PredictPositions.of_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
-    free, bound = (Predictor(net, rules=rules).ask(asked) for rules in (RECORD_RULES, strict))
+    asked = PredictPositions.from_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
+    free, bound = (Predictor(net, rules=rules).predict(asked) for rules in (RECORD_RULES, strict))
     lost = free.legal & ~bound.legal
     assert lost.any()
     assert not (bound.legal & ~free.legal).any()
@@ -242,7 +243,7 @@ def test_no_move_at_all(tmp_path: Path) -> None:
     """On one point every stone is a suicide."""
     for passes in (False, True):
         predictor = Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
-        asked = PredictPositions.of_moves([[]], 1)
+        asked = PredictPositions.from_moves([[]], 1)
         assert predictor.probabilities(asked).tolist() == [[0, 1] if passes else [0]]
         moves, chances = predictor.top(asked, 2)
         assert (moves.tolist(), chances.tolist()) == (([[1, -1]], [[1, 0]]) if passes else ([[-1]], [[0]]))
@@ -252,13 +253,13 @@ def test_no_move_at_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("width", "height", "turns"), [(9, 9, range(8)), (9, 6, range(4))])
 def test_the_mean_over_symmetries_turns_with_the_game(net: Net, width: int, height: int, turns: range) -> None:
     predictor, plain = Predictor(net, symmetries=True), Predictor(net)
-    wanted = predictor.ask(PredictPositions.of_games([game(5, 30, width, height)], [25]))
+    wanted = predictor.predict(PredictPositions.from_games([game(5, 30, width, height)], [25]))
     apart = 0.0
     each = []
     for k in turns:
-        asked = PredictPositions.of_games([game(5, 30, width, height, turned=k)], [25])
+        asked = PredictPositions.from_games([game(5, 30, width, height, turned=k)], [25])
         table = symmetries(width, height)[k]
-        found, alone = predictor.ask(asked), plain.ask(asked)
+        found, alone = predictor.predict(asked), plain.predict(asked)
         np.testing.assert_allclose(found.policy[:, table], wanted.policy, atol=1e-6)
         np.testing.assert_allclose(found.ownership[:, table[:-1]], wanted.ownership, atol=1e-5)
         np.testing.assert_allclose(found.value, wanted.value, atol=1e-6)
@@ -322,10 +323,10 @@ def test_drawing_is_repeatable_and_ties_are_not_always_the_first() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"temperature": -1}, "temperature -1"),
-        ({"temperature": float("nan")}, "temperature nan"),
-        ({"epsilon": 1.5}, "epsilon 1.5"),
-        ({"epsilon": float("nan")}, "epsilon nan"),
+        ({"temperature": -1}, "temperature must be >= 0, got -1"),
+        ({"temperature": float("nan")}, "temperature must be >= 0, got nan"),
+        ({"epsilon": 1.5}, "epsilon must be 0 to 1, got 1.5"),
+        ({"epsilon": float("nan")}, "epsilon must be 0 to 1, got nan"),
     ],
 )
 def test_chances_that_are_none(options: dict[str, float], words: str) -> None:
@@ -336,45 +337,45 @@ def test_chances_that_are_none(options: dict[str, float], words: str) -> None:
 def test_positions_that_there_are_not(net: Net, tmp_path: Path) -> None:
     played = game(6, 10)
     for ply in (-1, 11):
-        with pytest.raises(GameError, match=f"has 10 moves, none of number {ply}"):
-            PredictPositions.of_games([played], [ply])
+        with pytest.raises(GameError, match=f"ply must be 0 to 10, got {ply}"):
+            PredictPositions.from_games([played], [ply])
     arrays = flat([OneGame(9, 9, [1, 2 | W])])
     for ply in (-1, 2):
-        with pytest.raises(GameError, match=f"game 0 has 2 moves, none of number {ply}"):
+        with pytest.raises(GameError, match=f"ply must be 0 to 1 in game 0, got {ply}"):
             PredictPositions(arrays, np.array([0]), np.array([ply]), np.zeros((1, 2), np.float32))
-    with pytest.raises(GameError, match="one size, not of 5 x 9 and 9 x 9"):
-        PredictPositions.of_games([played, game(7, 10, 5, 9)], [3, 3])
-    with pytest.raises(GameError, match="set aside"):
-        PredictPositions.of_games([kifu.read_sgf(b"(;SZ[99];B[aa])")], [0])
-    with pytest.raises(GameError, match="to_play 3"):
-        PredictPositions.of_moves([[]], 9, to_play=[3])
+    with pytest.raises(GameError, match="one size, got 5 x 9 and 9 x 9"):
+        PredictPositions.from_games([played, game(7, 10, 5, 9)], [3, 3])
+    with pytest.raises(GameError, match="a dropped game has no positions"):
+        PredictPositions.from_games([kifu.read_sgf(b"(;SZ[99];B[aa])")], [0])
+    with pytest.raises(GameError, match=r"to_play must be 1 .* or 2 .*, got 3"):
+        PredictPositions.from_moves([[]], 9, to_play=[3])
     with pytest.raises(GameError, match="300 x 300"):
-        PredictPositions.of_moves([[]], 300)
+        PredictPositions.from_moves([[]], 300)
     small = Predictor(opened(tmp_path, "book-small"))
-    with pytest.raises(RecipeError, match="takes 9 x 9 boards only, not 19 x 19"):
-        small.ask(PredictPositions.of_moves([[]], 19))
+    with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 19 x 19"):
+        small.predict(PredictPositions.from_moves([[]], 19))
 
 
 def test_moves_before_that_cannot_be_played(net: Net) -> None:
     """What comes before the bad move can be asked for, if it is not in one array with it."""
     bad = kifu.read_sgf(b"(;SZ[9];B[aa];W[bb];B[aa];W[cc])")
-    positions = PredictPositions.of_games([bad], [2])
+    positions = PredictPositions.from_games([bad], [2])
     for legal in (True, False):
-        assert Predictor(net).ask(positions, legal).policy.sum() == pytest.approx(1)
+        assert Predictor(net).predict(positions, legal).policy.sum() == pytest.approx(1)
         for ply in (3, 4):
             with pytest.raises(IllegalMove, match=r"move 3 .* occupied"):
-                Predictor(net).ask(PredictPositions.of_games([bad], [ply]), legal)
+                Predictor(net).predict(PredictPositions.from_games([bad], [ply]), legal)
     for why in ([200, 5 | W], [5, 0x3FFF, 6]):
         with pytest.raises(IllegalMove, match="no point of the board"):
-            Predictor(net).ask(PredictPositions.of_moves([why], 9))
+            Predictor(net).predict(PredictPositions.from_moves([why], 9))
     suicide = [1, 10 | W, 9, 0 | W, 20, 0 | W]
     with pytest.raises(IllegalMove, match="suicide"):
-        Predictor(net).ask(PredictPositions.of_moves([suicide], 9))
+        Predictor(net).predict(PredictPositions.from_moves([suicide], 9))
 
 
 def test_after_a_move_that_the_rules_asked_for_forbid(net: Net) -> None:
     """Two stones take their own lives: records may say so, the rules of Japan forbid it."""
     corner = [0, 2 | W, 40, 10 | W, 41, 9 | W, 1]  # Black fills his last liberty
-    Predictor(net).ask(PredictPositions.of_moves([corner], 9))
+    Predictor(net).predict(PredictPositions.from_moves([corner], 9))
     with pytest.raises(IllegalMove, match="suicide"):
-        Predictor(net, rules=NAMED["japanese"]).ask(PredictPositions.of_moves([corner], 9))
+        Predictor(net, rules=NAMED["japanese"]).predict(PredictPositions.from_moves([corner], 9))

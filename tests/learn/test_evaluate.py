@@ -1,4 +1,4 @@
-"""Nets tested on games: beside a slow reading, position by position; which positions; games that were learned from."""
+"""Evaluation of nets: agreement with a naive evaluation, choice of positions, and overlap with training games."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import torch
 import evaluated
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.learn.evaluate import Evaluation, evaluate
+from kifu.learn.evaluate import EvalOptions, Evaluation, evaluate
 from kifu.learn.net import Net, open_net
-from kifu.learn.predict import Predictor, PredictPositions
+from kifu.learn.positions import PredictPositions
+from kifu.learn.predict import Predictor
 from kifu.learn.scores import MEASURES, Score
 from kifu.point import POINT_MASK
 from nets import tiny_net
@@ -32,12 +33,12 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Net:
     return sharp(tiny_net(tmp_path_factory.mktemp("net") / "seven.safetensors"))
 
 
-def assert_is(score: Score, seen: list[Seen]) -> None:
-    """The score of these positions, as anybody would reckon it."""
+def assert_score(score: Score, seen: list[Seen]) -> None:
+    """The score of these positions, computed naively."""
     assert score.positions == len(seen)
     assert score.games == len({each.game for each in seen})
     for top in (1, 3, 5):
-        least, most = (sum(place < top for place in places) for places in zip(*((s.last, s.place) for s in seen)))
+        least, most = (sum(rank < top for rank in ranks) for ranks in zip(*((s.max_rank, s.min_rank) for s in seen)))
         assert least <= round(score.measure(f"top{top}").value * len(seen)) <= most
     assert score.nll.value == pytest.approx(sum(each.nll for each in seen) / len(seen), rel=1e-5)
     for name in MEASURES:
@@ -54,48 +55,50 @@ CASES = [
 
 
 @pytest.mark.parametrize(("kind", "planes", "symmetries", "legal"), CASES)
-def test_a_slow_reading_says_the_same(
+def test_scores_match_a_naive_evaluation(
     kind: str, planes: str, symmetries: bool, legal: bool, games: Path, tmp_path: Path
 ) -> None:
     net = sharp(tiny_net(tmp_path / "net.safetensors", kind, planes))
-    found = evaluate(net, games, legal=legal, symmetries=symmetries)
+    found = evaluate(net, games, EvalOptions(legal=legal, symmetries=symmetries))
     (told,) = found.nets
     seen = naive(net, games_in(games), legal=legal, symmetrised=symmetries)
-    assert sum(each.place < each.last for each in seen) < len(seen) / 10  # few boards as symmetric as the empty one
+    assert (
+        sum(each.min_rank < each.max_rank for each in seen) < len(seen) / 10
+    )  # few boards as symmetric as the empty one
     assert (found.positions, found.games) == (len(seen), 8)
-    assert_is(told.score, seen)
+    assert_score(told.score, seen)
     for name, groups in told.by.items():
         assert groups.keys() == {each.groups[name] for each in seen}
         for group, score in groups.items():
-            assert_is(score, [each for each in seen if each.groups[name] == group])
+            assert_score(score, [each for each in seen if each.groups[name] == group])
     assert {each.groups["capture"] for each in seen} == {"none", "1", "2 or more"}
     error = 0.0
     for each in told.calibration.bins:
-        some = [one for one in seen if each.start <= one.sure < each.stop]
+        some = [one for one in seen if each.start <= one.confidence < each.stop]
         assert each.positions == len(some)
-        assert each.sure == pytest.approx(np.mean([one.sure for one in some]), rel=1e-4)
-        least, most = sum(one.last == 0 for one in some), sum(one.place == 0 for one in some)
-        assert least <= round(each.right.value * len(some)) <= most
-        error += abs(each.sure - each.right.value) * len(some)
-    assert len(told.calibration.bins) > 5 or symmetries  # the mean of answers is sure of little
+        assert each.confidence == pytest.approx(np.mean([one.confidence for one in some]), rel=1e-4)
+        least, most = sum(one.max_rank == 0 for one in some), sum(one.min_rank == 0 for one in some)
+        assert least <= round(each.accuracy.value * len(some)) <= most
+        error += abs(each.confidence - each.accuracy.value) * len(some)
+    assert len(told.calibration.bins) > 5 or symmetries  # the mean of answers is confident about little
     assert told.calibration.error.value == pytest.approx(error / len(seen), rel=1e-4)
 
 
-def test_passes_are_asked_for_on_demand(games: Path, tmp_path: Path) -> None:
+def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
     net = open_net(tiny_net(tmp_path / "net.safetensors", passes=True))
     all_games = games_in(games)
-    without, with_passes = evaluate(net, games), evaluate(net, games, passes=True)
+    without, with_passes = evaluate(net, games), evaluate(net, games, EvalOptions(passes=True))
     assert with_passes.positions == sum(map(len, all_games))
     (score,) = (told.by["region"]["pass"] for told in with_passes.nets)
     at = [(g, t) for g in all_games for t, word in enumerate(g.moves.tolist()) if word & POINT_MASK == 81]
     assert score.positions == len(at) == with_passes.positions - without.positions
     policy = Predictor(net).probabilities(
-        PredictPositions.of_games([g for g, _ in at], [t for _, t in at]), legal=False
+        PredictPositions.from_games([g for g, _ in at], [t for _, t in at]), legal=False
     )
     assert score.nll.value == pytest.approx(-np.log(policy[:, 81].astype(np.float64)).mean(), rel=1e-5)
 
 
-def test_a_net_that_knows_nothing_scores_as_chance_does(games: Path, tmp_path: Path) -> None:
+def test_a_uniform_net_scores_by_chance(games: Path, tmp_path: Path) -> None:
     net = open_net(tiny_net(tmp_path / "net.safetensors"))
     for value in net.module.parameters():
         torch.nn.init.zeros_(value)
@@ -109,14 +112,14 @@ def test_a_net_that_knows_nothing_scores_as_chance_does(games: Path, tmp_path: P
     assert told.calibration.error.value == pytest.approx(abs(1 / 81 - (moves == 0).mean()), rel=1e-4)
 
 
-def test_games_at_urls_are_those_of_this_machine(net: Net) -> None:
+def test_games_at_urls(net: Net) -> None:
     sgf = b"(;SZ[9]" + b"".join(b";B[%c%c]" % (97 + k, 97 + k) for k in range(9)) + b")"
     fsspec.filesystem("memory").pipe("/evaluate/game.sgf", sgf)
     told = evaluate(net, "memory://evaluate/game.sgf")
     assert (told.sources, told.games, told.positions) == (("game.sgf",), 1, 9)
 
 
-def test_several_nets_stand_beside_each_other(games: Path, net: Net, tmp_path: Path) -> None:
+def test_several_nets_are_compared(games: Path, net: Net, tmp_path: Path) -> None:
     other = open_net(tiny_net(tmp_path / "seven.safetensors", planes="one-plane", seed=1))
     both = evaluate([net, other, net], games)
     alone = evaluate(net, games), evaluate(other, games)
@@ -130,25 +133,28 @@ def test_several_nets_stand_beside_each_other(games: Path, net: Net, tmp_path: P
     assert set(third.to_first.values()) == {(0, 0, 0)}
 
 
-def test_positions_are_drawn_by_seed(games: Path, net: Net) -> None:
-    some = evaluate(net, games, positions=50)
+def test_positions_are_sampled_by_seed(games: Path, net: Net) -> None:
+    some = evaluate(net, games, EvalOptions(positions=50))
     assert (some.positions, some.nets[0].score.positions) == (50, 50)
-    assert some.to_json() == evaluate(net, games, positions=50, jobs=3).to_json()
-    assert some.to_json() != evaluate(net, games, positions=50, seed=1).to_json()
-    few = evaluate(net, games, per_game=2)
+    assert some.to_json() == evaluate(net, games, EvalOptions(positions=50), jobs=3).to_json()
+    assert some.to_json() != evaluate(net, games, EvalOptions(positions=50, seed=1)).to_json()
+    few = evaluate(net, games, EvalOptions(per_game=2))
     assert (few.positions, few.games) == (16, 8)
     assert {score.games for score in few.nets[0].by["move"].values()} != {8}
 
 
-def test_bfloat16_is_near(games: Path, net: Net) -> None:
-    exact, near = (evaluate(net, games, precision=precision).nets[0].score.nll for precision in ("float32", "bfloat16"))
+def test_bfloat16_is_close_to_float32(games: Path, net: Net) -> None:
+    exact, near = (
+        evaluate(net, games, EvalOptions(precision=precision)).nets[0].score.nll
+        for precision in ("float32", "bfloat16")
+    )
     assert exact != near
     assert exact == pytest.approx(near, rel=0.02)
 
 
-def test_the_net_itself_stays_as_it_is(games: Path, net: Net) -> None:
+def test_the_net_is_not_modified(games: Path, net: Net) -> None:
     before = {name: value.clone() for name, value in net.module.state_dict().items()}
-    evaluate(net, games, positions=5, precision="bfloat16")
+    evaluate(net, games, EvalOptions(positions=5, precision="bfloat16"))
     assert all(torch.equal(value, before[name]) for name, value in net.module.state_dict().items())
 
 
@@ -159,28 +165,28 @@ def learned(tmp_path: Path) -> Net:
     return open_net(tiny_net(tmp_path / "learned.safetensors", games=[*canonical(turned), 12345]))
 
 
-def test_a_game_that_was_learned_from_is_refused(games: Path, learned: Net) -> None:
-    with pytest.raises(RecipeError, match=r"^1 of 8 games were learned from by learned .*--overlap drop"):
+def test_training_games_are_refused(games: Path, learned: Net) -> None:
+    with pytest.raises(RecipeError, match=r"^learned was trained on 1 of 8 games .*--overlap drop"):
         evaluate(learned, games)
 
 
-def test_a_game_that_was_learned_from_is_left_out(games: Path, learned: Net, net: Net) -> None:
-    found = evaluate([net, learned], games, overlap="drop")
+def test_training_games_are_dropped(games: Path, learned: Net, net: Net) -> None:
+    found = evaluate([net, learned], games, EvalOptions(overlap="drop"))
     assert (found.games, found.learned) == (7, 1)
     assert [(told.known_games, told.learned) for told in found.nets] == [(0, 0), (2, 1)]
     seen = [each for each in naive(net, games_in(games)) if each.game != 3]
-    assert_is(found.nets[0].score, seen)
-    assert any("1 game had been learned from" in line and "left out" in line for line in found.remarks())
+    assert_score(found.nets[0].score, seen)
+    assert any(line.startswith("Left out: 1 game that a net was trained on") for line in found.remarks())
 
 
-def test_a_game_that_was_learned_from_is_kept_aloud(games: Path, learned: Net) -> None:
-    found = evaluate(learned, games, overlap="keep")
+def test_kept_training_games_are_reported(games: Path, learned: Net) -> None:
+    found = evaluate(learned, games, EvalOptions(overlap="keep"))
     assert (found.games, found.learned) == (8, 1)
     assert any(line.startswith("NOT A TEST: 1 game") for line in found.remarks())
     assert json.loads(found.to_json())["overlap"] == {"games": 1, "done": "keep"}
 
 
-def test_the_same_opening_is_no_leak(tmp_path: Path) -> None:
+def test_a_shared_opening_is_not_an_overlap(tmp_path: Path) -> None:
     one = evaluated.text(0, plies=60)
     other = b";".join(one.split(b";")[:50]) + b")"
     learned, tested = (evaluated.catalogue(tmp_path / name, [each]) for name, each in (("a", one), ("b", other)))
@@ -188,33 +194,31 @@ def test_the_same_opening_is_no_leak(tmp_path: Path) -> None:
     assert evaluate(net, tested).learned == 0
 
 
-def test_nothing_is_left(learned: Net, tmp_path: Path) -> None:
+def test_no_game_is_left(learned: Net, tmp_path: Path) -> None:
     tested = evaluated.catalogue(tmp_path / "one", [evaluated.text(3)])
-    with pytest.raises(SourceError, match="all of 1 game had been learned from"):
-        evaluate(learned, tested, overlap="drop")
+    with pytest.raises(SourceError, match="no game is left: the nets were trained on all of 1 game"):
+        evaluate(learned, tested, EvalOptions(overlap="drop"))
 
 
-def test_a_net_of_unknown_games_says_so(games: Path, net: Net, learned: Net) -> None:
-    assert evaluate(net, games).remarks() == [
-        "Nothing is known of the games that seven learned from; they may be among these."
-    ]
-    assert not any("Nothing" in line for line in evaluate(learned, games, overlap="drop").remarks())
+def test_unknown_training_games_are_reported(games: Path, net: Net, learned: Net) -> None:
+    assert evaluate(net, games).remarks() == ["The training games of seven are unknown; they may be among these."]
+    assert not any("unknown" in line for line in evaluate(learned, games, EvalOptions(overlap="drop")).remarks())
 
 
 def test_other_boards(games: Path, net: Net, tmp_path: Path) -> None:
-    found = evaluate(net, games, board="11x11")
-    assert (found.games, found.terms.board) == (1, (11, 11))
-    assert_is(found.nets[0].score, naive(net, games_in(games, 11)))
+    found = evaluate(net, games, EvalOptions(board="11x11"))
+    assert (found.games, found.board) == (1, (11, 11))
+    assert_score(found.nets[0].score, naive(net, games_in(games, 11)))
     fixed = open_net(tiny_net(tmp_path / "fixed.safetensors", "blog", "one-plane"))
-    with pytest.raises(RecipeError, match="takes 9 x 9 boards only, not 11 x 11"):
-        evaluate(fixed, games, board="11x11")
+    with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 11 x 11"):
+        evaluate(fixed, games, EvalOptions(board="11x11"))
 
 
 WRONG = [
     ({"board": "13x13"}, SourceError, "there is no game on a 13 x 13 board"),
     ({"board": "big"}, RecipeError, "'big' is no board"),
-    ({"passes": True}, RecipeError, "net seven knows no passes"),
-    ({"positions": 0}, RecipeError, "positions is 0"),
+    ({"passes": True}, RecipeError, "net seven does not predict passes"),
+    ({"positions": 0}, RecipeError, "positions must be >= 1, got 0"),
     ({"per_game": 0}, RecipeError, "per_game is 0"),
     ({"precision": "float16"}, RecipeError, "no precision 'float16'; did you mean 'bfloat16'"),
     ({"overlap": "kept"}, RecipeError, "no overlap 'kept'; did you mean 'keep'"),
@@ -222,64 +226,64 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("options", "error", "message"), WRONG)
-def test_what_does_not_fit_is_refused(
+def test_invalid_options(
     options: dict[str, object], error: type[Exception], message: str, games: Path, net: Net
 ) -> None:
     with pytest.raises(error, match=message):
-        evaluate(net, games, **options)  # type: ignore[arg-type]
+        evaluate(net, games, EvalOptions(**options))  # type: ignore[arg-type]
 
 
-def test_a_net_that_tells_no_numbers_is_refused(games: Path, tmp_path: Path) -> None:
+def test_a_net_that_returns_nan(games: Path, tmp_path: Path) -> None:
     net = open_net(tiny_net(tmp_path / "net.safetensors"))
     next(net.module.parameters()).data.fill_(1e38)
-    with pytest.raises(FormatError, match="net net tells values that are no numbers"):
+    with pytest.raises(FormatError, match="net net returns values that are NaN"):
         evaluate(net, games)
 
 
 def test_games_of_passes_only(net: Net, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="no position to ask for: 1 game, of passes only"):
+    with pytest.raises(SourceError, match="no positions to evaluate: 1 game of passes only"):
         evaluate(net, evaluated.catalogue(tmp_path, [b"(;SZ[9];B[];W[])"]))
 
 
 def test_real_games(shared: Path, tmp_path: Path) -> None:
     """Archives as they are, on 19 x 19."""
     net = open_net(tiny_net(tmp_path / "net.safetensors", size=19))
-    found = evaluate(net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", per_game=1, legal=True)
+    found = evaluate(net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", EvalOptions(per_game=1, legal=True))
     assert found.positions == found.games > 500
     assert 5.2 < found.nets[0].score.nll.value < 6.2  # about ln 361, as the net knows nothing
 
 
-def as_told(score: Score) -> dict[str, object]:
+def as_json(score: Score) -> dict[str, object]:
     told: dict[str, object] = {"positions": score.positions, "games": score.games}
     return told | {name: [pytest.approx(value, abs=1e-6) for value in score.measure(name)] for name in MEASURES}
 
 
-def test_json_says_all_of_it(games: Path, net: Net) -> None:
-    found: Evaluation = evaluate(net, games, positions=200, symmetries=True)
+def test_json_is_complete(games: Path, net: Net) -> None:
+    found: Evaluation = evaluate(net, games, EvalOptions(positions=200, symmetries=True))
     told = json.loads(found.to_json())
     (one,) = told["nets"]
     assert (told["board"], told["positions"], told["games"]) == ("9x9", 200, 8)
     assert told["terms"]["symmetries"] is True and told["terms"]["positions"] == 200
-    assert one["score"] == as_told(found.nets[0].score)
+    assert one["score"] == as_json(found.nets[0].score)
     assert one["by"] == {
-        name: {group: as_told(score) for group, score in groups.items()} for name, groups in found.nets[0].by.items()
+        name: {group: as_json(score) for group, score in groups.items()} for name, groups in found.nets[0].by.items()
     }
     assert sum(each["positions"] for each in one["calibration"]["bins"]) == 200
     assert len(told["examples"]) == len(found.examples) > 5
 
 
-def test_examples_are_what_they_say(games: Path, net: Net) -> None:
+def test_examples_match_a_naive_evaluation(games: Path, net: Net) -> None:
     found = evaluate(net, games)
     seen = {(each.game, each.ply): each for each in naive(net, games_in(games))}
     all_games = {game.players[0]: (g, game) for g, game in enumerate(games_in(games))}
     missed = [each for each in found.examples if each.kind == "missed"]
     assert [each.kind for each in found.examples] == sorted(
-        [each.kind for each in found.examples], key=["missed", "wavering", "right"].index
+        [each.kind for each in found.examples], key=["missed", "undecided", "right"].index
     )
     best = {}
     for each in seen.values():
-        if each.place:
-            best[each.game] = max(best.get(each.game, 0), each.sure)
+        if each.min_rank:
+            best[each.game] = max(best.get(each.game, 0), each.confidence)
     assert [each.answers[0].policy.max() for each in missed] == pytest.approx(sorted(best.values())[::-1], rel=1e-4)
     for example in found.examples:
         g, game = all_games[example.players[0]]
@@ -287,10 +291,10 @@ def test_examples_are_what_they_say(games: Path, net: Net) -> None:
         one = seen[g, ply]
         (answer,) = example.answers
         assert example.played == one.move
-        assert one.place < answer.place <= one.last + 1
+        assert one.min_rank < answer.rank <= one.max_rank + 1
         assert answer.policy[example.played] == pytest.approx(math.exp(-one.nll), rel=1e-4)
         assert answer.policy[list(answer.best)] == pytest.approx(np.sort(answer.policy)[::-1][:3])
         assert (example.stones == game.board(ply).stones).all()
         assert example.white == is_white(game, ply)
-        assert one.place == 0 if example.kind == "right" else one.place > 0
-        assert one.place == 1 or example.kind != "wavering"
+        assert one.min_rank == 0 if example.kind == "right" else one.min_rank > 0
+        assert one.min_rank == 1 or example.kind != "undecided"

@@ -7,25 +7,34 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from kifu.learn.muon import Muon, orthogonal
+from kifu.learn.optim import Muon, orthogonalize
+from kifu.recipes.training import MuonConfig
+
+
+def config(lr: float, momentum: float, weight_decay: float) -> MuonConfig:
+    return MuonConfig(kind="muon", lr=lr, momentum=momentum, betas=(0.9, 0.99), weight_decay=weight_decay)
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 30), (30, 4), (1, 5)])
-def test_singular_values_are_brought_near_one(shape):
+def test_singular_values_become_about_one(shape):
     torch.manual_seed(0)
     matrix = torch.randn(shape)
     u, _, v = torch.linalg.svd(matrix, full_matrices=False)
-    values = torch.linalg.svdvals(orthogonal(matrix))
+    values = torch.linalg.svdvals(orthogonalize(matrix))
     assert ((values > 0.5) & (values < 1.35)).all()
-    kept = torch.linalg.multi_dot([u.T, orthogonal(matrix), v.T]) if min(shape) > 1 else u.T @ orthogonal(matrix) @ v.T
+    kept = (
+        torch.linalg.multi_dot([u.T, orthogonalize(matrix), v.T])
+        if min(shape) > 1
+        else u.T @ orthogonalize(matrix) @ v.T
+    )
     assert (kept - torch.diag(torch.diag(kept))).abs().max() < 0.1  # the directions stay
 
 
-def test_steps_of_a_convolution_are_those_of_its_matrix():
+def test_a_convolution_is_updated_as_its_matrix():
     torch.manual_seed(0)
     conv = nn.Conv2d(3, 4, 3, bias=False).to(memory_format=torch.channels_last)
     matrix = nn.Parameter(conv.weight.detach().clone().reshape(4, 27).contiguous())
-    one, other = (Muon([p], [], 0.1, 0.9, (0.9, 0.99), 0.01) for p in (conv.weight, matrix))
+    one, other = (Muon([p], [], config(0.1, 0.9, 0.01)) for p in (conv.weight, matrix))
     for k in range(3):
         gradient = torch.randn(4, 27, generator=torch.Generator().manual_seed(k))
         conv.weight.grad, matrix.grad = gradient.reshape(4, 3, 3, 3), gradient
@@ -37,15 +46,15 @@ def test_steps_of_a_convolution_are_those_of_its_matrix():
 def test_a_first_step_by_hand():
     weight = nn.Parameter(torch.eye(2) * 3)
     weight.grad = torch.tensor([[2.0, 0.0], [0.0, 2.0]])
-    Muon([weight], [], 0.5, 0.0, (0.9, 0.99), 0.1).step()
-    expected = torch.eye(2) * 3 * (1 - 0.05) - 0.5 * 0.2 * 2**0.5 * orthogonal(torch.eye(2))
+    Muon([weight], [], config(0.5, 0.0, 0.1)).step()
+    expected = torch.eye(2) * 3 * (1 - 0.05) - 0.5 * 0.2 * 2**0.5 * orthogonalize(torch.eye(2))
     assert torch.allclose(weight, expected)
 
 
-def test_vectors_take_the_steps_of_adamw():
+def test_vectors_are_updated_by_adamw():
     torch.manual_seed(0)
     ours, theirs = nn.Parameter(torch.ones(5)), nn.Parameter(torch.ones(5))
-    one = Muon([], [ours], 0.01, 0.95, (0.9, 0.99), 0.5)
+    one = Muon([], [ours], config(0.01, 0.95, 0.5))
     other = torch.optim.AdamW([theirs], 0.01, (0.9, 0.99), weight_decay=0.0)
     for _ in range(3):
         ours.grad = theirs.grad = torch.randn(5)
@@ -54,22 +63,22 @@ def test_vectors_take_the_steps_of_adamw():
     assert torch.allclose(ours, theirs)
 
 
-def test_a_state_that_is_loaded_goes_on_the_same():
-    def run(steps, module, optimiser, begin):
+def test_a_loaded_state_continues_exactly():
+    def run(steps, module, optimizer, begin):
         for k in range(begin, begin + steps):
             x = torch.randn(4, 3, 5, 5, generator=torch.Generator().manual_seed(k))
             functional.mse_loss(module(x), torch.ones(4, 2, 3, 3)).backward()
-            optimiser.step()
-            optimiser.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
 
     torch.manual_seed(0)
     module = nn.Conv2d(3, 2, 3)
-    optimiser = Muon([module.weight], [module.bias], 0.01, 0.95, (0.9, 0.99), 0.01)
-    run(2, module, optimiser, 0)
+    optimizer = Muon([module.weight], [module.bias], config(0.01, 0.95, 0.01))
+    run(2, module, optimizer, 0)
     other = copy.deepcopy(module)
-    loaded = Muon([other.weight], [other.bias], 0.01, 0.95, (0.9, 0.99), 0.01)
-    loaded.load_state_dict(copy.deepcopy(optimiser.state_dict()))
-    run(3, module, optimiser, 2)
+    loaded = Muon([other.weight], [other.bias], config(0.01, 0.95, 0.01))
+    loaded.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    run(3, module, optimizer, 2)
     run(3, other, loaded, 2)
     for a, b in zip(module.parameters(), other.parameters()):
         assert torch.equal(a, b)

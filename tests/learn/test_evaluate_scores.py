@@ -1,4 +1,4 @@
-"""Scores, their intervals by the bootstrap over games, and calibration, where the truth is known."""
+"""Scores, bootstrap intervals and calibration on data whose true values are known."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ from kifu.learn.scores import (
 )
 
 
-def guesses(place: object, nll: object = None, sure: object = None) -> MoveScores:
-    """Of these places; by default as if all moves were as likely."""
-    places = np.asarray(place, np.uint16)
-    even = np.full(len(places), 0.5, np.float32)
+def move_scores(rank: object, nll: object = None, confidence: object = None) -> MoveScores:
+    """Return scores with these ranks, and 0.5 for all values that are not given."""
+    ranks = np.asarray(rank, np.uint16)
+    half = np.full(len(ranks), 0.5, np.float32)
     return MoveScores(
-        places,
-        even if nll is None else np.asarray(nll, np.float32),
-        even if sure is None else np.asarray(sure, np.float32),
+        ranks,
+        half if nll is None else np.asarray(nll, np.float32),
+        half if confidence is None else np.asarray(confidence, np.float32),
     )
 
 
 def test_measures_are_means_over_positions() -> None:
-    found = score(guesses([0, 0, 2, 3, 5, 300], [0.5, 1, 2, 3, 4, 7.5]), np.array([0, 0, 1, 1, 2, 2]), 0)
+    found = score(move_scores([0, 0, 2, 3, 5, 300], [0.5, 1, 2, 3, 4, 7.5]), np.array([0, 0, 1, 1, 2, 2]), 0)
     assert (found.positions, found.games) == (6, 3)
     assert [found.measure(name).value for name in MEASURES] == pytest.approx([2 / 6, 3 / 6, 4 / 6, 3])
 
 
-def test_one_game_tells_nothing_of_others() -> None:
-    found = score(guesses([0, 1, 0, 9], [1, 2, 3, 4]), np.zeros(4, np.int64), 0)
+def test_the_interval_of_one_game_is_empty() -> None:
+    found = score(move_scores([0, 1, 0, 9], [1, 2, 3, 4]), np.zeros(4, np.int64), 0)
     for name in MEASURES:
         value, low, high = found.measure(name)
         assert low == value == high
 
 
-def test_draws_are_games_with_replacement() -> None:
+def test_games_are_resampled_with_replacement() -> None:
     sums = np.random.default_rng(1).random((7, 2, 3))
     drawn = np.random.default_rng(5).integers(7, size=(RESAMPLES, 7))
     assert resample(sums, 5) == pytest.approx(np.array([sum(sums[g] for g in games) for games in drawn.tolist()]))
 
 
-def test_draws_do_not_depend_on_how_many_are_made_at_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = np.random.default_rng(1).random((7, 3))
     whole = resample(sums, 5)
-    monkeypatch.setattr(scores, "_DRAWN", 7 * 64)
+    monkeypatch.setattr(scores, "_CHUNK", 7 * 64)
     assert resample(sums, 5) == pytest.approx(whole)
 
 
 def clustered(seed: int, games: int = 150, plies: int = 8, alike: float = 0.0) -> tuple[MoveScores, np.ndarray]:
-    """Games whose moves are guessed with a chance of 0.3. alike: share of the games that are guessed wholly or not."""
-    chance = np.random.default_rng(seed)
-    right = chance.random((games, plies)) < 0.3
-    whole = chance.random(games) < alike
+    """Return games whose moves are predicted with probability 0.3; `alike` is the share of games predicted wholly or not."""
+    rng = np.random.default_rng(seed)
+    right = rng.random((games, plies)) < 0.3
+    whole = rng.random(games) < alike
     right[whole] = right[whole, :1]
-    return guesses(np.where(right.ravel(), 0, 9)), np.repeat(np.arange(games), plies)
+    return move_scores(np.where(right.ravel(), 0, 9)), np.repeat(np.arange(games), plies)
 
 
 @pytest.mark.parametrize("alike", [0.0, 1.0])
@@ -76,7 +76,7 @@ def test_intervals_cover_the_truth(alike: float) -> None:
     assert 70 <= covered < 80  # 76 are expected
 
 
-def test_intervals_are_as_wide_as_games_are_few_and_alike() -> None:
+def test_intervals_widen_with_fewer_and_more_uniform_games() -> None:
     def width(**options: float) -> float:
         _, low, high = score(*clustered(0, **options), 0).top1
         return high - low
@@ -86,8 +86,8 @@ def test_intervals_are_as_wide_as_games_are_few_and_alike() -> None:
     assert width(games=600) == pytest.approx(width() / 2, rel=0.2)
 
 
-def test_groups_are_scored_apart_and_empty_ones_left_out() -> None:
-    found = guesses([0, 1, 0, 1, 0, 0], [1, 1, 1, 2, 2, 2])
+def test_groups_are_scored_separately_and_empty_ones_omitted() -> None:
+    found = move_scores([0, 1, 0, 1, 0, 0], [1, 1, 1, 2, 2, 2])
     game, group = np.array([0, 0, 1, 1, 2, 2]), np.array([3, 3, 3, 0, 0, 0])
     by = score_groups(found, game, group, ("a", "b", "c", "d"), 0)
     assert list(by) == ["a", "d"]
@@ -100,12 +100,12 @@ def test_groups_are_scored_apart_and_empty_ones_left_out() -> None:
 def test_differences_are_paired() -> None:
     """Two nets that are right in the same hard games differ by less than their own intervals are wide."""
     one, game = clustered(3, alike=1)
-    better = one.place.copy()
+    better = one.rank.copy()
     better[::40] = 0
-    other = guesses(better, one.nll - 0.25)
+    other = move_scores(better, one.nll - 0.25)
     found = differences(other, one, game, 0)
     value, low, high = found["top1"]
-    assert value == pytest.approx((better == 0).mean() - (one.place == 0).mean())
+    assert value == pytest.approx((better == 0).mean() - (one.rank == 0).mean())
     assert 0 < low < value < high
     alone = score(one, game, 0).top1
     assert high - low < (alone.high - alone.low) / 3
@@ -113,23 +113,23 @@ def test_differences_are_paired() -> None:
     assert differences(one, one, game, 0) == dict.fromkeys(MEASURES, (0, 0, 0))
 
 
-def test_a_net_that_is_as_right_as_it_says_is_calibrated() -> None:
-    chance = np.random.default_rng(0)
-    sure = chance.random(40_000).astype(np.float32)
-    right = chance.random(40_000) < sure
-    found = calibrate(guesses(np.where(right, 0, 1), sure=sure), np.arange(40_000) // 100, 0)
+def test_a_calibrated_net_has_a_small_error() -> None:
+    rng = np.random.default_rng(0)
+    confidence = rng.random(40_000).astype(np.float32)
+    right = rng.random(40_000) < confidence
+    found = calibrate(move_scores(np.where(right, 0, 1), confidence=confidence), np.arange(40_000) // 100, 0)
     assert found.error.value < 0.02
-    assert [each.positions for each in found.bins] == np.histogram(sure, BINS, (0, 1))[0].tolist()
-    assert sum(each.right.low <= each.sure <= each.right.high for each in found.bins) >= BINS - 3
+    assert [each.positions for each in found.bins] == np.histogram(confidence, BINS, (0, 1))[0].tolist()
+    assert sum(each.accuracy.low <= each.confidence <= each.accuracy.high for each in found.bins) >= BINS - 3
 
 
 def test_calibration_by_hand() -> None:
     """40 positions of 0.3, of which half are right; 10 of 0.9, all right; 50 of 1, of which 40 are right."""
-    sure = np.repeat([0.3, 0.9, 1.0], [40, 10, 50])
-    place = np.array([0, 1] * 20 + [0] * 10 + [0] * 40 + [7] * 10)
-    found = calibrate(guesses(place, sure=sure), np.arange(100) % 4, 0)
+    confidence = np.repeat([0.3, 0.9, 1.0], [40, 10, 50])
+    rank = np.array([0, 1] * 20 + [0] * 10 + [0] * 40 + [7] * 10)
+    found = calibrate(move_scores(rank, confidence=confidence), np.arange(100) % 4, 0)
     assert [each.positions for each in found.bins] == [40, 10, 50]
-    assert [each.sure for each in found.bins] == pytest.approx([0.3, 0.9, 1])
-    assert [each.right.value for each in found.bins] == pytest.approx([0.5, 1, 0.8])
+    assert [each.confidence for each in found.bins] == pytest.approx([0.3, 0.9, 1])
+    assert [each.accuracy.value for each in found.bins] == pytest.approx([0.5, 1, 0.8])
     assert found.error.value == pytest.approx((40 * 0.2 + 10 * 0.1 + 50 * 0.2) / 100)
     assert [each.start for each in found.bins] == pytest.approx([4 / 15, 13 / 15, 14 / 15])

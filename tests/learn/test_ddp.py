@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -21,13 +20,13 @@ from commands import run
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import Loader
 from kifu.errors import RecipeError
-from kifu.learn.data import DataModule, read_all
-from kifu.learn.folder import read_run
-from kifu.learn.metrics import figures, read_metrics
-from kifu.learn.module import COUNTED, PolicyModule
+from kifu.learn.data import TrainingData, read_training_games
+from kifu.learn.loss import SUMS, PolicyModule
+from kifu.learn.metrics import mean_metrics, read_metrics
 from kifu.learn.net import open_net
-from kifu.learn.train import train
-from loader_games import make, row_ids
+from kifu.learn.run_dir import read_run
+from kifu.learn.train import TrainOptions, train
+from loader_games import given, make
 from runs import checkpoint, interrupted, tiny
 
 
@@ -37,28 +36,21 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make(tmp_path_factory.mktemp("games"))
 
 
-def attached(feed: DataModule, rank: int = 0, world: int = 1) -> DataModule:
-    """As if a trainer had taken it."""
-    device = SimpleNamespace(root_device=torch.device("cpu"))
-    feed.trainer = SimpleNamespace(global_rank=rank, world_size=world, strategy=device)
-    return feed
-
-
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """What there is to learn from, as (id, ply)."""
-    source = read_all(recipe, [games], [], 1).train
-    return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
+    source = read_training_games(recipe, [games], [], 1).train
+    return set(given(Loader(source, LoaderConfig(64, 0, None, 1000, False, 0, 1, False), "packed", 1, 10**8, 0)))
 
 
-def batches(feed: DataModule) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
+def batches(feed: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
     """Of the epoch that a feed stands in: what each batch is of, and the place after it."""
 
-    def noted(self: DataModule, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Any:
+    def noted(self: TrainingData, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Any:
         return set(zip(told["game"].view(torch.uint64).tolist(), told["ply"].tolist())), place
 
-    epoch = feed.place[0]
-    with mock.patch.object(DataModule, "_ready", noted):
-        for rows, place in feed.endless():
+    epoch = feed.position[0]
+    with mock.patch.object(TrainingData, "_make_batch", noted):
+        for rows, place in feed.batches():
             yield rows, place
             if place[0] > epoch:
                 return
@@ -67,23 +59,23 @@ def batches(feed: DataModule) -> Iterator[tuple[set[tuple[int, int]], tuple[int,
 def test_feeds_of_another_number_go_on_with_what_is_left(games: Path) -> None:
     """As many batches as one process would have, each position in one of them."""
     recipe = tiny(batch_size=12, window=150)
-    found = read_all(recipe, [games], [], 1)
-    whole = attached(DataModule(recipe, found)).batches
+    found = read_training_games(recipe, [games], [], 1)
+    whole = TrainingData(recipe, found).epoch_batches
     seen: Counter[tuple[int, int]] = Counter()
     state, done = None, 0
     for world, count in ((2, 7), (4, 0), (3, 11), (1, 5), (6, None)):
         states, lengths = [], set()
         for rank in range(world):
-            feed = attached(DataModule(recipe, found), rank, world)
+            feed = TrainingData(recipe, found, rank, world)
             if state is not None:
                 feed.resume(state)
-            assert feed.batches == whole
-            assert feed.epochs == pytest.approx(done / whole)
+            assert feed.epoch_batches == whole
+            assert feed.epochs_done == pytest.approx(done / whole)
             length = 0
             for rows, place in batches(feed) if count != 0 else ():
                 assert len(rows) == 12 // world
                 seen.update(rows)
-                feed.place, length = place, length + 1
+                feed.position, length = place, length + 1
                 if length == count:
                     break
             lengths.add(length)
@@ -102,11 +94,11 @@ def test_feeds_of_another_number_go_on_with_what_is_left(games: Path) -> None:
 @pytest.mark.parametrize("world", [2, 3, 7])
 def test_processes_validate_with_the_positions_that_one_would(world: int, games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5, batch_size=16)
-    found = read_all(recipe, [games], [], 1)
+    found = read_training_games(recipe, [games], [], 1)
 
     def held(rank: int, world: int) -> list[bytes]:
-        feed = attached(DataModule(recipe, found), rank, world)
-        return [row.numpy().tobytes() for each in feed.validation() for row in each.planes]
+        feed = TrainingData(recipe, found, rank, world)
+        return [row.numpy().tobytes() for each in feed.validation_batches() for row in each.planes]
 
     alone = held(0, 1)
     shares = [held(rank, world) for rank in range(world)]
@@ -178,7 +170,7 @@ def test_a_run_of_changing_processes_learns_from_all_and_nothing_twice(games: Pa
     end(begin(games, into, notes, 2, 1, 0, launcher=torchrun))
     told = read_run(into)
     assert told is not None
-    assert (told.state, told.why) == ("finished", "2 epochs are done")
+    assert (told.state, told.why) == ("finished", "2 epochs done")
     end(begin(games, into, notes, 2, 1, 0, launcher=torchrun))  # nobody waits for one that has nothing to do
     assert read_run(into) == told
 
@@ -201,13 +193,13 @@ def test_a_run_of_changing_processes_learns_from_all_and_nothing_twice(games: Pa
 def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
     """The figure of two processes is that of one."""
     (row,) = [row for row in read_metrics(into / "metrics.csv") if "validation_loss" in row]
-    feed = attached(DataModule(recipe, read_all(recipe, [games], [], 1)))
+    feed = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
     module = PolicyModule(open_net(into / "best.safetensors").module, recipe)
-    sums = torch.zeros(len(COUNTED))
+    sums = torch.zeros(len(SUMS))
     with torch.no_grad():
-        for examples in feed.validation():
-            sums += module.measure(examples).sums
-    alone = figures(sums.tolist(), "validation_")
+        for examples in feed.validation_batches():
+            sums += module(examples).sums
+    alone = mean_metrics(sums.tolist(), "validation_")
     assert {name: row[name] for name in alone} == pytest.approx(alone, rel=1e-4)
 
 
@@ -217,14 +209,14 @@ def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
 def test_a_number_of_processes_that_torchrun_has_not_started(games: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    with pytest.raises(RecipeError, match="torchrun has started 4 processes; nodes=1 x devices=2 needs others"):
-        train(tiny(), [games], tmp_path / "run", devices=2)
+    with pytest.raises(RecipeError, match="torchrun started 4 processes, but nodes=1 x devices=2 requires 2"):
+        train(tiny(), [games], tmp_path / "run", options=TrainOptions(devices=2))
 
 
 def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
-        train(tiny(), [games], tmp_path / "run", devices=2, nodes=3)
-    done = run("train", "small", games, "--output", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
+        train(tiny(), [games], tmp_path / "run", options=TrainOptions(devices=2, nodes=3))
+    done = run("train", "small", games, "--into", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
     assert (done.code, done.err) == (2, ["kifu: a batch of 64 cannot be divided among 3 devices"])
 
 
@@ -232,14 +224,14 @@ def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> N
 def test_devices_that_are_not_there_are_told_in_one_line(games: Path, tmp_path: Path) -> None:
     for options in ({"accelerator": "gpu"}, {"accelerator": "abacus"}, {"strategy": "together"}):
         with pytest.raises(RecipeError) as caught:
-            train(tiny(), [games], tmp_path / "run", **options)
+            train(tiny(), [games], tmp_path / "run", options=TrainOptions(**options))
         assert "\n" not in str(caught.value)
         assert next(iter(options.values())).upper() in str(caught.value).upper()
 
 
 @pytest.mark.parametrize(
     ("steps", "inputs", "says"),
-    [(7, {}, "processes stand at steps 0 and 7"), (0, {"train": "x"}, r"different games: inputs.train was .*is \"x\"")],
+    [(7, {}, "processes are at steps 0 and 7"), (0, {"train": "x"}, r"different games: inputs.train was .*now \"x\"")],
 )
 def test_processes_that_see_other_folders_or_games_learn_nothing(
     steps: int, inputs: dict[str, Any], says: str, games: Path, tmp_path: Path
@@ -251,7 +243,7 @@ def test_processes_that_see_other_folders_or_games_learn_nothing(
 
     with (
         mock.patch("torch.distributed.all_gather_object", gathered),
-        mock.patch("lightning.pytorch.Trainer.world_size", 2),
+        mock.patch("lightning_fabric.Fabric.world_size", 2),
         pytest.raises(RecipeError, match=says),
     ):
         train(tiny(), [games], tmp_path)

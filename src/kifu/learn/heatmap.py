@@ -1,0 +1,201 @@
+"""A net's prediction for one position of a game, as text, JSON and a heat map on the board."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kifu.describe import Shown
+from kifu.go.board import Board
+from kifu.learn.predict import Predictions, Predictor, PredictPositions
+from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
+from kifu.records.game import Game
+from kifu.viz.boards import draw_board, printable, save
+
+_DIGITS = 6
+"""Decimal places of probabilities in JSON."""
+
+_MOVES_PER_LINE = 3
+"""Moves in one line above a picture; fewer on a narrow board."""
+
+
+@dataclass(frozen=True)
+class MovePrediction:
+    """A net's prediction after some moves of a game.
+
+    Attributes:
+        net: Name of the net.
+        shown: The game.
+        plies: Number of moves played.
+        board: The position.
+        predictions: The net's evaluation.
+        best: The most likely moves in descending order.
+        played: The game's next move, or None at the end of the game.
+    """
+
+    net: str
+    shown: Shown
+    plies: int
+    board: Board
+    predictions: Predictions
+    best: tuple[int, ...]
+    played: int | None
+
+    @property
+    def game(self) -> Game:
+        """The game."""
+        return self.shown.game
+
+    @property
+    def policy(self) -> npt.NDArray[np.float32]:
+        """[moves] float32, probabilities of the legal moves; the last one is the pass, if the net predicts passes."""
+        policy: npt.NDArray[np.float32] = self.predictions.policy[0]
+        return policy
+
+    def name(self, move: int) -> str:
+        """Return the GTP name of a move."""
+        return to_gtp(move, self.game.width, self.game.height)
+
+    def probability(self, move: int) -> float | None:
+        """Return the probability of a move; None for a pass that the net does not predict."""
+        return float(self.policy[move]) if move < len(self.policy) else None
+
+    def rank(self, move: int) -> int:
+        """Return the rank of a move, 1 for the most likely."""
+        return int(np.count_nonzero(self.policy > self.policy[move])) + 1
+
+
+def predict_move(predictor: Predictor, shown: Shown, move: int | None, top: int = 5) -> MovePrediction:
+    """Predict the next move of a game.
+
+    Args:
+        predictor: The predictor.
+        shown: The game.
+        move: Number of moves to play before; None for all, or as many as are legal.
+        top: Number of moves to list.
+
+    Raises:
+        GameError: There is no such move.
+        RecipeError: The net does not support the board size.
+    """
+    game, plies = shown.game, shown.until if move is None else move
+    positions = PredictPositions.from_games([game], [plies])
+    predictions = predictor.predict(positions)
+    best = predictions.top(top)[0][0]
+    point = int(game.moves[plies] & POINT_MASK) if plies < len(game) else NO_POINT
+    board = game.board(plies)
+    board.to_play = int(positions.to_play[0])
+    played = None if point == NO_POINT else point
+    return MovePrediction(predictor.net.name, shown, plies, board, predictions, tuple(best[best >= 0].tolist()), played)
+
+
+def describe(prediction: MovePrediction) -> str:
+    """Return the game, the board, the best moves with their probabilities, and the move played, as lines of text."""
+    game, board = prediction.game, prediction.board
+    lines = [str(game), *prediction.shown.remarks, "", str(board)]
+    lines += [f"{_after(prediction)}; {_side(prediction)} to play", ""]
+    width = max((len(prediction.name(move)) for move in prediction.best), default=0)
+    for k, move in enumerate(prediction.best, 1):
+        lines.append(f"{k}  {prediction.name(move):<{width}}  {prediction.policy[move]:6.1%}")
+    lines += ["", f"played: {_played(prediction)}"] if prediction.played is not None else []
+    win = _win_probability(prediction)
+    lines += [f"{_side(prediction)}'s probability of winning: {win:.0%}"] if win is not None else []
+    return "\n".join(lines)
+
+
+def _after(prediction: MovePrediction) -> str:
+    return f"after {prediction.plies} of {len(prediction.game)} moves"
+
+
+def _side(prediction: MovePrediction) -> str:
+    return "White" if prediction.board.to_play == WHITE else "Black"
+
+
+def _win_probability(prediction: MovePrediction) -> float | None:
+    """Return the probability that the side to move wins, if the net has a value head."""
+    value = prediction.predictions.value
+    return None if value is None else (float(value[0]) + 1) / 2
+
+
+def _played(prediction: MovePrediction) -> str:
+    """Return the move played with its probability and rank."""
+    played = prediction.played
+    assert played is not None
+    probability = prediction.probability(played)
+    if probability is None:
+        return f"{prediction.name(played)} (not predicted by this net)"
+    if not prediction.predictions.legal[0, played]:
+        return f"{prediction.name(played)} (illegal)"
+    return f"{prediction.name(played)} {probability:.1%}, choice {prediction.rank(played)}"
+
+
+def to_json(prediction: MovePrediction) -> str:
+    """Return the prediction with all probabilities in the format of docs/prediction.md."""
+    game, predictions = prediction.game, prediction.predictions
+    points = game.width * game.height
+    value, ownership = predictions.value, predictions.ownership
+    values: dict[str, Any] = {
+        "net": prediction.net,
+        "game": str(game),
+        "move": prediction.plies,
+        "to_play": _side(prediction).lower(),
+        "policy": _rows(prediction.policy[:points], game),
+        "pass": _rounded(prediction.probability(points)),
+        "best": [_entry(prediction, move) for move in prediction.best],
+        "played": None if prediction.played is None else _entry(prediction, prediction.played),
+        "value": None if value is None else _rounded(float(value[0])),
+        "ownership": None if ownership is None else _rows(ownership[0], game),
+    }
+    return json.dumps(values) + "\n"
+
+
+def _entry(prediction: MovePrediction, move: int) -> dict[str, Any]:
+    return {"move": prediction.name(move), "p": _rounded(prediction.probability(move))}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)
+
+
+def _rows(values: npt.NDArray[np.float32], game: Game) -> list[list[float]]:
+    rows: list[list[float]] = values.astype(np.float64).round(_DIGITS).reshape(game.height, game.width).tolist()
+    return rows
+
+
+def color_strength(policy: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the strength of each point's colour: the square root of its probability, 0 below the uniform probability.
+
+    The square root keeps the fifth-best move visible beside a very likely one.
+    """
+    return np.where(policy * policy.size > 1, np.sqrt(policy), np.float32(0))
+
+
+def draw(prediction: MovePrediction, path: Path) -> None:
+    """Draw a heat map: the best moves numbered, the move played ringed, the percentages above the board.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    game = prediction.game
+    title = [f"{' - '.join(printable(name) or '?' for name in game.players)}, {_after(prediction)}"]
+    to_play = f"{_side(prediction)} to play"
+    title.append(to_play if prediction.played is None else f"{to_play}; played: {_played(prediction)}")
+    best = [f"{k}: {prediction.name(move)} {prediction.policy[move]:.1%}" for k, move in enumerate(prediction.best, 1)]
+    per_line = min(_MOVES_PER_LINE, 1 + game.width // 4)
+    title += ["   ".join(best[k : k + per_line]) for k in range(0, len(best), per_line)]
+    points = game.width * game.height
+    last = int(game.moves[prediction.plies - 1] & POINT_MASK) if prediction.plies else points
+    figure = draw_board(
+        prediction.board.stones,
+        title="\n".join(title),
+        last=last,
+        marks={move: str(k) for k, move in enumerate(prediction.best, 1) if move < points},
+        ring=prediction.played,
+        heat=color_strength(prediction.policy[:points]).reshape(game.height, game.width),
+    )
+    save(figure, path)

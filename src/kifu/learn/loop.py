@@ -1,0 +1,572 @@
+"""The training loop: steps, learning rate, figures, validation, checkpoints and the end of a run."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+from lightning_fabric import Fabric
+
+from kifu.errors import RecipeError, first_line
+from kifu.learn import BEST
+from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
+from kifu.learn.loss import SUMS, make_policy_module
+from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics
+from kifu.learn.net import NetMetadata, save_net
+from kifu.learn.optim import EMA, make_optimizer
+from kifu.learn.run_dir import (
+    FINAL,
+    LAST,
+    METRICS,
+    TENSORBOARD,
+    Run,
+    RunState,
+    first_difference,
+    read_checkpoint,
+    save_checkpoint,
+    save_curves,
+)
+from kifu.progress import Progress, ProgressFactory, silent
+from kifu.recipes.training import TrainingRecipe
+
+LOG_EVERY = 50
+"""Steps between two rows of training figures."""
+
+_SYNC_EVERY = 10
+"""Steps between two agreements of several processes on the time and on stop requests."""
+
+_EPOCH_CHECKPOINT_S = 5
+"""Minimum seconds since the last checkpoint for another one at the end of an epoch, which may be one step long."""
+
+_CURVES_S = 60
+"""Minimum seconds between two drawings of the curves, which take up to a second."""
+
+_SEED_FACTOR = 0x9E3779B97F4A7C15
+"""Spreads the seeds of consecutive steps."""
+
+# Fabric announces each device and process. Spawned processes import this module, so that this applies to them too.
+logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """Everything a process needs to train.
+
+    Attributes:
+        recipe: The recipe of the run.
+        games: The games of the run.
+        run: The manifest to continue.
+        directory: The run directory.
+        checkpoint: The checkpoint to resume from, if any.
+        progress: Reports how far the run is.
+    """
+
+    recipe: TrainingRecipe
+    games: TrainingGames
+    run: Run
+    directory: Path
+    checkpoint: Path | None
+    progress: ProgressFactory
+
+
+class RunEnd(NamedTuple):
+    """The end of a run."""
+
+    state: RunState
+    reason: str
+
+
+@dataclass
+class TrainingState:
+    """The progress of a run, which checkpoints restore.
+
+    Attributes:
+        steps: Optimizer steps.
+        positions: Training positions of all processes.
+        seconds: Time since the start, without the time between a stop and its resumption.
+        best: Figures of the validation with the lowest loss.
+        stale_validations: Validations since then.
+    """
+
+    steps: int = 0
+    positions: int = 0
+    seconds: float = 0.0
+    best: Row = field(default_factory=dict)
+    stale_validations: int = 0
+
+
+@dataclass
+class Timers:
+    """Times of past events, in seconds since the start of the run.
+
+    Attributes:
+        start: `time.monotonic()` at second 0.
+        validation: The last validation.
+        checkpoint: The last checkpoint.
+        curves: The last drawing of the curves.
+        rate: Start of the interval over which the rate is measured; shifted by pauses.
+        rate_positions: Positions at its start.
+        shown: Progress reported to the user so far, in steps or seconds.
+    """
+
+    start: float
+    validation: float
+    checkpoint: float
+    curves: float
+    rate: float
+    rate_positions: int
+    shown: int = 0
+
+    @classmethod
+    def resume(cls, state: TrainingState) -> Timers:
+        """Start the clock at the state's time."""
+        seconds = state.seconds
+        return cls(time.monotonic() - seconds, seconds, seconds, seconds, seconds, state.positions)
+
+    def now(self) -> float:
+        """Return the seconds since the start of the run."""
+        return time.monotonic() - self.start
+
+
+def run_training(fabric: Fabric, job: TrainingJob) -> None:
+    """Train in one of the processes that `fabric` launched."""
+    TrainingLoop(fabric, job).run()
+
+
+class TrainingLoop:
+    """Trains a network until its budget is used up, a signal arrives or the validation loss stops falling.
+
+    Decisions that depend on the time are taken by the clock of the first process.
+    """
+
+    def __init__(self, fabric: Fabric, job: TrainingJob) -> None:
+        """Prepare the network and the data, resuming from a checkpoint if the job has one.
+
+        Raises:
+            FormatError: The checkpoint is invalid.
+            RecipeError: The processes have different games, or are at different steps.
+        """
+        recipe = job.recipe
+        checkpoint = None if job.checkpoint is None else read_checkpoint(job.checkpoint)
+        self.fabric, self.recipe, self.directory = fabric, recipe, job.directory
+        self.manifest = job.run
+        self.state = TrainingState()
+        self.data = TrainingData(recipe, job.games, fabric.global_rank, fabric.world_size, fabric.device.type == "cuda")
+        if checkpoint is not None:
+            saved = checkpoint["kifu"]
+            self.state = TrainingState(
+                saved["steps"], saved["positions"], saved["seconds"], saved["best"], saved["worse"]
+            )
+            self.data.resume(saved["place"])
+        self._require_agreement()
+        # Each process makes its own module, because spawned processes would share the memory of a given one.
+        self.module = make_policy_module(recipe)
+        if checkpoint is not None:
+            self.module.load_state_dict(checkpoint["state_dict"])
+        self.model = fabric.setup_module(self.module)
+        optimizer = make_optimizer(self.module.network, recipe.optimiser)
+        if checkpoint is not None:
+            optimizer.load_state_dict(checkpoint["optimizer_states"][0])
+        self.optimizer = fabric.setup_optimizers(optimizer)
+        self.ema = EMA(self.module.network, recipe.average) if recipe.average else None
+        # Both stay on the device, so that no step waits for it.
+        self.sums = torch.zeros(len(SUMS), device=fabric.device)
+        self.bad_batches = torch.zeros((), dtype=torch.int64, device=fabric.device)
+        if checkpoint is not None:
+            if fabric.is_global_zero:  # the saved sums are those of all processes
+                self.sums.copy_(saved["sums"])
+            if self.ema is not None:
+                self.ema.load(saved["average"])
+        self.resumed = checkpoint is not None
+        self.timers = Timers.resume(self.state)
+        self.metrics: MetricsWriter | None = None
+        self.bar: Progress | None = None
+        self.stop_request: str | None = None
+        self._progress = job.progress
+
+    def _require_agreement(self) -> None:
+        """Raise RecipeError in all processes if one of them is about to train something else than the first one."""
+        world_size = self.fabric.world_size
+        views = [(self.state.steps, self.manifest.inputs)] * world_size
+        if world_size > 1:
+            torch.distributed.all_gather_object(views, views[0])
+        for steps, inputs in views:
+            if steps != views[0][0]:
+                raise RecipeError(
+                    f"processes are at steps {views[0][0]:,} and {steps:,}; all machines must share the directory"
+                    f" {self.directory}"
+                )
+            if difference := first_difference("inputs", views[0][1], inputs):
+                raise RecipeError(f"processes have different games: {difference}")
+
+    def run(self) -> None:
+        """Train to the end and record it in the manifest.
+
+        Raises:
+            RecipeError: The loss is NaN or infinite, or there are too few positions.
+            OutputError: A file cannot be written.
+        """
+        with contextlib.ExitStack() as resources:
+            resources.enter_context(_on_signals(self._request_stop))
+            try:
+                self._open_outputs(resources)
+                end = self._train()
+            except BaseException as error:
+                state: RunState = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+                self._save_end(RunEnd(state, first_line(error)))
+                raise
+            self._save_end(end)
+
+    def _open_outputs(self, resources: contextlib.ExitStack) -> None:
+        """Open the metrics and the progress bar in the first process."""
+        if not self.fabric.is_global_zero:
+            self.bar = resources.enter_context(silent("", None, ""))
+            return
+        resume_step = self.state.steps if self.resumed else None
+        self.metrics = MetricsWriter(self.directory / METRICS, resume_step, self.directory / TENSORBOARD)
+        resources.callback(self.metrics.close)
+        self._update_manifest(
+            state="running", why=None, machine=self._machine(), counts=self._counts(),
+            last=latest_values(self.metrics.rows),
+        )  # fmt: skip
+        minutes = self.recipe.max_minutes
+        total, unit = (self._total_steps(), "steps") if minutes is None else (round(minutes * 60), "s")
+        self.bar = resources.enter_context(self._progress(f"training {self.recipe.name}", total, unit))
+        self._show_progress()
+
+    # The steps
+
+    def _train(self) -> RunEnd:
+        parameters = list(self.module.parameters())
+        with contextlib.closing(self.data.batches()) as batches:
+            while True:
+                batch = next(batches)
+                self._set_learning_rate()
+                self._seed_step()
+                self.optimizer.zero_grad()
+                loss, sums = self.model(self.fabric.to_device(batch))
+                self.fabric.backward(loss)
+                if self.recipe.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(parameters, self.recipe.clip)
+                self.optimizer.step()
+                self.sums += sums
+                self.bad_batches = (self.bad_batches + 1) * ~loss.detach().isfinite()
+                if (end := self._after_step(batch)) is not None:
+                    return end
+
+    def _set_learning_rate(self) -> None:
+        lr = self._learning_rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+
+    def _seed_step(self) -> None:
+        """Make dropout depend on the seed, step and process alone, so that a resumed run repeats it."""
+        step = self.state.steps * self.fabric.world_size + self.fabric.global_rank
+        torch.manual_seed((self.recipe.seed + _SEED_FACTOR * step) % 2**63)
+
+    def _after_step(self, batch: TrainingBatch) -> RunEnd | None:
+        """Count a step, then log, validate and save what is due. Return the end of the run, if it is reached."""
+        self.state.steps += 1
+        self.state.positions += len(batch.move) * self.fabric.world_size
+        self.data.position = batch.next_position
+        if self.ema is not None:
+            self.ema.update(self.state.steps)
+        self._synchronize()
+        end, epoch_over = self._budget_end(), batch.next_position[1] == 0
+        validates = self._validation_due(epoch_over) or (end is not None and end.state == "finished")
+        if self.state.steps % LOG_EVERY == 0 or validates:
+            self._log_training()
+        if validates and self.data.games.validation is not None:
+            self._validate()
+            end = end or self._patience_end()
+        if end or self._checkpoint_due(epoch_over):
+            self._save_checkpoint(end)
+        return end
+
+    # The schedule
+
+    def _synchronize(self) -> None:
+        """Set the time, and let all processes agree on it and on stop requests."""
+        if self.fabric.world_size == 1:
+            self.state.seconds = self.timers.now()
+        elif self._processes_agree():
+            self.state.seconds, self.stop_request = self.fabric.broadcast((self.timers.now(), self.stop_request))
+        self._show_progress()
+
+    def _processes_agree(self) -> bool:
+        return self.fabric.world_size == 1 or self.state.steps % _SYNC_EVERY == 0
+
+    def _request_stop(self, reason: str) -> None:
+        self.stop_request = reason
+
+    def _total_steps(self) -> int | None:
+        return self.recipe.steps or (self.recipe.epochs and self.recipe.epochs * self.data.epoch_batches)
+
+    def _progress_share(self) -> float:
+        """Return the completed share of the run, by steps or by time, whichever is larger."""
+        total, minutes = self._total_steps(), self.recipe.max_minutes
+        by_steps = self.state.steps / total if total else 0.0
+        return min(max(by_steps, self.state.seconds / (minutes * 60) if minutes else 0.0), 1.0)
+
+    def _learning_rate(self) -> float:
+        return self.recipe.rate(self._progress_share(), self.state.steps)
+
+    def _budget_end(self) -> RunEnd | None:
+        """Return the end of the run if the time, steps or epochs are used up or a stop was requested."""
+        recipe, state = self.recipe, self.state
+        if recipe.max_minutes is not None and state.seconds >= recipe.max_minutes * 60:
+            return RunEnd("finished", f"time limit of {recipe.max_minutes:g} minutes reached")
+        if recipe.steps is not None and state.steps >= recipe.steps:
+            return RunEnd("finished", f"{recipe.steps:,} steps done")
+        if recipe.epochs is not None and self.data.position[0] >= recipe.epochs:
+            return RunEnd("finished", f"{recipe.epochs:,} epochs done")
+        if self.stop_request is not None and self._processes_agree():
+            return RunEnd("stopped", self.stop_request)
+        return None
+
+    def _patience_end(self) -> RunEnd | None:
+        stale = self.state.stale_validations
+        if self.recipe.patience is not None and stale >= self.recipe.patience:
+            return RunEnd("finished", f"{stale} validations without a lower loss")
+        return None
+
+    def _validation_due(self, epoch_over: bool) -> bool:
+        steps, minutes = self.recipe.validate_steps, self.recipe.validate_minutes
+        if self.data.games.validation is None:
+            return False
+        if steps is None and minutes is None:
+            return epoch_over
+        by_steps = steps is not None and self.state.steps % steps == 0
+        return by_steps or (minutes is not None and self.state.seconds - self.timers.validation >= minutes * 60)
+
+    def _checkpoint_due(self, epoch_over: bool) -> bool:
+        elapsed = self.state.seconds - self.timers.checkpoint
+        return elapsed >= self.recipe.checkpoint_minutes * 60 or (epoch_over and elapsed >= _EPOCH_CHECKPOINT_S)
+
+    # Figures
+
+    def _show_progress(self) -> None:
+        done = self.state.steps if self.recipe.max_minutes is None else int(self.state.seconds)
+        if self.bar is not None and done > self.timers.shown:
+            self.bar.advance(done - self.timers.shown)
+            self.timers.shown = done
+
+    def _base_row(self) -> Row:
+        state = self.state
+        return {
+            "step": state.steps, "epoch": self.data.epochs_done, "positions": state.positions,
+            "seconds": state.seconds, "lr": self._learning_rate(),
+        }  # fmt: skip
+
+    def _sum_processes(self, sums: torch.Tensor) -> torch.Tensor:
+        total: torch.Tensor = self.fabric.all_reduce(sums.clone(), reduce_op="sum")
+        return total
+
+    def _log_training(self) -> None:
+        """Log the training since the last row. This waits for the device."""
+        self._require_finite()
+        means = mean_metrics(self._sum_processes(self.sums).tolist())
+        self.sums.zero_()
+        timers, now = self.timers, self.timers.now()
+        rate = (self.state.positions - timers.rate_positions) / max(now - timers.rate, 1e-9)
+        self._log({**self._base_row(), "rate": rate, **means})
+        timers.rate, timers.rate_positions = timers.now(), self.state.positions
+
+    def _log(self, row: Row) -> None:
+        if self.metrics is None or self.bar is None:
+            return
+        self.metrics.add(row)
+        self.manifest = self.manifest.model_copy(update={"last": {**self.manifest.last, **row}})
+        last = self.manifest.last
+        parts = [f"loss {last['loss']:.3f}", f"top-1 {last['top1']:.1%}", f"top-5 {last['top5']:.1%}"]
+        parts += [f"validation {last['validation_top1']:.1%}"] if "validation_top1" in last else []
+        self.bar.note(", ".join([*parts, f"{last['rate']:,.0f} positions/s"]))
+
+    def _require_finite(self) -> None:
+        """Raise RecipeError if the loss or a weight is NaN or infinite."""
+        weights = torch.stack([torch.isfinite(value).all() for value in self.module.parameters()]).all()
+        bad = int(self.bad_batches)
+        if bad or not bool(weights):
+            step = self.state.steps - max(bad - 1, 0)
+            path = self.directory / LAST
+            kept = f"the checkpoint {path} is from before" if path.exists() else "there is no checkpoint"
+            raise RecipeError(
+                f"loss is NaN or infinite at step {step:,} (lr {self._learning_rate():.3g}); try a lower optimiser.lr,"
+                f" or clip; {kept}"
+            )
+
+    # Validation
+
+    def _validate(self) -> None:
+        """Log the figures of the held-out positions, and save the net if it is the best so far."""
+        self._require_finite()
+        state = self.state
+        with self._rate_paused(), self._averaged():
+            row = {**self._base_row(), **mean_metrics(self._validation_sums().tolist(), "validation_")}
+            if "validation_loss" not in row:
+                raise RecipeError("there are no validation positions")
+            better = row["validation_loss"] < state.best.get("validation_loss", math.inf)
+            state.stale_validations = 0 if better else state.stale_validations + 1
+            self._log(row)
+            if better:
+                state.best = row
+                self._save_net(BEST)
+        if self.bar is not None:
+            self.bar.say(
+                f"step {state.steps:,}, {state.positions:,} positions: validation loss {row['validation_loss']:.4f},"
+                f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}"
+            )
+        self.timers.validation = state.seconds
+
+    def _validation_sums(self) -> torch.Tensor:
+        """Return the sums of all processes."""
+        if self.fabric.world_size > 1:  # each process has its own batch-norm statistics
+            for value in self.module.buffers():
+                torch.distributed.broadcast(value, 0)
+        sums = torch.zeros(len(SUMS), device=self.fabric.device)
+        self.module.eval()
+        with torch.no_grad():
+            for batch in self.data.validation_batches():
+                sums += self.module(self.fabric.to_device(batch)).sums
+        self.module.train()
+        return self._sum_processes(sums)
+
+    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Use the averaged weights within a `with` block, if the run averages."""
+        return contextlib.nullcontext() if self.ema is None else self.ema.applied()
+
+    @contextlib.contextmanager
+    def _rate_paused(self) -> Iterator[None]:
+        """Exclude the time of a `with` block from the rate."""
+        start = time.monotonic()
+        yield
+        self.timers.rate += time.monotonic() - start
+
+    # Files
+
+    def _save_net(self, name: str) -> None:
+        """Save the network with its present weights, in the first process."""
+        if not self.fabric.is_global_zero:
+            return
+        recipe, manifest, games = self.recipe, self.manifest, self.data.games
+        width, height = recipe.size
+        trained = {
+            "steps": self.state.steps,
+            "positions": self.state.positions,
+            "seconds": round(self.state.seconds, 1),
+            "figures": manifest.last,
+            "counts": manifest.counts,
+            "inputs": manifest.inputs,
+            "machine": manifest.machine,
+        }
+        metadata = NetMetadata(
+            net=recipe.net, planes=games.train.layout.plane_set, width=width, height=height,
+            passes=recipe.positions.passes, heads=tuple(recipe.heads), recipe=manifest.recipe, trained=trained,
+        )  # fmt: skip
+        save_net(self.directory / name, self.module.network, metadata, games.canonical)
+
+    def _save_final_nets(self) -> None:
+        with self._averaged():
+            self._save_net(FINAL)
+            if not self.state.best:  # there are no validation games
+                self._save_net(BEST)
+
+    def _save_checkpoint(self, end: RunEnd | None) -> None:
+        self._require_finite()
+        with self._rate_paused():
+            finished = end is not None and end.state == "finished"
+            if finished:  # before the checkpoint records the end
+                self._save_final_nets()
+            state = self.state
+            checkpoint = {
+                "state_dict": self.module.state_dict(),
+                "optimizer_states": [self.optimizer.state_dict()],
+                "kifu": {
+                    "recipe": self.manifest.recipe,
+                    "inputs": self.manifest.inputs,
+                    "steps": state.steps,
+                    "positions": state.positions,
+                    "seconds": state.seconds,
+                    "best": state.best,
+                    "worse": state.stale_validations,
+                    "place": self.data.state(),
+                    "sums": self._sum_processes(self.sums),
+                    "average": None if self.ema is None else self.ema.state(),
+                    "finished": end.reason if end is not None and finished else None,
+                },
+            }
+            if self.metrics is not None:
+                save_checkpoint(self.directory / LAST, checkpoint)
+                self._update_manifest()
+                if end or state.seconds - self.timers.curves >= _CURVES_S:
+                    save_curves(self.directory, self.metrics.rows, self.recipe.title)
+                    self.timers.curves = state.seconds
+            self.fabric.barrier()
+            self.timers.checkpoint = state.seconds
+
+    def _update_manifest(self, **changes: Any) -> None:
+        """Save the manifest with the present state and other changes."""
+        state = self.state
+        present = {
+            "steps": state.steps,
+            "positions": state.positions,
+            "seconds": state.seconds,
+            "best": state.best,
+        }
+        self.manifest = self.manifest.model_copy(update=present | changes)
+        self.manifest.save(self.directory)
+
+    def _save_end(self, end: RunEnd) -> None:
+        """Record the end of the run; the figures stay those of the last checkpoint."""
+        if self.fabric.is_global_zero:
+            self.manifest = self.manifest.model_copy(update={"state": end.state, "why": end.reason[:200]})
+            self.manifest.save(self.directory)
+
+    def _counts(self) -> dict[str, int]:
+        parameters = sum(value.numel() for value in self.module.parameters())
+        return {**self.data.games.counts(), "epoch_batches": self.data.epoch_batches, "parameters": parameters}
+
+    def _machine(self) -> dict[str, Any]:
+        device = self.fabric.device
+        return {
+            "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "processes": self.fabric.world_size,
+            "processor": platform.machine(),
+        }
+
+
+@contextlib.contextmanager
+def _on_signals(request_stop: Callable[[str], None]) -> Iterator[None]:
+    """Make SIGINT and SIGTERM request a stop after the present step; a second signal interrupts at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    reasons = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
+    previous = {number: signal.getsignal(number) for number in reasons}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        request_stop(reasons[signal.Signals(number)])
+        for each in reasons:
+            signal.signal(each, signal.default_int_handler)
+
+    for number in reasons:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

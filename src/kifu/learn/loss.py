@@ -1,0 +1,104 @@
+"""The training loss of a network and the sums from which all figures are computed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from kifu.datasets.labels import UNKNOWN
+from kifu.datasets.torch_data import unpack
+from kifu.learn.data import TrainingBatch
+from kifu.learn.nets import Network, NetworkOutput, make_net
+from kifu.learn.nets.registry import initialize
+from kifu.recipes.training import TrainingRecipe
+
+TOP = 5
+
+SUMS = ("positions", "loss", "top1", "top5", "value", "value_known", "ownership", "ownership_known")
+"""The entries of `BatchLoss.sums`: the number of positions; sums of the policy loss and of correct predictions; sums of
+squared errors of the value and (over points) the ownership, each followed by the number of known labels."""
+
+
+class BatchLoss(NamedTuple):
+    """The errors on one batch.
+
+    Attributes:
+        loss: Scalar to minimize, a mean over the batch.
+        sums: [8] float32, see `SUMS`.
+    """
+
+    loss: Tensor
+    sums: Tensor
+
+
+class PolicyModule(nn.Module):  # type: ignore[misc]
+    """A network with its loss: maps a `TrainingBatch` to a `BatchLoss` without synchronizing with the device."""
+
+    def __init__(self, network: Network, recipe: TrainingRecipe) -> None:
+        super().__init__()
+        self.network = network
+        self._head_weights = dict(recipe.heads)
+        self._bfloat16 = recipe.precision == "bfloat16"
+
+    def forward(self, batch: TrainingBatch) -> BatchLoss:
+        """Return the errors on a batch.
+
+        Autocast is entered here, because Fabric's mixed precision would first convert bfloat16 planes to float32.
+        """
+        planes = self.prepare(batch.planes)
+        with torch.autocast(planes.device.type, torch.bfloat16, enabled=self._bfloat16):
+            output: NetworkOutput = self.network(planes)
+        policy = output.policy.float()
+        loss = functional.cross_entropy(policy, batch.move)
+        rank = _ranks(policy.detach(), batch.move)
+        count = len(rank)
+        sums = [torch.tensor(float(count), device=loss.device), loss.detach() * count]
+        sums += [(rank < top).sum().float() for top in (1, TOP)]
+        for head, label in (("value", batch.result), ("ownership", batch.ownership)):
+            predicted: Tensor | None = getattr(output, head)
+            if predicted is None or label is None:
+                sums += [torch.zeros((), device=loss.device)] * 2
+                continue
+            known = label != UNKNOWN
+            error = torch.where(known, (predicted.float() - label) ** 2, 0).sum()
+            loss = loss + self._head_weights[head] * error / known.sum().clamp(min=1)  # type: ignore[index]
+            sums += [error.detach(), known.sum().float()]
+        return BatchLoss(loss, torch.stack(sums))
+
+    def prepare(self, planes: Tensor) -> Tensor:
+        """Return the loader's planes, packed or not, as [B, C, H, W] in the network's dtype, channels last."""
+        dtype = torch.bfloat16 if self._bfloat16 else torch.float32
+        if planes.ndim == 3:
+            config = self.network.config
+            planes = unpack(planes, config.height + 2 * config.rim, config.width + 2 * config.rim, dtype)
+        return planes.to(dtype, memory_format=torch.channels_last)
+
+
+def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
+    """Return the module of a recipe before its first step, a pure function of the recipe.
+
+    Raises:
+        RecipeError: The recipe names an unknown network, plane set or initialization.
+    """
+    encoder = recipe.encoder()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.seed)
+        network = make_net(
+            recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, passes=recipe.positions.passes,
+            heads=tuple(recipe.heads),
+        )  # fmt: skip
+        initialize(network, recipe.init)
+    return PolicyModule(network.to(memory_format=torch.channels_last), recipe)
+
+
+def _ranks(policy: Tensor, move: Tensor) -> Tensor:
+    """Return [B] how many moves are preferred to the given one by policy logits [B, moves].
+
+    Of equal logits, which are frequent in bfloat16, the first move is preferred, as argmax does.
+    """
+    own = policy.gather(1, move[:, None])
+    earlier = torch.arange(policy.shape[1], device=policy.device) < move[:, None]
+    return ((policy > own) | ((policy == own) & earlier)).sum(1)

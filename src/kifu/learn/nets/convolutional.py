@@ -1,0 +1,156 @@
+"""Early networks: plain stacks of convolutions on one board size."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding
+
+ConvSpec = tuple[int, int]
+"""A convolution as (filters, kernel size). It keeps the size of the board and is followed by ReLU."""
+
+
+def make_convolutions(config: NetworkConfig, layers: Iterable[ConvSpec]) -> nn.Sequential:
+    """Return the layers as a sequence with the names conv1, relu1, conv2, relu2, ..."""
+    parts: OrderedDict[str, nn.Module] = OrderedDict()
+    channels = config.planes
+    for k, (filters, size) in enumerate(layers, 1):
+        padding = size // 2 if parts else first_padding(size, config.rim)
+        parts[f"conv{k}"] = nn.Conv2d(channels, filters, size, padding=padding)
+        parts[f"relu{k}"] = nn.ReLU()
+        channels = filters
+    return nn.Sequential(parts)
+
+
+class DenseNetwork(Network):
+    """Convolutions, a fully connected hidden layer and a fully connected output layer. One board size."""
+
+    any_size = False
+
+    def __init__(self, config: NetworkConfig, layers: tuple[ConvSpec, ...], hidden: int, dropout: float = 0) -> None:
+        """Create the layers.
+
+        Args:
+            config: Input and output sizes.
+            layers: Convolutions from input to output.
+            hidden: Units of the hidden layer.
+            dropout: Share of the hidden units, and of the logits, that is set to zero during training.
+        """
+        channels = layers[-1][0]
+        super().__init__(config, channels)
+        self.trunk = make_convolutions(config, layers)
+        self.fc1 = nn.Linear(channels * config.points, hidden)
+        self.fc2 = nn.Linear(hidden, config.moves)
+        self.relu, self.dropout = nn.ReLU(), nn.Dropout(dropout)
+
+    def features(self, planes: Tensor) -> Tensor:
+        """Map planes to features [B, F, H, W]."""
+        return self.trunk(planes)
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Map features to policy logits [B, moves]."""
+        hidden = self.dropout(self.relu(self.fc1(features.flatten(1))))  # [B, F * N] -> [B, hidden]
+        return self.dropout(self.fc2(hidden))  # [B, moves]
+
+
+class BookSmall(DenseNetwork):
+    """Four convolutions, 48 of 7 x 7 and 3 times 32 of 5 x 5, and a hidden layer of 512.
+
+    As printed in section 7.3; the size of the hidden layer is from `dlgo/networks/small.py` of the book's repository.
+    Each layer is followed by ReLU. There is no dropout, which the chapter only recommends.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config, ((48, 7), (32, 5), (32, 5), (32, 5)), 512)
+
+
+class BookMedium(DenseNetwork):
+    """Five convolutions, 2 times 64 of 5 x 5 and 3 times 64 of 3 x 3, and a hidden layer of 512.
+
+    The chapter mentions it without printing it; the layers are from `dlgo/networks/medium.py`. Each layer is followed
+    by ReLU. There is no dropout.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config, ((64, 5), (64, 5), (64, 3), (64, 3), (64, 3)), 512)
+
+
+class BookLarge(DenseNetwork):
+    """Seven convolutions, 64 of 7 x 7, then 64, 64, 48, 48, 32 and 32 of 5 x 5, and a hidden layer of 1024.
+
+    The chapter mentions it without printing it; the layers are from `dlgo/networks/large.py`. Each layer is followed by
+    ReLU. There is no dropout. The convolutions are those of Clark and Storkey's best network, without its symmetries.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config, ((64, 7), (64, 5), (64, 5), (48, 5), (48, 5), (32, 5), (32, 5)), 1024)
+
+
+class BlogNetwork(DenseNetwork):
+    """Three convolutions of 32 filters, 9 x 9, 7 x 7 and 5 x 5, and a hidden layer with one unit per point.
+
+    As printed in the post: half of the hidden units are dropped during training, and so is half of the logits, which
+    are then 0. The post's `log_softmax` is part of the loss here. The post reports "1M+ parameters"; there are 4.4
+    million.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config, ((32, 9), (32, 7), (32, 5)), config.points, dropout=0.5)
+
+
+_MADDISON_LAYERS, _MADDISON_FILTERS = 12, 128
+
+
+class Maddison(Network):
+    """Twelve convolutions of 128 filters, 5 x 5 and then 3 x 3, with a separate bias for each point.
+
+    For the planes `maddison36`. One board size. Biases start at 0.
+
+    Uncertain readings: the paper gives a range of filters per layer. With 128 filters and a bias for each filter and
+    point, the network comes close to the totals that are quoted for it: 2.3 million parameters, 550,000 hidden units,
+    630 million connections (here 2.29 million, 554,496 and 627 million). The policy is a 1 x 1 convolution, also with a
+    bias for each point, which is not counted among the twelve. There is one policy for the side to move instead of one
+    for each colour because the planes distinguish own and opponent's stones. The paper has no pass; here its logit is
+    computed from the mean of each channel.
+    """
+
+    any_size = False
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__(config, _MADDISON_FILTERS)
+        parts: list[nn.Module] = []
+        for k in range(_MADDISON_LAYERS):
+            channels, size, padding = (
+                (_MADDISON_FILTERS, 3, 1) if k else (config.planes, 5, first_padding(5, config.rim))
+            )
+            parts += [nn.Conv2d(channels, _MADDISON_FILTERS, size, padding=padding, bias=False)]
+            parts += [PointBias(_MADDISON_FILTERS, config.height, config.width), nn.ReLU()]
+        self.trunk = nn.Sequential(*parts)
+        self.points = PointsConv(_MADDISON_FILTERS, bias=False)
+        self.points_bias = PointBias(config.points)
+        self.pass_ = nn.Linear(_MADDISON_FILTERS, 1) if config.passes else None
+
+    def features(self, planes: Tensor) -> Tensor:
+        """Map planes to features [B, F, H, W]."""
+        return self.trunk(planes)
+
+    def policy(self, features: Tensor) -> Tensor:
+        """Map features to policy logits [B, moves]."""
+        points = self.points_bias(self.points(features))  # [B, N]
+        return points if self.pass_ is None else torch.cat((points, self.pass_(features.mean((2, 3)))), 1)
+
+
+class PointBias(nn.Module):  # type: ignore[misc]
+    """A learned bias for each filter and point, added to every position of a batch."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the bias to x [B, *shape]."""
+        return x + self.bias

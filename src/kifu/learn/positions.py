@@ -1,0 +1,274 @@
+"""Positions of games for which a network is queried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from kifu.errors import GameError
+from kifu.go.legal import legal_moves
+from kifu.go.replay import GamesLike
+from kifu.go.rules import RECORD_RULES, Rules
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
+from kifu.records.game import Game
+from kifu.records.games import GameArrays, MoveArrays
+
+Words = npt.NDArray[np.uint16]
+Indices = npt.NDArray[np.int64]
+
+
+class Slots(NamedTuple):
+    """The output slots of B positions for kernels that replay each game once; equal positions share a slot.
+
+    Attributes:
+        rows: [R] the games, each once.
+        take: For each move of the first of these games, then of the second, ...: the slot of the position before the
+            move, or -1.
+        slot: [B] the slot of each position.
+        size: Number of slots.
+    """
+
+    rows: Indices
+    take: Indices
+    slot: Indices
+    size: int
+
+
+def assign_slots(games: GamesLike, game: Indices, ply: Indices) -> Slots:
+    """Assign output slots to the positions (game, ply).
+
+    Args:
+        games: Arrays of games.
+        game: [B] index of the game of each position.
+        ply: [B] number of moves before each position.
+    """
+    rows, which = np.unique(game, return_inverse=True)
+    first = _offsets(games.move_offset[rows + 1] - games.move_offset[rows])
+    wanted, slot = np.unique(first[which] + ply, return_inverse=True)
+    take = np.full(first[-1], -1, np.int64)
+    take[wanted] = np.arange(len(wanted))
+    return Slots(rows, take, slot, len(wanted))
+
+
+def legal_masks(games: GamesLike, slots: Slots, points: int, rules: Rules = RECORD_RULES) -> npt.NDArray[np.bool_]:
+    """Return [B, points + 1] which moves are legal in each position, pass last.
+
+    Raises:
+        IllegalMove: A position cannot be reached under these rules.
+    """
+    masks = np.empty((slots.size, points + 1), np.bool_)
+    legal_moves(games, slots.rows, slots.take, masks, rules)
+    return masks[slots.slot]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictPositions:
+    """B positions on boards of one size, each before a move of a game. `from_games` and `from_moves` create them.
+
+    Attributes:
+        games: Arrays of games.
+        game: [B] int64, index of the game of each position.
+        ply: [B] int64, number of moves before each position; less than the number of the game's moves, because the
+            colour of the next move defines the side to move.
+        rating: [G, 2] float32, ratings of Black and White (`kifu.Rank.rating`), 0 if unknown.
+
+    Raises:
+        GameError: Board sizes differ, or a ply is out of range.
+    """
+
+    games: GamesLike
+    game: Indices
+    ply: Indices
+    rating: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        sizes = np.unique(np.stack([self.games.width, self.games.height], 1)[self.game], axis=0)
+        if len(sizes) > 1:
+            found = " and ".join(f"{w} x {h}" for w, h in sizes[:2].tolist())
+            raise GameError(f"the boards of one batch must have one size, got {found}")
+        plies = self.games.move_offset[self.game + 1] - self.games.move_offset[self.game]
+        for k in np.flatnonzero((self.ply < 0) | (self.ply >= plies))[:1].tolist():
+            raise GameError(f"ply must be 0 to {plies[k] - 1} in game {self.game[k]}, got {self.ply[k]}")
+
+    def __len__(self) -> int:
+        return len(self.game)
+
+    @property
+    def to_play(self) -> npt.NDArray[np.uint8]:
+        """[B] uint8, BLACK or WHITE."""
+        words = self.games.moves[self.games.move_offset[self.game] + self.ply]
+        return np.where(words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
+
+    def slice(self, start: int, stop: int) -> PredictPositions:
+        """Return positions start to stop - 1."""
+        return PredictPositions(self.games, self.game[start:stop], self.ply[start:stop], self.rating)
+
+    @classmethod
+    def from_games(
+        cls, games: Sequence[Game], plies: Sequence[int], *, to_play: Sequence[int] | None = None
+    ) -> PredictPositions:
+        """Return the position of each game after a number of its moves.
+
+        Args:
+            games: [B] games.
+            plies: [B] numbers of moves.
+            to_play: [B] BLACK or WHITE. By default the player of the game's next move; after the last move, the
+                opponent of its player; in a game without moves, the player that starts.
+
+        Raises:
+            GameError: A ply is out of range, or a game was dropped.
+        """
+        for game, ply in zip(games, plies, strict=True):
+            if game.drop:
+                raise GameError(f"a dropped game has no positions: {game.drop.reason}")
+            if not 0 <= ply <= len(game):
+                raise GameError(f"ply must be 0 to {len(game)}, got {ply}")
+        colours = [_side_to_move(game, ply) for game, ply in zip(games, plies)] if to_play is None else to_play
+        setups = [(game.setup, game.setup_ply) for game in games]
+        ratings = [[rank.rating if rank else 0 for rank in game.ranks] for game in games]
+        return cls._from_sequences(
+            [game.moves[:ply] for game, ply in zip(games, plies)],
+            [(game.width, game.height) for game in games],
+            [(stones[due <= ply], due[due <= ply]) for (stones, due), ply in zip(setups, plies)],
+            colours,
+            ratings,
+        )
+
+    @classmethod
+    def from_moves(
+        cls,
+        moves: Sequence[npt.ArrayLike],
+        width: int,
+        height: int | None = None,
+        *,
+        setup: npt.ArrayLike = (),
+        setup_ply: npt.ArrayLike | None = None,
+        to_play: Sequence[int] | None = None,
+    ) -> PredictPositions:
+        """Return the position after each sequence of moves.
+
+        Args:
+            moves: [B] uint16 arrays of point | WHITE_BIT; a pass is width * height.
+            width: Columns of the board.
+            height: Rows of the board, by default the width.
+            setup: uint16 array of point | WHITE_BIT, the stones that are set up in each sequence.
+            setup_ply: Number of moves before each of them, ascending; by default 0.
+            to_play: [B] BLACK or WHITE; by default the opponent of the last move's player, and Black without moves.
+
+        Raises:
+            GameError: A side of the board is not within 1 to 25.
+        """
+        check_size(width, height or width)
+        words = [np.asarray(each, np.uint16) for each in moves]
+        stones = np.asarray(setup, np.uint16)
+        colours = [_opponent_of_last(each) for each in words] if to_play is None else to_play
+        due = np.zeros(len(stones), np.uint16) if setup_ply is None else np.asarray(setup_ply, np.uint16)
+        count = len(words)
+        sizes, setups = [(width, height or width)] * count, [(stones, due)] * count
+        return cls._from_sequences(words, sizes, setups, colours, [[0, 0]] * count)
+
+    @classmethod
+    def _from_sequences(
+        cls, moves: Sequence[Words], sizes: Sequence[tuple[int, int]], setups: Sequence[tuple[Words, Words]],
+        colours: Sequence[int], ratings: Sequence[Sequence[float]],
+    ) -> PredictPositions:  # fmt: skip
+        """Make a game for each position that ends with a pass of the side to move, since encoders take a next move."""
+        ends = []
+        for (width, height), colour in zip(sizes, colours, strict=True):
+            if colour not in (BLACK, WHITE):
+                raise GameError(f"to_play must be {BLACK} (Black) or {WHITE} (White), got {colour!r}")
+            ends.append(np.array([width * height | (WHITE_BIT if colour == WHITE else 0)], np.uint16))
+        words = [part for each, end in zip(moves, ends) for part in (each, end)]
+        board = np.array(sizes, np.uint8).reshape(-1, 2)
+        games = MoveArrays(
+            board[:, 0].copy(), board[:, 1].copy(), _concatenate(words), _offsets([len(each) + 1 for each in moves]),
+            _concatenate([stones for stones, _ in setups]), _concatenate([due for _, due in setups]),
+            _offsets([len(stones) for stones, _ in setups]),
+            np.array([np.count_nonzero(due == 0) for _, due in setups], np.uint16),
+        )  # fmt: skip
+        plies = np.array([len(each) for each in moves], np.int64)
+        return cls(games, np.arange(len(moves)), plies, np.array(ratings, np.float32).reshape(-1, 2))
+
+
+def _concatenate(parts: Sequence[Words]) -> Words:
+    return np.concatenate([np.empty(0, np.uint16), *parts])
+
+
+def _offsets(counts: npt.ArrayLike) -> Indices:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
+def _opponent_of_last(moves: Words) -> int:
+    """Return the opponent of the last move's player; Black without moves."""
+    return WHITE if len(moves) and not moves[-1] & WHITE_BIT else BLACK
+
+
+def _side_to_move(game: Game, ply: int) -> int:
+    if ply < len(game):
+        return WHITE if game.moves[ply] & WHITE_BIT else BLACK
+    if ply:
+        return _opponent_of_last(game.moves)
+    return game.to_play or (WHITE if (game.handicap or 0) > 1 else BLACK)
+
+
+@dataclass(frozen=True, slots=True)
+class EvalPositions:
+    """N positions of catalogue games on one board size, in the order of the games, each before the move to predict.
+
+    Attributes:
+        rows: [G] rows of the catalogue.
+        games: The same rows as arrays.
+        width: Columns of the board.
+        height: Rows of the board.
+        move_index: [N] int64, ascending indices into games.moves of the moves to predict.
+        game: [N] int64, the game of each position.
+    """
+
+    rows: pa.RecordBatch
+    games: GameArrays
+    width: int
+    height: int
+    move_index: Indices
+    game: Indices
+
+    def __len__(self) -> int:
+        return len(self.game)
+
+    @property
+    def points(self) -> int:
+        """Number of points of the board."""
+        return self.width * self.height
+
+    @property
+    def ply(self) -> Indices:
+        """[N] number of moves before each position."""
+        ply: Indices = self.move_index - self.games.move_offset[self.game]
+        return ply
+
+    @property
+    def words(self) -> Words:
+        """[N] moves with their colour, point | WHITE_BIT."""
+        words: Words = self.games.moves[self.move_index]
+        return words
+
+    @property
+    def move(self) -> Indices:
+        """[N] moves; a pass is width * height."""
+        return (self.words & POINT_MASK).astype(np.int64)
+
+    def slice(self, start: int, stop: int) -> EvalPositions:
+        """Return positions start to stop - 1."""
+        return replace(self, move_index=self.move_index[start:stop], game=self.game[start:stop])
+
+    def select(self, which: Indices) -> PredictPositions:
+        """Return some of the positions, with the players' ratings."""
+        rating = np.zeros((len(self.games), 2), np.float32)
+        for side, name in enumerate(("black_rating", "white_rating")):
+            values = self.rows[name].to_numpy(zero_copy_only=False)
+            rating[:, side] = np.nan_to_num(values.astype(np.float32))
+        return PredictPositions(self.games, self.game[which], self.ply[which], rating)

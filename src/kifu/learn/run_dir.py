@@ -1,0 +1,133 @@
+"""The files of a run directory: run.json, the checkpoint and the curves."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, Field, ValidationError
+
+from kifu.atomic_io import write_file
+from kifu.config import STRICT, Line
+from kifu.errors import FormatError, first_line
+from kifu.learn import SUFFIX
+from kifu.viz.curves import draw_training_curves
+
+MANIFEST, LAST, FINAL = "run.json", "last.ckpt", "final" + SUFFIX
+METRICS, CURVES, TENSORBOARD = "metrics.csv", "curves.png", "tensorboard"
+
+RunState = Literal["running", "finished", "stopped", "failed"]
+
+_PACKAGES = ("kifu", "torch", "lightning-fabric", "numpy")
+
+_CHECKPOINT_KEYS = {
+    "recipe", "inputs", "steps", "positions", "seconds", "best", "worse", "place", "sums", "average", "finished",
+}  # fmt: skip
+
+
+class Run(BaseModel):
+    """The contents of `run.json`."""
+
+    model_config = STRICT
+
+    version: Literal[1] = 1
+    """Version of this layout."""
+    state: RunState = "running"
+    """"running" also if the process was killed; "stopped" by a signal."""
+    why: Line | None = None
+    """Reason for the end of the run."""
+    recipe: dict[str, Any]
+    """The complete recipe."""
+    inputs: dict[str, Any]
+    """Names of the sources, hashes of those that are files, and hashes of the games taken from them."""
+    counts: dict[str, int]
+    """Games, batches of an epoch, parameters of the net."""
+    machine: dict[str, Any] = {}
+    versions: dict[str, str] = Field(default_factory=lambda: {name: version(name) for name in _PACKAGES})
+    steps: Annotated[int, Field(ge=0)] = 0
+    positions: Annotated[int, Field(ge=0)] = 0
+    seconds: Annotated[float, Field(ge=0)] = 0.0
+    best: dict[str, float] = {}
+    """Figures of the validation with the lowest loss."""
+    last: dict[str, float] = {}
+    """The last value of each figure."""
+
+    def save(self, directory: Path) -> None:
+        """Write `run.json` atomically.
+
+        Raises:
+            OutputError: The file cannot be written.
+        """
+        write_file(directory / MANIFEST, self.model_dump_json(indent=1).encode() + b"\n")
+
+
+def read_run(directory: Path) -> Run | None:
+    """Return the contents of a directory's `run.json`, or None if there is no such file.
+
+    Raises:
+        FormatError: The file cannot be read or is invalid.
+    """
+    path = directory / MANIFEST
+    try:
+        return Run.model_validate(json.loads(path.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise FormatError(f"cannot read {path}: {error.strerror}") from None
+    except (ValidationError, ValueError, RecursionError):
+        raise FormatError(f"{path} is not a valid run manifest") from None
+
+
+def first_difference(name: str, old: Any, new: Any) -> str | None:
+    """Return the first difference of two JSON values, "recipe.optimiser.lr was 0.1, now 0.2", or None if equal."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in (*old, *(key for key in new if key not in old)):
+            if difference := first_difference(f"{name}.{key}", old.get(key), new.get(key)):
+                return difference
+        return None
+    return None if old == new else f"{name} was {json.dumps(old)[:80]}, now {json.dumps(new)[:80]}"
+
+
+def save_curves(directory: Path, rows: Sequence[dict[str, float]], title: str) -> None:
+    """Draw the rows of a run's metrics into its `curves.png`.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    write_file(directory / CURVES, draw_training_curves(rows, title))
+
+
+def save_checkpoint(path: Path, checkpoint: dict[str, Any]) -> None:
+    """Write a checkpoint atomically, so that a kill or a full disk leaves the previous one.
+
+    Args:
+        path: The file.
+        checkpoint: "state_dict" of the module, "optimizer_states" (a list of one) and "kifu", the state of the run.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    data = io.BytesIO()
+    torch.save(checkpoint, data)
+    write_file(path, data.getbuffer())
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Return what `save_checkpoint` wrote, on the CPU. Nothing in the file is executed.
+
+    Raises:
+        FormatError: The file cannot be read or is not a checkpoint of kifu.
+    """
+    try:
+        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds of errors for damaged files
+        raise FormatError(f"cannot resume from {path}: {first_line(error)}") from None
+    state = checkpoint.get("kifu") if isinstance(checkpoint, dict) else None
+    if not isinstance(state, dict) or not state.keys() >= _CHECKPOINT_KEYS:
+        raise FormatError(f"cannot resume from {path}: not a checkpoint of kifu")
+    return dict(checkpoint)

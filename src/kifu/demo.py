@@ -164,7 +164,7 @@ def _learn(
     )
     pictures = [folder / CURVES]
     for checkpoint, name in ((folder, "heat.png"), (None, "heat-small.png")):
-        told = predict_move(Predictor(open_net(checkpoint)), Shown(game, len(game), ()), _MOVE)
+        told = predict_move(Predictor(open_net(checkpoint)), SelectedGame(game, len(game), ()), _MOVE)
         draw(told, into / name)
         pictures.append(into / name)
         played = told.played

@@ -39,7 +39,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """What there is to learn from, as (id, ply)."""
     source = read_training_games(recipe, [games], [], 1).train
-    return set(given(Loader(source, LoaderConfig(64, 0, None, 1000, False, 0, 1, False), "packed", 1, 10**8, 0)))
+    return set(given(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
 def batches(feed: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
@@ -216,7 +216,7 @@ def test_a_number_of_processes_that_torchrun_has_not_started(games: Path, tmp_pa
 def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
         train(tiny(), [games], tmp_path / "run", options=TrainOptions(devices=2, nodes=3))
-    done = run("train", "small", games, "--into", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
+    done = run("train", "small", games, "--output", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
     assert (done.code, done.err) == (2, ["kifu: a batch of 64 cannot be divided among 3 devices"])
 
 

@@ -39,7 +39,7 @@ from kifu.planes.registry import PLANE_SETS
 from kifu.point import to_sgf
 from kifu.recipes.schema import load_training
 from kifu.viz.curves import draw_training_curves
-from loader_games import make
+from loader_games import load, make
 from runs import SAMPLE, assert_same_weights, checkpoint, figures_of, interrupted, tiny
 
 

@@ -67,7 +67,7 @@ _EXTRAS = {
     "tensorboard": "learn",
     "ray": "cluster",
 }
-"""What only some commands need, and the extra that brings it."""
+"""Packages that only some commands need, and the extra that installs them."""
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""

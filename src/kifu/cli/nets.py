@@ -20,7 +20,7 @@ def nets(
     board: Annotated[str, typer.Option(metavar="WIDTHxHEIGHT", help="The board's size.")] = "19x19",
 ) -> None:
     """List the networks with their sizes, or show one's layers."""
-    from kifu.datasets.sources import parse_board
+    from kifu.config import parse_board
     from kifu.learn.nets.registry import NETS, RESIDUAL
     from kifu.learn.nets.summary import net_card, net_line
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kifu.corpus.schema import to_numpy
 from kifu.corpus.stats import BANDS, rank_bands
-from kifu.go.captures import captured_stones
+from kifu.go.replay import captured_stones
 from kifu.learn.positions import EvalPositions, Indices
 from kifu.point import WHITE_BIT
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -110,10 +110,10 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
         in_training = split_keys(opening, shares, recipe.seed) == 0
-        held_out = pick(rows, ~in_training)
+        held_out = select_rows(rows, ~in_training)
     else:
         in_training, held_out = np.ones(len(rows), np.bool_), None
-    train = _sample(pick(rows, in_training), recipe)
+    train = _sample(select_rows(rows, in_training), recipe)
     if not len(train) or (held_out is not None and not len(held_out)):
         purpose = "train on" if not len(train) else "validate with"
         raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {recipe.validation}")
@@ -126,9 +126,9 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
 
 
 def _read_rows(recipe: TrainingRecipe, paths: Paths, jobs: int | None) -> pa.RecordBatch:
-    if open_written(paths) is not None:
+    if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; training requires games: catalogues, archives, records")
-    columns = (*needed_columns(*_source_options(recipe)), *_COLUMNS)
+    columns = (*_example_spec(recipe).columns(), *_COLUMNS)
     return read_games(paths, recipe.size, False, jobs, columns)
 
 
@@ -139,16 +139,15 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
     seed = mix_words(np.array([recipe.seed], np.uint64))
     selected = np.zeros(len(rows), np.bool_)
     selected[np.argsort(mix_words(to_numpy(rows["id"]) ^ seed), kind="stable")[: recipe.games]] = True
-    return pick(rows, selected)
+    return select_rows(rows, selected)
 
 
-def _source_options(recipe: TrainingRecipe) -> tuple[str, tuple[int, int], bool, tuple[str, ...], PositionFilter]:
-    """Return the arguments of `CatalogueSource` after the rows."""
-    return recipe.planes, recipe.size, False, recipe.labels, recipe.positions.choice()
+def _example_spec(recipe: TrainingRecipe) -> ExampleSpec:
+    return ExampleSpec(recipe.planes, recipe.size, labels=recipe.labels, filter=recipe.positions)
 
 
 def _make_source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
-    return CatalogueSource(rows, *_source_options(recipe))
+    return CatalogueSource(rows, _example_spec(recipe))
 
 
 def _hash_sources(paths: Paths) -> list[dict[str, str]]:
@@ -204,13 +203,13 @@ class TrainingData:
             RecipeError: The state does not fit the recipe and games.
         """
         self._start.resume(state)
-        self.position = self._start.place[:2]
+        self.position = self._start.position[:2]
 
     @property
     def epochs_done(self) -> float:
         """Number of epochs delivered so far."""
         epoch, batch = self.position
-        earlier = self._start.place.before if epoch == self._start.number else ()
+        earlier = self._start.position.before if epoch == self._start.epoch_number else ()
         return epoch + (batch + sum(stage.batches for stage in earlier)) / self.epoch_batches
 
     @property
@@ -220,19 +219,23 @@ class TrainingData:
             return "float32"
         return "packed" if self._on_gpu else self.recipe.precision
 
-    def _loader(self, source: CatalogueSource, config: LoaderConfig) -> Loader:
+    def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
         # If the cores run the network, more loader threads would only compete with it.
         jobs = max((os.cpu_count() or 1) // self._world_size, 1) if self._on_gpu else 1
-        return Loader(source, config, self.output, jobs, MEMORY, 0)
+        return Loader(source, replace(config, output=self.output, jobs=jobs), batch_size)
 
     def _train_loader(self) -> Loader:
         """Return a loader of full batches for this process, at the start of the run."""
         recipe = self.recipe
-        size = recipe.batch_size // self._world_size
         config = LoaderConfig(
-            size, recipe.seed, "window", recipe.window, recipe.augment, self._rank, self._world_size, True
+            seed=recipe.seed,
+            window=recipe.window,
+            augment=recipe.augment,
+            drop_last=True,
+            rank=self._rank,
+            world_size=self._world_size,
         )
-        return self._loader(self.games.train, config)
+        return self._loader(self.games.train, recipe.batch_size // self._world_size, config)
 
     @cached_property
     def _start(self) -> Loader:
@@ -262,7 +265,7 @@ class TrainingData:
             epoch, first, _ = loader.position
             count = len(loader)
             if not count:
-                moves = self.games.train.work(np.arange(len(self.games.train.ids))).sum()
+                moves = self.games.train.cost(np.arange(len(self.games.train.ids))).sum()
                 raise RecipeError(
                     f"the training games have {moves:,} moves, and epoch {epoch} has fewer positions than one batch"
                     f" ({self.recipe.batch_size})"
@@ -275,8 +278,8 @@ class TrainingData:
         assert self.games.validation is not None
         remaining = self.recipe.validation_positions
         size = min(max(self.recipe.batch_size, 256), remaining)
-        config = LoaderConfig(size, self.recipe.seed, "window", self.recipe.window, False, 0, 1, False)
-        for batch in self._loader(self.games.validation, config):
+        config = LoaderConfig(seed=self.recipe.seed, window=self.recipe.window, augment=False)
+        for batch in self._loader(self.games.validation, size, config):
             count = min(len(batch), remaining)
             start, stop = (count * rank // self._world_size for rank in (self._rank, self._rank + 1))
             part = batch.slice(start, stop)

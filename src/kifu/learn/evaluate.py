@@ -79,8 +79,8 @@ class EvalOptions:
     overlap: OnOverlap = "refuse"
 
     def __post_init__(self) -> None:
-        check_word("precision", self.precision, get_args(Precision))
-        check_word("overlap", self.overlap, get_args(OnOverlap))
+        check_choice("precision", self.precision, get_args(Precision))
+        check_choice("overlap", self.overlap, get_args(OnOverlap))
         if self.positions is not None and self.positions < 1:
             raise RecipeError(f"positions must be >= 1, got {self.positions}")
 
@@ -253,13 +253,13 @@ def evaluate(
     metadata = nets[0].about
     board = (metadata.width, metadata.height) if options.board is None else parse_board(options.board)
     _check_nets(nets, options, board)
-    if open_written(paths) is not None:
+    if open_datasets(paths) is not None:
         raise RecipeError(f"{paths[0]} is a data set; an evaluation requires games: catalogues, archives, records")
     rows = read_games(paths, board, False, jobs, (*COLUMNS, *_COLUMNS))
     trained_on = [np.isin(to_numpy(rows["canonical"]), net.games) for net in nets]
     rows = _handle_overlap(rows, nets, trained_on, options.overlap)
     position_filter = PositionFilter(passes=options.passes, per_game=options.per_game)
-    source = CatalogueSource(rows, metadata.planes, board, False, ("move",), position_filter)
+    source = CatalogueSource(rows, ExampleSpec(metadata.planes, board, labels=("move",), filter=position_filter))
     positions = _select_positions(source, rows, options, board)
     with progress("evaluating", len(positions), "positions") as bar:
         scores = score_moves(
@@ -354,9 +354,9 @@ def _select_positions(
     source: CatalogueSource, rows: pa.RecordBatch, options: EvalOptions, board: tuple[int, int]
 ) -> EvalPositions:
     """Return the positions to evaluate. Raise SourceError if there are none."""
-    epoch = source.epoch(options.seed, 0, False)
-    move_index = np.flatnonzero(np.unpackbits(epoch.chosen, bitorder="little"))
-    game = np.repeat(np.arange(len(epoch.counts)), epoch.counts)
+    selection = source.select(options.seed, 0, False)
+    move_index = np.flatnonzero(np.unpackbits(selection.selected, bitorder="little"))
+    game = np.repeat(np.arange(len(selection.counts)), selection.counts)
     if options.positions is not None and options.positions < len(move_index):
         rng = np.random.default_rng(options.seed)
         chosen = np.sort(rng.choice(len(move_index), options.positions, replace=False, shuffle=False))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.describe import Shown
+from kifu.describe import SelectedGame
 from kifu.go.board import Board
 from kifu.learn.predict import Predictions, Predictor, PredictPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
@@ -39,7 +39,7 @@ class MovePrediction:
     """
 
     net: str
-    shown: Shown
+    shown: SelectedGame
     plies: int
     board: Board
     predictions: Predictions
@@ -70,7 +70,7 @@ class MovePrediction:
         return int(np.count_nonzero(self.policy > self.policy[move])) + 1
 
 
-def predict_move(predictor: Predictor, shown: Shown, move: int | None, top: int = 5) -> MovePrediction:
+def predict_move(predictor: Predictor, shown: SelectedGame, move: int | None, top: int = 5) -> MovePrediction:
     """Predict the next move of a game.
 
     Args:
@@ -83,7 +83,7 @@ def predict_move(predictor: Predictor, shown: Shown, move: int | None, top: int 
         GameError: There is no such move.
         RecipeError: The net does not support the board size.
     """
-    game, plies = shown.game, shown.until if move is None else move
+    game, plies = shown.game, shown.plies if move is None else move
     positions = PredictPositions.from_games([game], [plies])
     predictions = predictor.predict(positions)
     best = predictions.top(top)[0][0]

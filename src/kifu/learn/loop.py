@@ -392,7 +392,7 @@ class TrainingLoop:
         last = self.manifest.last
         parts = [f"loss {last['loss']:.3f}", f"top-1 {last['top1']:.1%}", f"top-5 {last['top5']:.1%}"]
         parts += [f"validation {last['validation_top1']:.1%}"] if "validation_top1" in last else []
-        self.bar.note(", ".join([*parts, f"{last['rate']:,.0f} positions/s"]))
+        self.bar.set_note(", ".join([*parts, f"{last['rate']:,.0f} positions/s"]))
 
     def _require_finite(self) -> None:
         """Raise RecipeError if the loss or a weight is NaN or infinite."""
@@ -424,7 +424,7 @@ class TrainingLoop:
                 state.best = row
                 self._save_net(BEST)
         if self.bar is not None:
-            self.bar.say(
+            self.bar.log(
                 f"step {state.steps:,}, {state.positions:,} positions: validation loss {row['validation_loss']:.4f},"
                 f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}"
             )

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.errors import GameError
-from kifu.go.legal import legal_moves
-from kifu.go.replay import GamesLike
+from kifu.go.replay import GamesLike, legal_moves
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, check_size
 from kifu.records.game import Game

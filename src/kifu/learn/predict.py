@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from kifu.errors import RecipeError
-from kifu.go.legal import check_playable
+from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kifu.datasets.epoch_plan import LoaderConfig
+from kifu.datasets.epoch_plan import EpochSelection, LoaderConfig, Output
 from kifu.datasets.loader import Loader
 from kifu.datasets.position_filter import PositionFilter
-from kifu.datasets.sources import CatalogueSource, Epoch
+from kifu.datasets.sources import CatalogueSource, ExampleSpec
 from kifu.datasets.torch_data import tensors, unpack
 from kifu.errors import FormatError
 from kifu.learn.net import Net
@@ -33,15 +33,16 @@ class _PositionSource(CatalogueSource):
 
     def __init__(self, positions: EvalPositions, planes: str) -> None:
         board = (positions.width, positions.height)
-        super().__init__(positions.rows, planes, board, False, ("move",), PositionFilter(passes=True))
+        spec = ExampleSpec(planes, board, labels=("move",), filter=PositionFilter(passes=True))
+        super().__init__(positions.rows, spec)
         chosen = np.zeros(len(positions.games.moves), np.bool_)
         chosen[positions.move_index] = True
         self._chosen = np.packbits(chosen, bitorder="little")
         self._counts = np.bincount(positions.game, minlength=len(positions.games))
 
-    def epoch(self, seed: int, epoch: int, augment: bool) -> Epoch:
+    def select(self, seed: int, epoch: int, augment: bool) -> EpochSelection:
         """Return the same positions for every epoch."""
-        return Epoch(self._counts, self._chosen, None)
+        return EpochSelection(self._counts, self._chosen, None)
 
 
 def score_moves(
@@ -99,8 +100,9 @@ def _stream_planes(
     """Provide a generator of the planes of all positions on the device, [B, C, H, W] float32, batch by batch."""
     source = _PositionSource(positions, encoder.plane_set.name)
     packed = device.type == "cuda" and not source.layout.real
-    config = LoaderConfig(size, 0, None, 1, False, 0, 1, False)
-    loader = Loader(source, config, "packed" if packed else "float32", jobs, _MEMORY, 0)
+    output: Output = "packed" if packed else "float32"
+    config = LoaderConfig(shuffle=None, augment=False, output=output, jobs=jobs, memory=_MEMORY)
+    loader = Loader(source, config, size)
     batches = iter(loader)
 
     def stream() -> Generator[Tensor]:

@@ -182,7 +182,7 @@ def test_training_games_are_dropped(games: Path, learned: Net, net: Net) -> None
 def test_kept_training_games_are_reported(games: Path, learned: Net) -> None:
     found = evaluate(learned, games, EvalOptions(overlap="keep"))
     assert (found.games, found.learned) == (8, 1)
-    assert any(line.startswith("NOT A TEST: 1 game") for line in found.remarks())
+    assert any(line.startswith("NOT A TEST: a net was trained on 1 game") for line in found.remarks())
     assert json.loads(found.to_json())["overlap"] == {"games": 1, "done": "keep"}
 
 

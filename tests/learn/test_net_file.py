@@ -127,7 +127,7 @@ METADATA: list[tuple[str, Any, str]] = [
     ("width", 9.5, "invalid metadata: width"),
     ("height", 1 << 70, "invalid metadata: height"),
     ("passes", False, "unexpected weight"),
-    ("heads", ["value"], "missing weight"),
+    ("heads", ["value"], "unexpected weight"),
     ("heads", ["winner"], "invalid metadata: heads"),
     ("version", 2, "invalid metadata: version"),
     ("colour", "red", "invalid metadata: colour"),
@@ -230,7 +230,7 @@ def test_a_small_file_allocates_little_memory(tmp_path, good):
     about = json.loads(header["__metadata__"]["kifu-net"]) | {"net": "b99c380"}  # of 1 GiB
     header["__metadata__"]["kifu-net"] = json.dumps(about)
     begin = time.monotonic()
-    assert "is only in the net" in refused(tmp_path, joined(header, body))
+    assert "missing weight" in refused(tmp_path, joined(header, body))
     assert time.monotonic() - begin < 2
 
 

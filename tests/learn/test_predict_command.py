@@ -189,7 +189,7 @@ def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.Monke
         (["points.safetensors", "none.sgf"], "none.sgf"),
         (["points.safetensors"], "is a net; the game comes last"),
         (["points.safetensors", "game.sgf", "game.sgf"], "a net and a game, not 3 files"),
-        (["points.safetensors", "game.sgf", "-o", "heat.txt"], "its suffix is '.txt'"),
+        (["points.safetensors", "game.sgf", "-o", "heat.txt"], "the suffix must be .png or .svg, got '.txt'"),
     ],
 )
 def test_bad_input(folder: Path, arguments: list[object], words: str) -> None:

@@ -56,7 +56,7 @@ def batches(feed: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[in
                 return
 
 
-def test_feeds_of_another_number_go_on_with_what_is_left(games: Path) -> None:
+def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> None:
     """As many batches as one process would have, each position in one of them."""
     recipe = tiny(batch_size=12, window=150)
     found = read_training_games(recipe, [games], [], 1)
@@ -92,7 +92,7 @@ def test_feeds_of_another_number_go_on_with_what_is_left(games: Path) -> None:
 
 
 @pytest.mark.parametrize("world", [2, 3, 7])
-def test_processes_validate_with_the_positions_that_one_would(world: int, games: Path) -> None:
+def test_processes_share_the_validation_positions(world: int, games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5, batch_size=16)
     found = read_training_games(recipe, [games], [], 1)
 
@@ -142,7 +142,7 @@ def rows(notes: Path) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.mark.slow
-def test_a_run_of_changing_processes_learns_from_all_and_nothing_twice(games: Path, tmp_path: Path) -> None:
+def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
     """Two that Lightning starts, one alone, two machines, and two that torchrun starts."""
     recipe = tiny(**ddp_run.RECIPE)
     into, notes = tmp_path / "run", tmp_path / "notes"
@@ -206,7 +206,7 @@ def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
 # What goes wrong
 
 
-def test_a_number_of_processes_that_torchrun_has_not_started(games: Path, tmp_path: Path, monkeypatch: Any) -> None:
+def test_another_number_of_processes_than_torchrun_started(games: Path, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(RecipeError, match="torchrun started 4 processes, but nodes=1 x devices=2 requires 2"):
@@ -221,7 +221,7 @@ def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_devices_that_are_not_there_are_told_in_one_line(games: Path, tmp_path: Path) -> None:
+def test_missing_devices_give_a_one_line_error(games: Path, tmp_path: Path) -> None:
     for options in ({"accelerator": "gpu"}, {"accelerator": "abacus"}, {"strategy": "together"}):
         with pytest.raises(RecipeError) as caught:
             train(tiny(), [games], tmp_path / "run", options=TrainOptions(**options))
@@ -233,7 +233,7 @@ def test_devices_that_are_not_there_are_told_in_one_line(games: Path, tmp_path: 
     ("steps", "inputs", "says"),
     [(7, {}, "processes are at steps 0 and 7"), (0, {"train": "x"}, r"different games: inputs.train was .*now \"x\"")],
 )
-def test_processes_that_see_other_folders_or_games_learn_nothing(
+def test_processes_with_other_directories_or_games_stop(
     steps: int, inputs: dict[str, Any], says: str, games: Path, tmp_path: Path
 ) -> None:
     """What the second process says is told in the first one."""

@@ -216,10 +216,10 @@ def test_other_boards(games: Path, net: Net, tmp_path: Path) -> None:
 
 WRONG = [
     ({"board": "13x13"}, SourceError, "there is no game on a 13 x 13 board"),
-    ({"board": "big"}, RecipeError, "'big' is no board"),
+    ({"board": "big"}, RecipeError, "board must be like 19x19, got 'big'"),
     ({"passes": True}, RecipeError, "net seven does not predict passes"),
     ({"positions": 0}, RecipeError, "positions must be >= 1, got 0"),
-    ({"per_game": 0}, RecipeError, "per_game is 0"),
+    ({"per_game": 0}, RecipeError, "per_game must be .*, got 0"),
     ({"precision": "float16"}, RecipeError, "no precision 'float16'; did you mean 'bfloat16'"),
     ({"overlap": "kept"}, RecipeError, "no overlap 'kept'; did you mean 'keep'"),
 ]

@@ -82,7 +82,7 @@ def part(answers: Predictions, which: Sequence[int]) -> Predictions:
         ("book-small", "seven+last5", True, ("value",)),
     ],
 )
-def test_beside_planes_and_module_by_hand(
+def test_predictions_match_planes_and_module(
     tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]
 ) -> None:
     net = opened(tmp_path, name, planes, passes=passes, heads=heads)
@@ -109,7 +109,7 @@ def test_beside_planes_and_module_by_hand(
                 assert getattr(answers, head) is None
 
 
-def test_a_batch_is_its_positions_one_by_one(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_equals_single_positions(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = Predictor(net)
     games = [game(k, 10 + 7 * k, root="AB[aa][cb]HA[2]PL[W]" if k == 2 else "") for k in range(3)]
     pairs = [(g, ply) for g in games for ply in range(0, len(g) + 1, 3)]
@@ -150,7 +150,7 @@ def test_the_position_after_the_last_move(net: Net) -> None:
     same(after, predictor.predict(PredictPositions.from_games([one_more], [len(played)])))
 
 
-def test_who_is_asked_may_be_told(net: Net) -> None:
+def test_to_play_can_be_given(net: Net) -> None:
     """The planes are those of the colour asked for, whoever moved last."""
     predictor, played = Predictor(net), game(4, 21)
     black, white = (PredictPositions.from_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
@@ -174,11 +174,11 @@ def test_who_is_asked_may_be_told(net: Net) -> None:
         (b"(;SZ[9]HA[2]AB[cc][gg];B[aa])", 0, BLACK),
     ],
 )
-def test_who_is_to_move(text: bytes, ply: int, colour: int) -> None:
+def test_the_side_to_move(text: bytes, ply: int, colour: int) -> None:
     assert PredictPositions.from_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
 
 
-def test_stones_that_are_set_up(net: Net) -> None:
+def test_setup_stones(net: Net) -> None:
     """A handicap; stones set up in mid-game, and after the last move: as the board has them."""
     text = b"(;SZ[9]HA[2]AB[cc][gg];W[ee];B[ef]AW[aa];W[de];B[dd];AE[ee]AB[fe])"
     played = kifu.read_sgf(text)
@@ -224,7 +224,7 @@ def test_legal_moves_are_those_of_the_board(name: str) -> None:
     assert lifted or rules.ko == "simple"
 
 
-def test_superko_forbids(tmp_path: Path) -> None:
+def test_superko(tmp_path: Path) -> None:
     """A move that would bring back an earlier position has probability 0; the others share what it had."""
     net, strict = opened(tmp_path, size=3, passes=True), NAMED["tromp-taylor"]
     games = [game(seed, 40, 3, 2, rules=strict) for seed in range(10)]
@@ -239,7 +239,7 @@ def test_superko_forbids(tmp_path: Path) -> None:
     np.testing.assert_allclose(bound.policy, free.policy * bound.legal / rest, atol=1e-6)
 
 
-def test_no_move_at_all(tmp_path: Path) -> None:
+def test_positions_without_legal_moves(tmp_path: Path) -> None:
     """On one point every stone is a suicide."""
     for passes in (False, True):
         predictor = Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
@@ -251,7 +251,7 @@ def test_no_move_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "height", "turns"), [(9, 9, range(8)), (9, 6, range(4))])
-def test_the_mean_over_symmetries_turns_with_the_game(net: Net, width: int, height: int, turns: range) -> None:
+def test_symmetrized_predictions_transform_with_the_game(net: Net, width: int, height: int, turns: range) -> None:
     predictor, plain = Predictor(net, symmetries=True), Predictor(net)
     wanted = predictor.predict(PredictPositions.from_games([game(5, 30, width, height)], [25]))
     apart = 0.0
@@ -275,7 +275,7 @@ def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) 
     return Predictions(table, np.ones(table.shape, np.bool_) if legal is None else legal, None, None)
 
 
-def test_the_top() -> None:
+def test_top_moves() -> None:
     found = answers([[0.1, 0.4, 0.1, 0.4], [0, 1, 0, 0]], np.array([[True] * 4, [True, True, False, False]]))
     moves, chances = found.top(3)
     assert (moves.tolist(), moves.dtype) == ([[1, 3, 0], [1, 0, -1]], np.int16)
@@ -301,7 +301,7 @@ SHARES = np.array([0.5, 0.25, 0.15, 0.1, 0])
         (5e-324, 0, np.array([1, 0, 0, 0, 0])),
     ],
 )
-def test_how_often_moves_are_drawn(temperature: float, epsilon: float, wanted: np.ndarray) -> None:
+def test_sampling_frequencies(temperature: float, epsilon: float, wanted: np.ndarray) -> None:
     """By chi square; its chance to pass 25 with three degrees of freedom is 0.00002."""
     count = 20_000
     legal = np.tile(SHARES > 0, (count, 1))
@@ -313,7 +313,7 @@ def test_how_often_moves_are_drawn(temperature: float, epsilon: float, wanted: n
     assert ((found - expected)[seen] ** 2 / expected[seen]).sum() < 25
 
 
-def test_drawing_is_repeatable_and_ties_are_not_always_the_first() -> None:
+def test_sampling_is_repeatable_and_breaks_ties_randomly() -> None:
     tied = answers([[0.4, 0.2, 0.4]] * 100)
     drawn = tied.sample(np.random.default_rng(2), temperature=0)
     assert set(drawn.tolist()) == {0, 2}
@@ -329,12 +329,12 @@ def test_drawing_is_repeatable_and_ties_are_not_always_the_first() -> None:
         ({"epsilon": float("nan")}, "epsilon must be 0 to 1, got nan"),
     ],
 )
-def test_chances_that_are_none(options: dict[str, float], words: str) -> None:
+def test_invalid_sampling_arguments(options: dict[str, float], words: str) -> None:
     with pytest.raises(RecipeError, match=words):
         answers([[1.0]]).sample(np.random.default_rng(0), **options)
 
 
-def test_positions_that_there_are_not(net: Net, tmp_path: Path) -> None:
+def test_invalid_positions(net: Net, tmp_path: Path) -> None:
     played = game(6, 10)
     for ply in (-1, 11):
         with pytest.raises(GameError, match=f"ply must be 0 to 10, got {ply}"):
@@ -356,7 +356,7 @@ def test_positions_that_there_are_not(net: Net, tmp_path: Path) -> None:
         small.predict(PredictPositions.from_moves([[]], 19))
 
 
-def test_moves_before_that_cannot_be_played(net: Net) -> None:
+def test_illegal_moves_before_the_position(net: Net) -> None:
     """What comes before the bad move can be asked for, if it is not in one array with it."""
     bad = kifu.read_sgf(b"(;SZ[9];B[aa];W[bb];B[aa];W[cc])")
     positions = PredictPositions.from_games([bad], [2])
@@ -373,7 +373,7 @@ def test_moves_before_that_cannot_be_played(net: Net) -> None:
         Predictor(net).predict(PredictPositions.from_moves([suicide], 9))
 
 
-def test_after_a_move_that_the_rules_asked_for_forbid(net: Net) -> None:
+def test_moves_that_other_rules_forbid(net: Net) -> None:
     """Two stones take their own lives: records may say so, the rules of Japan forbid it."""
     corner = [0, 2 | W, 40, 10 | W, 41, 9 | W, 1]  # Black fills his last liberty
     Predictor(net).predict(PredictPositions.from_moves([corner], 9))

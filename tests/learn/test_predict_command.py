@@ -180,7 +180,7 @@ def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.Monke
     [
         (["points.safetensors", "game.sgf", "--move", 5], "ply must be 0 to 4, got 5"),
         (["points.safetensors", "bad.sgf", "--move", 3], "move 2 (point 0) is illegal"),
-        (["points.safetensors", "two.sgf", "--game", 3], "has 2 games, no game 3"),
+        (["points.safetensors", "two.sgf", "--game", 3], "game must be within 1 to 2, got 3"),
         (["fixed.safetensors", "large.sgf"], "supports 9 x 9 boards only, got 19 x 19"),
         (["none.safetensors", "game.sgf"], "cannot read the net"),
         (["cut.safetensors", "game.sgf"], "is not a net of kifu"),

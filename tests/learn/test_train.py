@@ -60,7 +60,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest) -> Iterator[None]:
     """Curves take a second to draw, and are the same for all runs."""
-    if request.function in (test_what_a_run_leaves, test_curves_are_drawn_of_any_rows):
+    if request.function in (test_files_of_a_run, test_curves_are_drawn_of_any_rows):
         yield
         return
     with mock.patch("kifu.learn.run_dir.draw_training_curves", lambda rows, title: b"curves"):
@@ -70,7 +70,7 @@ def quick(request: pytest.FixtureRequest) -> Iterator[None]:
 # What is learned.
 
 
-def test_32_positions_are_learned_to_the_last(tmp_path: Path) -> None:
+def test_32_positions_are_learned_completely(tmp_path: Path) -> None:
     points = random.Random(1).sample(range(81), 32)
     moves = "".join(f";{'BW'[k % 2]}[{to_sgf(point, 9)}]" for k, point in enumerate(points))
     (tmp_path / "game.sgf").write_text(f"(;SZ[9]{moves})")
@@ -142,7 +142,7 @@ def learner(recipe: Any) -> PolicyModule:
     )
 
 
-def test_errors_are_counted_as_a_naive_loop_does() -> None:
+def test_losses_match_a_naive_loop() -> None:
     recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
     module = learner(recipe).eval()
     chance = torch.Generator().manual_seed(2)
@@ -171,7 +171,7 @@ def test_errors_are_counted_as_a_naive_loop_does() -> None:
 
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
-def test_packed_planes_are_unpacked_as_the_loader_does(planes: str, games: Path) -> None:
+def test_packed_planes_are_unpacked(planes: str, games: Path) -> None:
     """As a GPU gets them."""
     recipe = tiny(planes=planes)
     packed, plain = (
@@ -182,7 +182,7 @@ def test_packed_planes_are_unpacked_as_the_loader_does(planes: str, games: Path)
     assert torch.equal(ready, torch.from_numpy(plain.planes))
 
 
-def test_equal_logits_are_told_as_argmax_takes_them() -> None:
+def test_ties_are_ranked_as_by_argmax() -> None:
     """Else a net that tells nothing would be right always."""
     module = learner(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
@@ -207,7 +207,7 @@ def test_adamw_decays_matrices_only(net: str) -> None:
         assert torch.allclose(value, before[name] * (0.95 if decays else 1.0)), name
 
 
-def test_the_average_follows_as_a_naive_one_does() -> None:
+def test_the_average_matches_a_naive_one() -> None:
     layer = torch.nn.BatchNorm1d(3)
     average, naive = EMA(layer, 0.5), layer.weight.detach().clone()
     for step in range(1, 12):
@@ -227,7 +227,7 @@ def test_the_average_follows_as_a_naive_one_does() -> None:
 # Which games.
 
 
-def test_no_game_is_learned_from_and_validated_with(sample: Path, games: Path, tmp_path: Path) -> None:
+def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, tmp_path: Path) -> None:
     for recipe, validate in ((tiny(validation=0.3), []), (tiny(), [games])):
         found = read_training_games(recipe, [sample, games, games], validate, 1)
         assert found.validation is not None
@@ -239,7 +239,7 @@ def test_no_game_is_learned_from_and_validated_with(sample: Path, games: Path, t
     assert found.train.ids.tolist() == read_training_games(tiny(validation=0), [sample], [], 1).train.ids.tolist()
 
 
-def test_fewer_games_are_some_of_the_more(sample: Path) -> None:
+def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
     some, more, all_, others = (
         set(read_training_games(tiny(**told), [sample], [], 1).train.ids.tolist())
         for told in ({"games": 10}, {"games": 20}, {}, {"games": 20, "seed": 1})
@@ -249,7 +249,7 @@ def test_fewer_games_are_some_of_the_more(sample: Path) -> None:
     assert others != more
 
 
-def test_the_net_knows_the_games_it_was_learned_from(games: Path, tmp_path: Path) -> None:
+def test_the_net_lists_its_training_games(games: Path, tmp_path: Path) -> None:
     recipe = tiny(games=7, steps=1)
     train(recipe, [games], tmp_path / "run")
     found = read_training_games(recipe, [games], [], 1)
@@ -269,7 +269,7 @@ def test_the_net_knows_the_games_it_was_learned_from(games: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-def test_processes_share_an_epoch_and_no_position_comes_twice(world: int, games: Path) -> None:
+def test_processes_share_an_epoch_without_repetition(world: int, games: Path) -> None:
     recipe = tiny(batch_size=12, validation=0, augment=False)
     found = read_training_games(recipe, [games], [], 1)
     seen: list[bytes] = []
@@ -291,7 +291,7 @@ def test_processes_share_an_epoch_and_no_position_comes_twice(world: int, games:
     assert len(seen) == lengths.pop() * 12
 
 
-def test_a_feed_goes_on_where_it_is_set(games: Path) -> None:
+def test_training_data_starts_at_any_position(games: Path) -> None:
     recipe = tiny(batch_size=100)
     found = read_training_games(recipe, [games], [], 1)
     batches: list[TrainingBatch] = []
@@ -311,7 +311,7 @@ def test_a_feed_goes_on_where_it_is_set(games: Path) -> None:
         assert again.next_position == batches[k].next_position
 
 
-def test_validation_is_the_same_each_time_and_no_longer_than_asked(games: Path) -> None:
+def test_validation_is_repeatable_and_limited(games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5)
     feed = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
     one, two = (torch.cat([each.planes for each in feed.validation_batches()]) for _ in range(2))
@@ -322,7 +322,7 @@ def test_validation_is_the_same_each_time_and_no_longer_than_asked(games: Path) 
 # The folder of a run.
 
 
-def test_what_a_run_leaves(games: Path, tmp_path: Path) -> None:
+def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     recipe = tiny(steps=60, heads={"value": 1.0, "ownership": 1.0}, positions={"passes": True}, average=0.9, clip=1.0)
     told = train(recipe, [games], tmp_path / "run")
     names = {
@@ -353,7 +353,7 @@ def test_what_a_run_leaves(games: Path, tmp_path: Path) -> None:
     assert net.module(planes).policy.shape == (2, 362)
 
 
-def test_a_saved_net_is_as_good_as_its_validation_said(games: Path, tmp_path: Path) -> None:
+def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> None:
     """Averaged weights and the counts of batch norms too."""
     recipe = tiny(steps=30, average=0.8, validation=0.3)
     told = train(recipe, [games], tmp_path / "run")
@@ -381,7 +381,7 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
     assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == told.best["step"]
 
 
-def test_a_run_ends_when_its_time_is_over_and_its_rate_with_it(games: Path, tmp_path: Path) -> None:
+def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: Path) -> None:
     clock = iter(range(10**6))
     with mock.patch("kifu.learn.loop.time.monotonic", lambda: next(clock) / 10):
         recipe = tiny(steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2)
@@ -399,7 +399,7 @@ def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
 
 
-def test_games_at_urls_are_those_of_this_machine(tmp_path: Path) -> None:
+def test_games_at_urls(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe(f"/train/{SAMPLE.name}", SAMPLE.read_bytes())
     here, there = (read_training_games(tiny(), [source], [], 1) for source in (SAMPLE, f"memory://train/{SAMPLE.name}"))
     assert here.fingerprint() == there.fingerprint() and here.inputs == there.inputs
@@ -423,9 +423,7 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
         ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, (4,)),
     ],
 )
-def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(
-    changes: dict, at: tuple[int, ...], games: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_is_bit_exact(changes: dict, at: tuple[int, ...], games: Path, tmp_path: Path) -> None:
     """Bit for bit: weights, average, batch norms, dropout, the optimiser's state, and all figures."""
     recipe = tiny(**(FULL | changes))
     whole = train(recipe, [games], tmp_path / "whole")
@@ -444,7 +442,7 @@ def test_a_run_that_was_interrupted_ends_as_if_it_had_not_been(
     assert whole.best["validation_loss"] == parts.best["validation_loss"]
 
 
-def test_a_finished_run_is_not_trained_again(games: Path, tmp_path: Path) -> None:
+def test_a_finished_run_is_not_resumed(games: Path, tmp_path: Path) -> None:
     told = train(tiny(steps=2), [games], tmp_path)
     before = (tmp_path / "last.ckpt").read_bytes()
     assert train(tiny(steps=2), [games], tmp_path, resume=True) == told
@@ -455,7 +453,7 @@ def test_a_finished_run_is_not_trained_again(games: Path, tmp_path: Path) -> Non
     "failing, validation",
     [("final.safetensors", 0), ("best.safetensors", 0), ("last.ckpt", 0.2), ("run.json", 0.2), ("curves.png", 0)],
 )
-def test_a_run_that_fails_at_its_end_is_finished_by_resuming(
+def test_resuming_completes_a_run_that_failed_at_its_end(
     failing: str, validation: float, games: Path, tmp_path: Path
 ) -> None:
     recipe, run = tiny(steps=4, validation=validation), tmp_path / "run"
@@ -481,7 +479,7 @@ def test_a_run_that_fails_at_its_end_is_finished_by_resuming(
     assert (run / "curves.png").exists()
 
 
-def test_a_resumed_run_says_at_once_how_far_it_is(games: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path) -> None:
     with interrupted(8):
         before = train(tiny(steps=12, validate_steps=4), [games], tmp_path)
 
@@ -496,7 +494,7 @@ def test_a_resumed_run_says_at_once_how_far_it_is(games: Path, tmp_path: Path) -
     assert told.best == before.best and told.last.keys() == before.last.keys()
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_anew(games: Path, tmp_path: Path) -> None:
+def test_a_run_killed_before_its_first_checkpoint_restarts(games: Path, tmp_path: Path) -> None:
     train(tiny(steps=4), [games], tmp_path / "whole")
     train(tiny(steps=4), [games], tmp_path / "run")
     (tmp_path / "run" / "last.ckpt").unlink()
@@ -504,7 +502,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(games: Path, tmp_p
     assert figures_of(tmp_path / "run") == figures_of(tmp_path / "whole")
 
 
-def test_a_run_is_one_process_at_a_time(games: Path, tmp_path: Path) -> None:
+def test_a_run_directory_is_locked(games: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     with locked_folder(tmp_path / "run"), pytest.raises(OutputError, match=r"run is being written by another process$"):
         train(tiny(), [games], tmp_path / "run")
@@ -512,7 +510,7 @@ def test_a_run_is_one_process_at_a_time(games: Path, tmp_path: Path) -> None:
     assert train(tiny(), [games], tmp_path / "run").state == "finished"
 
 
-def test_what_a_run_does_not_resume(games: Path, sample: Path, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_resumed(games: Path, sample: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     with pytest.raises(RecipeError, match=r"has no run to resume: there is no run.json"):
         train(tiny(), [games], run, resume=True)
@@ -539,7 +537,7 @@ def test_what_a_run_does_not_resume(games: Path, sample: Path, tmp_path: Path) -
         train(tiny(), [games], run, resume=True)
 
 
-def test_a_checkpoint_that_would_run_something_is_refused(games: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_with_code_is_refused(games: Path, tmp_path: Path) -> None:
     with interrupted(2):
         train(tiny(), [games], tmp_path)
     torch.save({"kifu": Trap()}, tmp_path / "last.ckpt")
@@ -560,7 +558,7 @@ class Trap:
 # Errors.
 
 
-def test_a_loss_that_is_no_number_stops_the_run(games: Path, tmp_path: Path) -> None:
+def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     """The last good checkpoint stays."""
     kept: dict[int, bytes] = {}
     forward = PolicyModule.forward
@@ -588,14 +586,14 @@ def test_a_loss_that_is_no_number_stops_the_run(games: Path, tmp_path: Path) -> 
     assert train(recipe, [games], tmp_path, resume=True).steps == 40
 
 
-def test_a_rate_that_is_too_high_is_told(games: Path, tmp_path: Path) -> None:
+def test_divergence_is_reported(games: Path, tmp_path: Path) -> None:
     recipe = tiny(net="book-small", planes="own+opp", steps=30, optimiser={"kind": "sgd", "lr": 1e6}, batch_size=16)
     with pytest.raises(RecipeError, match=r"\(lr 1e\+06\); try a lower optimiser.lr, or clip; there is no checkpoint"):
         train(recipe, [games], tmp_path)
     assert not list(tmp_path.glob("*.safetensors"))
 
 
-def test_a_full_disk_at_a_checkpoint_leaves_the_last_one(games: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_previous_checkpoint(games: Path, tmp_path: Path) -> None:
     kept = []
 
     def full(path: Path, checkpoint: dict[str, Any]) -> None:
@@ -636,14 +634,14 @@ def test_a_full_disk_at_a_checkpoint_leaves_the_last_one(games: Path, tmp_path: 
         ({"validation": 1e-9}, {}, SourceError, "none of .* games is left to validate with"),
     ],
 )
-def test_what_cannot_be_trained(
+def test_invalid_recipes_and_options(
     changes: dict, options: dict, kind: type[Exception], message: str, games: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(kind, match=message):
         train(tiny(**changes), [games], tmp_path / "run", options=TrainOptions(**options))
 
 
-def test_written_data_sets_are_refused(tmp_path: Path) -> None:
+def test_data_sets_are_refused(tmp_path: Path) -> None:
     path, layout = tmp_path / "old.npy", layout_for("npy@1")
     write("npy@1", path, layout, random_batch(layout, 20))
     with pytest.raises(RecipeError, match=r"old.npy is a data set; training requires games"):
@@ -653,7 +651,7 @@ def test_written_data_sets_are_refused(tmp_path: Path) -> None:
 # Figures.
 
 
-def test_a_torn_row_is_not_read_and_rows_of_lost_steps_are_dropped(tmp_path: Path) -> None:
+def test_incomplete_rows_and_rows_of_lost_steps_are_dropped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     metrics = MetricsWriter(path)
     for step in (50, 100, 150):
@@ -670,7 +668,7 @@ def test_a_torn_row_is_not_read_and_rows_of_lost_steps_are_dropped(tmp_path: Pat
     ]
 
 
-def test_figures_that_are_no_table_are_none(tmp_path: Path) -> None:
+def test_damaged_metrics(tmp_path: Path) -> None:
     path = tmp_path / "metrics.csv"
     for data in (b"", b"step\nx\n", b"a,b\n1,2\n", b"step,loss\n1,2,3,4\n5\n"):
         path.write_bytes(data)
@@ -695,7 +693,7 @@ OPTIONS = ("--set", "net=b1c8", "--set", 'planes="own+opp+last3"', "--set", "bat
 OPTIONS = (*OPTIONS, "--set", "validation=0.2")
 
 
-def test_the_command_trains_stops_and_goes_on(games: Path, tmp_path: Path) -> None:
+def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> None:
     words = ("train", "quick-cpu", games, "--output", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--max-time", 2)
     with interrupted(12):
         done = run(*words)
@@ -711,7 +709,7 @@ def test_the_command_trains_stops_and_goes_on(games: Path, tmp_path: Path) -> No
     assert (refused.code, len(refused.err)) == (2, 1)
 
 
-def test_quick_cpu_begins_with_a_net_that_fits_and_strong_gpu_runs_on_a_cpu(games: Path, tmp_path: Path) -> None:
+def test_packaged_recipes_run_on_a_cpu(games: Path, tmp_path: Path) -> None:
     small = ["net=b1c8", "batch_size=32", "steps=20", "window=2000", "validation=0.2"]
     for name in ("quick-cpu", "strong-gpu"):
         told = train(load_training(name, small), [games], tmp_path / name)
@@ -750,7 +748,7 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_sigterm_ends_a_command_in_order(sample: Path, tmp_path: Path) -> None:
+def test_sigterm_stops_a_command_cleanly(sample: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = start("train", "quick-cpu", sample, "--output", folder, *OPTIONS, "--max-time", 5, OMP_NUM_THREADS="1")
     assert process.stderr is not None

@@ -321,7 +321,7 @@ class TrainingLoop:
         return min(max(by_steps, self.state.seconds / (minutes * 60) if minutes else 0.0), 1.0)
 
     def _learning_rate(self) -> float:
-        return self.recipe.rate(self._progress_share(), self.state.steps)
+        return self.recipe.learning_rate(self._progress_share(), self.state.steps)
 
     def _budget_end(self) -> RunEnd | None:
         """Return the end of the run if the time, steps or epochs are used up or a stop was requested."""

@@ -26,7 +26,7 @@ from kifu.learn.metrics import mean_metrics, read_metrics
 from kifu.learn.net import open_net
 from kifu.learn.run_dir import read_run
 from kifu.learn.train import TrainOptions, train
-from loader_games import given, make
+from loader_games import make, row_ids
 from runs import checkpoint, interrupted, tiny
 
 
@@ -39,7 +39,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """What there is to learn from, as (id, ply)."""
     source = read_training_games(recipe, [games], [], 1).train
-    return set(given(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
+    return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
 def batches(feed: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:

@@ -1,4 +1,4 @@
-"""A job that counts, and goes wrong as it is told to; for tests of what divides the work."""
+"""A job that counts, and fails on request, for tests of executors."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ import numpy as np
 from kifu.errors import DropReason, IllegalMove, KifuError, RecordError
 from kifu.execution.executor import Executor, Job
 
-RELEASED = -1
-"""What becomes of a result that may no longer be looked at."""
+RECYCLED = -1
+"""Value of results that have been recycled."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A unit: the numbers from first on. ill: what goes wrong with it, once or always."""
+    """A shard: `count` numbers from `first` on. failure: how it fails, once or always."""
 
     first: int
     count: int = 3
-    ill: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True)
 class Times(Job[Span, int, np.ndarray]):
-    """Each number, so many times itself as it is modulo 5, times a factor.
+    """Repeat each number as often as it is modulo 5, times a factor.
 
-    marks: a folder in which each try leaves a file, "begun-FIRST-PARENT-..." and in the end "made-FIRST-PARENT-...";
-    the parent of a process of Ray stands for its node.
+    marks: a folder in which each attempt leaves a file, "begun-FIRST-PARENT-..." and in the end "made-FIRST-PARENT-...";
+    the parent of a process of Ray represents its node.
     """
 
     factor: int
@@ -55,12 +55,12 @@ class Times(Job[Span, int, np.ndarray]):
         mark.touch()
         yield from range(shard.first, shard.first + shard.count)
         time.sleep(self.seconds)
-        self._ail(shard)
+        self._fail(shard)
         mark.rename(mark.with_name(mark.name.replace("begun", "made")))
 
-    def _ail(self, shard: Span) -> None:
-        """At the end, when there are results already."""
-        match shard.ill:
+    def _fail(self, shard: Span) -> None:
+        """Fail at the end, when there are results already."""
+        match shard.failure:
             case "record":
                 raise RecordError(f"nothing to read in {shard.first}")
             case "move":
@@ -78,28 +78,28 @@ class Times(Job[Span, int, np.ndarray]):
         return np.full(item % 5, item * self.factor)
 
     def recycle(self, result: np.ndarray) -> None:
-        result[:] = RELEASED
+        result[:] = RECYCLED
 
 
 def tries(marks: str | Path, first: int, how: str = "*") -> int:
-    """How often a unit was begun; or how often it was "made"."""
+    """Return how often a shard was begun, or with how="made" completed."""
     return len(list(Path(marks).glob(f"{how}-{first}-*")))
 
 
-def given(executor: Executor, job: Times, units: list[Span]) -> list[list[int]]:
-    """All results, each as it is when it is given."""
-    with closing(executor.run(job, iter(units))) as results:
+def given(executor: Executor, job: Times, shards: list[Span]) -> list[list[int]]:
+    """Return all results, each as it is when it is yielded."""
+    with closing(executor.run(job, iter(shards))) as results:
         return [result.tolist() for result in results]
 
 
-def expected(job: Times, units: list[Span]) -> list[list[int]]:
-    return [[n * job.factor] * (n % 5) for unit in units for n in range(unit.first, unit.first + unit.count)]
+def expected(job: Times, shards: list[Span]) -> list[list[int]]:
+    return [[n * job.factor] * (n % 5) for shard in shards for n in range(shard.first, shard.first + shard.count)]
 
 
-def refused(executor: Executor, job: Times, units: list[Span]) -> KifuError:
-    """The error in which a run ends."""
+def refused(executor: Executor, job: Times, shards: list[Span]) -> KifuError:
+    """Return the error in which a run ends."""
     try:
-        given(executor, job, units)
+        given(executor, job, shards)
     except KifuError as error:
         return error
     raise AssertionError("it went well")
@@ -123,7 +123,7 @@ with make_executor({engine!r}, 2, Path({work!r})) as executor:
 
 
 def call(job: Times, work: Path, engine: str = "ray") -> subprocess.Popen[str]:
-    """Starts a process that has the SPANS made, and prints each result."""
+    """Start a process that runs the job for SPANS, and prints each result."""
     program = CALLER.format(tests=str(Path(__file__).parent), job=job, work=str(work), engine=engine)
     command = [sys.executable, "-c", program]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)

@@ -95,7 +95,7 @@ def test_runs_share_only_the_staging_directory(here, job, work):
 
 
 def test_a_shard_is_repeated_if_its_process_dies(here, job, work):
-    spans = [Span(0), Span(10, ill="dies once"), Span(20)]
+    spans = [Span(0), Span(10, failure="dies once"), Span(20)]
     for folder in (work, None):
         with RayExecutor(None, None, folder) as executor:
             assert given(executor, job, spans) == expected(job, spans)
@@ -125,19 +125,19 @@ def test_a_run_ends_if_no_node_is_left(here, job, work, monkeypatch, seconds, th
 @pytest.mark.slow
 def test_a_shard_that_kills_every_process_ends_the_run(here, job, work):
     with RayExecutor(None, None, work) as executor:
-        error = refused(executor, job, [Span(0), Span(10, ill="dies")])
+        error = refused(executor, job, [Span(0), Span(10, failure="dies")])
     assert type(error) is ClusterError
     assert "\n" not in str(error)
-    assert str(error).startswith("shard 2, Span(first=10, count=3, ill='dies'): ")
+    assert str(error).startswith("shard 2, Span(first=10, count=3, failure='dies'): ")
     assert tries(job.marks, 10) == 4
 
 
 def test_errors_of_kifu_are_raised_unchanged(here, job, work):
     with RayExecutor(None, None, work) as executor:
-        error = refused(executor, job, [Span(0), Span(10, ill="record"), Span(20)])
+        error = refused(executor, job, [Span(0), Span(10, failure="record"), Span(20)])
         assert type(error) is RecordError
         assert str(error) == "nothing to read in 10"
-        error = refused(executor, job, [Span(10, ill="move")])
+        error = refused(executor, job, [Span(10, failure="move")])
         assert type(error) is IllegalMove
         assert str(error).startswith("move 4 (point 72) is illegal")
     assert tries(job.marks, 10) == 2  # nothing is made again that would fail again
@@ -145,20 +145,20 @@ def test_errors_of_kifu_are_raised_unchanged(here, job, work):
 
 def test_errors_on_other_machines_name_the_node(here, job, work):
     with RayExecutor("10.0.0.1:6379", None, work) as executor:
-        error = refused(executor, job, [Span(10, ill="record")])
+        error = refused(executor, job, [Span(10, failure="record")])
     assert type(error) is RecordError
     assert str(error) == f"nothing to read in 10 (on node {ray.nodes()[0]['NodeManagerAddress']})"
 
 
 @pytest.mark.parametrize(
-    ("ill", "told"), [("defect", "ZeroDivisionError: of my own"), ("missing", "FileNotFoundError: .*not/there")]
+    ("failure", "message"), [("defect", "ZeroDivisionError: of my own"), ("missing", "FileNotFoundError: .*not/there")]
 )
-def test_other_errors_are_one_line_that_names_the_shard(here, job, ill, told):
+def test_other_errors_are_one_line_that_names_the_shard(here, job, failure, message):
     with RayExecutor(None, None, None) as executor:
-        error = refused(executor, job, [Span(0), Span(10, ill=ill)])
+        error = refused(executor, job, [Span(0), Span(10, failure=failure)])
     assert type(error) is ClusterError
     assert "\n" not in str(error)
-    with pytest.raises(ClusterError, match=rf"^shard 2, Span\(.*\): {told}"):
+    with pytest.raises(ClusterError, match=rf"^shard 2, Span\(.*\): {message}"):
         raise error
 
 
@@ -220,7 +220,7 @@ def test_results_are_found_in_a_run_of_another_number(here, job, work):
 
 def test_a_run_without_results_leaves_nothing(here, job, work):
     with RayExecutor(None, None, work) as executor:
-        refused(executor, job, [Span(10, ill="record")])
+        refused(executor, job, [Span(10, failure="record")])
     assert not work.exists()
     with pytest.raises(RecordError), RayExecutor(None, None, work):
         raise RecordError("before anything was made")

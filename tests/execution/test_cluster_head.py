@@ -45,8 +45,8 @@ class Node:
         )
         self._session = starter.pid
         try:
-            told, _ = starter.communicate(timeout=BUSY)
-            assert starter.returncode == 0, told
+            errors, _ = starter.communicate(timeout=BUSY)
+            assert starter.returncode == 0, errors
         except BaseException:
             self.clear()
             raise
@@ -191,17 +191,17 @@ def test_only_missing_results_are_made_again(job, work, through):
             assert first.stdout is not None
             lines = [first.stdout.readline() for _ in range(9)]
             cluster.head.kill()
-            out, told = first.communicate(timeout=NOTICED)
+            out, errors = first.communicate(timeout=NOTICED)
         cluster.others[0].clear()
-    assert first.returncode == 1 and lost(address, told.splitlines()[-1], "kifu.errors.ClusterError"), told
+    assert first.returncode == 1 and lost(address, errors.splitlines()[-1], "kifu.errors.ClusterError"), errors
     with locked_folder(work):
         there = [len(list(work.glob(f"0-{number:06}-*.results"))) for number in range(len(SPANS))]
     assert there[:3] == [1] * 3
     assert sum(there) < len(SPANS)
     begun = [tries(job.marks, span.first) for span in SPANS]
     with machines(processors=2) as cluster, call(job, work, f"ray={cluster.address}") as second:
-        out, told = second.communicate(timeout=BUSY)
-    assert second.returncode == 0, told
+        out, errors = second.communicate(timeout=BUSY)
+    assert second.returncode == 0, errors
     assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS))
     assert out.startswith("".join(lines))
     assert [tries(job.marks, span.first) - old for span, old in zip(SPANS, begun)] == [1 - made for made in there]

@@ -169,22 +169,20 @@ def test_after_a_killed_caller_only_missing_results_are_made(job, work, blow):
 @left_open
 def test_a_cluster_through_its_client_port(job, work):
     with nodes_and_client(1) as (_, client), call(job, work, f"ray={client}") as caller:
-        out, told = caller.communicate(timeout=100)
-    assert caller.returncode == 0, told
+        out, message = caller.communicate(timeout=100)
+    assert caller.returncode == 0, message
     assert out == "".join(f"{numbers}\n" for numbers in expected(job, SPANS))
 
 
 def shadow(folder: Path, text: str) -> dict[str, str]:
     """Return an environment in which a process finds another kifu first."""
-    folder.joinpath("kifu", "cluster").mkdir(parents=True)
+    folder.joinpath("kifu").mkdir(parents=True)
     folder.joinpath("kifu", "__init__.py").write_text(text)
-    folder.joinpath("kifu", "cluster", "__init__.py").touch()
-    folder.joinpath("kifu", "cluster", "unit.py").touch()
     return {"PYTHONPATH": str(folder)}
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("__version__ = '0.1'", f"has kifu 0.1, and the caller {re.escape(__version__)}"),
         ("raise ModuleNotFoundError(\"No module named 'kifu'\")", "cannot load kifu: ModuleNotFoundError: No module"),
@@ -192,10 +190,10 @@ def shadow(folder: Path, text: str) -> dict[str, str]:
         ("(", "cannot load kifu: SyntaxError: "),
     ],
 )
-def test_a_node_with_another_kifu(work, tmp_path, text, told):
+def test_a_node_with_another_kifu(work, tmp_path, text, message):
     with nodes(1) as cluster:
         cluster.add_node(num_cpus=1, env_vars=shadow(tmp_path / "other", text))
-        with pytest.raises(ClusterError, match=rf"^node [\d.]+ {told}") as caught:
+        with pytest.raises(ClusterError, match=rf"^node [\d.]+ {message}") as caught:
             RayExecutor(cluster.address, None, work)
         assert "\n" not in str(caught.value)
     assert not work.exists()

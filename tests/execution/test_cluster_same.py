@@ -124,11 +124,11 @@ def test_a_process_and_a_node_die_at_work(name, games, tmp_path, alone):
                 time.sleep(0.01)
             cluster.remove_node(doomed, allow_graceful=False)
             cluster.add_node(num_cpus=2)
-            said, told = command.communicate(timeout=200)
+            said, errors = command.communicate(timeout=200)
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert (command.returncode, said.replace(str(out), "OUT"), made(out)) == alone[name], told
+    assert (command.returncode, said.replace(str(out), "OUT"), made(out)) == alone[name], errors
 
 
 def test_a_killed_ingest_is_resumed(games, tmp_path, alone):

@@ -283,8 +283,8 @@ def test_one_archive_fails(site: Site, tmp_path: Path, fault: web.Fault, reason:
     site.always(PATH, fault)
     with pytest.raises(FetchError) as raised:
         fetch(site, tmp_path)
-    told = raised.value.report.failed[NAME]
-    assert told == reason
+    message = raised.value.report.failed[NAME]
+    assert message == reason
     assert str(raised.value) == f"1 of 4 archives were not fetched: {NAME}: {reason}"
     assert len(site.ranges(PATH)) == requests
     assert raised.value.report.fetched == NAMES[1:]
@@ -312,9 +312,9 @@ def test_more_than_announced(site: Site, tmp_path: Path) -> None:
 def test_many_failures_are_one_line(site: Site, tmp_path: Path) -> None:
     for name in NAMES:
         site.always(f"/gamerecords/{name}", web.status(404))
-    told = "; ".join(f"{name}: the server answered 404 (Not Found)" for name in NAMES[:3])
+    message = "; ".join(f"{name}: the server answered 404 (Not Found)" for name in NAMES[:3])
     with pytest.raises(
-        SourceError, match="^" + re.escape(f"4 of 4 archives were not fetched: {told}; and 1 more") + "$"
+        SourceError, match="^" + re.escape(f"4 of 4 archives were not fetched: {message}; and 1 more") + "$"
     ):
         fetch(site, tmp_path)
     assert not files(tmp_path)

@@ -373,8 +373,8 @@ def test_catalogues_must_be_local() -> None:
     line = "s3://bucket/games.parquet: catalogues must be local files or folders; only archives can be read from URLs"
     with pytest.raises(SourceError, match=re.escape(line)):
         find_sources("s3://bucket/games.parquet")
-    told = run("stats", "s3://bucket/games.parquet")
-    assert (told.code, told.err) == (2, [f"kifu: {line}"])
+    outcome = run("stats", "s3://bucket/games.parquet")
+    assert (outcome.code, outcome.err) == (2, [f"kifu: {line}"])
 
 
 def test_a_cluster_gives_the_same_for_a_folder_at_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

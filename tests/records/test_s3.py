@@ -100,9 +100,9 @@ def test_a_data_set_of_a_bucket_equals_that_of_the_archives(kgs: Path, tmp_path:
 
 
 def test_kifu_ingest_takes_a_bucket(kgs: Path, tmp_path: Path) -> None:
-    told = run("ingest", "s3://games/kgs/b/KGS-2002-19-9-.zip", kgs / "loose.sgf", "-o", tmp_path / "games.parquet")
-    assert told.code == 0
-    assert "10 games = 10 kept" in told.out
+    outcome = run("ingest", "s3://games/kgs/b/KGS-2002-19-9-.zip", kgs / "loose.sgf", "-o", tmp_path / "games.parquet")
+    assert outcome.code == 0
+    assert "10 games = 10 kept" in outcome.out
 
 
 def test_missing_objects_are_one_line(store: Any) -> None:

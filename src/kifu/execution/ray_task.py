@@ -20,12 +20,13 @@ def worker_error(version: str, lease: str | None) -> str | None:
 
     try:
         import kifu
+
+        if kifu.__version__ != version:
+            return f"has kifu {kifu.__version__}, and the caller {version}"
         import kifu.execution.ray_worker
     except Exception as error:  # whatever is wrong with the installation there
         reason = str(error).partition("\n")[0]
         return f"cannot load kifu: {type(error).__name__}: {reason}"
-    if kifu.__version__ != version:
-        return f"has kifu {kifu.__version__}, and the caller {version}"
     if lease is not None and not Path(lease).exists():
         return f"does not see the folder {Path(lease).parent}, which all nodes have to share"
     return None

@@ -1,4 +1,4 @@
-"""How fast games become KataGo's rows: planes and numbers, beside a replay by the same rules; and whole files."""
+"""The speed of KataGo's inputs, with a replay under the same rules as the floor, and of whole training files."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from corpus import Corpus
 from figures import Figure, at_least
 from timing import Task, in_turns, one_core
 
+from corpus import Corpus
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import game_arrays
@@ -19,25 +19,25 @@ from kifu.katago.build import build_katago
 from kifu.katago.recipe import KatagoRecipe
 from kifu.recipes.schema import find_recipe
 
-_GAMES, _FILED = 2000, 300
-"""Games that are drawn, and that files are made of."""
+_GAMES, _FILE_GAMES = 2000, 300
+"""Games that are encoded, and games that files are made of."""
 
 _ASKED = 0.08
-"""Million rows a second. KataGo's C++ makes 0.047 of them packed (-O3 -march=native), nine tenths of it for ladders."""
+"""Million rows per second. KataGo's C++ makes 0.047 packed (-O3 -march=native), nine tenths of the time in ladders."""
 
 
 def katago(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """On one core."""
+    """Measure on one core."""
     path = folder / "games.parquet"
     ingest([corpus.archives[-1]], path)
     with one_core():
-        follow, draw, positions = _tasks(path)
-        floor, drawn = in_turns(rounds, Task(follow), Task(draw))
-        reached, bare = positions / drawn.best / 1e6, positions / floor.best / 1e6
+        follow, encode, positions = _tasks(path)
+        floor, encoded = in_turns(rounds, Task(follow), Task(encode))
+        rate, floor_rate = positions / encoded.best / 1e6, positions / floor.best / 1e6
         unit = "M rows/s"
         figures = [
-            Figure("floor: games followed by KataGo's rules, one core", bare, unit, floor),
-            at_least("KataGo's rows, packed, with globals, one core", reached, unit, _ASKED, drawn),
+            Figure("floor: games followed by KataGo's rules, one core", floor_rate, unit, floor),
+            at_least("KataGo's rows, packed, with globals, one core", rate, unit, _ASKED, encoded),
         ]
         some = _first_games(path, folder / "some.parquet")
         for compression in ("stored", "fast", "deflate"):
@@ -49,7 +49,7 @@ def katago(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
-    """To follow the first games, to draw all their positions, some games at a time; and how many these are."""
+    """Return functions that follow the first games and that encode all their positions, and the number of positions."""
     batch = next(open_catalogue(path).batches(size=_GAMES))
     games = game_arrays(batch)
     renderer = find_renderer("katago22", pad=True)
@@ -57,8 +57,8 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     rows = np.flatnonzero((games.drop == 0) & (context.drop == 0))
     plies = np.diff(games.move_offset)[rows]
     chunks = np.array_split(rows, max(plies.sum() // 16_384, 1))
-    room = max(int(np.diff(games.move_offset)[some].sum()) for some in chunks)
-    planes, labels = renderer.encoder.new_out(room), renderer.new_labels(room)
+    capacity = max(int(np.diff(games.move_offset)[some].sum()) for some in chunks)
+    planes, labels = renderer.encoder.new_out(capacity), renderer.new_labels(capacity)
 
     def run(wanted: bool) -> None:
         for some in chunks:
@@ -70,15 +70,15 @@ def _tasks(path: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
 
 
 def _first_games(path: Path, into: Path) -> Path:
-    """A catalogue of the first games of another."""
+    """Write a catalogue of the first games of another."""
     with CatalogueWriter(into) as writer:
-        writer.write(next(open_catalogue(path).batches(size=_FILED)))
+        writer.write(next(open_catalogue(path).batches(size=_FILE_GAMES)))
         writer.commit({})
     return into
 
 
 def _build(some: Path, into: Path, compression: str) -> tuple[Callable[[], object], int]:
-    """To make files of these games, and how many rows that gives."""
+    """Return a function that makes files of these games, and the number of rows."""
     recipe = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', f"compression={compression}"])
     assert isinstance(recipe, KatagoRecipe)
 

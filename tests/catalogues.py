@@ -1,4 +1,4 @@
-"""Catalogues as tests need them: rows of which only what matters is told."""
+"""Build rows and catalogues for tests from the columns that matter."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _SAME: dict[str, Any] = {
 
 
 def rows(**columns: Sequence[Any]) -> pa.RecordBatch:
-    """Rows of SCHEMA from columns of one length; at least one is given.
+    """Return rows of SCHEMA from at least one column; all have one length.
 
-    What is not given is what a record without a word has: 19 x 19, no moves, no names, no result, null where that is
-    allowed. id, canonical, opening and entry count the rows from 0; n_moves and n_legal follow from moves.
+    Other columns have the values of an empty record: 19 x 19, no moves, no names, no result, null where allowed. id,
+    canonical, opening and entry count the rows from 0; n_moves and n_legal follow from moves.
     """
     unknown = set(columns) - set(SCHEMA.names)
     assert not unknown, unknown
     count = len(next(iter(columns.values())))
-    told: dict[str, Sequence[Any]] = {name: [value] * count for name, value in _SAME.items()}
-    told |= dict.fromkeys(("id", "canonical", "opening", "entry"), range(count))
-    told |= {"member": [f"{i}.sgf" for i in range(count)]} | columns
-    lengths = [len(moves) for moves in told["moves"]]
-    told = {"n_moves": lengths, "n_legal": lengths} | told
-    arrays = [pa.array(told.get(field.name, [None] * count), field.type) for field in SCHEMA]
+    values: dict[str, Sequence[Any]] = {name: [value] * count for name, value in _SAME.items()}
+    values |= dict.fromkeys(("id", "canonical", "opening", "entry"), range(count))
+    values |= {"member": [f"{i}.sgf" for i in range(count)]} | columns
+    lengths = [len(moves) for moves in values["moves"]]
+    values = {"n_moves": lengths, "n_legal": lengths} | values
+    arrays = [pa.array(values.get(field.name, [None] * count), field.type) for field in SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def write_catalogue(path: Path, *batches: pa.RecordBatch, about: Mapping[str, Any] | None = None) -> Path:
-    """A catalogue of these rows."""
+    """Write a catalogue of these rows."""
     with CatalogueWriter(path) as writer:
         for batch in batches:
             writer.write(batch)

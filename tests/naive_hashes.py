@@ -1,4 +1,4 @@
-"""`canonical@1` in plain ints, as the docstring of `kifu.corpus.hashes` says it; duplicates by comparing all pairs."""
+"""Naive twins: `canonical@1` in Python ints, as `kifu.corpus.hashes` documents it, and duplicates by all pairs."""
 
 from flat import OneGame
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT
@@ -20,7 +20,7 @@ def step(h, v):
 
 
 def turned(word, k, width, height):
-    """A word with its point where symmetry k puts it: mirrored left-right, top-bottom, then transposed."""
+    """Return a word with its point under symmetry k: mirrored left-right, top-bottom, then transposed."""
     point = word & POINT_MASK
     if point >= width * height:
         return word
@@ -31,7 +31,7 @@ def turned(word, k, width, height):
 
 
 def symmetric(game, k):
-    """The game under symmetry k."""
+    """Return the game under symmetry k."""
     w, h = game.width, game.height
     moves = [turned(word, k, w, h) for word in game.moves]
     setup = tuple((ply, turned(word, k, w, h)) for ply, word in game.setup)
@@ -39,13 +39,13 @@ def symmetric(game, k):
 
 
 def swapped(game):
-    """The game with its colours exchanged."""
+    """Return the game with its colours exchanged."""
     setup = tuple((ply, word if word & ERASE_BIT else word ^ WHITE_BIT) for ply, word in game.setup)
     return game._replace(moves=[word ^ WHITE_BIT for word in game.moves], setup=setup)
 
 
 def trimmed(game):
-    """The game without the passes after its last stone."""
+    """Return the game without the passes after its last stone."""
     plies = len(game.moves)
     least = min(game.setup[-1][0], plies) if game.setup else 0
     while plies > least and game.moves[plies - 1] & POINT_MASK == game.width * game.height:
@@ -54,7 +54,7 @@ def trimmed(game):
 
 
 def normal(game):
-    """What is hashed of a trimmed game whose first mover, or else Black, is colour 0: nested tuples."""
+    """Return the hashed content of a trimmed game as nested tuples; the first mover, or else Black, is colour 0."""
     first = game.moves[0] & WHITE_BIT if game.moves else 0
     events = []
     for ply in range(len(game.moves) + 1):
@@ -68,7 +68,7 @@ def normal(game):
 
 
 def faces(game):
-    """The trimmed game in all ways to look at it."""
+    """Return all symmetric variants of the trimmed game."""
     colours = [game] if game.moves else [game, swapped(game)]
     return [normal(symmetric(one, k)) for one in colours for k in range(8)]
 
@@ -99,7 +99,7 @@ def opening(game, plies):
 
 
 def row_hash(numbers, lists, texts):
-    """The id of a row: of some numbers of 32 bits, lists of numbers of 16 bits, and texts, which may be None."""
+    """Return the id of a row, from 32-bit numbers, lists of 16-bit numbers, and texts, which may be None."""
     h = 0
     for number in numbers:
         h = step(h, mix(number % 2**32))
@@ -116,7 +116,7 @@ def row_hash(numbers, lists, texts):
 
 
 def is_beginning(game, other):
-    """Whether a trimmed game is another one, or what that was after some move."""
+    """Return True if a trimmed game equals another one, or one of its beginnings."""
     plies = len(game.moves)
     if plies > len(other.moves):
         return False
@@ -127,9 +127,10 @@ def is_beginning(game, other):
 
 
 def relations(games, shortest, least):
-    """Of each game that belongs with another: (its row, all rows of its cluster, what it is, the row that stays).
+    """Return (row, all rows of its cluster, relation, row that is kept) of each game that belongs with another.
 
-    What it is: "kept", "same" or "cut". Games of fewer moves than `shortest` are left out; beginnings have `least`.
+    The relation is "kept", "same" or "cut". Games of fewer than `shortest` moves are ignored; beginnings have at least
+    `least` moves.
     """
     cut = [trimmed(game) for game in games]
     rows = [i for i, game in enumerate(cut) if len(game.moves) >= shortest]
@@ -153,10 +154,10 @@ def relations(games, shortest, least):
             new = {j for j in rows for i in new if j in equal[i] + longer[i] or i in longer[j]} - found
         return found
 
-    told = []
+    result = []
     for i in rows:
         together = cluster(i)
         if len(together) > 1:
             kind = "kept" if last(i) == i else "cut" if longer[i] else "same"
-            told.append((i, together, kind, last(i)))
-    return told
+            result.append((i, together, kind, last(i)))
+    return result

@@ -1,4 +1,4 @@
-"""Sources with games of several years, among them copies, for catalogues of many parts."""
+"""Sources with games of several years and duplicates, for catalogues of many partitions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def rules(duplicates: str) -> CleaningRules:
 
 
 def dated(seed: str, date: str, name: str = "") -> bytes:
-    """A game of 60 moves on a day; the moves follow from the seed alone."""
+    """Return a game of 60 moves on a day; the seed determines the moves."""
     return record(seed).replace(b"PB[Black", f"DT[{date}]PB[{name}Black".encode())
 
 
 def cut(game: bytes, plies: int) -> bytes:
-    """The beginning of a game."""
+    """Return the beginning of a game."""
     return b";".join(game[:-1].split(b";")[: 2 + plies]) + b")"
 
 
@@ -31,8 +31,11 @@ LONG = dated("long", "2004-02-03")
 
 
 def make_sources(folder: Path) -> list[Path]:
-    """Three archives. In the first is a game twice, and the beginning of one of the second; the second has a game of
-    the first once more; the third has one of the first by another name, and the beginning of one of the second."""
+    """Write three archives with duplicates.
+
+    The first has a game twice, and the beginning of one of the second. The second repeats a game of the first. The third
+    has a game of the first under another name, and the beginning of one of the second.
+    """
     days = ["2003-05-06", "2004-01-01", "2004-12-31", "2005", "1846-09-11", "2345-01-01", ""]
     first = [dated(f"a{k}", days[k % len(days)]) for k in range(15)]
     second = [dated(f"b{k}", days[k % 4]) for k in range(12)]
@@ -46,7 +49,7 @@ def make_sources(folder: Path) -> list[Path]:
 
 
 def bag(path: Path, *without: str) -> Counter[tuple[Any, ...]]:
-    """All rows, whatever their order, as tuples of values as text."""
+    """Return all rows, without their order, as tuples of values as text."""
     return Counter(
         tuple(sorted((name, str(value)) for name, value in row.items() if name not in without))
         for batch in open_catalogue(path).batches()
@@ -59,7 +62,7 @@ def table(path: Path) -> pa.Table:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, hidden ones too."""
+    """Return the content of all files below a folder, hidden ones included."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
     }

@@ -1,4 +1,4 @@
-"""Ingests in many small steps, in a process of its own, with a pause before each, for tests that interrupt it.
+"""Ingest in many small steps, with a pause before each, as a script for tests that interrupt it.
 
 python slow_ingest.py OUT PAUSE JOBS RULES SOURCE...     exit code 2 and one line if it raises a KifuError
 """
@@ -19,12 +19,12 @@ from kifu.corpus.ingest import ingest
 from kifu.errors import KifuError
 
 STEP = 16
-"""Rows of a batch that is read, and of a row group that is written."""
+"""Rows per batch read and per row group written."""
 
 
 @contextmanager
 def small_steps() -> Iterator[None]:
-    """Catalogues are read and written in steps of a few rows."""
+    """Read and write catalogues in steps of a few rows."""
     with (
         mock.patch.object(parquet.TableWriter.__init__, "__defaults__", (STEP,)),
         mock.patch.dict(catalogue.Catalogue.batches.__kwdefaults__, size=STEP),
@@ -40,7 +40,7 @@ def main(out: str, pause: str, jobs: str, rules: str, *sources: str) -> None:
         time.sleep(float(pause))
         write(self, batch)
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start us with it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may start the script with it ignored
     with small_steps(), mock.patch.object(catalogue.CatalogueWriter, "write", slowly):
         try:
             ingest(sources, out, clean=load_cleaning_rules(rules), jobs=int(jobs))

@@ -39,13 +39,13 @@ COUNTS = "28 games = {} + 1 not go + 1 no record; "
     [("x.sgf", "26 written"), ("x.zip", "26 written"), ("x.olf", "24 written + 2 that cannot be written (result)")],
 )
 def test_each_game_is_written_or_counted(source: Path, tmp_path: Path, name: str, said: str) -> None:
-    told = convert(source, tmp_path / name)
-    assert str(told).startswith(COUNTS.format(said))
-    assert told.read == told.written + told.failures.total() + told.drops.total() == 28
-    assert told.bytes == (tmp_path / name).stat().st_size
+    report = convert(source, tmp_path / name)
+    assert str(report).startswith(COUNTS.format(said))
+    assert report.read == report.written + report.failures.total() + report.drops.total() == 28
+    assert report.bytes == (tmp_path / name).stat().st_size
     written = list(read(tmp_path / name))
     given = [game for game in read(source) if not game.drop and (name != "x.olf" or game.text("RE"))]
-    assert len(written) == told.written
+    assert len(written) == report.written
     for found, wanted in zip(written, given, strict=True):
         assert found.moves.tolist() == wanted.moves.tolist()
         assert found.setup.tolist() == wanted.setup.tolist()
@@ -83,8 +83,8 @@ def test_catalogue_as_source(source: Path, tmp_path: Path) -> None:
     ingest(source, tmp_path / "games.parquet")
     for name in ("x.olf", "x.sgf"):
         direct, through = tmp_path / name, tmp_path / f"through-{name}"
-        told = convert(source, direct)
-        assert convert(tmp_path / "games.parquet", through) == told
+        report = convert(source, direct)
+        assert convert(tmp_path / "games.parquet", through) == report
         assert through.read_bytes() == direct.read_bytes()
 
 
@@ -95,8 +95,8 @@ def test_games_of_all_formats_in_one_file(source: Path, tmp_path: Path) -> None:
     lines = tmp_path / "2016-07"
     lines.write_text("7\t;B[pd];W[dp]\n")
     write_catalogue(tmp_path / "few.parquet", rows(moves=[[3]], black=["c"], winner=["black"], ending=["time"]))
-    told = convert([source, tmp_path / "some.olf", lines, index, tmp_path / "few.parquet"], tmp_path / "all.sgf")
-    assert (told.read, told.written) == (28 + 24 + 1 + 1, 26 + 24 + 1 + 1)
+    report = convert([source, tmp_path / "some.olf", lines, index, tmp_path / "few.parquet"], tmp_path / "all.sgf")
+    assert (report.read, report.written) == (28 + 24 + 1 + 1, 26 + 24 + 1 + 1)
     *_, tygem, last = read(tmp_path / "all.sgf")
     assert (tygem.text("RE"), tygem.text("TM"), tygem.text("OT")) == ("W+R", "300", "3x30 byo-yomi")
     assert last.players == ("c", "")
@@ -144,8 +144,8 @@ def test_inconsistent_catalogue(tmp_path: Path) -> None:
         tmp_path / "x.parquet", rows(moves=[[1000], [3]], ending=["resign"] * 2, winner=["white"] * 2)
     )
     for name in ("x.sgf", "x.olf"):
-        told = convert(path, tmp_path / name)
-        assert (told.written, told.failures) == (1, {"MOVES": 1})
+        report = convert(path, tmp_path / name)
+        assert (report.written, report.failures) == (1, {"MOVES": 1})
     path = write_catalogue(tmp_path / "y.parquet", rows(setup=[[1]], setup_ply=[[]]))
     with pytest.raises(KifuError, match="have inconsistent lengths"):
         convert(path, tmp_path / "y.sgf")
@@ -169,7 +169,7 @@ def test_command(source: Path, tmp_path: Path) -> None:
 def test_round_trip_of_real_games(shared: Path, tmp_path: Path, name: str) -> None:
     """OLF -> SGF -> OLF gives the same bytes, and everything that was written is read."""
     first, between, again = tmp_path / "first.olf", tmp_path / "between.sgf", tmp_path / "again.olf"
-    told = convert(shared / "data" / name, first)
-    assert told.written > 0.9 * told.read
-    assert (convert(first, between).written, convert(between, again).written) == (told.written, told.written)
+    report = convert(shared / "data" / name, first)
+    assert report.written > 0.9 * report.read
+    assert (convert(first, between).written, convert(between, again).written) == (report.written, report.written)
     assert again.read_bytes() == first.read_bytes()

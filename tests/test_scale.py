@@ -33,13 +33,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 def test_exactly_the_planted_duplicates_are_found(files: list[Path], tmp_path: Path) -> None:
     path = tmp_path / "games.parquet"
-    told = ingest(files, path, clean=load_cleaning_rules("legal", ['duplicates="games"']))
+    report = ingest(files, path, clean=load_cleaning_rules("legal", ['duplicates="games"']))
     word, turned, half = made_games.COPIES.values()
-    assert told.read == 2 * made_games.GAMES
-    assert told.drops == {"DUPLICATE": 2 * word, "SAME_GAME": 2 * turned, "CUT_OFF": 2 * half}
+    assert report.read == 2 * made_games.GAMES
+    assert report.drops == {"DUPLICATE": 2 * word, "SAME_GAME": 2 * turned, "CUT_OFF": 2 * half}
     dropped = [batch["drop"].is_valid().to_numpy(zero_copy_only=False) for batch in open_catalogue(path).batches()]
     new = made_games.GAMES - sum(made_games.COPIES.values())
-    place = np.arange(told.read) % made_games.GAMES
+    place = np.arange(report.read) % made_games.GAMES
     # Of a game and a longer or earlier one that it equals, it is the copy that goes: those at the end of each file.
     assert np.array_equal(np.concatenate(dropped), place >= new)
 

@@ -200,7 +200,7 @@ wild_game = st.fixed_dictionaries(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(wild_game, min_size=1, max_size=4), st.sampled_from(["legal", "schraudolph", "training"]))
 def test_rules_apply_to_rows_of_any_values(games: list[dict[str, Any]], rules: str) -> None:
-    """Words that are no points, boards of no size: kernels stay within their arrays."""
+    """Kernels stay within their arrays for invalid points and board sizes."""
     batch = rows(
         **{
             name: [game[name] for game in games] for name in ("width", "height", "moves", "to_play", "handicap", "drop")
@@ -209,9 +209,9 @@ def test_rules_apply_to_rows_of_any_values(games: list[dict[str, Any]], rules: s
         setup_ply=[sorted(ply for _, ply in game["stones"]) for game in games],
         root_setup=[min(game["root"], len(game["stones"])) for game in games],
     )
-    judged = rows_from_catalogue(batch, load_cleaning_rules(rules))
-    again = rows_from_catalogue(judged.batch(judged.drop), load_cleaning_rules(rules))
-    assert again.batch(again.drop).equals(judged.batch(judged.drop)), "judging twice changes nothing"
+    cleaned = rows_from_catalogue(batch, load_cleaning_rules(rules))
+    again = rows_from_catalogue(cleaned.batch(cleaned.drop), load_cleaning_rules(rules))
+    assert again.batch(again.drop).equals(cleaned.batch(cleaned.drop)), "judging twice changes nothing"
 
 
 @pytest.fixture(scope="module")
@@ -242,15 +242,15 @@ def test_changed_bytes_give_a_format_error_or_rows(
 
 def test_card_documents_each_column_and_its_type() -> None:
     card = (REPOSITORY / "docs" / "formats" / "catalogue.md").read_text("utf-8").partition("## Columns")[2]
-    told: dict[str, str] = {}
+    documented: dict[str, str] = {}
     for names, kind in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]+) \|", card.partition("\n## ")[0], re.MULTILINE):
-        told |= dict.fromkeys(re.findall(r"\w+", names), kind.strip().replace("\\", ""))
+        documented |= dict.fromkeys(re.findall(r"\w+", names), kind.strip().replace("\\", ""))
     short = {"list<element: uint16 not null>": "list<uint16>", "date32[day]": "date32", "float": "float32"}
 
     def kind_of(field: pa.Field) -> str:
         return short.get(str(field.type), str(field.type)) + ("?" if field.nullable else "")
 
-    assert told == {field.name: kind_of(field) for field in SCHEMA}
+    assert documented == {field.name: kind_of(field) for field in SCHEMA}
     for why in (
         drop
         for drop in DropReason
@@ -258,7 +258,7 @@ def test_card_documents_each_column_and_its_type() -> None:
         and drop not in (DropReason.TRUNCATED, DropReason.BAD_HANDICAP, DropReason.BAD_CHARSET, DropReason.SETUP_TWICE)
         and drop < DropReason.RULES_UNKNOWN
     ):
-        assert f"`{why.name.lower()}`" in card  # the others are told by data sets only
+        assert f"`{why.name.lower()}`" in card  # the others occur in data sets only
 
 
 def test_metadata_is_json(tmp_path: Path) -> None:

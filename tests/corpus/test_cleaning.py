@@ -22,7 +22,7 @@ def game(properties: str, moves: str, size: str = "19") -> bytes:
 
 
 def line(count: int, start: int = 0) -> str:
-    """`count` moves, no two on one point, none next to one of the other colour's."""
+    """Return `count` moves on distinct points, none beside a stone of the other colour."""
     points = [to_sgf(x + 19 * y, 19) for y in (*range(0, 19, 4), *range(2, 19, 4)) for x in range(0, 19, 2)]
     return "".join(f";{'BW'[k % 2]}[{points[start + k]}]" for k in range(count))
 
@@ -75,7 +75,7 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("TM[0]OT[1x3 byo-yomi]", line(2)),
         game("TM[600]OT[1x3 byo-yomi]", line(2)),
     ),
-    "time not told": (["min_seconds=600"], DropReason.BLITZ, game("TM[60]", line(2)), game("", line(2))),
+    "time unknown": (["min_seconds=600"], DropReason.BLITZ, game("TM[60]", line(2)), game("", line(2))),
     "two in a row": (
         ["alternating=true"],
         DropReason.NOT_ALTERNATING,
@@ -83,7 +83,7 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("HA[2]AB[dd][pp]", ";W[aa];B[cc];W[];B[ee]"),
     ),
     "another size": (['sizes=["19x19","9x9"]'], DropReason.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),
-    "size not told": (["known_size=true"], DropReason.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
+    "size unknown": (["known_size=true"], DropReason.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
     "ko": (
         ["rules=japanese"],
         DropReason.KO,
@@ -100,13 +100,13 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
 
 
 def catalogue(folder: Path, games: list[bytes], *overrides: str, base: str = "legal", jobs: int = 1) -> Path:
-    """The catalogue of these games under the rules of that name."""
+    """Write a catalogue of these games, cleaned by built-in rules with overrides."""
     archive, path = folder / "games.zip", folder / "games.parquet"
     with zipfile.ZipFile(archive, "w") as written:
         for k, data in enumerate(games):
             written.writestr(f"{k:05}.sgf", data)
-    told = ingest(archive, path, clean=load_cleaning_rules(base, overrides), jobs=jobs)
-    assert told.read == len(games) == told.kept + sum(told.drops.values())
+    report = ingest(archive, path, clean=load_cleaning_rules(base, overrides), jobs=jobs)
+    assert report.read == len(games) == report.kept + sum(report.drops.values())
     return path
 
 
@@ -182,8 +182,8 @@ def test_longest_of_equal_games_and_beginnings_is_kept(tmp_path: Path) -> None:
         return game("", "".join(f";{first[k % 2]}[{p}]" for k, p in enumerate(points)))
 
     games = [of(moves[:60]), of(mirrored), of(moves, "WB"), of(moves[:20]), of(moves[:60][::-1])]
-    told = reasons(catalogue(tmp_path, games, "duplicates=games"))
-    assert told == ["cut_off", None, "same_game", None, None]
+    found = reasons(catalogue(tmp_path, games, "duplicates=games"))
+    assert found == ["cut_off", None, "same_game", None, None]
     (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "drop_detail"))
     assert batch["drop_detail"].to_pylist()[2] == f"of game {batch['id'][1].as_py():016x}"
     assert sorted(tmp_path.iterdir()) == [tmp_path / "games.parquet", tmp_path / "games.zip"]
@@ -228,8 +228,8 @@ def test_report_as_text(tmp_path: Path) -> None:
     with zipfile.ZipFile(archive, "w") as written:
         written.writestr("0.sgf", game("RE[B+R]DT[the day after]", line(3)))
         written.writestr("1.sgf", game("", ""))
-    told = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
-    first, second = str(told).splitlines()
+    report = ingest(archive, tmp_path / "a.parquet", clean=load_cleaning_rules("legal", ["min_moves=1"]))
+    first, second = str(report).splitlines()
     assert first.startswith("2 games = 1 kept + 1 no moves; 3 moves, ")
     assert second == "  not parsed, kept as text: 1 of date_text: 'the day after' 1"
-    assert told.unparsed == {"date_text": Counter({"the day after": 1})}
+    assert report.unparsed == {"date_text": Counter({"the day after": 1})}

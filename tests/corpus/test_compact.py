@@ -44,10 +44,10 @@ def test_result_does_not_depend_on_when_sources_were_appended(
         append(source, between, clean=clean)
         compact(between)
     for path in (once, slowly):
-        told = compact(path)
-        assert told.partitions == len(open_catalogue(path).partitions) == 7
-        assert told.before > 7
-        assert told.games.read == sum(before.values())
+        report = compact(path)
+        assert report.partitions == len(open_catalogue(path).partitions) == 7
+        assert report.before > 7
+        assert report.games.read == sum(before.values())
     assert parts(once) == parts(slowly) == parts(between)
     # Of games that are equal another may be first now; all else is as in one file.
     said = ("drop", "drop_detail")

@@ -51,7 +51,7 @@ def turned(moves: Moves, k: int) -> Moves:
 
 
 def sgf(name: object, moves: Moves, colours: str = "BW", **changed: str) -> bytes:
-    """A finished game between two people who had time."""
+    """A finished game with long thinking times."""
     root = {"SZ": "19", "PB": f"b{name}", "PW": f"w{name}", "RE": "B+R", "KM": "6.5", "TM": "1800"} | changed
     line = "".join(
         f";{colours[k % 2]}[{'' if move is None else to_sgf(move[0] + 19 * move[1], 19)}]"
@@ -80,7 +80,7 @@ FAULTS = {
     "bad_size": lambda k, moves: sgf(k, moves, SZ="x"),
     "no_record": lambda k, moves: b"no game here",
 }
-"""By the reason that is told: a game that has the fault and, but for it, is one of these."""
+"""By drop reason, a game with only that fault."""
 
 COPIES = {
     "duplicate": lambda name, moves, k: sgf(name, moves),
@@ -106,12 +106,12 @@ class Planted:
         for name, make in FAULTS.items():
             for k in (places.pop() for _ in range(8)):
                 self.games[k], self.drops[k] = make(k, self.moves[k]), name
-        illegal = [places.pop() for _ in range(8)]  # these are cut, and stay
+        illegal = [places.pop() for _ in range(8)]  # these are cut, and kept
         for k in illegal:
             self.games[k] = sgf(k, [*self.moves[k], self.moves[k][-1]])
         for name, make in COPIES.items():
             for n in range(8):
-                # Of two that are equal the first stays, so the copy comes later.
+                # The first of two equal games is kept, so the duplicate must come later.
                 of, k = sorted((places.pop(), places.pop()))
                 self.games[k] = make(of, self.moves[of], n)
                 self.drops[k], self.original[k] = REASONS.get(name, "same_game"), of
@@ -152,9 +152,9 @@ def test_command_prints_the_counts(planted: Planted, folder: Path, tmp_path: Pat
     done = run("ingest", folder / "games.zip", "-o", tmp_path / "a.parquet", "--clean", "training", "--jobs", 1)
     (line,) = done.out.splitlines()
     counts = {name.replace("_", " "): n for name, n in Counter(planted.drops).items() if name}
-    told = line.removeprefix(f"{tmp_path / 'a.parquet'}: {GAMES:,} games = ").partition("; ")[0].split(" + ")
-    assert told[0] == f"{GAMES - sum(counts.values()):,} kept"
-    assert dict(part.split(" ", 1)[::-1] for part in told[1:]) == {name: str(n) for name, n in counts.items()}
+    report = line.removeprefix(f"{tmp_path / 'a.parquet'}: {GAMES:,} games = ").partition("; ")[0].split(" + ")
+    assert report[0] == f"{GAMES - sum(counts.values()):,} kept"
+    assert dict(part.split(" ", 1)[::-1] for part in report[1:]) == {name: str(n) for name, n in counts.items()}
     assert (tmp_path / "a.parquet").read_bytes() == (folder / "training.parquet").read_bytes()
 
 
@@ -165,7 +165,7 @@ def sets_of(path: Path) -> list[str | None]:
 
 
 def parts(path: Path, into: Path) -> dict[str, Path]:
-    """A catalogue's kept games, each set in a file of its own."""
+    """Write the kept games of a catalogue to one file per set."""
     made = {}
     (batch,) = open_catalogue(path).batches()
     sets = np.array(sets_of(path))

@@ -53,7 +53,7 @@ class Told(NamedTuple):
 
 def read_record(archive: str, member: str, entry: int, data: bytes) -> Told:
     """The root and the main line, which ends at the first ) outside of values."""
-    told = Told(archive, member, entry, {}, [], 0, [], data)
+    recorded = Told(archive, member, entry, {}, [], 0, [], data)
     nodes, stones, name = 0, 0, b""
     for word, value, mark in MAIN_LINE.findall(data):
         if mark:
@@ -63,14 +63,14 @@ def read_record(archive: str, member: str, entry: int, data: bytes) -> Told:
             continue
         name = word or name
         if name in (b"B", b"W"):
-            told.moves.append(name + (value or b"tt"))
+            recorded.moves.append(name + (value or b"tt"))
         elif name in SETUP:
             stones += 1
         elif name in (b"TB", b"TW"):
-            told.territory.append(name + value)
+            recorded.territory.append(name + value)
         elif nodes == 1:
-            told.root.setdefault(name, value)
-    return told._replace(stones=stones)
+            recorded.root.setdefault(name, value)
+    return recorded._replace(stones=stones)
 
 
 def read_tar(path: Path) -> list[Told]:
@@ -83,7 +83,7 @@ def read_tar(path: Path) -> list[Told]:
 
 
 class Catalogued(NamedTuple):
-    told: list[Told]
+    recorded: list[Told]
     ingested: IngestReport
     path: Path
     table: pa.Table
@@ -93,8 +93,8 @@ class Catalogued(NamedTuple):
 
 
 def catalogued(folder: Path, path: Path) -> Catalogued:
-    told = [record for archive in sorted(folder.glob("*.tar.gz")) for record in read_tar(archive)]
-    return Catalogued(told, ingest(folder, path), path, pq.read_table(path))
+    recorded = [record for archive in sorted(folder.glob("*.tar.gz")) for record in read_tar(archive)]
+    return Catalogued(recorded, ingest(folder, path), path, pq.read_table(path))
 
 
 @pytest.fixture(scope="module")
@@ -125,20 +125,20 @@ WORDS = {
 
 def check_rows(games: Catalogued) -> None:
     """Where the games lie, their words, setup, moves and territory."""
-    for column, told in (
-        ("archive", [record.archive for record in games.told]),
-        ("member", [record.member for record in games.told]),
-        ("entry", [record.entry for record in games.told]),
-        *((column, [record.text(name) for record in games.told]) for column, name in WORDS.items()),
-        ("n_moves", [len(record.moves) for record in games.told]),
+    for column, recorded in (
+        ("archive", [record.archive for record in games.recorded]),
+        ("member", [record.member for record in games.recorded]),
+        ("entry", [record.entry for record in games.recorded]),
+        *((column, [record.text(name) for record in games.recorded]) for column, name in WORDS.items()),
+        ("n_moves", [len(record.moves) for record in games.recorded]),
     ):
-        assert games.column(column) == told, column
+        assert games.column(column) == recorded, column
     assert set(games.column("index")) == {0}
     assert set(games.column("format")) == {"sgf"}
-    assert pc.list_value_length(games.table["setup"]).to_pylist() == [record.stones for record in games.told]
-    moves = words([move for record in games.told for move in record.moves])
+    assert pc.list_value_length(games.table["setup"]).to_pylist() == [record.stones for record in games.recorded]
+    moves = words([move for record in games.recorded for move in record.moves])
     assert np.array_equal(pc.list_flatten(games.table["moves"]).to_numpy(), moves)
-    for row, record in zip(games.column("territory"), games.told):
+    for row, record in zip(games.column("territory"), games.recorded):
         owned = [point.replace(b"T", b"", 1) for point in record.territory]
         assert row == (sorted(words(owned).tolist(), key=lambda word: word & 0x3FFF) if owned else None), record.member
 
@@ -146,7 +146,7 @@ def check_rows(games: Catalogued) -> None:
 def check_counts(games: Catalogued, drops: dict[str, int]) -> None:
     ingested, column = games.ingested, games.column("drop")
     kept = pc.is_null(games.table["drop"])
-    assert ingested.read == len(games.told) == len(games.table) == ingested.kept + sum(ingested.drops.values())
+    assert ingested.read == len(games.recorded) == len(games.table) == ingested.kept + sum(ingested.drops.values())
     assert {name.lower(): n for name, n in ingested.drops.items()} == drops
     assert Counter(why for why in column if why is not None) == drops
     assert ingested.moves == pc.sum(games.table["n_moves"].filter(kept)).as_py()
@@ -154,15 +154,15 @@ def check_counts(games: Catalogued, drops: dict[str, int]) -> None:
 
 
 def test_kgs_rows(kgs: Catalogued) -> None:
-    assert len(kgs.told) == 64_842
+    assert len(kgs.recorded) == 64_842
     check_rows(kgs)
     check_counts(kgs, {})
     assert set(kgs.column("repairs")) == {None}
-    assert sum(map(bool, (record.territory for record in kgs.told))) == 6229
+    assert sum(map(bool, (record.territory for record in kgs.recorded))) == 6229
 
 
 def test_wild_rows(wild: Catalogued) -> None:
-    assert len(wild.told) == 3099
+    assert len(wild.recorded) == 3099
     check_rows(wild)
     check_counts(wild, {"ko": 1})
 
@@ -179,12 +179,12 @@ def first_day(text: str | None) -> datetime.date | None:
 
 def in_order(games: Catalogued, column: str, read: Callable[[Told], Any]) -> None:
     """A column is what `read` makes of the records, row by row."""
-    for found, record in zip(games.column(column), games.told):
+    for found, record in zip(games.column(column), games.recorded):
         assert found == read(record), (column, record.member, record.root)
 
 
 def test_kgs_parsed_fields(kgs: Catalogued) -> None:
-    """KGS spells all things in one way, and that is told apart here; so all that it tells is understood."""
+    """KGS spells each field in one way, so that all texts are parsed."""
 
     def rating(name: str) -> Callable[[Told], float | None]:
         first = {"k": 32, "d": 31, "p": 40}
@@ -218,7 +218,7 @@ def test_kgs_parsed_fields(kgs: Catalogued) -> None:
     in_order(kgs, "komi", lambda record: float(record.text("KM")))
     in_order(kgs, "handicap", lambda record: record.text("HA") and int(record.text("HA")))
     in_order(kgs, "overtime", lambda record: record.text("OT"))
-    minutes = [record.text("TM") and float(record.text("TM")) / 60 for record in kgs.told]
+    minutes = [record.text("TM") and float(record.text("TM")) / 60 for record in kgs.recorded]
     assert kgs.table["main_minutes"].to_pylist() == pa.array(minutes, pa.float32()).to_pylist()
     assert kgs.ingested.unparsed == {}
 
@@ -258,7 +258,7 @@ def test_wild_parsed_fields(wild: Catalogued) -> None:
     for side, name in RANKS.items():
         in_order(wild, f"{side}_rating", lambda record, name=name: rating(record.text(name)))
     in_order(wild, "winner", lambda record: ended(record.text("RE"))[0])
-    margins = pa.array([ended(record.text("RE"))[1] for record in wild.told], pa.float32())
+    margins = pa.array([ended(record.text("RE"))[1] for record in wild.recorded], pa.float32())
     assert wild.column("margin") == margins.to_pylist()
     in_order(wild, "ending", lambda record: ended(record.text("RE"))[2])
     in_order(wild, "komi", lambda record: komi(record.text("KM")))
@@ -275,7 +275,7 @@ def test_no_mojibake(wild: Catalogued) -> None:
     """All of these records are UTF-8, though bytes of some were spoilt before they came to us."""
     names = [name for name in WORDS if name.endswith("e") or name in ("black", "white", "event")]
     replaced = 0
-    for k, record in enumerate(wild.told):
+    for k, record in enumerate(wild.recorded):
         whole = record.data.decode("utf-8", "ignore").encode() == record.data
         gaps = any("\ufffd" in (wild.table[name][k].as_py() or "") for name in names)
         assert not (whole and gaps), record.member
@@ -309,7 +309,7 @@ def test_exactly_the_games_with_illegal_moves_are_dropped(name: str, request: py
     """All that are dropped, and some of the others."""
     games: Catalogued = request.getfixturevalue(name)
     dropped = np.flatnonzero(games.table["drop"].is_valid().to_numpy()).tolist()
-    check_legality(games, dropped + random.Random(1).sample(range(len(games.told)), 150))
+    check_legality(games, dropped + random.Random(1).sample(range(len(games.recorded)), 150))
 
 
 # Cleaning
@@ -340,12 +340,12 @@ def test_games_that_schraudolphs_rules_drop_from_kgs(kgs: Catalogued, shared: Pa
     cleaned = tmp_path / "schraudolph.parquet"
     ingest(kgs.path, cleaned, clean=load_cleaning_rules("schraudolph"))
     found = pq.read_table(cleaned, columns=["drop"])["drop"].to_pylist()
-    assert found == [reason(record) for record in kgs.told]
+    assert found == [reason(record) for record in kgs.recorded]
     assert len(set(found)) == 5
 
 
 def test_games_that_the_training_rules_keep_of_kgs(kgs: Catalogued, tmp_path: Path) -> None:
-    """Copies are told by other tests; those found here are looked at one by one."""
+    """Other tests cover duplicates; those found here are checked one by one."""
 
     def seconds(record: Told) -> float | None:
         main, overtime = float(record.text("TM") or 0), record.text("OT")
@@ -371,24 +371,24 @@ def test_games_that_the_training_rules_keep_of_kgs(kgs: Catalogued, tmp_path: Pa
         return "blitz" if spare is not None and spare < 600 else None
 
     path = tmp_path / "training.parquet"
-    told = ingest(kgs.path, path, clean=load_cleaning_rules("training"))
+    recorded = ingest(kgs.path, path, clean=load_cleaning_rules("training"))
     table = pq.read_table(path)
     rows = table.select(["id", "drop", "drop_detail"]).to_pylist()
     programs = pc.or_(table["black_program"], table["white_program"]).to_pylist()
     by_id = {row["id"]: k for k, row in enumerate(rows) if row["drop"] is None}
     copies = Counter()
-    for k, (row, record) in enumerate(zip(rows, kgs.told)):
+    for k, (row, record) in enumerate(zip(rows, kgs.recorded)):
         if row["drop"] not in ("duplicate", "same_game", "cut_off"):
             assert row["drop"] == reason(record, programs[k]), record.member
             continue
         copies[row["drop"]] += 1
         assert reason(record, programs[k]) is None
         if row["drop"] != "duplicate":
-            other = kgs.told[by_id[int(row["drop_detail"].removeprefix("of game "), 16)]]
+            other = kgs.recorded[by_id[int(row["drop_detail"].removeprefix("of game "), 16)]]
             assert begins(other.moves, record.moves)
             assert (row["drop"] == "cut_off") == (len(other.moves) > len(record.moves))
     assert copies == {"cut_off": 4, "duplicate": 2, "same_game": 2}
-    assert told.read == told.kept + sum(told.drops.values()) == 64_842
+    assert recorded.read == recorded.kept + sum(recorded.drops.values()) == 64_842
 
 
 def begins(game: list[bytes], other: list[bytes]) -> bool:
@@ -413,13 +413,13 @@ def test_round_trip_from_catalogue_to_sgf(name: str, request: pytest.FixtureRequ
     """Even the games' ids are the same."""
     games: Catalogued = request.getfixturevalue(name)
     archive, path = tmp_path / "games.zip", tmp_path / "games.parquet"
-    assert convert(games.path, archive).written == len(games.told)
+    assert convert(games.path, archive).written == len(games.recorded)
     ingest(archive, path)
     again = pq.read_table(path)
     assert [column for column in SCHEMA.names if again[column] != games.table[column]] == [
         column for column in SCHEMA.names if column in MAY_DIFFER - ({"repairs"} if name == "kgs" else set())
     ]
-    assert again["member"].to_pylist() == [f"{k:07}.sgf" for k in range(1, len(games.told) + 1)]
+    assert again["member"].to_pylist() == [f"{k:07}.sgf" for k in range(1, len(games.recorded) + 1)]
 
 
 # TYGEM
@@ -434,8 +434,8 @@ def test_tygem_rows(shared: Path, tmp_path: Path) -> None:
         index = [line.split("\t") for line in archive.read("Kifu2016.index").decode().splitlines()]
     about = {fields[0]: fields for fields in reversed(index) if len(fields) == 11}
     path = tmp_path / "tygem.parquet"
-    told = ingest(folder, path)
-    assert (told.read, told.kept, dict(told.drops), told.unparsed) == (11_365, 11_364, {"KO": 1}, {})
+    recorded = ingest(folder, path)
+    assert (recorded.read, recorded.kept, dict(recorded.drops), recorded.unparsed) == (11_365, 11_364, {"KO": 1}, {})
     table = pq.read_table(path)
     games = [line.split("\t") for line in lines]
     rows = [about[number] for number, _ in games]

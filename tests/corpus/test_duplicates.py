@@ -35,8 +35,8 @@ def clusters(games) -> Clusters:
     return cluster_games(opening, canonical, arrays)
 
 
-def told(found: Clusters):
-    """As `naive.relations` tells it."""
+def relations_of(found: Clusters):
+    """Return clusters in the form of `naive_hashes.relations`."""
     members = [set(found.row[found.cluster == number].tolist()) for number in found.cluster]
     kinds = [KINDS[DropReason(relation)] for relation in found.relation]
     return list(zip(found.row.tolist(), members, kinds, found.row[found.representative].tolist()))
@@ -74,7 +74,7 @@ def related_games(draw):
 @random_games
 @given(related_games())
 def test_clusters_equal_those_of_comparing_all_pairs(games):
-    assert told(clusters(games)) == naive.relations(games, MIN_PLIES, OPENING_PLIES)
+    assert relations_of(clusters(games)) == naive.relations(games, MIN_PLIES, OPENING_PLIES)
 
 
 PLANTS = ("equal", "turned", "swapped", "passes", "cut", "cut, turned and swapped")
@@ -100,7 +100,7 @@ def planted(rng: random.Random, count):
 
 
 def expected(made):
-    """As `told` tells it: of two equal games the one with more passes stays, else the first."""
+    """In the form of `relations_of`: of two equal games the one with more passes is kept, else the first."""
     entries = []
     for row, of, what in made:
         gone, stays = (of, row) if what == "passes" else (row, of)
@@ -123,7 +123,7 @@ def columns(games):
 def test_exactly_the_planted_duplicates_are_found():
     games, made = planted(random.Random(3), 2000)
     assert len(made) > 100
-    assert told(clusters(games)) == expected(made)
+    assert relations_of(clusters(games)) == expected(made)
 
 
 def test_no_cluster_is_in_two_sets():
@@ -188,7 +188,7 @@ def test_clusters_of_several_catalogues(tmp_path):
     assert whole.tolist() == at_once.row.tolist()
     for name in ("cluster", "relation", "representative"):
         assert getattr(found, name).tolist() == getattr(at_once, name).tolist()
-    assert told(at_once) == expected(made)
+    assert relations_of(at_once) == expected(made)
     assert_same(find_clusters(paths, games=100), found)
     types = [getattr(found, name).dtype for name in ("source", "row", "cluster", "relation", "representative")]
     assert types == [np.int32, np.int64, np.int64, np.uint8, np.int64]
@@ -209,7 +209,7 @@ def test_longest_game_is_the_representative():
     stub, shorter = (long._replace(moves=long.moves[:plies]) for plies in (60, 40))
     games = [stub, shorter, other, long, naive.swapped(shorter)]
     found = clusters(games)
-    assert told(found) == [
+    assert relations_of(found) == [
         (0, {0, 1, 2, 3, 4}, "cut", 3),
         (1, {0, 1, 2, 3, 4}, "cut", 3),
         (2, {0, 1, 2, 3, 4}, "kept", 2),
@@ -222,10 +222,10 @@ def test_game_that_ends_with_setup():
     moves = [p | p % 2 * WHITE_BIT for p in range(50)]
     stub, marked = (OneGame(19, 19, moves[:40], setup) for setup in ((), ((40, 300),)))
     plain, after, last = (OneGame(19, 19, moves, setup) for setup in ((), ((40, 300),), ((50, 300),)))
-    assert told(clusters([plain, last, stub])) == [
+    assert relations_of(clusters([plain, last, stub])) == [
         (0, {0, 1, 2}, "cut", 1), (1, {0, 1, 2}, "kept", 1), (2, {0, 1, 2}, "cut", 1),
     ]  # fmt: skip
-    assert told(clusters([marked, after])) == [(0, {0, 1}, "cut", 1), (1, {0, 1}, "kept", 1)]
+    assert relations_of(clusters([marked, after])) == [(0, {0, 1}, "cut", 1), (1, {0, 1}, "kept", 1)]
 
 
 @pytest.mark.parametrize(("plies", "count"), [(0, 0), (MIN_PLIES - 1, 0), (MIN_PLIES, 3)])

@@ -101,8 +101,8 @@ def test_any_mix_of_sources_in_any_order(sources: dict[str, Path], tmp_path: Pat
     """The rows are those of each source alone, one after the other; with an index among them, wherever it stands."""
     names = random.Random(seed).sample(sorted(sources), len(sources))
     whole = tmp_path / "whole.parquet"
-    told = ingest([sources[name] for name in names], whole, jobs=1 + seed % 3)
-    assert told.read == told.kept == sum(COUNTS.values())
+    report = ingest([sources[name] for name in names], whole, jobs=1 + seed % 3)
+    assert report.read == report.kept == sum(COUNTS.values())
     expected = []
     for name in names:
         path = tmp_path / f"{name}.parquet"
@@ -239,10 +239,10 @@ def test_ingesting_a_catalogue_gives_the_same_rows(sources: dict[str, Path], tmp
     given = [*sources.values(), zipped(tmp_path / "odd.zip", odd)]
     first, second, legal = tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "c.parquet"
     clean = load_cleaning_rules(rules, ["min_moves=0", 'sizes=["19x19","5x5"]'] if rules == "training" else [])
-    told = ingest(given, first, clean=clean)
+    report = ingest(given, first, clean=clean)
     again = ingest(first, second, clean=clean)
     assert rows(first) == rows(second)
-    assert (told.read, told.kept, told.moves, told.drops) == (again.read, again.kept, again.moves, again.drops)
+    assert (report.read, report.kept, report.moves, report.drops) == (again.read, again.kept, again.moves, again.drops)
     ingest(second, second, clean=clean)
     assert rows(first) == rows(second)
     if clean.illegal == "drop":
@@ -264,7 +264,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("named", [True, False])
 def test_names_are_decoded_in_any_charset_with_or_without_ca(tmp_path: Path, named: bool) -> None:
-    """All in one archive, beside UTF-8 that is called something else."""
+    """All in one archive, together with UTF-8 under a wrong charset name."""
     members, expected = {}, []
     for codec, players in TEXTS.items():
         for encoding in (codec, "utf-8"):

@@ -117,7 +117,7 @@ def kinds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 KINDS = ("tar", "tar.gz", "tar.bz2", "tar.xz", "zip", "folder", "olf", "olf.gz", "tygem", "sgf")
 
 
-def told(found: Iterator[Any]) -> list[Any]:
+def content_of(found: Iterator[Any]) -> list[Any]:
     """What blocks say."""
     return [
         (
@@ -134,14 +134,14 @@ def told(found: Iterator[Any]) -> list[Any]:
 def test_shards_are_the_whole_in_order(kinds: dict[str, Path], kind: str, seed: int) -> None:
     """Wherever it is cut; the slices read one after the other from one open archive, or in any order."""
     path, rng = kinds[kind], random.Random(seed)
-    whole = told(shares_of([path], BLOCK))
+    whole = content_of(shares_of([path], BLOCK))
     count = sum(1 for _ in blocks(path))
     cuts = [0, *sorted(rng.sample(range(1, count + 3), min(count + 2, 4)))]
     cut = [ArchiveShard(path, first, stop - first) for first, stop in pairwise(cuts)]
     cut.append(ArchiveShard(path, cuts[-1], None))
     one = ShardReader()
-    assert [block for unit in cut for block in told(one.read(unit))] == whole
-    parts = {k: told(one.read(cut[k])) for k in rng.sample(range(len(cut)), len(cut))}
+    assert [block for unit in cut for block in content_of(one.read(unit))] == whole
+    parts = {k: content_of(one.read(cut[k])) for k in rng.sample(range(len(cut)), len(cut))}
     assert [block for k in range(len(cut)) for block in parts[k]] == whole
 
 
@@ -151,7 +151,7 @@ def test_consecutive_shards_reuse_the_open_archive(kinds: dict[str, Path], kind:
     cut = list(archive_shards(path))
     if kind == "folder":
         assert [(unit.first, len(unit)) for unit in cut] == [(0, 20)]
-        assert told(ShardReader().read(cut[0])) == told(blocks(path, block_bytes=BLOCK_BYTES))
+        assert content_of(ShardReader().read(cut[0])) == content_of(blocks(path, block_bytes=BLOCK_BYTES))
         return
     assert cut[0].first == 0
     assert cut[-1].blocks is None
@@ -167,7 +167,9 @@ def test_consecutive_shards_reuse_the_open_archive(kinds: dict[str, Path], kind:
         assert max(sizes) <= 2 * count / len(cut) + 2  # what the guess is for: none has much more to do
     elif kind in ("tygem", "sgf"):  # of the others, which are small, the size says little
         assert len(cut) == 1
-    assert [block for unit in cut for block in told(ShardReader().read(unit))] == told(shares_of([path], BLOCK))
+    assert [block for unit in cut for block in content_of(ShardReader().read(unit))] == content_of(
+        shares_of([path], BLOCK)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +219,7 @@ def test_shards_of_loose_records_give_the_same_catalogue(
 def test_loose_records_keep_their_numbers_if_others_vanish(
     loose: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that vanishes is set aside; a new one is none of those that were found."""
+    """A record that vanishes is dropped; a new one is ignored."""
     monkeypatch.setattr(corpus_sources, "_LOOSE_RECORDS", 64)
     top = tmp_path / "copy"
     shutil.copytree(loose, top)
@@ -253,8 +255,8 @@ def test_damage_is_reported_by_its_shard_or_the_last(kinds: dict[str, Path], tmp
             try:
                 given += (reader or ShardReader()).read(unit)
             except SourceError as error:
-                return told(iter(given)), str(error)
-        return told(iter(given)), ""
+                return content_of(iter(given)), str(error)
+        return content_of(iter(given)), ""
 
     expected: list[RecordBlock] = []
     with pytest.raises(SourceError) as raised:
@@ -282,7 +284,7 @@ def test_reader_does_not_continue_after_an_error(kinds: dict[str, Path], monkeyp
         patched.setattr(corpus_sources, "split_large_blocks", lost)
         with pytest.raises(SourceError):
             list(reader.read(first))
-    assert told(reader.read(second)) == told(ShardReader().read(second)) != []
+    assert content_of(reader.read(second)) == content_of(ShardReader().read(second)) != []
 
 
 @pytest.mark.parametrize("kind", ["tar", "tar.gz", "zip", "sgf"])
@@ -299,12 +301,12 @@ def test_file_that_changes_between_shards_is_rejected(
         cut = [pickle.loads(pickle.dumps(unit)) for unit in archive_shards(path)]
         assert len(cut) > 1 or kind == "sgf"
         for unit in cut[1:]:
-            assert told(ShardReader().read(unit))
+            assert content_of(ShardReader().read(unit))
         data = bytearray(web.files["/a"])
         data[len(data) // 3] ^= 1
         web.files["/a"] = bytes(data)
         with pytest.raises(SourceError, match=f"{path}: it changed while it was read"):
-            told(ShardReader().read(cut[0]))
+            content_of(ShardReader().read(cut[0]))
 
 
 # Real archives, in blocks of the size that they are always read in
@@ -314,10 +316,10 @@ def test_shards_of_real_archives(shared: Path) -> None:
     for name in ("kgs/KGS-2016_01-19-756-.tar.gz", "tygem/2016-07.zip", "wild/fox-pro-680.tar.gz"):
         path = shared / "data" / name
         with mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=1 << 18):
-            whole = told(shares_of([path], 1 << 18))
+            whole = content_of(shares_of([path], 1 << 18))
             cut = [ArchiveShard(path, 0, 1), ArchiveShard(path, 1, 3), ArchiveShard(path, 4, None)]
             with mock.patch.object(split_large_blocks, "__defaults__", (1 << 18,)):
-                assert [block for unit in cut for block in told(ShardReader().read(unit))] == whole
+                assert [block for unit in cut for block in content_of(ShardReader().read(unit))] == whole
 
 
 # Catalogues
@@ -397,8 +399,8 @@ def test_rows_are_serialized_without_loss(mix: list[Path], tmp_path: Path) -> No
 
 def identities(sources: Any, rules: str = "legal") -> list[Any]:
     found, job = find_sources(sources), IngestJob(load_cleaning_rules(rules), None)
-    told = hash_sources(found, ThreadExecutor(1))
-    return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(found, told)]
+    infos = hash_sources(found, ThreadExecutor(1))
+    return [[job.fingerprint(), job.shard_fingerprint(unit)] for unit in source_shards(found, infos)]
 
 
 def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> None:
@@ -429,11 +431,11 @@ def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> 
 
 
 def test_cluster_hashes_the_sources(mix: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = hash_sources(find_sources(mix), ThreadExecutor(1))
+    infos = hash_sources(find_sources(mix), ThreadExecutor(1))
     serializing.install(monkeypatch)
     monkeypatch.setattr(Executor, "run", None)  # that of threads
     ingest(mix, tmp_path / "a.parquet", engine=serializing.ENGINE)
-    assert corpus_sources.open_catalogue(tmp_path / "a.parquet").metadata["sources"] == told
+    assert corpus_sources.open_catalogue(tmp_path / "a.parquet").metadata["sources"] == infos
 
 
 def test_engine_option(mix: list[Path], tmp_path: Path) -> None:

@@ -158,8 +158,8 @@ def test_append_does_not_change_existing_partitions(sources: list[Path], folder:
     before: dict[str, tuple[bytes, int]] = {}
     for source in sources:
         append(source, path, clean=rules("games"))
-        for name, told in before.items():
-            assert (path.joinpath(name).read_bytes(), path.joinpath(name).stat().st_mtime_ns) == told
+        for name, report in before.items():
+            assert (path.joinpath(name).read_bytes(), path.joinpath(name).stat().st_mtime_ns) == report
         before = {
             part.relative_to(path).as_posix(): (part.read_bytes(), part.stat().st_mtime_ns)
             for part in open_catalogue(path).partitions
@@ -167,13 +167,13 @@ def test_append_does_not_change_existing_partitions(sources: list[Path], folder:
     assert [part.relative_to(path) for part in open_catalogue(path).partitions] == [
         part.relative_to(folder) for part in open_catalogue(folder).partitions
     ]
-    # What came first stays: the beginning of a game that was added later is kept until the folder is compacted.
+    # Existing rows do not change: the beginning of a game that is appended later is kept until the folder is compacted.
     only_here = bag(path) - bag(folder)
     assert [dict(row)["drop"] for row in only_here] == ["None"]
     assert [dict(row)["drop"] for row in bag(folder) - bag(path)] == ["cut_off"]
-    told = open_catalogue(path).metadata
-    assert told["read"] == told["kept"] + sum(told["drops"].values())
-    assert told["drops"]["DUPLICATE"] == 2
+    report = open_catalogue(path).metadata
+    assert report["read"] == report["kept"] + sum(report["drops"].values())
+    assert report["drops"]["DUPLICATE"] == 2
 
 
 def test_known_sources_are_skipped(sources: list[Path], tmp_path: Path) -> None:
@@ -181,8 +181,8 @@ def test_known_sources_are_skipped(sources: list[Path], tmp_path: Path) -> None:
     append(sources[:2], path)
     before = tree(path)
     (copy := tmp_path / "another name.zip").write_bytes(sources[0].read_bytes())
-    told = append([copy, sources[1]], path)
-    assert (told.read, told.skipped) == (0, [copy.name, sources[1].name])
+    report = append([copy, sources[1]], path)
+    assert (report.read, report.skipped) == (0, [copy.name, sources[1].name])
     assert tree(path) == before
     copy.write_bytes(sources[2].read_bytes())
     done = run("ingest", *sources, copy, "-o", path)

@@ -106,7 +106,7 @@ def test_killed_compact_leaves_the_old_or_the_new_catalogue(
             compact(path)
     written = moment == "before what is left is removed"
     assert bag(path) == bag(done if written else folders[1])
-    if written:  # whoever writes next removes the old parts, though there is nothing to write
+    if written:  # the next writer removes the old partitions, even if it writes nothing
         with CatalogueTransaction(path):
             pass
     else:

@@ -179,9 +179,9 @@ def test_parquet_stores_the_query(many: Path, tmp_path: Path) -> None:
     counts = Counter(1990 + k % 7 for k in range(50_000) if k % 10)
     found = pq.read_table(tmp_path / "years.parquet").to_pylist()
     assert found == [{"year": year, "n": counts[year]} for year in sorted(counts)]
-    told = pq.read_metadata(tmp_path / "years.parquet").metadata
-    assert json.loads(told[b"kifu.query"]) == sql
-    assert [of["blake3"] for of in json.loads(told[b"kifu.of"])] == [hash_file(many)]
+    expected_text = pq.read_metadata(tmp_path / "years.parquet").metadata
+    assert json.loads(expected_text[b"kifu.query"]) == sql
+    assert [of["blake3"] for of in json.loads(expected_text[b"kifu.of"])] == [hash_file(many)]
     with pytest.raises(FormatError, match="not a catalogue: "):
         open_catalogue(tmp_path / "years.parquet")
 
@@ -231,13 +231,15 @@ def test_result_may_replace_its_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected_text"),
     [("black AS width", "column width: Failed to parse"), ("NULL AS id", "column id must not contain nulls")],
 )
-def test_values_that_do_not_fit_a_catalogue_are_rejected(small: Path, tmp_path: Path, change: str, told: str) -> None:
+def test_values_that_do_not_fit_a_catalogue_are_rejected(
+    small: Path, tmp_path: Path, change: str, expected_text: str
+) -> None:
     with (
         open_query(f"SELECT * REPLACE ({change}) FROM games", [small]) as answer,
-        pytest.raises(FormatError, match=told),
+        pytest.raises(FormatError, match=expected_text),
     ):
         answer.write(tmp_path / "bad.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -247,7 +249,7 @@ def test_values_that_do_not_fit_a_catalogue_are_rejected(small: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "expected_text"),
     [
         ("selec 1", 'syntax error at or near "selec"'),
         ("SELECT blac FROM games", 'Candidate bindings: "black"'),
@@ -269,11 +271,11 @@ def test_values_that_do_not_fit_a_catalogue_are_rejected(small: Path, tmp_path: 
         ("SELECT error('a\nb')", "a b"),
     ],
 )
-def test_bad_queries_raise_one_line_errors(small: Path, tmp_path: Path, sql: str, told: str) -> None:
+def test_bad_queries_raise_one_line_errors(small: Path, tmp_path: Path, sql: str, expected_text: str) -> None:
     secret = tmp_path / "secret.parquet"
     pq.write_table(pa.table({"x": [1]}), secret)
     done = run("query", sql.replace("SECRET", str(secret)), small, "-o", tmp_path / "out.csv")
-    is_error(done, told)
+    is_error(done, expected_text)
     assert list(tmp_path.iterdir()) == [secret]
 
 
@@ -293,7 +295,7 @@ def is_error(done: Done, *words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected_text"),
     [
         (["missing.parquet"], "missing.parquet is not a catalogue"),
         ([__file__], "is not a catalogue"),
@@ -301,8 +303,8 @@ def is_error(done: Done, *words: str) -> None:
         (["SMALL", "-o", "SMALL/out.csv"], "cannot write"),
     ],
 )
-def test_bad_files_raise_one_line_errors(small: Path, arguments: list[str], told: str) -> None:
-    is_error(run("query", "SELECT 1 AS x", *(each.replace("SMALL", str(small)) for each in arguments)), told)
+def test_bad_files_raise_one_line_errors(small: Path, arguments: list[str], expected_text: str) -> None:
+    is_error(run("query", "SELECT 1 AS x", *(each.replace("SMALL", str(small)) for each in arguments)), expected_text)
 
 
 def test_equal_column_names_are_allowed_in_csv_only(small: Path, tmp_path: Path) -> None:
@@ -317,7 +319,7 @@ def test_equal_column_names_are_allowed_in_csv_only(small: Path, tmp_path: Path)
 def test_damaged_files_give_an_error_or_a_result(small: Path, tmp_path: Path) -> None:
     data = small.read_bytes()
     draw = random.Random(5)
-    told = set()
+    expected_text = set()
     for _ in range(60):
         damaged = bytearray(data)
         for _ in range(draw.choice((1, 3, 20))):
@@ -326,15 +328,15 @@ def test_damaged_files_give_an_error_or_a_result(small: Path, tmp_path: Path) ->
         path.write_bytes(damaged)
         try:
             with open_query("FROM games", [path], jobs=1) as answer:
-                told.add(len(b"".join(answer.csv())) > 0)
+                expected_text.add(len(b"".join(answer.csv())) > 0)
         except KifuError as error:
-            told.add(type(error))
+            expected_text.add(type(error))
             message = str(error)
             assert "kifu-query-" not in message
-    assert {True, FormatError, RecipeError} <= told
+    assert {True, FormatError, RecipeError} <= expected_text
 
 
-# nothing stays behind
+# no leftovers
 
 
 @pytest.mark.parametrize("sql", ["FROM games ORDER BY id", "SELECT black::INT FROM games"])

@@ -20,7 +20,7 @@ OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
 
 
 def corpus(path: Path, openings: np.ndarray = OPENINGS) -> Path:
-    """Every tenth game is set aside."""
+    """Write a catalogue in which every tenth game is dropped."""
     drop = ["ko" if k % 10 == 0 else None for k in range(len(openings))]
     return write_catalogue(path, rows(opening=openings.tolist(), drop=drop))
 
@@ -32,14 +32,14 @@ def ids(path: Path) -> list[int]:
 def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
     path = corpus(tmp_path / "a.parquet")
     table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
-    told = split([path], table, tmp_path / "sets")
+    report = split([path], table, tmp_path / "sets")
     codes = split_keys(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
     kept = np.arange(400) % 10 > 0
     for code, name in enumerate(("train", "validation", "test")):
         file = tmp_path / "sets" / f"{name}.parquet"
         assert ids(file) == np.flatnonzero(kept & (codes == code)).tolist()
-        assert told.sets[file] == len(ids(file))
-    assert (told.unset, told.dropped, told.read) == (0, 40, 400)
+        assert report.sets[file] == len(ids(file))
+    assert (report.unset, report.dropped, report.read) == (0, 40, 400)
     about = open_catalogue(tmp_path / "sets" / "test.parquet").metadata
     assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
     assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path)}]
@@ -49,8 +49,8 @@ def test_games_in_no_set_are_counted(tmp_path: Path) -> None:
     table = tmp_path / "old.toml"
     table.write_text('name="old"\ntitle="t"\nsplit={kind="date", sets={old=[1900-01-01,1999-12-31]}}')
     path = write_catalogue(tmp_path / "a.parquet", rows(year=[1998, 2005, None]))
-    told = split([path], load_split(str(table)), tmp_path)
-    assert (list(told.sets.values()), told.unset, told.read) == ([1], 2, 3)
+    report = split([path], load_split(str(table)), tmp_path)
+    assert (list(report.sets.values()), report.unset, report.read) == ([1], 2, 3)
 
 
 def test_command_prints_the_output(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_bad_catalogue_leaves_the_old_sets(tmp_path: Path) -> None:
 
 
 def test_failing_split_leaves_the_old_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the disk is full: at the last byte of the last file, too."""
+    """The disk may be full anywhere, even at the last byte of the last file."""
     path, into = corpus(tmp_path / "a.parquet"), tmp_path / "sets"
     real, left, other = os.write, [10**9], load_split("hash", ["split.seed=3"])
 

@@ -121,8 +121,8 @@ def test_by_player():
     assert abs(found.count(None) - 1_500) < 300
     spelled = [f" {name.upper()} " for name in names]
     assert assign_sets(rows(black=spelled, white=names), by_player).to_pylist() == alone.tolist()
-    nobody = rows(black=[None, "player 7", None], white=["player 7", None, None])
-    assert assign_sets(nobody, by_player).to_pylist() == [None, None, None]
+    nameless = rows(black=[None, "player 7", None], white=["player 7", None, None])
+    assert assign_sets(nameless, by_player).to_pylist() == [None, None, None]
 
 
 def test_by_date():

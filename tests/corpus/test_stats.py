@@ -52,17 +52,17 @@ def test_counts_equal_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
     games = [dict(zip(columns, values)) for values in zip(*columns.values())]
     kept = [game for game in games if game["drop"] is None]
 
-    def told(value: object) -> str:
+    def expected_text(value: object) -> str:
         return UNKNOWN if value is None else re.sub(r"\.0$", "", str(value))
 
     assert (stats.read, stats.kept) == (700, len(kept))
     assert stats.dropped == Counter(game["drop"] for game in games if game["drop"])
-    assert stats.years == Counter(told(game["year"]) for game in kept)
-    assert stats.handicaps == Counter(told(game["handicap"]) for game in kept)
+    assert stats.years == Counter(expected_text(game["year"]) for game in kept)
+    assert stats.handicaps == Counter(expected_text(game["handicap"]) for game in kept)
     assert stats.boards == Counter(f"{game['width']}x{game['height']}" for game in kept)
     assert stats.formats == Counter(game["format"] for game in kept)
     for found, all_of_them in (
-        (stats.komi, Counter(told(game["komi"]) for game in kept)),
+        (stats.komi, Counter(expected_text(game["komi"]) for game in kept)),
         (stats.archives, Counter(game["archive"] for game in kept)),
     ):
         named = {name: count for name, count in found.items() if name != OTHERS}
@@ -160,7 +160,7 @@ def test_shards_and_executor_do_not_matter(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_bound_of_exact_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 archives have 30 games each, and 600 have one: up to the bound all are told apart, then the common ones."""
+    """20 archives have 30 games each, and 600 have one: up to the bound all are counted, then the common ones."""
     archives = [f"{k % 20}.zip" for k in range(600)] + [f"single {k}.zip" for k in range(600)]
     random.Random(2).shuffle(archives)
     path = write_catalogue(tmp_path / "games.parquet", rows(archive=archives, date_text=archives))
@@ -353,17 +353,17 @@ def test_short_counts(count: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected_text"),
     [
         (["missing.parquet"], "missing.parquet is not a catalogue"),
         (["GAMES", "-o", "page.gif"], ".png or .svg"),
         (["GAMES", "--json", "GAMES/x.json"], "cannot write"),
     ],
 )
-def test_errors_are_one_line(tmp_path: Path, arguments: list[str], told: str) -> None:
+def test_errors_are_one_line(tmp_path: Path, arguments: list[str], expected_text: str) -> None:
     games = write_catalogue(tmp_path / "games.parquet", rows(year=[2001]))
     done = run("stats", *(each.replace("GAMES", str(games)) for each in arguments))
     (line,) = done.err
     assert (done.code, done.out) == (2, "")
     assert line.startswith("kifu: ")
-    assert told in line
+    assert expected_text in line

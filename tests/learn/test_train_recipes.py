@@ -76,7 +76,7 @@ def test_no_schedule_jumps_up_or_leaves_its_bounds(kind: str) -> None:
 
 def test_warm_up_in_steps() -> None:
     recipe = tiny(schedule={"kind": "constant", "warm_up_steps": 4})
-    assert [recipe.schedule.part(0.0, step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
+    assert [recipe.schedule.scale(0.0, step) for step in range(6)] == [0.25, 0.5, 0.75, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,7 @@ class Estimate:
     seconds: float = 0.0
 
     def to_json(self) -> str:
+        """Return the estimate as one JSON object."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
     def __str__(self) -> str:

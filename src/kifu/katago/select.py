@@ -240,7 +240,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         return None if boards is None else [w << 8 | h for w, h in map(parse_board, boards)]
 
     @property
-    def games(self) -> int:
+    def slice_rows(self) -> int:
         """The number of games in one item."""
         return _GAMES
 
@@ -264,7 +264,7 @@ class CountRows(CatalogueRowsJob[RowCounts]):
 
     def _select(self, batch: pa.RecordBatch, games: GameArrays) -> _Selected:
         """Select the rows of the set, as far as is possible before the games are played."""
-        ours = self.ours(batch)
+        ours = self.in_set(batch)
         rules, unresolved = self._resolver.rules(batch)
         drop = map_distinct(batch["drop"], drop_code, np.uint8)
         dropped_before = drop != DropReason.KEPT

@@ -1,4 +1,4 @@
-"""Work on games for data sets of examples: positions are counted, or drawn and labelled, some games at a time."""
+"""Jobs for data sets of examples: count positions, or render and label them, slice by slice of the catalogue."""
 
 from __future__ import annotations
 
@@ -28,27 +28,32 @@ from kifu.recipes.schema import ExamplesRecipe
 from kifu.records.games import GameArrays
 
 CHUNK_BYTES = 4 << 20
-"""Packed planes that a thread makes at one go, about."""
+"""Packed planes that are rendered at once, about."""
 
 _MOVES = 220
-"""Of a game, about."""
+"""Moves of a game, about."""
 
 _GAMES = 512
-"""Looked at at one go where few of their positions are drawn: what is noted of their moves stays in a cache."""
+"""Games that are counted at once: few enough for the processor's cache."""
 
-_DRAWN = np.uint64(0x6B69667564726177)
-"""Makes the hash that positions are drawn by another one than that which they are sorted by."""
+_DRAW_SALT = np.uint64(0x6B69667564726177)
+"""Makes the hash for drawing positions independent of the one for sorting them."""
 
 _COLUMNS = tuple(dict.fromkeys((*GAME_COLUMNS, *LABEL_COLUMNS, *CONTEXT_COLUMNS, "id", "archive", "member", "index")))
 
 
 class _Selected(NamedTuple):
-    """Which of these rows are of the set, and which of their positions are wanted.
+    """The games of a slice that are in the set, and their selected positions.
 
-    rows: [R] of the batch. take: [M] for all moves of these, game after game, which of the wanted positions the one
-    before it is, or -1; at: [B] int64, the wanted ones as indices of it. game: [B] int64, an index of rows; ply: [B]
-    int32; keys: [B] uint64.
-    why: of the other rows, how many are set aside, by reason; elsewhere: and how many are of no set, or of others.
+    Attributes:
+        rows: [R] int64, rows of the batch.
+        take: [M] int64, for all moves of these games: the index of the position before the move, or -1.
+        at: [B] int64, the selected positions as indices into `take`.
+        game: [B] int64, index into `rows`.
+        ply: [B] int32.
+        keys: [B] uint64, hashes of seed, game and ply.
+        drops: dropped games by reason.
+        elsewhere: number of games of other sets, or of none.
     """
 
     games: GameArrays
@@ -58,19 +63,26 @@ class _Selected(NamedTuple):
     game: npt.NDArray[np.int64]
     ply: npt.NDArray[np.int32]
     keys: Hashes
-    why: Counter[str]
+    drops: Counter[str]
     elsewhere: int
 
     def only(self, wanted: npt.NDArray[np.bool_]) -> _Selected:
-        """Some of the positions: [B] whether each of them is still wanted."""
+        """Keep some positions only; wanted: [B] bool."""
         self.take[self.at] = np.where(wanted, np.cumsum(wanted) - 1, -1)
         return self._replace(at=self.at[wanted], game=self.game[wanted], ply=self.ply[wanted], keys=self.keys[wanted])
 
 
 class ExampleChunk(NamedTuple):
-    """What was made of some rows. content: what is to be written, or, with keys, sorted first.
+    """The examples of a slice.
 
-    member, rows: [K] which rows of the catalogue gave examples, and how many; plies: [B] uint16 of all of them.
+    Attributes:
+        content: a `Batch`, or what the writer prepared from it.
+        keys: [B] uint64, the keys to sort by.
+        member: [K] int32, rows of the catalogue with examples.
+        rows: [K] int32, the number of examples of each.
+        plies: [B] uint16, of all examples.
+        drops: dropped games by reason.
+        elsewhere: number of games of other sets, or of none.
     """
 
     content: Any
@@ -78,13 +90,13 @@ class ExampleChunk(NamedTuple):
     member: npt.NDArray[np.int32]
     rows: npt.NDArray[np.int32]
     plies: npt.NDArray[np.uint16]
-    why: Counter[str]
+    drops: Counter[str]
     elsewhere: int
 
 
 @dataclass(frozen=True)
 class _ExampleJob(CatalogueRowsJob[R]):
-    """Positions of games are looked at."""
+    """Base of jobs that select positions."""
 
     columns = _COLUMNS
 
@@ -92,119 +104,126 @@ class _ExampleJob(CatalogueRowsJob[R]):
 
     @cached_property
     def renderer(self) -> Renderer:
+        """The renderer of the planes."""
         return self.recipe.renderer()
 
     @cached_property
     def layout(self) -> Layout:
+        """The shapes and labels of the examples."""
         return self.recipe.layout()
 
-    def _select(self, some: RowSlice) -> _Selected:
-        """Which positions of these rows become examples."""
-        recipe, batch = self.recipe, some.batch
+    def _select(self, item: RowSlice) -> _Selected:
+        """Select games and positions."""
+        recipe, batch = self.recipe, item.batch
         games = game_arrays(batch)
-        ours = self.ours(batch)
+        in_set = self.in_set(batch)
         drop = map_distinct(batch["drop"], drop_code, np.uint8)
         width, height = self.layout.width, self.layout.height
         fits = (games.width == width) & (games.height == height)
         if recipe.pad:
             fits = (games.width <= width) & (games.height <= height)
-        drop[(drop == DropReason.KEPT) & ours & ~fits] = DropReason.WRONG_SIZE
-        rows = np.flatnonzero((drop == DropReason.KEPT) & ours)
+        drop[(drop == DropReason.KEPT) & in_set & ~fits] = DropReason.WRONG_SIZE
+        rows = np.flatnonzero((drop == DropReason.KEPT) & in_set)
         dropped = drop[drop != DropReason.KEPT]
-        why = Counter({DropReason(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
-        chosen = self._choose(batch, games, rows)
-        return chosen._replace(why=why, elsewhere=len(batch) - len(dropped) - len(rows))
+        drops = Counter({DropReason(k).name: int(n) for k, n in zip(*np.unique(dropped, return_counts=True))})
+        selected = self._select_positions(batch, games, rows)
+        return selected._replace(drops=drops, elsewhere=len(batch) - len(dropped) - len(rows))
 
-    def _choose(self, batch: pa.RecordBatch, games: GameArrays, rows: npt.NDArray[np.int64]) -> _Selected:
-        """Which positions of these games are wanted."""
-        of = self.recipe.positions
+    def _select_positions(self, batch: pa.RecordBatch, games: GameArrays, rows: npt.NDArray[np.int64]) -> _Selected:
+        """Select positions of these games."""
+        positions = self.recipe.positions
         moves = int(np.diff(games.move_offset)[rows].sum())
         take, at, game = (np.empty(moves, np.int64) for _ in range(3))
         ply = np.empty(moves, np.int32)
-        most = np.iinfo(np.int64).max if of.max_ply is None else of.max_ply
-        n = _choose_plies(
-            rows, games.moves, games.move_offset, games.width, games.height, of.passes, of.min_ply, most, take, at,
-            game, ply,
+        last = np.iinfo(np.int64).max if positions.max_ply is None else positions.max_ply
+        n = _select_plies(
+            rows, games.moves, games.move_offset, games.width, games.height, positions.passes, positions.min_ply,
+            last, take, at, game, ply,
         )  # fmt: skip
         at, game, ply = at[:n], game[:n], ply[:n]
         ids = mix_words(to_numpy(batch["id"])[rows] ^ mix_words(np.array([self.recipe.seed], np.uint64)))
         keys = mix_words(ids[game] + ply.astype(np.uint64))
-        chosen = _Selected(games, rows, take, at, game, ply, keys, Counter(), 0)
-        if of.per_game is None:
-            return chosen
-        return chosen.only(_first_of_each(game, mix_words(keys ^ _DRAWN), of.per_game))
+        selected = _Selected(games, rows, take, at, game, ply, keys, Counter(), 0)
+        if positions.per_game is None:
+            return selected
+        return selected.only(_lowest_of_each(game, mix_words(keys ^ _DRAW_SALT), positions.per_game))
 
 
 @dataclass(frozen=True)
 class CountExamples(_ExampleJob[int]):
-    """How many examples there are."""
+    """Counts the examples of slices."""
 
-    games = _GAMES
+    slice_rows = _GAMES
 
     def process(self, item: RowSlice) -> int:
+        """Return the number of examples."""
         return len(self._select(item).game)
 
 
 @dataclass(frozen=True)
-class _DrawExamples(_ExampleJob[ExampleChunk]):
-    """Positions become examples."""
+class _RenderExamples(_ExampleJob[ExampleChunk]):
+    """Base of jobs that render examples."""
 
     @property
-    def games(self) -> int:
+    def slice_rows(self) -> int:
+        """Maximum number of rows in a slice: examples of about `CHUNK_BYTES`."""
         drawn = min(self.recipe.positions.per_game or _MOVES, _MOVES)
         return min(max(CHUNK_BYTES // (drawn * self.layout.packed_bytes), 4), 2048)
 
     def process(self, item: RowSlice) -> ExampleChunk:
-        return self._encode(item, self._select(item))
+        """Return the examples of a slice."""
+        return self._render(item, self._select(item))
 
-    def _encode(self, some: RowSlice, chosen: _Selected) -> ExampleChunk:
-        """Planes and labels of the wanted positions."""
-        batch, games, rows = some.batch, chosen.games, chosen.rows
-        planes = self.renderer.encoder.new_out(len(chosen.game))
-        drawn = self.renderer.new_labels(len(chosen.game))
-        at = LabelPositions(batch, games, rows[chosen.game], chosen.ply, self.layout.width, self.layout.height)
+    def _render(self, item: RowSlice, selected: _Selected) -> ExampleChunk:
+        """Return planes and labels of the selected positions."""
+        batch, games, rows = item.batch, selected.games, selected.rows
+        planes = self.renderer.encoder.new_out(len(selected.game))
+        drawn = self.renderer.new_labels(len(selected.game))
+        at = LabelPositions(batch, games, rows[selected.game], selected.ply, self.layout.width, self.layout.height)
         symmetry = np.zeros(len(rows), np.uint8)
-        drop, _ = self.renderer.render(batch, games, rows, symmetry, chosen.take, planes, drawn)
+        drop, _ = self.renderer.render(batch, games, rows, symmetry, selected.take, planes, drawn)
         labels = drawn | label_values(self.layout.labels, at)
-        counts = np.bincount(chosen.game, minlength=len(rows))
+        counts = np.bincount(selected.game, minlength=len(rows))
         runs = _runs(batch, rows, counts) if self.recipe.order == "corpus" else None
         wanted = {label.name: labels[label.name] for label in self.layout.labels}
         content = Batch(planes, wanted, to_numpy(batch["id"])[at.game], at.ply, runs)
-        keys, why = chosen.keys, chosen.why
+        keys, drops = selected.keys, selected.drops
         kept = drop == DropReason.KEPT
-        if not kept.all():  # KataGo's planes ask for more than what our catalogues have; others made the catalogue
-            stays = np.flatnonzero(kept[chosen.game])
-            why = why + Counter(DropReason(k).name for k in drop[~kept].tolist())
+        if not kept.all():  # KataGo's planes need rules and komi, which cleaning rules do not require
+            stays = np.flatnonzero(kept[selected.game])
+            drops = drops + Counter(DropReason(k).name for k in drop[~kept].tolist())
             rows, counts, keys = rows[kept], counts[kept], keys[stays]
             content = content.take(stays)
             if runs is not None:
                 content = content.with_runs(_runs(batch, rows, counts))
         return ExampleChunk(
-            content, keys, (some.first + rows).astype(np.int32), counts.astype(np.int32),
-            content.ply.astype(np.uint16), why, chosen.elsewhere,
+            content, keys, (item.first + rows).astype(np.int32), counts.astype(np.int32),
+            content.ply.astype(np.uint16), drops, selected.elsewhere,
         )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class WriteExamples(_DrawExamples):
-    """All examples of a set, as the corpus has them, ready to be appended by the writer of their format."""
+class WriteExamples(_RenderExamples):
+    """Renders examples in corpus order, prepared for the writer of the format."""
 
     @cached_property
     def writer(self) -> type[Writer]:
+        """The writer of the format."""
         return find_writer(self.recipe.format)
 
     def process(self, item: RowSlice) -> ExampleChunk:
-        made = super().process(item)
-        return made._replace(content=self.writer.prepare(made.content, self.layout))
+        """Return the examples of a slice, prepared for the writer."""
+        chunk = super().process(item)
+        return chunk._replace(content=self.writer.prepare(chunk.content, self.layout))
 
 
 @dataclass(frozen=True)
-class SortExamples(_DrawExamples):
-    """All examples of a set, with the keys by which they are to be sorted."""
+class SortExamples(_RenderExamples):
+    """Renders examples that are sorted by their keys before they are written."""
 
 
-def _first_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
-    """[B] whether an entry is one of the `most` of its group with the lowest keys. group: rising."""
+def _lowest_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt.NDArray[np.bool_]:
+    """Return whether each entry is one of the `most` of its group with the lowest keys: [B] bool; group: ascending."""
     order = np.lexsort((keys, group))
     first = np.searchsorted(group, group, side="left")
     chosen = np.empty(len(group), bool)
@@ -213,13 +232,13 @@ def _first_of_each(group: npt.NDArray[np.int64], keys: Hashes, most: int) -> npt
 
 
 @kernel
-def _choose_plies(
-    rows: Any, moves: Any, move_offset: Any, width: Any, height: Any, passes: Any, least: Any, most: Any, take: Any,
-    at: Any, game: Any, ply: Any,
+def _select_plies(  # noqa: PLR0913 - a kernel
+    rows: Any, moves: Any, move_offset: Any, width: Any, height: Any, passes: Any, first_ply: Any, last_ply: Any,
+    take: Any, at: Any, game: Any, ply: Any,
 ) -> Any:  # fmt: skip
-    """Fills take for all moves of these games, and at, game and ply of the positions that are wanted; see `_Selected`.
+    """Select positions from ply `first_ply` to `last_ply`, those before a pass only if `passes`; see `_Selected`.
 
-    Those from ply `least` to `most`, and before a pass only if `passes`. Returns how many they are.
+    Fills take for all moves, and at, game and ply for the selected positions; returns their number.
     """
     chosen = 0
     first = 0
@@ -228,7 +247,7 @@ def _choose_plies(
         points = np.int64(width[g]) * np.int64(height[g])
         plies = move_offset[g + 1] - move_offset[g]
         for t in range(plies):
-            if least <= t <= most and (passes or (moves[move_offset[g] + t] & POINT_MASK) != points):
+            if first_ply <= t <= last_ply and (passes or (moves[move_offset[g] + t] & POINT_MASK) != points):
                 take[first + t] = chosen
                 at[chosen] = first + t
                 game[chosen] = r
@@ -241,7 +260,7 @@ def _choose_plies(
 
 
 def _runs(batch: pa.RecordBatch, rows: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> GameRuns:
-    """The games of these rows that have examples."""
+    """Return the names and lengths of the runs of examples of one game."""
     some = rows[counts > 0]
     members = batch["member"].take(pa.array(some)).to_pylist()
     index = to_numpy(batch["index"])[some]

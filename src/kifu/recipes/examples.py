@@ -95,9 +95,11 @@ class _SetWriter:
 
     @cached_property
     def layout(self) -> Layout:
+        """The shapes and labels of the examples."""
         return self.recipe.layout()
 
     def write(self) -> ExamplesManifest:
+        """Write the data set and return its manifest."""
         from kifu.recipes.example_jobs import CountExamples
 
         recipe, plan = self.recipe, self.plan
@@ -119,7 +121,7 @@ class _SetWriter:
             for catalogue in self.plan.catalogues:
                 for chunk in self.plan.executor.run(job, catalogue.shards):
                     writer.append(chunk.content)
-                    self.counts.add_dropped(chunk.why, chunk.elsewhere)
+                    self.counts.add_dropped(chunk.drops, chunk.elsewhere)
                     self.counts.add_games(chunk.member, chunk.rows, chunk.plies)
                     bar.advance(len(chunk.plies))
                 self.counts.end_catalogue(catalogue)
@@ -134,7 +136,7 @@ class _SetWriter:
         with BucketSort(_KEYS, bucket_rows, self.plan.path.parent, expected) as buckets:
             with self._progress("drawing", expected) as bar:
                 for chunk in self.plan.executor.run(job, self.plan.shards):
-                    self.counts.add_dropped(chunk.why, chunk.elsewhere)
+                    self.counts.add_dropped(chunk.drops, chunk.elsewhere)
                     buckets.add(chunk.content.columns() | {_KEYS: chunk.keys})
                     bar.advance(len(chunk.keys))
             with self._progress("building", expected) as bar:

@@ -47,7 +47,7 @@ AnySources: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]
 
 
 class BuildManifest(Protocol):
-    """What the pipeline needs of a manifest."""
+    """The part of a manifest that the pipeline uses."""
 
     @property
     def kifu(self) -> str: ...
@@ -280,19 +280,31 @@ class ManifestCounts:
 
 
 class SetShard(NamedTuple):
-    """Some rows of a catalogue as a shard. digest: of the catalogue. first: the number of the first of them."""
+    """Consecutive rows of a catalogue.
+
+    Attributes:
+        digest: of the catalogue.
+        first: index of the first row.
+        rows: the rows.
+    """
 
     digest: str
     first: int
     rows: RowShard
 
     def fingerprint(self) -> list[Any]:
-        """What tells it from others, as JSON values."""
+        """Return JSON values that identify the shard."""
         return [self.digest, self.first, self.rows.rows]
 
 
 class CatalogueInput(NamedTuple):
-    """A catalogue that sets are made from. digest: see `Catalogue.digest`."""
+    """A catalogue that sets are made from.
+
+    Attributes:
+        catalogue: the catalogue.
+        digest: see `Catalogue.digest`.
+        shards: all its rows.
+    """
 
     catalogue: Catalogue
     digest: str
@@ -300,7 +312,7 @@ class CatalogueInput(NamedTuple):
 
     @classmethod
     def of(cls, catalogue: Catalogue) -> CatalogueInput:
-        """Raises FormatError."""
+        """Divide a catalogue into shards. Raises FormatError."""
         digest, shards, first = catalogue.digest(), [], 0
         for rows in catalogue.shards():
             shards.append(SetShard(digest, first, rows))
@@ -309,14 +321,14 @@ class CatalogueInput(NamedTuple):
 
 
 class RowSlice(NamedTuple):
-    """Some rows of a catalogue. first: the number of the first of them."""
+    """Rows of a catalogue that are processed together; first: index of the first one."""
 
     first: int
     batch: pa.RecordBatch
 
 
 def row_slices(shard: SetShard, columns: Iterable[str], rows: int) -> Iterator[RowSlice]:
-    """All rows of a shard, `rows` at a time, with these columns, of which some may be named twice."""
+    """Yield all rows of a shard, `rows` at a time, with these columns. Columns may repeat."""
     first = shard.first
     for batch in read_shard(shard.rows, list(dict.fromkeys(columns)), rows):
         yield RowSlice(first, batch)
@@ -325,7 +337,7 @@ def row_slices(shard: SetShard, columns: Iterable[str], rows: int) -> Iterator[R
 
 @dataclass(frozen=True)
 class SetJob(Job[Shard, Item, R]):
-    """Work for one set of a recipe."""
+    """Base of jobs for one set of a recipe."""
 
     recipe: SplitRecipe
     set: str
@@ -334,37 +346,37 @@ class SetJob(Job[Shard, Item, R]):
         split = None if self.recipe.split is None else self.recipe.split.fingerprint()
         return [self.recipe.model_dump(mode="json"), split, self.set]
 
-    def ours(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """[G] which of these rows are of the set; they have the columns of its split."""
+    def in_set(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Return whether each row, with the columns of the split, is in the set: [G] bool."""
         split = self.recipe.split
         if split is None:
             return np.ones(len(batch), bool)
-        of_set: npt.NDArray[np.bool_] = split.codes(batch) == list(split.sets).index(self.set)
-        return of_set
+        in_set: npt.NDArray[np.bool_] = split.codes(batch) == list(split.sets).index(self.set)
+        return in_set
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What was made on the way, like desks and encoders, does not travel."""
+        """Pickle the fields only, not cached encoders and scratch memory."""
         return type(self), tuple(getattr(self, each.name) for each in fields(self))
 
 
 @dataclass(frozen=True)
 class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
-    """Work on the rows of catalogues, some at a time."""
+    """Base of jobs on slices of rows of catalogues."""
 
     columns: ClassVar[Iterable[str]]
-    """Of the catalogue, besides those of the split; some may be named twice."""
+    """Columns that the job needs, besides those of the split. They may repeat."""
 
     @property
     @abstractmethod
-    def games(self) -> int:
-        """How many rows are looked at at one go."""
+    def slice_rows(self) -> int:
+        """Maximum number of rows in a slice."""
 
     def shard_fingerprint(self, shard: SetShard) -> Any:
         return shard.fingerprint()
 
     def read(self, shard: SetShard) -> Iterator[RowSlice]:
         split = self.recipe.split
-        return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.games)
+        return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.slice_rows)
 
 
 class SetPlan(NamedTuple):
@@ -421,7 +433,7 @@ def build_sets(
         One report per set, in the order of `sets`.
 
     Raises:
-        RecipeError, SourceError, FormatError, OutputError, ClusterError: as `kifu.recipes.examples.build_examples` does.
+        RecipeError, SourceError, FormatError, OutputError, ClusterError: as for `build_examples`.
     """
     names = recipe.default_sets() if sets is None else list(sets)
     for name in names:

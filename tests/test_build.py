@@ -340,7 +340,7 @@ def refused(tmp_path, match, error=SourceError, **options):
 
 def test_archives_shorter_than_their_name_says(tmp_path):
     archive(tmp_path / "source", records(3), told=4)
-    refused(tmp_path, "archive KGS-2001-19-4- has no game as entry 5, though its name tells of 4 games")
+    refused(tmp_path, "archive KGS-2001-19-4-: entry 5 is not a game, but by its name the archive holds 4 games")
 
 
 def test_longer_archives_are_fine(tmp_path):

@@ -1,4 +1,4 @@
-"""The archives of a recipe: found among the sources, listed as the index page lists them, read whole."""
+"""Jobs for data sets from the archives of KGS: load an archive, count its examples, or write them as records."""
 
 from __future__ import annotations
 
@@ -29,10 +29,15 @@ from kifu.records.sgf import scan
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchive:
-    """One archive, read whole, with the first game of each member only, as the program of 2015 took them.
+    """One archive in memory, a few bytes per move.
 
-    drop: [G] uint8, why the program could not have used a game. handicap: [G] bool, whether it put up setup stones.
-    names: [..] uint8, name_start, name_stop: [G] int64: the raw name of each game's member.
+    Attributes:
+        archive: the archive.
+        games: all its games.
+        drop: [G] uint8, the `DropReason` of games that the 2015 program could not have used.
+        handicap: [G] bool, True if the program placed setup stones.
+        names: raw names of members, concatenated.
+        name_start, name_stop: [G] int64, the name of each game's member in `names`.
     """
 
     archive: Archive
@@ -44,14 +49,14 @@ class LoadedArchive:
     name_stop: npt.NDArray[np.int64]
 
     def name(self, g: int) -> str:
-        """The name of game g's member, for people."""
+        """Return the name of the member of game g, for display."""
         raw = self.names[self.name_start[g] : self.name_stop[g]].tobytes()
         return raw.decode("utf-8", "backslashreplace")
 
     def rows(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Where the archive's games of these numbers (from 0) are: game i is member i + 1, after the folder's entry.
+        """Return the rows of games by their index in the archive: game i is member i + 1, after the directory's entry.
 
-        Raises SourceError if the archive does not list that many.
+        Only the first game of a member counts, as in the 2015 program. Raises SourceError if a member is missing.
         """
         first = np.flatnonzero(self.games.warnings & ParseWarning.LATER_GAME == 0)
         member = self.games.member[first]
@@ -59,22 +64,22 @@ class LoadedArchive:
         absent = numbers[member[at] != numbers + 1] if len(member) else numbers
         if len(absent):
             raise SourceError(
-                f"archive {self.archive.stem} has no game as entry {absent[0] + 2}, though its name tells of "
-                f"{self.archive.games:,} games (the first entry is to be their folder)"
+                f"archive {self.archive.stem}: entry {absent[0] + 2} is not a game, but by its name the archive holds "
+                f"{self.archive.games:,} games (after an entry for their directory)"
             )
         return first[at]
 
-    def foresee(self, rows: npt.NDArray[np.int64]) -> int:
-        """How many examples the games `rows` give if all their moves can be played."""
+    def count_examples(self, rows: npt.NDArray[np.int64]) -> int:
+        """Return the number of examples of the games `rows`, if all their moves are legal."""
         passes = np.concatenate(([0], np.cumsum(self.games.moves & POINT_MASK == 19 * 19, dtype=np.int32)))
         offset = self.games.move_offset
         stones = np.diff(offset - passes[offset])[rows]
-        stones[~self.handicap[rows]] -= 1  # the first move, where there is one, is played but not written
+        stones[~self.handicap[rows]] -= 1  # the first move is played but not written
         return int(np.maximum(stones, 0)[self.drop[rows] == DropReason.KEPT].sum())
 
 
 def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
-    """Reads an archive whole; what stays is a few bytes a move. Raises SourceError."""
+    """Load an archive. Raises SourceError."""
     parts: list[GameArrays] = []
     names: list[Bytes] = []
     starts: list[npt.NDArray[np.int64]] = []
@@ -102,53 +107,62 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
 
 
 _CHUNK_BYTES = 1 << 21
-"""What a thread makes at one go: small enough to be written while it is in the processor's cache."""
+"""Size of a chunk of records: small enough to be written while it is in the processor's cache."""
 
-_SPARE = 512
-"""Moves that a chunk may well have beyond that: the last game of it ends there."""
+_SPARE_MOVES = 512
+"""Room for the rest of the last game of a chunk."""
 
 
 class ArchiveGames(NamedTuple):
-    """The games that a file takes of one archive, a shard. path, blake3: where that lies, and its hash."""
+    """The games that a file takes from one archive.
+
+    Attributes:
+        selection: the archive and its games.
+        path: the archive's file.
+        blake3: its hash.
+    """
 
     selection: Selection
     path: AnyPath
     blake3: str
 
     def load(self) -> LoadedArchive:
-        """The archive. Raises SourceError."""
+        """Load the archive. Raises SourceError."""
         return load_archive(self.path, self.selection.archive)
 
 
 class _ArchiveJob(Job[ArchiveGames, Item, R]):
-    """What is done to some games of an archive."""
+    """Base of jobs on games of an archive."""
 
     def shard_fingerprint(self, shard: ArchiveGames) -> Any:
+        """Return the archive, its hash and the hash of the games."""
         selection = shard.selection
         return [selection.archive.name, shard.blake3, blake3(selection.games.tobytes()).hexdigest()]
 
 
 class CountRecords(_ArchiveJob[ArchiveGames, int]):
-    """How many examples there will be, unless a move cannot be played."""
+    """Counts the examples of archives, if all moves are legal."""
 
     def fingerprint(self) -> Any:
+        """Return None: the counts depend on the archives only."""
         return None
 
     def process(self, item: ArchiveGames) -> int:
+        """Return the number of examples."""
         archive = item.load()
-        return archive.foresee(archive.rows(item.selection.games))
+        return archive.count_examples(archive.rows(item.selection.games))
 
 
 class RecordTask(NamedTuple):
-    """Some games of an archive, as rows of it."""
+    """Games of a loaded archive, as rows of it."""
 
     archive: LoadedArchive
     rows: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Desk:
-    """What a thread needs to make a chunk. Desks are few and go round, which also bounds the memory."""
+class _Workspace:
+    """Scratch memory for one chunk. Workspaces are recycled, which bounds the memory."""
 
     state: State
     tables: kgsgo.Tables
@@ -157,10 +171,16 @@ class _Desk:
 
 
 class Chunk(NamedTuple):
-    """The records of some games, on the desk where they were made, if that is here.
+    """The records of some games.
 
-    member, drop, examples: [K], where in the archive each game is, what became of it, and how many records it has;
-    names: of those that were dropped; plies: [N] uint16 and records: [N x record bytes], game after game.
+    Attributes:
+        member: [K] int32, the index of each game's member in the archive.
+        drop: [K] uint8, `DropReason`.
+        examples: [K] int32, the number of records of each game.
+        names: names of the dropped games.
+        plies: [N] uint16, the ply of each record.
+        records: [N * record bytes] uint8.
+        workspace: owns the arrays; None if the chunk was made in another process.
     """
 
     member: npt.NDArray[np.int32]
@@ -169,18 +189,20 @@ class Chunk(NamedTuple):
     names: list[str]
     plies: npt.NDArray[np.uint16]
     records: npt.NDArray[np.uint8]
-    desk: _Desk | None
+    workspace: _Workspace | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The desk stays in the process."""
+        """Pickle the chunk without its workspace."""
         return Chunk, (*self[:-1], None)
 
 
 @dataclass(frozen=True)
 class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
-    """The records of games, archive by archive; at least one chunk of each.
+    """Writes games as records, in at least one chunk per archive.
 
-    loaded: the archives of the shards in their order, if they are read in advance; it does not travel.
+    Attributes:
+        format: "dat1@1" or "dat2@1".
+        loaded: the archives of the shards in order, if they are prefetched; not pickled.
     """
 
     format: str
@@ -194,14 +216,16 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
         return find_dat_layout(self.format)
 
     @cached_property
-    def _desks(self) -> list[_Desk]:
-        """Where nothing lies."""
+    def _workspaces(self) -> list[_Workspace]:
+        """Free workspaces."""
         return []
 
     def fingerprint(self) -> Any:
+        """Return the format."""
         return self.format
 
     def read(self, shard: ArchiveGames) -> Iterator[RecordTask]:
+        """Yield the games of an archive in chunks."""
         archive = shard.load() if self.loaded is None else next(self.loaded)
         rows = archive.rows(shard.selection.games)
         moves = np.diff(archive.games.move_offset)[rows]
@@ -209,16 +233,17 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
             yield RecordTask(archive, rows[start:stop])
 
     def process(self, item: RecordTask) -> Chunk:
+        """Replay games and write their records."""
         archive, rows = item
         games, drop = archive.games, archive.drop[rows]
         usable = drop == DropReason.KEPT
         picks = rows[usable]
         why, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
-        desk = self._desk(int(np.diff(games.move_offset)[rows].sum()))
+        workspace = self._workspace(int(np.diff(games.move_offset)[rows].sum()))
         total = kgsgo.write_records(
-            desk.state, games.moves, games.move_offset, games.setup, games.setup_offset, games.root_setup,
-            archive.handicap, picks, kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2, desk.tables,
-            desk.records, desk.plies, why, made,
+            workspace.state, games.moves, games.move_offset, games.setup, games.setup_offset, games.root_setup,
+            archive.handicap, picks, kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2, workspace.tables,
+            workspace.records, workspace.plies, why, made,
         )  # fmt: skip
         drop[usable] = why
         examples = np.zeros(len(rows), np.int32)
@@ -228,32 +253,33 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
             drop=drop,
             examples=examples,
             names=[archive.name(g) for g in rows[drop != DropReason.KEPT].tolist()],
-            plies=desk.plies[:total],
-            records=desk.records[: total * self._layout.record_bytes],
-            desk=desk,
+            plies=workspace.plies[:total],
+            records=workspace.records[: total * self._layout.record_bytes],
+            workspace=workspace,
         )
 
     def recycle(self, result: Chunk) -> None:
-        if result.desk is not None:
-            self._desks.append(result.desk)
+        """Take back the workspace of a chunk."""
+        if result.workspace is not None:
+            self._workspaces.append(result.workspace)
 
-    def _desk(self, moves: int) -> _Desk:
-        """One with room for the records of so many moves."""
+    def _workspace(self, moves: int) -> _Workspace:
+        """Return a free workspace, or a new one, with memory for the records of `moves` moves."""
         try:
-            desk = self._desks.pop()
+            workspace = self._workspaces.pop()
         except IndexError:
-            records, plies = self._room(max(moves, _CHUNK_BYTES // self._layout.record_bytes + _SPARE))
-            return _Desk(new_state(19, 19), kgsgo.new_tables(), records, plies)
-        if len(desk.plies) < moves:
-            records, plies = self._room(moves)
-            return replace(desk, records=records, plies=plies)
-        return desk
+            records, plies = self._new_arrays(max(moves, _CHUNK_BYTES // self._layout.record_bytes + _SPARE_MOVES))
+            return _Workspace(new_state(19, 19), kgsgo.new_tables(), records, plies)
+        if len(workspace.plies) < moves:
+            records, plies = self._new_arrays(moves)
+            return replace(workspace, records=records, plies=plies)
+        return workspace
 
-    def _room(self, moves: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]]:
+    def _new_arrays(self, moves: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint16]]:
         return np.empty(moves * self._layout.record_bytes, np.uint8), np.empty(moves, np.uint16)
 
 
 def _cuts(sizes: npt.NDArray[np.int64]) -> list[int]:
-    """Where to cut a row of games into chunks of about _CHUNK_BYTES each, whatever the number of threads."""
+    """Return the bounds of chunks of about `_CHUNK_BYTES`, which do not depend on the number of threads."""
     piece = np.cumsum(sizes) // _CHUNK_BYTES
     return [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(sizes)]

@@ -1,7 +1,7 @@
-"""An archive of OLF files, laid out as Schraudolph's: 19x19/resign/even/33.olf. docs/olf-archive.md is its card.
+"""An archive of OLF files in Schraudolph's layout, such as 19x19/resign/even/33.olf. docs/olf-archive.md describes it.
 
-Each file has its games in the order of the sources. Beside the tree lie the catalogue of all games that were read, of
-which line k of a file is the k-th kept row that belongs there, and a manifest.
+Each file has its games in the order of the sources. Next to the tree are a manifest and the catalogue of all games that
+were read: line k of a file is the k-th kept row that belongs to the file.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ MANIFEST = "olf-archive" + SUFFIX
 _SIZES = ("9x9", "13x13", "19x19", "other")
 _ENDINGS = ("score", "terry", "time", "resign")
 _TERMS = ("even", "handicap")
-_TOP = 49
+_MAX_RATING = 49
 """9 dan professional."""
 
 _FILE = re.compile(rf"(?:{'|'.join(_SIZES)})/(?:{'|'.join(_ENDINGS)})/(?:{'|'.join(_TERMS)})/\d\d\.olf")
 
-_CLAIMED_LOW = (2, 4)
-"""30 to 28 kyu: ranks that strong players of IGS liked to claim."""
+_DOUBTED = (2, 4)
+"""Ratings 30 to 28 kyu, which strong players of IGS liked to claim."""
 
 _CHUNK_BYTES = 1 << 16
-"""Lines of one file that are held in memory; there are at most 1,600 files."""
+"""Maximum size of the lines of one file in memory; there are at most 1,600 files."""
 
 
 @dataclass(frozen=True)
 class ArchiveFile:
-    """One file of the archive, by its path in it."""
+    """A file of the archive, by its path in it."""
 
     file: str
     games: int
@@ -77,9 +77,9 @@ class ArchiveFile:
 
 @dataclass(frozen=True)
 class ArchiveManifest:
-    """What an archive is, in full. See docs/olf-archive.md.
+    """The manifest of an archive, see docs/olf-archive.md.
 
-    read == kept + the sum of drops + the sum of unsayable; kept is the sum of the files' games.
+    read == kept + sum of drops + sum of unsayable, and kept is the sum of the games of all files.
     """
 
     kifu: str
@@ -88,15 +88,17 @@ class ArchiveManifest:
     read: int
     kept: int
     drops: dict[str, int]
-    """By the name of the `Drop`: games that the rules of cleaning set aside."""
+    """Games that were dropped by the cleaning rules, by the name of the `DropReason`."""
     unsayable: dict[str, int]
-    """By the name of the `ExportFailure`: games that OLF cannot say."""
+    """Games that cannot be written as OLF, by the name of the `ExportFailure`."""
     files: list[ArchiveFile]
     catalogue: ArchiveFile
 
     def summary(self) -> str:
         """Return counts and size as one line."""
-        unsayable = "".join(f" + {n:,} that OLF cannot say ({name.lower()})" for name, n in self.unsayable.items())
+        unsayable = "".join(
+            f" + {n:,} that cannot be written as OLF ({name.lower()})" for name, n in self.unsayable.items()
+        )
         size = format_bytes(sum(file.bytes for file in self.files))
         kept = f"{self.kept:,} in {len(self.files):,} files, {size}"
         return f"{self.read:,} games = {kept}{format_drops(self.drops)}{unsayable}"
@@ -106,7 +108,7 @@ class ArchiveManifest:
         write_file(path, json.dumps(asdict(self), ensure_ascii=False, indent=1).encode() + b"\n")
 
     def adds_up(self) -> bool:
-        """Whether its counts are those of its lists, and its files lie where an archive has files."""
+        """Return whether the counts equal those of the lists, and the files have valid names."""
         return (
             self.kept == sum(file.games for file in self.files)
             and self.read == self.kept + sum(self.drops.values()) + sum(self.unsayable.values())
@@ -116,7 +118,13 @@ class ArchiveManifest:
 
 
 class _Lines(NamedTuple):
-    """Some games' lines: of each place (see `_places`), how many and which; and how many cannot be said, by reason."""
+    """The lines of some games.
+
+    Attributes:
+        placed: the number of the file (see `_file_numbers`), the number of games and their lines.
+        unsayable: number of games that cannot be written, by reason.
+        games: number of games.
+    """
 
     placed: list[tuple[int, int, bytes]]
     unsayable: Counter[str]
@@ -197,7 +205,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
             with self.options.progress("sorting lines", catalogue.metadata["kept"], "games") as bar:
                 unsayable = _sort(self.executor.run(job, catalogue.shards()), spool, bar)
             _require_no_others(into, spool)
-            files = [_write(into, place, spool) for place in spool.places()]
+            files = [_write(into, number, spool) for number in spool.files()]
         return ArchiveManifest(
             kifu=importlib.metadata.version("kifu"),
             recipe=self.recipe.model_dump(mode="json"),
@@ -224,11 +232,11 @@ _MANIFEST = TypeAdapter(ArchiveManifest)
 
 
 def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]:
-    """Puts lines by their files. Returns how many games OLF cannot say, by reason."""
+    """Sort lines by file, and return the number of games that cannot be written, by reason."""
     unsayable: Counter[str] = Counter()
     for lines in found:
-        for place, games, data in lines.placed:
-            spool.write(place, games, data)
+        for number, games, data in lines.placed:
+            spool.write(number, games, data)
         unsayable += lines.unsayable
         bar.advance(lines.games)
     return unsayable
@@ -236,7 +244,7 @@ def _sort(found: Iterable[_Lines], spool: _Spool, bar: Progress) -> Counter[str]
 
 @dataclass(frozen=True)
 class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
-    """Lines of a catalogue's games. digest: of the catalogue."""
+    """Writes the games of a catalogue with this digest as lines."""
 
     digest: str
 
@@ -254,25 +262,25 @@ class _LinesJob(Job[RowShard, pa.RecordBatch, _Lines]):
 
 
 def _lines(batch: pa.RecordBatch) -> _Lines:
-    """The lines of a catalogue's kept rows."""
+    """Return the lines of the kept rows."""
     kept = batch.filter(pc.is_null(batch["drop"]))
-    places = _places(kept)
-    order = np.argsort(places, kind="stable")
-    places = places[order]
+    file = _file_numbers(kept)
+    order = np.argsort(file, kind="stable")
+    file = file[order]
     lines = rows_to_olf(kept.take(pa.array(order)))
-    said = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
-    starts = np.flatnonzero(np.diff(places, prepend=-1))
+    written = np.append(0, np.cumsum(lines.failure == ExportFailure.NONE))
+    starts = np.flatnonzero(np.diff(file, prepend=-1))
     placed = []
-    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(places)]):
+    for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(file)]):
         data = lines.data[lines.offset[start] : lines.offset[stop]].tobytes()
         if data:
-            placed.append((int(places[start]), int(said[stop] - said[start]), data))
+            placed.append((int(file[start]), int(written[stop] - written[start]), data))
     unsayable = Counter(ExportFailure(k).name for k in lines.failure[lines.failure != ExportFailure.NONE].tolist())
     return _Lines(placed, unsayable, len(kept))
 
 
-def _places(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """[G] which file each game goes to, as a number that `_file_of` names. Rows that OLF cannot say go anywhere."""
+def _file_numbers(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """Return the file of each game, [G], as a number for `_file_name`; any, if the game cannot be written."""
     width, height = to_numpy(batch["width"]), to_numpy(batch["height"])
     square = np.where(width == height, width, 0)
     size = np.select([square == 9, square == 13, square == 19], [0, 1, 2], 3)
@@ -282,98 +290,100 @@ def _places(batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
     handicap = to_numpy(pc.fill_null(batch["handicap"], 0)).astype(np.int64)
     black, white = (to_numpy(pc.fill_null(batch[name], 0.0)) for name in ("black_rating", "white_rating"))
     rating = file_rating(black, white, handicap)
-    places: npt.NDArray[np.int64] = ((size * 4 + ending) * 2 + (handicap > 1)) * 100 + rating
-    return places
+    numbers: npt.NDArray[np.int64] = ((size * 4 + ending) * 2 + (handicap > 1)) * 100 + rating
+    return numbers
 
 
 def file_rating(
     black: npt.NDArray[np.float32], white: npt.NDArray[np.float32], handicap: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """[G] the rating that games are filed under, 0 to 49: that of the weaker player.
+    """Return the rating that names the file of each game, that of the weaker player: [G] int64, 0 to 49.
 
-    black, white: [G] ratings, 0 where unknown. handicap: [G] stones; 0 or 1 in an even game.
+    The weaker player is Black in handicap games and if White's rating is unknown, else the one with the lower rating.
+    Ratings 2 to 4 (30 to 28 kyu) are not trusted if the opponent's rating is known: that one less the handicap
+    replaces them, but at least 2.
 
-    That is Black in handicap games, and where White's rating is not known; else who has the lower one. Ratings 2 to 4
-    (30 to 28 kyu) are not believed if the opponent's is known, which takes their place, less the handicap, but not
-    below 2.
+    Args:
+        black: [G] ratings, 0 where unknown.
+        white: [G] ratings, 0 where unknown.
+        handicap: [G] handicap stones; 0 or 1 in an even game.
     """
     black, white = np.nan_to_num(black), np.nan_to_num(white)
     stones = np.where(handicap > 1, handicap, 0)
-    of_black = (stones > 0) | (white <= 0) | (black <= white)
-    weaker, other = np.where(of_black, black, white), np.where(of_black, white, black)
-    lowest, highest = _CLAIMED_LOW
+    black_is_weaker = (stones > 0) | (white <= 0) | (black <= white)
+    weaker, other = np.where(black_is_weaker, black, white), np.where(black_is_weaker, white, black)
+    lowest, highest = _DOUBTED
     doubted = (weaker >= lowest) & (weaker < highest + 1) & (other > 0)
     rating = np.where(doubted, np.maximum(other - stones, lowest), weaker)
-    filed: npt.NDArray[np.int64] = np.clip(rating, 0, _TOP).astype(np.int64)
-    return filed
+    clipped: npt.NDArray[np.int64] = np.clip(rating, 0, _MAX_RATING).astype(np.int64)
+    return clipped
 
 
-def _file_of(place: int) -> str:
-    rest, rating = divmod(place, 100)
+def _file_name(number: int) -> str:
+    rest, rating = divmod(number, 100)
     rest, terms = divmod(rest, 2)
     size, ending = divmod(rest, 4)
     return f"{_SIZES[size]}/{_ENDINGS[ending]}/{_TERMS[terms]}/{rating:02}.olf"
 
 
 def _require_no_others(into: Path, spool: _Spool) -> None:
-    """Raises OutputError if the tree would have a file that is not of this archive."""
-    ours = {_file_of(place) for place in spool.places()}
+    """Raise OutputError if the tree holds an OLF file that is not part of this archive."""
+    ours = {_file_name(number) for number in spool.files()}
     for path in sorted(into.glob("*/*/*/*.olf")):
         name = path.relative_to(into).as_posix()
         if _FILE.fullmatch(name) and name not in ours:
-            raise OutputError(f"{path} is there and no part of this archive; remove it, or choose another folder")
+            raise OutputError(f"{path} is not part of this archive; remove it, or choose another folder")
 
 
-def _write(into: Path, place: int, spool: _Spool) -> ArchiveFile:
-    name = _file_of(place)
+def _write(into: Path, number: int, spool: _Spool) -> ArchiveFile:
+    name = _file_name(number)
     with AtomicFile(into / name) as output:
-        for chunk in spool.read(place):
+        for chunk in spool.read(number):
             output.write(chunk)
-        return ArchiveFile(name, spool.games[place], output.size, output.commit())
+        return ArchiveFile(name, spool.games[number], output.size, output.commit())
 
 
 class _Spool:
-    """Lines for many files, in any order: held in one file without a name, so that few are open or in memory."""
+    """Lines for many files, received in any order, in one unnamed temporary file, so that few files are open at once."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises OutputError."""
-        self.games: Counter[int] = Counter()
-        """By place."""
+        """Create the temporary file in a directory. Raises OutputError."""
+        self.games: Counter[int] = Counter()  # by number of the file
         self._folder = folder
-        self._held: defaultdict[int, bytearray] = defaultdict(bytearray)
+        self._lines: defaultdict[int, bytearray] = defaultdict(bytearray)
         self._chunks: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._end = 0
-        with self._told():
+        with self._errors():
             self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
 
-    def places(self) -> list[int]:
-        """Rising."""
+    def files(self) -> list[int]:
+        """Return the numbers of the files, ascending."""
         return sorted(self.games)
 
-    def write(self, place: int, games: int, data: bytes) -> None:
-        """Appends the lines of some games to those of their file."""
-        self.games[place] += games
-        held = self._held[place]
-        held += data
-        if len(held) >= _CHUNK_BYTES:
-            with self._told():
-                self._file.write(held)
-            self._chunks[place].append((self._end, len(held)))
-            self._end += len(held)
-            del self._held[place]
+    def write(self, number: int, games: int, data: bytes) -> None:
+        """Append the lines of some games to a file."""
+        self.games[number] += games
+        lines = self._lines[number]
+        lines += data
+        if len(lines) >= _CHUNK_BYTES:
+            with self._errors():
+                self._file.write(lines)
+            self._chunks[number].append((self._end, len(lines)))
+            self._end += len(lines)
+            del self._lines[number]
 
-    def read(self, place: int) -> Iterator[bytes]:
-        """All the lines of a file, in order. Nothing is written after."""
-        for start, size in self._chunks[place]:
-            with self._told():
+    def read(self, number: int) -> Iterator[bytes]:
+        """Yield the lines of a file, in order, once all are written."""
+        for start, size in self._chunks[number]:
+            with self._errors():
                 self._file.seek(start)
                 chunk = self._file.read(size)
             yield chunk
-        yield bytes(self._held[place])
+        yield bytes(self._lines[number])
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """A disk that is full, or gone, is an OutputError."""
+    def _errors(self) -> Iterator[None]:
+        """Raise OutputError for errors of the disk."""
         try:
             yield
         except OSError as error:

@@ -61,7 +61,7 @@ def test_it_tells_counts_checks_and_speed(done: tuple[Done, Path]) -> None:
     games = sum(1 for _ in kifu.read(demo.sample_path()))
     assert games >= 300
     assert done[0].out.startswith(f"The sample: {games} games, ")
-    for line in ("equal planes", "as the manifest says", "examples a second, all told", "X is to move and plays"):
+    for line in ("equal planes", "as the manifest lists", "examples per second in total", "X is to move and plays"):
         assert line in done[0].out
 
 

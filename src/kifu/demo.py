@@ -1,5 +1,4 @@
-"""The whole way on the bundled sample: games catalogued, data sets built, read back and compared, a net trained, and
-pictures drawn."""
+"""The whole pipeline on the bundled sample: ingest, build, read back and compare, train a network, draw pictures."""
 
 from __future__ import annotations
 
@@ -38,21 +37,28 @@ _TRAINING = ("validation=0.1", "validation_positions=2000", "validate_minutes=0.
 
 
 def sample_path() -> Path:
-    """The bundled archive: games that GNU Go played against itself."""
+    """Return the bundled archive: games that GNU Go played against itself."""
     return next(Path(str(asset("sample"))).glob("KGS-*.tar.gz"))
 
 
 def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], object]) -> None:
-    """Builds, checks, trains and draws into the folder `into`, and says what comes out, line by line.
+    """Build, check, train and draw, and report the results line by line.
 
-    minutes: how long a net is trained.
+    Args:
+        into: the directory to write to.
+        jobs: number of threads, by default one per core.
+        minutes: duration of the training, in minutes.
+        say: called with each line.
+
+    Raises:
+        FormatError: a file is not what it should be.
     """
     sample = sample_path()
     found = summarize(sample)
     say(f"The sample: {found.read:,} games, {found.moves:,} moves, {sample.stat().st_size:,} bytes ({sample.name})")
     catalogue = into / "games.parquet"
-    told = ingest(sample, catalogue, clean=load_cleaning_rules("schraudolph"), jobs=jobs, progress=progress)
-    say(f"\nThe catalogue:\n  {catalogue.name:<24} {told}")
+    report = ingest(sample, catalogue, clean=load_cleaning_rules("schraudolph"), jobs=jobs, progress=progress)
+    say(f"\nThe catalogue:\n  {catalogue.name:<24} {report}")
     files = {v: _build_all(v, sample, into, jobs, say) for v in ("kgsgo-v1", "kgsgo-v2")}
     say("\nRead back:")
     for v1, v2 in zip(files["kgsgo-v1"], files["kgsgo-v2"]):
@@ -86,12 +92,12 @@ def _build_all(
         )
     examples = sum(built.manifest.examples for built in files if built.fresh)
     if examples:
-        say(f"  {examples / seconds:,.0f} examples a second, all told")
+        say(f"  {examples / seconds:,.0f} examples per second in total")
     return files
 
 
 def _check(v1: BuildReport[Manifest], v2: BuildReport[Manifest]) -> str:
-    """Compares both formats of a set with each other and with their manifests. Raises FormatError."""
+    """Compare both formats of a set with each other and with their manifests. Raises FormatError."""
     with Dat(v1.path) as one, Dat(v2.path) as two:
         if not (len(one) == len(two) == v1.manifest.examples == v2.manifest.examples):
             raise FormatError(f"{v1.path} has {len(one)} examples, {v2.path} {len(two)}; their manifests differ")
@@ -101,12 +107,12 @@ def _check(v1: BuildReport[Manifest], v2: BuildReport[Manifest]) -> str:
                 raise FormatError(f"{v1.path} and {v2.path} differ in rows {at} to {at + len(labels1) - 1}")
     for built in (v1, v2):
         if hash_file(built.path) != built.manifest.blake3:
-            raise FormatError(f"{built.path} is not what its manifest says")
+            raise FormatError(f"{built.path} does not match the hash in its manifest")
     return f"{v1.path.name} and {v2.path.name}: {v1.manifest.examples:,} examples, equal planes"
 
 
 def _check_origin(built: BuildReport[Manifest], sample: Path) -> str:
-    """Encodes the game of one row again, found by the manifest. Raises FormatError if the row is not that position."""
+    """Find the game of one row by the manifest, encode it again and compare. Raises FormatError if they differ."""
     row = built.manifest.examples // 2
     origin = built.manifest.origin(row)
     game = list(read(sample))[origin.member - 1]
@@ -114,19 +120,19 @@ def _check_origin(built: BuildReport[Manifest], sample: Path) -> str:
     with Dat(built.path) as data:
         expected, label = data[row]
     if not any(np.array_equal(p, expected) and at == label for p, at in zip(planes, labels)):
-        raise FormatError(f"row {row} of {built.path} is no position of {game.name}, though its manifest says so")
-    return f"row {row:,} is move {origin.ply + 1} of {game.name}, as the manifest says"
+        raise FormatError(f"row {row} of {built.path} is not a position of {game.name}, which its manifest lists")
+    return f"row {row:,} is move {origin.ply + 1} of {game.name}, as the manifest lists"
 
 
 def _row_with_ko(path: Path) -> int:
-    """The first example with a ko, not counting the openings; without any, the first after those."""
+    """Return the first example with a ko after the opening; the first after the opening if there is none."""
     with Dat(path) as data:
         planes, _ = data[_MOVE : _MOVE + 2000]
     return _MOVE + int(np.argmax(planes[:, 6].any((1, 2))))
 
 
 def _draw(path: Path, row: int, game: Game, into: Path) -> list[Path]:
-    """A position of a game, an example of a data set as a board, and its planes side by side."""
+    """Draw a position of a game, an example of a data set as a board, and its planes side by side."""
     position, example, side_by_side = into / "position.png", into / "example.png", into / "planes.png"
     draw_position(game, _MOVE, position)
     draw_row(path, row, example)
@@ -140,10 +146,10 @@ def _draw(path: Path, row: int, game: Game, into: Path) -> list[Path]:
 def _learn(
     catalogue: Path, game: Game, into: Path, jobs: int | None, minutes: float, say: Callable[[str], object]
 ) -> list[Path]:
-    """Trains a net, and asks it and the one that comes with kifu about a position; the pictures of that."""
-    say(f"\nA net, {minutes:g} minutes:")
+    """Train a network, draw its and the bundled network's predictions for a position, and return the pictures."""
+    say(f"\nTraining a net ({minutes:g} minute{'s' * (minutes != 1)}):")
     if find_spec("torch") is None:
-        say("  left out: it needs torch, which pip install 'kifu[learn]' brings")
+        say("  skipped, torch is required: pip install 'kifu[learn]'")
         return []
     from kifu.learn.heatmap import draw, predict_move
     from kifu.learn.net import open_net
@@ -164,12 +170,12 @@ def _learn(
     )
     pictures = [folder / CURVES]
     for checkpoint, name in ((folder, "heat.png"), (None, "heat-small.png")):
-        told = predict_move(Predictor(open_net(checkpoint)), SelectedGame(game, len(game), ()), _MOVE)
-        draw(told, into / name)
+        prediction = predict_move(Predictor(open_net(checkpoint)), SelectedGame(game, len(game), ()), _MOVE)
+        draw(prediction, into / name)
         pictures.append(into / name)
-        played = told.played
+        played = prediction.played
         assert played is not None
-        say(f"  {told.net} on move {_MOVE + 1} of {game.name}: {_expected(told.policy, played)}")
+        say(f"  {prediction.net} on move {_MOVE + 1} of {game.name}: {_expected(prediction.policy, played)}")
     return pictures
 
 

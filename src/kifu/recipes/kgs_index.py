@@ -1,7 +1,7 @@
-"""The KGS archives: what their names say, and the index page that lists them.
+"""The archives of KGS: their names, and the index page that lists them.
 
 An archive is named KGS-<year>[_<month>]-<board size>-<number of games>-, and the page links each as .zip, .tar.gz and
-.tar.bz2. The kgsgo recipes draw games by the order of that page and hash the names as it spells the .zip ones.
+.tar.bz2. The 2015 program drew games in the order of that page, and hashed the names of the .zip files.
 """
 
 from __future__ import annotations
@@ -18,44 +18,52 @@ from kifu.records.containers import containers
 from kifu.records.paths import AnyPath
 
 KINDS = ("zip", "tar.gz", "tar.bz2")
-"""In the order in which the page lists them."""
+"""File types, in the order of the page."""
 
 PAGE_LIMIT = 4 << 20
-"""An index page of more bytes is not read. The one of 2014, with 91 archives, has 53,898."""
+"""Maximum size of an index page in bytes. The one of 2014, with 91 archives, has 53,898."""
 
 _SHORT_KINDS = {"tgz": "tar.gz", "tbz2": "tar.bz2"}
 _NAME = re.compile(
     r"(KGS-([0-9]{4})(?:_(0[1-9]|1[0-2]))?-([1-9][0-9]?)-([0-9]{1,7})-)\.(zip|tar\.gz|tar\.bz2|tgz|tbz2)"
 )
-# HTMLParser alone takes quadratic time on some pages (CPython issue 135462 tells of one), so it is only given one
+# HTMLParser alone takes quadratic time on some pages (see CPython issue 135462), so it is only given one
 # start tag of an anchor at a time, of limited length.
 _ANCHOR = re.compile(r"<a\s[^<>]{1,1000}>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """One archive of the KGS index."""
+    """An archive of KGS, by its name.
+
+    Attributes:
+        name: the name of the zip file, "KGS-2006-19-10388-.zip".
+        year: of the games.
+        month: 1 to 12, or None if the archive holds a whole year.
+        size: board size, always 19 so far.
+        games: number of games.
+        links: href by file type as on the page; empty if the archive does not come from a page.
+    """
 
     name: str
-    """As the page spells it for the zip file: "KGS-2006-19-10388-.zip"."""
     year: int
     month: int | None
-    """1 to 12; None if the archive holds a whole year."""
     size: int
-    """Of the board, as the name tells it: always 19 so far."""
     games: int
-    """How many games it holds, as the name tells it."""
     links: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """href by kind, as the page has it; empty if the archive comes from no page."""
 
     @property
     def stem(self) -> str:
-        """The name without its ending: "KGS-2006-19-10388-"."""
+        """The name without its extension, "KGS-2006-19-10388-"."""
         return self.name.removesuffix(".zip")
 
 
 def parse_archive_name(name: str) -> Archive | None:
-    """Reads a file name or path that ends in .zip, .tar.gz, .tar.bz2, .tgz or .tbz2; None if it is no such name."""
+    """Parse a file name or path with one of the extensions .zip, .tar.gz, .tar.bz2, .tgz, .tbz2.
+
+    Returns:
+        The archive, or None for any other name.
+    """
     found = _match(name)
     return found and found[0]
 
@@ -98,10 +106,12 @@ def _links(page: str) -> list[str]:
 
 
 def parse_index(page: bytes) -> list[Archive]:
-    """The archives of an index page, in its order, each at the place of its first link.
+    """Return the archives of an index page (HTML), in the order of their first links.
 
-    Of several links of one kind to one archive the first counts. Links to anything else are passed over. Raises
-    SourceError if the page names no archive, or is larger than `PAGE_LIMIT`.
+    The first link of each type to an archive counts; other links are ignored.
+
+    Raises:
+        SourceError: the page has no link to an archive, or is larger than `PAGE_LIMIT`.
     """
     if len(page) > PAGE_LIMIT:
         raise SourceError(f"the index page has more than {PAGE_LIMIT:,} bytes")
@@ -117,12 +127,16 @@ def parse_index(page: bytes) -> list[Archive]:
 
 
 def order_as_page(archives: Iterable[Archive]) -> list[Archive]:
-    """Newest first, by year and month, as the page has them; a whole year comes after the months of that year."""
+    """Return the archives newest first, as on the page; a whole year follows the months of that year."""
     return sorted(archives, key=lambda archive: (archive.year, archive.month or 0), reverse=True)
 
 
 def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, AnyPath]:
-    """The KGS archives among the sources, and in folders among them; of several files of one archive the first."""
+    """Return the archives of KGS among the sources and in directories among them, with the first file of each.
+
+    Raises:
+        SourceError: there is none, or a source does not exist.
+    """
     found: dict[Archive, AnyPath] = {}
     for path in containers(sources):
         archive = parse_archive_name(path.name)
@@ -134,7 +148,11 @@ def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, An
 
 
 def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -> list[Archive]:
-    """The archives that an index page (a file) lists, in its order; without one those found, newest first."""
+    """Return the archives of an index page (an HTML file) in its order, by default those found, newest first.
+
+    Raises:
+        SourceError: the page cannot be read, or has no link to an archive.
+    """
     if index is None:
         return order_as_page(found)
     try:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from example_sets import FORMATS, bytes_of, cut, layout_for, random_batch
 from kgs_archives import BROKEN, archive, record
+from kifu.atomic_io import hash_file
 from kifu.config import check_config
 from kifu.corpus import catalogue
 from kifu.corpus.catalogue import open_catalogue
@@ -145,7 +146,7 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
         build_examples(recipe(**changes), sources, tmp_path, sets=["test"])
         return len(read)
 
-    monkeypatch.setattr(pipeline, "ingest", counted)
+    monkeypatch.setattr("kifu.corpus.ingest.ingest", counted)
     one, other = sorted(kgs.iterdir())
     assert make(one) == 1
     (tmp_path / "test.manifest.json").unlink()
@@ -170,8 +171,23 @@ def test_a_folder_is_read_as_ingest_reads_it(kgs: Path, tmp_path: Path, monkeypa
         assert build_examples(recipe(), iter([source]), into, sets=["test"])[0].manifest.read == games
         assert into.joinpath("games.parquet").read_bytes() == expected.read_bytes()
     (into / "test.manifest.json").unlink()
-    monkeypatch.setattr(pipeline, "ingest", None)
+    monkeypatch.setattr("kifu.corpus.ingest.ingest", None)
     assert build_examples(recipe(), nested, into, sets=["test"])[0].fresh
+
+
+def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[Path] = []
+
+    def counted(path: Any) -> str:
+        hashed.append(path)
+        return hash_file(path)
+
+    monkeypatch.setattr("kifu.corpus.sources.hash_file", counted)
+    build_examples(recipe(), kgs, tmp_path / "examples")
+    assert sorted(hashed) == sorted(kgs.iterdir())
+    hashed.clear()
+    build_archive(find_recipe("olf-archive"), kgs, tmp_path / "olf")
+    assert sorted(hashed) == sorted(kgs.iterdir())
 
 
 def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
@@ -223,7 +239,7 @@ def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> 
 @pytest.mark.usefixtures("cut_small")
 def test_olf_archive(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
     chosen: Any = find_recipe("olf-archive")
-    one, _, sent = same_for_all(lambda into, **engine: build_archive(chosen, [kgs], into, **engine), tmp_path)
+    (one,), _, (sent,) = same_for_all(lambda into, **engine: build_archive(chosen, [kgs], into, **engine), tmp_path)
     assert one.manifest == sent.manifest and sent.manifest.kept > 20 and sum(sent.manifest.drops.values()) > 5
 
 

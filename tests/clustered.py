@@ -36,7 +36,7 @@ class Span:
 class Times(Job[Span, int, np.ndarray]):
     """Repeat each number as often as it is modulo 5, times a factor.
 
-    marks: a folder in which each attempt leaves a file, "begun-FIRST-PARENT-..." and in the end "made-FIRST-PARENT-...";
+    marks: a folder for a file per attempt, "begun-FIRST-PARENT-...", at the end renamed to "made-FIRST-PARENT-...";
     the parent of a process of Ray represents its node.
     """
 

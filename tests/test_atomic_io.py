@@ -57,7 +57,7 @@ def test_an_uncommitted_file_is_removed(tmp_path):
 def test_an_exception_leaves_the_old_file(tmp_path, error):
     path = tmp_path / "file"
     write_file(path, b"old")
-    with pytest.raises(error), AtomicFile(path) as output:
+    with pytest.raises(error), AtomicFile(path) as output:  # noqa: PT012 - the context manager is tested
         output.write(b"new")
         raise error
     assert path.read_bytes() == b"old"
@@ -151,7 +151,7 @@ def test_failures_leave_no_files(tmp_path, monkeypatch, failing, code):
 
     with monkeypatch.context() as patch:
         patch.setattr(*((Path, "replace") if failing == "replace" else (os, failing)), fail)
-        with (
+        with (  # noqa: PT012 - the context manager is tested
             pytest.raises(OutputError, match=f"^cannot write {path}: {os.strerror(code)}$"),
             AtomicFile(path, b"   ") as output,
         ):
@@ -171,7 +171,7 @@ def test_short_writes(tmp_path, monkeypatch):
 
 
 def test_a_temporary_file_that_another_program_changes(tmp_path):
-    with (
+    with (  # noqa: PT012 - the context manager is tested
         pytest.raises(OutputError, match=r"\.file\.part changed while it was written"),
         AtomicFile(tmp_path / "file") as output,
     ):

@@ -12,7 +12,8 @@ def test_names_without_a_version_mean_the_newest() -> None:
     registry = Registry("shape", {"square@1": 1, "square@2": 2, "round@1": 3})
     assert [registry.lookup(name) for name in ("square@1", "square", "round")] == [1, 2, 3]
     registry.register("round@2", 4)
-    assert registry.lookup("round") == 4 and list(registry) == ["square@1", "square@2", "round@1", "round@2"]
+    assert registry.lookup("round") == 4
+    assert list(registry) == ["square@1", "square@2", "round@1", "round@2"]
 
 
 def test_unknown_and_taken_names() -> None:
@@ -25,6 +26,7 @@ def test_unknown_and_taken_names() -> None:
 
 def test_lazy_entries_are_imported_when_they_are_used() -> None:
     registry: Registry[object] = Registry("thing", {"pi@1": "math:pi", "missing@1": "no_such_module:x"})
-    assert len(registry) == 2 and registry.lookup("pi") == pytest.approx(3.14159, abs=1e-5)
+    assert len(registry) == 2
+    assert registry.lookup("pi") == pytest.approx(3.14159, abs=1e-5)
     with pytest.raises(ModuleNotFoundError):
         registry.lookup("missing")

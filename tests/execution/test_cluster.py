@@ -172,7 +172,7 @@ def test_relative_paths_start_in_the_callers_directory(here, job, work, tmp_path
 
 def interrupt(job: Times, work: Path, after: int) -> None:
     """Stop a run after a number of results."""
-    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:
+    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:  # noqa: PT012 - the context manager is tested
         for taken, _ in enumerate(executor.run(job, SPANS)):
             if taken == after:
                 raise KeyboardInterrupt
@@ -203,7 +203,7 @@ def test_results_of_another_command_are_ignored_and_removed(here, job, work):
 def test_results_are_found_in_a_run_of_another_number(here, job, work):
     """A command that is interrupted in the second of two data sets does not ask for the first again."""
     first = Times(11, job.marks)
-    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:
+    with pytest.raises(KeyboardInterrupt), RayExecutor(None, None, work) as executor:  # noqa: PT012 - the context manager is tested
         given(executor, first, SPANS)
         for taken, _ in enumerate(executor.run(job, SPANS)):
             if taken == 9:
@@ -255,7 +255,7 @@ def test_no_staging_directory(here, tmp_path):
 
 def test_a_removed_staging_directory_is_one_line(here, job, work):
     spans = [Span(first, 1) for first in range(60)]
-    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayExecutor(None, 1, work) as executor:
+    with pytest.raises(ClusterError, match=f"does not see the folder {work}"), RayExecutor(None, 1, work) as executor:  # noqa: PT012 - the context manager is tested
         for _ in executor.run(job, spans):
             for found in work.iterdir():
                 found.unlink()

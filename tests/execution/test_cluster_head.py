@@ -160,7 +160,8 @@ def test_a_command_resumes_on_another_cluster(name, sources, tmp_path):
         done = finish(command)
         assert time.monotonic() - killed < NOTICED
     *others, ours = done.err
-    assert done.code == 2 and lost(cluster.address, ours, "kifu"), done.err
+    assert done.code == 2, done.err
+    assert lost(cluster.address, ours, "kifu"), done.err
     assert all(re.match(r"[\w ]+ \.\.\.$|\[[-\d]+ [:,\d]+ E \d+ \d+\] ", line) for line in others), done.err
     left = made(out)
     assert all(".work/" in path for path in left)
@@ -193,7 +194,8 @@ def test_only_missing_results_are_made_again(job, work, through):
             cluster.head.kill()
             out, errors = first.communicate(timeout=NOTICED)
         cluster.others[0].clear()
-    assert first.returncode == 1 and lost(address, errors.splitlines()[-1], "kifu.errors.ClusterError"), errors
+    assert first.returncode == 1, errors
+    assert lost(address, errors.splitlines()[-1], "kifu.errors.ClusterError"), errors
     with locked_folder(work):
         there = [len(list(work.glob(f"0-{number:06}-*.results"))) for number in range(len(SPANS))]
     assert there[:3] == [1] * 3

@@ -116,7 +116,7 @@ def test_all_die_but_the_head(job, work, monkeypatch, through):
     monkeypatch.setattr(ray_executor, "_NO_NODES_TIMEOUT_S", 15.0)
     with nodes_and_client(2) as (cluster, client):
         address = cluster.address if through == "address" else client
-        with (
+        with (  # noqa: PT012 - the context manager is tested
             pytest.raises(ClusterError, match=r"^no node of the cluster has had a processor for 0 minutes$"),
             RayExecutor(address, None, work) as executor,
         ):
@@ -200,7 +200,7 @@ def test_a_node_with_another_kifu(work, tmp_path, text, message):
 
 
 def test_a_node_with_another_kifu_that_joins_later(job, work, tmp_path):
-    with (
+    with (  # noqa: PT012 - the context manager is tested
         nodes(1) as cluster,
         pytest.raises(ClusterError, match=r"^node [\d.]+ has kifu 0.1"),
         RayExecutor(cluster.address, None, work) as executor,

@@ -79,7 +79,7 @@ def test_items_are_read_in_the_callers_thread():
 def test_an_error_is_raised_in_order_and_ends_the_map(jobs):
     before = threading.active_count()
     got = []
-    with pytest.raises(ZeroDivisionError), ThreadExecutor(jobs) as executor:
+    with pytest.raises(ZeroDivisionError), ThreadExecutor(jobs) as executor:  # noqa: PT012 - the context manager is tested
         for result in executor.map(lambda item: 1 // item, [1, 1, 0, 1, 1, 1, 1, 1, 1]):
             got.append(result)
     assert got == [1, 1]
@@ -93,7 +93,7 @@ def test_an_error_of_the_items_is_raised_in_order(jobs):
         raise RecipeError("no fourth")
 
     got = []
-    with pytest.raises(RecipeError, match="no fourth"), ThreadExecutor(jobs) as executor:
+    with pytest.raises(RecipeError, match="no fourth"), ThreadExecutor(jobs) as executor:  # noqa: PT012 - the context manager is tested
         for result in executor.map(abs, items()):
             got.append(result)
     assert got == [1, 2, 3]

@@ -694,7 +694,7 @@ OPTIONS = (*OPTIONS, "--set", "validation=0.2")
 
 
 def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> None:
-    words = ("train", "quick-cpu", games, "--output", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--max-time", 2)
+    words = ("train", "quick-cpu", games, "--output", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--minutes", 2)
     with interrupted(12):
         done = run(*words)
     assert done.code == 130
@@ -750,7 +750,7 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
 @pytest.mark.slow
 def test_sigterm_stops_a_command_cleanly(sample: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    process = start("train", "quick-cpu", sample, "--output", folder, *OPTIONS, "--max-time", 5, OMP_NUM_THREADS="1")
+    process = start("train", "quick-cpu", sample, "--output", folder, *OPTIONS, "--minutes", 5, OMP_NUM_THREADS="1")
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("training quick-cpu"):

@@ -290,13 +290,13 @@ def _map_file(path: Path) -> mmap.mmap:
 
 
 def _detect(head: bytes) -> Format:
-    found = detect_dat(head)
-    if found is None:
+    format = detect_dat(head)
+    if format is None:
         raise FormatError(
             f"begins with {head!r}, which no data set does "
             "(b'GO' begins a dat1@1 file, b'END' an empty one, b'mlv2' a dat2@1 file)"
         )
-    return found
+    return format
 
 
 _MOVE = LabelSpec("move", "int32", (), "the next move: row * 19 + column")

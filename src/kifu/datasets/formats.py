@@ -178,8 +178,8 @@ def find_writer(name: str) -> type[Writer]:
     Raises:
         RecipeError: There is no such format, or it requires a package that is not installed.
     """
-    found = find_format(name, "examples")
-    writer: type[Writer] = _import(found, found.writer)
+    format = find_format(name, "examples")
+    writer: type[Writer] = _import(format, format.writer)
     return writer
 
 
@@ -258,6 +258,6 @@ def open(path: str | os.PathLike[str]) -> Dataset:
         RecipeError: Its format requires a package that is not installed.
     """
     # Dat reports files of unknown content, and paths that are not files.
-    found = detect_format(Path(path)) or FORMATS["dat1@1"]
-    opened: Dataset = _import(found, found.reader)(path)
-    return opened
+    format = detect_format(Path(path)) or FORMATS["dat1@1"]
+    dataset: Dataset = _import(format, format.reader)(path)
+    return dataset

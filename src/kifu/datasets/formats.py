@@ -142,9 +142,6 @@ _FORMATS = (
 FORMATS: Registry[Format] = Registry("format", {each.name: each for each in _FORMATS})
 """The formats of data sets by full name."""
 
-INDEX = "examples.json"
-"""Index file of a data set that is a directory; written last."""
-
 
 def formats_of(recipe_kind: str) -> dict[str, Format]:
     """Return the formats, by full name, that recipes of a kind write."""
@@ -212,9 +209,9 @@ def detect_format(path: Path) -> Format | None:
         SourceError: It cannot be read.
         FormatError: It is a directory with a damaged index.
     """
-    if path.joinpath(INDEX).is_file():
-        from kifu.datasets.npy import read_index
+    from kifu.datasets.npy import INDEX, read_index  # loads numpy and pydantic, which listing formats does not need
 
+    if path.joinpath(INDEX).is_file():
         return FORMATS.get(read_index(path).format)
     try:
         if not path.is_file():

@@ -19,10 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.atomic_io import AtomicDirectory, AtomicFile
 from kifu.datasets.examples import Batch, Dataset, Layout, pack_planes
-from kifu.datasets.formats import INDEX
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, SourceError
+
+INDEX = "examples.json"
+"""Index file of a data set that is a directory; written last."""
 
 _INDEX_BYTES = 64 << 20
 

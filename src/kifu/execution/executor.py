@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+from pkgutil import resolve_name
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
@@ -26,6 +27,9 @@ Shard = TypeVar("Shard")
 Item = TypeVar("Item")
 
 THREADS = "threads"
+
+_RAY_EXECUTOR = "kifu.execution.ray_executor:RayExecutor"
+"""Imported when it is used: it needs ray, and builds on this module."""
 
 
 def count_jobs(jobs: int | None) -> int:
@@ -182,9 +186,8 @@ def make_executor(engine: str = THREADS, jobs: int | None = None, staging: Path 
     name, _, address = engine.partition("=")
     if name != "ray":
         raise RecipeError(f"no engine {engine!r}; there are {THREADS}, ray and ray=ADDRESS")
-    from kifu.execution.ray_executor import RayExecutor
-
-    return RayExecutor(address or None, jobs, staging)
+    executor: Executor = resolve_name(_RAY_EXECUTOR)(address or None, jobs, staging)
+    return executor
 
 
 def prefetch(items: Generator[T], count: int) -> Generator[T]:

@@ -18,9 +18,8 @@ import numpy.typing as npt
 
 from kifu.atomic_io import AtomicDirectory, cannot_write
 from kifu.datasets.examples import Batch, Dataset, Layout
-from kifu.datasets.formats import INDEX
 from kifu.datasets.labels import UNKNOWN, find_label
-from kifu.datasets.npy import read_index
+from kifu.datasets.npy import INDEX, read_index
 from kifu.datasets.npz import CompressedPiece, Compression, NpzMember, NpzReader, StoredArray, compress, write_npz
 from kifu.datasets.writer import WriteReport, WrittenFile
 from kifu.errors import FormatError, RecipeError, SourceError

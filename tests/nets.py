@@ -1,4 +1,4 @@
-"""Nets to be asked, not to be good: small ones, their weights drawn from a seed."""
+"""Small nets with random weights."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ def tiny_net(
     games: Sequence[int] = (),
     seed: int = 0,
 ) -> Path:
-    """Writes such a net, and returns where.
-
-    Its weights, also those that begin as 0 or as 1, are drawn anew, so that no part of it is idle.
-    """
+    """Write a net whose weights are all random, also those that are initialized as 0 or 1, and return its path."""
     encoder = find_encoder(planes, size, size)
     module = make_net(
         net, encoder.planes, size, size, rim=encoder.plane_set.rim, passes=passes, heads=heads

@@ -34,7 +34,7 @@ TINY: dict[str, Any] = {
 
 
 def tiny(**changes: Any) -> TrainingRecipe:
-    """The recipe with some values changed; None leaves one out."""
+    """Return the recipe with some values changed, or left out if None."""
     table = {key: value for key, value in {**TINY, **changes}.items() if value is not None}
     return check_config(TrainingRecipe, table, "recipe", "tiny")
 
@@ -52,7 +52,7 @@ def interrupted(at: int) -> Any:
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
-    """Bit for bit."""
+    """Compare all weights bit for bit."""
     ours, others = load_file(one), load_file(other)
     assert ours.keys() == others.keys()
     for name, value in ours.items():
@@ -60,11 +60,11 @@ def assert_same_weights(one: Path, other: Path) -> None:
 
 
 def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[Row]:
-    """The rows of a run without what the clock tells."""
+    """Return the rows of a run without columns that depend on the time."""
     return [{k: v for k, v in row.items() if k not in leave} for row in read_metrics(folder / "metrics.csv")]
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
-    """What a run resumes from."""
+    """Return the contents of a run's checkpoint."""
     found: dict[str, Any] = torch.load(folder / LAST, weights_only=True)
     return found

@@ -37,27 +37,27 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
-    """What there is to learn from, as (id, ply)."""
+    """Return the training positions as (id, ply)."""
     source = read_training_games(recipe, [games], [], 1).train
     return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
-def batches(feed: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
-    """Of the epoch that a feed stands in: what each batch is of, and the place after it."""
+def batches(data: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
+    """Yield the rows of each batch of the present epoch, and the next position."""
 
-    def noted(self: TrainingData, told: dict[str, torch.Tensor], place: tuple[int, int]) -> Any:
-        return set(zip(told["game"].view(torch.uint64).tolist(), told["ply"].tolist())), place
+    def record(self: TrainingData, result: dict[str, torch.Tensor], position: tuple[int, int]) -> Any:
+        return set(zip(result["game"].view(torch.uint64).tolist(), result["ply"].tolist())), position
 
-    epoch = feed.position[0]
-    with mock.patch.object(TrainingData, "_make_batch", noted):
-        for rows, place in feed.batches():
-            yield rows, place
-            if place[0] > epoch:
+    epoch = data.position[0]
+    with mock.patch.object(TrainingData, "_make_batch", record):
+        for rows, position in data.batches():
+            yield rows, position
+            if position[0] > epoch:
                 return
 
 
 def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> None:
-    """As many batches as one process would have, each position in one of them."""
+    """Together they yield as many batches as one process, and each position once."""
     recipe = tiny(batch_size=12, window=150)
     found = read_training_games(recipe, [games], [], 1)
     whole = TrainingData(recipe, found).epoch_batches
@@ -66,20 +66,20 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
     for world, count in ((2, 7), (4, 0), (3, 11), (1, 5), (6, None)):
         states, lengths = [], set()
         for rank in range(world):
-            feed = TrainingData(recipe, found, rank, world)
+            data = TrainingData(recipe, found, rank, world)
             if state is not None:
-                feed.resume(state)
-            assert feed.epoch_batches == whole
-            assert feed.epochs_done == pytest.approx(done / whole)
+                data.resume(state)
+            assert data.epoch_batches == whole
+            assert data.epochs_done == pytest.approx(done / whole)
             length = 0
-            for rows, place in batches(feed) if count != 0 else ():
+            for rows, position in batches(data) if count != 0 else ():
                 assert len(rows) == 12 // world
                 seen.update(rows)
-                feed.position, length = place, length + 1
+                data.position, length = position, length + 1
                 if length == count:
                     break
             lengths.add(length)
-            states.append(feed.state())
+            states.append(data.state())
         assert all(each == states[0] for each in states)
         assert len(lengths) == 1
         state, done = states[0], done + lengths.pop()
@@ -97,8 +97,8 @@ def test_processes_share_the_validation_positions(world: int, games: Path) -> No
     found = read_training_games(recipe, [games], [], 1)
 
     def held(rank: int, world: int) -> list[bytes]:
-        feed = TrainingData(recipe, found, rank, world)
-        return [row.numpy().tobytes() for each in feed.validation_batches() for row in each.planes]
+        data = TrainingData(recipe, found, rank, world)
+        return [row.numpy().tobytes() for each in data.validation_batches() for row in each.planes]
 
     alone = held(0, 1)
     shares = [held(rank, world) for rank in range(world)]
@@ -135,9 +135,9 @@ def free_port() -> str:
         return str(found.getsockname()[1])
 
 
-def rows(notes: Path) -> list[tuple[int, int, int, int]]:
+def rows(log: Path) -> list[tuple[int, int, int, int]]:
     """(epoch, step, game, ply), of all processes."""
-    files = [path for path in notes.iterdir() if path.name.isdigit()]
+    files = [path for path in log.iterdir() if path.name.isdigit()]
     return [tuple(map(int, line.split())) for path in files for line in path.read_text().splitlines()]
 
 
@@ -145,40 +145,40 @@ def rows(notes: Path) -> list[tuple[int, int, int, int]]:
 def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_path: Path) -> None:
     """Two that Lightning starts, one alone, two machines, and two that torchrun starts."""
     recipe = tiny(**ddp_run.RECIPE)
-    into, notes = tmp_path / "run", tmp_path / "notes"
-    notes.mkdir()
+    into, log = tmp_path / "run", tmp_path / "log"
+    log.mkdir()
 
-    end(begin(games, into, notes, 2, 1, 15))
-    told = read_run(into)
-    assert told is not None
-    assert (told.state, told.steps, told.machine["processes"]) == ("stopped", 20, 2)
-    assert sorted(path.name for path in notes.iterdir()) == ["0", "1", "files"]
-    files = (notes / "files").read_text().split()
+    end(begin(games, into, log, 2, 1, 15))
+    result = read_run(into)
+    assert result is not None
+    assert (result.state, result.steps, result.machine["processes"]) == ("stopped", 20, 2)
+    assert sorted(path.name for path in log.iterdir()) == ["0", "1", "files"]
+    files = (log / "files").read_text().split()
     assert files.count("last.ckpt") == files.count("best.safetensors") == 1
     assert_validated_by_all(recipe, games, into)
 
-    end(begin(games, into, notes, 1, 1, 33))
+    end(begin(games, into, log, 1, 1, 33))
     assert checkpoint(into)["kifu"]["place"]["stages"] == [[2, 8, 20], [1, 16, 13]]
 
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
-    end(*(begin(games, into, notes, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
-    told = read_run(into)
-    assert told is not None
-    assert (told.steps, told.machine["processes"]) == (60, 2)
+    end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
+    result = read_run(into)
+    assert result is not None
+    assert (result.steps, result.machine["processes"]) == (60, 2)
 
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
-    end(begin(games, into, notes, 2, 1, 0, launcher=torchrun))
-    told = read_run(into)
-    assert told is not None
-    assert (told.state, told.why) == ("finished", "2 epochs done")
-    end(begin(games, into, notes, 2, 1, 0, launcher=torchrun))  # nobody waits for one that has nothing to do
-    assert read_run(into) == told
+    end(begin(games, into, log, 2, 1, 0, launcher=torchrun))
+    result = read_run(into)
+    assert result is not None
+    assert (result.state, result.why) == ("finished", "2 epochs done")
+    end(begin(games, into, log, 2, 1, 0, launcher=torchrun))  # a finished run returns at once
+    assert read_run(into) == result
 
     every = positions(recipe, games)
-    learned = rows(notes)
+    learned = rows(log)
     per_epoch = len(every) // 16
-    assert told.counts["epoch_batches"] == per_epoch
-    assert told.steps == 2 * per_epoch
+    assert result.counts["epoch_batches"] == per_epoch
+    assert result.steps == 2 * per_epoch
     for epoch in range(2):
         seen = Counter((game % 2**64, ply) for k, _, game, ply in learned if k == epoch)
         assert set(seen.values()) == {1}
@@ -193,12 +193,12 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
 def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
     """The figure of two processes is that of one."""
     (row,) = [row for row in read_metrics(into / "metrics.csv") if "validation_loss" in row]
-    feed = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
+    data = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
     module = PolicyModule(open_net(into / "best.safetensors").module, recipe)
     sums = torch.zeros(len(SUMS))
     with torch.no_grad():
-        for examples in feed.validation_batches():
-            sums += module(examples).sums
+        for batch in data.validation_batches():
+            sums += module(batch).sums
     alone = mean_metrics(sums.tolist(), "validation_")
     assert {name: row[name] for name in alone} == pytest.approx(alone, rel=1e-4)
 
@@ -236,10 +236,10 @@ def test_missing_devices_give_a_one_line_error(games: Path, tmp_path: Path) -> N
 def test_processes_with_other_directories_or_games_stop(
     steps: int, inputs: dict[str, Any], says: str, games: Path, tmp_path: Path
 ) -> None:
-    """What the second process says is told in the first one."""
+    """The first process reports the difference."""
 
-    def gathered(told: list[Any], mine: tuple[int, dict[str, Any]]) -> None:
-        told[:] = [mine, (mine[0] + steps, mine[1] | inputs)]
+    def gathered(result: list[Any], mine: tuple[int, dict[str, Any]]) -> None:
+        result[:] = [mine, (mine[0] + steps, mine[1] | inputs)]
 
     with (
         mock.patch("torch.distributed.all_gather_object", gathered),

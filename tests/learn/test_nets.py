@@ -1,4 +1,4 @@
-"""The networks: shapes, sizes by hand, symmetries, gradients, and how their weights begin."""
+"""Networks: shapes, sizes, symmetries, gradients and initialization."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CARD = Path(__file__).parents[2] / "docs/nets.md"
 def net_for(
     name: str, planes: str = "seven", width: int = 5, height: int = 5, seed: int = 0, **more: object
 ) -> Network:
-    """A net on a small board, its weights drawn from the seed, in evaluation mode."""
+    """Return a net on a small board with random weights, in evaluation mode."""
     torch.manual_seed(seed)
     encoder = find_encoder(planes, width, height)
     rim = encoder.plane_set.rim
@@ -42,7 +42,7 @@ def net_for(
 
 
 def random_planes(net: Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
-    """Zeros and ones."""
+    """Return random zeros and ones."""
     config, draw = net.config, torch.Generator().manual_seed(seed)
     shape = (batch, config.planes, config.height + 2 * config.rim, config.width + 2 * config.rim)
     return torch.randint(0, 2, shape, generator=draw).float()
@@ -54,24 +54,24 @@ def random_planes(net: Network, batch: int = 2, seed: int = 0) -> torch.Tensor:
 def has_its_shapes(name: str, planes: str, width: int, height: int, **more: object) -> None:
     with torch.device("meta"):
         net = net_for(name, planes, width, height, **more)
-        told = net(torch.empty(3, *find_encoder(planes, width, height).shape))
+        output = net(torch.empty(3, *find_encoder(planes, width, height).shape))
     config = net.config
-    assert told.policy.shape == (3, width * height + config.passes)
-    assert (told.value is None) == ("value" not in config.heads)
-    assert told.value is None or told.value.shape == (3,)
-    assert (told.ownership is None) == ("ownership" not in config.heads)
-    assert told.ownership is None or told.ownership.shape == (3, width * height)
+    assert output.policy.shape == (3, width * height + config.passes)
+    assert (output.value is None) == ("value" not in config.heads)
+    assert output.value is None or output.value.shape == (3,)
+    assert (output.ownership is None) == ("ownership" not in config.heads)
+    assert output.ownership is None or output.ownership.shape == (3, width * height)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("planes", PLANES)
-def test_every_net_takes_every_plane_set(name, planes):
+def test_every_net_accepts_every_plane_set(name, planes):
     has_its_shapes(name, planes, 9, 9, heads=("ownership",))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
-def test_every_net_takes_every_board(name, planes):
+def test_every_net_accepts_every_board(name, planes):
     for width, height in [(1, 1), (1, 5), (7, 4), (19, 19)]:
         for passes, heads in ((False, ()), (True, ("value",)), (True, ("ownership", "value"))):
             has_its_shapes(name, planes, width, height, passes=passes, heads=heads)
@@ -80,21 +80,21 @@ def test_every_net_takes_every_board(name, planes):
 @pytest.mark.parametrize("name", NAMES)
 def test_values_are_within_their_range(name):
     net = net_for(name, "clark8", passes=True, heads=("value", "ownership"))
-    told = net(random_planes(net, 50))
-    assert torch.isfinite(told.policy).all()
-    assert told.value.abs().max() <= 1
-    assert told.ownership.abs().max() <= 1
-    assert told.value.std() > 0
-    assert told.ownership.std() > 0
+    output = net(random_planes(net, 50))
+    assert torch.isfinite(output.policy).all()
+    assert output.value.abs().max() <= 1
+    assert output.ownership.abs().max() <= 1
+    assert output.value.std() > 0
+    assert output.ownership.std() > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_nets_of_any_size_take_other_boards(name):
+def test_only_nets_of_any_size_accept_other_boards(name):
     net = net_for(name, passes=True, heads=("value", "ownership"))
     planes = torch.zeros(2, 7, 6, 8)
     if net.any_size:
-        told = net(planes)
-        assert (told.policy.shape, told.value.shape, told.ownership.shape) == ((2, 49), (2,), (2, 48))
+        output = net(planes)
+        assert (output.policy.shape, output.value.shape, output.ownership.shape) == ((2, 49), (2,), (2, 48))
     else:
         with pytest.raises(RuntimeError, match=r"size|shape"):
             net(planes)
@@ -105,7 +105,7 @@ def test_only_nets_of_any_size_take_other_boards(name):
 
 
 def test_a_point_is_row_times_width_plus_column():
-    """By a net that copies its only plane."""
+    """Checked with a net that copies its only plane."""
     copy = PointsConv(1)
     with torch.no_grad():
         copy.weight.fill_(1)
@@ -118,8 +118,8 @@ def test_a_point_is_row_times_width_plus_column():
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
 @pytest.mark.parametrize("name", ["maddison", "b3c8"])
-def test_a_net_that_looks_at_its_own_point_alone_answers_there(name, planes):
-    """Of each filter only the centre is left, and nothing that the whole board says; with a rim, too."""
+def test_a_net_of_pointwise_filters_answers_at_the_point(name, planes):
+    """Keep only the centre of each filter, and no pooling; also with a rim."""
     net = net_for(name, planes, 9, 7)
     rim = net.config.rim
     with torch.no_grad():
@@ -139,8 +139,8 @@ def test_a_net_that_looks_at_its_own_point_alone_answers_there(name, planes):
 
 
 @pytest.mark.parametrize("name", ["b2c8", "b3c8"])
-def test_a_net_of_any_size_tells_the_same_wherever_the_stones_are(name):
-    """Away from the edges, and without what the whole board says."""
+def test_nets_of_any_size_are_translation_invariant(name):
+    """Away from the edges and without pooling."""
     net = net_for(name, "seven", 9, 9, passes=True)
     with torch.no_grad():
         for layer in net.modules():
@@ -149,14 +149,14 @@ def test_a_net_of_any_size_tells_the_same_wherever_the_stones_are(name):
     reach = 2 + 2 * int(name[1])
     shape = random_planes(net, 1)[..., :4, :4]
 
-    def told(size: int, y: int, x: int) -> torch.Tensor:
+    def output(size: int, y: int, x: int) -> torch.Tensor:
         planes = torch.zeros(1, 7, size, size)
         planes[..., y : y + 4, x : x + 4] = shape
         return net(planes).policy[0, :-1].reshape(size, size)[y : y + 4, x : x + 4]
 
-    first = told(4 + 2 * reach + 4, reach, reach)
+    first = output(4 + 2 * reach + 4, reach, reach)
     for size, y, x in ((4 + 2 * reach + 4, reach + 4, reach + 1), (4 + 2 * reach, reach, reach)):
-        assert torch.allclose(told(size, y, x), first, atol=1e-5)
+        assert torch.allclose(output(size, y, x), first, atol=1e-5)
     assert first.std() > 1e-4
 
 
@@ -164,14 +164,14 @@ def test_a_net_of_any_size_tells_the_same_wherever_the_stones_are(name):
 
 
 def turned(x: torch.Tensor, k: int) -> torch.Tensor:
-    """[..., H, W] under symmetry k, as `kifu.point.symmetries` has it."""
+    """Transform [..., H, W] by symmetry k of `kifu.point.symmetries`."""
     x = x.flip(-1) if k & 1 else x
     x = x.flip(-2) if k & 2 else x
     return x.transpose(-1, -2) if k & 4 else x
 
 
 def policy_turned(net: Network, planes: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The policy of turned planes, and the turned policy."""
+    """Return the policy of transformed planes, and the transformed policy."""
     config = net.config
     table = torch.from_numpy(symmetries(config.width, config.height)[k].astype(np.int64))
     policy = net(planes).policy
@@ -182,23 +182,23 @@ def policy_turned(net: Network, planes: torch.Tensor, k: int) -> tuple[torch.Ten
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
 @pytest.mark.parametrize(("width", "height", "count"), [(5, 5, 8), (7, 4, 4), (4, 4, 8)])
-def test_clark_and_storkeys_net_tells_a_turned_position_the_turned_policy(planes, width, height, count):
+def test_clark_storkey_is_equivariant(planes, width, height, count):
     net = net_for("clark-storkey", planes, width, height, passes=True)
     position = random_planes(net, 3)
     for k in range(count):
-        told, expected = policy_turned(net, position, k)
-        assert torch.allclose(told, expected, atol=1e-6)
+        output, expected = policy_turned(net, position, k)
+        assert torch.allclose(output, expected, atol=1e-6)
     assert net(position).policy[:, :-1].std() > 1e-3  # which a constant would satisfy, too
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "clark-storkey"])
-def test_others_do_not(name):
+def test_other_nets_are_not_equivariant(name):
     net = net_for(name)
     assert not torch.allclose(*policy_turned(net, random_planes(net), 1), atol=1e-6)
 
 
 @pytest.mark.parametrize(("size", "classes"), [(1, 1), (3, 3), (5, 6), (7, 10)])
-def test_filters_are_equal_to_their_images(size, classes):
+def test_symmetric_filters_equal_their_images(size, classes):
     layer = SymmetricConv(2, 3, size, size // 2)
     assert layer.weight.shape == (3, 2, classes)
     impulse = torch.zeros(1, 2, 2 * size + 1, 2 * size + 1)
@@ -209,8 +209,8 @@ def test_filters_are_equal_to_their_images(size, classes):
     assert len(answer[0, 0].unique()) == classes + 1  # and the bias alone
 
 
-def test_tied_linear_layers_count_by_burnside():
-    """How many classes of pairs of points there are: the mean of the pairs that each symmetry leaves in their place."""
+def test_tied_linear_layers_match_burnsides_lemma():
+    """The number of orbits of pairs of points is the mean number of pairs that each symmetry fixes."""
     for width, height in ((5, 5), (6, 6), (7, 4), (19, 19)):
         turns = symmetries(width, height)[: 8 if width == height else 4, :-1]
         stay = (turns == np.arange(width * height)).sum(1)
@@ -312,7 +312,7 @@ def test_layers_add_up(name):
     assert len({layer.name for layer in count.layers}) == len(count.layers)
 
 
-def test_the_document_tells_these_sizes():
+def test_the_documented_sizes_are_right():
     rows = re.findall(r"^\| `(\S+)` \| .* \| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", CARD.read_text(), re.MULTILINE)
     assert [row[0] for row in rows] == [*NETS, RESIDUAL]
     for name, planes, parameters, flops in rows:
@@ -341,13 +341,13 @@ def test_the_document_tells_these_sizes():
         ("b" + "9" * 50 + "c8", "unknown net"),
     ],
 )
-def test_names_that_there_are_not(name, words):
-    with pytest.raises(RecipeError, match=words) as told:
+def test_unknown_names(name, words):
+    with pytest.raises(RecipeError, match=words) as output:
         make_net(name, 7)
-    assert str(told.value).isprintable()
+    assert str(output.value).isprintable()
 
 
-def test_the_largest_and_the_smallest_nets_are_nets():
+def test_the_largest_and_the_smallest_nets():
     with torch.device("meta"):
         for name in ("b1c2", "b3c2", "b14c1024"):
             assert make_net(name, 7)(torch.empty(2, 7, 19, 19)).policy.shape == (2, 361)
@@ -359,11 +359,11 @@ def test_the_largest_and_the_smallest_nets_are_nets():
 def one_step(net: Network, optimiser: torch.optim.Optimizer) -> None:
     """Train one step on a tiny batch and check all gradients and weights."""
     net.train()
-    told = net(random_planes(net, 4))
+    output = net(random_planes(net, 4))
     moves = torch.arange(4) % net.config.moves
-    loss = functional.cross_entropy(told.policy, moves)
-    if told.value is not None and told.ownership is not None:
-        loss = loss + (told.value - 0.5).square().mean() + (told.ownership - 0.5).square().mean()
+    loss = functional.cross_entropy(output.policy, moves)
+    if output.value is not None and output.ownership is not None:
+        loss = loss + (output.value - 0.5).square().mean() + (output.ownership - 0.5).square().mean()
     loss.backward()
     for name, weight in net.named_parameters():
         assert weight.grad is not None, name
@@ -405,7 +405,7 @@ def test_gradients_are_finite_in_bfloat16(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_blogs_net_drops_out_and_only_in_training(name):
+def test_only_the_blog_net_has_dropout(name):
     net = net_for(name)
     planes = random_planes(net, 20)
     assert torch.equal(net(planes).policy, net(planes).policy)
@@ -413,7 +413,7 @@ def test_only_the_blogs_net_drops_out_and_only_in_training(name):
     assert torch.equal(net(planes).policy, net(planes).policy) == (name != "blog")
 
 
-def test_the_blogs_net_drops_half_of_its_logits_too():
+def test_the_blog_net_drops_half_of_its_logits():
     net = net_for("blog", "one-plane", 9, 9).train()
     dropped = (net(random_planes(net, 100)).policy == 0).float().mean()
     assert 0.45 < dropped < 0.55
@@ -423,7 +423,7 @@ def test_the_blogs_net_drops_half_of_its_logits_too():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_weights_follow_from_torchs_seed(name):
+def test_weights_depend_on_torchs_seed(name):
     one, same, other = (net_for(name, seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[key], same[key]) for key in one)
     assert not all(torch.equal(one[key], other[key]) for key in one)
@@ -431,7 +431,7 @@ def test_weights_follow_from_torchs_seed(name):
 
 @pytest.mark.parametrize("how", INITIALIZATIONS)
 @pytest.mark.parametrize("name", NAMES)
-def test_initialisations(name, how):
+def test_initializations(name, how):
     net, before = net_for(name, heads=("value", "ownership")), net_for(name, heads=("value", "ownership"))
     torch.manual_seed(4)
     initialize(net, how)
@@ -464,7 +464,7 @@ def test_initialisations(name, how):
         (SymmetricLinear(16, 9, 9), 16 * 81, 81),
     ],
 )
-def test_initialisations_have_their_spread(layer, inputs, outputs):
+def test_initializations_have_the_right_spread(layer, inputs, outputs):
     torch.manual_seed(0)
     initialize(layer, "glorot-uniform")
     bound = (6 / (inputs + outputs)) ** 0.5
@@ -475,8 +475,8 @@ def test_initialisations_have_their_spread(layer, inputs, outputs):
     assert not layer.bias.any()
 
 
-def test_tied_layers_begin_as_wide_as_torchs_own():
-    """A filter sees as many inputs, however many of its weights are one."""
+def test_tied_layers_are_initialized_as_torchs_own():
+    """The fan-in of a filter does not depend on how many of its weights are tied."""
     torch.manual_seed(0)
     for tied, free in (
         (SymmetricConv(8, 64, 7, 3), nn.Conv2d(8, 64, 7)),
@@ -485,7 +485,7 @@ def test_tied_layers_begin_as_wide_as_torchs_own():
         assert tied.weight.std().item() == pytest.approx(free.weight.std().item(), rel=0.05)
 
 
-def test_an_initialisation_that_there_is_not():
+def test_an_unknown_initialization():
     with pytest.raises(RecipeError, match="unknown init 'glorot'; did you mean 'glorot-uniform'"):
         initialize(nn.Linear(1, 1), "glorot")
 
@@ -493,7 +493,7 @@ def test_an_initialisation_that_there_is_not():
 # heads
 
 
-def test_heads_are_what_they_say():
+def test_heads_match_a_naive_computation():
     torch.manual_seed(0)
     value, ownership = ValueHead(3, 5).eval(), OwnershipHead(3)
     x = torch.randn(2, 3, 4, 6)
@@ -502,14 +502,14 @@ def test_heads_are_what_they_say():
         hidden = value.norm((value.first.weight @ torch.stack(pooled))[None])[0].clamp(min=0)
         assert torch.allclose(value(x)[b], torch.tanh(value.second.weight @ hidden + value.second.bias), atol=1e-6)
         for y, x_ in product(range(4), range(6)):
-            told = torch.tanh(ownership.weight[0, :, 0, 0] @ x[b, :, y, x_] + ownership.bias[0])
-            assert torch.allclose(ownership(x)[b, y * 6 + x_], told, atol=1e-6)
+            output = torch.tanh(ownership.weight[0, :, 0, 0] @ x[b, :, y, x_] + ownership.bias[0])
+            assert torch.allclose(ownership(x)[b, y * 6 + x_], output, atol=1e-6)
 
 
 # the command
 
 
-def test_the_command_lists_them():
+def test_the_command_lists_nets():
     done = run("nets")
     assert (done.code, done.err) == (0, [])
     assert [line.split()[0] for line in done.out.splitlines()] == [*NETS, RESIDUAL]
@@ -520,7 +520,7 @@ def test_the_command_lists_them():
 
 
 @pytest.mark.parametrize("name", [*NAMES, RESIDUAL])
-def test_the_command_shows_ones_layers(name):
+def test_the_command_shows_layers(name):
     done = run("nets", name, "--planes", "eleven", "--board", "9x7")
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"# {name}\n")
@@ -538,13 +538,13 @@ def test_the_command_shows_ones_layers(name):
         (("b99c999",), "too large or too small"),
     ],
 )
-def test_the_command_tells_what_is_wrong(arguments, words):
+def test_errors_of_the_command(arguments, words):
     done = run("nets", *arguments)
     assert (done.code, done.out, len(done.err)) == (2, "", 1)
     assert words in done.err[0]
 
 
-def test_its_help_loads_no_torch():
+def test_help_does_not_load_torch():
     code = (
         "import sys\nfrom kifu.cli import app\n"
         "try: app(['nets', '--help'])\nexcept SystemExit: print([m for m in ('torch', 'numba') if m in sys.modules])"
@@ -553,6 +553,6 @@ def test_its_help_loads_no_torch():
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_a_board_that_the_planes_do_not_take():
+def test_a_board_that_the_planes_do_not_support():
     with pytest.raises(GameError, match="within 1 to"):
         count_net("blog", "clark8", 25, 25)

@@ -1,4 +1,4 @@
-"""What a net says of positions: beside its planes and its module, taken by hand; drawing moves; symmetries; rules."""
+"""Predictions of a net: agreement with planes and module, sampling, symmetries, rules and errors."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_position_after_the_last_move(net: Net) -> None:
 
 
 def test_to_play_can_be_given(net: Net) -> None:
-    """The planes are those of the colour asked for, whoever moved last."""
+    """The planes are those of the given colour, independent of the last move."""
     predictor, played = Predictor(net), game(4, 21)
     black, white = (PredictPositions.from_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
     assert (black.to_play, white.to_play) == ([BLACK], [WHITE])
@@ -357,7 +357,7 @@ def test_invalid_positions(net: Net, tmp_path: Path) -> None:
 
 
 def test_illegal_moves_before_the_position(net: Net) -> None:
-    """What comes before the bad move can be asked for, if it is not in one array with it."""
+    """Positions before an illegal move can be predicted, unless they are in one array with it."""
     bad = kifu.read_sgf(b"(;SZ[9];B[aa];W[bb];B[aa];W[cc])")
     positions = PredictPositions.from_games([bad], [2])
     for legal in (True, False):

@@ -1,4 +1,4 @@
-"""Training: what a run learns, what it leaves in its folder, and how it goes on where it stopped."""
+"""Training: learning, files of a run, resuming and errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Games of GNU Go, from which something can be learned."""
+    """Real games, from which a net can learn."""
     path = tmp_path_factory.mktemp("sample") / "games.parquet"
     ingest([SAMPLE], path)
     return path
@@ -59,7 +59,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def quick(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Curves take a second to draw, and are the same for all runs."""
+    """Skip drawing curves, which takes a second."""
     if request.function in (test_files_of_a_run, test_curves_are_drawn_of_any_rows):
         yield
         return
@@ -67,7 +67,7 @@ def quick(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-# What is learned.
+# Learning
 
 
 def test_32_positions_are_learned_completely(tmp_path: Path) -> None:
@@ -76,10 +76,10 @@ def test_32_positions_are_learned_completely(tmp_path: Path) -> None:
     (tmp_path / "game.sgf").write_text(f"(;SZ[9]{moves})")
     changes = {"net": "b2c16", "optimiser": {"kind": "adamw", "lr": 0.02}, "steps": 100}
     recipe = tiny(board="9x9", validation=0, batch_size=32, augment=False, **changes)
-    told = train(recipe, [tmp_path / "game.sgf"], tmp_path / "run")
-    assert told.counts["epoch_batches"] == 1
-    assert told.last["top1"] == told.last["top5"] == 1.0
-    assert told.last["loss"] < 0.01
+    result = train(recipe, [tmp_path / "game.sgf"], tmp_path / "run")
+    assert result.counts["epoch_batches"] == 1
+    assert result.last["top1"] == result.last["top5"] == 1.0
+    assert result.last["loss"] < 0.01
 
 
 def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ QUICK = ("one-plane@1", "clark8@1", "seven@1")  # real values, a rim, neither
 @pytest.mark.parametrize("name", [pytest.param(x, marks=() if x in QUICK else pytest.mark.slow) for x in OURS])
 def test_gradients_are_finite_for_every_plane_set(name: str, games: Path) -> None:
     recipe = tiny(planes=name, heads={"value": 1.0, "ownership": 0.5}, batch_size=16)
-    feed = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
-    module = learner(recipe)
-    measured = module(next(iter(feed.batches())))
+    data = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
+    module = module_of(recipe)
+    measured = module(next(iter(data.batches())))
     measured.loss.backward()
     gradients = [value.grad for value in module.network.parameters()]
     assert all(grad is not None and torch.isfinite(grad).all() for grad in gradients)
@@ -121,19 +121,19 @@ def test_gradients_are_finite_for_every_plane_set(name: str, games: Path) -> Non
 def test_a_step_of_every_optimiser_lowers_the_loss_of_every_net(net: str, kind: str) -> None:
     lr = {"sgd": 1e-4, "adagrad": 1e-5, "adadelta": 0.1, "adamw": 1e-5, "muon": 1e-4}[kind]  # one step, and a small one
     recipe = tiny(net=net, planes="own+opp", board="5x5", optimiser={"kind": kind, "lr": lr}, init="he-normal")
-    module = learner(recipe)
+    module = module_of(recipe)
     chance = torch.Generator().manual_seed(1)
     batch = TrainingBatch(torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance))
-    optimiser = make_optimizer(module.network, recipe.optimiser)
+    optimizer = make_optimizer(module.network, recipe.optimiser)
     module.eval()  # what is dropped out would hide what is learned
     before = module(batch).loss
     before.backward()
-    optimiser.step()
+    optimizer.step()
     assert all(torch.isfinite(value.grad).all() for value in module.network.parameters() if value.grad is not None)
     assert module(batch).loss < before
 
 
-def learner(recipe: Any) -> PolicyModule:
+def module_of(recipe: Any) -> PolicyModule:
     encoder = recipe.encoder()
     torch.manual_seed(0)
     heads = tuple(recipe.heads)
@@ -144,7 +144,7 @@ def learner(recipe: Any) -> PolicyModule:
 
 def test_losses_match_a_naive_loop() -> None:
     recipe = tiny(heads={"value": 2.0, "ownership": 0.5}, board="5x5", planes="own+opp")
-    module = learner(recipe).eval()
+    module = module_of(recipe).eval()
     chance = torch.Generator().manual_seed(2)
     batch = TrainingBatch(
         torch.rand(40, 2, 5, 5, generator=chance),
@@ -154,17 +154,17 @@ def test_losses_match_a_naive_loop() -> None:
     )
     batch.ownership[:20] = UNKNOWN
     with torch.no_grad():
-        told, measured = module.network(batch.planes), module(batch)
+        result, measured = module.network(batch.planes), module(batch)
     loss = top1 = top5 = value = ownership = 0.0
     for k in range(40):
-        logits = told.policy[k].double()
+        logits = result.policy[k].double()
         loss += float(logits.exp().sum().log() - logits[batch.move[k]])
         ahead = sum(bool(x > logits[batch.move[k]]) for x in logits)
         top1, top5 = top1 + (ahead < 1), top5 + (ahead < 5)
         if batch.result[k] != UNKNOWN:
-            value += float(told.value[k] - batch.result[k]) ** 2
+            value += float(result.value[k] - batch.result[k]) ** 2
         if k >= 20:
-            ownership += float(((told.ownership[k] - batch.ownership[k]) ** 2).sum())
+            ownership += float(((result.ownership[k] - batch.ownership[k]) ** 2).sum())
     expected = [40, loss, top1, top5, value, 30, ownership, 500]
     assert measured.sums.tolist() == pytest.approx(expected, rel=1e-4)
     assert float(measured.loss) == pytest.approx(loss / 40 + 2 * value / 30 + 0.5 * ownership / 500, rel=1e-4)
@@ -172,19 +172,19 @@ def test_losses_match_a_naive_loop() -> None:
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
 def test_packed_planes_are_unpacked(planes: str, games: Path) -> None:
-    """As a GPU gets them."""
+    """A GPU receives packed planes."""
     recipe = tiny(planes=planes)
     packed, plain = (
         next(iter(load(games, planes, batch_size=20, output=output, jobs=1))) for output in ("packed", "float32")
     )
-    ready = learner(recipe).prepare(torch.from_numpy(packed.planes))
+    ready = module_of(recipe).prepare(torch.from_numpy(packed.planes))
     assert ready.is_contiguous(memory_format=torch.channels_last)
     assert torch.equal(ready, torch.from_numpy(plain.planes))
 
 
 def test_ties_are_ranked_as_by_argmax() -> None:
-    """Else a net that tells nothing would be right always."""
-    module = learner(tiny(board="5x5", planes="own+opp"))
+    """Otherwise a net with constant logits would always be right."""
+    module = module_of(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
         torch.nn.init.zeros_(value)
     batch = TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
@@ -194,14 +194,14 @@ def test_ties_are_ranked_as_by_argmax() -> None:
 @pytest.mark.parametrize("net", ["b1c8", "maddison"])
 def test_adamw_decays_matrices_only(net: str) -> None:
     recipe = tiny(net=net, optimiser={"kind": "adamw", "lr": 0.1, "weight_decay": 0.5})
-    network = learner(recipe).network
+    network = module_of(recipe).network
     for value in network.parameters():
         torch.nn.init.normal_(value)
-    optimiser = make_optimizer(network, recipe.optimiser)
+    optimizer = make_optimizer(network, recipe.optimiser)
     before = {name: value.detach().clone() for name, value in network.named_parameters()}
     for value in network.parameters():
         value.grad = torch.zeros_like(value)
-    optimiser.step()
+    optimizer.step()
     for name, value in network.named_parameters():
         decays = value.ndim > 1 and not name.endswith("bias")
         assert torch.allclose(value, before[name] * (0.95 if decays else 1.0)), name
@@ -224,7 +224,7 @@ def test_the_average_matches_a_naive_one() -> None:
     assert torch.equal(layer.weight, own)
 
 
-# Which games.
+# Games
 
 
 def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, t
 
 def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
     some, more, all_, others = (
-        set(read_training_games(tiny(**told), [sample], [], 1).train.ids.tolist())
-        for told in ({"games": 10}, {"games": 20}, {}, {"games": 20, "seed": 1})
+        set(read_training_games(tiny(**result), [sample], [], 1).train.ids.tolist())
+        for result in ({"games": 10}, {"games": 20}, {}, {"games": 20, "seed": 1})
     )
     assert (len(some), len(more), len(others)) == (10, 20, 20)
     assert some < more < all_
@@ -275,16 +275,16 @@ def test_processes_share_an_epoch_without_repetition(world: int, games: Path) ->
     seen: list[bytes] = []
     lengths = set()
     for rank in range(world):
-        feed = TrainingData(recipe, found, rank, world)
+        data = TrainingData(recipe, found, rank, world)
         batches = 0
-        for examples in feed.batches():
-            seen += [row.numpy().tobytes() for row in examples.planes]
+        for batch in data.batches():
+            seen += [row.numpy().tobytes() for row in batch.planes]
             batches += 1
-            assert len(examples.move) == 12 // world
-            if examples.next_position[1] == 0:
+            assert len(batch.move) == 12 // world
+            if batch.next_position[1] == 0:
                 break
         lengths.add(batches)
-        assert batches == feed.epoch_batches
+        assert batches == data.epoch_batches
     assert len(lengths) == 1
     repeated = len(seen) - len(set(seen))  # the empty board, before the first move of games
     assert repeated <= 30
@@ -297,34 +297,34 @@ def test_training_data_starts_at_any_position(games: Path) -> None:
     batches: list[TrainingBatch] = []
     count = TrainingData(recipe, found).epoch_batches
     assert 3 < count < 20
-    for examples in TrainingData(recipe, found).batches():
-        batches.append(examples)
+    for batch in TrainingData(recipe, found).batches():
+        batches.append(batch)
         if len(batches) == 20:
             break
     places = [(k // count, k % count) for k in range(1, 21)]
     assert [each.next_position for each in batches] == places
     for k in (3, count, 11):
-        feed = TrainingData(recipe, found)
-        feed.position = batches[k - 1].next_position
-        again = next(iter(feed.batches()))
+        data = TrainingData(recipe, found)
+        data.position = batches[k - 1].next_position
+        again = next(iter(data.batches()))
         assert torch.equal(again.planes, batches[k].planes)
         assert again.next_position == batches[k].next_position
 
 
 def test_validation_is_repeatable_and_limited(games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5)
-    feed = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
-    one, two = (torch.cat([each.planes for each in feed.validation_batches()]) for _ in range(2))
+    data = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
+    one, two = (torch.cat([each.planes for each in data.validation_batches()]) for _ in range(2))
     assert len(one) == 150
     assert torch.equal(one, two)
 
 
-# The folder of a run.
+# Files of a run
 
 
 def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
     recipe = tiny(steps=60, heads={"value": 1.0, "ownership": 1.0}, positions={"passes": True}, average=0.9, clip=1.0)
-    told = train(recipe, [games], tmp_path / "run")
+    result = train(recipe, [games], tmp_path / "run")
     names = {
         "run.json",
         "last.ckpt",
@@ -335,17 +335,17 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
         "tensorboard",
     }
     assert {path.name for path in (tmp_path / "run").iterdir()} == names
-    assert read_run(tmp_path / "run") == told
-    assert (told.state, told.why, told.steps, told.positions) == ("finished", "60 steps done", 60, 60 * 64)
-    assert told.inputs["train"][0]["name"] == "games.parquet"
-    assert len(told.inputs["train"][0]["blake3"]) == 64
+    assert read_run(tmp_path / "run") == result
+    assert (result.state, result.why, result.steps, result.positions) == ("finished", "60 steps done", 60, 60 * 64)
+    assert result.inputs["train"][0]["name"] == "games.parquet"
+    assert len(result.inputs["train"][0]["blake3"]) == 64
     rows = read_metrics(tmp_path / "run" / "metrics.csv")
     learned, held = ([row for row in rows if name in row] for name in ("loss", "validation_loss"))
     assert [row["step"] for row in learned] == sorted({50, 60, *(row["step"] for row in held)})
     assert set(learned[0]) == {name for name in COLUMNS if not name.startswith("validation")}
     assert held[-1]["step"] == 60
     assert {f"validation_{name}" for name in ("loss", "top1", "top5", "value", "ownership")} < set(held[-1])
-    assert told.best["validation_loss"] == pytest.approx(min(row["validation_loss"] for row in held))
+    assert result.best["validation_loss"] == pytest.approx(min(row["validation_loss"] for row in held))
     assert list((tmp_path / "run" / "tensorboard").glob("events.*"))
     net = open_net(tmp_path / "run")
     assert (net.about.heads, net.about.passes, net.about.planes) == (("value", "ownership"), True, recipe.planes)
@@ -354,47 +354,47 @@ def test_files_of_a_run(games: Path, tmp_path: Path) -> None:
 
 
 def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> None:
-    """Averaged weights and the counts of batch norms too."""
+    """Includes averaged weights and batch-norm statistics."""
     recipe = tiny(steps=30, average=0.8, validation=0.3)
-    told = train(recipe, [games], tmp_path / "run")
+    result = train(recipe, [games], tmp_path / "run")
     net = open_net(tmp_path / "run" / "final.safetensors")
-    feed = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
+    data = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
     module = PolicyModule(net.module, recipe)
     with torch.no_grad():
-        sums = sum(module(examples).sums for examples in feed.validation_batches())
-    assert float(sums[1] / sums[0]) == pytest.approx(told.last["validation_loss"], rel=1e-5)
+        sums = sum(module(batch).sums for batch in data.validation_batches())
+    assert float(sums[1] / sums[0]) == pytest.approx(result.last["validation_loss"], rel=1e-5)
 
 
 def test_without_validation_the_last_net_is_the_best(games: Path, tmp_path: Path) -> None:
-    told = train(tiny(validation=0, steps=3), [games], tmp_path)
-    assert told.best == {}
+    result = train(tiny(validation=0, steps=3), [games], tmp_path)
+    assert result.best == {}
     assert_same_weights(tmp_path / "best.safetensors", tmp_path / "final.safetensors")
 
 
 def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
-    """Moves by chance: what is learned of them makes validation worse."""
+    """On random moves, training makes the validation worse."""
     recipe = tiny(steps=300, validate_steps=5, patience=2, optimiser={"kind": "adamw", "lr": 0.05})
-    told = train(recipe, [games], tmp_path)
-    assert (told.state, told.why) == ("finished", "2 validations without a lower loss")
+    result = train(recipe, [games], tmp_path)
+    assert (result.state, result.why) == ("finished", "2 validations without a lower loss")
     rows = [row for row in read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
-    assert told.steps < 300
-    assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == told.best["step"]
+    assert result.steps < 300
+    assert min(rows, key=lambda row: row["validation_loss"])["step"] == rows[-3]["step"] == result.best["step"]
 
 
 def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: Path) -> None:
     clock = iter(range(10**6))
     with mock.patch("kifu.learn.loop.time.monotonic", lambda: next(clock) / 10):
         recipe = tiny(steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2)
-        told = train(recipe, [games], tmp_path)
-    assert (told.state, told.why) == ("finished", "time limit of 0.2 minutes reached")
-    assert 12 <= told.seconds < 13
-    assert told.recipe["max_minutes"] == 0.2
-    assert told.last["lr"] == 0
+        result = train(recipe, [games], tmp_path)
+    assert (result.state, result.why) == ("finished", "time limit of 0.2 minutes reached")
+    assert 12 <= result.seconds < 13
+    assert result.recipe["max_minutes"] == 0.2
+    assert result.last["lr"] == 0
 
 
 def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
-    told = train(tiny(steps=None, epochs=2), [games], tmp_path)
-    assert told.steps == 2 * told.counts["epoch_batches"]
+    result = train(tiny(steps=None, epochs=2), [games], tmp_path)
+    assert result.steps == 2 * result.counts["epoch_batches"]
     rows = [row for row in read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
     assert [row["epoch"] for row in rows] == [1.0, 2.0]
 
@@ -407,7 +407,7 @@ def test_games_at_urls(tmp_path: Path) -> None:
         read_training_games(tiny(), ["memory://train/none.zip"], [], 1)
 
 
-# Resuming.
+# Resuming
 
 FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0.1}, "validate_steps": 10, "steps": 32}
 
@@ -424,13 +424,13 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
     ],
 )
 def test_a_resumed_run_is_bit_exact(changes: dict, at: tuple[int, ...], games: Path, tmp_path: Path) -> None:
-    """Bit for bit: weights, average, batch norms, dropout, the optimiser's state, and all figures."""
+    """Bit for bit: weights, average, batch norms, dropout, optimizer state, and all figures."""
     recipe = tiny(**(FULL | changes))
     whole = train(recipe, [games], tmp_path / "whole")
     for k, step in enumerate(at):
         with interrupted(step):
-            told = train(recipe, [games], tmp_path / "parts", resume=k > 0)
-        assert (told.state, told.why, told.steps) == ("stopped", "interrupted", step)
+            result = train(recipe, [games], tmp_path / "parts", resume=k > 0)
+        assert (result.state, result.why, result.steps) == ("stopped", "interrupted", step)
         assert not (tmp_path / "parts" / "final.safetensors").exists()
     parts = train(recipe, [games], tmp_path / "parts", resume=True)
     assert (parts.state, parts.steps) == ("finished", whole.steps)
@@ -443,9 +443,9 @@ def test_a_resumed_run_is_bit_exact(changes: dict, at: tuple[int, ...], games: P
 
 
 def test_a_finished_run_is_not_resumed(games: Path, tmp_path: Path) -> None:
-    told = train(tiny(steps=2), [games], tmp_path)
+    result = train(tiny(steps=2), [games], tmp_path)
     before = (tmp_path / "last.ckpt").read_bytes()
-    assert train(tiny(steps=2), [games], tmp_path, resume=True) == told
+    assert train(tiny(steps=2), [games], tmp_path, resume=True) == result
     assert (tmp_path / "last.ckpt").read_bytes() == before
 
 
@@ -470,10 +470,10 @@ def test_resuming_completes_a_run_that_failed_at_its_end(
         pytest.raises(OutputError, match="No space left"),
     ):
         train(recipe, [games], run)
-    told = train(recipe, [games], run, resume=True)
-    assert (told.state, told.why, told.steps) == ("finished", "4 steps done", 4)
-    assert read_run(run) == told
-    assert told.best.keys() == whole.best.keys() and told.last.keys() == whole.last.keys()
+    result = train(recipe, [games], run, resume=True)
+    assert (result.state, result.why, result.steps) == ("finished", "4 steps done", 4)
+    assert read_run(run) == result
+    assert result.best.keys() == whole.best.keys() and result.last.keys() == whole.last.keys()
     for name in ("final.safetensors", "best.safetensors"):
         assert_same_weights(tmp_path / "whole" / name, run / name)
     assert (run / "curves.png").exists()
@@ -488,10 +488,10 @@ def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path)
 
     with mock.patch.object(PolicyModule, "forward", look), pytest.raises(RecipeError, match="looked"):
         train(tiny(steps=12, validate_steps=4), [games], tmp_path, resume=True)
-    told = read_run(tmp_path)
-    assert told is not None and (told.state, told.why) == ("failed", "looked")
-    assert (told.steps, told.positions, told.seconds) == (8, 8 * 64, before.seconds)
-    assert told.best == before.best and told.last.keys() == before.last.keys()
+    result = read_run(tmp_path)
+    assert result is not None and (result.state, result.why) == ("failed", "looked")
+    assert (result.steps, result.positions, result.seconds) == (8, 8 * 64, before.seconds)
+    assert result.best == before.best and result.last.keys() == before.last.keys()
 
 
 def test_a_run_killed_before_its_first_checkpoint_restarts(games: Path, tmp_path: Path) -> None:
@@ -547,7 +547,7 @@ def test_a_checkpoint_with_code_is_refused(games: Path, tmp_path: Path) -> None:
 
 
 class Trap:
-    """What runs when it is unpickled."""
+    """An object that executes code when it is unpickled."""
 
     made = "trapped"
 
@@ -559,7 +559,7 @@ class Trap:
 
 
 def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
-    """The last good checkpoint stays."""
+    """The previous checkpoint stays."""
     kept: dict[int, bytes] = {}
     forward = PolicyModule.forward
 
@@ -578,10 +578,10 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
     ):
         train(recipe, [games], tmp_path)
     assert (tmp_path / "last.ckpt").read_bytes() == kept[0]
-    told = read_run(tmp_path)
-    assert told is not None and told.state == "failed" and "NaN" in (told.why or "")
-    bad = told.counts["epoch_batches"] + 3
-    assert f"at step {bad} " in (told.why or "")
+    result = read_run(tmp_path)
+    assert result is not None and result.state == "failed" and "NaN" in (result.why or "")
+    bad = result.counts["epoch_batches"] + 3
+    assert f"at step {bad} " in (result.why or "")
     assert checkpoint(tmp_path)["kifu"]["steps"] < bad
     assert train(recipe, [games], tmp_path, resume=True).steps == 40
 
@@ -648,7 +648,7 @@ def test_data_sets_are_refused(tmp_path: Path) -> None:
         train(tiny(), [path], tmp_path / "run")
 
 
-# Figures.
+# Metrics
 
 
 def test_incomplete_rows_and_rows_of_lost_steps_are_dropped(tmp_path: Path) -> None:
@@ -687,7 +687,7 @@ def test_curves_are_drawn_of_any_rows() -> None:
     assert draw_training_curves(rows[:1], "title") == pictures[1]
 
 
-# The command.
+# The command
 
 OPTIONS = ("--set", "net=b1c8", "--set", 'planes="own+opp+last3"', "--set", "batch_size=64", "--set", "window=4000")
 OPTIONS = (*OPTIONS, "--set", "validation=0.2")
@@ -712,18 +712,18 @@ def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> No
 def test_packaged_recipes_run_on_a_cpu(games: Path, tmp_path: Path) -> None:
     small = ["net=b1c8", "batch_size=32", "steps=20", "window=2000", "validation=0.2"]
     for name in ("quick-cpu", "strong-gpu"):
-        told = train(load_training(name, small), [games], tmp_path / name)
-        assert (told.state, told.steps) == ("finished", 20)
-        assert told.last["loss"] < 7
+        result = train(load_training(name, small), [games], tmp_path / name)
+        assert (result.state, result.steps) == ("finished", 20)
+        assert result.last["loss"] < 7
 
 
 @pytest.mark.slow
 def test_strong_gpu_with_its_own_net_runs_20_steps_on_a_cpu(sample: Path, tmp_path: Path) -> None:
     less = ["steps=20", "batch_size=128", "validation_positions=100"]
-    told = train(load_training("strong-gpu", less), [sample], tmp_path)
-    assert (told.state, told.steps, told.positions) == ("finished", 20, 20 * 128)
-    assert told.recipe["net"] == "b10c128"
-    assert told.last["loss"] < math.log(361)
+    result = train(load_training("strong-gpu", less), [sample], tmp_path)
+    assert (result.state, result.steps, result.positions) == ("finished", 20, 20 * 128)
+    assert result.recipe["net"] == "b10c128"
+    assert result.last["loss"] < math.log(361)
 
 
 @pytest.mark.slow
@@ -739,9 +739,9 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
     )  # fmt: skip
     assert done.code == 0, done.err
     assert done.out.count("finished (20 steps done) after 20 steps, 1,280 positions") == 1
-    told = read_run(folder)
-    assert told is not None and told.machine["processes"] == 2
-    assert told.last["step"] == 20
+    result = read_run(folder)
+    assert result is not None and result.machine["processes"] == 2
+    assert result.last["step"] == 20
     rows = [row for row in read_metrics(folder / "metrics.csv") if "validation_loss" in row]
     assert len(rows) == 1
     open_net(folder)

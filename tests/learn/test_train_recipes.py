@@ -19,13 +19,13 @@ from runs import TINY, tiny
 OURS = [name for name in recipe_names() if tomllib.loads(recipe_text(name)).get("kind") == "training"]
 
 
-def test_all_the_promised_recipes_are_there() -> None:
+def test_packaged_recipes() -> None:
     promised = "blog book-large book-medium book-small clark-storkey maddison quick-cpu strong-gpu"
     assert set(promised.split()) <= set(OURS)
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_a_recipe_is_named_as_its_file_and_told_in_full(name: str) -> None:
+def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     recipe = load_training(name)
     assert recipe.name == name
     assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
@@ -35,12 +35,12 @@ def test_a_recipe_is_named_as_its_file_and_told_in_full(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind, lr", [("adagrad", 0.01), ("adadelta", 1.0), ("sgd", 0.01)])
-def test_the_books_optimisers_are_one_word_away(kind: str, lr: float) -> None:
+def test_the_books_optimizers(kind: str, lr: float) -> None:
     recipe = load_training("book-small", [f"optimiser.kind={kind}"])
     assert (recipe.optimiser.kind, recipe.optimiser.lr) == (kind, lr)
 
 
-def test_the_books_line_of_sgd_with_decay() -> None:
+def test_the_books_sgd_with_decay() -> None:
     """`SGD(lr=0.1, momentum=0.9, decay=0.01)`: section 7.5.1."""
     table = 'optimiser={kind = "sgd", lr = 0.1, momentum = 0.9, decay = 0.01}'
     recipe = load_training("book-small", [table])
@@ -59,13 +59,13 @@ def test_the_books_line_of_sgd_with_decay() -> None:
         ({"kind": "constant", "warm_up": 1.0}, (0.25, 1), (0.25, 1)),
     ],
 )
-def test_a_schedule_at_some_points(schedule: dict, done: tuple[float, ...], parts: tuple[float, ...]) -> None:
+def test_schedules_at_some_points(schedule: dict, done: tuple[float, ...], parts: tuple[float, ...]) -> None:
     recipe = tiny(schedule=schedule)
     assert [recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in done] == pytest.approx(parts, abs=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["constant", "step", "cosine", "one-cycle"])
-def test_no_schedule_jumps_up_or_leaves_its_bounds(kind: str) -> None:
+def test_schedules_stay_within_bounds(kind: str) -> None:
     table = {"kind": kind, "warm_up": 0.1} | ({"at": [0.3, 0.9]} if kind == "step" else {})
     recipe = tiny(schedule=table)
     parts = np.array([recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in np.linspace(0, 1, 1001)])
@@ -102,12 +102,12 @@ def test_warm_up_in_steps() -> None:
         ({"average": 1.0}, "average"),
     ],
 )
-def test_a_bad_value_is_named(changes: dict, message: str) -> None:
+def test_invalid_values(changes: dict, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         tiny(**changes)
 
 
-def test_positions_are_chosen_as_the_loader_does() -> None:
+def test_positions_are_filtered_as_by_the_loader() -> None:
     weights = {"ply_weights": {"10": 0.5}, "rank_weights": {"1d": 1.0, "?": 0.5}, "passes": True, "per_game": 3}
     choice = tiny(positions=weights).positions
     assert choice.to_dict() == {
@@ -115,7 +115,7 @@ def test_positions_are_chosen_as_the_loader_does() -> None:
     }  # fmt: skip
 
 
-def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
+def test_commands_refuse_recipes_of_other_kinds(tmp_path: Path) -> None:
     done = run("build", "quick-cpu", tmp_path, "--output", tmp_path / "out")
     assert (done.code, done.err) == (2, ["kifu: recipe quick-cpu trains a network; use kifu train"])
     done = run("train", "agz17", tmp_path, "--output", tmp_path / "out")
@@ -127,13 +127,13 @@ def test_each_command_refuses_the_recipes_of_the_other(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_recipes_are_listed_with_the_others() -> None:
+def test_recipes_are_listed() -> None:
     lines = run("recipes").out.splitlines()
     assert {line.split()[0] for line in lines} >= set(OURS)
     assert run("recipes", "quick-cpu").out == recipe_text("quick-cpu")
 
 
-def test_a_recipe_is_its_table() -> None:
+def test_a_recipe_as_a_dictionary() -> None:
     assert tiny().to_dict()["optimiser"] == {
         "kind": "adamw", "lr": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-8, "weight_decay": 0.01
     }  # fmt: skip

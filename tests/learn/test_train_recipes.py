@@ -31,7 +31,7 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
     encoder = recipe.encoder()
     net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim)
-    assert net.task.planes == encoder.planes
+    assert net.config.planes == encoder.planes
 
 
 @pytest.mark.parametrize("kind, lr", [("adagrad", 0.01), ("adadelta", 1.0), ("sgd", 0.01)])

@@ -151,7 +151,7 @@ _REASONS = {
 }
 
 
-class IllegalMove(GameError):
+class IllegalMove(GameError):  # noqa: N818 - the established name
     """A move that the rules or the board do not allow.
 
     Attributes:

@@ -252,7 +252,7 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
         ("build kgsgo-v2 KGS --output OUT --index missing.html", ["missing.html", "No such file"]),
         ("build kgsgo-v2 KGS --output OUT --index GARBAGE", ["index page", "KGS-2006-19-10388-.zip"]),
         ("build kgsgo-v2 KGS --output GARBAGE --sets archives", ["GARBAGE", "Not a directory"]),
-        ("build kgsgo-v2 LIAR --output OUT --sets archives", ["KGS-2003-19-9-", "no game as entry"]),
+        ("build kgsgo-v2 LIAR --output OUT --sets archives", ["KGS-2003-19-9-", "is not a game"]),
         ("inspect missing", ["missing", "No such file"]),
         ("inspect EMPTY", ["EMPTY", "no .sgf files and no archives"]),
         ("inspect GARBAGE", ["GARBAGE", "neither an archive nor a game record"]),

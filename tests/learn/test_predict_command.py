@@ -187,8 +187,8 @@ def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.Monke
         (["game.sgf", "game.sgf"], "is not a net of kifu"),
         (["other.safetensors", "game.sgf"], "must have shape"),
         (["points.safetensors", "none.sgf"], "none.sgf"),
-        (["points.safetensors"], "is a net; the game comes last"),
-        (["points.safetensors", "game.sgf", "game.sgf"], "a net and a game, not 3 files"),
+        (["points.safetensors"], "the last argument must be a game, got the net"),
+        (["points.safetensors", "game.sgf", "game.sgf"], "takes a net and a game, got 3 files"),
         (["points.safetensors", "game.sgf", "-o", "heat.txt"], "the suffix must be .png or .svg, got '.txt'"),
     ],
 )

@@ -18,6 +18,7 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import GAME_COLUMNS, game_arrays
 from kifu.datasets.epoch_plan import Output
+from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import find_encoder
 from kifu.records.games import concat
 
@@ -93,7 +94,7 @@ def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None
     """Return a function that encodes about `positions` positions, 16,384 at a time into the same memory, and their number."""
     games = concat([game_arrays(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
     encoder = find_encoder(planes)
-    desk = encoder.new_desk()
+    desk = encoder.new_scratch()
     plies = np.diff(games.move_offset)
     usable = np.flatnonzero(games.drop == 0)
     usable = usable[: np.searchsorted(np.cumsum(plies[usable]), positions) + 1]
@@ -104,6 +105,7 @@ def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None
     def encode() -> None:
         for rows in chunks:
             take = np.arange(plies[rows].sum())
-            encoder.encode(desk, games, rows, np.zeros(len(rows), np.uint8), take, out, label)
+            request = PositionRequest(games, rows, np.zeros(len(rows), np.uint8), take)
+            encoder.encode(desk, request, out, label)
 
     return encode, int(plies[usable].sum())

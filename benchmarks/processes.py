@@ -9,9 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from corpus import Corpus
 from figures import Figure, at_most
 from timing import Task, cores, in_turns
+
+from corpus import Corpus
 
 KIFU = (sys.executable, "-m", "kifu.cli")
 

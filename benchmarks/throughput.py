@@ -12,11 +12,11 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from corpus import Corpus
 from figures import Figure, at_least, at_most
 from isal import igzip_lib
 from timing import Task, cores, in_turns, one_core
 
+from corpus import Corpus
 from kifu.datasets.manifest import Manifest
 from kifu.go.replay import replay_all
 from kifu.go.state import new_state
@@ -209,10 +209,9 @@ def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:
         for archive, picks in pieces:
             games = archive.games
             drop, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
-            total += kgsgo.write_records(
-                state, games.moves, games.move_offset, games.setup, games.setup_offset, games.root_setup,
-                archive.handicap, picks, kgsgo.V2, tables, out, plies, drop, made,
-            )  # fmt: skip
+            arrays = kgsgo.kgsgo_games(games, archive.handicap)
+            buffers = kgsgo.RecordBuffers(out, plies, drop, made)
+            total += kgsgo.write_records(state, arrays, picks, kgsgo.V2, tables, buffers)
         return total
 
     return write_all

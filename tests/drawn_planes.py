@@ -1,24 +1,24 @@
-"""The planes of a game by the whole-array face, for tests to look at."""
+"""The planes of a game by `Encoder.encode`."""
 
 import numpy as np
 
 from drawn_games import one_game
 from flat import flat
+from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import find_encoder
-from kifu.planes.unpack import unpack
+from kifu.planes.packing import unpack
 
 
 def draw(name, drawn, symmetry=0, rating=None, width=None, height=None, pad=False):
-    """(planes [T, C, H, W], labels) of every move of a game, by the whole-array face."""
+    """(planes [T, C, H, W], labels) of every move of a game."""
     game = one_game(*drawn)
     turned = (game.height, game.width) if symmetry & 4 else (game.width, game.height)
     encoder = find_encoder(name, *((width, height) if width else turned), pad)
     count = len(game.moves)
     out, label = encoder.new_out(count), np.full(count, -9, np.int16)
-    drop, ply = encoder.encode(
-        encoder.new_desk(), flat([game]), np.zeros(1, np.int64), np.array([symmetry], np.uint8), np.arange(count), out,
-        label, None if rating is None else np.array([rating], np.float32),
-    )  # fmt: skip
+    request = PositionRequest(flat([game]), np.zeros(1, np.int64), np.array([symmetry], np.uint8), np.arange(count))
+    rating = None if rating is None else np.array([rating], np.float32)
+    drop, ply = encoder.encode(encoder.new_scratch(), request, out, label, rating)
     assert (drop.tolist(), ply.tolist()) == ([0], [count])
     if encoder.plane_set.real:
         return out.reshape(count, *encoder.shape), label

@@ -126,7 +126,7 @@ def probabilities_of(net: Net, planes: np.ndarray, k: int, board: Board | None) 
     """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given."""
     with torch.no_grad():
         logits = net.module(torch.from_numpy(apply_symmetry(planes, k)[None])).policy[0].numpy().astype(np.float64)
-    size = planes.shape[-1] - 2 * net.encoder.plane_set.rim
+    size = planes.shape[-1] - 2 * net.encoder.plane_set.padding
     logits = np.array([logits[symmetries(size, size)[k, p]] for p in range(len(logits))])
     weights = np.exp(logits - logits.max())
     if board is not None:

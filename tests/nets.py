@@ -27,7 +27,7 @@ def tiny_net(
     """Write a net whose weights are all random, also those that are initialized as 0 or 1, and return its path."""
     encoder = find_encoder(planes, size, size)
     module = make_net(
-        net, encoder.planes, size, size, rim=encoder.plane_set.rim, passes=passes, heads=heads
+        net, encoder.planes, size, size, rim=encoder.plane_set.padding, passes=passes, heads=heads
     )  # fmt: skip
     chance = torch.Generator().manual_seed(seed)
     for name, value in module.state_dict().items():

@@ -333,7 +333,10 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"format": "hdf5", "planes": "one-plane"}, "hdf5@1 stores planes of 0 and 1 only"),
     ({"board": "19"}, "board: String should match pattern"),
     ({"board": "26x26"}, "26"),
-    ({"board": "25x25", "planes": "clark8"}, "clark8@1 draws around the board, so 25 x 25 is not within 1 to 23"),
+    (
+        {"board": "25x25", "planes": "clark8"},
+        "clark8@1 pads the board, so its size must be within 1 to 23, got 25 x 25",
+    ),
     ({"clean": "trainig"}, "no set of cleaning rules 'trainig'"),
     ({"split": "hsh"}, "no split 'hsh'; there are hash"),
     ({"split": SPLIT, "sets": ["tst"]}, "no set 'tst' (there are train, test); did you mean 'test'?"),

@@ -15,13 +15,15 @@ import kifu
 from drawn_planes import draw
 from flat import OneGame, flat
 from kifu.errors import DropReason, GameError, RecipeError
+from kifu.go.state import add_point
 from kifu.kernel import fingerprint
 from kifu.planes import encoder as encoder_module
-from kifu.planes.context import PositionContext, add_point
+from kifu.planes.board_embedding import PositionRequest
+from kifu.planes.context import PositionContext
 from kifu.planes.encoder import find_encoder
 from kifu.planes.feature import FEATURES, feature
+from kifu.planes.packing import unpack
 from kifu.planes.registry import PLANE_SETS, find_plane_set
-from kifu.planes.unpack import unpack
 from kifu.point import WHITE_BIT, symmetries
 
 W = WHITE_BIT
@@ -38,13 +40,13 @@ GAMES = flat([
 ])  # fmt: skip
 
 
-def encode(encoder, rows, symmetry, take, slots, games=GAMES, desk=None):
+def encode(encoder, game_index, symmetry, slot_of_move, slots, games=GAMES, scratch=None):
     out, label = encoder.new_out(slots), np.full(slots, -9, np.int16)
     out[:] = 0
-    drop, ply = encoder.encode(
-        desk or encoder.new_desk(), games, np.array(rows, np.int64), np.array(symmetry, np.uint8),
-        np.array(take, np.int64), out, label,
-    )  # fmt: skip
+    request = PositionRequest(
+        games, np.array(game_index, np.int64), np.array(symmetry, np.uint8), np.array(slot_of_move, np.int64)
+    )
+    drop, ply = encoder.encode(scratch or encoder.new_scratch(), request, out, label)
     return out, label, drop.tolist(), ply.tolist()
 
 
@@ -97,11 +99,11 @@ def test_a_symmetry_may_turn_a_game_into_one_of_the_right_size():
 
 def test_a_desk_serves_games_of_any_size_one_after_another():
     encoder = find_encoder("alphago48", 6, 6, pad=True)
-    desk = encoder.new_desk()
+    scratch = encoder.new_scratch()
     rows = np.tile(np.arange(7), 3)
     take = np.arange(3 * len(GAMES.moves))
-    together = encode(encoder, rows, rows % 8, take, len(take), desk=desk)
-    again = encode(encoder, rows, rows % 8, take, len(take), desk=desk)
+    together = encode(encoder, rows, rows % 8, take, len(take), scratch=scratch)
+    again = encode(encoder, rows, rows % 8, take, len(take), scratch=scratch)
     for each, other in zip(together, again):
         np.testing.assert_array_equal(each, other)
     at = 0
@@ -136,29 +138,28 @@ def test_one_kernel_serves_arrays_that_are_read_only_and_that_are_not():
     read_only.setup.setflags(write=False)
     for games in (GAMES, read_only):
         encode(encoder, [0], [0], [-1] * 5, 0, games)
-    assert len(encoder_module._driver(encoder.plane_set.features).signatures) == 1
+    assert len(encoder_module._compile(encoder.plane_set.features).signatures) == 1
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"take": np.zeros(4, np.int64)}, "take has 4 entries, and the games 5 moves"),
-        ({"take": np.full(5, 3)}, "slot 3 is not below 3"),
-        ({"label": np.empty(0, np.int16), "take": np.zeros(5, np.int64)}, "slot 0 is not below 0"),
-        ({"symmetry": np.array([8], np.uint8)}, "1 numbers from 0 to 7"),
-        ({"symmetry": np.zeros(2, np.uint8)}, "1 numbers from 0 to 7"),
-        ({"out": np.empty((3, 7, 5), np.uint8)}, r"out is uint8 (3, 7, 5), not uint8 [slots, *(7, 4)]"),
-        ({"out": np.empty((3, 7, 4), np.int8)}, r"out is int8 (3, 7, 4), not uint8 [slots, *(7, 4)]"),
+        ({"slot_of_move": np.zeros(4, np.int64)}, "slot_of_move must have an entry for each of the 5 moves, got 4"),
+        ({"slot_of_move": np.full(5, 3)}, "slots must be below 3, got 3"),
+        ({"label": np.empty(0, np.int16), "slot_of_move": np.zeros(5, np.int64)}, "slots must be below 0, got 0"),
+        ({"symmetry": np.array([8], np.uint8)}, "symmetry must be 1 numbers from 0 to 7"),
+        ({"symmetry": np.zeros(2, np.uint8)}, "symmetry must be 1 numbers from 0 to 7"),
+        ({"out": np.empty((3, 7, 5), np.uint8)}, "out must be uint8 [slots, 7, 4], got uint8 (3, 7, 5)"),
+        ({"out": np.empty((3, 7, 4), np.int8)}, "out must be uint8 [slots, 7, 4], got int8 (3, 7, 4)"),
     ],
 )
-def test_arrays_that_do_not_fit_each_other(changes, words):
+def test_arrays_that_do_not_match(changes, words):
     encoder = find_encoder("seven", 5, 5)
-    given = {
-        "desk": encoder.new_desk(), "games": GAMES, "rows": np.zeros(1, np.int64), "symmetry": np.zeros(1, np.uint8),
-        "take": np.full(5, -1), "out": encoder.new_out(3), "label": np.empty(3, np.int16),
-    }  # fmt: skip
+    request = PositionRequest(GAMES, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.full(5, -1))
+    request = request._replace(**{name: changes[name] for name in changes.keys() & set(request._fields)})
+    out, label = changes.get("out", encoder.new_out(3)), changes.get("label", np.empty(3, np.int16))
     with pytest.raises(ValueError, match=re.escape(words)):
-        encoder.encode(**given | changes)
+        encoder.encode(encoder.new_scratch(), request, out, label)
 
 
 # Names
@@ -176,12 +177,12 @@ def test_arrays_that_do_not_fit_each_other(changes, words):
         ("turn_since8", "did you mean 'turns_since8'?"),
         ("own+", "no plane set or feature ''"),
         ("", "no plane set or feature ''"),
-        ("liberties", "'liberties' is no feature: liberties takes a number from 1 to 64"),
+        ("liberties", "no feature 'liberties': liberties takes a number from 1 to 64"),
         ("liberties0", "takes a number from 1 to 64"),
         ("liberties03", "takes a number from 1 to 64"),
-        ("history9", "'history9' is no feature: history takes a number from 1 to 8"),
+        ("history9", "no feature 'history9': history takes a number from 1 to 8"),
         ("last65", "takes a number from 1 to 64"),
-        ("kgsgo7+last1", "kgsgo7@1 is not made of features"),
+        ("kgsgo7+last1", "kgsgo7@1 does not consist of features"),
     ],
 )
 def test_names_that_are_none(name, words):
@@ -196,9 +197,9 @@ def test_compositions():
     assert found.name == "own_liberties3+opp_liberties3+ko+last5"
     assert found.plane_names == find_plane_set("seven+last5").plane_names
     assert find_plane_set("seven+last5").name == "seven+last5@1"
-    assert (found.planes, found.real, found.rim, found.ranked, found.first_row) == (12, False, 0, False, "top")
+    assert (found.planes, found.real, found.padding, found.needs_ranks, found.first_row) == (12, False, 0, False, "top")
     mixed = find_plane_set("edge+own_dan+centre")
-    assert (mixed.planes, mixed.real, mixed.rim, mixed.ranked) == (11, True, 1, True)
+    assert (mixed.planes, mixed.real, mixed.padding, mixed.needs_ranks) == (11, True, 1, True)
 
 
 @pytest.mark.parametrize("name", list(PLANE_SETS))
@@ -231,11 +232,11 @@ def test_the_list_of_features_has_them_all():
 
 def test_sizes():
     assert find_encoder("clark8", 23, 23).shape == (8, 25, 25)
-    with pytest.raises(GameError, match="clark8@1 draws around the board, so 24 x 3 is not within 1 to 23"):
+    with pytest.raises(GameError, match="clark8@1 pads the board, so its size must be within 1 to 23, got 24 x 3"):
         find_encoder("clark8", 24, 3)
     with pytest.raises(GameError, match="board size 26 x 3 is not within 1 to 25"):
         find_encoder("seven", 26, 3)
-    with pytest.raises(RecipeError, match="kgsgo7@1 is in dat1 and dat2 files only"):
+    with pytest.raises(RecipeError, match="kgsgo7@1 exists in dat1 and dat2 files only"):
         find_encoder("kgsgo7")
 
 
@@ -247,7 +248,7 @@ def test_encode_serves_every_set():
     for name, found in PLANE_SETS.items():
         if found.features:
             planes, labels = kifu.encode(game, name)
-            side = 9 + 2 * found.rim
+            side = 9 + 2 * found.padding
             assert planes.shape == (3, found.planes, side, side)
             assert planes.dtype == (np.float32 if found.real else np.uint8)
             assert labels.dtype == np.int32 and labels.tolist() == [20, 60, 56]
@@ -272,13 +273,13 @@ def test_the_example_in_the_documents():
 
 @pytest.mark.parametrize("name", ["seven+x", "Own", "", "liberties", "liberties4", "a b", "9"])
 def test_names_that_a_feature_cannot_have(name):
-    with pytest.raises(RecipeError, match="cannot name a feature"):
-        feature(name, ["x"])(lambda view, out: None)
+    with pytest.raises(RecipeError, match="a feature name must be small letters"):
+        feature(name, ["x"])(lambda position, out: None)
 
 
 def test_a_feature_of_another_module_is_not_replaced():
-    with pytest.raises(RecipeError, match=r"there is a feature 'own' already, of kifu\.planes\.features"):
-        feature("own", ["x"])(lambda view, out: None)
+    with pytest.raises(RecipeError, match=r"feature 'own' is already defined in kifu\.planes\.features"):
+        feature("own", ["x"])(lambda position, out: None)
 
 
 def _program(text, **names):
@@ -316,18 +317,18 @@ def test_a_feature_of_a_module_is_kept_on_disk_and_found_there(tmp_path):
     """Two programs, one after the other, use a feature of a file beside them; then the file changes."""
     (tmp_path / "mine.py").write_text(
         "from kifu.planes.feature import feature\n"
-        "from kifu.planes.context import add_point\n"
+        "from kifu.go.state import add_point\n"
         "POINT = 3\n"
         "@feature('mine', ['one point'])\n"
-        "def mine(view, out):\n"
+        "def mine(position, out):\n"
         "    add_point(out[0], POINT)\n"
     )
     program = (
         "import mine, kifu\n"
         "from kifu.planes import encoder\n"
         "planes, _ = kifu.encode(kifu.read_sgf(b'(;SZ[5];B[aa])'), 'mine')\n"
-        "driver = encoder._driver(encoder.find_plane_set('mine').features)\n"
-        "print(planes.reshape(-1).nonzero()[0].tolist(), sum(driver.stats.cache_hits.values()))\n"
+        "kernel = encoder._compile(encoder.find_plane_set('mine').features)\n"
+        "print(planes.reshape(-1).nonzero()[0].tolist(), sum(kernel.stats.cache_hits.values()))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     told = []
@@ -344,7 +345,7 @@ def test_a_feature_that_is_defined_again_is_drawn_as_it_is_now():
     for point in (3, 4):
 
         @feature("one_point", ["one point"])
-        def one_point(view: PositionContext, out: np.ndarray, point=point) -> None:
+        def one_point(position: PositionContext, out: np.ndarray, point=point) -> None:
             add_point(out[0], point)
 
         planes, _ = draw("one_point", (5, 1, [("B", None)]))

@@ -16,7 +16,7 @@ import kifu
 from kgs_archives import BROKEN, archive, members, record
 from kifu.datasets.dat import find_dat_layout
 from kifu.errors import DropReason, GameError
-from kifu.planes.packed import DAT1, DAT2
+from kifu.planes.packing import DAT1, DAT2
 from kifu.point import to_sgf
 from kifu.recipes.kgs_index import parse_archive_name
 from kifu.recipes.kgsgo import build
@@ -104,7 +104,7 @@ def describe(record, version):
     """An example as planes.txt tells it: the move, liberties of own and of enemy stones, points marked as ko."""
     planes = np.zeros((1, 8 if version == 1 else 7, 19, 19), np.uint8)
     labels = np.zeros(1, np.int32)
-    unpack = kifu.planes.packed.unpack_dat1 if version == 1 else kifu.planes.packed.unpack_dat2
+    unpack = kifu.planes.packing.unpack_dat1 if version == 1 else kifu.planes.packing.unpack_dat2
     unpack(np.frombuffer(record, DAT1 if version == 1 else DAT2), planes, labels)
     name = lambda row, col: to_sgf((18 - row) * 19 + col, 19)  # noqa: E731
     where = lambda k: {name(row, col) for row, col in np.argwhere(planes[0, k]).tolist()}  # noqa: E731

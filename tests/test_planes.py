@@ -66,7 +66,7 @@ def test_features_against_their_twins(name, drawn, rating):
 @settings(deadline=None, max_examples=6)
 @given(drawn=games(st.tuples(st.integers(1, 6), st.integers(1, 6))), rating=st.just((35, 41)))
 def test_sets_are_their_features(name, drawn, rating):
-    if PLANE_SETS[name].rim:
+    if PLANE_SETS[name].padding:
         return
     planes, _ = draw(name, drawn, rating=rating)
     for row, position in enumerate(naive_planes.positions(*drawn, (4, 9))):
@@ -79,7 +79,7 @@ def test_sets_are_their_features(name, drawn, rating):
 def test_planes_of_a_game_under_a_symmetry(name, drawn):
     """What is drawn of the mirrored game is the mirrored picture; so is the label."""
     width, height, _ = drawn
-    if PLANE_SETS[name].rim and max(width, height) > 23:
+    if PLANE_SETS[name].padding and max(width, height) > 23:
         return
     planes, label = draw(name, drawn)
     for k in range(1, 8):
@@ -94,7 +94,7 @@ def test_planes_of_a_game_under_a_symmetry(name, drawn):
 def test_planes_with_the_colours_swapped(name, drawn):
     """What is own stays own; only planes that say black or white change, and each for the other."""
     width, height, nodes = drawn
-    if PLANE_SETS[name].rim and max(width, height) > 23:
+    if PLANE_SETS[name].padding and max(width, height) > 23:
         return
     other = {"B": "W", "W": "B", "AB": "AW", "AW": "AB", "AE": "AE"}
     planes, label = draw(name, drawn, rating=(32, 34))
@@ -115,7 +115,7 @@ def test_planes_with_the_colours_swapped(name, drawn):
 @given(drawn=games(SIZES), extra=st.tuples(st.integers(0, 6), st.integers(0, 6)), k=st.integers(0, 7))
 def test_a_padded_board_is_its_own_size_and_nothing(name, drawn, extra, k):
     width, height, _ = drawn
-    rim = PLANE_SETS[name].rim
+    rim = PLANE_SETS[name].padding
     turned = (height, width) if k & 4 else (width, height)
     large = [min(25 - 2 * rim, side + more) for side, more in zip(turned, extra)]
     if min(large[0] - turned[0], large[1] - turned[1]) < 0:

@@ -133,6 +133,11 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
                 fcntl.flock(lock, fcntl.LOCK_EX)
             super().save_overload(signature, data)
 
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        # Numba adds hashes of the byte code and the pickled closure. The entry's name has the former already, and
+        # pickled kernels differ in each process.
+        return sig, codegen.magic_tuple()
+
 
 def _cache_directories() -> list[Path]:
     if numba.config.CACHE_DIR:

@@ -21,7 +21,7 @@ from kifu.datasets.formats import FORMATS, find_format
 from kifu.datasets.inspect import inspect_dat
 from kifu.datasets.manifest import ArchiveRows
 from kifu.errors import FormatError, KifuError, RecipeError, SourceError
-from kifu.planes.packed import DAT1, DAT2
+from kifu.planes.packing import DAT1, DAT2
 from kifu.point import parse_sgf, to_bottom_row
 from naive_dat import random_examples, random_file, write_naive
 

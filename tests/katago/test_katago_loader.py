@@ -20,9 +20,10 @@ from kifu.datasets.examples import Batch
 from kifu.errors import DropReason, GameError, IllegalMove, RecipeError
 from kifu.katago.encoder import KataEncoder, encode_katago
 from kifu.katago.rules import GAME_RULES, KataRules, resolve_rules_or_default
+from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.encoder import find_encoder
+from kifu.planes.packing import unpack
 from kifu.planes.registry import KATAGO22, find_plane_set
-from kifu.planes.unpack import unpack
 from kifu.point import POINT_MASK, symmetries
 from kifu.recipes.examples import build_examples
 from kifu.recipes.schema import ExamplesRecipe, load_training
@@ -74,16 +75,8 @@ def rows_of(game: kifu.Game, encoder: KataEncoder) -> tuple[np.ndarray, np.ndarr
         np.array([game.width], np.uint8), np.array([game.height], np.uint8), game.moves, np.array([0, plies]),
         game.setup, game.setup_ply, np.array([0, len(game.setup)]), np.array([game.root_setup], np.uint16),
     )  # fmt: skip
-    drop, ply = encoder.draw(
-        encoder.new_desk(),
-        alone,
-        np.zeros(1, np.int64),
-        np.zeros(1, np.uint8),
-        np.arange(plies),
-        out,
-        labels,
-        rules_row,
-    )
+    request = PositionRequest(alone, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(plies))
+    drop, ply = encoder.draw(encoder.new_scratch(), request, out, labels, rules_row)
     planes = np.empty((plies, *encoder.shape), np.uint8)
     unpack(out, planes)
     return planes[: ply[0]], labels["globals"][: ply[0]], DropReason(drop[0])

@@ -37,7 +37,7 @@ def net_for(
     """Return a net on a small board with random weights, in evaluation mode."""
     torch.manual_seed(seed)
     encoder = find_encoder(planes, width, height)
-    rim = encoder.plane_set.rim
+    rim = encoder.plane_set.padding
     return make_net(name, encoder.planes, width, height, rim=rim, **more).eval()  # type: ignore[arg-type]
 
 

@@ -138,7 +138,7 @@ def module_of(recipe: Any) -> PolicyModule:
     torch.manual_seed(0)
     heads = tuple(recipe.heads)
     return PolicyModule(
-        make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, heads=heads), recipe
+        make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, heads=heads), recipe
     )
 
 

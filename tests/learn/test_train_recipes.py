@@ -30,7 +30,7 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     assert recipe.name == name
     assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
     encoder = recipe.encoder()
-    net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim)
+    net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding)
     assert net.config.planes == encoder.planes
 
 

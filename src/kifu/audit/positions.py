@@ -26,7 +26,7 @@ from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays, r
 from kifu.go.rules import RECORD_RULES, History, new_history
 from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, State, bit, new_state, popcount, zobrist_keys
 from kifu.kernel import inline_kernel, kernel
-from kifu.planes.packed import DAT2, Records
+from kifu.planes.packing import DAT2, Records
 from kifu.point import MAX_SIZE, symmetries
 from kifu.records.games import GameArrays
 

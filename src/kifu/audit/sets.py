@@ -24,7 +24,7 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.planes.packed import DAT1, Records
+from kifu.planes.packing import DAT1, Records
 
 _MAX_PLIES = 1000
 """Bound on the moves of a game in the estimate of a catalogue's positions: its n_moves is not trusted."""

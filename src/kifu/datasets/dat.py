@@ -22,7 +22,7 @@ from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_plane
 from kifu.datasets.formats import Format, detect_dat
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.kernel import kernel
-from kifu.planes.packed import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
+from kifu.planes.packing import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set
 from kifu.registry import lookup
 
@@ -354,7 +354,7 @@ class Dat(Dataset):
         return len(self._first) - 1
 
     def records(self) -> list[Records]:
-        """Return the records of each concatenated file, [n] of dtype DAT1 or DAT2 (`kifu.planes.packed`), read-only.
+        """Return the records of each concatenated file, [n] of dtype DAT1 or DAT2 (`kifu.planes.packing`), read-only.
 
         They map the file, and `close` fails while they exist.
         """

@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from kifu.config import one_line
 from kifu.errors import FormatError
-from kifu.planes.unpack import unpack
+from kifu.planes.packing import unpack
 from kifu.point import MAX_SIZE
 
 RUN_ROWS = 1024

@@ -34,8 +34,8 @@ from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleBuffer, ExampleSpec, LoaderSource, open_datasets
 from kifu.errors import RecipeError
 from kifu.execution.executor import cancel, count_jobs, prefetch
+from kifu.planes.packing import unpack
 from kifu.planes.registry import find_plane_set
-from kifu.planes.unpack import unpack
 
 _PREFETCH = 2
 """Batches prepared in advance."""

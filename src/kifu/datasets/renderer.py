@@ -14,7 +14,7 @@ from kifu.corpus.schema import move_arrays
 from kifu.datasets.labels import ENCODED_LABELS
 from kifu.errors import DropReason
 from kifu.execution.executor import ThreadExecutor
-from kifu.planes.board_embedding import FrameEncoder, GameContext
+from kifu.planes.board_embedding import FrameEncoder, GameContext, PositionRequest
 from kifu.planes.encoder import RATING_COLUMNS, make_encoder
 from kifu.planes.registry import find_plane_set
 from kifu.records.games import GameArrays, MoveArrays
@@ -79,9 +79,10 @@ class Renderer:
         try:
             scratch = self._idle_scratch.pop()
         except IndexError:
-            scratch = self.encoder.new_desk()
+            scratch = self.encoder.new_scratch()
         context = self.context(batch, rows)
-        drop, ply = self.encoder.draw(scratch, games, rows, symmetry, slot_of_move, planes, labels, context.values)
+        request = PositionRequest(games, rows, symmetry, slot_of_move)
+        drop, ply = self.encoder.draw(scratch, request, planes, labels, context.values)
         self._idle_scratch.append(scratch)
         unknown = context.drop != DropReason.KEPT
         return np.where(unknown, context.drop, drop), np.where(unknown, 0, ply).astype(np.int32)

@@ -97,7 +97,9 @@ def make_layout(renderer: Renderer, labels: Sequence[str] | None) -> Layout:
     if not specs:
         raise RecipeError("at least one label besides 'ply' is required")
     names, first_row = plane_set.plane_names, plane_set.first_row
-    return Layout(plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.rim, first_row, specs)
+    return Layout(
+        plane_set.name, names, plane_set.real, encoder.width, encoder.height, plane_set.padding, first_row, specs
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from kifu.katago.npz import CompressedRows, KataRows, KataWriter, compress_rows,
 from kifu.katago.recipe import KatagoRecipe
 from kifu.katago.select import COLUMNS, CountRows, RuleResolver, end_plies, select_plies
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, TargetScratch, fill_targets
+from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
@@ -240,9 +241,9 @@ class RenderRows(SetJob[RenderShard, PieceItem, RenderedRows]):
         try:
             scratch, target_scratch = self._free_scratch.pop()
         except IndexError:
-            scratch, target_scratch = encoder.new_desk(), TargetScratch()
+            scratch, target_scratch = encoder.new_scratch(), TargetScratch()
         planes, labels, symmetry = encoder.new_out(n), encoder.new_labels(n), np.zeros(len(rows), np.uint8)
-        _, played = encoder.draw(scratch, games, rows, symmetry, slots, planes, labels, rules)
+        _, played = encoder.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, rules)
         span = self._span(item.batch, rows, first, end_plies(games, rows, first, played))
         targets = fill_targets(target_scratch, games, rows, rules, span, game, ply)
         self._free_scratch.append((scratch, target_scratch))

@@ -13,19 +13,16 @@ import pyarrow as pa
 from kifu.errors import DropReason, GameError
 from kifu.katago.inputs import (
     INPUTS,
-    KataOutput,
     KataWorkspace,
-    RootedGames,
     encode_games,
     kernel_games,
     new_workspace,
 )
 from kifu.katago.rules import RULES_COLUMNS, recorded_komi, resolve_rules_or_default
-from kifu.planes.board_embedding import FrameEncoder, GameContext, Rows
-from kifu.planes.encoder import IDENTITY, ONE_ROW, check_kept, check_played, single_game
-from kifu.planes.packed import Labels, Planes
+from kifu.planes.board_embedding import FrameEncoder, GameContext, PositionRequest
+from kifu.planes.encoder import check_kept, check_played, single_game
+from kifu.planes.packing import Labels, Planes, unpack
 from kifu.planes.registry import KATAGO22
-from kifu.planes.unpack import unpack
 from kifu.records.game import Game
 
 MIN_SIZE, MAX_SIZE = 2, 19
@@ -38,7 +35,7 @@ _ILLEGAL_MOVES = (DropReason.OCCUPIED, DropReason.SUICIDE, DropReason.KO, DropRe
 
 @dataclass(frozen=True, slots=True)
 class KataScratch:
-    """Scratch memory of one thread, by (width, height, plies). Made by `KataEncoder.new_desk`."""
+    """Scratch memory of one thread, by (width, height, plies). Made by `KataEncoder.new_scratch`."""
 
     workspaces: dict[tuple[int, int, int], KataWorkspace] = field(default_factory=dict)
 
@@ -75,7 +72,7 @@ class KataEncoder(FrameEncoder):
         """Return the rules of each game, see `resolve_rules_or_default`."""
         return GameContext(*resolve_rules_or_default(batch["rules"], recorded_komi(batch), batch["handicap"]))
 
-    def new_desk(self) -> KataScratch:
+    def new_scratch(self) -> KataScratch:
         """Return scratch memory for one thread."""
         return KataScratch()
 
@@ -85,11 +82,8 @@ class KataEncoder(FrameEncoder):
 
     def draw(
         self,
-        desk: KataScratch,
-        games: RootedGames,
-        rows: Rows,
-        symmetry: npt.NDArray[np.uint8],
-        take: Rows,
+        scratch: KataScratch,
+        request: PositionRequest,
         out: npt.NDArray[np.uint8],
         labels: Mapping[str, npt.NDArray[Any]],
         context: npt.NDArray[np.void],
@@ -101,12 +95,8 @@ class KataEncoder(FrameEncoder):
         before a move that cannot be played.
 
         Args:
-            desk: from `new_desk`, one for each thread.
-            games: many games.
-            rows: [R] int64, the chosen games.
-            symmetry: [R] uint8.
-            take: int64, the slot of the position before each move of the chosen games, in order, or -1. That slots are
-                distinct is not checked.
+            scratch: from `new_scratch`, one for each thread.
+            request: which positions, and under which symmetries.
             out: [slots, 22, bytes] uint8, receives the planes as bits.
             labels: "move", [slots] int16, receives the moves played; "globals", [slots, 19] float32, the scalar inputs
                 in the order of `PlaneSet.inputs`.
@@ -122,25 +112,21 @@ class KataEncoder(FrameEncoder):
             ValueError: if the arrays do not fit each other.
         """
         label, inputs = labels["move"], labels["globals"]
-        plan = self._plan(games, rows, symmetry, take, out, label)
+        task, parts = self._plan(request, out, label)
         if inputs.shape != (len(out), INPUTS) or inputs.dtype != np.float32:
             raise ValueError(f"globals must be float32 [{len(out)}, {INPUTS}], got {inputs.dtype} {inputs.shape}")
-        if len(context) != len(rows):
-            raise ValueError(f"context must have the rules of {len(rows)} games, got {len(context)}")
+        if len(context) != len(request.game_index):
+            raise ValueError(f"context must have the rules of {len(request.game_index)} games, got {len(context)}")
         plies = _MIN_PLIES
-        while plies < len(plan.placed[0]):
+        while plies < len(task.moves):
             plies *= 2
-        chosen = kernel_games(games, rows, context)
-        output = KataOutput(out, label, inputs, plan.drop, plan.ply)
-        for embedding, subset in plan.parts:
+        games = kernel_games(request.games, request.game_index, context)
+        for embedding, subset in parts:
             key = embedding.width, embedding.height, plies
-            if key not in desk.workspaces:
-                desk.workspaces[key] = new_workspace(embedding.width, embedding.height, self.width, self.height, plies)
-            encode_games(
-                desk.workspaces[key], chosen, subset, symmetry, embedding.table, embedding.label_of, plan.placed, take,
-                plan.take_offset, output,
-            )  # fmt: skip
-        return plan.drop, plan.ply
+            if key not in scratch.workspaces:
+                scratch.workspaces[key] = new_workspace(*key[:2], self.width, self.height, plies)
+            encode_games(scratch.workspaces[key], games, task, embedding, subset, inputs)
+        return task.drop, task.ply
 
     def encode_game(self, game: Game) -> tuple[Planes, Labels]:
         """Return the planes and next moves of one game, see `encode_katago`."""
@@ -172,10 +158,9 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
     """
     check_kept(game)
     encoder = KataEncoder(KATAGO22, game.width, game.height, False)
-    arrays, take = single_game(game)
-    n = take.max(initial=-1) + 1
+    request, n = single_game(game)
     packed, labels, rules = encoder.new_out(n), encoder.new_labels(n), _game_rules(game)
-    drop, ply = encoder.draw(encoder.new_desk(), arrays, ONE_ROW, IDENTITY, take, packed, labels, rules)
+    drop, ply = encoder.draw(encoder.new_scratch(), request, packed, labels, rules)
     if DropReason(drop[0]) not in (DropReason.KEPT, *_ILLEGAL_MOVES):
         raise GameError(f"KataGo follows {ply[0]} of the game's {len(game)} moves: {DropReason(drop[0]).reason}")
     check_played(game, drop, ply)

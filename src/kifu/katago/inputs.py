@@ -15,7 +15,7 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.area import AreaWorkspace, find_areas, new_area_workspace
 from kifu.go.ladder import LadderSearch, ladder_moves, laddered_stones
-from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, colour_of, replay_arrays, set_up
+from kifu.go.replay import GameMoves, GamesLike, ReplayArrays, colour_of, game_moves, replay_arrays, set_up
 from kifu.go.rules import contains, hash_after, situation_hash
 from kifu.go.state import (
     EMPTY,
@@ -23,9 +23,13 @@ from kifu.go.state import (
     ONE,
     SUICIDE_REMOVED,
     ZERO,
+    add_point,
     bit,
     clear,
+    copy_bits,
+    has_chain_without_liberties,
     has_own_neighbour,
+    last_point,
     would_have_liberty,
 )
 from kifu.katago.history import (
@@ -49,10 +53,9 @@ from kifu.katago.history import (
 )
 from kifu.katago.rules import KO_SIMPLE, KO_SITUATIONAL, TAX_ALL, TAX_NONE
 from kifu.kernel import inline_kernel, kernel, writable_view
-from kifu.planes.board_embedding import place
-from kifu.planes.codegen import finish
-from kifu.planes.context import HEIGHT, WIDTH, add_point, has_chain_without_liberties, new_context, some_point
-from kifu.planes.features import copy_set
+from kifu.planes.board_embedding import BoardEmbedding, EncodeTask, map_game
+from kifu.planes.context import HEIGHT, WIDTH, new_context
+from kifu.planes.packing import pack_planes
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 
 _KEPT = int(DropReason.KEPT)
@@ -108,7 +111,7 @@ class KataWorkspace(NamedTuple):
     Attributes:
         history: the game.
         on_board: [W] uint64 bit set of the frame's points that are on the board.
-        geometry: see `kifu.planes.context.PositionContext.place`.
+        geometry: see `kifu.planes.context.PositionContext.geometry`.
         ladders: known ladders.
         laddered: [3, W], the stones caught in ladders before move t at laddered[t % 3].
         ladder_moves: [2, W] bit sets: moves that capture in a ladder, moves that escape.
@@ -135,7 +138,7 @@ def new_workspace(width: int, height: int, frame_width: int, frame_height: int, 
     return KataWorkspace(
         history=new_board_history(context.s, plies),
         on_board=context.board,
-        geometry=context.place,
+        geometry=context.geometry,
         ladders=context.ladders,
         laddered=np.zeros((3, words), np.uint64),
         ladder_moves=np.zeros((2, words), np.uint64),
@@ -171,7 +174,7 @@ def add_superko_bans(h: BoardHistory, on_board: Any, out: Any) -> None:
         if h.rules[SUICIDE] != SUICIDE_REMOVED:
             word &= h.ever_occupied[i]
         while word != ZERO:
-            p = 64 * i + some_point(word)
+            p = last_point(i, word)
             word &= word - ONE
             if (
                 s.colour[p] == EMPTY
@@ -198,7 +201,7 @@ def _fill_stones(w: KataWorkspace, own: Any) -> None:
     for i in range(len(s.words)):  # plane 5 still includes chains of more than 3 liberties
         word = planes[5, i]
         while word != ZERO:
-            chain = s.chain_id[64 * i + some_point(word)]
+            chain = s.chain_id[last_point(i, word)]
             word &= ~s.stones[chain, i]
             if s.n_liberties[chain] > 3:
                 for j in range(i, len(s.words)):
@@ -235,8 +238,8 @@ def _fill_ladders(w: KataWorkspace, t: Any, c: Any, turns: Any) -> None:
     s, planes = w.history.s, w.planes
     ladder_moves(s, w.ladders, c, w.ladder_moves[0], w.ladder_moves[1])
     for ago in range(3):
-        copy_set(w.laddered[(t - min(ago, turns)) % 3], planes[_LADDER_PLANE + ago])
-    copy_set(w.ladder_moves[0], planes[_LADDER_MOVE_PLANE])
+        copy_bits(w.laddered[(t - min(ago, turns)) % 3], planes[_LADDER_PLANE + ago])
+    copy_bits(w.ladder_moves[0], planes[_LADDER_MOVE_PLANE])
 
 
 @inline_kernel
@@ -246,8 +249,8 @@ def _fill_areas(w: KataWorkspace, own: Any) -> None:
     if h.rules[TERRITORY] != 0:
         return
     find_areas(h.s, w.area_workspace, w.on_board, h.rules[SUICIDE] == SUICIDE_REMOVED, h.rules[TAX] != TAX_NONE, w.area)
-    copy_set(w.area[own], w.planes[_AREA_PLANE])
-    copy_set(w.area[1 - own], w.planes[_AREA_PLANE + 1])
+    copy_bits(w.area[own], w.planes[_AREA_PLANE])
+    copy_bits(w.area[1 - own], w.planes[_AREA_PLANE + 1])
 
 
 @inline_kernel
@@ -306,7 +309,7 @@ def _fill_position(w: KataWorkspace, moves: Any, t: Any, c: Any, out: Any, input
     _fill_ladders(w, t, c, turns)
     _fill_areas(w, own)
     _fill_inputs(w, c, inputs)
-    finish(w.history.s.words, w.planes, out)
+    pack_planes(w.history.s.words, w.planes, out)
 
 
 @inline_kernel
@@ -337,18 +340,12 @@ def load_game(h: BoardHistory, games: KataGames, r: Any, table: Any, buffers: An
     buffers: two of uint16 that receive the game's moves and setup in points of the frame.
     Returns 0, or the reason why KataGo rejects the setup.
     """
-    moves, setup = buffers
     g = games.game_index[r]
-    arrays = games.arrays
-    start, stop = arrays.move_offset[g], arrays.move_offset[g + 1]
-    first, last = arrays.setup_offset[g], arrays.setup_offset[g + 1]
-    place(arrays.moves, start, stop, table, moves)
-    place(arrays.setup, first, last, table, setup)
+    game = map_game(game_moves(games.arrays, g), table, buffers[0], buffers[1])
     clear(h.s)
-    game = GameMoves(moves, setup, arrays.setup_ply[first:last])
     reason = _place_root_setup(h, game, np.int64(games.root_setup[g]))
-    if reason == _KEPT and stop > start:
-        start_game(h, games.rules[r], colour_of(moves[0]))
+    if reason == _KEPT and game.moves.shape[0] > 0:
+        start_game(h, games.rules[r], colour_of(game.moves[0]))
     return reason
 
 
@@ -371,54 +368,33 @@ def _needs_ladders(slot_of_move: Any, at: Any, left: Any) -> Any:
     return wanted
 
 
-class KataOutput(NamedTuple):
-    """The arrays that `encode_games` fills.
-
-    Attributes:
-        planes: [slots, PLANES, bytes] uint8.
-        label: [slots] int16.
-        inputs: [slots, INPUTS] float32.
-        drop: [R] uint8.
-        ply: [R] int32.
-    """
-
-    planes: npt.NDArray[np.uint8]
-    label: npt.NDArray[np.int16]
-    inputs: npt.NDArray[np.float32]
-    drop: npt.NDArray[np.uint8]
-    ply: npt.NDArray[np.int32]
-
-
 @kernel
-def encode_games(  # noqa: PLR0913 - kernel
-    w: KataWorkspace, games: KataGames, subset: Any, symmetry: Any, table: Any, label_of: Any, buffers: Any,
-    slot_of_move: Any, slot_offset: Any, out: KataOutput,
-) -> None:  # fmt: skip
-    """Follow the games `subset`, which are all of the workspace's size, and fill the positions that have a slot.
+def encode_games(
+    w: KataWorkspace, games: KataGames, task: EncodeTask, embedding: BoardEmbedding, subset: Any, inputs: Any
+) -> None:
+    """Encode the positions of some games that have a slot; see `kifu.katago.encoder.KataEncoder.draw`.
 
-    See `kifu.katago.encoder.KataEncoder.encode`.
+    Rules, setup and the end of a game are KataGo's, hence a loop other than `kifu.go.replay.replay_game`.
 
     Args:
-        w: scratch memory.
+        w: scratch memory, for boards of the games' size.
         games: R games.
+        task: of the same R games, with the output arrays.
+        embedding: of boards of that size.
         subset: [K] int64, indices from 0 to R - 1.
-        symmetry: [R] uint8.
-        table: see `kifu.planes.board_embedding.BoardEmbedding`.
-        label_of: likewise.
-        buffers: see `load_game`.
-        slot_of_move: int64, the slot of the position before each move of the R games, or -1.
-        slot_offset: [R + 1] int64, the first entry of each game in it.
-        out: is filled.
+        inputs: [slots, INPUTS] float32, filled.
     """
     h = w.history
     s = h.s
     n = s.neighbours.shape[0]
-    moves, _ = buffers
+    buffers = task.moves, task.setup
+    moves = task.moves
     for j in range(subset.shape[0]):
         r = subset[j]
-        plies = slot_offset[r + 1] - slot_offset[r]
+        first = task.slot_offset[r]
+        plies = task.slot_offset[r + 1] - first
         later_setup = _later_setup(games, r)
-        reason = load_game(h, games, r, table[symmetry[r]], buffers)
+        reason = load_game(h, games, r, embedding.table[task.symmetry[r]], buffers)
         t = np.int64(0)
         while t < plies and reason == _KEPT:
             if later_setup <= t:
@@ -429,15 +405,15 @@ def encode_games(  # noqa: PLR0913 - kernel
                 break
             p = np.int64(moves[t] & POINT_MASK)
             c = colour_of(moves[t])
-            at = slot_offset[r] + t
-            if _needs_ladders(slot_of_move, at, plies - t):
+            at = first + t
+            if _needs_ladders(task.slot_of_move, at, plies - t):
                 laddered_stones(s, w.ladders, w.laddered[t % 3])
-            slot = slot_of_move[at]
+            slot = task.slot_of_move[at]
             if slot >= 0 and p <= n:
-                _fill_position(w, moves, t, c, out.planes[slot], out.inputs[slot])
-                out.label[slot] = label_of[p]
+                _fill_position(w, moves, t, c, task.out[slot], inputs[slot])
+                task.label[slot] = embedding.label_of[p]
             reason = play_move(h, p, c)
             if reason == _KEPT:
                 t += 1
-        out.drop[r] = reason
-        out.ply[r] = t
+        task.drop[r] = reason
+        task.ply[r] = t

@@ -41,7 +41,7 @@ MAX_ROWS_PER_FILE = 200_000
 """At 8.4 kB per row, this keeps an uncompressed file below the 4 GiB of a plain zip."""
 
 LAYOUT = Layout(
-    KATAGO22.name, KATAGO22.plane_names, KATAGO22.real, SIDE, SIDE, KATAGO22.rim, KATAGO22.first_row,
+    KATAGO22.name, KATAGO22.plane_names, KATAGO22.real, SIDE, SIDE, KATAGO22.padding, KATAGO22.first_row,
     tuple(find_label(name, SIDE, SIDE) for name in ("move", "globals", "result")),
 )  # fmt: skip
 """The layout of a `KataNpz` as a data set of examples."""

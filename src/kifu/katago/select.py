@@ -23,6 +23,7 @@ from kifu.katago.encoder import MAX_SIZE, MIN_SIZE, KataEncoder, KataScratch
 from kifu.katago.recipe import KatagoRecipe
 from kifu.katago.rules import KataRules, recorded_komi, resolve_rules
 from kifu.kernel import kernel
+from kifu.planes.board_embedding import PositionRequest
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.recipes.pipeline import CatalogueRowsJob, RowSlice
@@ -312,11 +313,11 @@ class CountRows(CatalogueRowsJob[RowCounts]):
         try:
             scratch = self._free_scratch.pop()
         except IndexError:
-            scratch = self._resolver.encoder.new_desk()
+            scratch = self._resolver.encoder.new_scratch()
         encoder, rows = self._resolver.encoder, selected.rows
         slots = np.full(int(np.diff(games.move_offset)[rows].sum()), -1)
         symmetry, planes, labels = np.zeros(len(rows), np.uint8), encoder.new_out(0), encoder.new_labels(0)
-        ends = encoder.draw(scratch, games, rows, symmetry, slots, planes, labels, selected.rules)
+        ends = encoder.draw(scratch, PositionRequest(games, rows, symmetry, slots), planes, labels, selected.rules)
         self._free_scratch.append(scratch)
         return ends
 

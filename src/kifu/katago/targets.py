@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from kifu.corpus._hashes import mix_words
 from kifu.go.replay import colour_of
-from kifu.go.state import ONE, ZERO, popcount
+from kifu.go.state import ONE, ZERO, last_point, popcount
 from kifu.katago.history import (
     FINISHED,
     TERRITORY,
@@ -44,8 +44,8 @@ from kifu.katago.history import (
 from kifu.katago.inputs import KataGames, RootedGames, kernel_games, load_game, own_komi
 from kifu.katago.npz import POINTS, SIDE, TARGETS
 from kifu.kernel import inline_kernel, kernel
-from kifu.planes.board_embedding import make_placing
-from kifu.planes.context import copy_stones, new_context, some_point
+from kifu.planes.board_embedding import embed_board
+from kifu.planes.context import copy_stones, new_context
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT
 
 MOVES = POINTS + 1
@@ -166,7 +166,7 @@ def fill_targets(
         width, height = size >> 8, size & 0xFF
         history = scratch.history(width, height, max_stop)
         failed = _fill_games(
-            history, chosen, np.flatnonzero(sizes == size), make_placing(width, height, False, SIDE, SIDE, 0).table[0],
+            history, chosen, np.flatnonzero(sizes == size), embed_board(width, height, False, SIDE, SIDE, 0).table[0],
             buffers, span, first_slot, ply, _Boards(scratch.boards, scratch.komi), out,
         )  # fmt: skip
         if failed >= 0:
@@ -279,7 +279,7 @@ def _fill_board(board: Any, white: Any, out: Any) -> None:
         for i in range(board.shape[1]):
             word = board[c, i]
             while word != ZERO:
-                out[64 * i + some_point(word)] = stone
+                out[last_point(i, word)] = stone
                 word &= word - ONE
 
 

@@ -147,7 +147,7 @@ def _metadata(net: Net) -> dict[str, str]:
         "plane_names": json.dumps(net.encoder.plane_set.plane_names),
         "board": _board(net),
         "any_board": json.dumps(net.module.any_size),
-        "rim": str(net.encoder.plane_set.rim),
+        "rim": str(net.encoder.plane_set.padding),
         "passes": json.dumps(about.passes),
     }
 

@@ -87,7 +87,7 @@ def make_policy_module(recipe: TrainingRecipe) -> PolicyModule:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         network = make_net(
-            recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.rim, passes=recipe.positions.passes,
+            recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding, passes=recipe.positions.passes,
             heads=tuple(recipe.heads),
         )  # fmt: skip
         initialize(network, recipe.init)

@@ -216,7 +216,7 @@ def _read_games(path: Path, games: torch.Tensor) -> npt.NDArray[np.uint64]:
 def _make_network(about: NetMetadata) -> Network:
     encoder = find_encoder(about.planes, about.width, about.height)
     return make_net(
-        about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.rim, passes=about.passes,
+        about.net, encoder.planes, about.width, about.height, rim=encoder.plane_set.padding, passes=about.passes,
         heads=about.heads,
     )  # fmt: skip
 

@@ -26,8 +26,9 @@ from kifu.go.rules import RECORD_RULES, Rules
 from kifu.learn.net import Net
 from kifu.learn.nets import NetworkOutput
 from kifu.learn.positions import PredictPositions, Slots, assign_slots, legal_masks
-from kifu.planes.encoder import Desk, Encoder
-from kifu.planes.unpack import unpack
+from kifu.planes.board_embedding import PositionRequest
+from kifu.planes.encoder import Encoder, EncoderScratch
+from kifu.planes.packing import unpack
 from kifu.point import symmetries as symmetry_maps
 
 __all__ = ["BatchEvaluator", "PredictPositions", "Predictions", "Predictor"]
@@ -223,7 +224,7 @@ class Predictor:
         """
         self.net, self.rules = net, rules
         self._evaluator = BatchEvaluator(net, symmetries=symmetries)
-        self._encoders: dict[tuple[int, int], tuple[Encoder, Desk]] = {}
+        self._encoders: dict[tuple[int, int], tuple[Encoder, EncoderScratch]] = {}
 
     def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
         """Evaluate positions.
@@ -288,14 +289,13 @@ class Predictor:
         """Return the planes [B, C, H, W] of positions on boards of one size."""
         if (width, height) not in self._encoders:
             encoder = self.net.encoder_for(width, height)
-            self._encoders[width, height] = encoder, encoder.new_desk()
+            self._encoders[width, height] = encoder, encoder.new_scratch()
         encoder, workspace = self._encoders[width, height]
         rows, take, slot, count = slots
         packed = encoder.new_out(count)
-        drop, ply = encoder.encode(
-            workspace, positions.games, rows, np.zeros(len(rows), np.uint8), take, packed, np.empty(count, np.int16),
-            positions.rating[rows],
-        )  # fmt: skip
+        request = PositionRequest(positions.games, rows, np.zeros(len(rows), np.uint8), take)
+        label = np.empty(count, np.int16)
+        drop, ply = encoder.encode(workspace, request, packed, label, positions.rating[rows])
         check_playable(positions.games, rows, take, drop, ply)
         planes: npt.NDArray[Any] = np.empty((count, *encoder.shape), np.float32)
         if encoder.plane_set.real:

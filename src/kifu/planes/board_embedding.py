@@ -1,4 +1,4 @@
-"""What all encoders of games have in common: which games fit, and how their boards lie in the frame of the planes."""
+"""What all encoders share: their interface, which games fit, and how boards are embedded in the frame of the planes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,43 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kifu.errors import DropReason
-from kifu.go.replay import GamesLike
-from kifu.kernel import kernel
+from kifu.go.replay import GameMoves, ReplayArrays, game_moves, replay_arrays
+from kifu.kernel import inline_kernel, kernel
 from kifu.planes.context import frame_points
 from kifu.planes.registry import PlaneSet
 from kifu.point import POINT_MASK, symmetries
 from kifu.records.game import Game
 
-_BITS = 0xFFFF ^ POINT_MASK
+_FLAGS = 0xFFFF ^ POINT_MASK
 
-Rows = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class BoardEmbedding:
-    """A board of width x height in a frame of n points.
+class PositionRequest(NamedTuple):
+    """Which positions of which games to encode.
 
-    table: [8, points + 1] int64: where each point of the game's board is in the frame under each symmetry.
-    label_of: [n + 1] int16: each point of the frame as a label (`Encoder.encode`).
+    Attributes:
+        games: any games.
+        game_index: [R] int64, the games to replay.
+        symmetry: [R] uint8, the symmetry of the board (`kifu.point.symmetries`) under which each of them is encoded.
+        slot_of_move: int64, for each move of the first of these games, then of the second, and so on: the slot of the
+            output for the position before the move, or -1. No slot may be used twice; this is not checked.
+    """
+
+    games: Any
+    game_index: Indices
+    symmetry: npt.NDArray[np.uint8]
+    slot_of_move: Indices
+
+
+class BoardEmbedding(NamedTuple):
+    """The embedding of a board of width x height in a frame of n points.
+
+    Attributes:
+        width: of the board.
+        height: of the board.
+        table: [8, width * height + 1] int64: the point of the frame for each point of the board, by symmetry.
+        label_of: [n + 1] int16: the label of each point of the frame, see `kifu.planes.encoder.Encoder.encode`.
     """
 
     width: int
@@ -40,41 +59,85 @@ class BoardEmbedding:
 
 
 @functools.cache
-def make_placing(
-    width: int, height: int, turned: bool, frame_width: int, frame_height: int, rim: int
+def embed_board(
+    width: int, height: int, transposed: bool, frame_width: int, frame_height: int, padding: int
 ) -> BoardEmbedding:
-    """How boards that are of that size under their symmetry are laid in, `rim` from the upper left corner.
+    """Return the embedding of boards that have the given size after their symmetry is applied.
 
-    turned: whether that is one of the symmetries 4 to 7; only those, else only 0 to 3, are asked for then.
+    Args:
+        width: of the board.
+        height: of the board.
+        transposed: whether the symmetry is one of 4 to 7; only those rows of the table are valid then, else only the
+            first four.
+        frame_width: of the frame.
+        frame_height: of the frame.
+        padding: how far the board lies from the upper left corner of the frame.
     """
-    points = frame_points(width, height, frame_width, frame_height, rim)
-    own = symmetries(height, width) if turned else symmetries(width, height)
-    table = points[own]
-    columns, lines = frame_width - 2 * rim, frame_height - 2 * rim
+    points = frame_points(width, height, frame_width, frame_height, padding)
+    table = points[symmetries(height, width) if transposed else symmetries(width, height)]
+    columns, lines = frame_width - 2 * padding, frame_height - 2 * padding
     label_of = np.full(frame_width * frame_height + 1, columns * lines, np.int16)
     y, x = np.divmod(points[:-1], frame_width)
-    label_of[points[:-1]] = (y - rim) * columns + x - rim
+    label_of[points[:-1]] = (y - padding) * columns + x - padding
     return BoardEmbedding(width, height, table, label_of)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingPlan:
-    """What one call of an encoder has to do, by the size of games as they look under their symmetry.
+class EncodeTask(NamedTuple):
+    """The arguments of encoding kernels: a `PositionRequest`, its outputs and scratch memory.
 
-    parts: how the games of one size are laid in, and which of the R rows they are.  take_offset: [R + 1] int64.
-    placed: two buffers of uint16 for one game's moves and setup.
-    drop: [R] uint8 and ply: [R] int32, what the encoder returns: so far Drop.WRONG_SIZE, for games that do not fit.
+    Attributes:
+        games: the arrays of the games.
+        game_index: [R] int64.
+        symmetry: [R] uint8.
+        slot_of_move: int64, see `PositionRequest`.
+        slot_offset: [R + 1] int64, where the entries of each game begin in `slot_of_move`.
+        moves: uint16, scratch for the moves of one game.
+        setup: uint16, scratch for the setup of one game.
+        out: [slots, C, bytes] uint8 or [slots, C, points] float32, filled with planes.
+        label: [slots] int16, filled with labels.
+        drop: [R] uint8, filled with why a game cannot be replayed to its end, or KEPT.
+        ply: [R] int32, filled with how many moves were replayed.
     """
 
-    parts: list[tuple[BoardEmbedding, Rows]]
-    take_offset: Rows
-    placed: tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint16]]
+    games: ReplayArrays
+    game_index: Indices
+    symmetry: npt.NDArray[np.uint8]
+    slot_of_move: Indices
+    slot_offset: Indices
+    moves: npt.NDArray[np.uint16]
+    setup: npt.NDArray[np.uint16]
+    out: npt.NDArray[Any]
+    label: npt.NDArray[np.int16]
     drop: npt.NDArray[np.uint8]
     ply: npt.NDArray[np.int32]
 
 
+@kernel
+def map_points(words: Any, table: Any, out: Any) -> None:
+    """Fill out with moves or setup whose points are mapped by a row of `BoardEmbedding.table`."""
+    for i in range(words.shape[0]):
+        word = words[i]
+        p = np.int64(word & POINT_MASK)
+        out[i] = (word & _FLAGS) | table[p] if p < table.shape[0] else word | POINT_MASK
+
+
+@inline_kernel
+def map_game(game: GameMoves, table: Any, moves: Any, setup: Any) -> GameMoves:
+    """Return a game with its points mapped by a row of `BoardEmbedding.table`, in the buffers moves and setup."""
+    map_points(game.moves, table, moves)
+    map_points(game.setup, table, setup)
+    return GameMoves(moves[: game.moves.shape[0]], setup[: game.setup.shape[0]], game.setup_ply)
+
+
+@inline_kernel
+def embed_game(task: EncodeTask, r: Any, table: Any) -> GameMoves:
+    """Return the game game_index[r] in the frame and under its symmetry, in the task's scratch memory."""
+    game = game_moves(task.games, task.game_index[r])
+    return map_game(game, table[task.symmetry[r]], task.moves, task.setup)
+
+
 class GameContext(NamedTuple):
-    """What an encoder needs about each of R games beside its moves and setup.
+    """What an encoder needs about each of R games besides its moves and setup.
 
     Attributes:
         values: [R, ...], in the form that the encoder's `draw` takes.
@@ -87,19 +150,25 @@ class GameContext(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FrameEncoder(ABC):
-    """The interface and the common part of all encoders: plane set, size, output arrays."""
+    """The interface and common part of all encoders.
+
+    Attributes:
+        plane_set: what is encoded.
+        width: of the board, in 1..25.
+        height: of the board, in 1..25.
+        pad: whether smaller boards are accepted too, embedded in the upper left corner.
+    """
 
     plane_set: PlaneSet
     width: int
     height: int
     pad: bool
-    """Whether smaller boards are taken too, laid into the upper left corner."""
 
     LEAST: ClassVar[int] = 1
-    """Of a board's sides."""
+    """The smallest side of a board."""
 
     RECORD_RULES: ClassVar[bool] = True
-    """Whether games are replayed under `kifu.go.rules.RECORDS`, so that the catalogue's n_legal holds."""
+    """Whether games are replayed under `kifu.go.rules.RECORD_RULES`, so that the catalogue's n_legal holds."""
 
     @property
     @abstractmethod
@@ -111,25 +180,25 @@ class FrameEncoder(ABC):
         """Return what `draw` needs about each game of a batch, which has at least `columns`."""
 
     @abstractmethod
-    def new_desk(self) -> Any:
+    def new_scratch(self) -> Any:
         """Return scratch memory for one thread."""
 
     @abstractmethod
     def draw(
         self,
-        desk: Any,
-        games: Any,
-        rows: Rows,
-        symmetry: npt.NDArray[np.uint8],
-        take: Rows,
+        scratch: Any,
+        request: PositionRequest,
         out: npt.NDArray[Any],
         labels: Mapping[str, npt.NDArray[Any]],
         context: npt.NDArray[Any],
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-        """Encode positions as the `encode` method of the class does, into planes and labels by name.
+        """Encode positions, as the `encode` method of the class does, into planes and labels by name.
 
         Args:
-            labels: arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers beside its planes.
+            scratch: from `new_scratch`.
+            request: which positions.
+            out: the planes, see `new_out`.
+            labels: arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers besides its planes.
             context: `GameContext.values` of these games.
 
         Returns:
@@ -142,98 +211,91 @@ class FrameEncoder(ABC):
 
     @property
     def planes(self) -> int:
-        """How many planes there are."""
+        """The number of planes."""
         return self.plane_set.planes
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(planes, rows, columns) of one position; larger than the board if the set has a rim."""
-        rim = 2 * self.plane_set.rim
-        return self.planes, self.height + rim, self.width + rim
+        """(planes, rows, columns) of one position; larger than the board if the plane set has padding."""
+        padding = 2 * self.plane_set.padding
+        return self.planes, self.height + padding, self.width + padding
 
     @property
     def points(self) -> int:
-        """How many points a plane has."""
+        """The number of points of a plane."""
         return self.shape[1] * self.shape[2]
 
     @property
     def bytes(self) -> int:
-        """How many bytes one packed plane takes."""
+        """The number of bytes of a packed plane."""
         return (self.points + 7) // 8
 
     def new_out(self, slots: int) -> npt.NDArray[Any]:
-        """An array for `encode` to fill, not initialised: [slots, C, bytes] uint8, or [slots, C, points] float32."""
+        """Return an uninitialized output array: [slots, C, bytes] uint8, or [slots, C, points] float32 for a real set."""
         if self.plane_set.real:
             return np.empty((slots, self.planes, self.points), np.float32)
         return np.empty((slots, self.planes, self.bytes), np.uint8)
 
     @property
     def _frame(self) -> tuple[int, int, int]:
-        """(width, height, rim) of what planes are drawn in."""
-        return self.shape[2], self.shape[1], self.plane_set.rim
+        """(width, height, padding) of the frame."""
+        return self.shape[2], self.shape[1], self.plane_set.padding
 
     def _plan(
-        self,
-        games: GamesLike,
-        rows: Rows,
-        symmetry: npt.NDArray[np.uint8],
-        take: Rows,
-        out: npt.NDArray[Any],
-        label: npt.NDArray[np.int16],
-    ) -> EmbeddingPlan:
-        """Raises ValueError if the arrays do not fit each other."""
-        plies = games.move_offset[rows + 1] - games.move_offset[rows]
-        take_offset = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(plies, out=take_offset[1:])
-        self._check(take, take_offset[-1], rows, symmetry, out, label)
-        stones = games.setup_offset[rows + 1] - games.setup_offset[rows]
-        sizes = games.width[rows].astype(np.int64) << 9 | games.height[rows].astype(np.int64) << 1 | symmetry >> 2
+        self, request: PositionRequest, out: npt.NDArray[Any], label: npt.NDArray[np.int16]
+    ) -> tuple[EncodeTask, list[tuple[BoardEmbedding, Indices]]]:
+        """Return the task of a request, and the embedding and subset of its games for each size of board that fits.
+
+        The task's `drop` is WRONG_SIZE until a kernel fills it, and stays so for games that do not fit.
+
+        Raises:
+            ValueError: if the arrays do not match.
+        """
+        games, index, symmetry = request.games, request.game_index, request.symmetry
+        plies = games.move_offset[index + 1] - games.move_offset[index]
+        slot_offset = np.zeros(len(index) + 1, np.int64)
+        np.cumsum(plies, out=slot_offset[1:])
+        self._check(request, int(slot_offset[-1]), out, label)
+        stones = games.setup_offset[index + 1] - games.setup_offset[index]
+        sizes = games.width[index].astype(np.int64) << 9 | games.height[index].astype(np.int64) << 1 | symmetry >> 2
         parts = []
         for key in np.unique(sizes).tolist():
-            width, height, turned = key >> 9, key >> 1 & 0xFF, bool(key & 1)
-            if turned:
+            width, height, transposed = key >> 9, key >> 1 & 0xFF, bool(key & 1)
+            if transposed:
                 width, height = height, width
             if self._fits(width, height):
-                parts.append((make_placing(width, height, turned, *self._frame), np.flatnonzero(sizes == key)))
-        return EmbeddingPlan(
-            parts=parts,
-            take_offset=take_offset,
-            placed=(np.empty(plies.max(initial=0), np.uint16), np.empty(stones.max(initial=0), np.uint16)),
-            drop=np.full(len(rows), DropReason.WRONG_SIZE, np.uint8),
-            ply=np.zeros(len(rows), np.int32),
+                parts.append((embed_board(width, height, transposed, *self._frame), np.flatnonzero(sizes == key)))
+        task = EncodeTask(
+            games=replay_arrays(games),
+            game_index=index,
+            symmetry=symmetry,
+            slot_of_move=request.slot_of_move,
+            slot_offset=slot_offset,
+            moves=np.empty(plies.max(initial=0), np.uint16),
+            setup=np.empty(stones.max(initial=0), np.uint16),
+            out=out,
+            label=label,
+            drop=np.full(len(index), DropReason.WRONG_SIZE, np.uint8),
+            ply=np.zeros(len(index), np.int32),
         )
+        return task, parts
 
     def _fits(self, width: int, height: int) -> bool:
-        """Whether games that are of that size under their symmetry are taken."""
+        """Return whether boards that have this size after their symmetry is applied are accepted."""
         if (width, height) == (self.width, self.height):
             return True
         return self.pad and self.LEAST <= width <= self.width and self.LEAST <= height <= self.height
 
-    def _check(
-        self,
-        take: Rows,
-        moves: int,
-        rows: Rows,
-        symmetry: npt.NDArray[np.uint8],
-        out: npt.NDArray[Any],
-        label: npt.NDArray[np.int16],
-    ) -> None:
-        if len(take) != moves:
-            raise ValueError(f"take has {len(take)} entries, and the games {moves} moves")
-        if len(symmetry) != len(rows) or symmetry.max(initial=0) > 7:
-            raise ValueError(f"symmetry has to be {len(rows)} numbers from 0 to 7")
-        wanted = self.new_out(0)
-        if out.shape[1:] != wanted.shape[1:] or out.dtype != wanted.dtype:
-            raise ValueError(f"out is {out.dtype} {out.shape}, not {wanted.dtype} [slots, *{wanted.shape[1:]}]")
+    def _check(self, request: PositionRequest, moves: int, out: npt.NDArray[Any], label: npt.NDArray[np.int16]) -> None:
+        slot_of_move, games = request.slot_of_move, len(request.game_index)
+        if len(slot_of_move) != moves:
+            raise ValueError(f"slot_of_move must have an entry for each of the {moves} moves, got {len(slot_of_move)}")
+        if len(request.symmetry) != games or request.symmetry.max(initial=0) > 7:
+            raise ValueError(f"symmetry must be {games} numbers from 0 to 7")
+        expected = self.new_out(0)
+        if out.shape[1:] != expected.shape[1:] or out.dtype != expected.dtype:
+            shape = ", ".join(map(str, expected.shape[1:]))
+            raise ValueError(f"out must be {expected.dtype} [slots, {shape}], got {out.dtype} {out.shape}")
         slots = min(len(out), len(label))
-        if take.max(initial=-1) >= slots:
-            raise ValueError(f"slot {take.max()} is not below {slots}")
-
-
-@kernel
-def place(words: Any, start: Any, stop: Any, table: Any, out: Any) -> None:
-    """Fills out from words[start:stop] with the points of moves or setup moved as the table says."""
-    for i in range(start, stop):
-        word = words[i]
-        p = np.int64(word & POINT_MASK)
-        out[i - start] = (word & _BITS) | table[p] if p < table.shape[0] else word | POINT_MASK
+        if slot_of_move.max(initial=-1) >= slots:
+            raise ValueError(f"slots must be below {slots}, got {slot_of_move.max()}")

@@ -1,216 +1,199 @@
-"""The kernel of a plane set: replays games and draws the wanted positions, all features compiled into it."""
+"""Compiles a list of features into one kernel that replays games and encodes the chosen positions.
+
+The features of a plane set are chained into one inlined function, which a kernel made for that set calls: encoding then
+costs no call per feature, and LLVM optimizes all of them together. The kernel is a closure over these functions; its
+cache entry is keyed on the code of all of them (`kifu.kernel`), so a changed feature is compiled anew wherever it is
+defined.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from kifu.errors import DropReason
-from kifu.go.replay import GameMoves, set_up
-from kifu.go.rules import RECORD_RULES, History, make_move
-from kifu.go.state import ONE, ZERO, State, clear
-from kifu.kernel import fingerprint, inline_kernel, kernel
-from kifu.planes.bits import BYTE, put_word
-from kifu.planes.board_embedding import place
-from kifu.planes.context import (
-    NEVER,
-    PAST,
-    PositionContext,
-    context_at,
-    copy_stones,
-    has_chain_without_liberties,
-    some_point,
-)
+from kifu.go.replay import GameMoves, replay_game
+from kifu.go.rules import RECORD_RULES, History
+from kifu.go.state import ONE, ZERO, State, has_chain_without_liberties, last_point
+from kifu.kernel import inline_kernel, kernel
+from kifu.planes.board_embedding import BoardEmbedding, EncodeTask, embed_game
+from kifu.planes.context import NEVER, PAST, PositionContext, context_at, copy_stones
 from kifu.planes.feature import Feature, Fill, Prepare
-from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
+from kifu.planes.packing import pack_planes
+from kifu.point import POINT_MASK
 
-_KEPT = int(DropReason.KEPT)
-_OFF_BOARD = int(DropReason.OFF_BOARD)
-_KO, _SUICIDE = RECORD_RULES.codes
+_RULES = RECORD_RULES.codes
 
 
-# What the kernel below does for the features of a set. These are those of no set: each copy of it has its own.
+class _GameContext(NamedTuple):
+    """What the functions called by `replay_game` need for one game.
+
+    Attributes:
+        base: the position context of its size; see `context_at`.
+        any_without_liberties: [1] bool, whether the board has stones without liberties.
+        rating: [2] float32, see `PositionContext`.
+        slot_of_move: [T] int64, the slot that the position before each move goes to, or -1.
+        label_of: see `BoardEmbedding`.
+        bits: [C, W] uint64, scratch.
+        out: see `EncodeTask`.
+        label: see `EncodeTask`.
+    """
+
+    base: PositionContext
+    any_without_liberties: npt.NDArray[np.bool_]
+    rating: npt.NDArray[np.float32]
+    slot_of_move: npt.NDArray[np.int64]
+    label_of: npt.NDArray[np.int16]
+    bits: npt.NDArray[np.uint64]
+    out: npt.NDArray[Any]
+    label: npt.NDArray[np.int16]
 
 
 @inline_kernel
-def prepare(view: PositionContext) -> None:
-    """Works out what several features use."""
-
-
-@inline_kernel
-def begin(bits: Any, out: Any) -> None:
-    """Empties bits [C, W], and out [C, bytes or points] where features draw there themselves."""
+def _clear_bits(bits: Any, out: Any) -> None:
     for c in range(bits.shape[0]):
         for i in range(bits.shape[1]):
             bits[c, i] = ZERO
 
 
 @inline_kernel
-def fill(view: PositionContext, bits: Any, out: Any) -> None:
-    """Draws each feature into its part of bits, or of out."""
-
-
-@inline_kernel
-def finish(words: Any, bits: Any, out: Any) -> None:
-    """Writes bits to out, each plane from a byte of its own. words: a tuple of W."""
-    for c in range(out.shape[0]):
-        plane = out[c]
-        for i in range(len(words)):
-            at = 8 * i
-            if at + 8 <= plane.shape[0]:
-                put_word(plane, at, bits[c, i])
-            else:
-                for k in range(at, plane.shape[0]):
-                    plane[k] = np.uint8(bits[c, i] >> np.uint64(56 - 8 * (k - at)) & BYTE)
-
-
-@inline_kernel
-def _begin_values(bits: Any, out: Any) -> None:
-    begin(bits, out)
+def _clear_bits_and_values(bits: Any, out: Any) -> None:
+    _clear_bits(bits, out)
     for c in range(out.shape[0]):
         for p in range(out.shape[1]):
             out[c, p] = 0
 
 
 @inline_kernel
-def _finish_values(words: Any, bits: Any, out: Any) -> None:
-    """Adds bits to out [C, points] float32, as ones."""
+def _add_values(words: Any, bits: Any, out: Any) -> None:
+    """Add bits to out [C, points] float32, as ones."""
     for c in range(out.shape[0]):
         for i in range(len(words)):
             word = bits[c, i]
             while word != ZERO:
-                out[c, 64 * i + some_point(word)] = 1
+                out[c, last_point(i, word)] = 1
                 word &= word - ONE
 
 
-@kernel
-def _step(s: State, history: History, p: Any, c: Any) -> Any:
-    """Plays a move under the rules of records. Not inlined, so that it is compiled once and not for each set."""
-    return make_move(s, history, p, c, _KO, _SUICIDE)
+@inline_kernel
+def _after_setup(context: _GameContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
+    for i in range(first, last):
+        context.base.played[game.setup[i] & POINT_MASK] = NEVER
+    context.any_without_liberties[0] = has_chain_without_liberties(s)
 
 
-def _encode(
-    room: PositionContext, history: History, moves: Any, move_offset: Any, setup: Any, setup_ply: Any, setup_offset: Any,
-    rows: Any, which: Any, symmetry: Any, rating: Any, table: Any, label_of: Any, placed: Any, take: Any,
-    take_offset: Any, bits: Any, out: Any, label: Any, drop: Any, ply: Any,
-) -> None:  # fmt: skip
-    """Replays the games rows[which] and fills out, label [slots] for the plies that `take` wants; see `Encoder.encode`.
+@inline_kernel
+def _after_stone(context: _GameContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+    context.base.played[p] = t
 
-    All arrays by row are for all R rows, `which` says which of them fit the room.  table, label_of: see
-    `kifu.planes.board_embedding.Placing`.  placed: two buffers of uint16 for one game's moves and setup.  bits: [C, W] uint64,
-    scratch.
+
+def _fill_planes(fill: Fill, first: int, last: int, real: bool) -> Any:
+    """Return a function that fills planes first to last - 1."""
+    if real:
+
+        @inline_kernel
+        def fill_part(position: PositionContext, bits: Any, out: Any) -> None:
+            fill(position, out[first:last])
+    else:
+
+        @inline_kernel
+        def fill_part(position: PositionContext, bits: Any, out: Any) -> None:
+            fill(position, bits[first:last])
+
+    return fill_part
+
+
+def _in_order(functions: Sequence[Any]) -> Any:
+    """Return one function that calls all of them in order.
+
+    They are joined as a balanced tree: in a chain, each link would be compiled with all that it contains.
     """
-    s = room.s
-    n = s.neighbours.shape[0]
-    for j in range(which.shape[0]):
-        r = which[j]
-        g = rows[r]
-        plies = move_offset[g + 1] - move_offset[g]
-        at, stop = np.int64(0), setup_offset[g + 1] - setup_offset[g]
-        words, stones = placed
-        place(moves, move_offset[g], move_offset[g + 1], table[symmetry[r]], words)
-        place(setup, setup_offset[g], setup_offset[g + 1], table[symmetry[r]], stones)
-        due = setup_ply[setup_offset[g] : setup_offset[g + 1]]
-        clear(s)
-        breathless = False
-        why = _KEPT
-        t = np.int64(0)
-        while t < plies and why == _KEPT:
-            if at < stop and due[at] <= t:
-                first = at
-                at = set_up(s, GameMoves(words, stones, due), at, stop, t)
-                if at < 0:
-                    why = _OFF_BOARD
-                    break
-                for i in range(first, at):
-                    room.played[stones[i] & POINT_MASK] = NEVER
-                breathless = has_chain_without_liberties(s)
-            p = np.int64(words[t] & POINT_MASK)
-            c = np.uint8(WHITE if words[t] & WHITE_BIT else BLACK)
-            copy_stones(s, breathless, room.past[t & (PAST - 1)])
-            slot = take[take_offset[r] + t]
-            if slot >= 0 and p <= n:
-                view = context_at(room, c, t, words, rating[r])
-                prepare(view)
-                begin(bits, out[slot])
-                fill(view, bits, out[slot])
-                finish(s.words, bits, out[slot])
-                label[slot] = label_of[p]
-            why = _step(s, history, p, c)
-            if why == _KEPT:
-                if p < n:
-                    room.played[p] = t
-                t += 1
-        drop[r] = why
-        ply[r] = t
-
-
-def _drawing_bits(draw: Fill, first: int, last: int) -> Any:
-    @inline_kernel
-    def step(view: PositionContext, bits: Any, out: Any) -> None:
-        draw(view, bits[first:last])
-
-    return step
-
-
-def _drawing_values(draw: Fill, first: int, last: int) -> Any:
-    @inline_kernel
-    def step(view: PositionContext, bits: Any, out: Any) -> None:
-        draw(view, out[first:last])
-
-    return step
-
-
-def _one_by_one(steps: Sequence[Any]) -> Any:
-    """One step that takes all of them, in order.
-
-    A tree and no chain, since each link is compiled with all that it holds.
-    """
-    if len(steps) == 1:
-        return steps[0]
-    former, latter = _one_by_one(steps[: len(steps) // 2]), _one_by_one(steps[len(steps) // 2 :])
+    if len(functions) == 1:
+        return functions[0]
+    first, second = _in_order(functions[: len(functions) // 2]), _in_order(functions[len(functions) // 2 :])
 
     @inline_kernel
-    def step(view: PositionContext, bits: Any, out: Any) -> None:
-        former(view, bits, out)
-        latter(view, bits, out)
+    def both(position: PositionContext, bits: Any, out: Any) -> None:
+        first(position, bits, out)
+        second(position, bits, out)
 
-    return step
+    return both
 
 
-def _all_prepared(uses: Sequence[Prepare]) -> Any:
-    """One step that prepares all."""
-    if len(uses) == 1:
-        return uses[0]
-    former, latter = _all_prepared(uses[:-1]), uses[-1]
+@inline_kernel
+def _prepare_nothing(position: PositionContext) -> None:
+    pass
+
+
+def _prepare_all(functions: Sequence[Prepare]) -> Any:
+    """Return one function that calls all of them in order."""
+    if not functions:
+        return _prepare_nothing
+    if len(functions) == 1:
+        return functions[0]
+    first, last = _prepare_all(functions[:-1]), functions[-1]
 
     @inline_kernel
-    def step(view: PositionContext) -> None:
-        former(view)
-        latter(view)
+    def prepare(position: PositionContext) -> None:
+        first(position)
+        last(position)
 
-    return step
+    return prepare
 
 
 def compile_encoder(features: Sequence[Feature]) -> Any:
-    """Return the kernel of `_encode` with these features compiled in.
+    """Return the encoding kernel of a list of features, compiled at its first call and then cached on disk.
 
-    Its name contains its fingerprint, because Numba does not tell apart the compiled code of two kernels of one name.
+    It is called as encode(base, history, task, embedding, subset, rating, flags, bits), with these arguments:
+        base: the position context of the games' size.
+        history: of any size; the rules have no superko.
+        task: see `EncodeTask`.
+        embedding: how boards of that size lie in the frame.
+        subset: [K] int64, which of the task's R games are of that size.
+        rating: [R, 2] float32, see `PositionContext`.
+        flags: [1] bool, scratch.
+        bits: [C, W] uint64, scratch.
     """
-    parts: dict[str, Any] = {"prepare": prepare, "begin": begin, "fill": fill, "finish": finish}
-    if uses := tuple(dict.fromkeys(use for each in features for use in each.uses)):
-        parts["prepare"] = _all_prepared(uses)
-    steps, first = [], 0
-    for each in features:
-        last = first + len(each.planes)
-        steps.append((_drawing_values if each.real else _drawing_bits)(each.fill, first, last))
+    real = any(feature.real for feature in features)
+    begin = _clear_bits_and_values if real else _clear_bits
+    finish = _add_values if real else pack_planes
+    prepare = _prepare_all(tuple(dict.fromkeys(use for feature in features for use in feature.uses)))
+    parts, first = [], 0
+    for feature in features:
+        last = first + len(feature.planes)
+        parts.append(_fill_planes(feature.fill, first, last, feature.real))
         first = last
-    parts["fill"] = _one_by_one(steps)
-    if any(each.real for each in features):
-        parts |= {"begin": _begin_values, "finish": _finish_values}
-    names = {**_encode.__globals__, **parts}
-    name = f"encode_{fingerprint(FunctionType(_encode.__code__, names)).digest}"
-    return kernel(FunctionType(_encode.__code__.replace(co_name=name, co_qualname=name), names, name))
+    fill = _in_order(parts)
+
+    @inline_kernel
+    def before_move(context: _GameContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
+        base, bits = context.base, context.bits
+        copy_stones(s, context.any_without_liberties[0], base.past[t & (PAST - 1)])
+        slot = context.slot_of_move[t]
+        if slot >= 0 and p <= s.neighbours.shape[0]:
+            position = context_at(base, c, t, game.moves, context.rating)
+            out = context.out[slot]
+            prepare(position)
+            begin(bits, out)
+            fill(position, bits, out)
+            finish(s.words, bits, out)
+            context.label[slot] = context.label_of[p]
+
+    @kernel
+    def encode(
+        base: PositionContext, history: History, task: EncodeTask, embedding: BoardEmbedding, subset: Any, rating: Any,
+        flags: Any, bits: Any,
+    ) -> None:  # fmt: skip
+        for j in range(subset.shape[0]):
+            r = subset[j]
+            game = embed_game(task, r, embedding.table)
+            flags[0] = False
+            slot_of_move = task.slot_of_move[task.slot_offset[r] : task.slot_offset[r + 1]]
+            context = _GameContext(base, flags, rating[r], slot_of_move, embedding.label_of, bits, task.out, task.label)
+            task.drop[r], task.ply[r] = replay_game(
+                base.s, history, game, game.moves.shape[0], _RULES, _after_setup, before_move, _after_stone, context
+            )
+
+    return encode

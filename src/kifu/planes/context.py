@@ -1,8 +1,8 @@
-"""What a feature sees: the position before a move, how it came about, and the frame that planes are drawn in.
+"""What a feature reads: the position before a move, its history, and the frame that planes are drawn in.
 
-Planes are drawn in a frame, which may be larger than the game's board: for smaller boards laid into larger ones, and
-for sets that are defined on a padded board. The compiled board then has a point for each point of the frame, those
-outside the game's board having no neighbours and no stones, so that its bit sets are planes of the frame as they are.
+Planes are drawn in a frame that may be larger than the game's board: to embed smaller boards in larger ones, and for
+plane sets that are defined on a padded board. The compiled board then has a point for each point of the frame; those
+outside the game's board have no neighbours and no stones, so the bit sets of the board are planes of the frame.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go.ladder import LadderSearch, new_ladder_search
-from kifu.go.state import EMPTY, ONE, State, bit, neighbour_table, new_state, popcount
+from kifu.go.state import EMPTY, State, bit, neighbour_table, new_state
 from kifu.kernel import inline_kernel
 
 PAST = 8
 """How many positions `PositionContext.past` holds: this one and the seven before it."""
 
 NEVER = -1_000_000
-"""`PositionContext.played` of a stone that no move put there, but setup."""
+"""`PositionContext.played` of stones that were set up."""
 
-# Indices of View.place
+# Indices of PositionContext.geometry
 FRAME_WIDTH, LEFT, TOP, WIDTH, HEIGHT = range(5)
 
 
 class MoveEffects(NamedTuple):
-    """What each legal move of the mover would do; filled by `kifu.planes.move_effects.try_moves` for features that use it.
+    """The effect of each legal move of the mover, filled by `kifu.planes.move_effects.compute_move_effects`.
 
-    legal: [W] uint64 bit set: points that are empty, no suicide, and not forbidden by simple ko.
-    By point, for legal ones: captured [n] int16, the stones it takes; stones [n] int16, those of its own chain then;
-    liberties [n] int16, of that chain.  union: [W] uint64, scratch.
+    Attributes:
+        legal: [W] uint64, bit set of empty points where a stone is neither suicide nor forbidden by simple ko.
+        captured: [n] int16, how many stones each legal move captures.
+        stones: [n] int16, how many stones its own chain then has.
+        liberties: [n] int16, how many liberties that chain then has.
+        union: [W] uint64, scratch.
     """
 
     legal: npt.NDArray[np.uint64]
@@ -42,20 +45,27 @@ class MoveEffects(NamedTuple):
 
 
 class PositionContext(NamedTuple):
-    """A position before a move, for features to read. Its frame has n points; W words make a bit set.
+    """A position before a move. Its frame has n points; a bit set has W words.
 
-    s: the board (see `kifu.go.state.State`).  mover: uint8, BLACK or WHITE.  ply: int64, how many moves came before.
-    moves: [>= ply] uint16, the game's moves as in `kifu.records.games.GameArrays`, in points of the frame; a pass is n.
-    board: [W] uint64 bit set: the points that the game's board has.  edge: [W], those of the frame that it has not.
-    stones: [2, W] uint64: black and white stones. Unlike `s.stones_by_liberties` they hold those without liberties too, which setup
-        may leave.  past: [PAST, 2, W]: these before move t at past[t & 7], for t from ply - 7, but not below 0, to ply.
-    played: [n] int32: the ply of the move that put each stone there, or NEVER; undefined where no stone is.
-    rating: [2] float32: ranks of Black and White (`kifu.records.meta.Rank.rating`), 0 or NaN if not known.
-    place: [5] int64: width of the frame; left, top, width and height of the board in it.
-    tried: see `MoveEffects`.
-    ladders: what is known of them; found: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape
-        from one, filled by `kifu.planes.move_effects.read_ladders` for features that use it.
-    distance: [3, n] int32, scratch.
+    Attributes:
+        s: the board, see `kifu.go.state.State`.
+        mover: uint8, BLACK or WHITE.
+        ply: int64, how many moves come before.
+        moves: [>= ply] uint16, the game's moves in points of the frame, otherwise as in
+            `kifu.records.games.GameArrays`; a pass is n.
+        board: [W] uint64, bit set of the points of the game's board.
+        edge: [W] uint64, bit set of the other points of the frame.
+        stones: [2, W] uint64, bit sets of black and white stones. Unlike `s.stones_by_liberties` they include stones
+            without liberties, which setup may leave.
+        past: [PAST, 2, W] uint64: `stones` before move t at past[t & 7], for the last 8 positions up to this one.
+        played: [n] int32, the ply at which each stone was played, or NEVER; undefined for empty points.
+        rating: [2] float32, ranks of Black and White (`kifu.Rank.rating`); 0 or NaN if unknown.
+        geometry: [5] int64: width of the frame; left, top, width and height of the board in it.
+        effects: see `MoveEffects`.
+        ladders: the ladder search of the frame.
+        ladder_moves: [2, W] uint64, bit sets of the moves that capture in a ladder and that escape from one; filled by
+            `kifu.planes.move_effects.find_ladder_moves`.
+        distance: [3, n] int32, scratch.
     """
 
     s: State
@@ -68,38 +78,39 @@ class PositionContext(NamedTuple):
     past: npt.NDArray[np.uint64]
     played: npt.NDArray[np.int32]
     rating: npt.NDArray[np.float32]
-    place: npt.NDArray[np.int64]
-    tried: MoveEffects
+    geometry: npt.NDArray[np.int64]
+    effects: MoveEffects
     ladders: LadderSearch
-    found: npt.NDArray[np.uint64]
+    ladder_moves: npt.NDArray[np.uint64]
     distance: npt.NDArray[np.int32]
 
 
-def frame_points(width: int, height: int, frame_width: int, frame_height: int, rim: int) -> npt.NDArray[np.int64]:
-    """[width * height + 1] int64: where each point of a board laid into a frame, `rim` from its upper left corner, is.
+def frame_points(width: int, height: int, frame_width: int, frame_height: int, padding: int) -> npt.NDArray[np.int64]:
+    """Return [width * height + 1] int64: the points of a frame that the points of a board are mapped to.
 
-    The last one is the wall, which is a pass among moves.
+    The board lies `padding` from the upper left corner of the frame. The last entry is the wall, or a pass among moves.
     """
     y, x = np.divmod(np.arange(width * height), width)
-    return np.append((y + rim) * frame_width + x + rim, frame_width * frame_height)
+    return np.append((y + padding) * frame_width + x + padding, frame_width * frame_height)
 
 
-def new_context(width: int, height: int, frame_width: int, frame_height: int, rim: int) -> PositionContext:
-    """A view for games of that size in a frame of that size; `moves` and the numbers are for the driver to replace.
+def new_context(width: int, height: int, frame_width: int, frame_height: int, padding: int) -> PositionContext:
+    """Return the context for boards of width x height in a frame, with its moves, mover, ply and rating still unset.
 
-    Raises GameError for a frame that is not within 1 to 25.
+    Raises:
+        GameError: if a side of the frame is not in 1..25.
     """
     s = new_state(frame_width, frame_height)
     n, words = frame_width * frame_height, len(s.words)
-    points = frame_points(width, height, frame_width, frame_height, rim)
-    near = np.full((n, 4), n, np.uint16)
-    near[points[:-1]] = points[neighbour_table(width, height)]
-    near.setflags(write=False)  # as that of an unframed board, so that kernels see one type
+    points = frame_points(width, height, frame_width, frame_height, padding)
+    neighbours = np.full((n, 4), n, np.uint16)
+    neighbours[points[:-1]] = points[neighbour_table(width, height)]
+    neighbours.setflags(write=False)  # like that of an unframed board, so that kernels see one type
     inside = np.zeros(words * 64, np.bool_)
     inside[points[:-1]] = True
     outside = ~inside
     outside[n:] = False
-    tried = MoveEffects(
+    effects = MoveEffects(
         legal=np.zeros(words, np.uint64),
         captured=np.zeros(n, np.int16),
         stones=np.zeros(n, np.int16),
@@ -108,7 +119,7 @@ def new_context(width: int, height: int, frame_width: int, frame_height: int, ri
     )
     past = np.zeros((PAST, 2, words), np.uint64)
     return PositionContext(
-        s=s._replace(neighbours=near),
+        s=s._replace(neighbours=neighbours),
         mover=np.uint8(0),
         ply=0,
         moves=np.empty(0, np.uint16),
@@ -118,69 +129,48 @@ def new_context(width: int, height: int, frame_width: int, frame_height: int, ri
         past=past,
         played=np.full(n, NEVER, np.int32),
         rating=np.zeros(2, np.float32),
-        place=np.array([frame_width, rim, rim, width, height]),
-        tried=tried,
+        geometry=np.array([frame_width, padding, padding, width, height]),
+        effects=effects,
         ladders=new_ladder_search(frame_width, frame_height),
-        found=np.zeros((2, words), np.uint64),
+        ladder_moves=np.zeros((2, words), np.uint64),
         distance=np.zeros((3, n), np.int32),
     )
 
 
-def _bit_set(marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    return np.packbits(marks).view(">u8").astype(np.uint64)
+def _bit_set(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    return np.packbits(mask).view(">u8").astype(np.uint64)
 
 
 @inline_kernel
-def context_at(room: PositionContext, mover: Any, ply: Any, moves: Any, rating: Any) -> Any:
-    """The same view at another ply."""
+def context_at(base: PositionContext, mover: Any, ply: Any, moves: Any, rating: Any) -> Any:
+    """Return the context with another mover, ply, moves and rating."""
     return PositionContext(
-        room.s, mover, ply, moves, room.board, room.edge, room.past[ply & (PAST - 1)], room.past, room.played, rating,
-        room.place, room.tried, room.ladders, room.found, room.distance,
+        base.s, mover, ply, moves, base.board, base.edge, base.past[ply & (PAST - 1)], base.past, base.played, rating,
+        base.geometry, base.effects, base.ladders, base.ladder_moves, base.distance,
     )  # fmt: skip
 
 
 @inline_kernel
-def copy_stones(s: State, breathless: Any, stones: Any) -> None:
-    """Fills stones [2, W] with the black and the white stones. breathless: whether some have no liberty."""
+def copy_stones(s: State, any_without_liberties: Any, stones: Any) -> None:
+    """Fill the bit sets stones [2, W] with the black and the white stones."""
     for c in range(2):
         for i in range(len(s.words)):
             stones[c, i] = (
                 s.stones_by_liberties[c, 0, i] | s.stones_by_liberties[c, 1, i] | s.stones_by_liberties[c, 2, i]
             )
-    if breathless:
+    if any_without_liberties:
         for p in range(s.neighbours.shape[0]):
             if s.colour[p] != EMPTY:
                 stones[s.colour[p] - 1, p >> 6] |= bit(p)
 
 
 @inline_kernel
-def has_chain_without_liberties(s: State) -> Any:
-    """Whether a chain on the board has no liberty."""
-    for p in range(s.neighbours.shape[0]):
-        if s.colour[p] != EMPTY and s.n_liberties[s.chain_id[p]] == 0:
-            return True
-    return False
+def own(position: PositionContext) -> Any:
+    """Return the mover's index in arrays by colour: 0 for Black."""
+    return np.int64(position.mover) - 1
 
 
 @inline_kernel
-def own(view: PositionContext) -> Any:
-    """The mover's index in arrays by colour: 0 for Black."""
-    return np.int64(view.mover) - 1
-
-
-@inline_kernel
-def opp(view: PositionContext) -> Any:
-    """The opponent's index in arrays by colour."""
-    return 2 - np.int64(view.mover)
-
-
-@inline_kernel
-def some_point(word: Any) -> Any:
-    """The place within its word, 0 to 63, of the last point that is set; the word is not zero."""
-    return 63 - popcount((word & (~word + ONE)) - ONE)
-
-
-@inline_kernel
-def add_point(out: Any, p: Any) -> None:
-    """Sets point p in the bit set out [W]."""
-    out[p >> 6] |= bit(p)
+def opp(position: PositionContext) -> Any:
+    """Return the opponent's index in arrays by colour."""
+    return 2 - np.int64(position.mover)

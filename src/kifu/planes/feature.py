@@ -1,17 +1,16 @@
-"""Named features: what a plane set is composed of, and how a person adds one of their own.
+"""Named features, which plane sets are composed of, and how to define your own.
 
     @feature("corner_stones", ("stones in the corners",))
-    def corner_stones(view, out):
+    def corner_stones(position, out):
         ...
 
-A feature fills `out`: [k, W] uint64, one bit set for each of its k planes, empty when it is called (see
-`kifu.planes.context`); or, if it is `real`, [k, n] float32, zero when it is called. It reads `view` and changes nothing
-there. It is a kernel, compiled into the one kernel of each plane set that has it: plain loops, see `kifu.kernel`.
+A feature fills `out`: [k, W] uint64, a bit set for each of its k planes, empty when it is called; or, if it is `real`,
+[k, n] float32, zero when it is called. It only reads `position`, a `kifu.planes.context.PositionContext`. It is
+compiled into the kernel of each plane set that contains it: plain loops, see `kifu.kernel`.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any
 
 from kifu.errors import RecipeError
 from kifu.kernel import inline_kernel
+from kifu.registry import nearest
 
 Fill = Callable[[Any, Any], None]
 Prepare = Callable[[Any], None]
@@ -26,27 +26,37 @@ Prepare = Callable[[Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One or more planes with a name. It never changes; what would change it takes another name."""
+    """One or more named planes. A released feature never changes; a variant takes another name.
+
+    Attributes:
+        name: as written in compositions.
+        planes: what each plane marks.
+        fill: the inline kernel fill(position, out).
+        uses: kernels f(position) that are called before, once for all features of a plane set that use them.
+        real: whether the values are float32 instead of bits; a plane set with a real feature is real as a whole.
+        padding: how many rows and columns the plane set has around the board, on each side.
+        needs_ranks: whether the feature reads the players' ranks.
+    """
 
     name: str
-    """As compositions write it."""
     planes: tuple[str, ...]
-    """What each plane marks."""
     fill: Fill
-    """The inline kernel that fills them: fill(view, out)."""
     uses: tuple[Prepare, ...] = ()
-    """Inline kernels f(view) that are called before, once for all features of a set that use them."""
     real: bool = False
-    """Whether its values are float32 rather than bits; a set with a real feature is real as a whole."""
-    rim: int = 0
-    """How many rows and columns around the board a set with it has."""
-    ranked: bool = False
-    """Whether it asks for the players' ranks."""
+    padding: int = 0
+    needs_ranks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Features that differ in a number, which stands at the end of their names."""
+    """Features that differ in a number at the end of their names.
+
+    Attributes:
+        name: the name without the number.
+        least: the smallest number.
+        most: the largest number.
+        make: returns the feature of a number.
+    """
 
     name: str
     least: int
@@ -55,10 +65,10 @@ class Family:
 
 
 FEATURES: dict[str, Feature] = {}
-"""Every feature with a fixed name. `feature` adds to it."""
+"""Every feature with a fixed name; `feature` adds to it."""
 
 FAMILIES: dict[str, Family] = {}
-"""Every family, by its name without the number. `family` adds to it."""
+"""Every family by its name without the number; `family` adds to it."""
 
 
 def feature(
@@ -67,28 +77,39 @@ def feature(
     *,
     uses: tuple[Prepare, ...] = (),
     real: bool = False,
-    rim: int = 0,
-    ranked: bool = False,
+    padding: int = 0,
+    needs_ranks: bool = False,
 ) -> Callable[[Fill], Fill]:
-    """Registers the kernel it decorates as a feature of that name; see `Feature` for what it is given.
+    """Return a decorator that registers a function as the `fill` of a feature.
 
-    Raises RecipeError for a name that is taken, or that no composition could hold.
+    Args:
+        name: see `Feature`, as are the others.
+        planes: what each plane marks.
+        uses: kernels to be called before.
+        real: whether the values are float32.
+        padding: rows and columns around the board.
+        needs_ranks: whether the feature reads the players' ranks.
+
+    Raises:
+        RecipeError: if the name is taken, or not possible in a composition.
     """
 
     def register(fill: Fill) -> Fill:
-        if not re.fullmatch(r"[a-z]\w*", name) or name in FAMILIES or _split(name)[0] in FAMILIES:
-            raise RecipeError(f"{name!r} cannot name a feature: small letters, digits and _, and no family's name")
+        if not re.fullmatch(r"[a-z]\w*", name) or name in FAMILIES or _split_number(name)[0] in FAMILIES:
+            raise RecipeError(
+                f"a feature name must be small letters, digits and _, without a family's name, got {name!r}"
+            )
         if name in FEATURES and FEATURES[name].fill.__module__ != fill.__module__:
-            raise RecipeError(f"there is a feature {name!r} already, of {FEATURES[name].fill.__module__}")
+            raise RecipeError(f"feature {name!r} is already defined in {FEATURES[name].fill.__module__}")
         compiled = inline_kernel(fill)
-        FEATURES[name] = Feature(name, tuple(planes), compiled, uses, real, rim, ranked)
+        FEATURES[name] = Feature(name, tuple(planes), compiled, uses, real, padding, needs_ranks)
         return compiled
 
     return register
 
 
 def family(name: str, least: int, most: int) -> Callable[[Callable[[int], Feature]], Callable[[int], Feature]]:
-    """Registers a function that makes the feature name + str(k) for each k from `least` to `most`."""
+    """Return a decorator that registers a function k -> feature `name<k>` for each k from `least` to `most`."""
 
     def register(make: Callable[[int], Feature]) -> Callable[[int], Feature]:
         FAMILIES[name] = Family(name, least, most, make)
@@ -97,25 +118,30 @@ def family(name: str, least: int, most: int) -> Callable[[Callable[[int], Featur
     return register
 
 
-def _split(name: str) -> tuple[str, str]:
-    """A name without, and only, the digits at its end."""
+def _split_number(name: str) -> tuple[str, str]:
+    """Return a name without, and only, the digits at its end."""
     stem = name.rstrip("0123456789")
     return stem, name[len(stem) :]
 
 
 def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
-    """The feature of that name. others: more names to think of if there is none.
+    """Return the feature of a name.
 
-    Raises RecipeError that names the nearest right word, or the numbers that its family takes.
+    Args:
+        name: of a feature.
+        others: more names to suggest if there is no such feature.
+
+    Raises:
+        RecipeError: if there is none; the message has the most similar name, or the numbers that its family takes.
     """
     if name in FEATURES:
         return FEATURES[name]
-    stem, digits = _split(name)
+    stem, digits = _split_number(name)
     if stem in FAMILIES:
         found = FAMILIES[stem]
         if digits and str(int(digits)) == digits and found.least <= int(digits) <= found.most:
             return found.make(int(digits))
-        raise RecipeError(f"{name!r} is no feature: {stem} takes a number from {found.least} to {found.most}")
+        raise RecipeError(f"no feature {name!r}: {stem} takes a number from {found.least} to {found.most}")
     families = [stem + digits for stem in FAMILIES]
-    near = difflib.get_close_matches(name, [*FEATURES, *families, *others], 1, 0)
-    raise RecipeError(f"no plane set or feature {name!r}; did you mean {near[0]!r}?")
+    suggestion = nearest(name, [*FEATURES, *families, *others])
+    raise RecipeError(f"no plane set or feature {name!r}; did you mean {suggestion!r}?")

@@ -1,127 +1,124 @@
-"""The features of the published sets that look at the board as it is and at what went before.
+"""The features of the published plane sets that describe the board as it is, its history and the players.
 
-"Own" is the side to move, "opp" the other one. What each means exactly: docs/planes/features.md.
+"Own" is the side to move, "opp" the opponent. docs/planes/features.md defines each feature.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from kifu.go.rules import is_ko_recapture
-from kifu.go.state import EMPTY, KO_POINT, ONE, ZERO, bit
+from kifu.go.state import EMPTY, KO_POINT, ONE, ZERO, add_point, bit, copy_bits, last_point
 from kifu.kernel import inline_kernel
-from kifu.planes.context import PAST, PositionContext, add_point, opp, own, some_point
+from kifu.planes.context import FRAME_WIDTH, HEIGHT, LEFT, PAST, TOP, WIDTH, PositionContext, opp, own
 from kifu.planes.feature import Feature, family, feature
 from kifu.point import BLACK, POINT_MASK, WHITE
 
 _MOST_BINS = 64
+_MOST_DAN = 9
+_DECAY = 0.1
+_UNREACHED = 1_000_000
 
 
 def bins(what: str, least: int, count: int, one: str = "", many: str = "") -> tuple[str, ...]:
-    """Names of `count` planes for `least`, `least` + 1, ... of something; the last one holds whatever is more."""
+    """Return names of `count` planes for `least`, `least` + 1, ... of something; the last one includes all higher numbers."""
     last = least + count - 1
     names = [f"{k} {one if k == 1 else many}".rstrip() for k in range(least, last)]
     return tuple(f"{what}, {name}" for name in [*names, f"{last}+ {many}".rstrip()])
 
 
 Side = Callable[[Any], Any]
-"""An inline kernel f(view) that gives an index in arrays by colour."""
+"""An inline kernel f(position) that returns an index in arrays by colour."""
 
 
 @inline_kernel
-def black(view: PositionContext) -> Any:
+def black(position: PositionContext) -> Any:
     return 0
 
 
 @inline_kernel
-def white(view: PositionContext) -> Any:
+def white(position: PositionContext) -> Any:
     return 1
 
 
 # The board
 
 
-@inline_kernel
-def copy_set(words: Any, out: Any) -> None:
-    """Copies one bit set over another."""
-    for i in range(len(out)):
-        out[i] = words[i]
-
-
 @feature("own", ["own stones"])
-def own_stones(view: PositionContext, out: Any) -> None:
-    copy_set(view.stones[own(view)], out[0])
+def own_stones(position: PositionContext, out: Any) -> None:
+    copy_bits(position.stones[own(position)], out[0])
 
 
 @feature("opp", ["opponent's stones"])
-def opp_stones(view: PositionContext, out: Any) -> None:
-    copy_set(view.stones[opp(view)], out[0])
+def opp_stones(position: PositionContext, out: Any) -> None:
+    copy_bits(position.stones[opp(position)], out[0])
 
 
 @feature("empty", ["empty points"])
-def empty(view: PositionContext, out: Any) -> None:
-    stones = view.stones
-    for i in range(len(view.s.words)):
-        out[0, i] = view.board[i] & ~(stones[0, i] | stones[1, i])
+def empty(position: PositionContext, out: Any) -> None:
+    stones = position.stones
+    for i in range(len(position.s.words)):
+        out[0, i] = position.board[i] & ~(stones[0, i] | stones[1, i])
 
 
 @feature("board", ["the board: ones"])
-def board(view: PositionContext, out: Any) -> None:
-    copy_set(view.board, out[0])
+def board(position: PositionContext, out: Any) -> None:
+    copy_bits(position.board, out[0])
 
 
 @feature("zeros", ["zeros"])
-def zeros(view: PositionContext, out: Any) -> None:
+def zeros(position: PositionContext, out: Any) -> None:
     pass
 
 
-@feature("edge", ["outside the board"], rim=1)
-def edge(view: PositionContext, out: Any) -> None:
-    copy_set(view.edge, out[0])
+@feature("edge", ["outside the board"], padding=1)
+def edge(position: PositionContext, out: Any) -> None:
+    copy_bits(position.edge, out[0])
 
 
 @feature("border", ["the outermost points of the board"])
-def border(view: PositionContext, out: Any) -> None:
-    n = view.s.neighbours.shape[0]
-    for i in range(len(view.s.words)):
-        word = view.board[i]
+def border(position: PositionContext, out: Any) -> None:
+    n = position.s.neighbours.shape[0]
+    for i in range(len(position.s.words)):
+        word = position.board[i]
         while word != ZERO:
-            p = 64 * i + some_point(word)
+            p = last_point(i, word)
             word &= word - ONE
             for k in range(4):
-                if view.s.neighbours[p, k] == n:
+                if position.s.neighbours[p, k] == n:
                     add_point(out[0], p)
 
 
 @feature("ko", ["the point that ko forbids"])
-def ko(view: PositionContext, out: Any) -> None:
-    p = view.s.scalars[KO_POINT]
-    if p >= 0 and is_ko_recapture(view.s, p, view.mover):
+def ko(position: PositionContext, out: Any) -> None:
+    p = position.s.scalars[KO_POINT]
+    if p >= 0 and is_ko_recapture(position.s, p, position.mover):
         add_point(out[0], p)
 
 
 @feature("black_to_move", ["ones if Black is to move"])
-def black_to_move(view: PositionContext, out: Any) -> None:
-    if view.mover == BLACK:
-        copy_set(view.board, out[0])
+def black_to_move(position: PositionContext, out: Any) -> None:
+    if position.mover == BLACK:
+        copy_bits(position.board, out[0])
 
 
 @feature("white_to_move", ["ones if White is to move"])
-def white_to_move(view: PositionContext, out: Any) -> None:
-    if view.mover == WHITE:
-        copy_set(view.board, out[0])
+def white_to_move(position: PositionContext, out: Any) -> None:
+    if position.mover == WHITE:
+        copy_bits(position.board, out[0])
 
 
 # Liberties
 
 
 @inline_kernel
-def fill_liberties(view: PositionContext, c: Any, count: Any, out: Any) -> None:
-    """Adds the stones of colour index c to out [count, W] by the liberties of their chains."""
-    s = view.s
+def fill_liberties(position: PositionContext, c: Any, count: Any, out: Any) -> None:
+    """Add the stones of colour index c to out [count, W] by the number of liberties of their chains."""
+    s = position.s
     for k in range(3):
         if k < 2 or count <= 3:
             for i in range(len(s.words)):
@@ -132,7 +129,7 @@ def fill_liberties(view: PositionContext, c: Any, count: Any, out: Any) -> None:
             for k in range(2, count):
                 word &= ~out[k, i]
             while word != ZERO:
-                h = s.chain_id[64 * i + some_point(word)]
+                h = s.chain_id[last_point(i, word)]
                 k = min(s.n_liberties[h], count) - 1
                 for j in range(len(s.words)):
                     out[k, j] |= s.stones[h, j]
@@ -142,21 +139,21 @@ def fill_liberties(view: PositionContext, c: Any, count: Any, out: Any) -> None:
 @family("liberties", 1, _MOST_BINS)
 def liberties(k: int) -> Feature:
     @inline_kernel
-    def fill(view: PositionContext, out: Any) -> None:
-        fill_liberties(view, own(view), k, out)
-        fill_liberties(view, opp(view), k, out)
+    def fill(position: PositionContext, out: Any) -> None:
+        fill_liberties(position, own(position), k, out)
+        fill_liberties(position, opp(position), k, out)
 
     return Feature(f"liberties{k}", bins("stones", 1, k, "liberty", "liberties"), fill)
 
 
 def _liberties_of(name: str, who: str, side: Side) -> None:
-    """Registers the family of liberties of one side's stones."""
+    """Register the family of liberties of one side's stones."""
 
     @family(name, 1, _MOST_BINS)
     def liberties_of(k: int) -> Feature:
         @inline_kernel
-        def fill(view: PositionContext, out: Any) -> None:
-            fill_liberties(view, side(view), k, out)
+        def fill(position: PositionContext, out: Any) -> None:
+            fill_liberties(position, side(position), k, out)
 
         return Feature(f"{name}{k}", bins(who, 1, k, "liberty", "liberties"), fill)
 
@@ -167,16 +164,16 @@ _liberties_of("black_liberties", "black stones", black)
 _liberties_of("white_liberties", "white stones", white)
 
 
-# What went before
+# History
 
 
 @family("last", 1, _MOST_BINS)
 def last(k: int) -> Feature:
     @inline_kernel
-    def fill(view: PositionContext, out: Any) -> None:
-        for t in range(min(k, view.ply)):
-            p = view.moves[view.ply - 1 - t] & POINT_MASK
-            if p < view.s.neighbours.shape[0]:
+    def fill(position: PositionContext, out: Any) -> None:
+        for t in range(min(k, position.ply)):
+            p = position.moves[position.ply - 1 - t] & POINT_MASK
+            if p < position.s.neighbours.shape[0]:
                 add_point(out[t], np.int64(p))
 
     names = ["the last move", "the move before the last"] + [f"the move {t} before the last" for t in range(2, k)]
@@ -186,14 +183,14 @@ def last(k: int) -> Feature:
 @family("turns_since", 1, _MOST_BINS)
 def turns_since(k: int) -> Feature:
     @inline_kernel
-    def fill(view: PositionContext, out: Any) -> None:
-        stones = view.stones
-        for i in range(len(view.s.words)):
+    def fill(position: PositionContext, out: Any) -> None:
+        stones = position.stones
+        for i in range(len(position.s.words)):
             out[k - 1, i] = stones[0, i] | stones[1, i]
-        for t in range(min(k - 1, view.ply)):
-            ply = view.ply - 1 - t
-            p = np.int64(view.moves[ply] & POINT_MASK)
-            if p < view.s.neighbours.shape[0] and view.s.colour[p] != EMPTY and view.played[p] == ply:
+        for t in range(min(k - 1, position.ply)):
+            ply = position.ply - 1 - t
+            p = np.int64(position.moves[ply] & POINT_MASK)
+            if p < position.s.neighbours.shape[0] and position.s.colour[p] != EMPTY and position.played[p] == ply:
                 out[k - 1, p >> 6] &= ~bit(p)
                 add_point(out[t], p)
 
@@ -201,27 +198,27 @@ def turns_since(k: int) -> Feature:
 
 
 @inline_kernel
-def fill_past(view: PositionContext, t: Any, c: Any, out: Any) -> None:
-    """Copies the stones of colour index c before the move t moves ago; none before the first move."""
-    if t <= view.ply:
-        copy_set(view.past[(view.ply - t) & (PAST - 1), c], out)
+def fill_past(position: PositionContext, t: Any, c: Any, out: Any) -> None:
+    """Copy the stones of colour index c as of t moves ago; none before the first move."""
+    if t <= position.ply:
+        copy_bits(position.past[(position.ply - t) & (PAST - 1), c], out)
 
 
-def _time(t: int) -> str:
+def _ago(t: int) -> str:
     return "now" if t == 0 else f"{t} moves ago" if t > 1 else "1 move ago"
 
 
 def _alternating(k: int) -> tuple[str, ...]:
-    return tuple(f"{side} stones {_time(t)}" for t in range(k) for side in ("own", "opponent's"))
+    return tuple(f"{side} stones {_ago(t)}" for t in range(k) for side in ("own", "opponent's"))
 
 
 @family("history", 1, PAST)
 def history(k: int) -> Feature:
     @inline_kernel
-    def fill(view: PositionContext, out: Any) -> None:
+    def fill(position: PositionContext, out: Any) -> None:
         for t in range(k):
-            fill_past(view, t, own(view), out[2 * t])
-            fill_past(view, t, opp(view), out[2 * t + 1])
+            fill_past(position, t, own(position), out[2 * t])
+            fill_past(position, t, opp(position), out[2 * t + 1])
 
     return Feature(f"history{k}", _alternating(k), fill)
 
@@ -229,26 +226,138 @@ def history(k: int) -> Feature:
 @family("repeated_history", 1, PAST)
 def repeated_history(k: int) -> Feature:
     @inline_kernel
-    def fill(view: PositionContext, out: Any) -> None:
+    def fill(position: PositionContext, out: Any) -> None:
         for t in range(k):
-            fill_past(view, min(t, view.ply), own(view), out[2 * t])
-            fill_past(view, min(t, view.ply), opp(view), out[2 * t + 1])
+            fill_past(position, min(t, position.ply), own(position), out[2 * t])
+            fill_past(position, min(t, position.ply), opp(position), out[2 * t + 1])
 
     return Feature(f"repeated_history{k}", _alternating(k), fill)
 
 
 def _history_of(name: str, who: str, side: Side) -> None:
-    """Registers the family of one side's stones now and before."""
+    """Register the family of one side's stones now and before."""
 
     @family(name, 1, PAST)
     def history_of(k: int) -> Feature:
         @inline_kernel
-        def fill(view: PositionContext, out: Any) -> None:
+        def fill(position: PositionContext, out: Any) -> None:
             for t in range(k):
-                fill_past(view, t, side(view), out[t])
+                fill_past(position, t, side(position), out[t])
 
-        return Feature(f"{name}{k}", tuple(f"{who} {_time(t)}" for t in range(k)), fill)
+        return Feature(f"{name}{k}", tuple(f"{who} {_ago(t)}" for t in range(k)), fill)
 
 
 _history_of("own_history", "own stones", own)
 _history_of("opp_history", "opponent's stones", opp)
+
+
+# Real values, distances and ranks
+
+
+@feature("signed_stones", ["own stones 1, opponent's stones -1"], real=True)
+def signed_stones(position: PositionContext, out: Any) -> None:
+    for p in range(position.s.neighbours.shape[0]):
+        if position.s.colour[p] == position.mover:
+            out[0, p] = 1
+        elif position.s.colour[p] == 3 - position.mover:
+            out[0, p] = -1
+
+
+@inline_kernel
+def _fill_decay(position: PositionContext, colour: Any, out: Any) -> None:
+    """Fill out [n] with exp(-0.1 t) for stones played t turns ago, 1 for the last move; 0 for stones set up."""
+    for p in range(position.s.neighbours.shape[0]):
+        if position.s.colour[p] == colour:
+            out[p] = math.exp(-_DECAY * (position.ply - position.played[p]))
+
+
+@feature("own_decay", ["own stones, exp(-0.1 t) for t turns since they were played"], real=True)
+def own_decay(position: PositionContext, out: Any) -> None:
+    _fill_decay(position, position.mover, out[0])
+
+
+@feature("opp_decay", ["opponent's stones, exp(-0.1 t) for t turns since they were played"], real=True)
+def opp_decay(position: PositionContext, out: Any) -> None:
+    _fill_decay(position, 3 - position.mover, out[0])
+
+
+@feature("centre", ["exp(-d * d / 2) at distance d from the middle of the board"], real=True)
+def centre(position: PositionContext, out: Any) -> None:
+    geometry = position.geometry
+    for y in range(geometry[HEIGHT]):
+        for x in range(geometry[WIDTH]):
+            dy, dx = y - (geometry[HEIGHT] - 1) / 2, x - (geometry[WIDTH] - 1) / 2
+            out[0, (y + geometry[TOP]) * geometry[FRAME_WIDTH] + x + geometry[LEFT]] = math.exp(
+                -(dy * dy + dx * dx) / 2
+            )
+
+
+@inline_kernel
+def _find_distances(position: PositionContext, stones: Any, distance: Any, queue: Any) -> None:
+    """Fill distance [n]: steps from each point of the board to the nearest of some stones, regardless of other stones.
+
+    stones: bit set [W].  queue: [n], scratch.
+    """
+    n = position.s.neighbours.shape[0]
+    for p in range(n):
+        distance[p] = _UNREACHED
+    end = 0
+    for i in range(len(position.s.words)):
+        word = stones[i]
+        while word != ZERO:
+            p = last_point(i, word)
+            word &= word - ONE
+            distance[p] = 0
+            queue[end] = p
+            end += 1
+    at = 0
+    while at < end:
+        p = queue[at]
+        at += 1
+        for k in range(4):
+            q = position.s.neighbours[p, k]
+            if q < n and distance[q] == _UNREACHED:
+                distance[q] = distance[p] + 1
+                queue[end] = q
+                end += 1
+
+
+@feature("closest", ["points nearer to an own stone", "points nearer to an opponent's stone"])
+def closest(position: PositionContext, out: Any) -> None:
+    stones = position.stones
+    mine, theirs, queue = position.distance[0], position.distance[1], position.distance[2]
+    _find_distances(position, stones[own(position)], mine, queue)
+    _find_distances(position, stones[opp(position)], theirs, queue)
+    for p in range(position.s.neighbours.shape[0]):
+        if mine[p] < theirs[p]:
+            add_point(out[0], p)
+        elif theirs[p] < mine[p]:
+            add_point(out[1], p)
+
+
+@inline_kernel
+def _dan(rating: Any) -> Any:
+    """Return 1 to 9 for a rating of 1 dan to 9 dan, 9 for professionals, 0 for kyu players and unknown ranks."""
+    if rating >= 32:  # not for NaN
+        return min(np.int64(rating) - 31, _MOST_DAN)
+    return 0
+
+
+def _dan_planes(player: str) -> list[str]:
+    return [f"ones if the {player} is {k} dan" for k in range(1, _MOST_DAN)] + [
+        f"ones if the {player} is 9 dan or professional"
+    ]
+
+
+@feature("own_dan", _dan_planes("mover"), needs_ranks=True)
+def own_dan(position: PositionContext, out: Any) -> None:
+    k = _dan(position.rating[own(position)])
+    if k > 0:
+        copy_bits(position.board, out[k - 1])
+
+
+@feature("opp_dan", _dan_planes("opponent"), needs_ranks=True)
+def opp_dan(position: PositionContext, out: Any) -> None:
+    k = _dan(position.rating[opp(position)])
+    if k > 0:
+        copy_bits(position.board, out[k - 1])

@@ -1,31 +1,25 @@
 """The records of the kgsgo-dataset-preprocessor of 2015, with every quirk of its planes.
 
-The program's frame has row 0 at the bottom. Games are replayed in that frame from the start (moves are flipped as they
-are read), so that the board's bit sets are the planes. The planes' meaning: docs/planes/kgsgo7.md and kgsgo8.md.
+The program's frame has row 0 at the bottom. Games are replayed in that frame: moves are flipped as they are read, so
+the bit sets of the board are the planes. docs/planes/kgsgo7.md and kgsgo8.md define the planes.
+
+The program had no ko rule, left suicides on the board, skipped passes and ignored setup after the root, so these records
+have a game loop of their own instead of `kifu.go.replay.replay_game`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import DropReason
-from kifu.go.state import (
-    EMPTY,
-    LAST_CAPTURED,
-    LAST_POINT,
-    SUICIDE_LEFT,
-    State,
-    bit,
-    clear,
-    play,
-)
-from kifu.kernel import inline_kernel, kernel
-from kifu.planes.bits import ZERO, put_plane, put_word, spread_table
-from kifu.planes.packed import DAT1, DAT2
-from kifu.point import BLACK, to_bottom_row
+from kifu.go.state import EMPTY, LAST_CAPTURED, LAST_POINT, SUICIDE_LEFT, ZERO, State, bit, clear, play
+from kifu.kernel import inline_kernel, kernel, writable_view
+from kifu.planes.packing import BYTE, DAT1, DAT2, put_plane, put_word, spread_table
+from kifu.point import BLACK, POINT_MASK, to_bottom_row
+from kifu.records.games import NO_HANDICAP, ParseWarning
 
 SIZE: Final = 19
 POINTS: Final = SIZE * SIZE
@@ -37,34 +31,70 @@ V2_BYTES: Final = DAT2.itemsize
 _KEPT = int(DropReason.KEPT)
 _OFF_BOARD = int(DropReason.OFF_BOARD)
 _SETUP_TWICE = int(DropReason.SETUP_TWICE)
-_VALID_AREA = np.uint64(0x8080808080808080)
+_BOARD_PLANE = np.uint64(0x8080808080808080)
+
+
+class KgsgoGames(NamedTuple):
+    """The arrays of G games of 19 x 19; see `kifu.records.games.GameArrays`.
+
+    Attributes:
+        handicap: [G] bool, whether the root's setup stones are placed and the first move becomes an example.
+    """
+
+    moves: npt.NDArray[np.uint16]
+    move_offset: npt.NDArray[np.int64]
+    setup: npt.NDArray[np.uint16]
+    setup_offset: npt.NDArray[np.int64]
+    root_setup: npt.NDArray[np.uint16]
+    handicap: npt.NDArray[np.bool_]
+
+
+class RecordBuffers(NamedTuple):
+    """The output of `write_records` for K games of M moves in all, without initial values.
+
+    Attributes:
+        records: [>= M * record bytes] uint8.
+        plies: [>= M] uint16, how many moves of its game, including passes, come before each record.
+        drop: [K] uint8 of `DropReason`, why a game has no records.
+        examples: [K] int32, the number of records of each game.
+    """
+
+    records: npt.NDArray[np.uint8]
+    plies: npt.NDArray[np.uint16]
+    drop: npt.NDArray[np.uint8]
+    examples: npt.NDArray[np.int32]
 
 
 Tables = tuple[npt.NDArray[np.uint16], npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
 
+def kgsgo_games(games: Any, handicap: npt.NDArray[np.bool_]) -> KgsgoGames:
+    """Return the arrays of games (`kifu.records.games.MoveArrays`) as `write_records` takes them."""
+    arrays = {name: writable_view(getattr(games, name)) for name in KgsgoGames._fields if name != "handicap"}
+    return KgsgoGames(**arrays, handicap=handicap)
+
+
 def new_tables() -> Tables:
-    """What `write_records` looks up, and room for one plane: (flip [362], spread [256], ko [6])."""
+    """Return lookup tables and scratch for `write_records`, one for each thread: (flip [362], spread [256], ko [6])."""
     flip = [to_bottom_row(point, SIZE) for point in range(POINTS)] + [POINTS]
     return np.array(flip, np.uint16), spread_table(), np.zeros(6, np.uint64)
 
 
 @inline_kernel
-def _mark_ko(s: State, mover: Any, ko: Any) -> Any:
-    """Fills the bit set `ko` [W] with the program's ko plane; returns whether any bit is set.
+def _mark_ko(s: State, mover: Any, ko: Any) -> None:
+    """Fill the bit set `ko` [W] with the program's ko plane.
 
-    If the last stone took exactly one and is alone with one liberty, each of its neighbours is marked, empty or not,
-    beside which exactly one stone of the side not to move stands in a chain with one liberty.
+    If the last stone captured exactly one and is a single stone with one liberty, the plane marks each of its
+    neighbours, empty or not, that has exactly one neighbour of the side not to move in a chain with one liberty.
     """
     for i in range(len(s.words)):
         ko[i] = ZERO
     p = s.scalars[LAST_POINT]
     if p < 0 or s.scalars[LAST_CAPTURED] != 1:
-        return False
+        return
     h = s.chain_id[p]
     if s.n_stones[h] != 1 or s.n_liberties[h] != 1:
-        return False
-    found = False
+        return
     for j in range(4):
         q = np.int64(s.neighbours[p, j])
         if q < s.neighbours.shape[0]:
@@ -75,13 +105,11 @@ def _mark_ko(s: State, mover: Any, ko: Any) -> Any:
                     atari += 1
             if atari == 1:
                 ko[q >> 6] |= bit(q)
-                found = True
-    return found
 
 
 @inline_kernel
 def _put_dat2(s: State, mover: Any, ko: Any, out: Any, at: Any) -> None:
-    """Writes the 316 bytes of seven packed planes."""
+    """Write the 316 bytes of seven packed planes."""
     carry, filled = ZERO, 0
     for side in range(2):
         c = mover - 1 if side == 0 else 2 - mover
@@ -89,20 +117,20 @@ def _put_dat2(s: State, mover: Any, ko: Any, out: Any, at: Any) -> None:
             at, carry, filled = put_plane(out, at, carry, filled, s.words, s.stones_by_liberties[c, k], POINTS)
     at, carry, filled = put_plane(out, at, carry, filled, s.words, ko, POINTS)
     for k in range((filled + 7) // 8):  # 7 x 361 bits are 39 words and 31 bits
-        out[at + k] = np.uint8(carry >> np.uint64(56 - 8 * k) & np.uint64(0xFF))
+        out[at + k] = np.uint8(carry >> np.uint64(56 - 8 * k) & BYTE)
 
 
 @inline_kernel
 def _put_dat1(s: State, mover: Any, ko: Any, spread: Any, out: Any, at: Any) -> None:
-    """Writes 361 bytes, bit k of each for plane k; plane 7 is all ones. Stones without liberties are in none."""
+    """Write 361 bytes, bit k of each for plane k; plane 7 is all ones. Stones without liberties are in none."""
     own, other = s.stones_by_liberties[mover - 1], s.stones_by_liberties[2 - mover]
     for group in range(POINTS // 8 + 1):
         w, shift = group >> 3, np.uint64(56 - 8 * (group & 7))
-        word = _VALID_AREA
+        word = _BOARD_PLANE
         for k in range(3):
-            word |= spread[own[k, w] >> shift & np.uint64(0xFF)] << np.uint64(k)
-            word |= spread[other[k, w] >> shift & np.uint64(0xFF)] << np.uint64(k + 3)
-        word |= spread[ko[w] >> shift & np.uint64(0xFF)] << np.uint64(6)
+            word |= spread[own[k, w] >> shift & BYTE] << np.uint64(k)
+            word |= spread[other[k, w] >> shift & BYTE] << np.uint64(k + 3)
+        word |= spread[ko[w] >> shift & BYTE] << np.uint64(6)
         if group < POINTS // 8:
             put_word(out, at + 8 * group, word)
         else:
@@ -110,8 +138,8 @@ def _put_dat1(s: State, mover: Any, ko: Any, spread: Any, out: Any, at: Any) -> 
 
 
 @inline_kernel
-def _add_breathless(s: State, mover: Any, out: Any, at: Any) -> None:
-    """Stones without liberties, which only a suicide leaves, count as having three or more in v1."""
+def _add_stones_without_liberties(s: State, mover: Any, out: Any, at: Any) -> None:
+    """Count stones without liberties, which only suicide leaves, as having three or more, as v1 does."""
     for p in range(POINTS):
         c = s.colour[p]
         if c != EMPTY and s.n_liberties[s.chain_id[p]] == 0:
@@ -120,40 +148,33 @@ def _add_breathless(s: State, mover: Any, out: Any, at: Any) -> None:
 
 @inline_kernel
 def _place_handicap(s: State, setup: Any, start: Any, stop: Any, flip: Any) -> Any:
-    """Plays all the root's setup stones, AW and AE too, as black; returns a Drop."""
+    """Play all setup entries of the root, including AW and AE, as black stones, and return a drop reason."""
     for i in range(start, stop):
-        if play(s, np.int64(flip[setup[i] & 0x3FFF]), np.uint8(BLACK), SUICIDE_LEFT) != 0:
+        if play(s, np.int64(flip[setup[i] & POINT_MASK]), np.uint8(BLACK), SUICIDE_LEFT) != 0:
             return _SETUP_TWICE
     return _KEPT
 
 
 @inline_kernel
 def _one_game(
-    s: State,
-    moves: Any,
-    first: Any,
-    last: Any,
-    started: Any,
-    layout: Any,
-    tables: Any,
-    out: Any,
-    at: Any,
-    plies: Any,
-    row: Any,
+    s: State, games: KgsgoGames, g: Any, layout: Any, tables: Any, buffers: RecordBuffers, at: Any, row: Any
 ) -> Any:
-    """Writes the examples of one game from byte `at`, their plies from `row`; returns (Drop, next byte, next row)."""
+    """Write the examples of one game from byte `at`, and their plies from `row`; return (reason, next byte, next row)."""
     flip, spread, ko = tables
+    out = buffers.records
+    first = games.move_offset[g]
+    started = games.handicap[g]
     suicides = False
-    for i in range(first, last):
-        point = moves[i] & 0x3FFF
+    for i in range(first, games.move_offset[g + 1]):
+        point = games.moves[i] & POINT_MASK
         if point == POINTS:  # a pass
             continue
         if point > POINTS:
             return _OFF_BOARD, at, row
         p = np.int64(flip[point])
-        mover = np.uint8(1 + (moves[i] >> 15))
+        mover = np.uint8(1 + (games.moves[i] >> 15))
         if started:
-            plies[row] = i - first
+            buffers.plies[row] = i - first
             row += 1
             _mark_ko(s, mover, ko)
             out[at] = 71  # G
@@ -163,7 +184,7 @@ def _one_game(
                 out[at + 3] = p % SIZE
                 _put_dat1(s, mover, ko, spread, out, at + 4)
                 if suicides:
-                    _add_breathless(s, mover, out, at + 4)
+                    _add_stones_without_liberties(s, mover, out, at + 4)
                 at += V1_BYTES
             else:
                 out[at + 2] = p & 0xFF
@@ -182,44 +203,71 @@ def _one_game(
 
 @kernel
 def write_records(
-    s: State,
-    moves: Any,
-    move_offset: Any,
-    setup: Any,
-    setup_offset: Any,
-    root_setup: Any,
-    handicap: Any,
-    picks: Any,
-    layout: Any,
-    tables: Any,
-    out: Any,
-    plies: Any,
-    drop: Any,
-    examples: Any,
+    s: State, games: KgsgoGames, game_index: Any, layout: Any, tables: Any, buffers: RecordBuffers
 ) -> Any:
-    """Writes the records of the picked games, one game after another; returns how many there are in all.
+    """Write the records of some games, one game after another, and return their number.
 
-    moves ... root_setup: columns of `kifu.records.games.GameArrays`; the picked games are of 19 x 19.  handicap: [G] bool,
-    whether the root's setup stones are placed and the first move is written.  picks: [K] int64 rows.  layout: V1 or
-    V2.  tables: `new_tables()`, one for each thread.  out: [>= record bytes x moves of the picked games] uint8.
-    Fills plies [>= moves of the picked games] uint16, how many moves of its game (passes too) come before each record;
-    drop [K] uint8; examples [K] int32. A dropped game leaves nothing in `out`.
+    Args:
+        s: a board of 19 x 19.
+        games: the games.
+        game_index: [K] int64, which of them.
+        layout: V1 or V2.
+        tables: from `new_tables`.
+        buffers: filled. A dropped game leaves no records.
     """
     at = 0
     row = 0
-    for j in range(picks.shape[0]):
-        g = picks[j]
-        begin, begin_row = at, row
+    for j in range(game_index.shape[0]):
+        g = game_index[j]
+        first_byte, first_row = at, row
         why = _KEPT
         clear(s)
-        if handicap[g]:
-            why = _place_handicap(s, setup, setup_offset[g], setup_offset[g] + root_setup[g], tables[0])
+        if games.handicap[g]:
+            start = games.setup_offset[g]
+            why = _place_handicap(s, games.setup, start, start + games.root_setup[g], tables[0])
         if why == _KEPT:
-            why, at, row = _one_game(
-                s, moves, move_offset[g], move_offset[g + 1], handicap[g], layout, tables, out, at, plies, row
-            )
+            why, at, row = _one_game(s, games, g, layout, tables, buffers, at, row)
         if why != _KEPT:
-            at, row = begin, begin_row
-        drop[j] = why
-        examples[j] = row - begin_row
+            at, row = first_byte, first_row
+        buffers.drop[j] = why
+        buffers.examples[j] = row - first_row
     return row
+
+
+# Which games the program could use
+
+
+# Parse warnings about what made the program raise, and so lose the game. Later entries win.
+_UNREADABLE = (
+    (ParseWarning.HANDICAP_TEXT | ParseWarning.HANDICAP_ONE, DropReason.BAD_HANDICAP),
+    (ParseWarning.SIZE_PAIR, DropReason.BAD_SIZE),
+    (ParseWarning.BAD_CHARSET, DropReason.BAD_CHARSET),
+    (ParseWarning.TRUNCATED, DropReason.TRUNCATED),
+)
+
+
+def has_handicap(handicap: npt.NDArray[np.int16]) -> npt.NDArray[np.bool_]:
+    """Return [G] bool: whether HA is present and not 0. Only then did the program place setup and write the first move.
+
+    handicap: [G] int16, see `kifu.records.games.GameArrays`.
+    """
+    present: npt.NDArray[np.bool_] = np.logical_and(handicap != NO_HANDICAP, handicap != 0)
+    return present
+
+
+def unreadable_reason(
+    width: npt.NDArray[np.uint8],
+    height: npt.NDArray[np.uint8],
+    handicap: npt.NDArray[np.int16],
+    warnings: npt.NDArray[np.uint32],
+    drop: npt.NDArray[np.uint8],
+) -> npt.NDArray[np.uint8]:
+    """Return [G] uint8 of `DropReason`: why the program could not read a game, without replaying it.
+
+    All arguments are [G], columns of `kifu.records.games.GameArrays`; `drop` takes precedence.
+    """
+    why = np.where((width == 19) & (height == 19), DropReason.KEPT, DropReason.WRONG_SIZE).astype(np.uint8)
+    why[has_handicap(handicap) & (warnings & ParseWarning.BAD_SETUP_POINT != 0)] = DropReason.OFF_BOARD
+    for warning, reason in _UNREADABLE:
+        why[warnings & warning != 0] = reason
+    return np.where(drop != DropReason.KEPT, drop, why)

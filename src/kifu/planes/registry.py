@@ -1,4 +1,7 @@
-"""The registry of plane sets. A set never changes; it gets a new version, and its card in docs/planes/ the history."""
+"""The registry of plane sets.
+
+A released plane set never changes; it gets a new version, and its card in docs/planes/ tells the history.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kifu.errors import RecipeError
-from kifu.planes import features as _features  # noqa: F401 - these three register what they define
+from kifu.planes import features as _features  # noqa: F401 - both register the features they define
 from kifu.planes import move_effects as _move_effects  # noqa: F401
-from kifu.planes import values as _values  # noqa: F401
 from kifu.planes.feature import Feature, find_feature
 
 _LIBERTY_PLANES = (
@@ -23,46 +25,49 @@ _LIBERTY_PLANES = (
 
 @dataclass(frozen=True, slots=True)
 class PlaneSet:
-    """A named list of feature planes, and which positions of a game become examples."""
+    """A named, versioned list of feature planes.
+
+    Attributes:
+        name: with its version, as in recipes and manifests; for a composition, its features' names joined by +.
+        title: a description of one line.
+        plane_names: what each plane marks; "own" is the side to move.
+        first_row: which row of the board is row 0 of planes and labels.
+        features: what it is composed of; empty for kgsgo's and KataGo's sets, which have kernels of their own.
+        inputs: the meaning of each number that networks take besides the planes, stored as the label `globals`.
+        encoder: the class of its encoder (`kifu.planes.board_embedding.FrameEncoder`), as "module:name"; "" for kgsgo's.
+    """
 
     name: str
-    """With its version, as recipes and manifests write it; of a composition the names of its features, joined by +."""
     title: str
-    """One line for people."""
     plane_names: tuple[str, ...]
-    """What each plane marks; "own" is the side to move."""
     first_row: Literal["top", "bottom"]
-    """Which row of the board is row 0 of a plane, and of the labels."""
     features: tuple[Feature, ...] = ()
-    """What it is composed of; nothing for kgsgo's and KataGo's sets, which have kernels of their own."""
     inputs: tuple[str, ...] = ()
-    """What each number says that a network is given beside the planes; a label `globals` has them."""
     encoder: str = "kifu.planes.encoder:Encoder"
-    """The class of its encoder (`kifu.planes.board_embedding.FrameEncoder`), as "module:name"; "" for kgsgo's."""
 
     @property
     def planes(self) -> int:
-        """How many planes there are."""
+        """The number of planes."""
         return len(self.plane_names)
 
     @property
     def real(self) -> bool:
-        """Whether its values are float32; else they are bits."""
+        """Whether the values are float32 instead of bits."""
         return any(feature.real for feature in self.features)
 
     @property
-    def rim(self) -> int:
-        """How many rows and columns its planes have around the board, on each side."""
-        return max((feature.rim for feature in self.features), default=0)
+    def padding(self) -> int:
+        """How many rows and columns the planes have around the board, on each side."""
+        return max((feature.padding for feature in self.features), default=0)
 
     @property
-    def ranked(self) -> bool:
-        """Whether it asks for the players' ranks."""
-        return any(feature.ranked for feature in self.features)
+    def needs_ranks(self) -> bool:
+        """Whether a feature reads the players' ranks."""
+        return any(feature.needs_ranks for feature in self.features)
 
 
 def _composed(name: str, title: str, features: tuple[Feature, ...]) -> PlaneSet:
-    return PlaneSet(name, title, tuple(plane for each in features for plane in each.planes), "top", features)
+    return PlaneSet(name, title, tuple(plane for feature in features for plane in feature.planes), "top", features)
 
 
 _ALPHAGO = (
@@ -206,7 +211,7 @@ KATAGO22 = PlaneSet(
     ),
     encoder="kifu.katago.encoder:KataEncoder",
 )
-"""The one set that gives numbers beside its planes; see `kifu.katago.encoder`."""
+"""The only plane set with numbers besides its planes; see `kifu.katago.encoder`."""
 
 PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in (*_KGSGO, KATAGO22)} | {
     name: _composed(name, title, tuple(find_feature(part) for part in text.split("+")))
@@ -216,15 +221,19 @@ PLANE_SETS: dict[str, PlaneSet] = {s.name: s for s in (*_KGSGO, KATAGO22)} | {
 
 
 def find_plane_set(name: str) -> PlaneSet:
-    """The plane set of that name, without a version the newest of it, or the composition: "own+opp+liberties4+ko".
+    """Return a plane set by name, or a composition such as "own+opp+liberties4+ko".
 
-    The parts of a composition are features and plane sets, whose features it then has.
-    Raises RecipeError if there is none, with the nearest right name.
+    Args:
+        name: of a plane set, with its version or without for the newest one; or names of features and plane sets joined
+            by +.
+
+    Raises:
+        RecipeError: if there is none; the message suggests the most similar name.
     """
     if found := _registered(name):
         return found
-    features = tuple(feature for part in name.split("+") for feature in _part(part))
-    return _composed("+".join(each.name for each in features), "a composition", features)
+    features = tuple(feature for part in name.split("+") for feature in _features_of(part))
+    return _composed("+".join(feature.name for feature in features), "a composition", features)
 
 
 def _registered(name: str) -> PlaneSet | None:
@@ -232,10 +241,10 @@ def _registered(name: str) -> PlaneSet | None:
     return PLANE_SETS[found[-1]] if found else None
 
 
-def _part(name: str) -> tuple[Feature, ...]:
+def _features_of(name: str) -> tuple[Feature, ...]:
     if found := _registered(name):
         if not found.features:
-            raise RecipeError(f"{found.name} is not made of features, so that nothing can be composed with it")
+            raise RecipeError(f"{found.name} does not consist of features, so it cannot be part of a composition")
         return found.features
     names = {key for full in PLANE_SETS for key in (full, full.partition("@")[0])}
     return (find_feature(name, names),)

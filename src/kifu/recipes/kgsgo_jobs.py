@@ -17,7 +17,7 @@ from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Item, Job, R
 from kifu.go.state import State, new_state
 from kifu.planes import kgsgo
-from kifu.planes.kgsgo_games import has_handicap, refuse
+from kifu.planes.kgsgo import has_handicap, unreadable_reason
 from kifu.point import POINT_MASK
 from kifu.recipes.kgs_index import Archive
 from kifu.recipes.sampling import Selection
@@ -98,7 +98,7 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
     return LoadedArchive(
         archive=archive,
         games=games,
-        drop=refuse(games.width, games.height, games.handicap, games.warnings, games.drop),
+        drop=unreadable_reason(games.width, games.height, games.handicap, games.warnings, games.drop),
         handicap=has_handicap(games.handicap),
         names=np.concatenate(names),
         name_start=np.concatenate(starts),
@@ -240,11 +240,10 @@ class WriteRecords(_ArchiveJob[RecordTask, Chunk]):
         picks = rows[usable]
         why, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
         workspace = self._workspace(int(np.diff(games.move_offset)[rows].sum()))
-        total = kgsgo.write_records(
-            workspace.state, games.moves, games.move_offset, games.setup, games.setup_offset, games.root_setup,
-            archive.handicap, picks, kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2, workspace.tables,
-            workspace.records, workspace.plies, why, made,
-        )  # fmt: skip
+        buffers = kgsgo.RecordBuffers(workspace.records, workspace.plies, why, made)
+        layout = kgsgo.V1 if self._layout.name == "dat1@1" else kgsgo.V2
+        arrays = kgsgo.kgsgo_games(games, archive.handicap)
+        total = kgsgo.write_records(workspace.state, arrays, picks, layout, workspace.tables, buffers)
         drop[usable] = why
         examples = np.zeros(len(rows), np.int32)
         examples[usable] = made

@@ -64,7 +64,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     """
     encoder = find_encoder(planes, width, height)
     with torch.device("meta"):
-        net = make_net(name, encoder.planes, width, height, rim=encoder.plane_set.rim).eval()
+        net = make_net(name, encoder.planes, width, height, rim=encoder.plane_set.padding).eval()
         position = torch.empty(1, *encoder.shape)
     layers: list[LayerCount] = []
     counter = FlopCounterMode(display=False)

@@ -9,14 +9,14 @@ defined.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from kifu.go.replay import GameMoves, replay_game
-from kifu.go.rules import RECORD_RULES, History
-from kifu.go.state import ONE, ZERO, State, has_chain_without_liberties, last_point
+from kifu.errors import DropReason
+from kifu.go.replay import colour_of, set_up
+from kifu.go.rules import RECORD_RULES, History, make_move
+from kifu.go.state import ONE, ZERO, State, clear, has_chain_without_liberties, last_point
 from kifu.kernel import inline_kernel, kernel
 from kifu.planes.board_embedding import BoardEmbedding, EncodeTask, embed_game
 from kifu.planes.context import NEVER, PAST, PositionContext, context_at, copy_stones
@@ -24,31 +24,9 @@ from kifu.planes.feature import Feature, Fill, Prepare
 from kifu.planes.packing import pack_planes
 from kifu.point import POINT_MASK
 
-_RULES = RECORD_RULES.codes
-
-
-class _GameContext(NamedTuple):
-    """What the functions called by `replay_game` need for one game.
-
-    Attributes:
-        base: the position context of its size; see `context_at`.
-        any_without_liberties: [1] bool, whether the board has stones without liberties.
-        rating: [2] float32, see `PositionContext`.
-        slot_of_move: [T] int64, the slot that the position before each move goes to, or -1.
-        label_of: see `BoardEmbedding`.
-        bits: [C, W] uint64, scratch.
-        out: see `EncodeTask`.
-        label: see `EncodeTask`.
-    """
-
-    base: PositionContext
-    any_without_liberties: npt.NDArray[np.bool_]
-    rating: npt.NDArray[np.float32]
-    slot_of_move: npt.NDArray[np.int64]
-    label_of: npt.NDArray[np.int16]
-    bits: npt.NDArray[np.uint64]
-    out: npt.NDArray[Any]
-    label: npt.NDArray[np.int16]
+_KEPT = int(DropReason.KEPT)
+_OFF_BOARD = int(DropReason.OFF_BOARD)
+_KO, _SUICIDE = RECORD_RULES.codes
 
 
 @inline_kernel
@@ -77,16 +55,10 @@ def _add_values(words: Any, bits: Any, out: Any) -> None:
                 word &= word - ONE
 
 
-@inline_kernel
-def _after_setup(context: _GameContext, s: State, game: GameMoves, first: Any, last: Any) -> None:
-    for i in range(first, last):
-        context.base.played[game.setup[i] & POINT_MASK] = NEVER
-    context.any_without_liberties[0] = has_chain_without_liberties(s)
-
-
-@inline_kernel
-def _after_stone(context: _GameContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
-    context.base.played[p] = t
+@kernel
+def _play_move(s: State, history: History, p: Any, c: Any) -> Any:
+    # Not inlined, so that it is compiled once and not for each plane set.
+    return make_move(s, history, p, c, _KO, _SUICIDE)
 
 
 def _fill_planes(fill: Fill, first: int, last: int, real: bool) -> Any:
@@ -146,14 +118,13 @@ def _prepare_all(functions: Sequence[Prepare]) -> Any:
 def compile_encoder(features: Sequence[Feature]) -> Any:
     """Return the encoding kernel of a list of features, compiled at its first call and then cached on disk.
 
-    It is called as encode(base, history, task, embedding, subset, rating, flags, bits), with these arguments:
+    It is called as encode(base, history, task, embedding, subset, rating, bits), with these arguments:
         base: the position context of the games' size.
         history: of any size; the rules have no superko.
         task: see `EncodeTask`.
         embedding: how boards of that size lie in the frame.
         subset: [K] int64, which of the task's R games are of that size.
         rating: [R, 2] float32, see `PositionContext`.
-        flags: [1] bool, scratch.
         bits: [C, W] uint64, scratch.
     """
     real = any(feature.real for feature in features)
@@ -167,33 +138,52 @@ def compile_encoder(features: Sequence[Feature]) -> Any:
         first = last
     fill = _in_order(parts)
 
-    @inline_kernel
-    def before_move(context: _GameContext, s: State, game: GameMoves, t: Any, p: Any, c: Any) -> None:
-        base, bits = context.base, context.bits
-        copy_stones(s, context.any_without_liberties[0], base.past[t & (PAST - 1)])
-        slot = context.slot_of_move[t]
-        if slot >= 0 and p <= s.neighbours.shape[0]:
-            position = context_at(base, c, t, game.moves, context.rating)
-            out = context.out[slot]
-            prepare(position)
-            begin(bits, out)
-            fill(position, bits, out)
-            finish(s.words, bits, out)
-            context.label[slot] = context.label_of[p]
-
     @kernel
     def encode(
         base: PositionContext, history: History, task: EncodeTask, embedding: BoardEmbedding, subset: Any, rating: Any,
-        flags: Any, bits: Any,
+        bits: Any,
     ) -> None:  # fmt: skip
+        # The loop of `replay_game`, written out: with its three functions taking the position context by value,
+        # compiling a plane set took 3.6 s instead of 2.6 s.
+        s, past, played = base.s, base.past, base.played
+        n = s.neighbours.shape[0]
         for j in range(subset.shape[0]):
             r = subset[j]
             game = embed_game(task, r, embedding.table)
-            flags[0] = False
+            moves, setup = game.moves, game.setup
             slot_of_move = task.slot_of_move[task.slot_offset[r] : task.slot_offset[r + 1]]
-            context = _GameContext(base, flags, rating[r], slot_of_move, embedding.label_of, bits, task.out, task.label)
-            task.drop[r], task.ply[r] = replay_game(
-                base.s, history, game, game.moves.shape[0], _RULES, _after_setup, before_move, _after_stone, context
-            )
+            clear(s)
+            any_without_liberties = False
+            at, t = np.int64(0), np.int64(0)
+            why = _KEPT
+            while t < moves.shape[0] and why == _KEPT:
+                if at < setup.shape[0] and game.setup_ply[at] <= t:
+                    first = at
+                    at = set_up(s, game, first, setup.shape[0], t)
+                    if at < 0:
+                        why = _OFF_BOARD
+                        break
+                    for i in range(first, at):
+                        played[setup[i] & POINT_MASK] = NEVER
+                    any_without_liberties = has_chain_without_liberties(s)
+                p = np.int64(moves[t] & POINT_MASK)
+                c = colour_of(moves[t])
+                copy_stones(s, any_without_liberties, past[t & (PAST - 1)])
+                slot = slot_of_move[t]
+                if slot >= 0 and p <= n:
+                    position = context_at(base, c, t, moves, rating[r])
+                    out = task.out[slot]
+                    prepare(position)
+                    begin(bits, out)
+                    fill(position, bits, out)
+                    finish(s.words, bits, out)
+                    task.label[slot] = embedding.label_of[p]
+                why = _play_move(s, history, p, c)
+                if why == _KEPT:
+                    if p < n:
+                        played[p] = t
+                    t += 1
+            task.drop[r] = why
+            task.ply[r] = t
 
     return encode

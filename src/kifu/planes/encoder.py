@@ -40,13 +40,11 @@ class EncoderScratch:
 
     Attributes:
         bits: [C, W] uint64.
-        flags: [1] bool.
         history: for rules without superko.
         contexts: position contexts by the size of board.
     """
 
     bits: npt.NDArray[np.uint64]
-    flags: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1, np.bool_))
     history: History = field(default_factory=lambda: new_history(0))
     contexts: dict[tuple[int, int], PositionContext] = field(default_factory=dict)
 
@@ -123,7 +121,7 @@ class Encoder(FrameEncoder):
             if size not in scratch.contexts:
                 scratch.contexts[size] = new_context(*size, *self._frame)
             base = scratch.contexts[size]
-            encode(base, scratch.history, task, embedding, subset, rating, scratch.flags, scratch.bits)
+            encode(base, scratch.history, task, embedding, subset, rating, scratch.bits)
         return task.drop, task.ply
 
     def draw(

@@ -1,1 +1,1 @@
-
+"""The rules of Go, boards, and replaying games, compiled with Numba."""

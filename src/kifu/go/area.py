@@ -230,7 +230,7 @@ def _enqueue(a: AreaWorkspace, tail: Any, p: Any) -> Any:
 
 @inline_kernel
 def _apply_tax(s: State, a: AreaWorkspace, out: Any) -> None:
-    """Remove empty points and opponent's stones from parts of both areas that touch a neutral point or hold a stone in atari.
+    """Remove empty points and opponent's stones from parts of areas that touch neutral points or hold stones in atari.
 
     Here a.region holds the owner of each point, negated once the point is known to lie in such a part.
     """

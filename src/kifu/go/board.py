@@ -111,7 +111,7 @@ class Board:
 
     @classmethod
     def parse(cls, diagram: str, *, to_play: int = BLACK, rules: Rules = RECORD_RULES) -> Board:
-        """Return the position of a diagram.
+        r"""Return the position of a diagram.
 
         Args:
             diagram: rows of X (Black), O (White), . or + (empty); (X) or (O) is the last stone played. Coordinates as
@@ -122,7 +122,7 @@ class Board:
         Raises:
             GameError: if the text is not a diagram, or a chain has no liberties.
 
-        >>> Board.parse(". X O\\nX O .\\n. . .").liberties.tolist()
+        >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
         [[0, 1, 1], [2, 2, 0], [0, 0, 0]]
         """
         rows: list[str] = []
@@ -201,7 +201,7 @@ class Board:
 
     @property
     def captures(self) -> dict[int, int]:
-        """How many stones each player has captured, by colour; stones lost by suicide count for the opponent."""
+        """The number of stones captured by each colour; stones lost by suicide count for the opponent."""
         return {BLACK: int(self._captures[0]), WHITE: int(self._captures[1])}
 
     @property
@@ -221,7 +221,7 @@ class Board:
         return int(self._state.hash[0])
 
     def legal(self, colour: int | None = None) -> npt.NDArray[np.bool_]:
-        """Return [n + 1] bool: which moves are legal for a colour, by default the player to move. The last one is a pass."""
+        """Return the legal moves of a colour, by default the player to move: [n + 1] bool, the last one for a pass."""
         out = np.empty(self.pass_move + 1, np.bool_)
         legal_mask(self._state, self._history, self._colour(colour), *self.rules.codes, out)
         return out
@@ -286,9 +286,9 @@ class Board:
         _clear_history(self._history)
 
     def area_score(self) -> int:
-        """Return Black's area minus White's by the Tromp-Taylor rules, all stones being alive.
+        r"""Return Black's area minus White's by the Tromp-Taylor rules, all stones being alive.
 
-        >>> Board.parse(". X .\\n. X O\\n. X O").area_score()
+        >>> Board.parse(". X .\n. X O\n. X O").area_score()
         4
         """
         stones = self.stones
@@ -298,9 +298,9 @@ class Board:
         return score
 
     def empty_regions(self) -> list[tuple[list[int], set[int]]]:
-        """Return the regions of connected empty points, each with the colours of the stones that it touches.
+        r"""Return the regions of connected empty points, each with the colours of the stones that it touches.
 
-        >>> Board.parse(". X .\\n. X O\\n. X O").empty_regions()
+        >>> Board.parse(". X .\n. X O\n. X O").empty_regions()
         [([0, 3, 6], {1}), ([2], {1, 2})]
         """
         colour, neighbours = self._state.colour, self._state.neighbours
@@ -322,9 +322,9 @@ class Board:
         return regions
 
     def chains(self) -> list[list[int]]:
-        """Return the points of each chain, ordered by first point.
+        r"""Return the points of each chain, ordered by first point.
 
-        >>> Board.parse(". X .\\n. X O\\n. X O").chains()
+        >>> Board.parse(". X .\n. X O\n. X O").chains()
         [[1, 4, 7], [5, 8]]
         """
         chains: dict[int, list[int]] = {}

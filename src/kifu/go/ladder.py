@@ -123,7 +123,7 @@ def _pop_point(words: Any, row: Any) -> Any:
 
 @inline_kernel
 def _liberty(s: State, h: Any, besides: Any) -> Any:
-    """Return a liberty of chain h other than the point `besides` (which may be the wall); -1 if there is none."""
+    """Return a liberty of chain h other than the point `besides` (which may be the wall), or -1."""
     for i in range(len(s.words)):
         word = s.liberties[h, i]
         if i == besides >> 6:
@@ -204,7 +204,7 @@ def _liberties_after(s: State, c: Any, h: Any, p: Any, attacker: Any) -> Any:
 
 @inline_kernel
 def _is_ko_mouth(s: State, p: Any, c: Any) -> Any:
-    """Return whether p has only stones of colour c and the wall around it, and an attacker there would capture just one."""
+    """Return whether p has only stones of colour c and the wall around it, and a move there would capture just one."""
     taken: Any = -1
     for k in range(4):
         q = s.neighbours[p, k]
@@ -306,7 +306,7 @@ def _defend(s: State, lad: LadderSearch, row: Any, d: Any, c: Any, h: Any) -> An
 
 @inline_kernel
 def _next_move(s: State, lad: LadderSearch, d: Any) -> Any:
-    """Return the next move to try at level d; -1 if there is none left."""
+    """Return the next move to try at level d; -1 if none is left."""
     if lad.n_moves[d] > 0:
         lad.n_moves[d] -= 1
         return np.int64(lad.moves[d, lad.n_moves[d]])
@@ -318,7 +318,7 @@ def _next_move(s: State, lad: LadderSearch, d: Any) -> Any:
 
 @inline_kernel
 def _is_captured(s: State, lad: LadderSearch, row: Any, target: Any, defends: Any) -> Any:
-    """Return whether the chain of the stone `target` is captured, with its own side (`defends`) or the attacker to move."""
+    """Return whether the chain of `target` is captured, with its own side (`defends`) or the attacker to move."""
     c = np.int64(s.colour[target])
     d = 0
     nodes = 0
@@ -434,7 +434,7 @@ def _drop_changed(s: State, lad: LadderSearch) -> None:
 
 @inline_kernel
 def _next_chain(s: State, lad: LadderSearch) -> Any:
-    """Remove a chain from `pending`, solve it unless it is cached, and return it; -1 if there is none left."""
+    """Remove a chain from `pending`, solve it unless it is cached, and return it; -1 if none is left."""
     chain = _pop_point(s.words, lad.pending)
     if chain >= 0:
         h = s.chain_id[chain]

@@ -40,19 +40,32 @@ class GamesLike(Protocol):
     """The arrays of G games that a replay needs; `kifu.records.games.GameArrays` has them."""
 
     @property
-    def width(self) -> npt.NDArray[np.uint8]: ...
+    def width(self) -> npt.NDArray[np.uint8]:
+        """[G] uint8."""
+
     @property
-    def height(self) -> npt.NDArray[np.uint8]: ...
+    def height(self) -> npt.NDArray[np.uint8]:
+        """[G] uint8."""
+
     @property
-    def moves(self) -> npt.NDArray[np.uint16]: ...
+    def moves(self) -> npt.NDArray[np.uint16]:
+        """[M] uint16."""
+
     @property
-    def move_offset(self) -> npt.NDArray[np.int64]: ...
+    def move_offset(self) -> npt.NDArray[np.int64]:
+        """[G + 1] int64."""
+
     @property
-    def setup(self) -> npt.NDArray[np.uint16]: ...
+    def setup(self) -> npt.NDArray[np.uint16]:
+        """[S] uint16."""
+
     @property
-    def setup_ply(self) -> npt.NDArray[np.uint16]: ...
+    def setup_ply(self) -> npt.NDArray[np.uint16]:
+        """[S] uint16."""
+
     @property
-    def setup_offset(self) -> npt.NDArray[np.int64]: ...
+    def setup_offset(self) -> npt.NDArray[np.int64]:
+        """[G + 1] int64."""
 
 
 class ReplayArrays(NamedTuple):
@@ -100,7 +113,7 @@ def colour_of(word: Any) -> Any:
 
 @inline_kernel
 def set_up(s: State, game: GameMoves, first: Any, stop: Any, ply: Any) -> Any:
-    """Put those of the entries first..stop - 1 of a game's setup on the board that are due at `ply`; nothing is captured.
+    """Put the setup entries first to stop - 1 of a game that are due at `ply` on the board, without capturing.
 
     Returns:
         The index of the first entry that is not due yet, or -1 if one of them is off the board.
@@ -134,7 +147,7 @@ def _play_move(s: State, history: History, p: Any, c: Any, rules: Any) -> Any:
 
 
 @inline_kernel
-def replay_game(
+def replay_game(  # noqa: PLR0913 - kernel
     s: State,
     history: History,
     game: GameMoves,
@@ -214,8 +227,8 @@ def replay_all(
         jobs: number of threads.
 
     Returns:
-        drop [G] uint8, KEPT or the `DropReason` why a game is not possible under the rules (BAD_SIZE if a side is not in
-        1..25); and ply [G] int32, how many moves were played: all of them, or those before the impossible one.
+        drop [G] uint8, KEPT or the `DropReason` why a game is not possible under the rules (BAD_SIZE if a side is not
+        in 1..25); and ply [G] int32, how many moves were played: all of them, or those before the impossible one.
     """
     n_games = len(games.width)
     drop, ply = np.full(n_games, DropReason.BAD_SIZE, np.uint8), np.zeros(n_games, np.int32)
@@ -303,7 +316,7 @@ def _store_legal(context: _LegalContext, s: State, game: GameMoves, t: Any, p: A
 
 
 @kernel
-def _legal_moves(
+def _legal_moves(  # noqa: PLR0913 - kernel
     s: State, history: History, games: ReplayArrays, game_index: Any, rules: Any, slot_of_move: Any, slot_offset: Any,
     out: Any, drop: Any, ply: Any,
 ) -> None:  # fmt: skip

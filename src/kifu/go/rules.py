@@ -45,7 +45,7 @@ situational: likewise, if the same player was to move in it."""
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a player may do. The defaults forbid the least that any common rule set forbids, see `RECORD_RULES`.
+    """The ko and suicide rules. The defaults forbid the least that any common rule set forbids, see `RECORD_RULES`.
 
     Attributes:
         ko: see `Ko`.
@@ -68,7 +68,7 @@ class Rules:
         """Return the rule set of a name, in upper or lower case.
 
         Raises:
-            RecipeError: if there is none; the message lists the names.
+            RecipeError: if no rule set has the name; the message lists all names.
         """
         try:
             return NAMED[name.lower()]
@@ -179,7 +179,7 @@ def enlarged(history: History) -> History:
 
 @inline_kernel
 def situation_hash(position: Any, c: Any, ko: Any) -> Any:
-    """Return what superko compares: the hash of the position and, if the rule is situational, of the player c to move."""
+    """Return the hash that superko compares: of the position and, for situational superko, the player c to move."""
     if ko == KO_SITUATIONAL and c == WHITE:
         return position ^ WHITE_TO_MOVE
     return position

@@ -50,7 +50,7 @@ class State(NamedTuple):
 
     Attributes:
         words: W zeros.
-        neighbours: [n, 4] uint16, the neighbours of each point; n where there is none.
+        neighbours: [n, 4] uint16, the neighbours of each point; n for the wall.
         colour: [n + 1] uint8: EMPTY, BLACK, WHITE or WALL.
         chain_id: [n + 1] uint16, the chain of each stone, identified by the point of one of its stones.
         next_in_chain: [n] uint16, the next stone of the same chain, in a ring.

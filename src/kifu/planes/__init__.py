@@ -1,1 +1,1 @@
-
+"""Feature planes: features, plane sets and encoders."""

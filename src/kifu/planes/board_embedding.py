@@ -1,4 +1,4 @@
-"""What all encoders share: their interface, which games fit, and how boards are embedded in the frame of the planes."""
+"""The interface and common part of all encoders, and the embedding of boards in the frame of the planes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Indices = npt.NDArray[np.int64]
 
 
 class PositionRequest(NamedTuple):
-    """Which positions of which games to encode.
+    """A choice of positions to encode, of some games.
 
     Attributes:
         games: any games.
@@ -137,7 +137,7 @@ def embed_game(task: EncodeTask, r: Any, table: Any) -> GameMoves:
 
 
 class GameContext(NamedTuple):
-    """What an encoder needs about each of R games besides its moves and setup.
+    """The data that an encoder needs about each of R games besides its moves and setup.
 
     Attributes:
         values: [R, ...], in the form that the encoder's `draw` takes.
@@ -231,7 +231,7 @@ class FrameEncoder(ABC):
         return (self.points + 7) // 8
 
     def new_out(self, slots: int) -> npt.NDArray[Any]:
-        """Return an uninitialized output array: [slots, C, bytes] uint8, or [slots, C, points] float32 for a real set."""
+        """Return an uninitialized output array: [slots, C, bytes] uint8, or [slots, C, points] float32 if real."""
         if self.plane_set.real:
             return np.empty((slots, self.planes, self.points), np.float32)
         return np.empty((slots, self.planes, self.bytes), np.uint8)

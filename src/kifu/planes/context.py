@@ -1,4 +1,4 @@
-"""What a feature reads: the position before a move, its history, and the frame that planes are drawn in.
+"""The input of features: the position before a move, its history, and the frame that planes are drawn in.
 
 Planes are drawn in a frame that may be larger than the game's board: to embed smaller boards in larger ones, and for
 plane sets that are defined on a padded board. The compiled board then has a point for each point of the frame; those
@@ -17,7 +17,7 @@ from kifu.go.state import EMPTY, State, bit, neighbour_table, new_state
 from kifu.kernel import inline_kernel
 
 PAST = 8
-"""How many positions `PositionContext.past` holds: this one and the seven before it."""
+"""The number of positions in `PositionContext.past`: this one and the seven before it."""
 
 NEVER = -1_000_000
 """`PositionContext.played` of stones that were set up."""

@@ -132,7 +132,7 @@ def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
         others: more names to suggest if there is no such feature.
 
     Raises:
-        RecipeError: if there is none; the message has the most similar name, or the numbers that its family takes.
+        RecipeError: if no feature has the name; the message has the most similar one, or the numbers of its family.
     """
     if name in FEATURES:
         return FEATURES[name]

@@ -2,6 +2,7 @@
 
 "Own" is the side to move, "opp" the opponent. docs/planes/features.md defines each feature.
 """
+# ruff: noqa: D103 - names and planes of a feature are in its decorator
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _UNREACHED = 1_000_000
 
 
 def bins(what: str, least: int, count: int, one: str = "", many: str = "") -> tuple[str, ...]:
-    """Return names of `count` planes for `least`, `least` + 1, ... of something; the last one includes all higher numbers."""
+    """Return names of `count` planes for `least`, `least` + 1, ... of something; the last includes higher numbers."""
     last = least + count - 1
     names = [f"{k} {one if k == 1 else many}".rstrip() for k in range(least, last)]
     return tuple(f"{what}, {name}" for name in [*names, f"{last}+ {many}".rstrip()])

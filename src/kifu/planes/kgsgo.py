@@ -3,8 +3,8 @@
 The program's frame has row 0 at the bottom. Games are replayed in that frame: moves are flipped as they are read, so
 the bit sets of the board are the planes. docs/planes/kgsgo7.md and kgsgo8.md define the planes.
 
-The program had no ko rule, left suicides on the board, skipped passes and ignored setup after the root, so these records
-have a game loop of their own instead of `kifu.go.replay.replay_game`.
+The program had no ko rule, left suicides on the board, skipped passes and ignored setup after the root, so these
+records have a game loop of their own instead of `kifu.go.replay.replay_game`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _place_handicap(s: State, setup: Any, start: Any, stop: Any, flip: Any) -> A
 def _one_game(
     s: State, games: KgsgoGames, g: Any, layout: Any, tables: Any, buffers: RecordBuffers, at: Any, row: Any
 ) -> Any:
-    """Write the examples of one game from byte `at`, and their plies from `row`; return (reason, next byte, next row)."""
+    """Write the examples of game g from byte `at`, their plies from `row`; return (reason, next byte, next row)."""
     flip, spread, ko = tables
     out = buffers.records
     first = games.move_offset[g]

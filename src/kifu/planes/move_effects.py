@@ -3,6 +3,7 @@
 They mark legal moves only: empty points where a stone is neither suicide nor forbidden by simple ko. Results that they
 share are computed once per position by kernels of their own; inlined, these would be compiled anew for each plane set.
 """
+# ruff: noqa: D103 - names and planes of a feature are in its decorator
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _MOST_BINS = 64
 
 @inline_kernel
 def _first_of_chain(position: PositionContext, p: Any, k: Any) -> Any:
-    """Return whether the stone on the k-th neighbour of p is of another chain than those on the neighbours before it."""
+    """Return whether no earlier neighbour of p has a stone of the same chain as the k-th one."""
     s = position.s
     for j in range(k):
         if (

@@ -16,10 +16,10 @@ Labels = npt.NDArray[np.int32]
 Records = npt.NDArray[np.void]
 
 DAT1 = np.dtype([("mark", "S2"), ("row", "u1"), ("col", "u1"), ("planes", "u1", (19, 19))])
-"""One record of kgsgo8: bit k of a point's byte is plane k."""
+"""The record of kgsgo8: bit k of a point's byte is plane k."""
 
 DAT2 = np.dtype([("mark", "S2"), ("label", "<i4"), ("bits", "u1", (316,))])
-"""One record of kgsgo7: planes as bits, one after another, the first bit the highest of its byte."""
+"""The record of kgsgo7: planes as bits, one after another, the first bit the highest of its byte."""
 
 BYTE = np.uint64(0xFF)
 _PLANE_BIT = (1 << np.arange(8)).astype(np.uint8).reshape(8, 1, 1)
@@ -53,7 +53,7 @@ def put_plane(out: Any, at: Any, carry: Any, filled: Any, width: Any, words: Any
     """Append the n bits of one plane to a stream of bits, highest bit first.
 
     Args:
-        out: bytes. The stream so far is whole words up to byte `at`, followed by `filled` bits, the high ones of `carry`.
+        out: bytes. The stream so far is whole words up to byte `at`, then `filled` bits, the high ones of `carry`.
         at: see `out`.
         carry: see `out`.
         filled: 0 to 63.

@@ -34,7 +34,7 @@ class PlaneSet:
         first_row: which row of the board is row 0 of planes and labels.
         features: what it is composed of; empty for kgsgo's and KataGo's sets, which have kernels of their own.
         inputs: the meaning of each number that networks take besides the planes, stored as the label `globals`.
-        encoder: the class of its encoder (`kifu.planes.board_embedding.FrameEncoder`), as "module:name"; "" for kgsgo's.
+        encoder: its `kifu.planes.board_embedding.FrameEncoder` class, as "module:name"; "" for kgsgo's sets.
     """
 
     name: str
@@ -52,17 +52,17 @@ class PlaneSet:
 
     @property
     def real(self) -> bool:
-        """Whether the values are float32 instead of bits."""
+        """True if the values are float32 instead of bits."""
         return any(feature.real for feature in self.features)
 
     @property
     def padding(self) -> int:
-        """How many rows and columns the planes have around the board, on each side."""
+        """The number of rows and columns that the planes have around the board, on each side."""
         return max((feature.padding for feature in self.features), default=0)
 
     @property
     def needs_ranks(self) -> bool:
-        """Whether a feature reads the players' ranks."""
+        """True if a feature reads the players' ranks."""
         return any(feature.needs_ranks for feature in self.features)
 
 
@@ -228,7 +228,7 @@ def find_plane_set(name: str) -> PlaneSet:
             by +.
 
     Raises:
-        RecipeError: if there is none; the message suggests the most similar name.
+        RecipeError: if nothing has the name; the message suggests the most similar name.
     """
     if found := _registered(name):
         return found

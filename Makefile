@@ -33,10 +33,10 @@ check: $(READY) ## Run the linter, the strict type checker and the prose check
 	$(BIN)/mypy
 
 real: $(READY) ## Read all real games of ../shared, and the slow tests
-	$(BIN)/python -m pytest -m slow --ignore tests/test_go_counts.py
+	$(BIN)/python -m pytest -m slow --ignore tests/go/test_go_counts.py
 
 counts: $(READY) ## Count positions and games exhaustively (long)
-	$(BIN)/python -m pytest -m slow -s tests/test_go_counts.py
+	$(BIN)/python -m pytest -m slow -s tests/go/test_go_counts.py
 
 fuzz: $(READY) ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
 	$(BIN)/python tests/fuzz.py --seconds $(FUZZ_SECONDS)

@@ -57,7 +57,7 @@ def sure_and_loose(board, colour, suicide):
 
 
 def areas(board, suicide, taxed):
-    """{point: colour} of all points that are somebody's."""
+    """{point: colour} of all points that have an owner."""
     owner = {}
     for colour in (BLACK, WHITE):
         owner |= dict.fromkeys(sure_and_loose(board, colour, suicide)[0], colour)
@@ -68,7 +68,7 @@ def areas(board, suicide, taxed):
 
 
 def untaxed(board, owner):
-    """What of these areas is left: all of a connected part, or if it is in seki only the owner's stones."""
+    """Return the areas after tax: all of a connected part, or only the owner's stones if it is in seki."""
     kept, left = {}, set(owner)
     while left:
         part, fringe = set(), [left.pop()]

@@ -68,7 +68,7 @@ class Board:
         return known
 
     def ko_points(self, liberties, to_move):
-        """What the program marks as ko."""
+        """Return the points that the program marks as ko."""
         if self.captured != 1 or liberties[self.last] != 1 or len(self.string(self.last)[0]) != 1:
             return []
         marked = []

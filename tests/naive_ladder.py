@@ -35,14 +35,14 @@ def takes(board, stone):
 
 
 def is_mouth(board, point, colour):
-    """Whether an attacker of `colour`, with nothing else around him, would take exactly one stone there."""
+    """Return whether only stones of `colour` surround the point and an attacker there would capture exactly one."""
     if any(board.stones.get(near) != colour for near in board.beside(point)):
         return False
     return len(board.result(point, 3 - colour)[1]) == 1
 
 
 def in_double_ko(board, stone):
-    """Whether an attacked chain of two liberties can only ever fill one ko while the other is taken."""
+    """Return whether an attacked chain of two liberties can only fill one of two kos while losing the other."""
     colour, points = board.stones[stone], liberties(board, stone)
     for point in points:
         if not is_mouth(board, point, colour):

@@ -188,7 +188,7 @@ FEATURES = {
 
 
 def marks(name, position):
-    """What the planes of one feature mark."""
+    """Return the points that the planes of one feature mark."""
     stem, digits = re.fullmatch(r"(.*?)(\d*)", name).groups()
     return FEATURES[stem](position, *([int(digits)] if digits else []))
 

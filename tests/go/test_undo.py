@@ -1,4 +1,4 @@
-"""Stones tried on a State against the naive board, and taken back: all that stands is again as it was."""
+"""`push` and `pop` compared with the naive board; `pop` restores everything."""
 
 import numba
 import numpy as np
@@ -19,8 +19,8 @@ def start(s, t):
 
 
 @kernel
-def tried(s, t, p, c):
-    """Whether it could be tried."""
+def try_push(s, t, p, c):
+    """Push a move if it is possible, and return whether it was."""
     if s.colour[p] != 0 or not would_have_liberty(s, np.int64(p), np.uint8(c)):
         return False
     push(s, t, np.int64(p), np.uint8(c))
@@ -28,12 +28,12 @@ def tried(s, t, p, c):
 
 
 @kernel
-def back(s, t):
+def undo(s, t):
     pop(s, t)
 
 
 def everything(s):
-    """All that a State says of the stones that stand, and of the position."""
+    """Everything that a State stores about the stones on the board and the position."""
     stones = np.flatnonzero(s.colour[:-1])
     heads = np.unique(s.chain_id[stones])
     by_stone = [s.chain_id[stones], s.next_in_chain[stones]]
@@ -45,7 +45,7 @@ def everything(s):
 
 
 def assert_chains(s, naive):
-    """What a trial keeps is what the naive board finds by looking."""
+    """Check what `push` maintains against the naive board."""
     w = naive.width
     for colour, stones, liberties in naive.chains():
         points = {y * w + x for x, y in stones}
@@ -53,15 +53,16 @@ def assert_chains(s, naive):
         ring = [head]
         while int(s.next_in_chain[ring[-1]]) != head:
             ring.append(int(s.next_in_chain[ring[-1]]))
-        assert sorted(ring) == sorted(points) and set(s.colour[ring].tolist()) == {colour}
+        assert sorted(ring) == sorted(points)
+        assert set(s.colour[ring].tolist()) == {colour}
         assert bits(s.liberties[head]) == {y * w + x for x, y in liberties}
         assert (s.n_stones[head], s.n_liberties[head]) == (len(stones), len(liberties))
 
 
 @pytest.mark.nojit
 @pytest.mark.parametrize(("width", "height"), SIZES)
-def test_trials_are_taken_back(width, height):
-    """Random games, then stones tried and taken back at random, down to the position that the game came to."""
+def test_push_and_pop(width, height):
+    """Random games, then random pushes and pops, back to the position after the game."""
     rng = np.random.default_rng([width, height])
     n = width * height
     near = int(rng.integers(n))
@@ -84,13 +85,13 @@ def test_trials_are_taken_back(width, height):
         for _ in range(80):
             if before and rng.random() < share:
                 naive.stones, expected = before.pop()
-                back(s, t)
+                undo(s, t)
                 assert everything(s) == expected
                 continue
             p, point, colour = some_move()
             now = naive.stones, everything(s)
             legal = naive.why_not(point, colour) == 0
-            assert tried(s, t, p, colour) == legal
+            assert try_push(s, t, p, colour) == legal
             if legal:
                 before.append(now)
                 naive.play(point, colour)
@@ -99,5 +100,5 @@ def test_trials_are_taken_back(width, height):
                 assert_chains(s, naive)
         while before:
             naive.stones, expected = before.pop()
-            back(s, t)
+            undo(s, t)
             assert everything(s) == expected

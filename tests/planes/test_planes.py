@@ -77,7 +77,7 @@ def test_sets_are_their_features(name, drawn, rating):
 @settings(deadline=None, max_examples=10)
 @given(drawn=games(SIZES))
 def test_planes_of_a_game_under_a_symmetry(name, drawn):
-    """What is drawn of the mirrored game is the mirrored picture; so is the label."""
+    """The planes and label of a mirrored game are the mirrored ones."""
     width, height, _ = drawn
     if PLANE_SETS[name].padding and max(width, height) > 23:
         return
@@ -92,7 +92,7 @@ def test_planes_of_a_game_under_a_symmetry(name, drawn):
 @settings(deadline=None, max_examples=10)
 @given(drawn=games(SIZES))
 def test_planes_with_the_colours_swapped(name, drawn):
-    """What is own stays own; only planes that say black or white change, and each for the other."""
+    """Own planes stay the same; only black and white planes are exchanged."""
     width, height, nodes = drawn
     if PLANE_SETS[name].padding and max(width, height) > 23:
         return

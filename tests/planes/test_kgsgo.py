@@ -59,7 +59,7 @@ def build_games(folder, games, version):
 
 
 def twin(game, version):
-    """What the program made of a record, None if it did not like it."""
+    """Return the program's examples of a record, or None if it failed."""
     try:
         return examples_of(game, version)
     except Refused:
@@ -187,7 +187,7 @@ GAMES = st.builds(
 
 
 def breathes(board, point, colour):
-    """Whether a stone there would have a liberty."""
+    """Return whether a stone there would have a liberty."""
     after = Board()
     after.stones = dict(board.stones)
     after.play(point, colour)
@@ -200,7 +200,7 @@ def spell(point):
 
 
 def check(source, listed, version):
-    """What a build makes of an archive of these records against the twin."""
+    """Compare a build of these records with the twin."""
     for k, (game, made) in enumerate(zip(listed, build_games(source, listed, version))):
         expected = twin(game, version)
         if expected is None:
@@ -259,12 +259,14 @@ def test_encode_gives_what_a_build_holds(tmp_path, version, planes):
     parts = [kifu.encode(kifu.read_sgf(game), planes) for game in listed]
     np.testing.assert_array_equal(np.concatenate([p for p, _ in parts]), whole[0])
     np.testing.assert_array_equal(np.concatenate([labels for _, labels in parts]), whole[1])
-    assert parts[0][0].dtype == np.uint8 and parts[0][1].dtype == np.int32
+    assert parts[0][0].dtype == np.uint8
+    assert parts[0][1].dtype == np.int32
 
 
 def test_encode_of_a_game_without_examples():
     planes, labels = kifu.encode(kifu.read_sgf(b"(;SZ[19];B[dd])"), "kgsgo8")
-    assert planes.shape == (0, 8, 19, 19) and labels.shape == (0,)
+    assert planes.shape == (0, 8, 19, 19)
+    assert labels.shape == (0,)
 
 
 @pytest.mark.parametrize("name", [name for name in BROKEN if name != "NO_RECORD"])

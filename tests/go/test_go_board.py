@@ -16,7 +16,8 @@ from kifu.point import BLACK, WHITE, to_gtp
 @pytest.mark.parametrize("module", [board_module, rules_module], ids=lambda module: module.__name__)
 def test_examples(module):
     result = doctest.testmod(module)
-    assert result.attempted and not result.failed
+    assert result.attempted
+    assert not result.failed
 
 
 GAMES = {  # moves, the rows after them, stones taken by Black and by White
@@ -40,9 +41,11 @@ def test_games_as_diagrams(name):
     diagram = "\n".join(["   A B C", *(f"{3 - y:2d}{'' if row[0] == '(' else ' '}{row}" for y, row in enumerate(rows))])
     assert str(board) == diagram
     assert (board.captures[BLACK], board.captures[WHITE]) == taken
-    assert board.ply == len(moves.split()) and board.to_play == (WHITE if board.ply % 2 else BLACK)
+    assert board.ply == len(moves.split())
+    assert board.to_play == (WHITE if board.ply % 2 else BLACK)
     again = Board.parse(diagram, to_play=board.to_play)
-    assert again == board and str(again) == diagram
+    assert again == board
+    assert str(again) == diagram
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 7), (9, 9), (19, 19), (25, 25), (25, 3), (10, 12)])
@@ -53,8 +56,10 @@ def test_a_printed_board_can_be_read(width, height):
     for _ in range(width * height // 2):
         board.play(int(rng.choice(np.flatnonzero(board.legal()))))
     again = Board.parse(str(board), to_play=board.to_play)
-    assert np.array_equal(again.stones, board.stones) and np.array_equal(again.liberties, board.liberties)
-    assert again.hash == board.hash and str(again) == str(board)
+    assert np.array_equal(again.stones, board.stones)
+    assert np.array_equal(again.liberties, board.liberties)
+    assert again.hash == board.hash
+    assert str(again) == str(board)
 
 
 def test_19x19_prints_its_nine_stars():
@@ -86,8 +91,11 @@ def test_moves_by_name_and_by_number_are_the_same():
     for move, point in [("e5", 40), ("C3", 56), ("pass", 81), ("J9", 8)]:
         named.play(move)
         numbered.play(point)
-    assert named == numbered and named.ply == 4
-    assert named.is_legal("A1") and numbered.is_legal(72) and not named.is_legal("e5")
+    assert named == numbered
+    assert named.ply == 4
+    assert named.is_legal("A1")
+    assert numbered.is_legal(72)
+    assert not named.is_legal("e5")
 
 
 @pytest.mark.parametrize("move", [-1, 82, 10**9])
@@ -95,7 +103,8 @@ def test_a_move_off_the_board(move):
     board = Board(9)
     with pytest.raises(IllegalMove, match="no point of the board") as error:
         board.play(move)
-    assert error.value.reason == DropReason.OFF_BOARD and board == Board(9)
+    assert error.value.reason == DropReason.OFF_BOARD
+    assert board == Board(9)
     with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
         board.is_legal(move)
     with pytest.raises(GameError, match=f"move {move} is not within 0 to 81"):
@@ -121,7 +130,8 @@ def test_a_refused_move_changes_nothing():
         with pytest.raises(IllegalMove):
             board.play(move)
     assert before == (str(board), board.hash, board.liberties.tolist(), board.legal().tolist())
-    assert board.ply == 0 and board.to_play == BLACK
+    assert board.ply == 0
+    assert board.to_play == BLACK
 
 
 def test_setup():
@@ -129,13 +139,16 @@ def test_setup():
     board.play("B2")
     board.setup(black=["A1"], white=["C3", 0], empty=["B2"])
     assert board.stones.tolist() == [[2, 0, 2], [0, 0, 0], [1, 0, 0]]
-    assert board.to_play == WHITE and board.ply == 1 and "(" not in str(board)
+    assert board.to_play == WHITE
+    assert board.ply == 1
+    assert "(" not in str(board)
     board.setup(white=["A1"])  # whatever was there
     assert board.stones[2, 0] == WHITE
     before = board.copy()
     with pytest.raises(GameError, match="the stone set up on A3 has no liberties"):
         board.setup(black=["B3", "A2"])
-    assert board == before and np.array_equal(board.liberties, before.liberties)
+    assert board == before
+    assert np.array_equal(board.liberties, before.liberties)
     with pytest.raises(GameError, match="a pass cannot be set up"):
         board.setup(white=["pass"])
     assert board == before
@@ -167,11 +180,14 @@ def test_impossible_sizes(width, height):
 
 def test_equality():
     board = Board(3)
-    assert board == Board(3, 3) and board != Board(3, 2) and board != Board(3, rules=Rules("none"))
+    assert board == Board(3, 3)
+    assert board != Board(3, 2)
+    assert board != Board(3, rules=Rules("none"))
     assert board != "a board"
     twin = board.copy()
     twin.play("B2")
-    assert board != twin and board.stones.sum() == 0
+    assert board != twin
+    assert board.stones.sum() == 0
     board.play("B2")
     assert board == twin
     twin.to_play = BLACK
@@ -187,10 +203,12 @@ def test_a_copy_is_played_on_alone():
         board.play(int(rng.choice(np.flatnonzero(board.legal()))))
     twin = board.copy()
     kept = str(board), board.legal().tolist(), board.captures, board.ply
-    assert twin.captures == board.captures and max(twin.captures.values()) > 0
+    assert twin.captures == board.captures
+    assert max(twin.captures.values()) > 0
     for _ in range(40):
         twin.play(int(rng.choice(np.flatnonzero(twin.legal()))))
-    assert kept == (str(board), board.legal().tolist(), board.captures, board.ply) and twin.ply == 80
+    assert kept == (str(board), board.legal().tolist(), board.captures, board.ply)
+    assert twin.ply == 80
 
 
 def test_a_picture_of_the_board_is_not_the_board():

@@ -27,7 +27,7 @@ from kifu.planes.registry import PLANE_SETS, find_plane_set
 from kifu.point import WHITE_BIT, symmetries
 
 W = WHITE_BIT
-DOCS = Path(__file__).parents[1] / "docs" / "planes"
+DOCS = Path(__file__).parents[2] / "docs" / "planes"
 
 GAMES = flat([
     OneGame(5, 5, [12, 13 | W, 25, 25 | W, 0], ((0, 3), (2, 4 | W))),
@@ -51,7 +51,7 @@ def encode(encoder, game_index, symmetry, slot_of_move, slots, games=GAMES, scra
 
 
 @pytest.mark.nojit
-def test_only_what_is_wanted_is_drawn_where_it_is_wanted():
+def test_chosen_positions_go_to_their_slots():
     encoder = find_encoder("seven+last5", 5, 5)
     take = [3, -1, 0, -1, 1, -1, -1, -1, -1, 2]
     out, label, drop, ply = encode(encoder, [0, 1, 2], [5, 0, 2], take, 5)
@@ -62,7 +62,8 @@ def test_only_what_is_wanted_is_drawn_where_it_is_wanted():
     unpack(out, drawn)
     np.testing.assert_array_equal(drawn[[3, 0, 1]], planes[[0, 2, 4]])
     assert label[[3, 0, 1]].tolist() == played[[0, 2, 4]].tolist()
-    assert played[2] == 25 and not drawn[4].any()
+    assert played[2] == 25
+    assert not drawn[4].any()
     assert (label[4], label[2]) == (-9, -9), "slot 2 is beyond the illegal move"
 
 
@@ -79,10 +80,11 @@ def test_games_that_cannot_be_played():
         DropReason.WRONG_SIZE,
     ]
     assert ply == [5, 0, 1, 0, 2, 1, 0]
-    assert label[:5].tolist() == [12, 13, 25, 25, 0] and label[10:15].tolist() == [1, 2, -9, 1, -9]
+    assert label[:5].tolist() == [12, 13, 25, 25, 0]
+    assert label[10:15].tolist() == [1, 2, -9, 1, -9]
 
 
-def test_a_symmetry_may_turn_a_game_into_one_of_the_right_size():
+def test_symmetry_can_transpose_a_game_to_the_right_size():
     narrow = find_encoder("own", 4, 5)
     rows, symmetry = [1, 1, 6, 6], [0, 4, 0, 7]
     assert encode(narrow, rows, symmetry, [-1] * 10, 0)[2] == [DropReason.WRONG_SIZE, 0, 0, DropReason.WRONG_SIZE]
@@ -93,11 +95,12 @@ def test_a_symmetry_may_turn_a_game_into_one_of_the_right_size():
         width, height = ((5, 4), (4, 5))[row == 6]
         y, x = np.divmod(symmetries(width, height)[k][[1, 2]], height if k & 4 else width)
         assert label[at : at + 2].tolist() == (y * 6 + x).tolist()
-    assert label[6] == 30 and label[9] == 30  # passes
+    assert label[6] == 30
+    assert label[9] == 30
     assert encode(find_encoder("own", 3, 9, pad=True), rows, symmetry, [-1] * 10, 0)[2] == [DropReason.WRONG_SIZE] * 4
 
 
-def test_a_desk_serves_games_of_any_size_one_after_another():
+def test_scratch_serves_games_of_any_size():
     encoder = find_encoder("alphago48", 6, 6, pad=True)
     scratch = encoder.new_scratch()
     rows = np.tile(np.arange(7), 3)
@@ -115,7 +118,7 @@ def test_a_desk_serves_games_of_any_size_one_after_another():
         at += plies
 
 
-def test_threads_draw_what_one_draws():
+def test_threads_give_the_same_planes():
     rng = np.random.default_rng(3)
     moves = lambda: [int(p) | W * (k & 1) for k, p in enumerate(rng.permutation(81)[:30])]  # noqa: E731
     many = flat([OneGame(9, 9, moves()) for _ in range(40)])
@@ -185,7 +188,7 @@ def test_arrays_that_do_not_match(changes, words):
         ("kgsgo7+last1", "kgsgo7@1 does not consist of features"),
     ],
 )
-def test_names_that_are_none(name, words):
+def test_unknown_names(name, words):
     with pytest.raises(RecipeError, match=re.escape(words)) as caught:
         find_plane_set(name)
     assert "\n" not in str(caught.value)
@@ -203,7 +206,7 @@ def test_compositions():
 
 
 @pytest.mark.parametrize("name", list(PLANE_SETS))
-def test_the_counts_in_the_names_are_the_counts(name):
+def test_counts_in_names(name):
     digits = re.search(r"(\d+)(-\w+)?@", name)
     words = {"one-plane@1": 1, "seven@1": 7, "eleven@1": 11, "seven+last5@1": 12}
     assert PLANE_SETS[name].planes == (words.get(name) or int(digits[1]))
@@ -211,7 +214,7 @@ def test_the_counts_in_the_names_are_the_counts(name):
 
 
 @pytest.mark.parametrize("name", list(PLANE_SETS))
-def test_cards_tell_of_every_plane(name):
+def test_cards_list_every_plane(name):
     card = (DOCS / f"{name.partition('@')[0]}.md").read_text("utf-8")
     told = []
     for cell in re.findall(r"^\| ([\d, to]+) \|", card, re.MULTILINE)[:-1]:  # the last one is the version
@@ -224,7 +227,7 @@ def test_cards_tell_of_every_plane(name):
         assert features in card.replace("`\n`", "")
 
 
-def test_the_list_of_features_has_them_all():
+def test_features_page_is_complete():
     text = (DOCS / "features.md").read_text("utf-8")
     stems = set(re.findall(r"`([a-z_]+)`", text))
     assert {each for each in FEATURES if FEATURES[each].fill.__module__.startswith("kifu.")} <= stems
@@ -240,7 +243,7 @@ def test_sizes():
         find_encoder("kgsgo7")
 
 
-# The friendly face
+# kifu.encode
 
 
 def test_encode_serves_every_set():
@@ -251,17 +254,18 @@ def test_encode_serves_every_set():
             side = 9 + 2 * found.padding
             assert planes.shape == (3, found.planes, side, side)
             assert planes.dtype == (np.float32 if found.real else np.uint8)
-            assert labels.dtype == np.int32 and labels.tolist() == [20, 60, 56]
+            assert labels.dtype == np.int32
+            assert labels.tolist() == [20, 60, 56]
     ranks = kifu.encode(game, "own_dan+opp_dan")[0].all(axis=(2, 3))
     assert [np.flatnonzero(row).tolist() for row in ranks] == [[2, 17], [8, 11], [8, 11]]
     one, _ = kifu.encode(game, "one-plane")
     assert (one[2, 0, 2, 2], one[2, 0, 6, 6], np.abs(one).sum()) == (-1, 1, 3)
 
 
-# Features of one's own
+# Your own features
 
 
-def test_the_example_in_the_documents():
+def test_example_in_the_docs():
     code = re.search(r"```python\n(.*?)```", (DOCS / "features.md").read_text("utf-8"), re.DOTALL)[1]
     names = {"kifu": kifu, "game": kifu.read_sgf(b"(;SZ[5];B[aa];W[ee];B[ba];W[ea];B[cc])"), "__name__": "mine"}
     exec(compile(code, "features.md", "exec"), names)
@@ -272,12 +276,12 @@ def test_the_example_in_the_documents():
 
 
 @pytest.mark.parametrize("name", ["seven+x", "Own", "", "liberties", "liberties4", "a b", "9"])
-def test_names_that_a_feature_cannot_have(name):
+def test_invalid_feature_names(name):
     with pytest.raises(RecipeError, match="a feature name must be small letters"):
         feature(name, ["x"])(lambda position, out: None)
 
 
-def test_a_feature_of_another_module_is_not_replaced():
+def test_feature_of_another_module_is_not_replaced():
     with pytest.raises(RecipeError, match=r"feature 'own' is already defined in kifu\.planes\.features"):
         feature("own", ["x"])(lambda position, out: None)
 
@@ -288,7 +292,7 @@ def _program(text, **names):
     return names["f"]
 
 
-def test_the_hash_of_code_changes_with_all_that_the_code_uses():
+def test_fingerprint_covers_everything_the_code_uses():
     calls, adds = "def f(view, out):\n    'Draws.'\n    g(out, K)\n", "def f(out, k):\n    out[0] = k + L\n"
     made = "def make(k):\n    def f(view, out): out[0] = k\n    return f\nf = make(%d)"
     g = _program(adds, L=1)
@@ -313,7 +317,7 @@ def test_the_hash_of_code_changes_with_all_that_the_code_uses():
 
 
 @pytest.mark.slow
-def test_a_feature_of_a_module_is_kept_on_disk_and_found_there(tmp_path):
+def test_feature_of_a_module_is_cached_on_disk(tmp_path):
     """Two programs, one after the other, use a feature of a file beside them; then the file changes."""
     (tmp_path / "mine.py").write_text(
         "from kifu.planes.feature import feature\n"
@@ -341,7 +345,7 @@ def test_a_feature_of_a_module_is_kept_on_disk_and_found_there(tmp_path):
     assert told == ["[3] 0", "[3] 1", "[4] 0"]
 
 
-def test_a_feature_that_is_defined_again_is_drawn_as_it_is_now():
+def test_redefined_feature_is_compiled_anew():
     for point in (3, 4):
 
         @feature("one_point", ["one point"])
@@ -368,7 +372,7 @@ def test_unpacking(dtype, one, size):
     np.testing.assert_array_equal(out, bits.astype(dtype) * dtype(one))
 
 
-def test_unpacking_what_does_not_fit():
+def test_unpacking_mismatched_shapes():
     with pytest.raises(ValueError, match=r"planes packed as \(2, 3, 4\) do not fit an array of \(2, 3, 6, 6\)"):
         unpack(np.zeros((2, 3, 4), np.uint8), np.empty((2, 3, 6, 6), np.uint8))
     with pytest.raises(ValueError, match="do not fit"):

@@ -1,4 +1,4 @@
-"""How many stones moves take, beside boards that are played move by move."""
+"""Captures per move, compared with boards played move by move."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def arrays(*games: kifu.Game) -> Flat:
 
 @random_games
 @given(games())
-def test_as_on_boards(drawn: tuple) -> None:
+def test_equals_boards(drawn: tuple) -> None:
     game = kifu.read_sgf(sgf(*drawn))
     expected = []
     for ply, word in enumerate(game.moves.tolist()):
@@ -36,7 +36,7 @@ def test_as_on_boards(drawn: tuple) -> None:
     assert captured_stones(flat([one_game(*drawn)]), np.arange(1)).tolist() == expected
 
 
-def test_only_games_that_are_asked_for_and_only_what_can_be_played() -> None:
+def test_only_chosen_games_up_to_the_first_illegal_move() -> None:
     legal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ee])")
     illegal = kifu.read_sgf(b"(;SZ[5];B[ba];W[aa];B[ab];W[ab];B[cc];W[ee])")
     both = arrays(legal, illegal, legal)

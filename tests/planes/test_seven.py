@@ -53,7 +53,8 @@ def test_against_the_naive_board(drawn):
     expected = twin(*drawn)
     np.testing.assert_array_equal(planes, expected[0])
     np.testing.assert_array_equal(labels, expected[1])
-    assert planes.dtype == np.uint8 and labels.dtype == np.int32
+    assert planes.dtype == np.uint8
+    assert labels.dtype == np.int32
 
 
 @random_games
@@ -91,10 +92,13 @@ def test_what_the_planes_hold(drawn):
     """A stone is in one plane; ko is one empty point at most, never the point that was played."""
     planes, labels = kifu.encode(kifu.read_sgf(sgf(*drawn)), "seven")
     stones, ko = planes[:, :6].sum(1), planes[:, 6]
-    assert planes.max(initial=0) <= 1 and stones.max(initial=0) <= 1
-    assert (ko.sum((1, 2)) <= 1).all() and not (ko & stones).any()
+    assert planes.max(initial=0) <= 1
+    assert stones.max(initial=0) <= 1
+    assert (ko.sum((1, 2)) <= 1).all()
+    assert not (ko & stones).any()
     for row, label in enumerate(labels.tolist()):
-        assert stones[row].flat[label] == 0 and ko[row].flat[label] == 0
+        assert stones[row].flat[label] == 0
+        assert ko[row].flat[label] == 0
 
 
 def drawing(plane):
@@ -122,7 +126,8 @@ def test_a_ko_by_hand():
 
 def test_rows_begin_at_the_top():
     planes, labels = kifu.encode(kifu.read_sgf(b"(;SZ[5:3];B[ba];W[ec])"), "seven")
-    assert planes.shape == (2, 7, 3, 5) and labels.tolist() == [1, 14]
+    assert planes.shape == (2, 7, 3, 5)
+    assert labels.tolist() == [1, 14]
     assert drawing(planes[1, 5]) == [".#...", ".....", "....."]
     assert find_plane_set("seven").first_row == "top"
 
@@ -130,7 +135,8 @@ def test_rows_begin_at_the_top():
 def test_games_of_no_moves():
     for text in (b"(;SZ[7])", b"(;SZ[7]AB[aa];B[];W[])"):
         planes, labels = kifu.encode(kifu.read_sgf(text), "seven")
-        assert planes.shape == (0, 7, 7, 7) and labels.shape == (0,)
+        assert planes.shape == (0, 7, 7, 7)
+        assert labels.shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +154,8 @@ def test_illegal_moves_are_named(text, ply, move, why):
         kifu.encode(kifu.read_sgf(text), "seven")
     error = caught.value
     assert (error.ply, error.move, error.reason) == (ply, move, why)
-    assert str(error).startswith(f"move {ply + 1} ") and str(error).endswith(f"is illegal: {why.reason}")
+    assert str(error).startswith(f"move {ply + 1} ")
+    assert str(error).endswith(f"is illegal: {why.reason}")
 
 
 @pytest.mark.parametrize("planes", ["seven", "kgsgo7", "kgsgo8"])

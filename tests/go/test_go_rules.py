@@ -115,7 +115,8 @@ X O . O .
 def test_a_ko_may_not_be_retaken_at_once(ko):
     board = Board.parse(KO_SHAPE, rules=Rules(ko))
     board.play("C3")
-    assert board.ko == parse_gtp("B3", 5, 4) and not board.is_legal("B3")
+    assert board.ko == parse_gtp("B3", 5, 4)
+    assert not board.is_legal("B3")
     with pytest.raises(IllegalMove, match="an immediate ko recapture") as error:
         board.play("B3")
     assert error.value.reason == DropReason.KO
@@ -134,10 +135,11 @@ def test_without_a_ko_rule_it_may():
 
 
 def test_the_ban_is_on_the_other_player_only():
-    """Who took the ko may fill it, playing twice in a row."""
+    """The side that captured may fill the ko by playing twice in a row."""
     board = Board.parse(KO_SHAPE)
     board.play("C3", BLACK)
-    assert not board.is_legal("B3", WHITE) and board.is_legal("B3", BLACK)
+    assert not board.is_legal("B3", WHITE)
+    assert board.is_legal("B3", BLACK)
     assert board.ko is not None
     board.to_play = BLACK
     assert board.ko is None
@@ -167,7 +169,8 @@ def test_sending_two_returning_one(ko, why):
     before = board.stones
     board.play("A3")
     board.play("C3")
-    assert board.captures == {BLACK: 2, WHITE: 0} and board.ko is None
+    assert board.captures == {BLACK: 2, WHITE: 0}
+    assert board.ko is None
     check(board, "B3", why)
     assert np.array_equal(board.stones, before) == (why == DropReason.KEPT)
 
@@ -188,11 +191,13 @@ def test_superko_forgets_what_was_before_a_setup():
     board.pass_()
     board.pass_()
     twin = board.copy()
-    assert np.array_equal(twin.legal(), board.legal()) and not twin.is_legal("B3")
+    assert np.array_equal(twin.legal(), board.legal())
+    assert not twin.is_legal("B3")
     board.setup(black=["E1"])
     board.setup(empty=["E1"])
     assert np.array_equal(board.stones, twin.stones)
-    assert board.is_legal("B3") and not twin.is_legal("B3")
+    assert board.is_legal("B3")
+    assert not twin.is_legal("B3")
 
 
 def test_suicide():
@@ -202,7 +207,8 @@ def test_suicide():
     assert board.captures == {BLACK: 0, WHITE: 4}
     assert "(" not in str(board)
     tame = Board.parse(". X O\nX X O\nO O .", rules=Rules("simple", suicide=False))
-    assert not tame.is_legal("A3") and tame.is_legal("A3", WHITE)
+    assert not tame.is_legal("A3")
+    assert tame.is_legal("A3", WHITE)
     alone = Board.parse(". O\nO .")
     with pytest.raises(IllegalMove, match="suicide"):
         alone.play("A2")

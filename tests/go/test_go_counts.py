@@ -2,7 +2,7 @@
 
 Legal positions: Tromp and Farneback, "Combinatorics of Go"; OEIS A094777 for square boards. The other counts were each
 made by at least one program written for them, and agree with sgfmill's and KataGo's boards where these could be asked.
-The long ones are marked slow: `pytest tests/test_go_counts.py -m slow -s`, which also prints nodes per second.
+The long ones are marked slow: `pytest tests/go/test_go_counts.py -m slow -s`, which also prints nodes per second.
 """
 
 import math
@@ -156,4 +156,6 @@ def test_a_wrong_count_is_told_by_first_move():
     with pytest.raises(AssertionError) as failure:
         check_perft(case, QUICK)
     told = str(failure.value)
-    assert "wrong: depth 2: 2 sequences, not 3" in told and told.count("below") == 2 and "(X)" in told
+    assert "wrong: depth 2: 2 sequences, not 3" in told
+    assert told.count("below") == 2
+    assert "(X)" in told

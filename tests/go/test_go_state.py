@@ -120,7 +120,8 @@ def test_words_follow_the_size():
     """Six words to 19 x 19 and below 384 points; the wall, point n, has its bit even on the largest board."""
     for width, height, words in [(1, 1, 6), (19, 19, 6), (20, 19, 6), (24, 16, 10), (25, 25, 10)]:
         s = state.new_state(width, height)
-        assert len(s.words) == words and width * height < 64 * words
+        assert len(s.words) == words
+        assert width * height < 64 * words
 
 
 @pytest.mark.parametrize(("width", "height"), [(0, 19), (26, 19), (19, 0), (19, 26), (-1, 5)])
@@ -133,5 +134,6 @@ def test_zobrist_keys_never_change():
     """Hashes are stored, so the keys are part of the format. They are also distinct."""
     keys = state.zobrist_keys(625)
     assert [hex(key) for key in keys[:, 0]] == ["0xafc4acefbbf30419", "0xebd52746bffe6a47"]
-    assert len(np.unique(keys)) == keys.size and 0 not in keys
+    assert len(np.unique(keys)) == keys.size
+    assert 0 not in keys
     assert np.array_equal(state.zobrist_keys(361), keys[:, :361])

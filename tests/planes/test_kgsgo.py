@@ -204,7 +204,8 @@ def check(source, listed, version):
     for k, (game, made) in enumerate(zip(listed, build_games(source, listed, version))):
         expected = twin(game, version)
         if expected is None:
-            assert isinstance(made, str) and DropReason[made] != DropReason.KEPT, (k, game)
+            assert isinstance(made, str), (k, game)
+            assert DropReason[made] != DropReason.KEPT, (k, game)
         else:
             assert made == b"".join(e.data for e in expected), (k, game)
 

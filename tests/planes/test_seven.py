@@ -159,8 +159,8 @@ def test_illegal_moves_are_named(text, ply, move, why):
 
 
 @pytest.mark.parametrize("planes", ["seven", "kgsgo7", "kgsgo8"])
-def test_games_that_were_set_aside(planes):
-    with pytest.raises(GameError, match="dropped game cannot be encoded: board size"):
+def test_dropped_games_raise(planes):
+    with pytest.raises(GameError, match="dropped game cannot be encoded: a board size that is unreadable"):
         kifu.encode(kifu.read_sgf(b"(;SZ[99];B[aa])"), planes)
 
 

@@ -245,7 +245,7 @@ def test_a_folder_with_other_files_is_left_alone(name: str, tmp_path: Path) -> N
     write(name, path, layout, random_batch(layout, 10))
     path.joinpath("mine.txt").write_text("mine")
     before = bytes_of(path)
-    with pytest.raises(OutputError, match=r"has mine\.txt in it"):
+    with pytest.raises(OutputError, match=r"contains mine\.txt"):
         open_writer(name, path, layout)
     assert bytes_of(path) == before
     assert [each.name for each in tmp_path.iterdir()] == ["train"]

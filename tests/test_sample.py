@@ -64,7 +64,8 @@ def moves_of(game: sgf.Sgf_game) -> list[tuple[str, tuple[int, int] | None]]:
 def test_the_archive_is_laid_out_like_those_of_kgs(archive: Path) -> None:
     with tarfile.open(archive) as tar:
         folder, *members = tar.getmembers()
-    assert folder.isdir() and folder.name == "kgs-19-2025"
+    assert folder.isdir()
+    assert folder.name == "kgs-19-2025"
     names = [member.name for member in members]
     assert names == sorted(set(names))
     assert all(re.fullmatch(r"kgs-19-2025/2025-\d\d-\d\d-\d+\.sgf", name) for name in names)

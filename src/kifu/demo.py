@@ -125,7 +125,7 @@ def _check_origin(built: BuildReport[Manifest], sample: Path) -> str:
 
 
 def _row_with_ko(path: Path) -> int:
-    """Return the first example with a ko after the opening; the first after the opening if there is none."""
+    """Return the first example with a ko after the opening; without any, the first one after the opening."""
     with Dat(path) as data:
         planes, _ = data[_MOVE : _MOVE + 2000]
     return _MOVE + int(np.argmax(planes[:, 6].any((1, 2))))

@@ -95,7 +95,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class EstimateStep:
-    """One step of a run.
+    """A step of a run.
 
     Attributes:
         name: "ingest" or "build RECIPE".
@@ -114,7 +114,7 @@ class EstimateStep:
 
 @dataclass(frozen=True, slots=True)
 class SetSize:
-    """One data set: its name, its number of examples and its size in bytes."""
+    """A data set: its name, its number of examples and its size in bytes."""
 
     name: str
     examples: Range

@@ -1,1 +1,1 @@
-
+"""Recipes, and the builds of data sets and archives from them."""

@@ -135,7 +135,7 @@ def find_archives(sources: Iterable[str | os.PathLike[str]]) -> dict[Archive, An
     """Return the archives of KGS among the sources and in directories among them, with the first file of each.
 
     Raises:
-        SourceError: there is none, or a source does not exist.
+        SourceError: no archive was found, or a source does not exist.
     """
     found: dict[Archive, AnyPath] = {}
     for path in containers(sources):

@@ -29,7 +29,7 @@ from kifu.records.sgf import scan
 
 @dataclass(frozen=True, slots=True)
 class LoadedArchive:
-    """One archive in memory, a few bytes per move.
+    """An archive in memory, a few bytes per move.
 
     Attributes:
         archive: the archive.
@@ -110,7 +110,7 @@ _CHUNK_BYTES = 1 << 21
 """Size of a chunk of records: small enough to be written while it is in the processor's cache."""
 
 _SPARE_MOVES = 512
-"""Room for the rest of the last game of a chunk."""
+"""Memory for the rest of the last game of a chunk, in moves."""
 
 
 class ArchiveGames(NamedTuple):

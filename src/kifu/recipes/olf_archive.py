@@ -344,7 +344,7 @@ def _write(into: Path, number: int, spool: _Spool) -> ArchiveFile:
 
 
 class _Spool:
-    """Lines for many files, received in any order, in one unnamed temporary file, so that few files are open at once."""
+    """Lines for many files, received in any order, in one unnamed temporary file."""
 
     def __init__(self, folder: Path) -> None:
         """Create the temporary file in a directory. Raises OutputError."""

@@ -50,14 +50,19 @@ class BuildManifest(Protocol):
     """The part of a manifest that the pipeline uses."""
 
     @property
-    def kifu(self) -> str: ...
+    def kifu(self) -> str:
+        """The version of kifu that made the output."""
 
     @property
-    def recipe(self) -> dict[str, Any]: ...
+    def recipe(self) -> dict[str, Any]:
+        """The whole recipe."""
 
-    def summary(self) -> str: ...
+    def summary(self) -> str:
+        """Return counts and size as one line."""
+        ...
 
-    def write(self, path: Path) -> None: ...
+    def write(self, path: Path) -> None:
+        """Write the manifest as JSON, atomically. Raises OutputError."""
 
 
 M = TypeVar("M", bound=BuildManifest)
@@ -65,7 +70,7 @@ M = TypeVar("M", bound=BuildManifest)
 
 @dataclass(frozen=True, slots=True)
 class BuildReport(Generic[M]):
-    """One finished output of a build.
+    """A finished output of a build.
 
     Attributes:
         path: the data set, or the directory of an archive.
@@ -96,7 +101,7 @@ class BuildOptions(NamedTuple):
 
 
 class Target(NamedTuple):
-    """One output to build.
+    """An output to build.
 
     Attributes:
         set: the name of the set.
@@ -118,7 +123,7 @@ T = TypeVar("T", bound=Target)
 
 
 class Build(ABC, Generic[M]):
-    """One run of a recipe: `run` keeps outputs that are up to date and makes the others."""
+    """A run of a recipe: `run` keeps outputs that are up to date and makes the others."""
 
     @abstractmethod
     def current(self, target: Target) -> M | None:
@@ -135,7 +140,7 @@ class Build(ABC, Generic[M]):
     def run(self, targets: Sequence[Target]) -> list[BuildReport[M]]:
         """Make the targets that are not up to date and write their manifests.
 
-        A stale manifest is removed first, so a manifest never describes another data set than the one beside it.
+        A stale manifest is removed first, so a manifest always describes the data set that it lies next to.
         """
         manifests = {target: self.current(target) for target in targets}
         stale = [target for target, manifest in manifests.items() if manifest is None]
@@ -343,6 +348,7 @@ class SetJob(Job[Shard, Item, R]):
     set: str
 
     def fingerprint(self) -> Any:
+        """Return the recipe, what its split depends on, and the set."""
         split = None if self.recipe.split is None else self.recipe.split.fingerprint()
         return [self.recipe.model_dump(mode="json"), split, self.set]
 
@@ -372,15 +378,17 @@ class CatalogueRowsJob(SetJob[SetShard, RowSlice, R]):
         """Maximum number of rows in a slice."""
 
     def shard_fingerprint(self, shard: SetShard) -> Any:
+        """Return the fingerprint of the shard."""
         return shard.fingerprint()
 
     def read(self, shard: SetShard) -> Iterator[RowSlice]:
+        """Yield the slices of a shard."""
         split = self.recipe.split
         return row_slices(shard, (*self.columns, *(split.columns if split else ())), self.slice_rows)
 
 
 class SetPlan(NamedTuple):
-    """One data set to make.
+    """A data set to make.
 
     Attributes:
         set: the name of the set.

@@ -52,7 +52,7 @@ NamedSplit = Annotated[Split, BeforeValidator(_load_split)]
 
 
 class GameSet(BaseModel):
-    """One data set of a `KgsgoRecipe`: its games, and the file or files that it is written to."""
+    """A data set of a `KgsgoRecipe`: its games, and the file or files that it is written to."""
 
     model_config = STRICT
 
@@ -77,7 +77,7 @@ class GameSet(BaseModel):
 
     @property
     def by_archive(self) -> bool:
-        """Whether one file is written per archive."""
+        """True if one file is written per archive."""
         return "{archive}" in self.file
 
     @model_validator(mode="after")
@@ -254,7 +254,7 @@ class RecipeKind(NamedTuple):
 
     Attributes:
         model: the class of its recipes.
-        build: the function that builds it, see `kifu.recipes.pipeline.build_recipe`; "" if there is none.
+        build: the function that builds it, see `kifu.recipes.pipeline.build_recipe`; "" for training recipes.
         options: the options that only some build functions take: "sets", "index".
     """
 

@@ -127,6 +127,7 @@ class ConstantSchedule(_Schedule):
     kind: Literal["constant"]
 
     def shape(self, done: float) -> float:
+        """Return the factor after a share `done` of the run without the warm-up."""
         return 1.0
 
 
@@ -139,6 +140,7 @@ class StepSchedule(_Schedule):
     factor: Share = 0.1
 
     def shape(self, done: float) -> float:
+        """Return the factor after a share `done` of the run without the warm-up."""
         return float(self.factor ** sum(done >= point for point in self.at))
 
 
@@ -149,6 +151,7 @@ class CosineSchedule(_Schedule):
     end: Share = 0.0
 
     def shape(self, done: float) -> float:
+        """Return the factor after a share `done` of the run without the warm-up."""
         return _half_wave(1.0, self.end, done)
 
 
@@ -162,6 +165,7 @@ class OneCycleSchedule(_Schedule):
     """The point of the highest learning rate, as a share of the run."""
 
     def shape(self, done: float) -> float:
+        """Return the factor after a share `done` of the run without the warm-up."""
         if done < self.peak:
             return _half_wave(self.begin, 1.0, done / self.peak)
         return _half_wave(1.0, self.end, (done - self.peak) / (1 - self.peak))
@@ -177,7 +181,7 @@ Schedule: TypeAlias = Annotated[
 
 
 class TrainingRecipe(BaseModel):
-    """All that a training run depends on, besides the games."""
+    """Everything that a training run depends on, besides the games."""
 
     model_config = STRICT
 
@@ -195,7 +199,7 @@ class TrainingRecipe(BaseModel):
     heads: dict[Literal["value", "ownership"], Positive] = {}
     """Outputs besides the policy, and the weight of the loss of each relative to that of the policy."""
     init: Line = "torch"
-    """How weights are initialized."""
+    """Initialization of the weights."""
 
     games: Count | None = None
     """Maximum number of games to train on, chosen by hash, by default all that are not held out."""

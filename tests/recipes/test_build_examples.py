@@ -138,7 +138,8 @@ def test_labels(games: Path, tmp_path: Path) -> None:
             assert (batch.labels["move"][at], batch.ply[at]) == (moves[ply], ply)
             at += 1
     assert at == len(batch)
-    assert np.all(batch.labels["result"] == -128) and np.all(np.isnan(batch.labels["ranks"]))
+    assert np.all(batch.labels["result"] == -128)
+    assert np.all(np.isnan(batch.labels["ranks"]))
 
 
 def test_labels_from_the_mover_s_side(tmp_path: Path) -> None:
@@ -218,7 +219,9 @@ def test_sets_of_a_split_have_no_game_in_common(games: Path, tmp_path: Path) -> 
     train, test = build(recipe(format="parquet", split=SPLIT), games, tmp_path)
     assert [each.path.name for each in (train, test)] == ["train.parquet", "test.parquet"]
     of_train, of_test = ({*read(each.path).game.tolist()} for each in (train, test))
-    assert of_train and of_test and not of_train & of_test
+    assert of_train
+    assert of_test
+    assert not of_train & of_test
     assert of_train | of_test == {key for _, key, _ in usable(games)}
     (only,) = build(recipe(format="parquet", split=SPLIT), games, tmp_path / "b", sets=["test"])
     assert only.path.read_bytes() == test.path.read_bytes()
@@ -355,7 +358,9 @@ def test_a_bad_recipe_is_one_line(changes: dict[str, Any], message: str) -> None
         recipe(**changes)
     told = str(caught.value)
     assert message in told
-    assert told.isprintable() and told.startswith("recipe mine: ") and len(told) < 500
+    assert told.isprintable()
+    assert told.startswith("recipe mine: ")
+    assert len(told) < 500
 
 
 def test_an_unknown_kind(tmp_path: Path) -> None:
@@ -403,10 +408,12 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     assert "row 5: X is to move and plays " in row.out
     assert "from games.parquet, row " in row.out
     drawn = run("inspect", str(made), "--row", "5", "-o", str(tmp_path / "row.svg"))
-    assert drawn.code == 0 and tmp_path.joinpath("row.svg").is_file()
+    assert drawn.code == 0
+    assert tmp_path.joinpath("row.svg").is_file()
     for wrong in (["--index", "x"], ["--format", "parket"], ["--sets", "tst"]):
         done = run("build", str(path), str(kgs), "--output", str(tmp_path / "out"), *wrong)
-        assert done.code == 2 and done.err[-1].startswith("kifu: ")
+        assert done.code == 2
+        assert done.err[-1].startswith("kifu: ")
 
 
 def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:

@@ -308,7 +308,8 @@ def test_no_name_of_a_url_becomes_a_path(name: str, tmp_path: Path, monkeypatch:
     with web_store() as web:
         web.files[f"/{name}.tar.gz"] = path.read_bytes()
         seen = read_sample(as_path(f"{web.url}/{name}.tar.gz"), 8 << 10)
-    assert 0 < seen.share < 1 and sum(map(len, seen.blocks)) > 0
+    assert 0 < seen.share < 1
+    assert sum(map(len, seen.blocks)) > 0
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([path.name, "temporary"])
     assert not list((tmp_path / "temporary").iterdir())
 

@@ -49,7 +49,8 @@ def md5(data):
 @pytest.mark.parametrize(("version", "name"), [(1, "kgsgo-test.dat"), (2, "kgsgo-test-v2.dat")])
 def test_the_program_s_files(built, md5s, version, name):
     m = built[version].manifest
-    assert built[version].path.name == name and md5(built[version].path.read_bytes()) == md5s[name]
+    assert built[version].path.name == name
+    assert md5(built[version].path.read_bytes()) == md5s[name]
     assert (m.examples, m.read, m.kept, m.drops) == (19666, 100, 100, {})
     assert {rows.archive: sum(rows.rows) for rows in m.archives} == {
         "KGS-2006-19-10388-": 5659,
@@ -99,7 +100,8 @@ def test_origins(built, four, version):
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_any_number_of_threads(built, four, tmp_path, jobs):
     (again,) = build(load_recipe("kgsgo-v2"), four, tmp_path, sets=["test"], jobs=jobs)
-    assert again.fresh and again.manifest == built[2].manifest, "and without the page the order is the same"
+    assert again.fresh
+    assert again.manifest == built[2].manifest, "without the page, the order is the same"
 
 
 def test_the_index_of_2014_needs_91_archives(shared, reference, tmp_path):
@@ -153,7 +155,8 @@ def test_trainall_and_test_are_all(built, four, tmp_path):
             ("whole", [each.manifest for each in made[1:]]),
         )
     }
-    assert seen["parts"] == seen["whole"] and len(seen["whole"]) == 23_914
+    assert seen["parts"] == seen["whole"]
+    assert len(seen["whole"]) == 23_914
     assert sum(each.manifest.examples for each in made[1:]) == 19_666 + made[0].manifest.examples
     for each in made:
         each.path.unlink()

@@ -56,7 +56,8 @@ def test_no_names(name: str) -> None:
 
 def test_the_stem_is_the_name_without_its_ending() -> None:
     archive = parse_archive_name("KGS-2006-19-10388-.tar.gz")
-    assert archive is not None and archive.stem == "KGS-2006-19-10388-"
+    assert archive is not None
+    assert archive.stem == "KGS-2006-19-10388-"
 
 
 def test_the_small_page_of_the_reference(shared: Path) -> None:
@@ -77,7 +78,8 @@ def test_the_full_page_of_the_reference(shared: Path) -> None:
     assert (len(archives), sum(archive.games for archive in archives)) == (91, 171_562)  # facts/kgsgo.md
     assert all(set(archive.links) == {"zip", "tar.gz", "tar.bz2"} and archive.size == 19 for archive in archives)
     shuffled = random.Random(1).sample(archives, len(archives))
-    assert shuffled != archives and order_as_page(shuffled) == archives
+    assert shuffled != archives
+    assert order_as_page(shuffled) == archives
 
 
 def test_order_of_a_year_and_of_its_months() -> None:
@@ -121,7 +123,8 @@ def test_any_bytes_are_a_page_or_a_source_error(pieces: list[bytes]) -> None:
     except SourceError:
         assert pieces != [LINK]
     else:
-        assert archives and all(parse_archive_name(archive.name) == archive for archive in archives)
+        assert archives
+        assert all(parse_archive_name(archive.name) == archive for archive in archives)
 
 
 @pytest.mark.parametrize(

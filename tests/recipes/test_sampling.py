@@ -69,7 +69,8 @@ def test_in_the_order_of_the_draw(reference, small_page):
 
 
 def test_the_list_that_the_program_ships(reference, full_page):
-    assert len(full_page) == 91 and sum(a.games for a in full_page if a.year <= 2014) == 171_562
+    assert len(full_page) == 91
+    assert sum(a.games for a in full_page if a.year <= 2014) == 171_562
     assert Sampler(RECIPE, full_page).pairs("test") == samples(reference / "full_index_test_samples.txt")
 
 
@@ -102,7 +103,8 @@ def test_the_whole_of_kgs(full_page):
     sampler = Sampler(RECIPE, full_page)
     test, some, all_others = (set(drawn(sampler.select(name))) for name in ("test", "train10k", "trainall"))
     assert (len(test), len(some), len(all_others)) == (100, 10_000, 171_462)
-    assert not test & all_others and some < all_others
+    assert not test & all_others
+    assert some < all_others
 
 
 # What must hold for any archives
@@ -167,7 +169,8 @@ def test_too_few_games(overrides, name, message):
     """An error that names the numbers, where the program of 2015 would have drawn for ever."""
     with pytest.raises(RecipeError) as caught:
         Sampler(recipe(*overrides), archives(20, 30)).select(name)
-    assert str(caught.value).startswith(message) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
 
 
 def test_later_years_are_left_out():
@@ -208,7 +211,8 @@ def test_two_sets_without_the_same_one():
     table["sets"]["test"]["games"] = 10
     table["sets"]["other"] = table["sets"]["test"] | {"file": "other.dat", "without": "test"}
     sampler = Sampler(check_recipe(table, "two"), archives(200))
-    assert len(sampler.pairs("other")) == 10 and not set(sampler.pairs("test")) & set(sampler.pairs("other"))
+    assert len(sampler.pairs("other")) == 10
+    assert not set(sampler.pairs("test")) & set(sampler.pairs("other"))
 
 
 def test_without_an_index_page_the_newest_archives_come_first(small_page, reference):

@@ -212,7 +212,8 @@ def test_files_that_nobody_tells_of_are_not_mixed_in(sources: list[Path], tmp_pa
     other.write_bytes(b"mine")
     with pytest.raises(OutputError, match=r"48\.olf is not part of this archive"):
         build(sources, tmp_path / "into")
-    assert other.read_bytes() == b"mine" and not (tmp_path / "into" / MANIFEST).exists()
+    assert other.read_bytes() == b"mine"
+    assert not (tmp_path / "into" / MANIFEST).exists()
     (tmp_path / "into/notes.olf").write_bytes(other.read_bytes())
     other.unlink()
     assert build(sources, tmp_path / "into").fresh
@@ -241,7 +242,8 @@ def test_a_killed_run_leaves_no_broken_file(sources: list[Path], tmp_path: Path)
     with mock.patch.object(AtomicFile, "commit", commit), pytest.raises(KeyboardInterrupt):
         build(sources, tmp_path / "into")
     left = contents(tmp_path / "into")
-    assert len(left) == 9 and left.items() <= whole.items()
+    assert len(left) == 9
+    assert left.items() <= whole.items()
     build(sources, tmp_path / "into")
     assert contents(tmp_path / "into") == whole
 
@@ -255,7 +257,7 @@ def test_a_disk_that_is_full(sources: list[Path], tmp_path: Path) -> None:
 
     with (
         mock.patch.object(olf_archive, "_CHUNK_BYTES", 100),
-        mock.patch.object(olf_archive.tempfile, "TemporaryFile", lambda **_: Full()),
+        mock.patch.object(olf_archive.tempfile, "TemporaryFile", return_value=Full()),
         pytest.raises(OutputError, match=r"cannot write in .*: No space left on device"),
     ):
         build(sources, tmp_path / "into")
@@ -286,7 +288,8 @@ def test_the_recipe() -> None:
     assert isinstance(changed, OlfArchiveRecipe)
     assert (changed.name, changed.clean.duplicates) == ("mine", "games")
     table = find_recipe("olf-archive", ['clean={name = "few", title = "few", min_moves = 20}'])
-    assert isinstance(table, OlfArchiveRecipe) and table.clean.min_moves == 20
+    assert isinstance(table, OlfArchiveRecipe)
+    assert table.clean.min_moves == 20
 
 
 @pytest.mark.parametrize(
@@ -310,11 +313,14 @@ def test_it_is_no_recipe_of_data_sets() -> None:
 
 def test_the_command(sources: list[Path], tmp_path: Path) -> None:
     done = run("build", "olf-archive", *sources, "--output", tmp_path / "into", "--set", "clean.min_stones=9")
-    assert done.code == 2 and "has no table 'clean'" in done.err[-1]
+    assert done.code == 2
+    assert "has no table 'clean'" in done.err[-1]
     done = run("build", "olf-archive", *sources, "--output", tmp_path / "into", "--sets", "test")
-    assert done.code == 2 and "recipe olf-archive has no option sets" in done.err[-1]
+    assert done.code == 2
+    assert "recipe olf-archive has no option sets" in done.err[-1]
     done = run("build", "olf-archive", *sources, "--output", tmp_path / "into")
-    assert done.code == 0 and done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
+    assert done.code == 0
+    assert done.out.startswith(f"{tmp_path / 'into'}: 213 games = 160 in ")
     assert re.search(r"^olf-archive +OLF files by board", run("recipes").out, re.MULTILINE)
     assert run("recipes", "olf-archive").out.endswith('clean = "schraudolph"\n')
 
@@ -324,21 +330,24 @@ def test_the_command(sources: list[Path], tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def kgs(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BuildReport[ArchiveManifest]]:
-    yield build(shared / "data/kgs", tmp_path_factory.mktemp("kgs"))
+    return build(shared / "data/kgs", tmp_path_factory.mktemp("kgs"))
 
 
 @pytest.mark.slow
 def test_every_line_of_kgs_is_read_back(kgs: BuildReport[ArchiveManifest]) -> None:
     """By our reader and by one written apart; and it stands in the right file, as far as the line tells."""
     m = kgs.manifest
-    assert m.adds_up() and m.read == 64_842 and m.kept > 60_000
+    assert m.adds_up()
+    assert m.read == 64_842
+    assert m.kept > 60_000
     total = 0
     for file in m.files:
         data = (kgs.path / file.file).read_bytes()
         games = read_olf(as_block([data])).games
         naive = read_member(data)
         assert len(games) == len(naive) == file.games == data.count(b"\n")
-        assert not games.drop.any() and all(game.drop == DropReason.KEPT for game in naive)
+        assert not games.drop.any()
+        assert all(game.drop == DropReason.KEPT for game in naive)
         assert np.array_equal(games.moves, np.concatenate([np.array(game.moves, np.uint16) for game in naive]))
         assert np.diff(games.setup_offset).tolist() == [len(game.setup) for game in naive]
         assert {right_place(line) for line in data.splitlines()} == {file.file}

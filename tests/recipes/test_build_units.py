@@ -150,8 +150,10 @@ def test_a_second_run_reads_nothing_again(kgs: Path, tmp_path: Path, monkeypatch
     one, other = sorted(kgs.iterdir())
     assert make(one) == 1
     (tmp_path / "test.manifest.json").unlink()
-    assert make(one) == 0 and make(one, seed=5) == 0
-    assert make(one, other) == 1 and make(one) == 1
+    assert make(one) == 0
+    assert make(one, seed=5) == 0
+    assert make(one, other) == 1
+    assert make(one) == 1
     assert make(one, clean="training") == 1
     monkeypatch.setattr(pipeline.importlib.metadata, "version", lambda _: "0.0.1")
     assert make(one, clean="training") == 1
@@ -240,7 +242,9 @@ def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> 
 def test_olf_archive(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
     chosen: Any = find_recipe("olf-archive")
     (one,), _, (sent,) = same_for_all(lambda into, **engine: build_archive(chosen, [kgs], into, **engine), tmp_path)
-    assert one.manifest == sent.manifest and sent.manifest.kept > 20 and sum(sent.manifest.drops.values()) > 5
+    assert one.manifest == sent.manifest
+    assert sent.manifest.kept > 20
+    assert sum(sent.manifest.drops.values()) > 5
 
 
 def test_units_do_not_change_katago_s_files(
@@ -292,7 +296,8 @@ def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
     before = pickle.dumps(job)
     (unit,) = CatalogueInput.of(catalogue.open_catalogue(catalogues[0])).shards
     assert sum(len(job.process(item).plies) for item in job.read(unit)) > 100
-    assert pickle.dumps(job) == before and pickle.loads(before) == job
+    assert pickle.dumps(job) == before
+    assert pickle.loads(before) == job
 
 
 def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
@@ -300,7 +305,8 @@ def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
     for text in ("1\na/b\n", "1\n", "a/b\n1\n"):
         (tmp_path / "list").write_text(text)
         told.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).fingerprint())
-    assert told[0] != told[1] and told[0] == told[2]
+    assert told[0] != told[1]
+    assert told[0] == told[2]
 
 
 def test_records_of_one_archive_s_games_only(kgs: Path) -> None:

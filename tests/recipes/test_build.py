@@ -73,7 +73,8 @@ def test_every_set_is_what_the_program_would_make(source, tmp_path, version):
     assert all(built.fresh for built in results)
     for name, built in zip(SETS[:3], results[:3]):
         assert built.path.read_bytes() == expected_bytes(version, sampler.select(name)), name
-        assert built.manifest == read_manifest(built.path) and built.manifest.set == name
+        assert built.manifest == read_manifest(built.path)
+        assert built.manifest.set == name
     for built, chosen in zip(results[3:], sampler.select("archives"), strict=True):
         assert built.path.name == chosen.archive.stem + ("v2.dat" if version == 2 else ".dat")
         assert built.path.read_bytes() == expected_bytes(version, [chosen])
@@ -141,7 +142,8 @@ def test_an_index_page_gives_the_archives(source, tmp_path):
     """Archives that it does not list are not drawn from; one that it lists must be there."""
     recipe = load_recipe("kgsgo-v2", ["sets.test.games=12"])
     (built,) = build(recipe, [source], tmp_path, sets=["test"], index=page(tmp_path, [2001]))
-    assert [rows.archive for rows in built.manifest.archives] == ["KGS-2001-19-12-"] and built.manifest.read == 12
+    assert [rows.archive for rows in built.manifest.archives] == ["KGS-2001-19-12-"]
+    assert built.manifest.read == 12
     only = source / "KGS-2001-19-12-.tar.gz"
     with pytest.raises(SourceError) as caught:
         build(recipe, [only], tmp_path, sets=["trainall"], index=page(tmp_path, [2003, 2002, 2001]))
@@ -158,7 +160,8 @@ def test_later_years_only_if_asked_for(source, tmp_path):
         recipe = load_recipe("kgsgo-v2", [*FEW, f"until={until}"])
         (built,) = build(recipe, [source, late], tmp_path / str(until), sets=["trainall"])
         results[until] = {rows.archive for rows in built.manifest.archives}
-    assert results[2015] - results[2014] == {"KGS-2015-19-5-"} and len(results[2014]) == 3
+    assert results[2015] - results[2014] == {"KGS-2015-19-5-"}
+    assert len(results[2014]) == 3
 
 
 def test_a_recipe_of_one_s_own(source, tmp_path):
@@ -199,11 +202,14 @@ def test_every_row_has_its_origin(source, tmp_path, version):
 def test_what_the_manifest_says(source, tmp_path):
     (built,) = make(source, tmp_path, sets=["trainall"])
     m, data = built.manifest, built.path.read_bytes()
-    assert m.adds_up() and (m.read, m.kept, m.drops, m.dropped) == (21, 21, {}, [])
+    assert m.adds_up()
+    assert (m.read, m.kept, m.drops, m.dropped) == (21, 21, {}, [])
     assert (m.kifu, m.file, m.format, m.plane_set) == (
         importlib.metadata.version("kifu"), "kgsgo-trainall-v2.dat", "dat2@1", "kgsgo7@1",
     )  # fmt: skip
-    assert m.recipe == RECIPES[2].model_dump() and m.blake3 == blake3(data).hexdigest() and m.bytes == len(data)
+    assert m.recipe == RECIPES[2].model_dump()
+    assert m.blake3 == blake3(data).hexdigest()
+    assert m.bytes == len(data)
     assert {rows.archive: rows.blake3 for rows in m.archives} == {
         path.name.removesuffix(".tar.gz"): blake3(path.read_bytes()).hexdigest() for path in source.iterdir()
     }
@@ -258,7 +264,8 @@ def test_what_is_spoilt_is_made_again(source, tmp_path, spoil):
     SPOILS[spoil](built.path, manifest_path(built.path))
     assert content(tmp_path) != good
     (again,) = make(source, tmp_path)
-    assert again.fresh and content(tmp_path) == good
+    assert again.fresh
+    assert content(tmp_path) == good
 
 
 def test_a_changed_archive_is_read_again(tmp_path):
@@ -266,7 +273,8 @@ def test_a_changed_archive_is_read_again(tmp_path):
     (first,) = make(tmp_path / "source", tmp_path / "into")
     archive(tmp_path / "source", records(12, 7))
     (second,) = make(tmp_path / "source", tmp_path / "into")
-    assert second.fresh and second.manifest.blake3 != first.manifest.blake3
+    assert second.fresh
+    assert second.manifest.blake3 != first.manifest.blake3
     assert second.path.read_bytes() == expected_bytes(
         2, Sampler(RECIPES[2], archives_of(tmp_path / "source")).select("test"), {2001: records(12, 7)}
     )
@@ -282,7 +290,9 @@ def test_another_recipe_or_index_is_built_anew(source, tmp_path):
         recipe, index = load_recipe("kgsgo-v2", [*FEW, override]), page(tmp_path, years) if years else None
         (built,) = build(recipe, [source], mine / str(k), sets=["test"], index=index)
         (again,) = build(recipe, [source], over, sets=["test"], index=index)
-        assert again.fresh and content(over) == content(mine / str(k)) and again.manifest == built.manifest
+        assert again.fresh
+        assert content(over) == content(mine / str(k))
+        assert again.manifest == built.manifest
     assert again.manifest == first.manifest
 
 
@@ -306,7 +316,8 @@ def test_a_bad_game_costs_only_itself(tmp_path, version):
     assert [(d.reason, d.member, d.name, d.archive) for d in m.dropped] == [
         (reason, 2 * k + 2, f"kgs-19-2001/{2 * k + 1:05}.sgf", "KGS-2001-19-20-") for k, reason in enumerate(BROKEN)
     ]
-    assert (m.read, m.kept, m.drops) == (20, 10, dict.fromkeys(sorted(BROKEN), 1)) and m.adds_up()
+    assert (m.read, m.kept, m.drops) == (20, 10, dict.fromkeys(sorted(BROKEN), 1))
+    assert m.adds_up()
     good = archive(tmp_path / "good", games[::2], told=10)
     (alone,) = build(RECIPES[version], [good], tmp_path / "into", sets=["archives"])
     assert built.path.read_bytes() == alone.path.read_bytes()
@@ -317,7 +328,8 @@ def test_only_bad_games(tmp_path):
     source = archive(tmp_path, list(BROKEN.values()))
     (one,) = build(RECIPES[1], [source], tmp_path / "into", sets=["archives"])
     (two,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
-    assert one.path.read_bytes() == b"END" and two.path.read_bytes() == find_dat_layout("dat2").header(0) + b"END"
+    assert one.path.read_bytes() == b"END"
+    assert two.path.read_bytes() == find_dat_layout("dat2").header(0) + b"END"
     assert (one.manifest.examples, one.manifest.kept, one.manifest.read) == (0, 0, 10)
     with kifu.open(two.path) as dat:
         assert len(dat) == 0

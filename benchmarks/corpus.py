@@ -1,4 +1,4 @@
-"""What is measured on: real archives beside the checkout, or else the bundled sample."""
+"""The data of the benchmarks: real archives next to the checkout, or else the bundled sample."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ _YEARS = ("2001", "2002", "2003", "2006")
 
 @dataclass(frozen=True)
 class Corpus:
-    """archives: what speed is measured on. index: their index page. every: more archives, for the peak of memory.
+    """Archives to measure on.
 
-    overrides: what the recipe needs to be built from `archives`; every_overrides: from `every`.
-    judged: whether the figures asked for speak of these archives.
+    Attributes:
+        title: for display.
+        archives: archives for speed.
+        index: their index page.
+        every: more archives, for peak memory.
+        overrides: overrides of the recipe to build it from `archives`.
+        every_overrides: the same for `every`.
+        judged: True if the targets apply to these archives.
     """
 
     title: str
@@ -28,7 +34,7 @@ class Corpus:
 
 
 def find_corpus(shared: Path) -> Corpus:
-    """The archives in the folder `shared`; if there are none, the sample."""
+    """Return the archives in the directory `shared`, or the bundled sample if there are none."""
     every = tuple(sorted((shared / "data" / "kgs").glob("KGS-*.tar.gz")))
     archives = tuple(path for path in every if path.name.split("-")[1] in _YEARS)
     if len(archives) == len(_YEARS):
@@ -37,5 +43,5 @@ def find_corpus(shared: Path) -> Corpus:
         return Corpus(title, archives, index, every, (), ("until=2018",), judged=True)
     sample = sample_path()
     overrides = ("until=2025", "sets.test.games=20")
-    title = f"the bundled sample ({sample.name}), for want of the archives of {', '.join(_YEARS)} in {shared}"
+    title = f"the bundled sample ({sample.name}), because the archives of {', '.join(_YEARS)} are not in {shared}"
     return Corpus(title, (sample,), None, (), overrides, (), judged=False)

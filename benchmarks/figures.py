@@ -1,4 +1,4 @@
-"""The lines of the table, and how they are printed."""
+"""Benchmark results, printed as a Markdown table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ _HEAD = ("what", "measured", "CPU", "off the best", "asked", "verdict")
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure. times: what it comes from, if that was timed. met: None where nothing is asked."""
+    """A result.
+
+    Attributes:
+        what: what was measured.
+        value: the value.
+        unit: its unit.
+        times: the measured times, if any.
+        asked: the target, for display.
+        met: True if the target is met, None without a target.
+    """
 
     what: str
     value: float
@@ -24,7 +33,7 @@ class Figure:
 
     @property
     def measured(self) -> str:
-        """The value for people."""
+        """The value with its unit."""
         return f"{_three_digits(self.value)} {self.unit}"
 
 
@@ -35,17 +44,17 @@ def _three_digits(value: float) -> str:
 
 
 def at_least(what: str, value: float, unit: str, least: float, times: Times | None = None) -> Figure:
-    """A figure of which at least so much is asked."""
+    """Return a result with a minimum as its target."""
     return Figure(what, value, unit, times, f">= {least:g}", value >= least)
 
 
 def at_most(what: str, value: float, unit: str, most: float, times: Times | None = None) -> Figure:
-    """A figure of which at most so much is asked."""
+    """Return a result with a maximum as its target."""
     return Figure(what, value, unit, times, f"<= {most:g}", value <= most)
 
 
 def table(figures: Iterable[Figure], *, judged: bool) -> str:
-    """A Markdown table. judged: whether the figures are of the data that the asked ones speak of."""
+    """Return results as a Markdown table; judged: True if the targets apply to the data."""
     rows = [_HEAD, *(_row(figure, judged) for figure in figures)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(_HEAD))]
     lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |" for row in rows]

@@ -1,4 +1,4 @@
-"""How fast nets learn, beside a bare loop of the same network on fixed tensors; and how long a move takes."""
+"""Training speed, compared with a bare loop of the same network on fixed tensors, and time per move."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kifu.play.player import NetEvaluator, Player
 from kifu.recipes.training import AdamWConfig, SgdConfig, TrainingRecipe
 
 _STEPS = 100
-"""Of a run; its second half is what counts, since the loader is far ahead by then."""
+"""Steps of a run. Only the second half is measured, when the loader's head start no longer matters."""
 
 _BATCH = 64
 
@@ -37,11 +37,11 @@ _RUNS: tuple[tuple[str, str, Literal["float32", "bfloat16"], AdamWConfig | SgdCo
 )
 
 _MOVES = 60
-"""That the net plays against itself."""
+"""Moves of the game of the network against itself."""
 
 
 def learning(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Positions a second, in turns with the bare loop; the best of both."""
+    """Measure positions per second, in turns with the bare loop; the best of both."""
     catalogue = folder / "learning.parquet"
     ingest(corpus.archives[-1], catalogue)
     figures = []
@@ -67,7 +67,7 @@ def learning(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def genmove(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """A move of the net that comes with kifu, on one core, planes, rules and all."""
+    """Measure a move of the bundled network on one core, with planes and rules."""
     with one_core():
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -82,7 +82,7 @@ def genmove(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def _bare_step(recipe: TrainingRecipe) -> Callable[[], None]:
-    """A step of the same network on the same random planes and moves, with nothing around it."""
+    """Return a bare training step of the same network on fixed random planes and moves."""
     encoder = find_encoder(recipe.planes)
     network: Network = make_net(recipe.net, encoder.planes).to(memory_format=torch.channels_last)
     optimiser = make_optimizer(network, recipe.optimiser)
@@ -110,7 +110,7 @@ def _bare_rate(step: Callable[[], None]) -> float:
 
 
 def _move_times() -> list[float]:
-    """Seconds that each move takes of a game of the net against itself; the first two, which compile, do not count."""
+    """Return the seconds of each move of a game of the network against itself, without the first two, which compile."""
     engine = Engine(Player(NetEvaluator(Predictor(open_net()))))
     took = []
     for k in range(_MOVES + 2):

@@ -1,4 +1,4 @@
-"""What only a process of its own can tell: the peak of memory, and how soon the command line is there."""
+"""Measurements in separate processes: peak memory and startup time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _run(command: Sequence[str], **environment: str) -> str:
 
 
 def peak(command: Sequence[str]) -> float:
-    """The peak of a command's memory, in MB."""
+    """Return the peak memory of a command, in MB."""
     return int(_run([sys.executable, "-c", _PEAK, *command])) * 1024 / 1e6
 
 
@@ -43,7 +43,7 @@ def _build_command(archives: Sequence[Path], into: Path, overrides: Sequence[str
 
 
 def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """The peak of `kifu build`, of one archive and of all. Two threads read the next archive while they make one."""
+    """Measure the peak memory of `kifu build` for one archive and for all. Two threads prefetch the next archive."""
     into = folder / "built"
 
     def peak_of(archives: Sequence[Path], overrides: Sequence[str], jobs: int) -> float:
@@ -65,7 +65,7 @@ def memory(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def start(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """How long the first and later starts take, beside a Python that does nothing."""
+    """Measure the first and later starts, compared with an empty Python program."""
     nothing, imported, helped = in_turns(
         rounds,
         Task(lambda: _run([sys.executable, "-c", "pass"])),

@@ -1,10 +1,9 @@
-"""Measures kifu and prints the figures as a Markdown table.
+"""Run the benchmarks and print the results as a Markdown table.
 
     python benchmarks/run.py [--only NAME,...] [--rounds N] [--shared DIR] [--json FILE]
 
-Everything is measured beside a floor, what the same machine needs for the least that has to be done, in turns within
-the same run; on a machine that others use too it is the ratio that counts. Files are written to a folder of their own
-where Python puts temporary files (TMPDIR), which needs 8 GB of room, and removed.
+Each benchmark is compared with a floor, the time of the minimum of work on the same machine. Both take turns in the same
+run, because on a shared machine only the ratio is meaningful. Temporary files need 8 GB in TMPDIR.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from corpus import find_corpus
 from figures import Figure, table
 from ingesting import catalogue, catalogue_memory, duplicates, olf
 from kata import katago
@@ -28,6 +26,7 @@ from shuffling import shuffling
 from throughput import kernels, threads, whole_way
 from timing import machine
 
+from corpus import find_corpus
 from kifu.errors import KifuError
 
 _BENCHMARKS = {
@@ -49,7 +48,7 @@ _BENCHMARKS = {
 
 
 def main() -> None:
-    """Runs the benchmarks that are asked for."""
+    """Run the selected benchmarks."""
     arguments = _arguments()
     corpus = find_corpus(arguments.shared)
     before = machine()

@@ -1,4 +1,4 @@
-"""How fast archives become data sets, in this process: the whole way, and each kernel of it."""
+"""Throughput from archives to data sets, in this process: the whole build, and each kernel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _build(corpus: Corpus, into: Path, jobs: int) -> Manifest:
 
 
 def inflate(archives: Iterable[Path]) -> None:
-    """The least that reading them takes."""
+    """Decompress the archives: the minimum of work to read them."""
     for path in archives:
         engine = igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)
         engine.decompress(path.read_bytes(), _BUFFER)
@@ -46,7 +46,7 @@ def inflate(archives: Iterable[Path]) -> None:
 
 
 def write(path: Path, size: int) -> None:
-    """So many bytes, all 0."""
+    """Write `size` zero bytes."""
     buffer = memoryview(bytes(_BUFFER))
     with path.open("wb", buffering=0) as file:
         while size:
@@ -54,17 +54,17 @@ def write(path: Path, size: int) -> None:
 
 
 def _touch_memory(path: Path, size: int) -> None:
-    """Writes so many bytes and removes them again, so that the system has the memory for them at hand.
+    """Write `size` bytes and remove them, so that the system has the memory for them available.
 
-    A virtual machine gives the pages of deleted files back to its host after two seconds, and to get them anew takes
-    longer than to write them: 1.3 to 3.5 s for 1.5 GB, against 0.3 s where they are still there.
+    A virtual machine returns the pages of deleted files to its host after two seconds, and getting new ones takes longer
+    than writing them: 1.3 to 3.5 s for 1.5 GB, against 0.3 s if they are still available.
     """
     write(path, size)
     path.unlink()
 
 
 def whole_way(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Build against the floor: inflate the same archives, then write the same number of bytes beside."""
+    """Compare a build with the floor: decompress the same archives, then write the same number of bytes."""
     into, beside = folder / "built", folder / ".floor.part"
     manifest = _build(corpus, into, 1)
     shutil.rmtree(into)
@@ -97,7 +97,7 @@ def whole_way(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def _stopwatch(function: Callable[..., int], seconds: list[float]) -> Callable[..., int]:
-    """The function, adding to the last of `seconds` how long each call takes."""
+    """Wrap a function so that the duration of each call is added to the last item of `seconds`."""
 
     def timed(*arguments: object) -> int:
         began = time.perf_counter()
@@ -109,7 +109,7 @@ def _stopwatch(function: Callable[..., int], seconds: list[float]) -> Callable[.
 
 
 class _Discarded:
-    """Stands in for `kifu.atomic_io.Output`: takes what is written, and neither keeps nor hashes it."""
+    """Replaces `kifu.atomic_io.AtomicFile`: discards what is written, without a hash."""
 
     def __init__(self, path: Path, header: bytes) -> None:
         self.size = len(header)
@@ -128,7 +128,7 @@ class _Discarded:
 
 
 def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """One thread against two: with the output discarded, and written; and what two cores give the bare kernel."""
+    """Compare one thread with two, with the output discarded and written, and for the kernel alone."""
     if cores() < 2:
         return []
     into = folder / "built"
@@ -147,7 +147,7 @@ def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
     def written(jobs: int) -> Task:
         return replace(task(jobs), prepare=lambda: _touch_memory(folder / ".touched", size))
 
-    with mock.patch("kifu.recipes.kgsgo.Output", _Discarded), ThreadPoolExecutor(2) as pool:
+    with mock.patch("kifu.recipes.kgsgo.AtomicFile", _Discarded), ThreadPoolExecutor(2) as pool:
         bare_one, bare_two, one, two = in_turns(
             rounds,
             Task(lambda: [write_all() for write_all in kernel]),
@@ -166,7 +166,7 @@ def threads(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
 
 
 def kernels(corpus: Corpus, folder: Path, rounds: int) -> list[Figure]:
-    """Parse, replay, and replay with packed records, over what lies in memory, beside inflating the archives."""
+    """Parse, replay, and write packed records from memory, compared with decompressing the archives."""
     in_memory = [block for path in corpus.archives for block in blocks(path)]
     size = sum(int((block.stop - block.start).sum()) for block in in_memory)
     games = [scan(block) for block in in_memory]
@@ -195,7 +195,7 @@ def _load(corpus: Corpus) -> list[LoadedArchive]:
 
 
 def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:
-    """A function that writes the records of all games, about 1 MB at a time into the same memory, and counts them."""
+    """Return a function that writes the records of all games, about 1 MB at a time to the same memory, and counts them."""
     state, tables = new_state(19, 19), kgsgo.new_tables()
     pieces = []
     for archive in loaded:

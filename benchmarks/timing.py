@@ -1,4 +1,4 @@
-"""Timing on a machine that others use too: rounds that take turns, the best of each, and how far the others lay off."""
+"""Timing on a shared machine: tasks take turns in rounds; the best round and the spread count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Task:
-    """Something to time. prepare, undo: run before and after each time, and not timed."""
+    """A task to time; prepare and undo run before and after each round, untimed."""
 
     run: Callable[[], object]
     undo: Callable[[], object] = lambda: None
@@ -26,9 +26,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds, one for each round: on the clock, and of processor time, that of child processes too.
+    """Seconds of each round: wall-clock time, and processor time including child processes.
 
-    Where the clock shows much more than the processor, the task waited: for the disk, or for others on its core.
+    Much more wall-clock than processor time means that the task waited for the disk, or for other processes on its core.
     """
 
     clock: tuple[float, ...]
@@ -36,20 +36,17 @@ class Times:
 
     @property
     def best(self) -> float:
-        """The shortest, on the clock."""
+        """The shortest wall-clock time."""
         return min(self.clock)
 
     @property
     def spread(self) -> float:
-        """How much longer than the best round the middle one took: 0.1 is 10 %, and over 0.25 is a noisy machine."""
+        """Median over best wall-clock time, minus 1. Values over 0.25 mean a noisy machine."""
         return statistics.median(self.clock) / self.best - 1
 
 
 def in_turns(rounds: int, *tasks: Task, warm_up: bool = True) -> list[Times]:
-    """Times of the tasks, which take turns.
-
-    warm_up: whether a round goes before that is not counted: it loads the kernels.
-    """
+    """Time tasks, which take turns; warm_up: run a round first that is not counted, to load the kernels."""
     seconds: list[list[tuple[float, float]]] = [[] for _ in tasks]
     for counted in [False] * warm_up + [True] * rounds:
         for task, mine in zip(tasks, seconds):
@@ -64,14 +61,14 @@ def in_turns(rounds: int, *tasks: Task, warm_up: bool = True) -> list[Times]:
 
 
 def _processor_seconds() -> float:
-    """What this process and its finished children have used."""
+    """Return the processor time of this process and its finished children."""
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Keeps this thread, and all that it starts, on one core: the last, since the first serves most interrupts."""
+    """Keep this thread and all that it starts on one core: the last one, since the first handles most interrupts."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -84,12 +81,12 @@ def one_core() -> Iterator[None]:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine() -> str:
-    """One line on what the figures were measured with."""
+    """Describe the machine and the versions in one line."""
     parts = [
         _processor(),
         f"{cores()} cores",

@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Measures kifu and prints the figures as a Markdown table.")
+    parser = argparse.ArgumentParser(description="Run the benchmarks and print the results as a Markdown table.")
     names = ",".join(_BENCHMARKS)
     parser.add_argument("--only", type=_names, default=list(_BENCHMARKS), metavar="NAME,...", help=f"of {names}")
     parser.add_argument("--rounds", type=_positive, default=5, help="how often each is timed (default: 5)")

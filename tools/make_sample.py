@@ -1,4 +1,4 @@
-"""Makes the bundled sample: GNU Go plays itself, and the games are packed as one archive in the style of KGS.
+"""Make the bundled sample: GNU Go plays against itself, and the games are packed as an archive like those of KGS.
 
     python tools/make_sample.py --games 320 --jobs 2 --seed 1 --out src/kifu/assets/sample --work build/sample
 
@@ -38,9 +38,9 @@ MEMBER_TIME = 1767225600  # 2026-01-01 UTC, when the year of these games is over
 
 MOVE_CAP = 400
 GAME_SECONDS = 900
-RESIGN_FROM = 60  # plies: below this nobody's estimate is worth a resignation
-RESIGN_EVERY = 10  # plies between two looks at the score
-HANDICAP_WORTH = 10  # points a stone, so that White does not resign handicap games at the first look
+RESIGN_FROM = 60  # plies: earlier estimates are too unreliable to resign
+RESIGN_EVERY = 10  # plies between two estimates of the score
+HANDICAP_WORTH = 10  # points a stone, so that White does not resign handicap games at once
 
 # A move at level 8 takes several times as long as one at level 1.
 LEVELS = {1: 80, 2: 8, 3: 6, 5: 4, 8: 2}
@@ -52,15 +52,18 @@ APPROACHES = ((3, 6), (6, 3), (4, 6), (6, 4))
 
 
 class SampleError(Exception):
-    """GNU Go is missing, or did not do what it was asked."""
+    """GNU Go is missing, or a command failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that is settled about a game before its first move.
+    """Everything that is fixed before the first move of a game.
 
-    levels: Black's and White's. opening: points, played from the first ply on with alternating colours.
-    resign_margin: points behind at which a side resigns, None for never. pass_value: how the record spells a pass.
+    Attributes:
+        levels: Black's and White's level.
+        opening: points that are played first, with alternating colours.
+        resign_margin: a side resigns when it is this many points behind; None for never.
+        pass_value: spelling of a pass in the record.
     """
 
     name: str
@@ -75,13 +78,13 @@ class Plan:
     pass_value: str
 
     def is_white(self, ply: int) -> bool:
-        """Whose move it is after `ply` moves; with handicap stones White begins."""
+        """Return the colour to move after `ply` moves; White begins handicap games."""
         return (ply % 2 == 1) != (self.handicap > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What came of a plan. result: SGF's RE value, or None where the game was broken off at the cap."""
+    """A played game; result: the RE value, or None if the game was stopped at `MOVE_CAP`."""
 
     handicap_stones: tuple[int, ...]
     moves: tuple[int, ...]
@@ -89,7 +92,7 @@ class Played:
 
 
 def make_plan(seed: int, k: int) -> Plan:
-    """The plan of game k, a pure function of its arguments."""
+    """Return the plan of game k, a pure function of the arguments."""
     draw = random.Random(f"kifu sample {seed} {k}")
     # Four games every fourth day; 4 and 365 have no common factor, so 1,460 games meet no name twice.
     day = date(YEAR, 1, 1) + timedelta(days=k // 4 * 4 % 365)
@@ -111,7 +114,7 @@ def make_plan(seed: int, k: int) -> Plan:
 
 
 def _draw_opening(draw: random.Random, handicap: int) -> tuple[int, ...]:
-    """Two to four stones in different corners, or White's approach to handicap stones: points that are always free."""
+    """Return two to four points in different corners, or an approach to handicap stones. All are free."""
     corners = draw.sample(range(4), 1 if handicap else draw.randint(2, 4))
     points = []
     for corner in corners:
@@ -123,7 +126,7 @@ def _draw_opening(draw: random.Random, handicap: int) -> tuple[int, ...]:
 
 
 def find_gnugo() -> str:
-    """The path of the program. Raises SampleError if there is none."""
+    """Return the path of the program. Raises SampleError if it is not installed."""
     found = shutil.which("gnugo") or shutil.which("gnugo", path="/usr/games")  # Debian's place, not on every PATH
     if found is None:
         raise SampleError("gnugo is neither on the PATH nor in /usr/games (Debian: apt-get install gnugo)")
@@ -131,7 +134,7 @@ def find_gnugo() -> str:
 
 
 class GnuGo:
-    """One running GNU Go that speaks GTP. It is killed on leaving the context, or after GAME_SECONDS."""
+    """A GNU Go process with GTP, killed at the end of the context or after `GAME_SECONDS`."""
 
     def __init__(self, program: str, plan: Plan) -> None:
         options = f"--mode gtp --quiet --level {plan.levels[0]} --seed {plan.gnugo_seed} --{plan.rules.lower()}-rules"
@@ -152,7 +155,7 @@ class GnuGo:
         self._process.communicate()
 
     def ask(self, command: str) -> str:
-        """Sends one command and returns the answer without its "=". Raises SampleError on refusal or silence."""
+        """Send a command and return the answer without "=". Raises SampleError if it fails or times out."""
         assert self._process.stdin is not None and self._process.stdout is not None
         lines: list[str] = []
         with contextlib.suppress(BrokenPipeError):
@@ -168,7 +171,7 @@ class GnuGo:
 
 
 def play(program: str, plan: Plan) -> Played:
-    """Plays one game to two passes, a resignation or the cap. Raises SampleError if GNU Go fails."""
+    """Play a game until two passes, a resignation or `MOVE_CAP`. Raises SampleError if GNU Go fails."""
     with GnuGo(program, plan) as gnugo:
         gnugo.ask(f"boardsize {SIZE}")
         gnugo.ask(f"komi {plan.komi}")
@@ -193,7 +196,7 @@ def play(program: str, plan: Plan) -> Played:
 
 
 def _next_move(gnugo: GnuGo, plan: Plan, ply: int) -> int | None:
-    """Has the next move made, the opening's or GNU Go's own, and returns it: None if GNU Go resigns."""
+    """Play the next move, of the opening or of GNU Go, and return it; None if GNU Go resigns."""
     white = plan.is_white(ply)
     colour = "white" if white else "black"
     if ply < len(plan.opening):
@@ -205,14 +208,14 @@ def _next_move(gnugo: GnuGo, plan: Plan, ply: int) -> int | None:
 
 
 def _final_result(score: str) -> str:
-    """RE as KGS writes it, with two decimals: "W+3.5" becomes "W+3.50"."""
+    """Return RE with two decimals, as on KGS: "W+3.5" becomes "W+3.50"."""
     if not re.fullmatch(r"[BW]\+\d+\.\d", score):
         raise SampleError(f"gnugo gave the final score {score!r}, expected the like of 'W+3.5'")
     return score + "0"
 
 
 def _clear_leader(estimate: str, margin: int, handicap: int) -> str:
-    """The side, "B" or "W", that is so far ahead that the other resigns, or "". estimate: the like of "W+3.1 (..."."""
+    """Return the side, "B" or "W", that is ahead by the margin, or ""; estimate: such as "W+3.1 (..."."""
     match = re.match(r"([BW])\+(\d+\.\d+)", estimate)
     if match is None:
         return ""  # "0": even
@@ -221,7 +224,7 @@ def _clear_leader(estimate: str, margin: int, handicap: int) -> str:
 
 
 def sgf(plan: Plan, played: Played) -> str:
-    """The record, with the properties in the order and on the lines in which KGS wrote them."""
+    """Return the record, with properties in the order and on the lines of KGS's records."""
     black, white = plan.levels
     lines = [
         "(;GM[1]",
@@ -248,12 +251,12 @@ def sgf(plan: Plan, played: Played) -> str:
 
 
 def _rank(level: int) -> str:
-    """A rank to fill BR and WR with: level 1 is called 12k, level 8 is called 8k. Nobody measured it."""
+    """Return an invented rank for BR and WR: 12k for level 1 to 8k for level 8."""
     return f"{12 - level // 2}k"
 
 
 def play_into(program: str, plan: Plan, target: Path) -> None:
-    """Plays the game and writes its record; the name exists only once the record is whole."""
+    """Play a game and write its record atomically."""
     record = sgf(plan, play(program, plan))
     partial = target.with_suffix(".partial")
     partial.write_text(record, encoding="utf-8", newline="\n")
@@ -261,7 +264,7 @@ def play_into(program: str, plan: Plan, target: Path) -> None:
 
 
 def play_missing(plans: list[Plan], folder: Path, jobs: int) -> None:
-    """Plays those games that the folder lacks, `jobs` at a time. Raises SampleError if gnugo is missing or fails."""
+    """Play the games that are missing in the directory, `jobs` at a time. Raises SampleError if GNU Go fails."""
     missing = [plan for plan in plans if not (folder / plan.name).exists()]
     if not missing:
         return
@@ -280,9 +283,9 @@ def play_missing(plans: list[Plan], folder: Path, jobs: int) -> None:
 
 
 def pack(plans: list[Plan], folder: Path, out: Path) -> Path:
-    """Packs the games, sorted by name, behind a member for their folder; the same games give the same bytes.
+    """Pack the games, sorted by name, after an entry for their directory; the same games give the same bytes.
 
-    (The deflate stream is zlib's: another build of zlib may compress the same archive to other bytes.)
+    Another build of zlib may compress the same archive to different bytes.
     """
     target = out / f"KGS-{YEAR}-{SIZE}-{len(plans)}-.tar.gz"
     buffer = io.BytesIO()
@@ -302,7 +305,7 @@ def pack(plans: list[Plan], folder: Path, out: Path) -> Path:
 
 
 def main() -> int:
-    """The command line. Returns the exit code: 0, or 2 after an error that is told in one line."""
+    """Run the command line and return the exit code: 0, or 2 after a one-line error."""
     parser = argparse.ArgumentParser(description="Plays GNU Go against itself and packs the games in the style of KGS.")
     parser.add_argument("--games", type=int, default=320, help="how many (default 320)")
     parser.add_argument("--jobs", type=int, default=2, help="games played at the same time (default 2)")

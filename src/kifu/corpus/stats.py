@@ -25,7 +25,8 @@ from kifu.records.games import FormatName
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""
 
-UNKNOWN = "unknown"
+UNKNOWN = "not told"
+"""The label of missing values, a key of the JSON output, which must not change."""
 OTHERS = "others"
 
 _MIN_RATING = {

@@ -40,10 +40,10 @@ def records(count, seed=0, plies=60):
     return [record(f"{seed}-{k}", plies, 2 + k % 8 if k % 4 == 3 else 0) for k in range(count)]
 
 
-def archive(folder: Path, games, *, year=2001, kind="tar.gz", told=None):
-    """Writes an archive of these records, after the entry of their folder. told: how many games its name says."""
+def archive(folder: Path, games, *, year=2001, kind="tar.gz", listed=None):
+    """Write an archive of these records, after the entry of their folder. listed: the number of games in its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"KGS-{year}-19-{len(games) if told is None else told}-.{kind}"
+    path = folder / f"KGS-{year}-19-{len(games) if listed is None else listed}-.{kind}"
     inside = f"kgs-19-{year}"
     names = [f"{inside}/{k:05}.sgf" for k in range(len(games))]
     if kind == "zip":

@@ -1,4 +1,4 @@
-"""What a run will take, from a sample: counts and sizes that real runs confirm, whatever the sources are."""
+"""Estimates from a sample, compared with real runs, for all kinds of sources."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from kifu.records.sample import read_sample
 from web_store import web_store
 
 ROOM = 24 << 10
-"""Bytes that are looked at: a fraction of what the tests have."""
+"""Size of the sample in bytes: a fraction of the sources."""
 
 THIRD = 1 / 3
 
 
 def games(count: int, seed: int = 0) -> list[bytes]:
-    """Records of 40 to 160 moves; one of 20 cannot be played to its end."""
+    """Return records of 40 to 160 moves; one in 20 ends with an illegal move."""
     draw = random.Random(seed)
     found = [record(f"{seed}-{k}", draw.randint(40, 160)).replace(b"SZ[19]", b"SZ[19]RE[B+R]") for k in range(count)]
     return [each[:-1] + b";B[aa];W[aa])" if k % 20 == 0 else each for k, each in enumerate(found)]
@@ -100,13 +100,13 @@ def parts(folder: Path) -> Path:
 
 
 def several(folder: Path) -> Path:
-    """30 archives of two kinds and of different sizes, in one folder."""
+    """Write 30 archives of two formats and of different sizes into one directory."""
     for k in range(30):
         archive(folder / "many", games(20 + 2 * k, seed=k), year=2000 + k, kind=("tar.gz", "zip")[k % 2])
     return folder / "many"
 
 
-KINDS: list[Callable[[Path], Path]] = [
+SOURCES: list[Callable[[Path], Path]] = [
     tar, zipped, bzip, lines, one_file_in_zip, collection, loose, catalogue, several,
 ]  # fmt: skip
 
@@ -118,64 +118,64 @@ def near(value: float, truth: float) -> bool:
     return abs(value - truth) <= THIRD * truth
 
 
-def confirmed(told: Estimate, truth: IngestReport) -> None:
-    """Whether counts and the size of the catalogue are within a third of what came out."""
-    assert near(told.games.value, truth.read), (told.games, truth.read)
-    assert near(told.kept.value, truth.kept), (told.kept, truth.kept)
-    assert near(told.positions.value, truth.moves), (told.positions, truth.moves)
-    assert near(told.steps[0].disk.value, truth.bytes), (told.steps[0].disk, truth.bytes)
-    for each in (told.games, told.kept, told.positions, told.steps[0].seconds, told.steps[0].disk):
+def check_counts(result: Estimate, truth: IngestReport) -> None:
+    """Check that counts and the size of the catalogue are within a third of the real ones."""
+    assert near(result.games.value, truth.read), (result.games, truth.read)
+    assert near(result.kept.value, truth.kept), (result.kept, truth.kept)
+    assert near(result.positions.value, truth.moves), (result.positions, truth.moves)
+    assert near(result.steps[0].disk.value, truth.bytes), (result.steps[0].disk, truth.bytes)
+    for each in (result.games, result.kept, result.positions, result.steps[0].seconds, result.steps[0].disk):
         assert 0 < each.low <= each.value <= each.high
-    assert told.steps[0].memory > 100_000_000
+    assert result.steps[0].memory > 100_000_000
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sample_tells_what_ingest_will_make(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", SOURCES)
+def test_estimates_of_an_ingest(kind: Callable[[Path], Path], tmp_path: Path) -> None:
     source = kind(tmp_path)
-    told = estimate(source, jobs=1, sample_bytes=ROOM)
+    result = estimate(source, jobs=1, sample_bytes=ROOM)
     truth = ingest(source, tmp_path / "new.parquet")
-    assert told.sampled_games < truth.read or kind in (bzip, one_file_in_zip)  # of which less cannot be read
-    confirmed(told, truth)
+    assert result.sampled_games < truth.read or kind in (bzip, one_file_in_zip)  # of which less cannot be read
+    check_counts(result, truth)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_is_sampled_games_whole_is_known(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", SOURCES)
+def test_a_source_sampled_whole_is_exact(kind: Callable[[Path], Path], tmp_path: Path) -> None:
     source = kind(tmp_path)
-    told = estimate(source, jobs=1)
+    result = estimate(source, jobs=1)
     truth = ingest(source, tmp_path / "new.parquet")
-    for found, count in ((told.games, truth.read), (told.kept, truth.kept), (told.positions, truth.moves)):
+    for found, count in ((result.games, truth.read), (result.kept, truth.kept), (result.positions, truth.moves)):
         assert found == Range(count, count, count)
-    assert abs(told.steps[0].disk.value - truth.bytes) < 0.1 * truth.bytes
+    assert abs(result.steps[0].disk.value - truth.bytes) < 0.1 * truth.bytes
 
 
-def test_rules_of_cleaning_count(tmp_path: Path) -> None:
+def test_cleaning_rules(tmp_path: Path) -> None:
     source, rules = several(tmp_path), load_cleaning_rules("legal", ["min_moves=100", 'duplicates="games"'])
-    told = estimate(source, clean=rules, jobs=1, sample_bytes=ROOM)
+    result = estimate(source, clean=rules, jobs=1, sample_bytes=ROOM)
     truth = ingest(source, tmp_path / "new.parquet", clean=rules)
     assert 0.2 < truth.kept / truth.read < 0.8
-    confirmed(told, truth)
-    step = told.steps[0]
+    check_counts(result, truth)
+    step = result.steps[0]
     assert step.temporary == round(step.disk.value)  # the games wait in a file until all have been seen
 
 
 @pytest.mark.parametrize("order", ["corpus", "shuffled"])
 @pytest.mark.parametrize("kind", [several, catalogue])
-def test_a_sample_tells_what_a_build_will_make(kind: Callable[[Path], Path], order: str, tmp_path: Path) -> None:
+def test_estimates_of_a_build(kind: Callable[[Path], Path], order: str, tmp_path: Path) -> None:
     source = kind(tmp_path)
     recipe = find_recipe("book-seven", ['format="npy"', f'order="{order}"', "positions={per_game=10}"])
-    told = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
+    result = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
     built = build_examples(recipe, [source], tmp_path / "built")
-    assert [each.name for each in told.sets] == [each.path.name for each in built]
-    for each, truth in zip(told.sets, built):
+    assert [each.name for each in result.sets] == [each.path.name for each in built]
+    for each, truth in zip(result.sets, built):
         assert near(each.examples.value, truth.manifest.examples) or each.name != "train"
         assert near(each.bytes.value, sum(file.bytes for file in truth.manifest.files)) or each.name != "train"
-    total = sum(each.examples.value for each in told.sets)
+    total = sum(each.examples.value for each in result.sets)
     assert near(total, sum(each.manifest.examples for each in built))
-    assert len(told.steps) == 1 + (kind is several)  # a catalogue is taken as it is
+    assert len(result.steps) == 1 + (kind is several)  # a catalogue is taken as it is
 
 
-def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Examples that are more than are sorted at one go wait on the disk meanwhile."""
+def test_temporary_disk_space_of_a_shuffle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples that do not fit into one window wait on disk."""
     waited: list[int] = []
 
     class Watched(SpillFile):
@@ -189,50 +189,50 @@ def test_what_waits_to_be_sorted_is_told(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)
     source = several(tmp_path)
     recipe = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=10}"])
-    told = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
+    result = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
     waited.clear()
     build_examples(recipe, [source], tmp_path / "built", sets=["train"])
     assert len(waited) >= 4
-    assert near(told.steps[1].temporary, sum(waited))
+    assert near(result.steps[1].temporary, sum(waited))
     few = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=1}"])
     assert estimate(source, few, jobs=1, sample_bytes=ROOM).steps[1].temporary == 0
 
 
-def test_a_sample_tells_what_a_draw_will_make(tmp_path: Path) -> None:
+def test_estimates_of_a_kgsgo_build(tmp_path: Path) -> None:
     folder = tmp_path / "kgs"
     for year in (2001, 2002, 2003):
         archive(folder, games(600, seed=year), year=year)
     recipe = find_recipe("kgsgo-v2", ["sets.train10k.games=200", "sets.test.games=20"])
-    told = estimate(folder, recipe, jobs=1, sample_bytes=ROOM)
+    result = estimate(folder, recipe, jobs=1, sample_bytes=ROOM)
     built = build(recipe, [folder], tmp_path / "built")
-    assert told.sampled_games < 1800
-    assert told.games == Range(1800, 1800, 1800)  # as the archives' names say
-    for each, truth in zip(told.sets, built, strict=True):
+    assert result.sampled_games < 1800
+    assert result.games == Range(1800, 1800, 1800)  # as the archives' names say
+    for each, truth in zip(result.sets, built, strict=True):
         assert near(each.examples.value, truth.manifest.examples)
         assert near(each.bytes.value, truth.manifest.bytes)
 
 
-def test_an_archive_of_olf_files_can_be_planned(tmp_path: Path) -> None:
+def test_estimates_of_an_olf_archive(tmp_path: Path) -> None:
     source, recipe = tar(tmp_path, 300), find_recipe("olf-archive")
-    told = estimate(source, recipe, jobs=1)
-    assert told.sets[0].examples.value == told.kept.value
-    assert [step.name for step in told.steps] == ["ingest", "build olf-archive"]
+    result = estimate(source, recipe, jobs=1)
+    assert result.sets[0].examples.value == result.kept.value
+    assert [step.name for step in result.steps] == ["ingest", "build olf-archive"]
 
 
 def test_the_real_archives(shared: Path, tmp_path: Path) -> None:
     months = sorted((shared / "data" / "kgs").glob("KGS-2016_*.tar.gz"))
-    told = estimate(months, jobs=1, sample_bytes=600_000)
+    result = estimate(months, jobs=1, sample_bytes=600_000)
     truth = ingest(months, tmp_path / "new.parquet")
-    assert told.sampled_games < truth.read / 3
-    confirmed(told, truth)
+    assert result.sampled_games < truth.read / 3
+    check_counts(result, truth)
 
 
-def test_parts_are_as_one_catalogue(tmp_path: Path) -> None:
-    told = estimate(parts(tmp_path), find_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, sample_bytes=ROOM)
+def test_a_partitioned_catalogue(tmp_path: Path) -> None:
+    result = estimate(parts(tmp_path), find_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, sample_bytes=ROOM)
     whole = sum(20 + 2 * k for k in range(30))
-    assert told.games == Range(whole, whole, whole)
-    assert told.sampled_games <= whole
-    assert [step.name for step in told.steps] == ["build book-seven"]
+    assert result.games == Range(whole, whole, whole)
+    assert result.sampled_games <= whole
+    assert [step.name for step in result.steps] == ["build book-seven"]
 
 
 def test_archives_at_urls(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_archives_at_urls(tmp_path: Path) -> None:
     assert (there.games, there.kept, there.positions) == (here.games, here.kept, here.positions)
 
 
-def test_what_cannot_be_planned(tmp_path: Path) -> None:
+def test_invalid_arguments(tmp_path: Path) -> None:
     source = tar(tmp_path, 20)
     with pytest.raises(RecipeError, match="trains a network"):
         estimate(source, find_recipe("quick-cpu"))
@@ -255,7 +255,7 @@ def test_what_cannot_be_planned(tmp_path: Path) -> None:
         estimate(collection(tmp_path), find_recipe("kgsgo-v2"))
 
 
-def test_damage_is_told_of_as_ingest_does(tmp_path: Path) -> None:
+def test_a_damaged_source_fails(tmp_path: Path) -> None:
     whole = tar(tmp_path, 20)
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(whole.read_bytes()[:-100])
@@ -269,8 +269,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.code == 0
     assert done.out.startswith("1 source, ")
     assert ": 100 games\nkept: 86 games, " in done.out
-    told = json.loads(run("estimate", source, "--recipe", "book-seven", "--json", "-").out)
-    assert [step["name"] for step in told["steps"]] == ["ingest", "build book-seven"]
+    result = json.loads(run("estimate", source, "--recipe", "book-seven", "--json", "-").out)
+    assert [step["name"] for step in result["steps"]] == ["ingest", "build book-seven"]
     assert run("estimate", source, "--json", tmp_path / "plan.json", "--set", "min_moves=1000").code == 0
     written = json.loads(tmp_path.joinpath("plan.json").read_text())
     assert written["games"]["value"] == 100
@@ -284,7 +284,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [tar, zipped, lines, one_file_in_zip, collection, loose])
-def test_a_glimpse_knows_its_share(kind: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_the_share_of_a_records_sample(kind: Callable[[Path], Path], tmp_path: Path) -> None:
     path = kind(tmp_path)
 
     def count(found) -> int:
@@ -315,7 +315,7 @@ def test_no_name_of_a_url_becomes_a_path(name: str, tmp_path: Path, monkeypatch:
 
 
 def behind_a_picture(folder: Path, size: int) -> Path:
-    """An archive whose first member is no record, and fills so many bytes of the file."""
+    """Write an archive whose first member is not a record and takes `size` bytes of the file."""
     path = folder / "games.tar.gz"
     with tarfile.open(path, "w:gz") as made:
         for name, data in [("map.png", random.Random(1).randbytes(size)), *((f"{k}.sgf", g) for k, g in LOOSE)]:
@@ -325,8 +325,8 @@ def behind_a_picture(folder: Path, size: int) -> Path:
     return path
 
 
-def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also at a URL, where one reads no farther than a piece goes."""
+def test_records_behind_another_member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at a URL, which is read in pieces."""
     pytest.importorskip("aiohttp")
     monkeypatch.setattr(_remote, "_PAGE_BYTES", 1024)
     monkeypatch.setattr(_remote, "PIECE_BYTES", 4096)
@@ -339,7 +339,7 @@ def test_records_are_looked_for_behind_what_comes_first(tmp_path: Path, monkeypa
     assert sum(map(len, here.blocks)) == sum(map(len, there.blocks)) > 0
 
 
-def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_to_the_search_for_a_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample, "_MAX_HEAD", 10_000)
     path = behind_a_picture(tmp_path, 20_000)
     with pytest.raises(SourceError, match=r"games\.tar\.gz: no game record in its first 10,000 bytes"):
@@ -347,7 +347,7 @@ def test_where_no_record_begins_nobody_looks_without_end(tmp_path: Path, monkeyp
     assert read_sample(path, 30_000).blocks
 
 
-def test_all_sources_are_stood_for(tmp_path: Path) -> None:
+def test_weights_add_up_to_all_sources(tmp_path: Path) -> None:
     found = find_sources(several(tmp_path))
     parts = draw_sample(found, ROOM)
     size = sum(source.path.stat().st_size for source in found)
@@ -374,7 +374,7 @@ def test_standard_error() -> None:
     assert mixed == 0  # kinds may differ from each other
 
 
-def test_ranges_for_people() -> None:
+def test_ranges_as_text() -> None:
     assert str(Range.of(1_234_567, 0)) == "1,234,567"
     assert str(Range.of(1_234_567, 0.05)) == "about 1,230,000 (1,110,000 to 1,360,000)"
     assert str(Range.of(87, 0.05)) == "about 87 (78 to 96)"

@@ -269,7 +269,7 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
 def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: list[str]) -> None:
     (tmp_path / "EMPTY").mkdir()
     (tmp_path / "GARBAGE").write_bytes(b"neither this nor that")
-    liar = archive(tmp_path / "LIAR", records(3), year=2003, told=9)
+    liar = archive(tmp_path / "LIAR", records(3), year=2003, listed=9)
     places = {"KGS": kgs, "LIAR": liar} | {name: tmp_path / name for name in ("EMPTY", "GARBAGE", "OUT")}
     pattern = re.compile("|".join(places))
     is_error(run(*(pattern.sub(lambda found: str(places[found[0]]), word) for word in arguments.split())), *words)

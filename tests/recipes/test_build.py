@@ -318,7 +318,7 @@ def test_a_bad_game_costs_only_itself(tmp_path, version):
     ]
     assert (m.read, m.kept, m.drops) == (20, 10, dict.fromkeys(sorted(BROKEN), 1))
     assert m.adds_up()
-    good = archive(tmp_path / "good", games[::2], told=10)
+    good = archive(tmp_path / "good", games[::2], listed=10)
     (alone,) = build(RECIPES[version], [good], tmp_path / "into", sets=["archives"])
     assert built.path.read_bytes() == alone.path.read_bytes()
     assert build(RECIPES[version], [source], tmp_path / "into", sets=["archives"])[0].fresh is False
@@ -336,7 +336,7 @@ def test_only_bad_games(tmp_path):
 
 
 def test_an_archive_whose_name_tells_of_no_games(tmp_path):
-    source = archive(tmp_path, records(2), told=0)
+    source = archive(tmp_path, records(2), listed=0)
     (built,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
     assert (built.manifest.read, built.manifest.examples) == (0, 0)
     assert build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])[0].fresh is False
@@ -351,12 +351,12 @@ def refused(tmp_path, match, error=SourceError, **options):
 
 
 def test_archives_shorter_than_their_name_says(tmp_path):
-    archive(tmp_path / "source", records(3), told=4)
+    archive(tmp_path / "source", records(3), listed=4)
     refused(tmp_path, "archive KGS-2001-19-4-: entry 5 is not a game, but by its name the archive holds 4 games")
 
 
 def test_longer_archives_are_fine(tmp_path):
-    source = archive(tmp_path, records(3), told=2)
+    source = archive(tmp_path, records(3), listed=2)
     chosen = Sampler(RECIPES[2], [parse_archive_name(source.name)]).select("archives")
     (built,) = build(RECIPES[2], [source], tmp_path / "into", sets=["archives"])
     assert built.path.read_bytes() == expected_bytes(2, chosen, {2001: records(3)})

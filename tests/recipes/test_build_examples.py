@@ -232,13 +232,13 @@ def test_sets_of_a_split_have_no_game_in_common(games: Path, tmp_path: Path) -> 
 
 def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_path: Path) -> None:
     chosen = recipe(split=SPLIT, positions={"per_game": 9})
-    told = []
+    dropped = []
     for built in build(chosen, games, tmp_path):
         m = built.manifest
         assert read_examples_manifest(built.path) == m
         assert m.read == 37 == m.kept + m.elsewhere + sum(m.drops.values())
         assert m.drops["OCCUPIED"] == 1
-        told.append(m.drops.get("WRONG_SIZE", 0))
+        dropped.append(m.drops.get("WRONG_SIZE", 0))
         batch = read(built.path)
         ids = {k: key for k, key, _ in usable(games)}
         for row in (0, 1, 8, 9, len(batch) - 1):
@@ -246,7 +246,7 @@ def test_the_manifest_adds_up_and_tells_where_rows_come_from(games: Path, tmp_pa
             assert (origin.archive, ids[origin.member], origin.ply) == ("some.parquet", batch.game[row], batch.ply[row])
         with pytest.raises(IndexError):
             m.origin(len(batch))
-    assert sorted(told) == [0, 1]  # in the set that it would have gone to
+    assert sorted(dropped) == [0, 1]  # in the set that it would have gone to
     path = tmp_path / "test.manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"read": 36}))
     with pytest.raises(FormatError, match="do not add up"):
@@ -323,7 +323,7 @@ def test_the_recipes_that_come_with_kifu(games: Path, tmp_path: Path) -> None:
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"planes": "sevn"}, "no plane set or feature 'sevn'; did you mean 'seven"),
     ({"planes": "own+op"}, "did you mean 'opp'"),
-    ({"planes": "kgsgo7"}, "kgsgo7@1 is in dat1 and dat2 files only"),
+    ({"planes": "kgsgo7"}, "kgsgo7@1 exists in dat1 and dat2 files only"),
     ({"labels": ["move", "reslt"]}, "no label 'reslt'; did you mean 'result'?"),
     ({"labels": ["move", "next1"]}, f"requires k from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
@@ -356,11 +356,11 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 def test_a_bad_recipe_is_one_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError) as caught:
         recipe(**changes)
-    told = str(caught.value)
-    assert message in told
-    assert told.isprintable()
-    assert told.startswith("recipe mine: ")
-    assert len(told) < 500
+    error = str(caught.value)
+    assert message in error
+    assert error.isprintable()
+    assert error.startswith("recipe mine: ")
+    assert len(error) < 500
 
 
 def test_an_unknown_kind(tmp_path: Path) -> None:

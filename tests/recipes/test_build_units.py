@@ -51,10 +51,10 @@ SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
 def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two archives; some of their games cannot be used."""
     folder = tmp_path_factory.mktemp("kgs")
-    told = b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-01]"
+    properties = b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-01]"
     for year in (2001, 2002):
         games = [record(f"{year}-{k}", 34, 2 + k % 4 if k % 4 == 3 else 0) for k in range(14)]
-        archive(folder, [*(each.replace(b"SZ[19]", told) for each in games), *BROKEN.values()], year=year)
+        archive(folder, [*(each.replace(b"SZ[19]", properties) for each in games), *BROKEN.values()], year=year)
     return folder
 
 
@@ -301,12 +301,12 @@ def test_a_job_travels_without_its_desks(catalogues: list[Path]) -> None:
 
 
 def test_lists_are_part_of_what_a_job_is(tmp_path: Path) -> None:
-    told = []
+    fingerprints = []
     for text in ("1\na/b\n", "1\n", "a/b\n1\n"):
         (tmp_path / "list").write_text(text)
-        told.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).fingerprint())
-    assert told[0] != told[1]
-    assert told[0] == told[2]
+        fingerprints.append(ListSplit(kind="list", sets={"all": str(tmp_path / "list")}).fingerprint())
+    assert fingerprints[0] != fingerprints[1]
+    assert fingerprints[0] == fingerprints[2]
 
 
 def test_records_of_one_archive_s_games_only(kgs: Path) -> None:

@@ -207,14 +207,14 @@ def test_shared_early_positions_are_not_leaks(built, tmp_path) -> None:
 
 def test_record_hashes_equal_those_of_their_games(built) -> None:
     game = hash_positions(game_arrays(batch([read_sgf(data) for data in records(12, 2, 90)])))
-    told = dict(zip(game.hashes.tolist(), game.stones.tolist()))
+    stones_of = dict(zip(game.hashes.tolist(), game.stones.tolist()))
     for kind in "12":
         with Dat(data_set(built, kind, 2001)) as data:
             (part,) = data.records()
             hashes, stones = hash_records(part)
             del part
             assert len(hashes) > 900
-            assert {h: told[h] for h in hashes.tolist()} == dict(zip(hashes.tolist(), stones.tolist()))
+            assert {h: stones_of[h] for h in hashes.tolist()} == dict(zip(hashes.tolist(), stones.tolist()))
 
 
 @pytest.mark.nojit
@@ -389,8 +389,8 @@ def test_a_game_in_several_sets_is_listed_in_each_pair(tmp_path) -> None:
     games = [[game, symmetric(game, 1), long_game(rng)], [long_game(rng), symmetric(game, 2)], [long_game(rng)], [game]]
     paths = [write_catalogue(tmp_path / f"{n}.parquet", batch(each)) for n, each in enumerate(games)]
     found = audit(paths, jobs=1)
-    told = [[(g.first.row, g.second.row) for g in pair.games] for pair in found.pairs]
-    assert told == [[(0, 1), (1, 1)], [], [(0, 0), (1, 0)], [], [(1, 0)], []]
+    shared = [[(g.first.row, g.second.row) for g in pair.games] for pair in found.pairs]
+    assert shared == [[(0, 1), (1, 1)], [], [(0, 0), (1, 0)], [], [(1, 0)], []]
     assert [pair.leaks for pair in found.pairs] == [True, False, True, False, True, False]
 
 
@@ -464,8 +464,8 @@ def test_the_documented_audit_of_the_2015_sets_holds(shared, tmp_path, monkeypat
     done = run("audit", "sets/kgsgo-test.dat", "sets/kgsgo-train10k.dat")
     for path in (tmp_path / "sets").iterdir():  # 0.7 GB
         path.unlink()
-    told = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
-    assert "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines()) in told
+    page = (Path(__file__).parents[2] / "docs/audit.md").read_text("utf-8")
+    assert "".join(f"    {line}\n" if line else "\n" for line in done.out.splitlines()) in page
     assert done.code == 0
 
 

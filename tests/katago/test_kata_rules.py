@@ -125,11 +125,11 @@ def test_str_round_trips():
                 for bits in range(4):
                     for bonus in ("0", "n", "n-1"):
                         rules = KataRules(ko, scoring, tax, bool(bits & 1), bool(bits & 2), bonus)
-                        told = {
+                        fields = {
                             "ko": ko.upper(), "scoring": scoring.upper(), "tax": tax.upper(), "suicide": rules.suicide,
                             "hasButton": rules.button, "whiteHandicapBonus": bonus.upper(), "komi": 7.5,
                         }  # fmt: skip
-                        assert KataRules.parse(str(rules)) == KataRules.parse(json.dumps(told)) == rules
+                        assert KataRules.parse(str(rules)) == KataRules.parse(json.dumps(fields)) == rules
                         seen.add(str(rules))
     assert len(seen) == 4 * 2 * 3 * 4 * 3
 
@@ -184,16 +184,16 @@ def test_sliced_columns():
 def test_katagos_own_rules_strings(shared):
     """Compare with KataGo's parsing of RU and KM, for each game of the reference that has rules."""
     reference = dict(np.load(shared / "reference/katago/handmade.npz"))
-    told = dict(zip(reference["names"].tolist(), reference["rules"].tolist(), strict=True))
+    has_rules = dict(zip(reference["names"].tolist(), reference["rules"].tolist(), strict=True))
     texts, komis, expected = [], [], []
     with tarfile.open(shared / "reference/katago/handmade-sgf.tar.gz") as file:
         for member in file:
             record = file.extractfile(member).read().decode("latin-1") if member.isfile() else ""
             rules, komi = (re.search(rf"{name}\[([^\]]*)\]", record) for name in ("RU", "KM"))
-            if rules and komi and told[member.name.removeprefix("handmade/")]:
+            if rules and komi and has_rules[member.name.removeprefix("handmade/")]:
                 texts.append(rules[1])
                 komis.append(float(komi[1]))
-                expected.append(told[member.name.removeprefix("handmade/")])
+                expected.append(has_rules[member.name.removeprefix("handmade/")])
     terms, drop = resolve_rules(*columns(texts, komis, [None] * len(texts)))
     assert not drop.any()
     assert len(texts) == 163

@@ -76,8 +76,8 @@ def arrays(path: Path) -> dict[str, Any]:
 
 def plies_of(path: Path) -> list[int]:
     """Return the plies of the rows."""
-    told = arrays(path)["globalTargetsNC"]
-    return (told[:, 51] + told[:, 53]).astype(int).tolist()
+    targets = arrays(path)["globalTargetsNC"]
+    return (targets[:, 51] + targets[:, 53]).astype(int).tolist()
 
 
 # Which games
@@ -131,18 +131,18 @@ def test_odd_games_are_dropped_or_kept_as_configured(
 def test_an_ordinary_game_is_used_whole(tmp_path: Path) -> None:
     built = build(write(tmp_path / "games", game()), tmp_path)
     assert plies_of(built.path) == list(range(70))
-    told = arrays(built.path)["globalTargetsNC"]
-    assert told[:2, :2].tolist() == [[0, 1], [1, 0]]
-    assert np.all(told[:, 35] == 0)
+    targets = arrays(built.path)["globalTargetsNC"]
+    assert targets[:2, :2].tolist() == [[0, 1], [1, 0]]
+    assert np.all(targets[:, 35] == 0)
 
 
 def test_passes_and_answers_to_passes_have_no_rows(tmp_path: Path) -> None:
     built = build(write(tmp_path / "games", game(plies=90, passes=(5, 60, 88, 89))), tmp_path)
     # A pass in the opening: the game begins after the answer to it.
     assert plies_of(built.path) == [t for t in range(7, 88) if t not in (60, 61)]
-    told = arrays(built.path)["globalTargetsNC"]
-    assert np.all(told[:, 53] == 7)
-    assert told[:, 28].tolist() == [float(t not in (59, 87)) for t in plies_of(built.path)]
+    targets = arrays(built.path)["globalTargetsNC"]
+    assert np.all(targets[:, 53] == 7)
+    assert targets[:, 28].tolist() == [float(t not in (59, 87)) for t in plies_of(built.path)]
 
 
 def test_rows_stop_at_the_end_of_the_game(tmp_path: Path) -> None:
@@ -164,8 +164,8 @@ def test_small_boards_are_in_the_upper_left_corner(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("width", "height"), [(1, 19), (19, 1), (20, 19), (25, 25)])
 def test_unsupported_board_sizes_are_dropped(tmp_path: Path, width: int, height: int) -> None:
-    told = {"rules": ["aga"], "komi": [7.0], "width": [width], "height": [height], "moves": [[0, 2 | WHITE_BIT]]}
-    built = build(write_catalogue(tmp_path / "some.parquet", rows(**told)), tmp_path, "min_moves=0")
+    columns = {"rules": ["aga"], "komi": [7.0], "width": [width], "height": [height], "moves": [[0, 2 | WHITE_BIT]]}
+    built = build(write_catalogue(tmp_path / "some.parquet", rows(**columns)), tmp_path, "min_moves=0")
     assert built.manifest.drops == {"WRONG_SIZE": 1}
 
 
@@ -176,8 +176,8 @@ def test_unsupported_board_sizes_are_dropped(tmp_path: Path, width: int, height:
 )  # fmt: skip
 def test_results_are_weighted_by_trust(tmp_path: Path, result: str | None, known: bool, weight: float) -> None:
     source = write(tmp_path / "games", game("SZ[19]RU[AGA]KM[7]" + (f"RE[{result}]" if result else "")))
-    told = arrays(build(source, tmp_path / "a").path)["globalTargetsNC"]
-    assert np.all(told[:, 35] == 1 - weight)
+    targets = arrays(build(source, tmp_path / "a").path)["globalTargetsNC"]
+    assert np.all(targets[:, 35] == 1 - weight)
     strict = build(source, tmp_path / "b", "results=known")
     assert strict.manifest.drops == ({} if known else {"UNFINISHED": 1})
     untrusted = build(source, tmp_path / "c", "trust={}")
@@ -192,9 +192,9 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of random games."""
     folder = tmp_path_factory.mktemp("kgs")
     games = [record(k, 80, 2 + k % 4 if k % 4 == 3 else 0) for k in range(40)]
-    told = [each.replace(b"SZ[19]", b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-0%d]" % (k % 9 + 1))
+    records = [each.replace(b"SZ[19]", b"SZ[19]RU[Chinese]KM[7.5]RE[B+R]BR[3d]DT[2006-07-0%d]" % (k % 9 + 1))
             for k, each in enumerate(games)]  # fmt: skip
-    archive(folder, [*told, b"(;SZ[9];B[dd])"], year=2006)
+    archive(folder, [*records, b"(;SZ[9];B[dd])"], year=2006)
     return folder
 
 
@@ -215,11 +215,11 @@ def test_files_meet_the_requirements_of_katagos_scripts(kgs: Path, tmp_path: Pat
                 assert (found[array.name].dtype, found[array.name].shape) == (array.dtype, (count, *array.shape))
             assert found["policyTargetsNCMove"].sum(2).min() > 0
             assert (found["scoreDistrN"].astype(int).sum(1) == 100).all()
-            told = found["globalTargetsNC"]
-            assert np.isfinite(told).all()
+            targets = found["globalTargetsNC"]
+            assert np.isfinite(targets).all()
             assert np.isfinite(found["metadataInputNC"]).all()
             for weight in (25, 26, 27, 28, 29, 33, 34):
-                assert told[:, weight].min() >= 0
+                assert targets[:, weight].min() >= 0
         assert json.loads(file.with_suffix(".json").read_text()) == {"num_rows": count}
         assert zipfile.ZipFile(file).testzip() is None
     plain = build(kgs, tmp_path / "plain", *LOOSE)
@@ -258,11 +258,11 @@ def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
         assert m.examples == len(key)
         assert m.kept + m.elsewhere + sum(m.drops.values()) == len(batch)
         ids = batch["id"].to_pylist()
-        told = arrays(built.path)["globalTargetsNC"]
+        targets = arrays(built.path)["globalTargetsNC"]
         for row in (0, len(key) // 2, len(key) - 1):
             origin = m.origin(row)
             assert ids[origin.member] == key[row]
-            assert origin.ply == told[row, 51] + told[row, 53]
+            assert origin.ply == targets[row, 51] + targets[row, 53]
 
 
 def test_existing_outputs_are_kept(kgs: Path, tmp_path: Path) -> None:

@@ -90,8 +90,8 @@ def wanted(games: Path) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray, i
     for key, game in kept_games(games).items():
         if game.rules == "house rules" or game.komi == 6.25:
             continue
-        planes, told, _ = rows_of(game, encoder)
-        found |= {(key, t): (planes[t], told[t], int(game.moves[t] & POINT_MASK)) for t in range(len(planes))}
+        planes, inputs, _ = rows_of(game, encoder)
+        found |= {(key, t): (planes[t], inputs[t], int(game.moves[t] & POINT_MASK)) for t in range(len(planes))}
     return found
 
 
@@ -106,11 +106,11 @@ def test_batches_equal_encoded_rows_under_their_symmetry(games, wanted):
     assert len(batch) == len(loader) * 100 - (-len(batch) % 100) > 700
     fits = {key: set(range(8)) for key, _ in wanted}  # the symmetries that a game's rows allow
     moves = batch.labels["move"].tolist()
-    for planes, (key, t), move, told in zip(
+    for planes, (key, t), move, inputs in zip(
         batch.unpack_planes(loader.layout), row_ids(batch), moves, batch.labels["globals"]
     ):
         before, numbers, point = wanted[key, t]
-        assert told.tobytes() == numbers.tobytes()  # numbers do not turn
+        assert inputs.tobytes() == numbers.tobytes()  # numbers do not turn
         fits[key] &= {
             k
             for k in range(8)
@@ -121,19 +121,19 @@ def test_batches_equal_encoded_rows_under_their_symmetry(games, wanted):
 
 
 def test_positions_that_katago_rejects_are_not_loaded(games):
-    told = Counter()
+    reasons = Counter()
     batch = one_batch(load(games, "katago22", passes=True))
     plies = Counter(batch.game.tolist())
     encoder = KataEncoder(KATAGO22, 19, 19, False)
     for key, game in kept_games(games).items():
         if game.rules == "house rules" or game.komi == 6.25:
-            told["terms"] += 1
+            reasons["terms"] += 1
             assert plies[key] == 0
         else:
-            told[rows_of(game, encoder)[2].name] += 1
-    assert told["terms"] == 2
-    assert told["SUICIDE"] == 1
-    assert told["AFTER_END"] >= 1
+            reasons[rows_of(game, encoder)[2].name] += 1
+    assert reasons["terms"] == 2
+    assert reasons["SUICIDE"] == 1
+    assert reasons["AFTER_END"] >= 1
     assert plies[next(key for key, game in kept_games(games).items() if game.players[0] == "a")] == 4
     assert plies[next(key for key, game in kept_games(games).items() if game.players[0] == "b")] == 5
 
@@ -193,9 +193,9 @@ def test_tensors_include_globals(games):
     from kifu.datasets.torch_data import tensors
 
     batch = next(iter(load(games, "katago22", batch_size=9)))
-    told = tensors(batch)["globals"]
-    assert told.dtype == torch.float32
-    assert np.array_equal(told, batch.labels["globals"])
+    inputs = tensors(batch)["globals"]
+    assert inputs.dtype == torch.float32
+    assert np.array_equal(inputs, batch.labels["globals"])
 
 
 def test_batches_equal_katagos_rows(shared, tmp_path):
@@ -225,7 +225,7 @@ def test_batches_equal_katagos_rows(shared, tmp_path):
 
 @pytest.mark.nojit
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         # g5, g6, g7, g8, g9, g10, g11, g14, g17, g18 of the last move
         (b"(;SZ[3]RU[Chinese]KM[1];B[bb])", (-1 / 20, 0, 0, 0, 0, 0, 0, 0, 0, 0)),
@@ -241,11 +241,11 @@ def test_batches_equal_katagos_rows(shared, tmp_path):
         (b"(;SZ[2]RU[NZ]KM[99];B[bb])", (-24 / 20, 1, -0.5, 1, 0, 0, 0, 0, 0, 0)),
     ],
 )
-def test_globals_of_a_game(text, told):
+def test_globals_of_a_game(text, expected):
     planes, numbers, labels = encode_katago(kifu.read_sgf(text))
     assert len(planes) == len(numbers) == len(labels)
     asked = [5, 6, 7, 8, 9, 10, 11, 14, 17, 18]
-    assert numbers[-1, asked].tolist() == np.float32(told).tolist()
+    assert numbers[-1, asked].tolist() == np.float32(expected).tolist()
     assert not np.delete(numbers[-1], [*asked, 0]).any()
     assert numbers[-1, 0] == (b"[];" in text)
 
@@ -270,14 +270,14 @@ def test_default_rules_of_many_games_equal_those_of_each():
 @pytest.mark.nojit
 def test_encode_returns_the_planes():
     game = kifu.read_sgf(b"(;SZ[5:4]RU[NZ]KM[3]HA[2]AB[aa][bb];W[cc];B[];W[db];B[dc])")
-    planes, told, labels = encode_katago(game)
-    assert (planes.shape, told.shape, labels.tolist()) == ((3, 22, 4, 5), (3, 19), [12, 8, 13])
+    planes, inputs, labels = encode_katago(game)
+    assert (planes.shape, inputs.shape, labels.tolist()) == ((3, 22, 4, 5), (3, 19), [12, 8, 13])
     again = kifu.encode(game, "katago22")
     assert np.array_equal(again[0], planes)
     assert np.array_equal(again[1], labels)
     every = rows_of(game, KataEncoder(KATAGO22, 5, 4, False))
     assert np.array_equal(planes, every[0][[0, 2, 3]])
-    assert np.array_equal(told, every[1][[0, 2, 3]])
+    assert np.array_equal(inputs, every[1][[0, 2, 3]])
 
 
 @pytest.mark.nojit
@@ -330,9 +330,9 @@ def test_written_data_sets_include_globals(games, wanted, tmp_path, form):
     loader = load(built.path, shuffle=None, augment=False)
     batch = one_batch(loader)
     assert sorted(row_ids(batch)) == sorted(at for at in wanted if at[0] not in ended)
-    for planes, at, told in zip(batch.unpack_planes(loader.layout), row_ids(batch), batch.labels["globals"]):
+    for planes, at, inputs in zip(batch.unpack_planes(loader.layout), row_ids(batch), batch.labels["globals"]):
         assert np.array_equal(planes, wanted[at][0])
-        assert told.tobytes() == wanted[at][1].tobytes()
+        assert inputs.tobytes() == wanted[at][1].tobytes()
     mirrored = one_batch(load(built.path, seed=1))
-    numbers = {at: told.tobytes() for at, told in zip(row_ids(mirrored), mirrored.labels["globals"])}
+    numbers = {at: inputs.tobytes() for at, inputs in zip(row_ids(mirrored), mirrored.labels["globals"])}
     assert numbers == {at: wanted[at][1].tobytes() for at in row_ids(batch)}

@@ -24,11 +24,11 @@ WORDS = ("black", "white", "black_rank", "white_rank", "result_text", "komi_text
 
 def games(count: int = 1, **columns: Any) -> pa.RecordBatch:
     """Return rows of a catalogue for records with these fields."""
-    told = {name: [value] * count for name, value in columns.items()}
-    text = {name: pa.array(told.get(name, [None] * count), pa.string()) for name in WORDS}
-    typed, _ = parse_fields(told.get("format", ["sgf"])[0], text, known_programs())
-    told |= {name: typed[name].to_pylist() for name in typed if name in META_COLUMNS}
-    return rows(**{"width": [19] * count} | told).select(list(META_COLUMNS))
+    fields = {name: [value] * count for name, value in columns.items()}
+    text = {name: pa.array(fields.get(name, [None] * count), pa.string()) for name in WORDS}
+    typed, _ = parse_fields(fields.get("format", ["sgf"])[0], text, known_programs())
+    fields |= {name: typed[name].to_pylist() for name in typed if name in META_COLUMNS}
+    return rows(**{"width": [19] * count} | fields).select(list(META_COLUMNS))
 
 
 def one(source: str = "kgs", **columns: Any) -> np.ndarray:
@@ -41,7 +41,7 @@ def test_metadata_equals_katagos_rows(shared, tmp_path):
     folder = shared / "reference" / "katago"
     with np.load(folder / "trainrows_index.npz") as file:
         names, game, turn = file["names"].tolist(), file["game"], file["turn"]
-        told = [json.loads(each) for each in file["gameInfoJson"].tolist()]
+        infos = [json.loads(each) for each in file["gameInfoJson"].tolist()]
     with np.load(folder / "trainrows.npz") as file:
         wanted = file["metadataInputNC"]
     for top in sorted({name.split("/")[0] for name in names}):
@@ -55,7 +55,7 @@ def test_metadata_equals_katagos_rows(shared, tmp_path):
     at = [place[names[g]] for g in game.tolist()]
     white = [moves[row][ply] >> 15 for row, ply in zip(at, turn.tolist())]
     assert np.array_equal(found[at, white], wanted)
-    assert {each["tc"] for each in told} == {"byo", "can"}
+    assert {each["tc"] for each in infos} == {"byo", "can"}
 
 
 RANKS = {
@@ -124,7 +124,7 @@ NOTHING = (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(
-    ("source", "time", "overtime", "kind", "told"),
+    ("source", "time", "overtime", "kind", "expected"),
     [
         ("kgs", "1800", "5x30 byo-yomi", BYO_YOMI, (1800, 30, 5, 0)),
         ("kgs", "0", "3x10 byo-yomi", BYO_YOMI, (0, 10, 3, 0)),
@@ -150,11 +150,11 @@ NOTHING = (0, 0, 0, 0)
         ("go4go", None, None, UNKNOWN, NOTHING),
     ],
 )
-def test_time_limits(source, time, overtime, kind, told):
+def test_time_limits(source, time, overtime, kind, expected):
     for row in one(source, time_text=time, overtime=overtime):
         assert np.flatnonzero(row[75:82]).tolist() == [kind - 75]
         assert row[kind] == 1
-        assert row[82:86].tolist() == logs(*told)
+        assert row[82:86].tolist() == logs(*expected)
 
 
 def test_tygem_gives_seconds_before_periods():

@@ -47,8 +47,8 @@ def cuts(rows: KataRows, *at: int) -> Iterator[KataRows]:
         yield rows.part(start, stop)
 
 
-def write(path: Path, rows: KataRows, *at: int, **told) -> Path:
-    with KataWriter(path, q=rows.q is not None, meta=rows.meta is not None, **told) as writer:
+def write(path: Path, rows: KataRows, *at: int, **options) -> Path:
+    with KataWriter(path, q=rows.q is not None, meta=rows.meta is not None, **options) as writer:
         for part in cuts(rows, *at):
             writer.write(part)
         writer.commit({"recipe": "none"})
@@ -611,8 +611,8 @@ def test_a_row_is_shown_on_a_board_of_its_size(tmp_path):
 
 def test_a_row_can_be_drawn(tmp_path):
     folder = write(tmp_path / "set", ROWS)
-    told = run("inspect", folder, "--row", 3, "-o", tmp_path / "row.svg")
-    assert told.code == 0
+    done = run("inspect", folder, "--row", 3, "-o", tmp_path / "row.svg")
+    assert done.code == 0
     assert (tmp_path / "row.svg").stat().st_size > 1000
 
 

@@ -225,10 +225,10 @@ def word(point, colour, width):
 @pytest.mark.nojit
 @random_games
 @given(courses())
-def test_bans_and_inputs_equal_the_naive_board_history(told):
-    game, terms, seen, why = told
-    encoded = encode(rooted([game]), terms, encoder=KataEncoder(KATAGO22, game.width, game.height, False))
-    assert (encoded.drop.tolist(), encoded.ply.tolist()) == ([why], [len(seen)])
+def test_bans_and_inputs_equal_the_naive_board_history(played):
+    game, rules, seen, reason = played
+    encoded = encode(rooted([game]), rules, encoder=KataEncoder(KATAGO22, game.width, game.height, False))
+    assert (encoded.drop.tolist(), encoded.ply.tolist()) == ([reason], [len(seen)])
     points = game.width * game.height
     planes = np.unpackbits(encoded.planes, axis=2)[..., :points].reshape(-1, 22, game.height, game.width)
     for t, at in enumerate(seen):

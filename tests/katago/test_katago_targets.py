@@ -100,9 +100,10 @@ def test_targets_of_odd_games_equal_katagos(shared: Path, tmp_path: Path) -> Non
         ours = {array.name: file[array.name] for array in ARRAYS if array.name in file.files}
     (batch,) = open_catalogue(tmp_path / "games.parquet").batches(("id", "member"))
     names = dict(zip(batch["member"].to_pylist(), batch["id"].to_pylist()))
-    told = ours["globalTargetsNC"]
+    targets = ours["globalTargetsNC"]
     at = {
-        place: k for k, place in enumerate(zip(game_hashes(told)[:, 0].tolist(), (told[:, 51] + told[:, 53]).tolist()))
+        place: k
+        for k, place in enumerate(zip(game_hashes(targets)[:, 0].tolist(), (targets[:, 51] + targets[:, 53]).tolist()))
     }
     met = set()
     for row, (game, turn) in enumerate(zip(theirs["game"].tolist(), theirs["turn"].tolist())):
@@ -254,7 +255,7 @@ def test_targets_equal_the_slow_reference(
     for k, t in enumerate(ply.tolist()):
         point, mover = played.moves[t]
         white = mover == WHITE
-        told = out.targets[k].tolist()
+        targets = out.targets[k].tolist()
         assert np.flatnonzero(out.policy[k, 0]).tolist() == [_index(point)]
         assert out.policy[k, 0].sum() == 1
         follows = t + 1 < stop and played.moves[t + 1][0] is not None
@@ -262,18 +263,18 @@ def test_targets_equal_the_slow_reference(
             assert np.flatnonzero(out.policy[k, 1]).tolist() == [_index(played.moves[t + 1][0])]
         else:
             assert out.policy[k, 1].tolist() == [1] * 362
-        assert told[28] == follows
-        assert told[0:4] == told[4:8] == told[16:20] == ([1, 0, 0, 0.5] if white else [0, 1, 0, -0.5])
-        assert (told[24], told[25], told[26], told[35]) == (1, 1, 1, 0.75)
-        assert (told[20], told[21], told[27], told[29], told[34]) == (0, 0, 0, 0, 0)
+        assert targets[28] == follows
+        assert targets[0:4] == targets[4:8] == targets[16:20] == ([1, 0, 0, 0.5] if white else [0, 1, 0, -0.5])
+        assert (targets[24], targets[25], targets[26], targets[35]) == (1, 1, 1, 0.75)
+        assert (targets[20], targets[21], targets[27], targets[29], targets[34]) == (0, 0, 0, 0, 0)
         komi = 7.5 + bonus_of_handicap + played.bonus[t]
-        assert told[47] == (komi if white else -komi)
-        assert told[48] == (rules == "chinese")
-        assert (told[51], told[53], told[54], told[56]) == (t - first, first, handicap, handicap)
+        assert targets[47] == (komi if white else -komi)
+        assert targets[48] == (rules == "chinese")
+        assert (targets[51], targets[53], targets[54], targets[56]) == (t - first, first, handicap, handicap)
         gained = played.bonus[stop] - played.bonus[t]
-        assert told[61] == (gained if white else -gained)
-        assert (told[33], told[62], told[63]) == (1, 0, 3)
-        assert told[22:24] + told[30:33] + told[49:51] + told[64:] == [0] * 23
+        assert targets[61] == (gained if white else -gained)
+        assert (targets[33], targets[62], targets[63]) == (1, 0, 3)
+        assert targets[22:24] + targets[30:33] + targets[49:51] + targets[64:] == [0] * 23
         assert np.array_equal(out.values[k, 2], _seen(played.boards[min(t + 8, stop)], mover))
         assert np.array_equal(out.values[k, 3], _seen(played.boards[min(t + 32, stop)], mover))
         assert not out.values[k, [0, 1, 4]].any()
@@ -284,9 +285,9 @@ def test_targets_equal_the_slow_reference(
 # Laws
 
 
-def _one(moves: list[int], rules: str = "japanese", **told: Any) -> Targets:
+def _one(moves: list[int], rules: str = "japanese", **options: Any) -> Targets:
     """Return the targets of all moves of a game on 19 x 19."""
-    span = _span([len(moves)], **told)
+    span = _span([len(moves)], **options)
     games = game_arrays(catalogue_rows(moves=[moves]))
     ply = np.arange(len(moves), dtype=np.int32)
     return fill_targets(
@@ -306,11 +307,11 @@ def _one(moves: list[int], rules: str = "japanese", **told: Any) -> Targets:
     ],
 )
 def test_results(winner: int, trusted: float, black: list[float], weight: float) -> None:
-    told = _one([60, 300 | WHITE_BIT], winner=winner, trusted=trusted).targets
-    assert told[0, :4].tolist() == black
-    assert told[1, :4].tolist() == [black[1], black[0], black[2], -black[3]]
-    assert np.all(told[:, 35] == 1 - weight)
-    assert np.all(told[:, 24] == 1)
+    targets = _one([60, 300 | WHITE_BIT], winner=winner, trusted=trusted).targets
+    assert targets[0, :4].tolist() == black
+    assert targets[1, :4].tolist() == [black[1], black[0], black[2], -black[3]]
+    assert np.all(targets[:, 35] == 1 - weight)
+    assert np.all(targets[:, 24] == 1)
 
 
 def test_next_moves_by_the_same_player_have_no_weight() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kifu.errors import DropReason
 from kifu.records.containers import blocks
 from kifu.records.decode import decode
-from kifu.records.games import FIELDS, FormatName, ParsedBlock, TextFields
+from kifu.records.games import FIELDS, ParsedBlock, TextFields
 from kifu.records.sgf import as_block, read_block
 from naive_text_fields import TEXT_PIECES, compare_text
 from record_samples import TRAPS_FOLDER
@@ -105,7 +105,7 @@ def test_text_of_real_games(shared: Path) -> None:
 # Other formats
 
 
-def parsed_block(kind: FormatName, games: list[dict[str, bytes]]) -> ParsedBlock:
+def parsed_block(kind: str, games: list[dict[str, bytes]]) -> ParsedBlock:
     """Return a parsed block of lines with only the fields that `decode` reads."""
     values = [game.get(field, b"") for field in FIELDS for game in games]
     ends = np.cumsum([0, *map(len, values)], dtype=np.int64)

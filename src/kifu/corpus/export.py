@@ -5,7 +5,7 @@ Text of rows that came from SGF is written unchanged; text of other formats is c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +17,7 @@ from kifu.corpus.fields import TEXT_COLUMNS
 from kifu.corpus.schema import READER_REASONS, game_arrays
 from kifu.errors import DropReason
 from kifu.point import NO_POINT, POINT_MASK, WHITE_BIT, to_sgf
-from kifu.records import olf, tygem
+from kifu.records.formats import RECORD_FORMATS
 from kifu.records.game import Game, write_record
 from kifu.records.games import NO_HANDICAP, GameArrays, ParseWarning
 from kifu.records.olf_writer import ExportFailure, OlfFields, OlfLines, write_olf
@@ -29,12 +29,6 @@ _PROPERTIES = {
     "DT": "date_text", "TM": "time_text", "OT": "overtime", "RU": "rules", "EV": "event", "RO": "round", "PC": "place",
     "GN": "title",
 }  # fmt: skip
-
-# By format, the conversion of text fields to SGF properties.
-_TO_SGF: Mapping[str, Callable[[Mapping[str, str]], Mapping[str, str | None]]] = {
-    "olf": olf.to_sgf_properties,
-    "tygem": tygem.to_sgf_properties,
-}
 
 
 def territory_arrays(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
@@ -123,10 +117,10 @@ def _read_only(values: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
 
 def _sgf_properties(row: Mapping[str, str | None]) -> Mapping[str, str | None]:
     """Return the root's text properties of a row, given its texts by column and its format."""
-    convert = _TO_SGF.get(row["format"] or "")
-    if convert is None:
+    record_format = RECORD_FORMATS.get(row["format"] or "sgf")
+    if record_format is None or record_format.to_sgf_properties is None:
         return {name: row[column] for name, column in _PROPERTIES.items()}
-    return convert({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
+    return record_format.to_sgf_properties({field: row[column] or "" for field, column in TEXT_COLUMNS.items()})
 
 
 def _with_territory(record: bytes, game: Game, territory: npt.NDArray[np.uint16]) -> bytes:

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from kifu.corpus.schema import SCHEMA
 from kifu.point import BLACK, WHITE
 from kifu.records import olf, tygem
-from kifu.records.games import FormatName
 from kifu.records.meta import Rank, Result, is_recognized, parse_komi
 from kifu.records.programs import Programs
 from kifu.records.times import parse_date, parse_minutes
@@ -109,7 +108,8 @@ def _tygem_time(text: str) -> tuple[float | None, bool]:
 
 
 _RANK, _RESULT, _KOMI, _DATE, _TIME = range(5)
-_PARSERS: Mapping[FormatName, tuple[Parser, ...]] = {
+# By format; those that are not listed spell their text fields as SGF does.
+_PARSERS: Mapping[str, tuple[Parser, ...]] = {
     "sgf": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _sgf_time),
     "olf": (_olf_rank, _olf_result, _olf_komi, _olf_date, _olf_time),
     "tygem": (_sgf_rank, _sgf_result, _sgf_komi, _sgf_date, _tygem_time),
@@ -126,7 +126,11 @@ PARSED_COLUMNS: Mapping[str, tuple[int, tuple[str, ...]]] = {
 """By text column, the kind of parser and the typed columns that it fills."""
 
 
-def is_parsed(record_format: FormatName, column: str, text: str) -> bool:
+def _parsers(record_format: str) -> tuple[Parser, ...]:
+    return _PARSERS.get(record_format, _PARSERS["sgf"])
+
+
+def is_parsed(record_format: str, column: str, text: str) -> bool:
     """Return True if a text can be parsed completely.
 
     Args:
@@ -134,11 +138,11 @@ def is_parsed(record_format: FormatName, column: str, text: str) -> bool:
         column: A text column, one of PARSED_COLUMNS.
         text: The text.
     """
-    return bool(_PARSERS[record_format][PARSED_COLUMNS[column][0]](text)[-1])
+    return bool(_parsers(record_format)[PARSED_COLUMNS[column][0]](text)[-1])
 
 
 def parse_fields(
-    record_format: FormatName, text: Mapping[str, pa.StringArray], programs: Programs
+    record_format: str, text: Mapping[str, pa.StringArray], programs: Programs
 ) -> tuple[dict[str, pa.Array], UnparsedTexts]:
     """Parse the text of G games of one format.
 
@@ -153,7 +157,7 @@ def parse_fields(
     columns: dict[str, pa.Array] = {}
     unparsed: UnparsedTexts = {}
     for name, (kind, targets) in PARSED_COLUMNS.items():
-        _parse_column(name, text[name], _PARSERS[record_format][kind], targets, columns, unparsed)
+        _parse_column(name, text[name], _parsers(record_format)[kind], targets, columns, unparsed)
     columns["ending"] = pc.fill_null(columns["ending"], "unknown")
     for side in ("black", "white"):
         encoded = text[side].dictionary_encode()

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
 from kifu.execution.executor import THREADS, Job, make_executor
-from kifu.records.games import FormatName
+from kifu.records.formats import RECORD_FORMATS
 
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""
@@ -298,7 +298,7 @@ def _order(name: str, known: Sequence[str]) -> tuple[int, str]:
 def _unparsed(column: str, rows: Iterable[tuple[Any, ...]]) -> UnparsedColumn:
     texts: Counts = {}
     for text, record_format, count in rows:
-        if record_format in get_args(FormatName) and not is_parsed(record_format, column, text):
+        if record_format in RECORD_FORMATS and not is_parsed(record_format, column, text):
             texts[text] = texts.get(text, 0) + count
     return UnparsedColumn(sum(texts.values()), dict(list(texts.items())[:_EXAMPLES]))
 

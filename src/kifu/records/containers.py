@@ -26,7 +26,7 @@ from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, first_game_line, last_line_end, next_line
 from kifu.records._zip import count_zip_blocks, zip_blocks
-from kifu.records.detect import OLF, SGF, TYGEM, detect, is_index_name, is_record_name
+from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_record_name
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, Remote, as_path, open_file
@@ -138,10 +138,10 @@ def _stream_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int) -
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with other bytes before the archive, or truncated
         yield from zip_blocks(str(path), file, block_bytes)
-    elif (kind := _detect_file(name, data, filled)) in (OLF, TYGEM):
+    elif (kind := _detect_file(name, data, filled)) in LINE_FORMATS:
         yield from line_blocks(str(path), name, kind, stream, data, filled)
-    elif kind == SGF:
-        yield _single_record(path, name, stream, data, filled)
+    elif kind != TYGEM_INDEX:
+        yield _single_record(path, name, kind, stream, data, filled)
 
 
 def _detect_file(name: bytes, data: Bytes, filled: int) -> int:
@@ -156,12 +156,12 @@ def _is_tar(name: bytes, data: Bytes, filled: int) -> bool:
     return status == 1 or (status == 0 and name.lower().endswith((b".tar", b".tgz", b".tbz", b".tbz2", b".txz")))
 
 
-def _single_record(path: AnyPath, name: bytes, stream: Stream, data: Bytes, filled: int) -> RecordBlock:
+def _single_record(path: AnyPath, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> RecordBlock:
     """Return a block with the single record that a file contains."""
     content = read_whole(stream, data, filled)
     if stream.damage:
         raise SourceError(f"{path}: {stream.damage}")
-    if not is_record_name(name):
+    if kind == SGF and not is_record_name(name):
         if filled == 0:
             raise SourceError(f"{path}: the file is empty")
         if not _RECORD_START.search(data[: min(filled, _JUNK_LIMIT)].data):
@@ -192,7 +192,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
             filled = stream.fill(data.data)
             name = strip_compression(os.fsencode(path.name)) if compression else os.fsencode(path.name)
             if filled < len(data) or not (
-                _is_tar(name, data, filled) or _detect_file(name, data, filled) in (OLF, TYGEM)
+                _is_tar(name, data, filled) or _detect_file(name, data, filled) in LINE_FORMATS
             ):
                 return 1, False
             return math.ceil(path.stat().st_size / file.tell()), False
@@ -269,7 +269,7 @@ def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes
     Args:
         source: The container's path.
         name: The file's name.
-        kind: OLF or TYGEM.
+        kind: One of LINE_FORMATS.
         stream: The rest of the file.
         data: [N] uint8, a buffer with the beginning of the file.
         filled: Number of bytes in it.
@@ -343,7 +343,7 @@ def split_lines(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
     large = np.flatnonzero(block.stop - block.start > block_bytes).tolist()
     kinds = detect(block) if large else ()
     for k in large:
-        if kinds[k] not in (OLF, TYGEM):
+        if kinds[k] not in LINE_FORMATS:
             continue
         if done < k:
             yield block.part(done, k)

@@ -27,6 +27,9 @@ _LOWER = 0x20
 
 SGF, OLF, TYGEM, TYGEM_INDEX = range(4)
 
+LINE_FORMATS = (OLF, TYGEM)
+"""The formats with one game per line, whose files may be divided between lines."""
+
 
 @inline_kernel
 def _base(names: Bytes, begin: int, end: int) -> int:

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
-from kifu.records import olf, tygem
 from kifu.records.containers import containers, read_blocks
+from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
 from kifu.records.parse import parse_block
@@ -251,7 +251,8 @@ def game_at(parsed: ParsedBlock, g: int) -> Game:
 def _record_of(parsed: ParsedBlock, g: int) -> bytes:
     """Return a game's text; for a game of another format, an equivalent root in SGF."""
     games, fields = parsed.games, parsed.text_fields
-    if parsed.format == "sgf":
+    to_sgf_properties = RECORD_FORMATS[parsed.format].to_sgf_properties
+    if to_sgf_properties is None:
         return parsed.block.data[games.start[g] : games.stop[g]].tobytes()
     if games.drop[g]:
         return b""
@@ -259,10 +260,12 @@ def _record_of(parsed: ParsedBlock, g: int) -> bytes:
     values = [fields.data[start:stop].tobytes() for start, stop in spans]
     codec = detect_codec(b"\n".join(values))
     texts = {name: value.decode(codec, "replace") for name, value in zip(FIELDS, values)}
-    properties = olf.to_sgf_properties(texts) if parsed.format == "olf" else tygem.to_sgf_properties(texts)
     handicap = int(games.handicap[g])
     return make_record(
-        int(games.width[g]), int(games.height[g]), None if handicap == NO_HANDICAP else handicap, properties
+        int(games.width[g]),
+        int(games.height[g]),
+        None if handicap == NO_HANDICAP else handicap,
+        to_sgf_properties(texts),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
-from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +22,6 @@ TO_PLAY_UNSET = 0
 
 MEMBER_LIMIT = 256 << 20
 """Bytes. Larger members are not read: they become empty rows with `DropReason.TOO_LARGE`."""
-
-FormatName: TypeAlias = Literal["sgf", "olf", "tygem"]
 
 FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
@@ -205,7 +202,7 @@ class ParsedBlock:
     """G games of one block, all in one record format.
 
     Attributes:
-        format: The record format.
+        format: The record format, one of `kifu.records.formats.RECORD_FORMATS`.
         block: The block that was parsed.
         games: Boards, moves and setup of the games.
         text_fields: Their text fields, not decoded yet; see `kifu.records.decode`.
@@ -214,7 +211,7 @@ class ParsedBlock:
         territory_offset: [G + 1] int64. Territory of game g is territory[territory_offset[g]:territory_offset[g + 1]].
     """
 
-    format: FormatName
+    format: str
     block: RecordBlock
     games: GameArrays
     text_fields: TextFields

@@ -14,12 +14,11 @@ import numpy.typing as npt
 from kifu.errors import DropReason
 from kifu.go.replay import replay_all
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.records import sgf
 from kifu.records.containers import containers, read_blocks
-from kifu.records.detect import OLF, TYGEM, TYGEM_INDEX, detect
+from kifu.records.detect import TYGEM_INDEX, detect
+from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import GameArrays, ParsedBlock, ParseWarning, RecordBlock
-from kifu.records.olf import read_olf
-from kifu.records.tygem import TygemIndex, load_index, read_tygem
+from kifu.records.tygem import TygemIndex, load_index
 
 _MAX_LISTED = 20
 
@@ -33,16 +32,14 @@ def parse_block(block: RecordBlock, index: TygemIndex | None) -> Iterator[Parsed
         block: The block to parse.
         index: The TYGEM index of the sources, see `kifu.records.tygem`; None without one.
     """
+    formats = {each.kind: each for each in RECORD_FORMATS.values()}
     kinds = detect(block)
     cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
     for first, last in pairwise(cuts):
+        if kinds[first] == TYGEM_INDEX:
+            continue
         part = block if last - first == len(block) else block.part(first, last)
-        if kinds[first] == OLF:
-            yield read_olf(part)
-        elif kinds[first] == TYGEM:
-            yield read_tygem(part, index)
-        elif kinds[first] != TYGEM_INDEX:
-            yield sgf.read_block(part)
+        yield formats[int(kinds[first])].read(part, index)
 
 
 @dataclass(slots=True)

@@ -186,6 +186,16 @@ FEATURES = {
     "centre": lambda p: [centre(p)],
 }
 
+# Compositions of bits and of real values that have every feature, and families with numbers below, at and above the
+# three liberties that the board keeps sets for.
+BITS = (
+    "own+opp+empty+board+zeros+border+ko+black_to_move+white_to_move+legal+sensibleness+ladder_capture+ladder_escape"
+    "+closest+own_dan+opp_dan+liberties1+liberties2+liberties3+liberties8+own_liberties4+opp_liberties3"
+    "+black_liberties2+white_liberties5+last1+last7+turns_since1+turns_since4+history8+repeated_history8"
+    "+own_history3+opp_history2+capture_size1+capture_size3+liberties_after2+liberties_after6+self_atari_size3"
+)
+VALUES = "signed_stones+own+own_decay+turns_since3+opp_decay+centre+closest+ko"
+
 
 def marks(name, position):
     """Return the points that the planes of one feature mark."""

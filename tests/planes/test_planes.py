@@ -15,6 +15,7 @@ from flat import read_archive
 from kifu.planes.feature import FAMILIES, FEATURES
 from kifu.planes.registry import PLANE_SETS
 from kifu.point import ERASE_BIT, POINT_MASK, WHITE_BIT, symmetries
+from naive_planes import BITS, VALUES
 
 SIZES = st.one_of(
     st.tuples(st.integers(1, 6), st.integers(1, 6)),
@@ -22,14 +23,6 @@ SIZES = st.one_of(
 )
 random_games = settings(deadline=None, max_examples=10 if numba.config.DISABLE_JIT else 25)
 
-# Between them every feature, and families with numbers below, at and above the three shades that the board keeps.
-BITS = (
-    "own+opp+empty+board+zeros+border+ko+black_to_move+white_to_move+legal+sensibleness+ladder_capture+ladder_escape"
-    "+closest+own_dan+opp_dan+liberties1+liberties2+liberties3+liberties8+own_liberties4+opp_liberties3"
-    "+black_liberties2+white_liberties5+last1+last7+turns_since1+turns_since4+history8+repeated_history8"
-    "+own_history3+opp_history2+capture_size1+capture_size3+liberties_after2+liberties_after6+self_atari_size3"
-)
-VALUES = "signed_stones+own+own_decay+turns_since3+opp_decay+centre+closest+ko"
 COMPOSED = [full for full, plane_set in PLANE_SETS.items() if plane_set.features]
 
 

@@ -197,21 +197,20 @@ def _load(corpus: Corpus) -> list[LoadedArchive]:
 def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:
     """Return a function that writes the records of all games, about 1 MB at a time to the same memory, and counts them."""
     state, tables = new_state(19, 19), kgsgo.new_tables()
-    pieces = []
+    chunks = []
     for archive in loaded:
         usable = np.flatnonzero(archive.drop == 0)
-        pieces += [(archive, picks) for picks in np.array_split(usable, len(usable) // 16 + 1)]
-    room = max(int(np.diff(archive.games.move_offset)[picks].sum()) for archive, picks in pieces)
+        games = kgsgo.kgsgo_games(archive.games, archive.handicap)
+        chunks += [(games, game_index) for game_index in np.array_split(usable, len(usable) // 16 + 1)]
+    room = max(int(np.diff(games.move_offset)[game_index].sum()) for games, game_index in chunks)
     out, plies = np.empty(room * kgsgo.V2_BYTES, np.uint8), np.empty(room, np.uint16)
 
     def write_all() -> int:
         total = 0
-        for archive, picks in pieces:
-            games = archive.games
-            drop, made = np.empty(len(picks), np.uint8), np.empty(len(picks), np.int32)
-            arrays = kgsgo.kgsgo_games(games, archive.handicap)
-            buffers = kgsgo.RecordBuffers(out, plies, drop, made)
-            total += kgsgo.write_records(state, arrays, picks, kgsgo.V2, tables, buffers)
+        for games, game_index in chunks:
+            drop, examples = np.empty(len(game_index), np.uint8), np.empty(len(game_index), np.int32)
+            buffers = kgsgo.RecordBuffers(out, plies, drop, examples)
+            total += kgsgo.write_records(state, games, game_index, kgsgo.V2, tables, buffers)
         return total
 
     return write_all

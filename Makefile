@@ -31,6 +31,7 @@ check: $(READY) ## Run the linter, the strict type checker and the prose check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_prose.py
 
 real: $(READY) ## Read all real games of ../shared, and the slow tests
 	$(BIN)/python -m pytest -m slow --ignore tests/go/test_go_counts.py

@@ -91,7 +91,7 @@ def _drain(given: kifu.Loader) -> Callable[[], None]:
 
 
 def _encoder(path: Path, planes: str, positions: int) -> tuple[Callable[[], None], int]:
-    """Return a function that encodes about `positions` positions, 16,384 at a time into the same memory, and their number."""
+    """Return a function that encodes about `positions` positions, 16,384 at a time, and their exact number."""
     games = concat([game_arrays(batch) for batch in open_catalogue(path).batches(GAME_COLUMNS)])
     encoder = find_encoder(planes)
     desk = encoder.new_scratch()

@@ -1,9 +1,9 @@
 """Generate millions of games from real ones, with a known number of duplicates.
 
-Each distinct real game without setup gives up to 379 different ones: two pairs of passes are inserted before two of its
-first 28 moves, which is always legal, so that all differ within their first 30 moves. Of 100 games, 95 are such, 2 equal
-an earlier one in all fields, 2 are an earlier one under another symmetry and name, and 1 is the first half of an earlier
-one under another name.
+Each distinct real game without setup gives up to 379 different ones: two pairs of passes are inserted before two of
+its first 28 moves, which is always legal, so that all differ within their first 30 moves. Of 100 games, 95 are such,
+2 equal an earlier one in all fields, 2 are an earlier one under another symmetry and name, and 1 is the first half of
+an earlier one under another name.
 """
 
 from __future__ import annotations

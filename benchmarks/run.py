@@ -2,8 +2,8 @@
 
     python benchmarks/run.py [--only NAME,...] [--rounds N] [--shared DIR] [--json FILE]
 
-Each benchmark is compared with a floor, the time of the minimum of work on the same machine. Both take turns in the same
-run, because on a shared machine only the ratio is meaningful. Temporary files need 8 GB in TMPDIR.
+Each benchmark is compared with a floor, the time of the minimum of work on the same machine. Both take turns in the
+same run, because on a shared machine only the ratio is meaningful. Temporary files need 8 GB in TMPDIR.
 """
 
 from __future__ import annotations

@@ -85,7 +85,9 @@ def _found(step: str, games: int, results: dict[str, int]) -> str:
         )
     if step == "epoch":
         rate = results["positions"] / results["milliseconds"] / 1e3
-        return f"{results['mapped'] / 1e6:,.0f} MB of it mapped; {results['positions']:,} positions, {rate:.2f} M/s once loaded"
+        return (
+            f"{results['mapped'] / 1e6:,.0f} MB mapped; {results['positions']:,} positions, {rate:.2f} M/s once loaded"
+        )
     if step == "read":
         return f"{results['bytes'] / games:.0f} bytes a game" + (
             "" if results["kept"] == games else ": WRONG, not all kept"

@@ -56,8 +56,8 @@ def write(path: Path, size: int) -> None:
 def _touch_memory(path: Path, size: int) -> None:
     """Write `size` bytes and remove them, so that the system has the memory for them available.
 
-    A virtual machine returns the pages of deleted files to its host after two seconds, and getting new ones takes longer
-    than writing them: 1.3 to 3.5 s for 1.5 GB, against 0.3 s if they are still available.
+    A virtual machine returns the pages of deleted files to its host after two seconds, and getting new ones takes
+    longer than writing them: 1.3 to 3.5 s for 1.5 GB, against 0.3 s if they are still available.
     """
     write(path, size)
     path.unlink()
@@ -195,7 +195,7 @@ def _load(corpus: Corpus) -> list[LoadedArchive]:
 
 
 def _recorder(loaded: list[LoadedArchive]) -> Callable[[], int]:
-    """Return a function that writes the records of all games, about 1 MB at a time to the same memory, and counts them."""
+    """Return a function that writes the records of all games, about 1 MB at a time, and counts them."""
     state, tables = new_state(19, 19), kgsgo.new_tables()
     chunks = []
     for archive in loaded:

@@ -28,7 +28,7 @@ class Task:
 class Times:
     """Seconds of each round: wall-clock time, and processor time including child processes.
 
-    Much more wall-clock than processor time means that the task waited for the disk, or for other processes on its core.
+    Much more wall-clock than processor time means that the task waited for the disk or for other processes.
     """
 
     clock: tuple[float, ...]

@@ -46,7 +46,8 @@ def assert_state(s: State, naive):
         heads = {int(s.chain_id[p]) for p in stones}
         assert len(heads) == 1
         head = heads.pop()
-        assert bits(s.stones[head]) == stones == set(ring(s, head)) and len(ring(s, head)) == len(stones)
+        assert bits(s.stones[head]) == stones == set(ring(s, head))
+        assert len(ring(s, head)) == len(stones)
         assert bits(s.liberties[head]) == liberties
         assert (s.n_stones[head], s.n_liberties[head]) == (len(stones), len(liberties))
         key = 0

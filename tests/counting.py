@@ -113,7 +113,8 @@ def closure(width, height, room=1 << 20):
         new_state(width, height), new_history(0), 3 ** np.arange(n), seen, queue, totals,
         by_liberties,
     )  # fmt: skip
-    assert status == 0 and by_liberties[0] == 0
+    assert status == 0
+    assert by_liberties[0] == 0
     assert np.bitwise_count(seen).sum() == totals[POSITIONS]
     return Closure(queue[: totals[POSITIONS]], dict(enumerate(totals.tolist())), np.trim_zeros(by_liberties).tolist())
 

@@ -11,7 +11,7 @@ from sgfmill import sgf
 SIZE = 19
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The program could not use the record."""
 
 
@@ -47,7 +47,7 @@ class Board:
 
     def play(self, point, colour):
         if point in self.stones:
-            raise Refused("occupied")
+            raise RefusedError("occupied")
         self.stones[point] = colour
         self.last, self.captured = point, 0
         for near in self.beside(point):
@@ -108,16 +108,16 @@ def example_v2(planes, row, col):
 
 
 def examples_of(record, version):
-    """All examples of a record, in order. Raises Refused."""
+    """All examples of a record, in order. Raises RefusedError."""
     try:
         game = sgf.Sgf_game.from_bytes(record)
         if game.get_size() != SIZE:
-            raise Refused("size")
+            raise RefusedError("size")
         handicap = game.get_handicap()
         setup = game.get_root().get_setup_stones() if handicap else ()
         moves = [node.get_move() for node in game.get_main_sequence()]
     except (ValueError, LookupError) as error:
-        raise Refused(str(error)) from None
+        raise RefusedError(str(error)) from None
     board, found = Board(), []
     for points in setup:
         for point in points:

@@ -33,8 +33,8 @@ LONG = dated("long", "2004-02-03")
 def make_sources(folder: Path) -> list[Path]:
     """Write three archives with duplicates.
 
-    The first has a game twice, and the beginning of one of the second. The second repeats a game of the first. The third
-    has a game of the first under another name, and the beginning of one of the second.
+    The first has a game twice, and the beginning of one of the second. The second repeats a game of the first. The
+    third has a game of the first under another name, and the beginning of one of the second.
     """
     days = ["2003-05-06", "2004-01-01", "2004-12-31", "2005", "1846-09-11", "2345-01-01", ""]
     first = [dated(f"a{k}", days[k % len(days)]) for k in range(15)]

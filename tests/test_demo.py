@@ -22,7 +22,7 @@ QUICK = ("--minutes", 0.05)
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
-    """What the demo says, and its folder."""
+    """Run the demo and return its output and folder."""
     into = tmp_path_factory.mktemp("demo") / "into"
     return run("demo", "--output", into, "--jobs", 2, *QUICK), into
 

@@ -53,7 +53,8 @@ def fails(done: Done, *words: str) -> None:
 def is_picture(path: Path) -> bytes:
     data = path.read_bytes()
     if path.suffix == ".png":
-        assert data.startswith(b"\x89PNG\r\n\x1a\n") and data.endswith(b"IEND\xaeB`\x82")
+        assert data.startswith(b"\x89PNG\r\n\x1a\n")
+        assert data.endswith(b"IEND\xaeB`\x82")
     else:
         assert ET.fromstring(data).tag == "{http://www.w3.org/2000/svg}svg"
     return data
@@ -336,6 +337,7 @@ def test_a_dropped_row_is_shown_up_to_the_illegal_move(
 
 def test_a_row_without_a_record(catalogue: Path, games: Path, tmp_path: Path) -> None:
     shown = lines(run("show", catalogue, "--game", 5))
-    assert len(shown) == 3 and shown[-1] == "dropped: a record of another game (GM is not 1)"
+    assert len(shown) == 3
+    assert shown[-1] == "dropped: a record of another game (GM is not 1)"
     fails(run("show", catalogue, "--game", 5, "-o", tmp_path / "x.svg"), "has no position")
     fails(run("show", catalogue, "--game", 6), "within 1 to 5", "got 6")

@@ -27,12 +27,14 @@ FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init
 
 # Distributions that take long to import.
 HEAVY = {
-    "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb", "ray", "fsspec",
+    "torch", "lightning_fabric", "numba", "pyarrow", "numpy", "matplotlib", "pydantic", "urllib3", "duckdb",
+    "ray", "fsspec",
 }  # fmt: skip
 
 # Packages and top-level modules: each imports only itself and those before it.
 PACKAGES = [
-    "errors", "point", "registry", "kernel", "progress", "retry", "assets", "config", "atomic_io", "execution", "go", "records",
+    "errors", "point", "registry", "kernel", "progress", "retry", "assets", "config", "atomic_io", "execution", "go",
+    "records",
     "corpus", "viz", "planes", "datasets", "recipes", "katago", "convert", "audit", "estimate", "fetch", "describe",
     "tables", "learn", "play", "demo", "cli",
 ]  # fmt: skip

@@ -101,7 +101,7 @@ def test_every_move_is_legal_and_colours_alternate(games: dict[str, sgf.Sgf_game
 
 
 def test_no_two_games_are_alike(games: dict[str, sgf.Sgf_game]) -> None:
-    """Not even in their first 50 moves, mirrored or turned, whoever plays Black."""
+    """Not even in their first 50 moves, under symmetry and with swapped colours."""
     seen: dict[bytes, str] = {}
     for name, game in games.items():
         points = np.array([361 if p is None else (18 - p[0]) * 19 + p[1] for _, p in moves_of(game)][:50])

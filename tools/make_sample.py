@@ -156,7 +156,8 @@ class GnuGo:
 
     def ask(self, command: str) -> str:
         """Send a command and return the answer without "=". Raises SampleError if it fails or times out."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         lines: list[str] = []
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(command + "\n")

@@ -23,7 +23,8 @@ from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
 
 COMMANDS = [
-    "audit", "build", "compact", "convert", "demo", "estimate", "evaluate", "export", "fetch", "formats", "gtp", "ingest",
+    "audit", "build", "compact", "convert", "demo", "estimate", "evaluate", "export", "fetch", "formats", "gtp",
+    "ingest",
     "inspect", "match", "nets", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
 ]  # fmt: skip
 REPOSITORY = Path(__file__).parents[2]
@@ -51,7 +52,8 @@ def is_error(done: Done, *words: str) -> None:
 @pytest.mark.parametrize(
     "given",
     [
-        ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"], ["split", "a.parquet", "--output"],
+        ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"],
+        ["split", "a.parquet", "--output"],
         ["convert", "a.zip"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
@@ -325,7 +327,8 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     part = into / ".kgsgo-trainall-v2.dat.part"
     deadline = time.monotonic() + 60
     while not part.exists() or part.stat().st_size < 2000:
-        assert process.poll() is None and time.monotonic() < deadline, finish(process)
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline, finish(process)
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     done = finish(process)

@@ -149,7 +149,7 @@ def test_other_parquet_files_raise_one_line_errors(tmp_path: Path, name: str) ->
 
 
 BAD_ROWS: dict[str, tuple[dict[str, Any], str]] = {
-    "setup without plies": ({"setup": [[1], [], []], "setup_ply": [[]] * 3, "root_setup": [0] * 3}, "have inconsistent lengths"),
+    "setup without plies": ({"setup": [[1], [], []], "setup_ply": [[]] * 3, "root_setup": [0] * 3}, "have inconsistent lengths"),  # noqa: E501 - one case per line
     "more in the root than there is": ({"root_setup": [0, 4, 0]}, "have inconsistent lengths"),
     "setup in no order": ({"setup_ply": [[], [1, 0, 0], []]}, "is not ascending"),
     "larger than any board": ({"width": [19, 26, 19]}, "larger than 25 x 25"),

@@ -45,7 +45,7 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("PB[x]PW[x]", line(18)),
         game("PB[x]PW[x]", line(19)),
     ),
-    "score too high": (["max_score=2.0"], DropReason.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),
+    "score too high": (["max_score=2.0"], DropReason.HUGE_SCORE, game("RE[B+723]", line(2)), game("RE[B+722]", line(2))),  # noqa: E501 - one case per line
     "score and komi": (
         ["whole_score=true"],
         DropReason.FRACTION_SCORE,
@@ -60,9 +60,9 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
     ),
     "no result": (["finished=true"], DropReason.UNFINISHED, game("RE[?]", line(2)), game("RE[0]", line(2))),
     "void": (["finished=true"], DropReason.UNFINISHED, game("RE[Void]", line(2)), game("RE[W+]", line(2))),
-    "rank unknown": (["ranked=true"], DropReason.RANK_UNKNOWN, game("BR[5d]WR[NR]", line(2)), game("BR[5d]WR[30k]", line(2))),
+    "rank unknown": (["ranked=true"], DropReason.RANK_UNKNOWN, game("BR[5d]WR[NR]", line(2)), game("BR[5d]WR[30k]", line(2))),  # noqa: E501 - one case per line
     "rank low": (["min_rating=36"], DropReason.RANK_LOW, game("BR[4d]WR[9d]", line(2)), game("BR[5d]WR[9p]", line(2))),
-    "program": (["programs=false"], DropReason.PROGRAM, game("PB[GNU Go]PW[x]", line(2)), game("PB[Gnug]PW[x]", line(2))),
+    "program": (["programs=false"], DropReason.PROGRAM, game("PB[GNU Go]PW[x]", line(2)), game("PB[Gnug]PW[x]", line(2))),  # noqa: E501 - one case per line
     "program of one's own": (
         ["programs=false", 'program_names=["mybot*"]'],
         DropReason.PROGRAM,
@@ -82,7 +82,7 @@ PATHOLOGIES: dict[str, tuple[list[str], DropReason, bytes, bytes]] = {
         game("", ";B[aa];B[cc];W[ee]"),
         game("HA[2]AB[dd][pp]", ";W[aa];B[cc];W[];B[ee]"),
     ),
-    "another size": (['sizes=["19x19","9x9"]'], DropReason.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),
+    "another size": (['sizes=["19x19","9x9"]'], DropReason.WRONG_SIZE, game("", ";B[aa]", "9:19"), game("", ";B[aa]", "9")),  # noqa: E501 - one case per line
     "size unknown": (["known_size=true"], DropReason.BAD_SIZE, b"(;GM[1];B[aa])", game("", ";B[aa]")),
     "ko": (
         ["rules=japanese"],

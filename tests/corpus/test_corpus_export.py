@@ -51,7 +51,7 @@ def as_written(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def setup_of(row: Row) -> list[tuple[bool, int, dict[int, int]]]:
-    """What the setup of each node comes to, whatever the order of its stones."""
+    """Return the setup of each node, independent of the order of its stones."""
     nodes: dict[tuple[bool, int], list[int]] = {}
     for k, (ply, stone) in enumerate(zip(row["setup_ply"], row["setup"])):
         nodes.setdefault((k >= row["root_setup"], ply), []).append(stone)

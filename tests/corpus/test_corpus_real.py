@@ -33,7 +33,7 @@ SETUP = (b"AB", b"AW", b"AE")
 
 
 class Told(NamedTuple):
-    """What one record says. moves: a colour and a point each, "tt" for a pass. territory: TB or TW, and points."""
+    """One record: moves as colour and point ("tt" for a pass), territory as TB or TW and points."""
 
     archive: str
     member: str
@@ -392,7 +392,7 @@ def test_games_that_the_training_rules_keep_of_kgs(kgs: Catalogued, tmp_path: Pa
 
 
 def begins(game: list[bytes], other: list[bytes]) -> bool:
-    """Whether `other`, without its last passes, is the beginning of `game`, maybe turned and in other colours."""
+    """Return True if `other` without its last passes is the beginning of `game`, up to symmetry and colours."""
     points = words(other) & 0x3FFF
     points = points[: np.flatnonzero(points < 361)[-1] + 1]
     x, y = points % 19, points // 19

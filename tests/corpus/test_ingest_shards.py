@@ -118,7 +118,7 @@ KINDS = ("tar", "tar.gz", "tar.bz2", "tar.xz", "zip", "folder", "olf", "olf.gz",
 
 
 def content_of(found: Iterator[Any]) -> list[Any]:
-    """What blocks say."""
+    """Return the content of blocks in a comparable form."""
     return [
         (
             block.source,
@@ -329,10 +329,10 @@ def test_shards_of_real_archives(shared: Path) -> None:
 def mix(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Games of all kinds, some of them several times, some broken, with an index and a catalogue."""
     top = tmp_path_factory.mktemp("mix")
-    renamed = [data.replace(b"Black", b"Somebody else") for data in records(5, 2)]
+    renamed = [data.replace(b"Black", b"Another player") for data in records(5, 2)]
     some = [*records(12, 1), *BROKEN.values(), *records(9, 2), *records(5, 1), *renamed]
     members = {f"{k}.sgf": data for k, data in enumerate(some)}
-    unclear = [b"(;SZ[9]RE[nobody knows %d]BR[who %d];B[aa])" % (k, k % 3) for k in range(30)]
+    unclear = [b"(;SZ[9]RE[not known %d]BR[who %d];B[aa])" % (k, k % 3) for k in range(30)]
     older = top / "older.parquet"
     ingest(zipped(top / "older.zip", {f"{k}.sgf": data for k, data in enumerate(records(8, 3))}), older)
     (top / "older.zip").unlink()
@@ -404,7 +404,7 @@ def identities(sources: Any, rules: str = "legal") -> list[Any]:
 
 
 def test_fingerprints_differ_for_other_files_rules_or_shards(tmp_path: Path) -> None:
-    """Else a run that goes on with an interrupted one would take what was made of others."""
+    """Otherwise a resumed run would use results of other inputs."""
     path = zipped(tmp_path / "in" / "a.zip", {f"{k}.sgf": data for k, data in enumerate(noisy(2, 40))})
     loose = saved(tmp_path / "in" / "loose.sgf", b"(;SZ[9];B[aa])")
     older = write_catalogue(tmp_path / "in" / "older.parquet", rows(id=range(3)))

@@ -296,7 +296,7 @@ def test_staged_files_are_kept_for_the_same_fingerprint_only(tmp_path: Path) -> 
 def test_run_resumes_if_the_folder_has_another_path(
     sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a cluster has made, given as a relative path, is there for a run that is given it from elsewhere."""
+    """A staging directory given as a relative path is found by a run from another directory."""
     append(sources, tmp_path / "alone", clean=rules("games"))
     with SerializingExecutor(staging=tmp_path) as executor:  # all runs have this one, which does nothing twice
         monkeypatch.setattr(update, "make_executor", lambda *_: nullcontext(executor))

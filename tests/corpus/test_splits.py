@@ -33,7 +33,7 @@ class Table(BaseModel):
 
 
 def split(text) -> Split:
-    """What a recipe's table says, without its first line."""
+    """Return the split table of a recipe without its header."""
     return check_config(Table, tomllib.loads("[split]\n" + text), "recipe", "test").split
 
 

@@ -91,7 +91,8 @@ def test_a_record_by_hand(saved):
     v2[6 + last // 8] = 0b0001_1000
     for data in (bytes(v1), DAT2_1.header(1) + bytes(v2)):
         planes, label = formats.open(saved(data))[0]
-        assert label == 343 and type(label) is int
+        assert label == 343
+        assert type(label) is int
         assert planes.dtype == np.uint8
         assert np.argwhere(planes[:7]).tolist() == [[0, 0, 0], [4, 18, 17], [4, 18, 18]]
         assert planes[7:].all()
@@ -163,7 +164,8 @@ def test_close(saved):
     with Dat(path) as dat:
         part = dat[:2]
     dat.close()  # twice does no harm
-    assert len(dat) == 3 and part[0].shape == (2, 8, 19, 19)
+    assert len(dat) == 3
+    assert part[0].shape == (2, 8, 19, 19)
     for use in (lambda: dat[0], lambda: dat[:], lambda: list(dat)):
         with pytest.raises(ValueError, match="is closed"):
             use()
@@ -213,8 +215,8 @@ BROKEN = {
     "v1 END, then a rest": (V1 + b"\n", "record 3 at byte 1,098 begins with b'\\n', not b'GO'"),
     "v1, second part broken": (V1 + v1_with(365, b"G0"), "record 4 at byte 1,463 begins with b'G0'"),
     "v1, then v2": (V1 + V2, "record 3 at byte 1,098 begins with b'ml', not b'GO'"),
-    "v2 n too large": (headed(b"n=3", b"n=4"), "gives n=4, which ends at byte 2,315 with its b'END', but the file ends"),
-    "v2 n too small": (headed(b"n=3", b"n=2"), "instead of b'END' at byte 1,668, after the 2 records of the header at byte 0"),
+    "v2 n too large": (headed(b"n=3", b"n=4"), "gives n=4, which ends at byte 2,315 with its b'END', but the file ends"),  # noqa: E501 - one case per line
+    "v2 n too small": (headed(b"n=3", b"n=2"), "instead of b'END' at byte 1,668, after the 2 records of the header at byte 0"),  # noqa: E501 - one case per line
     "v2 n huge": (headed(b"n=3", b"n=" + b"9" * 15), "gives n=999999999999999,"),
     "v2 n huger": (headed(b"n=3", b"n=" + b"9" * 400), "has b'n=99999999999999999999999999999999999999' where"),
     "v2 n negative": (headed(b"n=3", b"n=-3"), "the header at byte 0 has b'n=' where n=<number of examples> belongs"),
@@ -242,7 +244,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("data, message", BROKEN.values(), ids=list(BROKEN))
+@pytest.mark.parametrize(("data", "message"), BROKEN.values(), ids=list(BROKEN))
 def test_error_names_the_problem(data, message, saved):
     path = saved(data)
     with pytest.raises(FormatError) as caught:
@@ -259,7 +261,8 @@ def test_the_last_label_is_read(saved):
 
 def test_many_concatenated_files(saved):
     path = saved(b"END" * MAX_SEGMENTS)
-    assert Dat(path).segments == 10_000 and len(Dat(path)) == 0
+    assert Dat(path).segments == 10_000
+    assert len(Dat(path)) == 0
     path.write_bytes(b"END" * (MAX_SEGMENTS + 1))
     with pytest.raises(FormatError, match="more than 10,000 concatenated files"):
         Dat(path)
@@ -280,7 +283,8 @@ def test_any_bytes(tmp_path_factory, data):
         dat = formats.open(path)
     except KifuError:
         return
-    assert len(dat) == 0 and data == b"END" * dat.segments
+    assert len(dat) == 0
+    assert data == b"END" * dat.segments
 
 
 @settings(max_examples=300)
@@ -420,7 +424,8 @@ def test_inspect_compares_the_manifest(saved):
     )
     beside.write_text("[]")
     found = inspect_dat(path)
-    assert found.manifest is None and "is not a manifest" in found.problems[0]
+    assert found.manifest is None
+    assert "is not a manifest" in found.problems[0]
 
 
 def test_inspect_rejects_what_open_rejects(saved):

@@ -178,7 +178,8 @@ def test_small_boards_are_padded(games):
         assert board[:height, :width].all()
         assert board.sum() == width * height
         y, x = divmod(int(batch.labels["move"][row]), 9)
-        assert board[y, x] and not ready[row, 0][y, x]
+        assert board[y, x]
+        assert not ready[row, 0][y, x]
         assert batch.labels["next2"][row][0] == batch.labels["move"][row]
         own = int(ready[row, 0].sum())
         assert own == t // 2

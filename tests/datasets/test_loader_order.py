@@ -90,7 +90,7 @@ def test_select_positions_matches_the_twin(drawn_games, passes, ply_weights, pla
         select_positions(
             np.array([word for game in words for word in game], np.uint16), offset, playable,
             np.full(len(words), 4), passes, weights, np.array([players] * len(words)).reshape(-1, 2),
-            -1 if per_game is None else per_game, hash_key(seed, epoch, 3)[0], hash_key(seed, epoch, 4)[0], found, counts,
+            -1 if per_game is None else per_game, hash_key(seed, epoch, 3)[0], hash_key(seed, epoch, 4)[0], found, counts,  # noqa: E501 - one case per line
         )  # fmt: skip
 
     def by_ply(t):

@@ -134,7 +134,8 @@ def test_more_than_2_gb(name):
             column._valid.append(np.ones(1, np.bool_))
         column.append(rows(**{name: values})[name])
         found = column.array()
-    assert len(found) == 3 and found.slice(1).to_pylist() == values
+    assert len(found) == 3
+    assert found.slice(1).to_pylist() == values
 
 
 def test_a_full_disk_is_reported(tmp_path, monkeypatch):

@@ -85,7 +85,7 @@ def plies_of(path: Path) -> list[int]:
 CUT = 'clean={name="cut", title="cut", illegal="cut"}'
 
 ODD: list[tuple[str, str, str, list[str], list[int] | None]] = [
-    # what, record, the reason it is set aside for, what takes it, its plies then (None: all 70)
+    # name, record, its drop reason, the option that keeps it, its plies then (None: all 70)
     ("no RU", game("SZ[19]KM[6.5]RE[W+R]"), "RULES_UNKNOWN", ["default_rules=japanese"], None),
     ("no KM", game("SZ[19]RU[AGA]RE[W+R]"), "KOMI_UNKNOWN", ["default_komi=7.5"], None),
     ("an odd RU", game("SZ[19]RU[mine]KM[6.5]"), "RULES_UNKNOWN", [], None),

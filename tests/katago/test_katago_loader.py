@@ -290,8 +290,8 @@ def test_encode_returns_the_planes():
         (b"(;SZ[1:9];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 1 x 9"),
         (b"(;SZ[20];B[aa])", GameError, "from 2 x 2 to 19 x 19, got 20 x 20"),
         (b"(;SZ[4];B[];W[];B[aa])", GameError, "follows 2 of the game's 3 moves: moves after the end of the game"),
-        (b"(;SZ[4];B[aa];AB[bb];W[cc])", GameError, "follows 1 of the game's 2 moves: stones set up after the first move"),
-        (b"(;SZ[3]AB[aa]AW[ab][ba];B[cc])", GameError, "follows 0 of the game's 1 moves: setup stones without a liberty"),
+        (b"(;SZ[4];B[aa];AB[bb];W[cc])", GameError, "follows 1 of the game's 2 moves: stones set up after the first move"),  # noqa: E501 - one case per line
+        (b"(;SZ[3]AB[aa]AW[ab][ba];B[cc])", GameError, "follows 0 of the game's 1 moves: setup stones without a liberty"),  # noqa: E501 - one case per line
         (b"(;SZ[4]RU[Chinese];B[ab];W[aa];B[ba];W[aa])", IllegalMove, "move 4 (point 0) is illegal: a suicide"),
         (b"(;SZ[4];B[aa];W[aa])", IllegalMove, "move 2 (point 0) is illegal: a move on an occupied point"),
     ],

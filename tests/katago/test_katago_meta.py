@@ -104,7 +104,7 @@ def test_fractional_ratings_round_down():
 
 def test_programs_are_not_human():
     for source in ("kgs", "gogod"):
-        black, white = one(source, black="GNU Go", white="somebody")
+        black, white = one(source, black="GNU Go", white="someone")
         assert black[:2].tolist() == [0, 1]
         assert white[:2].tolist() == [1, 0]
 

@@ -347,6 +347,6 @@ def test_mismatched_arrays_raise():
     with pytest.raises(ValueError, match="context must have the rules of 1 games, got 2"):
         encode(games, np.repeat(rules_for(TT), 2))
     planes, labels = ENCODER.new_out(2), ENCODER.new_labels(2) | {"globals": np.empty((1, 19), np.float32)}
+    request = PositionRequest(games, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(2))
     with pytest.raises(ValueError, match=r"globals must be float32 \[2, 19\], got float32 \(1, 19\)"):
-        request = PositionRequest(games, np.zeros(1, np.int64), np.zeros(1, np.uint8), np.arange(2))
         ENCODER.draw(ENCODER.new_scratch(), request, planes, labels, rules_for(TT))

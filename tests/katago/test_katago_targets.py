@@ -166,7 +166,7 @@ def _span(stop: list[int], first: int = 0, winner: int = BLACK, trusted: float =
 
 
 class Played(NamedTuple):
-    """A game played by the slow reference. boards: before each move and after the last; bonus: White's, besides komi."""
+    """A game played by the slow reference: boards before each move and after the last; White's bonus."""
 
     width: int
     height: int

@@ -126,7 +126,9 @@ def test_several_nets_are_compared(games: Path, net: Net, tmp_path: Path) -> Non
     assert [told.name for told in both.nets] == ["seven", "seven (2)", "seven (3)"]
     assert [told.score for told in both.nets[:2]] == [each.nets[0].score for each in alone]
     first, second, third = both.nets
-    assert first.to_first is None and second.to_first is not None and third.to_first is not None
+    assert first.to_first is None
+    assert second.to_first is not None
+    assert third.to_first is not None
     for name in MEASURES:
         difference = second.score.measure(name).value - first.score.measure(name).value
         assert second.to_first[name].value == pytest.approx(difference, abs=1e-6)
@@ -263,7 +265,8 @@ def test_json_is_complete(games: Path, net: Net) -> None:
     told = json.loads(found.to_json())
     (one,) = told["nets"]
     assert (told["board"], told["positions"], told["games"]) == ("9x9", 200, 8)
-    assert told["terms"]["symmetries"] is True and told["terms"]["positions"] == 200
+    assert told["terms"]["symmetries"] is True
+    assert told["terms"]["positions"] == 200
     assert one["score"] == as_json(found.nets[0].score)
     assert one["by"] == {
         name: {group: as_json(score) for group, score in groups.items()} for name, groups in found.nets[0].by.items()

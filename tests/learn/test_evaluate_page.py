@@ -201,7 +201,8 @@ def test_the_command_refuses_in_one_line(arguments: list[str], message: str, fol
     done = run("evaluate", *named)
     assert (done.code, done.out) == (2, "")
     *_, line = done.err
-    assert line.startswith("kifu: ") and message in line
+    assert line.startswith("kifu: ")
+    assert message in line
     assert not any("Traceback" in each for each in done.err)
 
 

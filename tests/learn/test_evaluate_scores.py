@@ -59,7 +59,7 @@ def test_draws_do_not_depend_on_the_chunk_size(monkeypatch: pytest.MonkeyPatch) 
 
 
 def clustered(seed: int, games: int = 150, plies: int = 8, alike: float = 0.0) -> tuple[MoveScores, np.ndarray]:
-    """Return games whose moves are predicted with probability 0.3; `alike` is the share of games predicted wholly or not."""
+    """Return games whose moves are predicted with probability 0.3; `alike` is the share of uniform games."""
     rng = np.random.default_rng(seed)
     right = rng.random((games, plies)) < 0.3
     whole = rng.random(games) < alike

@@ -52,7 +52,8 @@ def test_invalid_training_metadata_is_omitted(tmp_path, trained):
     assert done.code == 0
     assert "  recipe      unknown, by kifu" in done.out
     assert "  training    2 known games\n" in done.out
-    assert "\x1b" not in done.out and "validation" not in done.out
+    assert "\x1b" not in done.out
+    assert "validation" not in done.out
 
 
 def test_a_net_has_no_rows(tmp_path):

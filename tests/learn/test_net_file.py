@@ -255,7 +255,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, good):
             outcomes[True] += 1
         except FormatError as error:
             outcomes[False] += 1
-            assert "\n" not in str(error)
+            assert "\n" not in str(error)  # noqa: PT017 - some damage does not raise
         except BaseException as error:
             error.add_note(f"file {k}: {data[:3000]!r}")
             raise

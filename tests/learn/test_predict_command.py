@@ -44,7 +44,7 @@ def lines_of(done: Done) -> list[str]:
 
 
 def predicted(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
-    """Return all probabilities, and the names and probabilities of the five best moves, after `ply` moves of the game."""
+    """Return all probabilities, and names and probabilities of the five best moves, after `ply` moves."""
     predictor = Predictor(open_net(path))
     positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [ply])
     moves, probabilities = predictor.top(positions, 5)

@@ -63,7 +63,7 @@ def quick(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.function in (test_files_of_a_run, test_curves_are_drawn_of_any_rows):
         yield
         return
-    with mock.patch("kifu.learn.run_dir.draw_training_curves", lambda rows, title: b"curves"):
+    with mock.patch("kifu.learn.run_dir.draw_training_curves", return_value=b"curves"):
         yield
 
 
@@ -231,7 +231,8 @@ def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, t
     for recipe, validate in ((tiny(validation=0.3), []), (tiny(), [games])):
         found = read_training_games(recipe, [sample, games, games], validate, 1)
         assert found.validation is not None
-        assert len(found.train.ids) and len(found.validation.ids)
+        assert len(found.train.ids)
+        assert len(found.validation.ids)
         assert not set(found.train.ids.tolist()) & set(found.validation.ids.tolist())
     assert set(found.validation.ids.tolist()) == set(
         read_training_games(tiny(validation=0), [games], [], 1).train.ids.tolist()
@@ -383,7 +384,7 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
 
 def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: Path) -> None:
     clock = iter(range(10**6))
-    with mock.patch("kifu.learn.loop.time.monotonic", lambda: next(clock) / 10):
+    with mock.patch("kifu.learn.loop.time.monotonic", side_effect=lambda: next(clock) / 10):
         recipe = tiny(steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2)
         result = train(recipe, [games], tmp_path)
     assert (result.state, result.why) == ("finished", "time limit of 0.2 minutes reached")
@@ -402,7 +403,8 @@ def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:
 def test_games_at_urls(tmp_path: Path) -> None:
     fsspec.filesystem("memory").pipe(f"/train/{SAMPLE.name}", SAMPLE.read_bytes())
     here, there = (read_training_games(tiny(), [source], [], 1) for source in (SAMPLE, f"memory://train/{SAMPLE.name}"))
-    assert here.fingerprint() == there.fingerprint() and here.inputs == there.inputs
+    assert here.fingerprint() == there.fingerprint()
+    assert here.inputs == there.inputs
     with pytest.raises(SourceError, match=r"^memory://train/none.zip: no such file or folder$"):
         read_training_games(tiny(), ["memory://train/none.zip"], [], 1)
 
@@ -413,7 +415,7 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
 
 
 @pytest.mark.parametrize(
-    "changes, at",
+    ("changes", "at"),
     [
         ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, (7,)),
         ({"optimiser": {"kind": "adagrad"}}, (14,)),
@@ -450,7 +452,7 @@ def test_a_finished_run_is_not_resumed(games: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "failing, validation",
+    ("failing", "validation"),
     [("final.safetensors", 0), ("best.safetensors", 0), ("last.ckpt", 0.2), ("run.json", 0.2), ("curves.png", 0)],
 )
 def test_resuming_completes_a_run_that_failed_at_its_end(
@@ -473,7 +475,8 @@ def test_resuming_completes_a_run_that_failed_at_its_end(
     result = train(recipe, [games], run, resume=True)
     assert (result.state, result.why, result.steps) == ("finished", "4 steps done", 4)
     assert read_run(run) == result
-    assert result.best.keys() == whole.best.keys() and result.last.keys() == whole.last.keys()
+    assert result.best.keys() == whole.best.keys()
+    assert result.last.keys() == whole.last.keys()
     for name in ("final.safetensors", "best.safetensors"):
         assert_same_weights(tmp_path / "whole" / name, run / name)
     assert (run / "curves.png").exists()
@@ -489,9 +492,11 @@ def test_a_resumed_run_reports_its_progress_at_once(games: Path, tmp_path: Path)
     with mock.patch.object(PolicyModule, "forward", look), pytest.raises(RecipeError, match="looked"):
         train(tiny(steps=12, validate_steps=4), [games], tmp_path, resume=True)
     result = read_run(tmp_path)
-    assert result is not None and (result.state, result.why) == ("failed", "looked")
+    assert result is not None
+    assert (result.state, result.why) == ("failed", "looked")
     assert (result.steps, result.positions, result.seconds) == (8, 8 * 64, before.seconds)
-    assert result.best == before.best and result.last.keys() == before.last.keys()
+    assert result.best == before.best
+    assert result.last.keys() == before.last.keys()
 
 
 def test_a_run_killed_before_its_first_checkpoint_restarts(games: Path, tmp_path: Path) -> None:
@@ -579,7 +584,9 @@ def test_a_nan_loss_stops_the_run(games: Path, tmp_path: Path) -> None:
         train(recipe, [games], tmp_path)
     assert (tmp_path / "last.ckpt").read_bytes() == kept[0]
     result = read_run(tmp_path)
-    assert result is not None and result.state == "failed" and "NaN" in (result.why or "")
+    assert result is not None
+    assert result.state == "failed"
+    assert "NaN" in (result.why or "")
     bad = result.counts["epoch_batches"] + 3
     assert f"at step {bad} " in (result.why or "")
     assert checkpoint(tmp_path)["kifu"]["steps"] < bad
@@ -617,7 +624,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint(games: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "changes, options, kind, message",
+    ("changes", "options", "kind", "message"),
     [
         ({"batch_size": 10**5}, {}, RecipeError, r"has fewer positions than one batch \(100000\)"),
         ({"batch_size": 65}, {"devices": 2}, RecipeError, "a batch of 65 cannot be divided among 2 devices"),
@@ -740,7 +747,8 @@ def test_two_processes_train_one_net(strategy: str, games: Path, tmp_path: Path)
     assert done.code == 0, done.err
     assert done.out.count("finished (20 steps done) after 20 steps, 1,280 positions") == 1
     result = read_run(folder)
-    assert result is not None and result.machine["processes"] == 2
+    assert result is not None
+    assert result.machine["processes"] == 2
     assert result.last["step"] == 20
     rows = [row for row in read_metrics(folder / "metrics.csv") if "validation_loss" in row]
     assert len(rows) == 1

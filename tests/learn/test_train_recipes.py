@@ -34,7 +34,7 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     assert net.config.planes == encoder.planes
 
 
-@pytest.mark.parametrize("kind, lr", [("adagrad", 0.01), ("adadelta", 1.0), ("sgd", 0.01)])
+@pytest.mark.parametrize(("kind", "lr"), [("adagrad", 0.01), ("adadelta", 1.0), ("sgd", 0.01)])
 def test_the_books_optimizers(kind: str, lr: float) -> None:
     recipe = load_training("book-small", [f"optimiser.kind={kind}"])
     assert (recipe.optimiser.kind, recipe.optimiser.lr) == (kind, lr)
@@ -48,7 +48,7 @@ def test_the_books_sgd_with_decay() -> None:
 
 
 @pytest.mark.parametrize(
-    "schedule, done, parts",
+    ("schedule", "done", "parts"),
     [
         ({"kind": "constant"}, (0, 0.5, 1), (1, 1, 1)),
         ({"kind": "step", "at": [0.5, 0.75], "factor": 0.1}, (0, 0.49, 0.5, 0.75, 1), (1, 1, 0.1, 0.01, 0.01)),
@@ -69,7 +69,8 @@ def test_schedules_stay_within_bounds(kind: str) -> None:
     table = {"kind": kind, "warm_up": 0.1} | ({"at": [0.3, 0.9]} if kind == "step" else {})
     recipe = tiny(schedule=table)
     parts = np.array([recipe.learning_rate(x, 10**6) / recipe.optimiser.lr for x in np.linspace(0, 1, 1001)])
-    assert (parts >= 0).all() and (parts <= 1).all()
+    assert (parts >= 0).all()
+    assert (parts <= 1).all()
     assert np.diff(parts).max() <= 0.0101
     assert parts.max() > 0.99
 
@@ -80,7 +81,7 @@ def test_warm_up_in_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes, message",
+    ("changes", "message"),
     [
         ({"batchsize": 3}, r"batchsize: no such key; did you mean 'batch_size'\?"),
         ({"batch_size": 0}, "batch_size: .* \\(it is 0\\)"),

@@ -22,7 +22,7 @@ from kifu.recipes.kgs_index import parse_archive_name
 from kifu.recipes.kgsgo import build
 from kifu.recipes.kgsgo_jobs import load_archive
 from kifu.recipes.schema import load_recipe
-from naive_kgsgo import Board, Refused, examples_of
+from naive_kgsgo import Board, RefusedError, examples_of
 
 RECIPES = {1: load_recipe("kgsgo-v1"), 2: load_recipe("kgsgo-v2")}
 
@@ -62,7 +62,7 @@ def twin(game, version):
     """Return the program's examples of a record, or None if it failed."""
     try:
         return examples_of(game, version)
-    except Refused:
+    except RefusedError:
         return None
 
 

@@ -164,7 +164,7 @@ def test_failed_loadsgf_changes_nothing(tmp_path: Path) -> None:
     bad = {
         "nothing": b"",
         "no record": b"neither this nor that",
-        "set aside": b"(;GM[1]SZ[99];B[aa])",
+        "dropped": b"(;GM[1]SZ[99];B[aa])",
         "occupied": b"(;GM[1]SZ[9];B[aa];W[aa])",
         "a superko": b"(;GM[1]SZ[3];B[bc];W[bb];B[ab];W[cb];B[cc];W[ac];B[bc])",
         "of a size that the evaluator does not take": b"(;GM[1]SZ[21];B[aa])",
@@ -210,7 +210,8 @@ def test_analysis_repeats_until_the_next_command() -> None:
     os.close(theirs)  # and so does the end
     assert written.get(timeout=60) == "\n"
     thread.join(60)
-    assert not thread.is_alive() and written.empty()
+    assert not thread.is_alive()
+    assert written.empty()
     os.close(ours)
 
 
@@ -275,8 +276,10 @@ def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> No
             wanted = predictor.predict(PredictPositions.from_games([game], [plies], to_play=[colour]))
             np.testing.assert_array_equal(evaluation.policy[:-1], wanted.policy[0])
             assert evaluation.policy[-1] == 0
-            assert wanted.value is not None and evaluation.value == pytest.approx(wanted.value[0])
-            assert wanted.ownership is not None and evaluation.ownership is not None
+            assert wanted.value is not None
+            assert evaluation.value == pytest.approx(wanted.value[0])
+            assert wanted.ownership is not None
+            assert evaluation.ownership is not None
             np.testing.assert_array_equal(evaluation.ownership, wanted.ownership[0])
 
 
@@ -312,7 +315,8 @@ def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The command, in the middle of an analysis."""
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     with subprocess.Popen([KIFU, "gtp", net], **pipes) as process:
-        assert process.stdin and process.stdout
+        assert process.stdin
+        assert process.stdout
         process.stdin.write(b"lz-analyze b 1\n")
         process.stdin.flush()
         assert process.stdout.readline() == b"=\n"
@@ -321,7 +325,8 @@ def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> None:
-    assert analysing.stdout and analysing.stderr
+    assert analysing.stdout
+    assert analysing.stderr
     analysing.stdout.close()
     assert analysing.wait(60) == 1
     assert b"kifu: " not in analysing.stderr.read().replace(b"kifu: compiling", b"")
@@ -330,7 +335,8 @@ def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> 
 def test_an_interrupt_ends_the_engine_quietly(analysing: subprocess.Popen[bytes]) -> None:
     analysing.send_signal(signal.SIGINT)
     assert analysing.wait(60) == 0
-    assert analysing.stderr and b"interrupt" not in analysing.stderr.read()
+    assert analysing.stderr
+    assert b"interrupt" not in analysing.stderr.read()
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,8 @@ def test_an_endless_game_is_ended() -> None:
 
 def test_session() -> None:
     game = GameSession(5, 3)
-    assert game.is_empty and game.trailing_passes == 0
+    assert game.is_empty
+    assert game.trailing_passes == 0
     game.play(3, WHITE)
     with pytest.raises(IllegalMove):
         game.play(3, BLACK)
@@ -261,7 +262,8 @@ def test_session() -> None:
         game.place_handicap([1, 2])
     for _ in range(4):
         game.undo()
-    assert game.is_empty and game.board == GameSession(5, 3).board
+    assert game.is_empty
+    assert game.board == GameSession(5, 3).board
     with pytest.raises(GameError, match="no move to take back"):
         game.undo()
     game.place_handicap([1, 2])

@@ -48,7 +48,8 @@ def test_a_match_is_recorded(tmp_path: Path) -> None:
     a, b = engine("random", 1), engine("random", 2)
     match = play(a, b, tmp_path, games=6, rules=RULES, score_by=COUNTS)
     table = read(tmp_path)
-    assert match.fresh == 6 and [game["game"] for game in table["games"]] == [1, 2, 3, 4, 5, 6]
+    assert match.fresh == 6
+    assert [game["game"] for game in table["games"]] == [1, 2, 3, 4, 5, 6]
     openings = corner_openings(5, 1)
     for told in table["games"]:
         (game,) = kifu.read(tmp_path / told["file"])
@@ -59,12 +60,16 @@ def test_a_match_is_recorded(tmp_path: Path) -> None:
         assert (told["black"], told["white"]) == (("A", "B") if number % 2 else ("B", "A"))
         assert game.players == (("Test 1", "Test 2") if number % 2 else ("Test 2", "Test 1"))
         assert (game.komi, game.rules, game.handicap, game.text("RE")) == (0.5, "Chinese", 0, "B+3.5")
-        assert str(game.result) == told["result"] and told["winner"] == told["black"]
-        assert len(game) == told["moves"] and told["seconds"] >= told["seconds_a"] + told["seconds_b"] > 0
-        assert f"A: {a}" in game.text("C") and "both passed" in game.text("C")
+        assert str(game.result) == told["result"]
+        assert told["winner"] == told["black"]
+        assert len(game) == told["moves"]
+        assert told["seconds"] >= told["seconds_a"] + told["seconds_b"] > 0
+        assert f"A: {a}" in game.text("C")
+        assert "both passed" in game.text("C")
         assert all(int(move) >> 15 == k % 2 for k, move in enumerate(game.moves))
     pairs = [(one["opening"], two["opening"]) for one, two in zip(table["games"][::2], table["games"][1::2])]
-    assert all(one == two for one, two in pairs) and len(set(pairs)) == 3
+    assert all(one == two for one, two in pairs)
+    assert len(set(pairs)) == 3
     assert table["standing"]["all"]["won"] == table["standing"]["a_black"]["won"] == 3
     assert table["standing"]["a_white"]["lost"] == 3
     assert table["a"] == {"command": a, "name": "Test", "version": "1"}
@@ -104,7 +109,9 @@ def test_a_match_resumes(tmp_path: Path) -> None:
     assert [game["game"] for game in read(tmp_path)["games"]] == [1, 2, 3, 4]
     before = files(tmp_path)
     again = play(a, b, tmp_path, games=2, rules=RULES, score_by=COUNTS)
-    assert again.fresh == 0 and files(tmp_path) == before and len(again.games) == 4
+    assert again.fresh == 0
+    assert files(tmp_path) == before
+    assert len(again.games) == 4
 
 
 @pytest.mark.parametrize(
@@ -213,7 +220,8 @@ def test_programs_at_fault_are_named(tmp_path: Path) -> None:
         "game-0001-A.log", "game-0001.sgf", "game-0002-A.log", "game-0002.sgf", "match.json",
     ]  # fmt: skip
     (game,) = kifu.read(tmp_path / "game-0002.sgf")
-    assert game.text("RE") == "B+F" and "out of luck" in game.text("C")
+    assert game.text("RE") == "B+F"
+    assert "out of luck" in game.text("C")
     assert game.players == ("Test 1 (B)", "Test 1 (A)")
 
 
@@ -221,7 +229,8 @@ def test_a_game_without_a_winner_does_not_count(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(MatchRules, "max_moves", 4)
     match = play(engine("A1 A2 A3"), engine("B1 B2 B3"), tmp_path, games=2, rules=RULES, score_by=COUNTS)
     assert "A in all   won 0, lost 0, drew 0, 2 without a winner" in str(match)
-    assert "A: no games with a result" in str(match) and "ended by too many moves 2" in str(match)
+    assert "A: no games with a result" in str(match)
+    assert "ended by too many moves 2" in str(match)
     assert "no illegal move, no crash, no time-out" in str(match)
     assert read(tmp_path)["standing"]["all"]["share"] is None
 
@@ -250,10 +259,12 @@ def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
     rules = MatchRules(size=9)
     match = play(gnugo.format(1), gnugo.format(2), tmp_path, games=1, rules=rules)
     (told,) = match.games
-    assert told.ending in ("score", "resign") and told.moves > 20
+    assert told.ending in ("score", "resign")
+    assert told.moves > 20
     assert told.scored_by == ("scorer" if told.ending == "score" else None)
     (game,) = kifu.read(tmp_path / told.file)
-    assert not game.errors and str(game.result) == told.result
+    assert not game.errors
+    assert str(game.result) == told.result
     assert game.players == ("GNU Go 3.8 (A)", "GNU Go 3.8 (B)")
 
 
@@ -270,8 +281,9 @@ def test_openings_of_a_catalogue(tmp_path: Path) -> None:
     play(engine(), engine(), output, games=4, **given)
     play(engine(), engine(), output, games=8, **given)
     openings = [game["opening"] for game in read(output)["games"]]
-    assert openings[::2] == openings[1::2] and len(set(openings)) == 3
-    assert openings[6] == openings[0]  # there are no more than three
+    assert openings[::2] == openings[1::2]
+    assert len(set(openings)) == 3
+    assert openings[6] == openings[0]  # only three exist
     assert play(engine(), engine(), output, games=2, **given).fresh == 0
     write_catalogue(catalogue, rows(moves=lines[2:], width=[5], height=[5]))
     with pytest.raises(RecipeError, match="the openings have changed; choose another directory"):
@@ -297,13 +309,15 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while len(left := children(process.pid)) < 2 * jobs:  # it first tries one program at a time
-        assert time.monotonic() < deadline and process.poll() is None
+        assert time.monotonic() < deadline
+        assert process.poll() is None
         time.sleep(0.05)
     process.send_signal(number)
     began = time.monotonic()
     done = commands.finish(process)
     assert time.monotonic() - began < 30  # a program has 60 s
-    assert done.code == 130 and done.err[-1].startswith("kifu: interrupted")
+    assert done.code == 130
+    assert done.err[-1].startswith("kifu: interrupted")
     assert all(ends(child) for child in left)
     assert list(tmp_path.iterdir()) == []
 
@@ -319,8 +333,10 @@ def test_the_command(tmp_path: Path) -> None:
     assert done.err[1] == "game 1: A wins as Black (B+3.5, 5 moves): both passed"
     assert done.err[2] == "game 2: B wins as Black (B+3.5, 4 moves): both passed"
     assert "2 games on 5 x 5, komi 0.5, tromp-taylor rules" in done.out
-    assert "A: 50.0% of the points" in done.out and "no illegal move, no crash, no time-out" in done.out
+    assert "A: 50.0% of the points" in done.out
+    assert "no illegal move, no crash, no time-out" in done.out
     assert read(tmp_path)["settings"]["rules"] == "tromp-taylor"
     failed = commands.run(*arguments, "--komi", "1.5", "--rules", "tromp-taylor", "--score-by", COUNTS)
-    assert failed.code == 2 and failed.out == ""
+    assert failed.code == 2
+    assert failed.out == ""
     assert failed.err == [f"kifu: {tmp_path / 'match.json'} is another match: komi was 0.5, now 1.5"]

@@ -1,4 +1,4 @@
-"""GTP programs spoken to: what is wrong with one is told, in time, and nothing of it is left."""
+"""The GTP client: faults are reported in time, and no process is left."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def test_unsolicited_output_is_a_fault() -> None:
 def test_standard_error_never_blocks_and_its_end_is_kept() -> None:
     with open_program("noisy noisy") as program:
         assert program.ask("genmove b", 5) == program.ask("genmove b", 5) == "pass"
-    assert len(program.log) == LOG_LIMIT and program.log.endswith(b"xx\nthe end\n")
+    assert len(program.log) == LOG_LIMIT
+    assert program.log.endswith(b"xx\nthe end\n")
 
 
 def test_children_of_a_program_are_killed() -> None:

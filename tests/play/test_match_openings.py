@@ -46,8 +46,10 @@ def test_corner_openings_are_complete(size: int) -> None:
 def test_the_openings_of_small_boards() -> None:
     names = {size: [[to_gtp(p, size) for p in line] for line in corner_openings(size, 1)] for size in range(1, 7)}
     assert names[1] == names[2] == [[]]
-    assert names[3] == [["B2"]] and sorted(names[4]) == [["C3"]]
-    assert sorted(names[5]) == [["C3"], ["C4"], ["D4"]] and len(names[6]) == 3
+    assert names[3] == [["B2"]]
+    assert sorted(names[4]) == [["C3"]]
+    assert sorted(names[5]) == [["C3"], ["C4"], ["D4"]]
+    assert len(names[6]) == 3
 
 
 def test_black_begins_in_the_upper_right() -> None:
@@ -57,7 +59,8 @@ def test_black_begins_in_the_upper_right() -> None:
 
 def test_the_seed_determines_the_order() -> None:
     first, second = corner_openings(19, 1), corner_openings(19, 2)
-    assert first != second and sorted(first) == sorted(second)
+    assert first != second
+    assert sorted(first) == sorted(second)
     assert corner_openings(19, 1) == first
 
 
@@ -78,7 +81,7 @@ def test_openings_of_a_catalogue(tmp_path: Path) -> None:
         moves("Q16 D4 D4 D17"),  # illegal
         moves("G7 D4 D7 G4", size=9),
         moves("D16 Q4 D17 Q3"),  # has a setup stone
-        moves("D16 Q4 C17 R3"),  # set aside
+        moves("D16 Q4 C17 R3"),  # dropped
     ]
     sizes = [9 if k == 7 else 19 for k in range(len(games))]
     setup = [[5] if k == 8 else [] for k in range(len(games))]

@@ -171,7 +171,8 @@ def test_random_games_are_legal_and_scored_like_the_board() -> None:
             board.play(move & ~WHITE_BIT, WHITE if move & WHITE_BIT else BLACK)
         margin = board.area_score() - 0.5
         assert str(outcome.result) == f"{'B' if margin > 0 else 'W'}+{abs(margin):g}"
-        assert len(outcome.moves) > 15 and outcome.ending == "score"
+        assert len(outcome.moves) > 15
+        assert outcome.ending == "score"
 
 
 def test_moves_are_reported() -> None:

@@ -36,7 +36,9 @@ def test_score_of_no_games() -> None:
 
 
 def test_elo() -> None:
-    assert elo(0.5) == 0 and elo(1) == math.inf and elo(0) == -math.inf
+    assert elo(0.5) == 0
+    assert elo(1) == math.inf
+    assert elo(0) == -math.inf
     assert elo(10 / 11) == pytest.approx(400)
     assert elo(0.2) == pytest.approx(-elo(0.8))
 

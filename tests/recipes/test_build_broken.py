@@ -62,7 +62,7 @@ def mended(source, into, good):
 
 
 def whole(into, good):
-    """What has a final name is whole; the rest are parts."""
+    """Assert that files with a final name are complete; the others are partial."""
     for path in into.iterdir():
         if path.suffix != ".part":
             assert path.read_bytes() == good[path.name], path.name

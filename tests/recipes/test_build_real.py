@@ -74,7 +74,7 @@ def test_the_part_of_each_archive(built, md5s, version):
 
 
 def test_each_game_s_share(built, reference):
-    """How many examples the program made of each game, in its order."""
+    """Return the number of examples that the 2015 program made of each game, in its order."""
     found = [
         [f"{rows.archive}.zip", member - 1, count]
         for rows in built[2].manifest.archives

@@ -83,7 +83,7 @@ def cut_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def same_for_all(make: Any, folder: Path) -> list[Any]:
-    """What `make` gives for one and two threads and for units that are sent; all have made the same files."""
+    """Return the results of `make` with one thread, two threads and serialized shards, which write the same files."""
     made = [
         make(folder / name, jobs=jobs, engine=engine)
         for name, jobs, engine in (("one", 1, THREADS), ("two", 2, THREADS), ("sent", 1, ENGINE))
@@ -129,7 +129,7 @@ def test_examples(catalogues: list[Path], tmp_path: Path, changes: dict[str, Any
 
 @pytest.mark.usefixtures("cut_small")
 def test_examples_of_archives(kgs: Path, tmp_path: Path) -> None:
-    """What is read first is read by the same engine."""
+    """The catalogue of a build is read by the same executor."""
     same_for_all(lambda into, **engine: build_examples(recipe(), kgs, into, sets=["test"], **engine), tmp_path)
 
 
@@ -193,7 +193,7 @@ def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
-    """Those of another recipe or kind, that is; whoever reads no games into the folder is not in the way."""
+    """A build of another recipe is refused; a build that writes no catalogue is not."""
     tried: list[str] = []
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Which games make a set: the program's own lists, and what must hold for any archives."""
+"""Sampling of games: the 2015 program's own lists, and laws for any archives."""
 
 import ast
 import hashlib

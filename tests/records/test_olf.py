@@ -143,8 +143,8 @@ def with_field(k: int, value: bytes) -> bytes:
         (b"x", DropReason.UNREADABLE),
         (HEAD, DropReason.UNREADABLE),
         (LINE + b" AA AA", DropReason.UNREADABLE),
-        *((with_field(6, size), DropReason.BAD_SIZE) for size in (b"19", b"0:9", b"9:20", b"21:21", b"x:9", b"9:", b":")),
-        *((with_field(11, play), DropReason.UNREADABLE) for play in (b"PDd", b"P1dp", b"--", b"PD-", b"\xc3\xa9", b"?")),
+        *((with_field(6, size), DropReason.BAD_SIZE) for size in (b"19", b"0:9", b"9:20", b"21:21", b"x:9", b"9:", b":")),  # noqa: E501 - one case per line
+        *((with_field(11, play), DropReason.UNREADABLE) for play in (b"PDd", b"P1dp", b"--", b"PD-", b"\xc3\xa9", b"?")),  # noqa: E501 - one case per line
         *((LINE + b" " + area, DropReason.UNREADABLE) for area in (b"A", b"-", b"A1", b"?")),
         *((LINE + b" " + area, DropReason.OFF_BOARD) for area in (b"AATT", b"tt", b"zz", b"Aa")),
         (with_field(6, b"9:9") + b" AJ", DropReason.OFF_BOARD),
@@ -487,7 +487,7 @@ def test_setup_after_moves_cannot_be_written() -> None:
         ({"margin": None}, ExportFailure.RESULT),
         *(({"margin": margin}, ExportFailure.RESULT) for margin in (0, -1, 888.8, 999.9, 1000, math.nan, math.inf)),
         ({"margin": 888.7}, ExportFailure.NONE),
-        ({"winner": "nobody"}, ExportFailure.RESULT),
+        ({"winner": "none"}, ExportFailure.RESULT),
         *(({"black_rating": rating}, ExportFailure.TERMS) for rating in (0, -1, math.nan, math.inf, 1e-20)),
         ({"white_rating": 34.5}, ExportFailure.TERMS),
         ({"white_rating": 34.5, "white_confirmed": True}, ExportFailure.NONE),

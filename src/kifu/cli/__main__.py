@@ -1,4 +1,4 @@
-"""python -m kifu.cli"""
+"""Entry point of `python -m kifu.cli`."""
 
 from kifu.cli import main
 

@@ -27,7 +27,7 @@ def demo(
 
 
 @app.command()
-def build(
+def build(  # noqa: PLR0913 - command-line options
     recipe: Annotated[str, typer.Argument(help="Name of a recipe (see `kifu recipes`), or a .toml file.")],
     sources: Sources,
     output: Annotated[Path, Output(help="Folder for the data sets.")],

@@ -17,7 +17,7 @@ from kifu.errors import RecipeError
 from kifu.play.client import (
     LOG_LIMIT,
     RESPONSE_LIMIT,
-    CancelledError,
+    MatchCancelledError,
     Fault,
     GtpProcess,
     GtpProcessError,
@@ -125,7 +125,7 @@ def test_cancellation_ends_the_wait() -> None:
     with GtpProcess(parse_command(engine(name="hang")), stop) as program:
         threading.Timer(0.2, stop.set).start()
         began = time.monotonic()
-        with pytest.raises(CancelledError):
+        with pytest.raises(MatchCancelledError):
             program.ask("name", 60)
     assert time.monotonic() - began < 2
 

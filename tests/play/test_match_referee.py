@@ -9,7 +9,7 @@ import pytest
 from gtp_engines import engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import CancelledError, parse_command
+from kifu.play.client import MatchCancelledError, parse_command
 from kifu.play.openings import Opening
 from kifu.play.referee import Ending, GameOutcome, MatchRules, play_game
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp
@@ -190,5 +190,5 @@ def test_standard_error_is_returned() -> None:
 def test_cancellation() -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    with pytest.raises(CancelledError):
+    with pytest.raises(MatchCancelledError):
         play_game(parse_command(engine("hang")), parse_command(engine()), (), RULES, None, stop)

@@ -69,7 +69,7 @@ class GtpProcessError(KifuError):
         super().__init__(reason)
 
 
-class CancelledError(KifuError):
+class MatchCancelledError(KifuError):
     """The match was cancelled while a response was awaited."""
 
 
@@ -240,7 +240,7 @@ class GtpProcess:
     def _wait(self, seconds: float) -> None:
         """Write and read until something happens or the time is up."""
         if self._stop.is_set():
-            raise CancelledError("cancelled")
+            raise MatchCancelledError("cancelled")
         for key, _ in self._selector.select(seconds):
             if key.fd == self._in:
                 self._send()

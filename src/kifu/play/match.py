@@ -20,7 +20,7 @@ from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import CancelledError, GtpProcess, GtpProcessError, find_program, parse_command, printable
+from kifu.play.client import MatchCancelledError, GtpProcess, GtpProcessError, find_program, parse_command, printable
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
 from kifu.play.referee import GameOutcome, MatchRules, play_game, set_up
 from kifu.play.results import (
@@ -165,7 +165,7 @@ def _cancel_on_signals() -> Iterator[threading.Event]:
     before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
-    except CancelledError:
+    except MatchCancelledError:
         raise KeyboardInterrupt from None
     finally:
         for number, handler in before.items():

@@ -310,7 +310,7 @@ def test_planes_only_callers_reject_katago22_in_one_line(games):
     with pytest.raises(RecipeError, match="nets here take planes only") as caught:
         load_training("quick-cpu", ("planes=katago22",))
     assert "\n" not in str(caught.value)
-    with pytest.raises(RecipeError, match="katago22@1 is not made of features"):
+    with pytest.raises(RecipeError, match="katago22@1 does not consist of features"):
         find_plane_set("katago22+last1")
     with pytest.raises(RecipeError, match="seven@1 does not define label 'globals'"):
         load(games, "seven", labels=("move", "globals"))

@@ -17,10 +17,10 @@ from kifu.errors import RecipeError
 from kifu.play.client import (
     LOG_LIMIT,
     RESPONSE_LIMIT,
-    MatchCancelledError,
     Fault,
     GtpProcess,
     GtpProcessError,
+    MatchCancelledError,
     parse_command,
 )
 

@@ -20,7 +20,7 @@ from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import count_jobs
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import MatchCancelledError, GtpProcess, GtpProcessError, find_program, parse_command, printable
+from kifu.play.client import GtpProcess, GtpProcessError, MatchCancelledError, find_program, parse_command, printable
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
 from kifu.play.referee import GameOutcome, MatchRules, play_game, set_up
 from kifu.play.results import (

@@ -25,7 +25,7 @@ from kifu.records.formats import RECORD_FORMATS
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""
 
-UNKNOWN = "not told"
+UNKNOWN = "unknown"
 """The label of missing values, a key of the JSON output, which must not change."""
 OTHERS = "others"
 

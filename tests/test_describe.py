@@ -251,7 +251,7 @@ def test_a_position_is_drawn(games: Path, tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--game", 3], ["move 2", "no point of the board"]),
+        (["--game", 3], ["move 2", "outside the board"]),
         (["--game", 4], ["move 3", "occupied"]),
         (["--game", 4, "--move", 3, "-o", "x.svg"], ["move 3", "occupied"]),
         (["--game", 5], ["game 5", "dropped", "another game"]),

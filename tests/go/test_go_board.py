@@ -101,7 +101,7 @@ def test_moves_by_name_and_by_number_are_the_same():
 @pytest.mark.parametrize("move", [-1, 82, 10**9])
 def test_a_move_off_the_board(move):
     board = Board(9)
-    with pytest.raises(IllegalMove, match="no point of the board") as error:
+    with pytest.raises(IllegalMove, match="outside the board") as error:
         board.play(move)
     assert error.value.reason == DropReason.OFF_BOARD
     assert board == Board(9)

@@ -532,7 +532,7 @@ def test_the_command_shows_layers(name):
     ("arguments", "words"),
     [
         (("blogg",), "unknown net 'blogg'; did you mean 'blog'"),
-        (("blog", "--board", "19"), "'19' is no board; 19x19 is one"),
+        (("blog", "--board", "19"), "board must be like 19x19, got '19'"),
         (("blog", "--board", "30x30"), "30 x 30 is not within 1 to 25"),
         (("--planes", "sevn"), "no plane set or feature 'sevn'"),
         (("b99c999",), "too large or too small"),

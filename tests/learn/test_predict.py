@@ -366,7 +366,7 @@ def test_illegal_moves_before_the_position(net: Net) -> None:
             with pytest.raises(IllegalMove, match=r"move 3 .* occupied"):
                 Predictor(net).predict(PredictPositions.from_games([bad], [ply]), legal)
     for why in ([200, 5 | W], [5, 0x3FFF, 6]):
-        with pytest.raises(IllegalMove, match="no point of the board"):
+        with pytest.raises(IllegalMove, match="outside the board"):
             Predictor(net).predict(PredictPositions.from_moves([why], 9))
     suicide = [1, 10 | W, 9, 0 | W, 20, 0 | W]
     with pytest.raises(IllegalMove, match="suicide"):

@@ -708,7 +708,7 @@ def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> No
     assert done.out.startswith(f"{tmp_path / 'run'}: stopped (interrupted) after 12 steps, 768 positions")
     done = run(*words, "--resume")
     assert (done.code, done.out.count("\n")) == (0, 1)
-    assert "finished (30 steps done) after 30 steps, 1,920 positions; validation top-1" in done.out
+    assert "finished (30 steps done) after 30 steps, 1,920 positions; best validation top-1" in done.out
     assert done.err[0] == "training quick-cpu: 0 of 120 s"
     assert any(line.startswith("step 30, 1,920 positions: validation loss") for line in done.err)
     assert not [line for line in done.err if "Lightning" in line or "GPU" in line or "Warning" in line]

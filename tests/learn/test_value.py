@@ -10,7 +10,7 @@ from kifu.recipes.training import AdamWConfig, MuonConfig
 
 
 @pytest.mark.parametrize(
-    "config", [MuonConfig(kind="muon", lr=0.01), AdamWConfig(kind="adamw", lr=0.01)], ids=["muon", "adamw"]
+    "config", [MuonConfig(kind="muon", lr=0.01), AdamWConfig(kind="adamw", lr=0.003)], ids=["muon", "adamw"]
 )
 @pytest.mark.parametrize("name", ["b1c8", "book-small"])
 def test_the_side_with_more_stones_is_learned(name, config):

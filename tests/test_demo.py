@@ -119,7 +119,7 @@ def test_it_checks_what_it_reads_back(small: Path, name: str, at: int, told: str
 
 
 @pytest.mark.parametrize(
-    ("hashes_fit", "told"), [(False, "does not match the hash in its manifest"), (True, "though its manifest says so")]
+    ("hashes_fit", "told"), [(False, "does not match the hash in its manifest"), (True, ", which its manifest lists")]
 )
 def test_it_sees_what_is_wrong_in_both_formats(small: Path, hashes_fit: bool, told: str) -> None:
     """Rows in another order: they are equal in both, so that only the manifests tell, by hash and by origin."""

@@ -56,7 +56,7 @@ def config_text(folder: str, kind: str, name: str) -> str:
 
     Args:
         folder: folder of `kifu.assets`.
-        kind: what the file describes, for messages: "recipe".
+        kind: kind of file, for messages, such as "recipe".
         name: a name in that folder, or the path of a file that ends in .toml.
 
     Raises:
@@ -85,7 +85,7 @@ def load_config(folder: str, kind: str, name: str, overrides: Iterable[str] = ()
 
     Args:
         folder: folder of `kifu.assets`.
-        kind: what the file describes, for messages.
+        kind: kind of file, for messages.
         name: a name in that folder, or the path of a file that ends in .toml.
         overrides: "key=value", with dots for inner keys ("sets.test.games=20"). A value that is not TOML is a string.
 

@@ -224,8 +224,8 @@ class SamplePart:
     Attributes:
         kind: parts of one kind are compared with each other.
         items: blocks of records, or batches of rows.
-        size: how much that is, in bytes of its kind, about.
-        weight: how many times as much it stands for, at least 1.
+        size: approximate size in bytes of its kind.
+        weight: factor from the sample to what it represents, at least 1.
         seconds: time to read all that it stands for.
     """
 

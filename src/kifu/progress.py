@@ -60,9 +60,9 @@ def progress(label: str, total: int | None, unit: str) -> AbstractContextManager
     """Show the progress of some work on standard error.
 
     Args:
-        label: what is done.
+        label: name of the operation.
         total: the count at the end; None if it is unknown.
-        unit: what is counted; "bytes" are shown as kB, MB and GB.
+        unit: unit of the count; "bytes" are shown as kB, MB and GB.
     """
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     return _rich_bar(label, total, unit) if on_terminal else _plain_bar(label, total, unit)

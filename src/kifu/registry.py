@@ -27,7 +27,7 @@ class Registry(Mapping[str, T], Generic[T]):
         """Create a registry.
 
         Args:
-            kind: what the entries are, for messages: "plane set".
+            kind: kind of entry, for messages, such as "plane set".
             entries: the first entries by full name.
         """
         self._kind = kind

@@ -405,7 +405,7 @@ def begins(game: list[bytes], other: list[bytes]) -> bool:
 
 
 MAY_DIFFER = {"archive", "member", "entry", "repairs"}
-"""What SGF is not asked to say: where a game lay, and what was forgiven in the record that it was first read from."""
+"""Columns that SGF does not preserve: the origin of a game, and the parse warnings of its first record."""
 
 
 @pytest.mark.parametrize("name", ["kgs", "wild"])

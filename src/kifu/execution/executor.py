@@ -96,7 +96,7 @@ class Executor(ABC):
         """Yield the results of a job for all items of all shards, in order; each is valid until the next is asked for.
 
         Args:
-            job: what to do.
+            job: the job to run.
             shards: read in the caller's thread.
             prefetch: as for `map`, counted in items; only threads use it.
         """

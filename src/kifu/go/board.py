@@ -83,9 +83,9 @@ class Board:
     Attributes:
         width: number of columns.
         height: number of rows.
-        rules: what is legal.
+        rules: the rules of legal moves.
         to_play: BLACK or WHITE; may be set.
-        ply: how many moves, including passes, were played.
+        ply: number of moves played, including passes.
     """
 
     __hash__ = None  # type: ignore[assignment]  # mutable
@@ -96,7 +96,7 @@ class Board:
         Args:
             width: number of columns, 1..25.
             height: number of rows, 1..25; as many as columns by default.
-            rules: what is legal.
+            rules: the rules of legal moves.
 
         Raises:
             GameError: if width or height is out of range.
@@ -117,7 +117,7 @@ class Board:
             diagram: rows of X (Black), O (White), . or + (empty); (X) or (O) is the last stone played. Coordinates as
                 in `str(board)` are allowed on the left, above and below.
             to_play: BLACK or WHITE.
-            rules: what is legal.
+            rules: the rules of legal moves.
 
         Raises:
             GameError: if the text is not a diagram, or a chain has no liberties.
@@ -167,7 +167,7 @@ class Board:
             setup: [S] uint16, likewise.
             setup_ply: [S] uint16, likewise.
             ply: 0 to T; T is the final position.
-            rules: what is legal.
+            rules: the rules of legal moves.
 
         Raises:
             IllegalMove: if an earlier move or setup stone is not possible.

@@ -32,7 +32,7 @@ from kifu.go.undo import DEPTH, UndoStack, new_undo_stack, pop, push, reset_undo
 from kifu.kernel import inline_kernel, kernel
 
 NODE_LIMIT = 25_000
-"""How many stones are played after each first move before the search gives up."""
+"""Maximum number of stones played after each first move before the search gives up."""
 
 # Verdicts
 OPEN, CAPTURED, ESCAPED = range(3)

@@ -223,7 +223,7 @@ def replay_all(
 
     Args:
         games: G games.
-        rules: what is legal.
+        rules: the rules of legal moves.
         jobs: number of threads.
 
     Returns:
@@ -283,7 +283,7 @@ def replay_to(
         captures: [2] int64, filled with the number of stones captured by Black and by White.
         game: the game.
         plies: 0 to the number of moves; the last is the final position.
-        rules: what is legal.
+        rules: the rules of legal moves.
 
     Raises:
         IllegalMove: if a move or a setup stone before that position is not possible; the board then stands before it.
@@ -344,7 +344,7 @@ def legal_moves(
         slot_of_move: int64, for each move of the first of these games, then of the second, and so on: the row of `out`
             for the position before the move, or -1. The colour of the move says who is to play.
         out: [slots, n + 1] bool, filled: whether each point is a legal move. A pass, the last column, always is.
-        rules: what is legal.
+        rules: the rules of legal moves.
 
     Raises:
         IllegalMove: if the moves of one of these games up to a chosen position, or the next one, are not legal.

@@ -96,7 +96,7 @@ class KataEncoder(FrameEncoder):
 
         Args:
             scratch: from `new_scratch`, one for each thread.
-            request: which positions, and under which symmetries.
+            request: the positions to encode, and their symmetries.
             out: [slots, 22, bytes] uint8, receives the planes as bits.
             labels: "move", [slots] int16, receives the moves played; "globals", [slots, 19] float32, the scalar inputs
                 in the order of `PlaneSet.inputs`.

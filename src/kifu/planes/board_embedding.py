@@ -71,7 +71,7 @@ def embed_board(
             first four.
         frame_width: of the frame.
         frame_height: of the frame.
-        padding: how far the board lies from the upper left corner of the frame.
+        padding: distance of the board from the upper left corner of the frame.
     """
     points = frame_points(width, height, frame_width, frame_height, padding)
     table = points[symmetries(height, width) if transposed else symmetries(width, height)]
@@ -153,7 +153,7 @@ class FrameEncoder(ABC):
     """The interface and common part of all encoders.
 
     Attributes:
-        plane_set: what is encoded.
+        plane_set: the plane set to encode.
         width: of the board, in 1..25.
         height: of the board, in 1..25.
         pad: whether smaller boards are accepted too, embedded in the upper left corner.
@@ -168,7 +168,7 @@ class FrameEncoder(ABC):
     """The smallest side of a board."""
 
     RECORD_RULES: ClassVar[bool] = True
-    """Whether games are replayed under `kifu.go.rules.RECORD_RULES`, so that the catalogue's n_legal holds."""
+    """True if games are replayed under `kifu.go.rules.RECORD_RULES`, so that the catalogue's n_legal holds."""
 
     @property
     @abstractmethod
@@ -196,7 +196,7 @@ class FrameEncoder(ABC):
 
         Args:
             scratch: from `new_scratch`.
-            request: which positions.
+            request: the positions to encode.
             out: the planes, see `new_out`.
             labels: arrays [slots, ...] by name: "move", and "globals" if the plane set has numbers besides its planes.
             context: `GameContext.values` of these games.

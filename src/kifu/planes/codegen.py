@@ -122,7 +122,7 @@ def compile_encoder(features: Sequence[Feature]) -> Any:
         base: the position context of the games' size.
         history: of any size; the rules have no superko.
         task: see `EncodeTask`.
-        embedding: how boards of that size lie in the frame.
+        embedding: embedding of boards of that size in the frame.
         subset: [K] int64, which of the task's R games are of that size.
         rating: [R, 2] float32, see `PositionContext`.
         bits: [C, W] uint64, scratch.

@@ -96,7 +96,7 @@ class Encoder(FrameEncoder):
 
         Args:
             scratch: from `new_scratch`, one for each thread.
-            request: which positions, and under which symmetries.
+            request: the positions to encode, and their symmetries.
             out: [slots, C, bytes] uint8, filled with planes as bits: each plane from a byte of its own, the top row of
                 the board first, the first point in the highest bit. For a real plane set [slots, C, points] float32.
             label: [slots] int16, filled with the move played, as row * width + column of the board without padding (of

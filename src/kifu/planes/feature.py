@@ -30,11 +30,11 @@ class Feature:
 
     Attributes:
         name: as written in compositions.
-        planes: what each plane marks.
+        planes: description of each plane.
         fill: the inline kernel fill(position, out).
         uses: kernels f(position) that are called before, once for all features of a plane set that use them.
         real: whether the values are float32 instead of bits; a plane set with a real feature is real as a whole.
-        padding: how many rows and columns the plane set has around the board, on each side.
+        padding: number of rows and columns around the board, on each side.
         needs_ranks: whether the feature reads the players' ranks.
     """
 
@@ -84,7 +84,7 @@ def feature(
 
     Args:
         name: see `Feature`, as are the others.
-        planes: what each plane marks.
+        planes: description of each plane.
         uses: kernels to be called before.
         real: whether the values are float32.
         padding: rows and columns around the board.

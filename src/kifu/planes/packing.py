@@ -134,7 +134,7 @@ def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any], one: int = 1) -
     Args:
         packed: [B, C, ceil(H * W / 8)] uint8.
         out: [B, C, H, W] of any dtype, contiguous; filled with 0 and `one`.
-        one: what a set bit becomes: with 0x3F80 an array of uint16 holds the bfloat16 numbers 0.0 and 1.0.
+        one: value of a set bit: with 0x3F80 an array of uint16 holds the bfloat16 numbers 0.0 and 1.0.
 
     Raises:
         ValueError: if the shapes do not match.

@@ -30,9 +30,9 @@ class PlaneSet:
     Attributes:
         name: with its version, as in recipes and manifests; for a composition, its features' names joined by +.
         title: a description of one line.
-        plane_names: what each plane marks; "own" is the side to move.
-        first_row: which row of the board is row 0 of planes and labels.
-        features: what it is composed of; empty for kgsgo's and KataGo's sets, which have kernels of their own.
+        plane_names: description of each plane; "own" is the side to move.
+        first_row: side of the board where row 0 of planes and labels lies.
+        features: names of its features; empty for kgsgo's and KataGo's sets, which have kernels of their own.
         inputs: the meaning of each number that networks take besides the planes, stored as the label `globals`.
         encoder: its `kifu.planes.board_embedding.FrameEncoder` class, as "module:name"; "" for kgsgo's sets.
     """

@@ -60,7 +60,7 @@ def build_examples(
 
     Args:
         recipe: see `kifu.recipes.schema.find_recipe`.
-        sources: what `ingest` reads: archives, directories, records, catalogues.
+        sources: archives, directories, records and catalogues, as for `ingest`.
         into: the directory to write to.
         sets: names of sets, by default those of the recipe.
         jobs: number of threads or processes, by default one per core.

@@ -148,7 +148,7 @@ def build_archive(
 
     Args:
         recipe: see `kifu.recipes.schema.find_recipe`.
-        sources: what `ingest` reads: archives, directories, records, catalogues.
+        sources: archives, directories, records and catalogues, as for `ingest`.
         into: the directory to write to.
         jobs: number of threads or processes, by default one per core.
         engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.

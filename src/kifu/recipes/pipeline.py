@@ -432,10 +432,10 @@ def build_sets(
         recipe: divides the games among the sets.
         suffix: of the files' names; "" for directories. A set is written to `into`/SET + suffix.
         make: writes a data set and returns its manifest.
-        sources: what `ingest` reads.
+        sources: sources as for `ingest`.
         into: the directory.
         sets: names of sets, by default those of the recipe.
-        options: how the work runs.
+        options: execution options.
 
     Returns:
         One report per set, in the order of `sets`.

@@ -207,7 +207,7 @@ def test_rules_of_schraudolphs_archive() -> None:
     [
         ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
         ("rules=chess", "rules: rule set 'chess' is none of records, japanese"),
-        ('sizes=["19"]', "sizes: '19' is not a board size like \"19x19\""),
+        ('sizes=["19"]', "sizes: board must be like 19x19, got '19'"),
         ("nix=1", "nix: no such key; there are name, title, rules, illegal"),
         ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
     ],

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
-from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config
+from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config, parse_board
 from kifu.errors import DropReason, RecipeError
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
@@ -88,9 +88,10 @@ class CleaningRules(BaseModel):
     @classmethod
     def _check_sizes(cls, sizes: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for size in sizes or ():
-            width, x, height = size.partition("x")
-            if not (x and width.isdecimal() and height.isdecimal()):
-                raise ValueError(f'{size!r} is not a board size like "19x19"')
+            try:
+                parse_board(size)
+            except RecipeError as error:
+                raise ValueError(str(error)) from None
         return sizes
 
 
@@ -160,7 +161,7 @@ def _violations(
     if rules.known_size:
         yield DropReason.BAD_SIZE, games.warnings & ParseWarning.SIZE_MISSING != 0
     if rules.sizes is not None:
-        allowed = [int(w) * 256 + int(h) for w, _, h in (size.partition("x") for size in rules.sizes)]
+        allowed = [w * 256 + h for w, h in map(parse_board, rules.sizes)]
         yield DropReason.WRONG_SIZE, ~np.isin(width * 256 + height, allowed)
     if rules.alternating:
         same_colour = (games.moves[1:] ^ games.moves[:-1]) & WHITE_BIT == 0

@@ -71,7 +71,7 @@ def scripted_engine(evaluator: Scripted | None = None, *, size: int = 5, rules: 
     return Engine(Player(evaluator or Scripted()), rules=Rules.named(rules), width=size, height=size)
 
 
-def told(engine: Engine, sent: bytes, *, cut: int = 1 << 20) -> str:
+def reported(engine: Engine, sent: bytes, *, cut: int = 1 << 20) -> str:
     """All that an engine answers to these bytes, which come in pieces of `cut` bytes."""
     pieces = iter([sent[at : at + cut] for at in range(0, len(sent), cut)])
     answers: list[str] = []

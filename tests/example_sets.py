@@ -21,11 +21,11 @@ def layout_for(name: str, width: int = 5, height: int = 4, planes: int = 3, **ch
     if find_format(name).labels:
         labels.append(LabelSpec("result", "int8", (), "who wins"))
         labels.append(LabelSpec("ranks", "float32", (2,), "ratings"))
-    told = {
+    reported = {
         "plane_set": "made up", "plane_names": tuple(f"plane {k}" for k in range(planes)), "real": False,
         "width": width, "height": height, "rim": 0, "first_row": "top", "labels": tuple(labels),
     }  # fmt: skip
-    return Layout(**(told | changes))
+    return Layout(**(reported | changes))
 
 
 def random_batch(layout: Layout, rows: int, seed: int = 0, runs: bool = True) -> Batch:
@@ -65,9 +65,9 @@ def cut(batch: Batch, *cuts: int) -> list[Batch]:
     return pieces
 
 
-def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[str, Any] | None = None, **told: Any):
+def write(name: str, path: Path, layout: Layout, *batches: Batch, about: dict[str, Any] | None = None, **reported: Any):
     """Write a data set of these batches."""
-    with open_writer(name, path, layout, **told) as writer:
+    with open_writer(name, path, layout, **reported) as writer:
         for batch in batches:
             writer.write(batch)
         return writer.commit(about or {})

@@ -76,7 +76,7 @@ class _Chance:
     def __init__(self, seed: int) -> None:
         self._dice, self._size, self._used = random.Random(seed), 19, set[str]()
 
-    def told(self, command: str, arguments: list[str]) -> None:
+    def reported(self, command: str, arguments: list[str]) -> None:
         if command == "boardsize":
             self._size = int(arguments[0])
         elif command == "play":
@@ -102,7 +102,7 @@ def _main(script: str, seed: str, *answers: str) -> None:
     for line in sys.stdin:
         command, *arguments = line.split()
         if chance:
-            chance.told(command, arguments)
+            chance.reported(command, arguments)
         if command in said:
             _answer(said[command])
         elif command == "quit":

@@ -52,9 +52,9 @@ def test_it_makes_what_it_says(done: tuple[Done, Path]) -> None:
 
 def test_it_catalogues_the_games(done: tuple[Done, Path]) -> None:
     said, into = done
-    told = run("inspect", into / "games.parquet").out.splitlines()[0]
+    reported = run("inspect", into / "games.parquet").out.splitlines()[0]
     (line,) = [line for line in said.out.splitlines() if line.startswith("  games.parquet ")]
-    assert told.partition(", ")[2].partition(" kept")[0] in line
+    assert reported.partition(", ")[2].partition(" kept")[0] in line
 
 
 def test_it_tells_counts_checks_and_speed(done: tuple[Done, Path]) -> None:
@@ -101,27 +101,28 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "at", "told"),
+    ("name", "at", "reported"),
     [
         ("kgsgo-test-v2.dat", 1024 + 322 * 5 + 6, "differ in rows 0 to"),  # a stone of plane 0
         ("kgsgo-test.dat", 365 * 5 + 3, "differ in rows 0 to"),  # the column of a label
         ("kgsgo-test-v2.dat", -1, "END"),
     ],
 )
-def test_it_checks_what_it_reads_back(small: Path, name: str, at: int, told: str) -> None:
+def test_it_checks_what_it_reads_back(small: Path, name: str, at: int, reported: str) -> None:
     data = bytearray((small / name).read_bytes())
     data[at] ^= 1
     (small / name).write_bytes(data)
     done = run("demo", "--output", small, *QUICK)
     assert done.code == 2
     assert done.err[-1].startswith("kifu: ")
-    assert told in done.err[-1]
+    assert reported in done.err[-1]
 
 
 @pytest.mark.parametrize(
-    ("hashes_fit", "told"), [(False, "does not match the hash in its manifest"), (True, ", which its manifest lists")]
+    ("hashes_fit", "reported"),
+    [(False, "does not match the hash in its manifest"), (True, ", which its manifest lists")],
 )
-def test_it_sees_what_is_wrong_in_both_formats(small: Path, hashes_fit: bool, told: str) -> None:
+def test_it_sees_what_is_wrong_in_both_formats(small: Path, hashes_fit: bool, reported: str) -> None:
     """Rows in another order: they are equal in both, so that only the manifests tell, by hash and by origin."""
     for name, start, size in (("kgsgo-test.dat", 0, 365), ("kgsgo-test-v2.dat", 1024, 322)):
         path = small / name
@@ -133,4 +134,4 @@ def test_it_sees_what_is_wrong_in_both_formats(small: Path, hashes_fit: bool, to
             patch.setattr(demo, "hash_file", lambda path: read_manifest(path).blake3)
         done = run("demo", "--output", small, *QUICK)
     assert done.code == 2
-    assert told in done.err[-1]
+    assert reported in done.err[-1]

@@ -74,10 +74,10 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
         all_planes, labels = data.to_numpy()
     done = run("inspect", path)
     assert lines(done)[0].startswith(f"{path}: {layout}, kgsgo v{layout[3]}: ")
-    told = facts(done)
+    reported = facts(done)
     stones = all_planes[:, :6].any(1).sum() / examples
     ko = all_planes[:, 6].any((1, 2)).mean()
-    assert told == {
+    assert reported == {
         "examples": f"{examples:,}",
         "bytes": f"{bytes_(examples):,}",
         "planes": planes,
@@ -94,9 +94,9 @@ def test_a_data_set(made: Path, name: str, layout: str, planes: str, bytes_: obj
 def test_joined_data_sets_without_a_manifest(made: Path, tmp_path: Path) -> None:
     joined = tmp_path / "joined.dat"
     joined.write_bytes((made / V2).read_bytes() * 3)
-    told = facts(run("inspect", joined))
-    assert told["examples"].endswith(" in 3 joined files")
-    assert told["manifest"] == "none"
+    reported = facts(run("inspect", joined))
+    assert reported["examples"].endswith(" in 3 joined files")
+    assert reported["manifest"] == "none"
 
 
 def test_a_data_set_that_contradicts_its_manifest(made: Path, tmp_path: Path) -> None:

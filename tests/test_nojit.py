@@ -12,8 +12,8 @@ def test_kernels_without_the_compiler():
     command = [sys.executable, "-m", "pytest", "-q", "-m", "nojit", "-p", "no:cacheprovider", str(here)]
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     run = subprocess.run(command, cwd=here.parent, env=environment, capture_output=True, text=True, timeout=300)
-    told = run.stdout + run.stderr
-    assert run.returncode == 0, told
-    passed = re.search(r"(\d+) passed", told)
-    assert passed is not None, told
-    assert int(passed[1]) > 60, told
+    reported = run.stdout + run.stderr
+    assert run.returncode == 0, reported
+    passed = re.search(r"(\d+) passed", reported)
+    assert passed is not None, reported
+    assert int(passed[1]) > 60, reported

@@ -279,7 +279,7 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         ("nix", "No such command 'nix'"),
         ("build", "Missing argument 'recipe'"),
@@ -291,10 +291,10 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
         ("fetch kgs --jobs many", "'--jobs'"),
     ],
 )
-def test_wrong_usage_names_the_option(arguments: str, told: str) -> None:
+def test_wrong_usage_names_the_option(arguments: str, reported: str) -> None:
     done = run(*arguments.split())
     assert (done.code, done.out) == (2, "")
-    assert any(told in line for line in done.err)
+    assert any(reported in line for line in done.err)
     assert not any("Traceback" in line for line in done.err)
 
 

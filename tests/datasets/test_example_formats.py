@@ -170,12 +170,12 @@ def test_parquet_of_another_version_or_with_other_columns(tmp_path: Path) -> Non
     path = tmp_path / "x.parquet"
     write("parquet@1", path, layout, random_batch(layout, 10))
     table = pq.read_table(path)
-    told = table.schema.metadata
+    reported = table.schema.metadata
     for meta, columns, message in (
-        (told | {b"kifu.examples": b"2"}, table, "version '2'"),
-        (told, table.drop(["result"]), "columns or types that differ"),
-        (told | {b"kifu.layout": b"{}"}, table, "invalid layout"),
-        (told | {b"kifu.about": b"["}, table, "x.parquet: "),
+        (reported | {b"kifu.examples": b"2"}, table, "version '2'"),
+        (reported, table.drop(["result"]), "columns or types that differ"),
+        (reported | {b"kifu.layout": b"{}"}, table, "invalid layout"),
+        (reported | {b"kifu.about": b"["}, table, "x.parquet: "),
     ):
         pq.write_table(columns.replace_schema_metadata(meta), path)
         with pytest.raises(FormatError, match=message):

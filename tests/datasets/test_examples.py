@@ -280,7 +280,7 @@ def test_any_damage_is_a_format_error_or_examples(name: str, tmp_path: Path) -> 
     write(name, path, layout, *cut(random_batch(layout, 60), 20))
     whole = bytes_of(path)
     rng = random.Random(1)
-    told = 0
+    reported = 0
     for k in range(150):
         file = rng.choice(list(whole))
         data = bytearray(whole[file])
@@ -296,10 +296,10 @@ def test_any_damage_is_a_format_error_or_examples(name: str, tmp_path: Path) -> 
                 for batch in found.batches(16):
                     assert isinstance(batch, Batch)
         except (FormatError, SourceError) as error:
-            told += 1
+            reported += 1
             assert str(error).isprintable()  # noqa: PT017 - most damage does not raise
         where.write_bytes(whole[file])
-    assert told > 50
+    assert reported > 50
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:

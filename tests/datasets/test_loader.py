@@ -121,13 +121,13 @@ def test_ownership_is_augmented_with_the_board(games):
     still = load(games, "own", labels=("ownership",), shuffle=None, augment=False)
     straight, symmetry = one_batch(still), symmetry_of(games)
     rows = {at: row for row, at in enumerate(zip(straight.game.tolist(), straight.ply.tolist()))}
-    told = 0
+    reported = 0
     batch = one_batch(load(games, "own", labels=("ownership",)))
     for row, (key, t) in enumerate(zip(batch.game.tolist(), batch.ply.tolist())):
         wanted = straight.labels["ownership"][rows[key, t]].reshape(19, 19)
         assert np.array_equal(batch.labels["ownership"][row].reshape(19, 19), apply_symmetry(wanted, symmetry[key]))
-        told += wanted[0, 0] != -128
-    assert 0 < told < len(batch)
+        reported += wanted[0, 0] != -128
+    assert 0 < reported < len(batch)
 
 
 @pytest.mark.nojit
@@ -234,9 +234,9 @@ def test_per_game_samples_anew_in_each_epoch(games):
 
 def test_loops_yield_consecutive_epochs(games):
     loader = load(games, "own", seed=1)
-    told = [row_ids(loader) for _ in range(3)]
-    assert told == [row_ids(load(games, "own", seed=1, epoch=k)) for k in range(3)]
-    assert told[1] == row_ids(loader.epoch(1))
+    reported = [row_ids(loader) for _ in range(3)]
+    assert reported == [row_ids(load(games, "own", seed=1, epoch=k)) for k in range(3)]
+    assert reported[1] == row_ids(loader.epoch(1))
     assert loader.epoch_number == 3
 
 
@@ -279,8 +279,10 @@ def test_start_at_a_later_batch(games):
 @pytest.mark.parametrize("shuffle", ["window", "global"])
 def test_batches_do_not_depend_on_threads_or_memory(games, monkeypatch, options, shuffle):
     monkeypatch.setattr("kifu.datasets.loader._CHUNK", 100)
-    told = {"labels": LABELS, "batch_size": 33, "shuffle": shuffle, "window": 250}
-    assert_same(one_batch(load(games, "seven", **told, **options)), one_batch(load(games, "seven", jobs=2, **told)))
+    reported = {"labels": LABELS, "batch_size": 33, "shuffle": shuffle, "window": 250}
+    assert_same(
+        one_batch(load(games, "seven", **reported, **options)), one_batch(load(games, "seven", jobs=2, **reported))
+    )
 
 
 def test_threads_end_with_the_loop(games):
@@ -396,8 +398,8 @@ def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
         fits = [k for k in range(8) if np.array_equal(ready[row], apply_symmetry(before[was], k))]
         table = symmetries(19, 19)[fits]
         moves = [batch.labels["move"][was], *batch.labels["next2"][was]]
-        told = [shuffled.labels["move"][row], *shuffled.labels["next2"][row]]
-        both = [k for k, to in zip(fits, table) if [to[p] if p >= 0 else p for p in moves] == told]
+        reported = [shuffled.labels["move"][row], *shuffled.labels["next2"][row]]
+        both = [k for k, to in zip(fits, table) if [to[p] if p >= 0 else p for p in moves] == reported]
         assert both
         used.update(both[:1])
         owned = batch.labels["ownership"][was].reshape(19, 19)
@@ -545,8 +547,8 @@ def test_data_sets_define_their_planes_and_labels(games, tmp_path):
 
 def test_unknown_labels_cannot_be_augmented(games, tmp_path):
     straight = load(games, "seven", labels=("komi",), shuffle=None, augment=False)
-    batch, told = one_batch(straight), straight.layout
-    layout = replace(told, labels=(replace(told.labels[0], name="temperature"),))
+    batch, reported = one_batch(straight), straight.layout
+    layout = replace(reported, labels=(replace(reported.labels[0], name="temperature"),))
     batch = Batch(batch.planes, {"temperature": batch.labels["komi"]}, batch.game, batch.ply)
     path = write("npy@1", tmp_path / "set", batch, layout)
     assert "'temperature' does not support augmentation" in error_message(RecipeError, path)

@@ -18,7 +18,7 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> kifu.Loader:
     return load(make(tmp_path_factory.mktemp("games")), "seven", batch_size=64, output="float32")
 
 
-def told(pairs) -> Counter:
+def reported(pairs) -> Counter:
     """Count each example."""
     return Counter((x.tobytes(), y.tobytes()) for planes, moves in pairs for x, y in zip(planes, moves))
 
@@ -34,7 +34,7 @@ def test_batches_in_any_order(loader):
         assert np.array_equal(moves, np.eye(361)[batches[k].labels["move"]])
     with pytest.raises(IndexError):
         data[len(batches)]
-    assert told(data) == told(data)  # it can be iterated over, more than once
+    assert reported(data) == reported(data)  # it can be iterated over, more than once
 
 
 def test_training_uses_each_example_once_per_epoch(loader):

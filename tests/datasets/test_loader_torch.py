@@ -29,13 +29,13 @@ def signed(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def test_tensors_equal_the_batches(games):
     loader = load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
-    for batch, told in zip(loader.epoch(0), DataLoader(dataset(loader), batch_size=None), strict=True):
-        assert told["planes"].dtype == torch.uint8
-        assert np.array_equal(told["planes"], batch.planes)
+    for batch, reported in zip(loader.epoch(0), DataLoader(dataset(loader), batch_size=None), strict=True):
+        assert reported["planes"].dtype == torch.uint8
+        assert np.array_equal(reported["planes"], batch.planes)
         kinds = {"move": torch.int64, "next2": torch.int64, "result": torch.int8, "komi": torch.float32}
         for name, kind in kinds.items():
-            assert told[name].dtype == kind
-            assert np.array_equal(told[name], batch.labels[name], equal_nan=True)
+            assert reported[name].dtype == kind
+            assert np.array_equal(reported[name], batch.labels[name], equal_nan=True)
     assert loader.epoch_number == 1
 
 
@@ -57,10 +57,10 @@ def test_bfloat16_planes(games):
 
 def test_tensors_share_memory_if_possible():
     batch = Batch(np.zeros((2, 1, 46), np.uint8), {}, np.array([1, 2**64 - 1], np.uint64), np.zeros(2, np.int32))
-    told = tensors(batch)
-    told["planes"][0, 0, 0] = 7
+    reported = tensors(batch)
+    reported["planes"][0, 0, 0] = 7
     assert batch.planes[0, 0, 0] == 7
-    assert told["game"].tolist() == [1, -1]
+    assert reported["game"].tolist() == [1, -1]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -69,9 +69,9 @@ def test_workers_cover_an_epoch_without_overlap(games, method):
     wanted = signed(row_ids(loader.epoch(1)))
     data = dataset(loader)
     data.set_epoch(1)
-    told = rows(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
-    assert Counter(told) == Counter(wanted)
-    assert told != wanted
+    reported = rows(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
+    assert Counter(reported) == Counter(wanted)
+    assert reported != wanted
 
 
 def test_persistent_workers_continue_with_the_next_epoch(games):

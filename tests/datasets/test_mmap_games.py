@@ -66,19 +66,19 @@ TYPED = {
 
 @settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries(TYPED), max_size=20), st.lists(st.integers(0, 20), max_size=4), st.data())
-def test_spilled_rows_equal_the_originals(told, cuts, data):
+def test_spilled_rows_equal_the_originals(reported, cuts, data):
     schema = pa.schema([SCHEMA.field(name) for name in TYPED])
-    batch = pa.RecordBatch.from_pylist(told, schema)
+    batch = pa.RecordBatch.from_pylist(reported, schema)
     bounds = sorted({0, len(batch), *(min(cut, len(batch)) for cut in cuts)})
     found = spill((batch.slice(a, b - a) for a, b in pairwise(bounds)), tuple(TYPED))
     found.validate(full=True)
-    assert found.to_pylist() == told
-    which = data.draw(st.lists(st.booleans(), min_size=len(told), max_size=len(told)))
+    assert found.to_pylist() == reported
+    which = data.draw(st.lists(st.booleans(), min_size=len(reported), max_size=len(reported)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mmap_games, "_ROWS", 3)
         some = select_rows(found, np.array(which, np.bool_))
     some.validate(full=True)
-    assert some.to_pylist() == [row for row, stays in zip(told, which) if stays]
+    assert some.to_pylist() == [row for row, stays in zip(reported, which) if stays]
 
 
 def test_kernels_use_spilled_rows_without_copying(tmp_path):

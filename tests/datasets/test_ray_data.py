@@ -65,18 +65,18 @@ def test_rows_equal_those_of_the_shards(cluster, games, output):
 
     labels = ("move", "next2", "result", "ownership")
     loader = load(games, "seven", labels=labels, batch_size=64, output=output, window=150, epoch=1, jobs=1)
-    told = taken(dataset(loader, shards=3))
+    reported = taken(dataset(loader, shards=3))
     shares = [one_batch(loader.shard(k, 3)) for k in range(3)]
     kinds = {name: values.dtype for name, values in shares[0].labels.items()}
-    assert {name: values.dtype for name, values in told.labels.items()} == kinds
+    assert {name: values.dtype for name, values in reported.labels.items()} == kinds
     joined = Batch(
         np.concatenate([share.planes for share in shares]),
         {name: np.concatenate([share.labels[name] for share in shares]) for name in labels},
         np.concatenate([share.game for share in shares]),
         np.concatenate([share.ply for share in shares]),
     )
-    assert_same(told, joined)
-    assert rows(told) == rows(one_batch(loader))
+    assert_same(reported, joined)
+    assert rows(reported) == rows(one_batch(loader))
 
 
 def test_a_process_fetches_the_loader_once_and_reuses_the_plan(games, monkeypatch):
@@ -96,8 +96,8 @@ def test_a_process_fetches_the_loader_once_and_reuses_the_plan(games, monkeypatc
     tasks = ray_data.LoaderDatasource(loader, 5).get_read_tasks(5)
     monkeypatch.setattr(CatalogueSource, "select", None)
     for task, share in zip(tasks, shares, strict=True):
-        told = np.concatenate([block["game"].to_numpy() for block in task()])
-        assert told.tolist() == share.game.tolist()
+        reported = np.concatenate([block["game"].to_numpy() for block in task()])
+        assert reported.tolist() == share.game.tolist()
     assert len(taken) == 1
 
 
@@ -151,9 +151,9 @@ def trained(*arguments: object) -> tuple[int, int]:
         env=os.environ | {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = re.search(r"([0-9,]+) steps, ([0-9,]+) positions, loss \d", done.stdout)
-    assert told is not None, done.stdout
-    steps, seen = (int(text.replace(",", "")) for text in told.groups())
+    reported = re.search(r"([0-9,]+) steps, ([0-9,]+) positions, loss \d", done.stdout)
+    assert reported is not None, done.stdout
+    steps, seen = (int(text.replace(",", "")) for text in reported.groups())
     return steps, seen
 
 

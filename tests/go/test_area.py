@@ -230,8 +230,8 @@ def test_katago(shared, archive, rows):
     room, frames, compared = new_area_workspace(19, 19), {}, 0
     out = np.zeros((2, 6), np.uint64)
     for row in np.flatnonzero(reference["strict"]):
-        told = rules[reference["game"][row]]
-        if told.scoring == "territory":
+        reported = rules[reference["game"][row]]
+        if reported.scoring == "territory":
             continue
         compared += 1
         points, own, other, *theirs = np.unpackbits(planes[row], axis=-1, count=361).reshape(5, 19, 19)
@@ -242,7 +242,7 @@ def test_katago(shared, archive, rows):
         mover = int(reference["pla"][row])
         s.colour[:361] = (own * mover + other * (3 - mover)).ravel()
         rebuild_chains(s)
-        find_areas(s, room, board, told.suicide, told.tax != "none", out)
+        find_areas(s, room, board, reported.suicide, reported.tax != "none", out)
         ours = np.unpackbits(out.astype(">u8").view(np.uint8), axis=-1, count=361)
         assert np.array_equal(ours[[mover - 1, 2 - mover]].reshape(2, 19, 19), theirs)
     assert compared == rows

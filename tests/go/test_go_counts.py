@@ -155,7 +155,7 @@ def test_a_wrong_count_is_told_by_first_move():
     case = PerftCase("wrong", 1, 2, Rules("simple", True), {1: 2, 2: 3})
     with pytest.raises(AssertionError) as failure:
         check_perft(case, QUICK)
-    told = str(failure.value)
-    assert "wrong: depth 2: 2 sequences, not 3" in told
-    assert told.count("below") == 2
-    assert "(X)" in told
+    reported = str(failure.value)
+    assert "wrong: depth 2: 2 sequences, not 3" in reported
+    assert reported.count("below") == 2
+    assert "(X)" in reported

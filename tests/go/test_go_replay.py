@@ -131,8 +131,8 @@ FAULTS = {
 @pytest.mark.nojit
 def test_each_fault_and_only_its_own_game():
     drop, ply = replay_all(flat(game for game, _, _ in FAULTS.values()), jobs=2)
-    told = {name: (DropReason(d), int(p)) for name, d, p in zip(FAULTS, drop, ply)}
-    assert told == {name: (why, at) for name, (_, why, at) in FAULTS.items()}
+    reported = {name: (DropReason(d), int(p)) for name, d, p in zip(FAULTS, drop, ply)}
+    assert reported == {name: (why, at) for name, (_, why, at) in FAULTS.items()}
 
 
 def test_suicide_in_a_record_depends_on_the_rules():

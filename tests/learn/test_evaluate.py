@@ -60,28 +60,28 @@ def test_scores_match_a_naive_evaluation(
 ) -> None:
     net = sharp(tiny_net(tmp_path / "net.safetensors", kind, planes))
     found = evaluate(net, games, EvalOptions(legal=legal, symmetries=symmetries))
-    (told,) = found.nets
+    (reported,) = found.nets
     seen = naive(net, games_in(games), legal=legal, symmetrised=symmetries)
     assert (
         sum(each.min_rank < each.max_rank for each in seen) < len(seen) / 10
     )  # few boards as symmetric as the empty one
     assert (found.positions, found.games) == (len(seen), 8)
-    assert_score(told.score, seen)
-    for name, groups in told.by.items():
+    assert_score(reported.score, seen)
+    for name, groups in reported.by.items():
         assert groups.keys() == {each.groups[name] for each in seen}
         for group, score in groups.items():
             assert_score(score, [each for each in seen if each.groups[name] == group])
     assert {each.groups["capture"] for each in seen} == {"none", "1", "2 or more"}
     error = 0.0
-    for each in told.calibration.bins:
+    for each in reported.calibration.bins:
         some = [one for one in seen if each.start <= one.confidence < each.stop]
         assert each.positions == len(some)
         assert each.confidence == pytest.approx(np.mean([one.confidence for one in some]), rel=1e-4)
         least, most = sum(one.max_rank == 0 for one in some), sum(one.min_rank == 0 for one in some)
         assert least <= round(each.accuracy.value * len(some)) <= most
         error += abs(each.confidence - each.accuracy.value) * len(some)
-    assert len(told.calibration.bins) > 5 or symmetries  # the mean of answers is confident about little
-    assert told.calibration.error.value == pytest.approx(error / len(seen), rel=1e-4)
+    assert len(reported.calibration.bins) > 5 or symmetries  # the mean of answers is confident about little
+    assert reported.calibration.error.value == pytest.approx(error / len(seen), rel=1e-4)
 
 
 def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
     all_games = games_in(games)
     without, with_passes = evaluate(net, games), evaluate(net, games, EvalOptions(passes=True))
     assert with_passes.positions == sum(map(len, all_games))
-    (score,) = (told.by["region"]["pass"] for told in with_passes.nets)
+    (score,) = (reported.by["region"]["pass"] for reported in with_passes.nets)
     at = [(g, t) for g in all_games for t, word in enumerate(g.moves.tolist()) if word & POINT_MASK == 81]
     assert score.positions == len(at) == with_passes.positions - without.positions
     policy = Predictor(net).probabilities(
@@ -102,29 +102,29 @@ def test_a_uniform_net_scores_by_chance(games: Path, tmp_path: Path) -> None:
     net = open_net(tiny_net(tmp_path / "net.safetensors"))
     for value in net.module.parameters():
         torch.nn.init.zeros_(value)
-    (told,) = evaluate(net, games).nets
-    assert told.score.nll == pytest.approx((math.log(81),) * 3)
+    (reported,) = evaluate(net, games).nets
+    assert reported.score.nll == pytest.approx((math.log(81),) * 3)
     moves = np.concatenate([game.moves & POINT_MASK for game in games_in(games)])
     moves = moves[moves < 81]
     # of equally likely moves the one of lower number counts as likelier, so that not all of them are the first choice
-    assert told.score.top3.value == pytest.approx((moves < 3).mean())
-    assert [each.positions for each in told.calibration.bins] == [len(moves)]
-    assert told.calibration.error.value == pytest.approx(abs(1 / 81 - (moves == 0).mean()), rel=1e-4)
+    assert reported.score.top3.value == pytest.approx((moves < 3).mean())
+    assert [each.positions for each in reported.calibration.bins] == [len(moves)]
+    assert reported.calibration.error.value == pytest.approx(abs(1 / 81 - (moves == 0).mean()), rel=1e-4)
 
 
 def test_games_at_urls(net: Net) -> None:
     sgf = b"(;SZ[9]" + b"".join(b";B[%c%c]" % (97 + k, 97 + k) for k in range(9)) + b")"
     fsspec.filesystem("memory").pipe("/evaluate/game.sgf", sgf)
-    told = evaluate(net, "memory://evaluate/game.sgf")
-    assert (told.sources, told.games, told.positions) == (("game.sgf",), 1, 9)
+    reported = evaluate(net, "memory://evaluate/game.sgf")
+    assert (reported.sources, reported.games, reported.positions) == (("game.sgf",), 1, 9)
 
 
 def test_several_nets_are_compared(games: Path, net: Net, tmp_path: Path) -> None:
     other = open_net(tiny_net(tmp_path / "seven.safetensors", planes="one-plane", seed=1))
     both = evaluate([net, other, net], games)
     alone = evaluate(net, games), evaluate(other, games)
-    assert [told.name for told in both.nets] == ["seven", "seven (2)", "seven (3)"]
-    assert [told.score for told in both.nets[:2]] == [each.nets[0].score for each in alone]
+    assert [reported.name for reported in both.nets] == ["seven", "seven (2)", "seven (3)"]
+    assert [reported.score for reported in both.nets[:2]] == [each.nets[0].score for each in alone]
     first, second, third = both.nets
     assert first.to_first is None
     assert second.to_first is not None
@@ -175,7 +175,7 @@ def test_training_games_are_refused(games: Path, learned: Net) -> None:
 def test_training_games_are_dropped(games: Path, learned: Net, net: Net) -> None:
     found = evaluate([net, learned], games, EvalOptions(overlap="drop"))
     assert (found.games, found.learned) == (7, 1)
-    assert [(told.known_games, told.learned) for told in found.nets] == [(0, 0), (2, 1)]
+    assert [(reported.known_games, reported.learned) for reported in found.nets] == [(0, 0), (2, 1)]
     seen = [each for each in naive(net, games_in(games)) if each.game != 3]
     assert_score(found.nets[0].score, seen)
     assert any(line.startswith("Left out: 1 game that a net was trained on") for line in found.remarks())
@@ -256,23 +256,23 @@ def test_real_games(shared: Path, tmp_path: Path) -> None:
 
 
 def as_json(score: Score) -> dict[str, object]:
-    told: dict[str, object] = {"positions": score.positions, "games": score.games}
-    return told | {name: [pytest.approx(value, abs=1e-6) for value in score.measure(name)] for name in MEASURES}
+    reported: dict[str, object] = {"positions": score.positions, "games": score.games}
+    return reported | {name: [pytest.approx(value, abs=1e-6) for value in score.measure(name)] for name in MEASURES}
 
 
 def test_json_is_complete(games: Path, net: Net) -> None:
     found: Evaluation = evaluate(net, games, EvalOptions(positions=200, symmetries=True))
-    told = json.loads(found.to_json())
-    (one,) = told["nets"]
-    assert (told["board"], told["positions"], told["games"]) == ("9x9", 200, 8)
-    assert told["terms"]["symmetries"] is True
-    assert told["terms"]["positions"] == 200
+    reported = json.loads(found.to_json())
+    (one,) = reported["nets"]
+    assert (reported["board"], reported["positions"], reported["games"]) == ("9x9", 200, 8)
+    assert reported["terms"]["symmetries"] is True
+    assert reported["terms"]["positions"] == 200
     assert one["score"] == as_json(found.nets[0].score)
     assert one["by"] == {
         name: {group: as_json(score) for group, score in groups.items()} for name, groups in found.nets[0].by.items()
     }
     assert sum(each["positions"] for each in one["calibration"]["bins"]) == 200
-    assert len(told["examples"]) == len(found.examples) > 5
+    assert len(reported["examples"]) == len(found.examples) > 5
 
 
 def test_examples_match_a_naive_evaluation(games: Path, net: Net) -> None:

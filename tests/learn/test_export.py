@@ -62,11 +62,11 @@ def test_onnxruntime_agrees_with_torch(
         drawn = kifu.encode(played, planes)[0].astype(np.float32)
         for batch in (drawn, drawn[:1]):
             with torch.inference_mode():
-                told = [each.numpy() for each in net.module(torch.from_numpy(batch)) if each is not None]
+                reported = [each.numpy() for each in net.module(torch.from_numpy(batch)) if each is not None]
             found = asked.run(None, {"planes": batch})
             assert found[0].shape == (len(batch), size * size + passes)
-            assert len(found) == len(told)
-            for ours, its in zip(told, found):
+            assert len(found) == len(reported)
+            for ours, its in zip(reported, found):
                 np.testing.assert_allclose(its, ours, rtol=1e-4, atol=1e-4)
         assert np.ptp(asked.run(None, {"planes": drawn})[0], axis=0).max() > 1e-3  # the outputs vary
 

@@ -91,20 +91,20 @@ def test_predictions_match_planes_and_module(
     drawn, _ = kifu.encode(played, planes)
     assert 0 < len(asked) < len(played)
     with torch.inference_mode():
-        told = net.module(torch.from_numpy(drawn.astype(np.float32)))
+        reported = net.module(torch.from_numpy(drawn.astype(np.float32)))
     for legal in (True, False):
         answers = Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
         for k, ply in enumerate(asked):
             mask = np.ones(81 + passes, np.bool_)
             if legal:
                 mask = played.board(ply).legal()[: 81 + passes]
-            wanted = softmax(np.where(mask, told.policy[k].numpy(), -np.inf))
+            wanted = softmax(np.where(mask, reported.policy[k].numpy(), -np.inf))
             np.testing.assert_allclose(answers.policy[k], wanted, atol=1e-6)
             assert (answers.legal[k] == mask).all()
             assert (answers.policy[k][~mask] == 0).all()
         for head in ("value", "ownership"):
             if head in heads:
-                np.testing.assert_allclose(getattr(answers, head), getattr(told, head).numpy(), atol=1e-6)
+                np.testing.assert_allclose(getattr(answers, head), getattr(reported, head).numpy(), atol=1e-6)
             else:
                 assert getattr(answers, head) is None
 

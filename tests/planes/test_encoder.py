@@ -216,11 +216,11 @@ def test_counts_in_names(name):
 @pytest.mark.parametrize("name", list(PLANE_SETS))
 def test_cards_list_every_plane(name):
     card = (DOCS / f"{name.partition('@')[0]}.md").read_text("utf-8")
-    told = []
+    reported = []
     for cell in re.findall(r"^\| ([\d, to]+) \|", card, re.MULTILINE)[:-1]:  # the last one is the version
         ends = [int(each) for each in re.findall(r"\d+", cell)]
-        told += range(ends[0], ends[-1] + 1) if "to" in cell else ends
-    assert told == list(range(PLANE_SETS[name].planes))
+        reported += range(ends[0], ends[-1] + 1) if "to" in cell else ends
+    assert reported == list(range(PLANE_SETS[name].planes))
     features = "+".join(each.name for each in PLANE_SETS[name].features)
     assert card.startswith(f"# {name}\n")
     if name != "alphago49@1":  # it refers to alphago48
@@ -335,14 +335,14 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
         "print(planes.reshape(-1).nonzero()[0].tolist(), sum(kernel.stats.cache_hits.values()))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-    told = []
+    reported = []
     for point in (3, 3, 4):
         (tmp_path / "mine.py").write_text((tmp_path / "mine.py").read_text().replace("POINT = 3", f"POINT = {point}"))
         done = subprocess.run(
             [sys.executable, "-c", program], check=True, capture_output=True, text=True, env=environment
         )
-        told.append(done.stdout.strip())
-    assert told == ["[3] 0", "[3] 1", "[4] 0"]
+        reported.append(done.stdout.strip())
+    assert reported == ["[3] 0", "[3] 1", "[4] 0"]
 
 
 def test_redefined_feature_is_compiled_anew():

@@ -123,10 +123,10 @@ def test_the_readable_form_of_the_program_s_bytes(synthetic, version):
         elif line.strip() == "v2 same":
             wanted[name][2] = wanted[name][1]
         elif line.startswith("   v"):
-            told = re.fullmatch(r" +v(.) ex\d+ move (..) \| own (\S*) ?enemy ?(\S*) *(?:KO (.*))?", line)
-            stones = [set(filter(None, side.split(","))) for side in (told[3], told[4])]
-            marked = {point[:2] for point in (told[5] or "").split(",")} - {""}
-            wanted[name][int(told[1])].append((told[2], *stones, marked))
+            reported = re.fullmatch(r" +v(.) ex\d+ move (..) \| own (\S*) ?enemy ?(\S*) *(?:KO (.*))?", line)
+            stones = [set(filter(None, side.split(","))) for side in (reported[3], reported[4])]
+            marked = {point[:2] for point in (reported[5] or "").split(",")} - {""}
+            wanted[name][int(reported[1])].append((reported[2], *stones, marked))
     assert len(wanted) == 48
     size = find_dat_layout(RECIPES[version].format).record_bytes
     for name, examples in wanted.items():

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commands import KIFU, run
-from evaluators import Scripted, scripted_engine, told
+from evaluators import Scripted, reported, scripted_engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.learn.net import open_net
@@ -69,7 +69,7 @@ def gnugo() -> list[str]:
 def test_transcripts(path: Path) -> None:
     sent, wanted = sent_and_told(path.read_text())
     evaluator = Scripted(lead=0.5, has_ownership=True) if path.stem == "analysis" else Scripted()
-    assert told(scripted_engine(evaluator), sent) == wanted
+    assert reported(scripted_engine(evaluator), sent) == wanted
     answers(wanted)
 
 
@@ -77,8 +77,8 @@ def test_transcripts(path: Path) -> None:
 def test_line_endings_and_stream_chunks_do_not_matter(cut: int) -> None:
     sent, wanted = sent_and_told((TRANSCRIPTS[0].parent / "game.txt").read_text())
     messy = sent.replace(b"\n", b"\r\n").replace(b" ", b"\t ").replace(b"play", b"\x07pl\x00ay\x7f")
-    assert told(scripted_engine(), messy, cut=cut) == wanted
-    assert told(scripted_engine(), sent.rstrip(b"\n"), cut=cut) == wanted
+    assert reported(scripted_engine(), messy, cut=cut) == wanted
+    assert reported(scripted_engine(), sent.rstrip(b"\n"), cut=cut) == wanted
 
 
 def test_transcripts_cover_all_reproducible_commands() -> None:
@@ -96,7 +96,7 @@ def test_each_line_gets_one_response(sent: list[str | bytes]) -> None:
     """A thousand lines in all."""
     asked = [line.encode() if isinstance(line, str) else line for line in sent]
     flat = [part for line in asked for part in line.split(b"\n") if not re.match(rb"[\d\s\0-\x1f]*quit", part)]
-    out = answers(told(scripted_engine(), b"\n".join(flat) + b"\n"))
+    out = answers(reported(scripted_engine(), b"\n".join(flat) + b"\n"))
     visible = [re.sub(rb"[\0-\x1f\x7f]", b"", line.replace(b"\t", b" ").split(b"#")[0]) for line in flat]
     assert len(out) == sum(1 for line in visible if line.strip(b" "))
     assert not any("internal" in answer for answer in out)
@@ -131,7 +131,7 @@ def test_handicap_points_match_gnu_go(gnugo: list[str]) -> None:
     ]
     script = "".join(asked).encode()
     theirs = subprocess.run([*gnugo, "--mode", "gtp"], input=script, capture_output=True, check=True, timeout=60)
-    ours = told(scripted_engine(), script)
+    ours = reported(scripted_engine(), script)
 
     def stones(text: str) -> list[set[str] | str]:
         return [set(line[2:].split()) if line[0] == "=" else "?" for line in text.split("\n\n")[:-1]][2::3]
@@ -175,11 +175,11 @@ def test_failed_loadsgf_changes_nothing(tmp_path: Path) -> None:
     for name, record in bad.items():
         path = tmp_path / name.replace(" ", "-")
         path.write_bytes(record)
-        answer = told(engine, f"loadsgf {path}\n".encode())
+        answer = reported(engine, f"loadsgf {path}\n".encode())
         assert answer == ("? unacceptable size\n\n" if "size" in name else "? cannot load file\n\n"), name
     for path in (tmp_path / "missing", tmp_path, Path("/dev/zero"), Path("a" * 5000)):
-        assert told(engine, f"loadsgf {path}\n".encode()) == "? cannot load file\n\n"
-    assert told(engine, b"loadsgf\nloadsgf x 0\nloadsgf x 1 2\n") == "? syntax error\n\n" * 3
+        assert reported(engine, f"loadsgf {path}\n".encode()) == "? cannot load file\n\n"
+    assert reported(engine, b"loadsgf\nloadsgf x 0\nloadsgf x 1 2\n") == "? syntax error\n\n" * 3
     assert engine.run("showboard", []) == before
 
 
@@ -218,10 +218,10 @@ def test_analysis_repeats_until_the_next_command() -> None:
 def test_a_colour_without_legal_points_passes() -> None:
     engine = scripted_engine(size=2)
     moves = b"play w a1\nplay w b2\n"
-    assert told(engine, moves + b"kifu-policy b\n") == "=\n\n" * 2 + "= TEXT best 0.0%, pass 0.0%\n\n"
+    assert reported(engine, moves + b"kifu-policy b\n") == "=\n\n" * 2 + "= TEXT best 0.0%, pass 0.0%\n\n"
     line = "info move pass visits 0 winrate 5000 prior 0 lcb 5000 order 0 pv pass\n"
-    assert told(engine, b"lz-analyze b\n") == f"=\n{line}\n"
-    assert told(engine, b"lz-genmove_analyze b\n") == f"=\n{line}play pass\n\n"
+    assert reported(engine, b"lz-analyze b\n") == f"=\n{line}\n"
+    assert reported(engine, b"lz-genmove_analyze b\n") == f"=\n{line}play pass\n\n"
 
 
 @pytest.mark.parametrize("number", [errno.EBADF, errno.EISDIR, errno.EIO])
@@ -249,7 +249,7 @@ def test_an_unexpected_exception_is_a_response() -> None:
         raise MemoryError("not enough\nfor that")
 
     engine = scripted_engine(Scripted(broken))
-    assert told(engine, b"3 genmove b\nname\n") == "?3 internal error: MemoryError: not enough\n\n= kifu\n\n"
+    assert reported(engine, b"3 genmove b\nname\n") == "?3 internal error: MemoryError: not enough\n\n= kifu\n\n"
 
 
 # nets
@@ -289,9 +289,9 @@ def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:
         engine.run("boardsize", [str(size)])
         vertex = str(engine.run("genmove", ["b"]))
         assert 0 <= parse_gtp(vertex, size) <= pass_move(size)
-    assert told(engine, b"rectangular_boardsize 7 4\ngenmove w\n").startswith("=\n\n= ")
+    assert reported(engine, b"rectangular_boardsize 7 4\ngenmove w\n").startswith("=\n\n= ")
     only = tiny_net(tmp_path / "book.safetensors", net="book-small", size=9)
-    assert told(net_engine(only), b"boardsize 9\nboardsize 19\nrectangular_boardsize 9 8\n") == (
+    assert reported(net_engine(only), b"boardsize 9\nboardsize 19\nrectangular_boardsize 9 8\n") == (
         "=\n\n" + "? unacceptable size\n\n" * 2
     )
 

@@ -51,19 +51,19 @@ def test_a_match_is_recorded(tmp_path: Path) -> None:
     assert match.fresh == 6
     assert [game["game"] for game in table["games"]] == [1, 2, 3, 4, 5, 6]
     openings = corner_openings(5, 1)
-    for told in table["games"]:
-        (game,) = kifu.read(tmp_path / told["file"])
+    for reported in table["games"]:
+        (game,) = kifu.read(tmp_path / reported["file"])
         assert not game.errors
-        number, length = told["game"], len(openings[(told["game"] - 1) // 2])
+        number, length = reported["game"], len(openings[(reported["game"] - 1) // 2])
         names = [to_gtp(int(move) & ~WHITE_BIT, 5) for move in game.moves[:length]]
-        assert " ".join(names) == told["opening"]
-        assert (told["black"], told["white"]) == (("A", "B") if number % 2 else ("B", "A"))
+        assert " ".join(names) == reported["opening"]
+        assert (reported["black"], reported["white"]) == (("A", "B") if number % 2 else ("B", "A"))
         assert game.players == (("Test 1", "Test 2") if number % 2 else ("Test 2", "Test 1"))
         assert (game.komi, game.rules, game.handicap, game.text("RE")) == (0.5, "Chinese", 0, "B+3.5")
-        assert str(game.result) == told["result"]
-        assert told["winner"] == told["black"]
-        assert len(game) == told["moves"]
-        assert told["seconds"] >= told["seconds_a"] + told["seconds_b"] > 0
+        assert str(game.result) == reported["result"]
+        assert reported["winner"] == reported["black"]
+        assert len(game) == reported["moves"]
+        assert reported["seconds"] >= reported["seconds_a"] + reported["seconds_b"] > 0
         assert f"A: {a}" in game.text("C")
         assert "both passed" in game.text("C")
         assert all(int(move) >> 15 == k % 2 for k, move in enumerate(game.moves))
@@ -239,12 +239,12 @@ def test_without_a_scoring_program(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("kifu.play.match.find_program", lambda name: None)
     match = play(engine("C3"), engine(), tmp_path, games=2, rules=RULES)
     assert read(tmp_path)["settings"]["scorer"] is None
-    told = read(tmp_path)["games"]
-    assert [game["scored_by"] for game in told] == ["board", "board"]
+    reported = read(tmp_path)["games"]
+    assert [game["scored_by"] for game in reported] == ["board", "board"]
     assert "scored by area on the board, no stone dead: 2 games" in str(match)
     (game,) = kifu.read(tmp_path / "game-0001.sgf")
     assert "scored by area on the board, no stone dead" in game.text("C")
-    words = [*told[0]["opening"].split(), "pass", "C3", "pass", "pass"]
+    words = [*reported[0]["opening"].split(), "pass", "C3", "pass", "pass"]
     assert [to_gtp(int(move) & ~WHITE_BIT, 5) for move in game.moves] == words
 
 
@@ -258,13 +258,13 @@ def gnugo() -> str:
 def test_gnu_go(gnugo: str, tmp_path: Path) -> None:
     rules = MatchRules(size=9)
     match = play(gnugo.format(1), gnugo.format(2), tmp_path, games=1, rules=rules)
-    (told,) = match.games
-    assert told.ending in ("score", "resign")
-    assert told.moves > 20
-    assert told.scored_by == ("scorer" if told.ending == "score" else None)
-    (game,) = kifu.read(tmp_path / told.file)
+    (reported,) = match.games
+    assert reported.ending in ("score", "resign")
+    assert reported.moves > 20
+    assert reported.scored_by == ("scorer" if reported.ending == "score" else None)
+    (game,) = kifu.read(tmp_path / reported.file)
     assert not game.errors
-    assert str(game.result) == told.result
+    assert str(game.result) == reported.result
     assert game.players == ("GNU Go 3.8 (A)", "GNU Go 3.8 (B)")
 
 

@@ -176,10 +176,12 @@ def test_random_games_are_legal_and_scored_like_the_board() -> None:
 
 
 def test_moves_are_reported() -> None:
-    told: list[int] = []
+    reported: list[int] = []
     commands = parse_command(engine("C3")), parse_command(engine("B3"))
-    outcome, _ = play_game(*commands, (24,), RULES, None, threading.Event(), on_move=lambda: told.append(len(told)))
-    assert len(told) == len(outcome.moves) == 5
+    outcome, _ = play_game(
+        *commands, (24,), RULES, None, threading.Event(), on_move=lambda: reported.append(len(reported))
+    )
+    assert len(reported) == len(outcome.moves) == 5
 
 
 def test_standard_error_is_returned() -> None:

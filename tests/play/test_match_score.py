@@ -56,6 +56,6 @@ def test_score() -> None:
 
 def test_score_as_json_has_no_infinity() -> None:
     for standing in (MatchScore(won=2), MatchScore(lost=2), MatchScore(), MatchScore(1, 1, 1, 1)):
-        told = json.loads(json.dumps(standing.to_json(), allow_nan=False))
-        assert told["won"] == standing.won
+        reported = json.loads(json.dumps(standing.to_json(), allow_nan=False))
+        assert reported["won"] == standing.won
     assert MatchScore(lost=2).to_json()["elo_interval"] == [None, 113.4]

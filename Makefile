@@ -1,56 +1,71 @@
-# Every target sets up its own virtual environment in .venv with the versions pinned in constraints.txt. It needs Python
-# 3.11 or later, make and a package index.
+# Each target installs what it uses into the virtual environment .venv, with the versions pinned in constraints.txt.
+# They need Python 3.11 to 3.14, make and a package index.
 
-PYTHON ?= python3
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null && echo $$python && break; \
+	done)
 BIN := .venv/bin
 READY := .venv/ready
 # An environment variable also applies to the build environment of pip.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check real counts fuzz bench scale sample clean
+.PHONY: help install demo test test-all check docs dist counts fuzz bench scale sample clean
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{sub(/:.*/, "", $$1); printf "  make %-9s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.14 is required, but is not on PATH"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+
+# .venv/ready-EXTRA: kifu is installed, editable, with this extra.
+$(READY)-%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing kifu[$*] into .venv"
+	@$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	@touch $@
+.PRECIOUS: $(READY)-%
 
-install: $(READY) ## Set up .venv with kifu and the development tools
+install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and the development tools
 
-demo: $(READY) ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
+demo: $(READY)-learn ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-test: $(READY) ## Run the tests (20 minutes)
+test: $(READY)-test ## Run the tests (20 minutes)
 	$(BIN)/python -m pytest -m 'not slow'
 
-check: $(READY) ## Run the linter, the strict type checker and the prose check
+test-all: $(READY)-test ## Run the slow tests
+	$(BIN)/python -m pytest -m slow --ignore tests/go/test_go_counts.py
+
+check: $(READY)-lint ## Run the linter, the strict type checker and the prose check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py
 
-real: $(READY) ## Read all real games of ../shared, and the slow tests
-	$(BIN)/python -m pytest -m slow --ignore tests/go/test_go_counts.py
+docs: $(READY)-docs ## Build the documentation as a site
+	@echo "not yet"; exit 1
 
-counts: $(READY) ## Count positions and games exhaustively (long)
+dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty environments
+	@echo "not yet"; exit 1
+
+counts: $(READY)-test ## Count positions and games exhaustively (long)
 	$(BIN)/python -m pytest -m slow -s tests/go/test_go_counts.py
 
-fuzz: $(READY) ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
+fuzz: $(READY)-test ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
 	$(BIN)/python tests/fuzz.py --seconds $(FUZZ_SECONDS)
 
-bench: $(READY) ## Measure speed and memory, beside a floor
+bench: $(READY)-learn ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py
 
-scale: $(READY) ## Measure with five million games derived from real ones (hours; 12 GB in build/scale)
+scale: $(READY)-learn ## Measure with five million games derived from real ones (hours; 12 GB in build/scale)
 	$(BIN)/python benchmarks/scale.py --output build/scale
 
-sample: $(READY) ## Regenerate the bundled sample with GNU Go (hours; needs gnugo)
+sample: $(READY)-lint ## Regenerate the bundled sample with GNU Go (hours; needs gnugo)
 	$(BIN)/python tools/make_sample.py --work build/sample --out build
 
 clean: ## Remove everything that the other targets made
-	rm -rf .venv build demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.columns import Columns
@@ -12,11 +13,13 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kifu.corpus.query import QueryHead
 from kifu.corpus.stats import BANDS, ENDINGS, Counts, Stats
 from kifu.errors import DropReason
 from kifu.viz.boards import printable
 from kifu.viz.charts import short_count
+
+if TYPE_CHECKING:  # it imports duckdb, an extra
+    from kifu.corpus.query import QueryHead
 
 _MAX_CELL = 40
 """Characters of a value that are shown."""

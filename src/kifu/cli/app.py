@@ -64,7 +64,9 @@ _EXTRAS = {
     "torch": "learn",
     "lightning_fabric": "learn",
     "safetensors": "learn",
-    "tensorboard": "learn",
+    "jinja2": "learn",
+    "duckdb": "query",
+    "matplotlib": "charts",
     "ray": "cluster",
 }
 """Packages that only some commands need, and the extra that installs them."""

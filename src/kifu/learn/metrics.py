@@ -1,4 +1,4 @@
-"""The metrics of a run: a CSV file and TensorBoard events."""
+"""The metrics of a run: a CSV file and, if tensorboard is installed, TensorBoard events."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from kifu.atomic_io import cannot_write, write_file
@@ -48,7 +49,7 @@ def latest_values(rows: Sequence[Row]) -> Row:
 
 
 class MetricsWriter:
-    """Appends rows to a run's CSV file and, if a directory is given, to TensorBoard event files.
+    """Appends rows to a run's CSV file and, if tensorboard is installed, to TensorBoard event files.
 
     Attributes:
         rows: All rows so far, including those of the resumed part of the run.
@@ -60,7 +61,7 @@ class MetricsWriter:
         Args:
             path: The CSV file.
             resume_step: Keep the file's rows up to this step; None starts a new file.
-            tensorboard: Directory for TensorBoard events.
+            tensorboard: Directory for TensorBoard events, which are written if tensorboard is installed.
 
         Raises:
             FormatError: The existing file cannot be read.
@@ -70,7 +71,7 @@ class MetricsWriter:
         self.rows = [] if resume_step is None else [row for row in read_metrics(path) if row["step"] <= resume_step]
         write_file(path, (",".join(COLUMNS) + "\n" + "".join(map(_csv_line, self.rows))).encode())
         self._events = None
-        if tensorboard is not None:
+        if tensorboard is not None and find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
             self._events = SummaryWriter(str(tensorboard))

@@ -51,7 +51,9 @@ docs: $(READY)-docs ## Build the documentation as a site
 	@echo "not yet"; exit 1
 
 dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty environments
-	@echo "not yet"; exit 1
+	rm -rf dist build/lib build/bdist.*
+	$(BIN)/python -m build --outdir dist >/dev/null
+	$(BIN)/python tools/check_dist.py dist
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)
 	$(BIN)/python -m pytest -m exhaustive -s

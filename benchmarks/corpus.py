@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kifu.demo import sample_path
+from kifu.assets import sample_path
 
 _YEARS = ("2001", "2002", "2003", "2006")
 

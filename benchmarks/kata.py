@@ -17,7 +17,7 @@ from kifu.corpus.schema import game_arrays
 from kifu.datasets.renderer import find_renderer
 from kifu.katago.build import build_katago
 from kifu.katago.recipe import KatagoRecipe
-from kifu.recipes.schema import find_recipe
+from kifu.recipes.schema import load_recipe
 
 _GAMES, _FILE_GAMES = 2000, 300
 """Games that are encoded, and games that files are made of."""
@@ -79,7 +79,7 @@ def _first_games(path: Path, into: Path) -> Path:
 
 def _build(some: Path, into: Path, compression: str) -> tuple[Callable[[], object], int]:
     """Return a function that makes files of these games, and the number of rows."""
-    recipe = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', f"compression={compression}"])
+    recipe = load_recipe("katago", ['split={kind="hash", sets={all=1.0}}', f"compression={compression}"])
     assert isinstance(recipe, KatagoRecipe)
 
     def build() -> int:

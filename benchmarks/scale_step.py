@@ -19,9 +19,6 @@ import kifu
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.ingest import ingest
-from kifu.corpus.splits import load_split
-from kifu.corpus.splits import split as split_catalogues
-from kifu.corpus.stats import count_games
 from kifu.errors import DropReason
 
 Results = dict[str, int]
@@ -68,7 +65,7 @@ def duplicates(games: int, into: Path, jobs: int, archives: list[Path]) -> Resul
 
 def split(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
     """Split the catalogue into sets."""
-    report = split_catalogues([_catalogue(into, games)], load_split("hash"), into / "sets")
+    report = kifu.split(_catalogue(into, games), into / "sets")
     for path in report.sets:
         path.unlink()
     return {"games": report.read} | {path.stem: count for path, count in report.sets.items()}
@@ -76,7 +73,7 @@ def split(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
 
 def stats(games: int, into: Path, jobs: int, archives: list[Path]) -> Results:
     """Count the games."""
-    report = count_games([_catalogue(into, games)], jobs=jobs)
+    report = kifu.stats(_catalogue(into, games), jobs=jobs)
     return {"games": report.read, "kept": report.kept}
 
 

@@ -22,8 +22,8 @@ from kifu.go.replay import replay_all
 from kifu.go.state import new_state
 from kifu.planes import kgsgo
 from kifu.recipes.kgs_index import parse_archive_name
-from kifu.recipes.kgsgo import build
 from kifu.recipes.kgsgo_jobs import LoadedArchive, load_archive
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records.containers import blocks
 from kifu.records.sgf import scan
@@ -33,7 +33,9 @@ _BUFFER = 1 << 20
 
 def _build(corpus: Corpus, into: Path, jobs: int) -> Manifest:
     recipe = load_recipe("kgsgo-v2", corpus.overrides)
-    return build(recipe, corpus.archives, into, sets=["trainall"], index=corpus.index, jobs=jobs)[0].manifest
+    (report,) = build(recipe, corpus.archives, into, sets=["trainall"], index=corpus.index, jobs=jobs)
+    manifest: Manifest = report.manifest
+    return manifest
 
 
 def inflate(archives: Iterable[Path]) -> None:

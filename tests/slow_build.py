@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from kifu.errors import KifuError
 from kifu.recipes import kgsgo_jobs
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 
 SETTINGS = ("sets.test.games=40", "sets.train10k.games=20")

@@ -27,8 +27,8 @@ from kifu.execution import bucket_sort as ranges
 from kifu.execution.bucket_sort import SpillFile
 from kifu.recipes import examples
 from kifu.recipes.examples import build_examples
-from kifu.recipes.kgsgo import build
-from kifu.recipes.schema import find_recipe
+from kifu.recipes.pipeline import build
+from kifu.recipes.schema import load_recipe
 from kifu.records import _remote, sample
 from kifu.records.containers import blocks
 from kifu.records.parse import parse_block
@@ -162,7 +162,7 @@ def test_cleaning_rules(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [several, catalogue])
 def test_estimates_of_a_build(kind: Callable[[Path], Path], order: str, tmp_path: Path) -> None:
     source = kind(tmp_path)
-    recipe = find_recipe("book-seven", ['format="npy"', f'order="{order}"', "positions={per_game=10}"])
+    recipe = load_recipe("book-seven", ['format="npy"', f'order="{order}"', "positions={per_game=10}"])
     result = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
     built = build_examples(recipe, [source], tmp_path / "built")
     assert [each.name for each in result.sets] == [each.path.name for each in built]
@@ -188,13 +188,13 @@ def test_temporary_disk_space_of_a_shuffle(tmp_path: Path, monkeypatch: pytest.M
     for module in (examples, estimating):
         monkeypatch.setattr(module, "WINDOW_BYTES", 1 << 20)
     source = several(tmp_path)
-    recipe = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=10}"])
+    recipe = load_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=10}"])
     result = estimate(source, recipe, jobs=1, sample_bytes=ROOM)
     waited.clear()
     build_examples(recipe, [source], tmp_path / "built", sets=["train"])
     assert len(waited) >= 4
     assert near(result.steps[1].temporary, sum(waited))
-    few = find_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=1}"])
+    few = load_recipe("book-seven", ['format="npy"', 'order="shuffled"', "positions={per_game=1}"])
     assert estimate(source, few, jobs=1, sample_bytes=ROOM).steps[1].temporary == 0
 
 
@@ -202,7 +202,7 @@ def test_estimates_of_a_kgsgo_build(tmp_path: Path) -> None:
     folder = tmp_path / "kgs"
     for year in (2001, 2002, 2003):
         archive(folder, games(600, seed=year), year=year)
-    recipe = find_recipe("kgsgo-v2", ["sets.train10k.games=200", "sets.test.games=20"])
+    recipe = load_recipe("kgsgo-v2", ["sets.train10k.games=200", "sets.test.games=20"])
     result = estimate(folder, recipe, jobs=1, sample_bytes=ROOM)
     built = build(recipe, [folder], tmp_path / "built")
     assert result.sampled_games < 1800
@@ -213,7 +213,7 @@ def test_estimates_of_a_kgsgo_build(tmp_path: Path) -> None:
 
 
 def test_estimates_of_an_olf_archive(tmp_path: Path) -> None:
-    source, recipe = tar(tmp_path, 300), find_recipe("olf-archive")
+    source, recipe = tar(tmp_path, 300), load_recipe("olf-archive")
     result = estimate(source, recipe, jobs=1)
     assert result.sets[0].examples.value == result.kept.value
     assert [step.name for step in result.steps] == ["ingest", "build olf-archive"]
@@ -228,7 +228,7 @@ def test_the_real_archives(shared: Path, tmp_path: Path) -> None:
 
 
 def test_a_partitioned_catalogue(tmp_path: Path) -> None:
-    result = estimate(parts(tmp_path), find_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, sample_bytes=ROOM)
+    result = estimate(parts(tmp_path), load_recipe("book-seven", ["positions={per_game=1}"]), jobs=1, sample_bytes=ROOM)
     whole = sum(20 + 2 * k for k in range(30))
     assert result.games == Range(whole, whole, whole)
     assert result.sampled_games <= whole
@@ -246,13 +246,13 @@ def test_archives_at_urls(tmp_path: Path) -> None:
 def test_invalid_arguments(tmp_path: Path) -> None:
     source = tar(tmp_path, 20)
     with pytest.raises(RecipeError, match="trains a network"):
-        estimate(source, find_recipe("quick-cpu"))
+        estimate(source, load_recipe("quick-cpu"))
     with pytest.raises(RecipeError, match="has its own cleaning rules"):
-        estimate(source, find_recipe("agz17"), clean=load_cleaning_rules("legal"))
+        estimate(source, load_recipe("agz17"), clean=load_cleaning_rules("legal"))
     with pytest.raises(SourceError):
         estimate(tmp_path / "nothing.zip")
     with pytest.raises(SourceError, match="named as KGS does"):
-        estimate(collection(tmp_path), find_recipe("kgsgo-v2"))
+        estimate(collection(tmp_path), load_recipe("kgsgo-v2"))
 
 
 def test_a_damaged_source_fails(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kifu.assets import sample_path
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
-from kifu.demo import sample_path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 

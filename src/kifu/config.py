@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -51,7 +52,7 @@ def config_names(folder: str) -> list[str]:
     return sorted(p.name.removesuffix(".toml") for p in asset(folder).iterdir() if p.name.endswith(".toml"))
 
 
-def config_text(folder: str, kind: str, name: str) -> str:
+def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:
     """Return the text of a TOML file.
 
     Args:
@@ -62,6 +63,7 @@ def config_text(folder: str, kind: str, name: str) -> str:
     Raises:
         RecipeError: there is no such file, or it cannot be read.
     """
+    name = os.fspath(name)
     if name.endswith(".toml"):
         try:
             with Path(name).open("rb") as file:
@@ -80,7 +82,7 @@ def config_text(folder: str, kind: str, name: str) -> str:
     return asset(folder, f"{name}.toml").read_text("utf-8")
 
 
-def load_config(folder: str, kind: str, name: str, overrides: Iterable[str] = ()) -> dict[str, Any]:
+def load_config(folder: str, kind: str, name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> dict[str, Any]:
     """Return the table in a TOML file, not yet validated.
 
     Args:
@@ -104,7 +106,7 @@ def load_config(folder: str, kind: str, name: str, overrides: Iterable[str] = ()
     return table
 
 
-def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str) -> Model:
+def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str | os.PathLike[str]) -> Model:
     """Validate a table. Raises RecipeError, which names the first invalid value."""
     try:
         return model.model_validate(table)

@@ -28,6 +28,7 @@ from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, format_bytes, silent
 from kifu.records.olf_writer import ExportFailure
 from kifu.records.parse import parse_block
+from kifu.records.paths import Paths
 from kifu.records.programs import known_programs
 from kifu.records.tygem import load_index
 
@@ -82,7 +83,7 @@ class _Converted(NamedTuple):
 
 
 def convert(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    sources: Paths,
     path: str | os.PathLike[str],
     *,
     jobs: int | None = None,

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kifu.assets import asset
+from kifu.assets import sample_path
 from kifu.atomic_io import hash_file
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
-from kifu.corpus.stats import count_games
+from kifu.corpus.stats import stats
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
 from kifu.describe import SelectedGame, describe_row, draw_position, draw_row
@@ -22,8 +22,7 @@ from kifu.errors import FormatError
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress
-from kifu.recipes.kgsgo import build
-from kifu.recipes.pipeline import BuildReport
+from kifu.recipes.pipeline import BuildReport, build
 from kifu.recipes.schema import load_recipe, load_training
 from kifu.records.game import Game, read
 from kifu.records.parse import summarize
@@ -34,11 +33,6 @@ from kifu.viz.charts import draw_charts
 _OVERRIDES = ("until=2025", "sets.test.games=20", "sets.train10k.games=200")
 _MOVE = 120  # into a game, for the picture of a position
 _TRAINING = ("validation=0.1", "validation_positions=2000", "validate_minutes=0.2")
-
-
-def sample_path() -> Path:
-    """Return the bundled archive: games that GNU Go played against itself."""
-    return next(Path(str(asset("sample"))).glob("KGS-*.tar.gz"))
 
 
 def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], object]) -> None:
@@ -69,7 +63,7 @@ def run_demo(into: Path, jobs: int | None, minutes: float, say: Callable[[str], 
     say("\nPictures:")
     data_set = files["kgsgo-v2"][0].path
     row = _row_with_ko(data_set)
-    save(draw_charts(count_games([catalogue], jobs=jobs)), into / "games.png")
+    save(draw_charts(stats([catalogue], jobs=jobs)), into / "games.png")
     drawn = _draw(data_set, row, game, into)
     for path in [into / "games.png", *drawn, *heat]:
         say(f"  {path}")

@@ -8,7 +8,8 @@
     ├── SourceError      an archive, folder or address that cannot be read
     ├── OutputError      a file that cannot be written
     ├── ClusterError     a cluster that is unreachable or cannot do the work
-    └── RecipeError      a recipe, plane set, format or option that is unknown or invalid
+    ├── RecipeError      a recipe, plane set, format or option that is unknown or invalid
+    └── MissingExtra     a package that an extra of kifu installs
 
 Each message names the bad value and the allowed ones. The command line prints it as one line and exits with code 2.
 A bad game among many raises nothing: it is dropped, with a `DropReason`.
@@ -16,6 +17,8 @@ A bad game among many raises nothing: it is dropped, with a `DropReason`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 
@@ -49,6 +52,48 @@ class ClusterError(KifuError):
 
 class RecipeError(KifuError):
     """A recipe, plane set, format or option that is unknown or invalid."""
+
+
+class MissingExtra(KifuError, ImportError):  # noqa: N818 - the name says more than ImportError
+    """A package that is required and not installed, although an extra of kifu would install it."""
+
+
+EXTRAS = {
+    "duckdb": "query",
+    "matplotlib": "charts",
+    "torch": "learn",
+    "lightning_fabric": "learn",
+    "safetensors": "learn",
+    "jinja2": "learn",
+    "tensorboard": "tensorboard",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+    "onnxruntime": "onnx",
+    "keras": "keras",
+    "h5py": "hdf5",
+    "ray": "cluster",
+    "fsspec": "cluster",
+    "s3fs": "cluster",
+    "gcsfs": "cluster",
+    "aiohttp": "cluster",
+}
+"""The extra that installs each package which only some functions need."""
+
+
+@contextmanager
+def missing_extras() -> Iterator[None]:
+    """Raise MissingExtra instead of ModuleNotFoundError for a package in EXTRAS.
+
+    Raises:
+        MissingExtra: a package in EXTRAS is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise MissingExtra(f"{package} is required: pip install 'kifu[{EXTRAS[package]}]'", name=package) from None
 
 
 class DropReason(IntEnum):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 import shutil
 import tarfile
 import tempfile
@@ -45,13 +44,12 @@ from kifu.progress import format_bytes, format_seconds
 from kifu.recipes.example_jobs import CHUNK_BYTES, SortExamples
 from kifu.recipes.examples import WINDOW_BYTES
 from kifu.recipes.kgs_index import Archive, find_archives, parse_archive_name, read_index
-from kifu.recipes.kgsgo import build
 from kifu.recipes.kgsgo_jobs import load_archive
-from kifu.recipes.pipeline import CATALOGUE, AnySources, CatalogueInput, build_recipe
+from kifu.recipes.pipeline import CATALOGUE, CatalogueInput, build
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import ExamplesRecipe, GameSet, KgsgoRecipe, OlfArchiveRecipe, SplitRecipe
 from kifu.records.games import RecordBlock
-from kifu.records.paths import AnyPath
+from kifu.records.paths import AnyPath, Paths, as_list
 from kifu.records.sample import estimated_size, read_sample
 from kifu.records.tygem import load_index
 
@@ -169,7 +167,7 @@ class Estimate:
 
 
 def estimate(
-    sources: AnySources,
+    sources: Paths,
     recipe: Any = None,
     *,
     clean: CleaningRules | None = None,
@@ -194,7 +192,7 @@ def estimate(
         raise RecipeError(f"recipe {recipe.name} trains a network; only builds of data sets can be estimated")
     if recipe is not None and clean is not None:
         raise RecipeError(f"recipe {recipe.name} has its own cleaning rules; give no others")
-    given = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    given = as_list(sources)
     with tempfile.TemporaryDirectory(prefix="kifu-estimate-") as folder:
         if isinstance(recipe, KgsgoRecipe):
             result = _estimate_kgsgo(recipe, given, count_jobs(jobs), sample_bytes, Path(folder))
@@ -470,7 +468,7 @@ def _build_rows(recipe: Any, catalogue: Path, games: int, threads: int, folder: 
     if isinstance(recipe, OlfArchiveRecipe):  # its games have been read in the step before
         ingest([source], into / CATALOGUE, clean=recipe.clean, jobs=threads)
     began = perf_counter()
-    manifests = [report.manifest for report in build_recipe(recipe, [source], into, jobs=threads)]
+    manifests = [report.manifest for report in build(recipe, [source], into, jobs=threads)]
     seconds = perf_counter() - began
     examples = sum(m.kept if isinstance(recipe, OlfArchiveRecipe) else m.examples for m in manifests)
     size = sum(file.bytes for manifest in manifests for file in manifest.files) + sum(

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from catalogues import rows
 from commands import run
 from kgs_archives import archive
-from kifu.audit.sets import open_set
 from kifu.convert import convert
 from kifu.corpus import partitions
 from kifu.corpus import sources as corpus_sources
@@ -26,14 +25,15 @@ from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.index import INDEX, PARTITION_PATH
 from kifu.corpus.ingest import ingest
 from kifu.corpus.partitions import CatalogueTransaction
-from kifu.corpus.query import open_query
+from kifu.corpus.query import query
 from kifu.corpus.splits import load_split, split
-from kifu.corpus.stats import count_games
+from kifu.corpus.stats import stats
 from kifu.corpus.update import append
 from kifu.datasets.mmap_games import read_games
 from kifu.describe import describe_catalogue, find_game
 from kifu.errors import RecipeError, SourceError
 from kifu.go.rules import Rules
+from kifu.leaks.sets import open_set
 from kifu.play.openings import catalogue_openings
 from kifu.records.containers import blocks
 from partition_sources import bag, dated, make_sources, rules, table, tree
@@ -57,7 +57,7 @@ def file(folder: Path) -> Path:
     """One file with the same rows in the same order."""
     path = folder.with_name("same.parquet")
     ingest(folder, path, clean=rules("keep"))
-    with open_query("SELECT * FROM games", [folder]) as answer:
+    with query("SELECT * FROM games", [folder]) as answer:
         answer.write(path)
     return path
 
@@ -121,22 +121,22 @@ def test_digest_depends_on_the_rows_and_their_order(folder: Path, sources: list[
 def test_polars_and_duckdb_read_the_same_rows(folder: Path, file: Path) -> None:
     expected = polars.read_parquet(file).sort("archive", "entry", "index")
     assert polars.scan_parquet(folder / "**/*.parquet").collect().sort("archive", "entry", "index").equals(expected)
-    query = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') ORDER BY archive, entry, \"index\""
-    assert duckdb.sql(query).pl().equals(expected)
+    sql = f"SELECT * FROM read_parquet('{folder}/**/*.parquet') ORDER BY archive, entry, \"index\""
+    assert duckdb.sql(sql).pl().equals(expected)
 
 
 def test_all_commands_read_folders(folder: Path, file: Path, tmp_path: Path) -> None:
     halves = load_split("hash", ["split.sets={train=0.6,test=0.4}"])
     for name, path in (("folder", folder), ("file", file)):
-        split([path], halves, tmp_path / name)
+        split([path], tmp_path / name, by=halves)
         convert(path, tmp_path / name / "games.olf")
-        with open_query("SELECT * EXCLUDE catalogue FROM kept ORDER BY id", [path]) as answer:
+        with query("SELECT * EXCLUDE catalogue FROM kept ORDER BY id", [path]) as answer:
             answer.write(tmp_path / name / "kept.csv")
     for name in ("train.parquet", "test.parquet"):
         assert table(tmp_path / "folder" / name).equals(table(tmp_path / "file" / name))
     for name in ("games.olf", "kept.csv"):
         assert (tmp_path / "folder" / name).read_bytes() == (tmp_path / "file" / name).read_bytes()
-    counted = [count_games([path]).to_json().replace(str(path), "") for path in (folder, file)]
+    counted = [stats([path]).to_json().replace(str(path), "") for path in (folder, file)]
     assert counted[0] == counted[1]
     assert read_games([folder], (19, 19), False, None).equals(read_games([file], (19, 19), False, None))
     assert catalogue_openings(folder, 19, 4, Rules.named("records"), 1, 9) == catalogue_openings(
@@ -149,7 +149,7 @@ def test_all_commands_read_folders(folder: Path, file: Path, tmp_path: Path) -> 
 
 
 def test_query_shows_the_folder_as_given(folder: Path, file: Path) -> None:
-    with open_query("SELECT catalogue, count(*) FROM games GROUP BY ALL ORDER BY ALL", [folder, file]) as answer:
+    with query("SELECT catalogue, count(*) FROM games GROUP BY ALL ORDER BY ALL", [folder, file]) as answer:
         assert answer.head(5).rows == [(str(path), "43") for path in (folder, file)]
 
 

@@ -28,7 +28,7 @@ from commands import Done, finish, on_terminal, run, start
 from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
-from kifu.corpus.query import open_query
+from kifu.corpus.query import query
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
 
@@ -62,7 +62,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(sql: str, *catalogues: Path, count: int = 100) -> list[tuple[str | None, ...]]:
-    with open_query(sql, catalogues) as answer:
+    with query(sql, catalogues) as answer:
         return answer.head(count).rows
 
 
@@ -85,7 +85,7 @@ def test_rows_stay_in_order_with_their_file(small: Path, many: Path) -> None:
 
 
 def test_columns_have_the_types_of_the_schema(small: Path) -> None:
-    with open_query("FROM games", [small]) as answer:
+    with query("FROM games", [small]) as answer:
         found = answer._relation.limit(0).to_arrow_table().schema
     assert [*SCHEMA.names, "catalogue"] == found.names
     for field in SCHEMA:
@@ -101,7 +101,7 @@ def test_files_of_other_writers_have_the_same_types(small: Path, tmp_path: Path)
     fields = [pa.field(f.name, wide.get(f.type, f.type)) for f in reversed(SCHEMA)]
     other = table.select([f.name for f in fields]).cast(pa.schema(fields)).append_column("more", [["x", "y", "z"]])
     pq.write_table(other, tmp_path / "other.parquet")
-    with open_query("SELECT * EXCLUDE catalogue FROM games", [tmp_path / "other.parquet", small]) as answer:
+    with query("SELECT * EXCLUDE catalogue FROM games", [tmp_path / "other.parquet", small]) as answer:
         answer.write(tmp_path / "both.parquet")
     assert read_table(tmp_path / "both.parquet").equals(pa.concat_tables([table, table]))
 
@@ -122,7 +122,7 @@ def test_file_names_with_special_characters(tmp_path: Path, name: str, monkeypat
 
 
 def test_head_is_limited_and_counted(many: Path) -> None:
-    with open_query("SELECT black, year FROM kept ORDER BY entry DESC", [many]) as answer:
+    with query("SELECT black, year FROM kept ORDER BY entry DESC", [many]) as answer:
         head = answer.head(2)
     assert (head.columns, head.numeric, head.total) == (["black", "year"], [False, True], 45_000)
     assert head.rows == [(None, str(1990 + 49_999 % 7)), ("武宮 正樹", str(1990 + 49_998 % 7))]
@@ -130,7 +130,7 @@ def test_head_is_limited_and_counted(many: Path) -> None:
 
 def test_csv_is_read_by_csv_readers(small: Path, tmp_path: Path) -> None:
     sql = 'SELECT id, black, komi, date, black_pro, moves, winner AS "who ""won""", \'\' AS empty FROM games'
-    with open_query(sql, [small]) as answer:
+    with query(sql, [small]) as answer:
         text = b"".join(answer.csv())
         assert answer.write(tmp_path / "out.CSV") == 3
     assert (tmp_path / "out.CSV").read_bytes() == text
@@ -144,7 +144,7 @@ def test_csv_is_read_by_csv_readers(small: Path, tmp_path: Path) -> None:
 
 
 def test_empty_csv_has_a_header(small: Path, tmp_path: Path) -> None:
-    with open_query("SELECT black, white FROM games WHERE false", [small]) as answer:
+    with query("SELECT black, white FROM games WHERE false", [small]) as answer:
         assert answer.write(tmp_path / "out.csv") == 0
         assert (answer.head(5).rows, answer.head(5).total) == ([], 0)
     assert (tmp_path / "out.csv").read_text() == '"black","white"\n'
@@ -159,7 +159,7 @@ def test_empty_csv_has_a_header(small: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_any_type_is_written_to_csv_and_written_or_rejected_as_parquet(small: Path, tmp_path: Path, value: str) -> None:
-    with open_query(f"SELECT {value} AS x FROM games", [small]) as answer:
+    with query(f"SELECT {value} AS x FROM games", [small]) as answer:
         assert b"".join(answer.csv()).count(b"\n") == 4
         try:
             assert answer.write(tmp_path / "out.parquet") == 3
@@ -173,7 +173,7 @@ def test_any_type_is_written_to_csv_and_written_or_rejected_as_parquet(small: Pa
 
 def test_parquet_stores_the_query(many: Path, tmp_path: Path) -> None:
     sql = "SELECT year, count(*) AS n FROM kept GROUP BY year ORDER BY year"
-    with open_query(sql, [many]) as answer:
+    with query(sql, [many]) as answer:
         assert not answer.is_catalogue
         assert answer.write(tmp_path / "years.parquet") == 7
     counts = Counter(1990 + k % 7 for k in range(50_000) if k % 10)
@@ -194,7 +194,7 @@ def test_parquet_stores_the_query(many: Path, tmp_path: Path) -> None:
 )
 def test_result_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, columns: str) -> None:
     sql = f"SELECT {columns} FROM games WHERE black <> 'Ann'"
-    with open_query(sql, [small]) as answer:
+    with query(sql, [small]) as answer:
         assert answer.is_catalogue
         assert answer.write(tmp_path / "again.parquet") == 2
     again = open_catalogue(tmp_path / "again.parquet")
@@ -208,7 +208,7 @@ def test_result_with_all_columns_is_a_catalogue(small: Path, tmp_path: Path, col
 def test_bytes_do_not_depend_on_threads(many: Path, tmp_path: Path) -> None:
     made = []
     for jobs in (1, 2):
-        with open_query("FROM games WHERE entry % 3 > 0", [many, many], jobs=jobs) as answer:
+        with query("FROM games WHERE entry % 3 > 0", [many, many], jobs=jobs) as answer:
             answer.write(tmp_path / "part.parquet")
         made.append((tmp_path / "part.parquet").read_bytes())
     assert made[0] == made[1]
@@ -216,7 +216,7 @@ def test_bytes_do_not_depend_on_threads(many: Path, tmp_path: Path) -> None:
 
 
 def test_additional_columns_are_kept(small: Path, tmp_path: Path) -> None:
-    with open_query("SELECT *, n_moves / 2 AS half FROM games", [small]) as answer:
+    with query("SELECT *, n_moves / 2 AS half FROM games", [small]) as answer:
         assert not answer.is_catalogue
         answer.write(tmp_path / "more.parquet")
     assert pq.read_table(tmp_path / "more.parquet")["half"].to_pylist() == [1.5, 0, 0.5]
@@ -225,7 +225,7 @@ def test_additional_columns_are_kept(small: Path, tmp_path: Path) -> None:
 
 def test_result_may_replace_its_input(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(year=[1, 2, 3]))
-    with open_query("FROM games WHERE year > 1", [path]) as answer:
+    with query("FROM games WHERE year > 1", [path]) as answer:
         answer.write(path)
     assert read_table(path)["year"].to_pylist() == [2, 3]
 
@@ -238,7 +238,7 @@ def test_values_that_do_not_fit_a_catalogue_are_rejected(
     small: Path, tmp_path: Path, change: str, expected_text: str
 ) -> None:
     with (
-        open_query(f"SELECT * REPLACE ({change}) FROM games", [small]) as answer,
+        query(f"SELECT * REPLACE ({change}) FROM games", [small]) as answer,
         pytest.raises(FormatError, match=expected_text),
     ):
         answer.write(tmp_path / "bad.parquet")
@@ -308,7 +308,7 @@ def test_bad_files_raise_one_line_errors(small: Path, arguments: list[str], expe
 
 
 def test_equal_column_names_are_allowed_in_csv_only(small: Path, tmp_path: Path) -> None:
-    with open_query("SELECT 1 AS x, 2 AS x", [small]) as answer:
+    with query("SELECT 1 AS x, 2 AS x", [small]) as answer:
         assert b"".join(answer.csv()) == b'"x","x"\n1,2\n'
         with pytest.raises(RecipeError, match="two columns are named 'x'"):
             answer.write(tmp_path / "out.parquet")
@@ -327,7 +327,7 @@ def test_damaged_files_give_an_error_or_a_result(small: Path, tmp_path: Path) ->
         path = tmp_path / "damaged.parquet"
         path.write_bytes(damaged)
         try:
-            with open_query("FROM games", [path], jobs=1) as answer:
+            with query("FROM games", [path], jobs=1) as answer:
                 expected_text.add(len(b"".join(answer.csv())) > 0)
         except KifuError as error:
             expected_text.add(type(error))

@@ -32,7 +32,7 @@ def ids(path: Path) -> list[int]:
 def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
     path = corpus(tmp_path / "a.parquet")
     table = load_split("hash", ["split.sets.train=2.0", "split.seed=3"])
-    report = split([path], table, tmp_path / "sets")
+    report = split([path], tmp_path / "sets", by=table)
     codes = split_keys(OPENINGS, {"train": 2, "validation": 5, "test": 5}, 3)
     kept = np.arange(400) % 10 > 0
     for code, name in enumerate(("train", "validation", "test")):
@@ -49,7 +49,7 @@ def test_games_in_no_set_are_counted(tmp_path: Path) -> None:
     table = tmp_path / "old.toml"
     table.write_text('name="old"\ntitle="t"\nsplit={kind="date", sets={old=[1900-01-01,1999-12-31]}}')
     path = write_catalogue(tmp_path / "a.parquet", rows(year=[1998, 2005, None]))
-    report = split([path], load_split(str(table)), tmp_path)
+    report = split(path, tmp_path, by=table)
     assert (list(report.sets.values()), report.unset, report.read) == ([1], 2, 3)
 
 
@@ -98,18 +98,18 @@ def test_failing_split_leaves_the_old_sets(tmp_path: Path, monkeypatch: pytest.M
         return real(file, data)
 
     monkeypatch.setattr(os, "write", write)
-    split([path], other, into)
+    split([path], into, by=other)
     writes = 10**9 - left[0]
     left[0] = 10**9
-    split([path], load_split("hash"), into)
+    split(path, into)
     before = {file: file.read_bytes() for file in into.iterdir()}
     for last in (0, writes // 3, writes // 2, writes * 2 // 3, writes - 1):
         left[0] = last
         with pytest.raises(OutputError, match="No space left on device"):
-            split([path], other, into)
+            split([path], into, by=other)
         assert {file: file.read_bytes() for file in into.iterdir()} == before
     left[0] = writes
-    split([path], other, into)
+    split([path], into, by=other)
     assert {file for file, data in before.items() if file.read_bytes() != data} == {*into.iterdir()}
 
 
@@ -125,11 +125,11 @@ def test_killed_split_leaves_no_mix_of_old_and_new_sets(
         names.append(whole)
         return real(part, whole)
 
-    split([path], load_split("hash"), tmp_path / "sets")
+    split(path, tmp_path / "sets", by="hash")
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", replace)
         with pytest.raises(KeyboardInterrupt):
-            split([path], load_split("hash", ["split.seed=3"]), tmp_path / "sets")
+            split([path], tmp_path / "sets", by=load_split("hash", ["split.seed=3"]))
     assert sorted((tmp_path / "sets").iterdir()) == sorted(names)
 
 

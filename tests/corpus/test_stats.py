@@ -17,7 +17,7 @@ import pytest
 from catalogues import rows, write_catalogue
 from commands import on_terminal, run
 from kifu.corpus.ingest import ingest
-from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, count_games
+from kifu.corpus.stats import BANDS, OTHERS, UNKNOWN, Stats, UnparsedColumn, stats
 from kifu.errors import FormatError
 from kifu.tables import print_stats
 from kifu.viz.boards import to_svg
@@ -26,7 +26,7 @@ from serializing import ENGINE, SerializingExecutor, install
 
 
 def counted(tmp_path: Path, **columns: Any) -> Stats:
-    return count_games([write_catalogue(tmp_path / "games.parquet", rows(**columns))])
+    return stats([write_catalogue(tmp_path / "games.parquet", rows(**columns))])
 
 
 def drawn_at_random(count: int, seed: int) -> dict[str, list[Any]]:
@@ -131,31 +131,31 @@ def test_unparsed_texts_are_counted(tmp_path: Path) -> None:
 def test_several_catalogues_are_one_corpus(tmp_path: Path) -> None:
     one = write_catalogue(tmp_path / "1.parquet", rows(year=[2001, 2002], drop=[None, "ko"]))
     two = write_catalogue(tmp_path / "2.parquet", rows(year=[2001, 1999]))
-    stats = count_games([one, two, one])
-    assert stats.catalogues == (str(one), str(two), str(one))
-    assert (stats.read, stats.kept, stats.dropped) == (6, 4, {"ko": 2})
-    assert list(stats.years.items()) == [("1999", 1), ("2001", 3)]
+    counts = stats([one, two, one])
+    assert counts.catalogues == (str(one), str(two), str(one))
+    assert (counts.read, counts.kept, counts.dropped) == (6, 4, {"ko": 2})
+    assert list(counts.years.items()) == [("1999", 1), ("2001", 3)]
 
 
 def test_threads_do_not_matter(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(**drawn_at_random(2000, 9)))
-    assert count_games([path], jobs=1) == count_games([path], jobs=2)
+    assert stats([path], jobs=1) == stats([path], jobs=2)
 
 
 def test_shards_and_executor_do_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     columns = drawn_at_random(1500, 5) | {"black_rank": [f"strong {k % 70}" for k in range(1500)]}
     columns |= {"black_pro": [None] * 1500, "komi": [k % 13 / 2 for k in range(1500)]}
     path = write_catalogue(tmp_path / "games.parquet", rows(**columns))
-    whole = count_games([path])
+    whole = stats([path])
     assert OTHERS in whole.komi
     assert OTHERS in whole.archives
     assert len(whole.unparsed["black_rank"].texts) == 5
     pq.write_table(pq.read_table(path), path, row_group_size=40)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 100)
     for jobs in (1, 2):
-        assert count_games([path], jobs=jobs).to_json() == whole.to_json()
+        assert stats([path], jobs=jobs).to_json() == whole.to_json()
     install(monkeypatch)
-    assert count_games([path], engine=ENGINE).to_json() == whole.to_json()
+    assert stats([path], engine=ENGINE).to_json() == whole.to_json()
     assert SerializingExecutor.shards == 19
 
 
@@ -164,15 +164,15 @@ def test_bound_of_exact_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     archives = [f"{k % 20}.zip" for k in range(600)] + [f"single {k}.zip" for k in range(600)]
     random.Random(2).shuffle(archives)
     path = write_catalogue(tmp_path / "games.parquet", rows(archive=archives, date_text=archives))
-    whole = count_games([path])
+    whole = stats([path])
     assert list(whole.archives.values()) == [*[30] * 12, 840]
     assert whole.unparsed["date_text"].games == 1200
     pq.write_table(pq.read_table(path), path, row_group_size=40)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 40)
     monkeypatch.setattr("kifu.corpus.stats._EXACT", 620)
-    assert count_games([path]) == whole
+    assert stats([path]) == whole
     monkeypatch.setattr("kifu.corpus.stats._EXACT", 100)
-    bounded = count_games([path])
+    bounded = stats([path])
     assert (bounded.kept, sum(bounded.archives.values())) == (1200, 1200)
     assert sum(count for name, count in bounded.archives.items() if name != OTHERS) > 200
     assert bounded.unparsed["date_text"].games < 1200
@@ -190,7 +190,7 @@ def test_bound_of_unparsed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_other_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").write_bytes(b"PAR1")
     with pytest.raises(FormatError, match=r"x\.parquet is not a catalogue"):
-        count_games([tmp_path / "x.parquet"])
+        stats([tmp_path / "x.parquet"])
 
 
 @pytest.mark.slow
@@ -206,18 +206,18 @@ def test_counts_of_kgs_archives_equal_those_from_their_bytes(shared: Path, tmp_p
                 results[re.search(rb"RE\[([^\]]*)", data)[1] if b"RE[" in data else b""] += 1
                 years[re.search(rb"DT\[(\d{4})", data)[1].decode()] += 1
     ingest(archives, tmp_path / "kgs.parquet")
-    stats = count_games([tmp_path / "kgs.parquet"])
-    assert stats.read == stats.kept + sum(stats.dropped.values()) == sum(years.values())
-    assert stats.dropped == {}
-    assert stats.years == years
+    counts = stats([tmp_path / "kgs.parquet"])
+    assert counts.read == counts.kept + sum(counts.dropped.values()) == sum(years.values())
+    assert counts.dropped == {}
+    assert counts.years == years
     for side, winner in ((b"B+", "black"), (b"W+", "white")):
         won = Counter(
             {"R": "resign", "T": "time", "F": "forfeit"}.get(chr(rest[2]), "score")
             for rest in results.elements()
             if rest[:2] == side
         )
-        assert stats.results[winner] == won
-    assert stats.unparsed == {}
+        assert counts.results[winner] == won
+    assert counts.unparsed == {}
 
 
 # as JSON, as tables
@@ -314,7 +314,7 @@ def test_corpus_without_kept_games(tmp_path: Path) -> None:
     ]  # fmt: skip
     empty = write_catalogue(tmp_path / "empty.parquet", rows(year=[1]).slice(0, 0))
     assert run("stats", empty).out.splitlines()[1:] == ["0 games = 0 kept"]
-    assert to_svg(draw_charts(count_games([empty])))
+    assert to_svg(draw_charts(stats([empty])))
 
 
 # as a page

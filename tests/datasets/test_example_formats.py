@@ -276,5 +276,5 @@ def test_missing_h5py_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setitem(sys.modules, "h5py", None)
     monkeypatch.delitem(sys.modules, "kifu.datasets.hdf5", raising=False)
-    with pytest.raises(RecipeError, match=r"hdf5@1 requires h5py: pip install 'kifu\[hdf5\]'"):
+    with pytest.raises(kifu.MissingExtra, match=r"h5py is required: pip install 'kifu\[hdf5\]'"):
         write("hdf5@1", tmp_path / "x.h5", layout_for("hdf5@1"))

@@ -27,7 +27,7 @@ from kifu.datasets.formats import formats_of, open_writer
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.point import POINT_MASK, WHITE_BIT, symmetries
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from loader_games import (
     RATING,

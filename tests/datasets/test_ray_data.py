@@ -141,7 +141,7 @@ def test_missing_ray_is_reported_in_one_line():
     code = "import sys; sys.modules['ray'] = None; import kifu.datasets.ray_data"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("kifu.errors.ClusterError: Ray is required: pip install 'kifu[cluster]'")
+    assert last == "kifu.errors.MissingExtra: ray is required: pip install 'kifu[cluster]'"
 
 
 def trained(*arguments: object) -> tuple[int, int]:

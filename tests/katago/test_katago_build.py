@@ -23,14 +23,14 @@ from kifu.katago.npz import ARRAYS, game_hashes
 from kifu.katago.recipe import KatagoRecipe
 from kifu.point import WHITE_BIT, to_sgf
 from kifu.recipes.pipeline import BuildReport
-from kifu.recipes.schema import find_recipe, load_recipe
+from kifu.recipes.schema import load_recipe
 
 HEAD = "GM[1]FF[4]SZ[19]RU[Japanese]KM[6.5]RE[W+R]"
 
 
 def recipe(*changes: str) -> KatagoRecipe:
     """The bundled recipe with one set and fast compression."""
-    found = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", *changes])
+    found = load_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", *changes])
     assert isinstance(found, KatagoRecipe)
     return found
 
@@ -241,7 +241,7 @@ def test_bytes_do_not_depend_on_threads_or_chunks(kgs: Path, tmp_path: Path, mon
 
 
 def test_splits_keep_games_whole(kgs: Path, tmp_path: Path) -> None:
-    found = find_recipe("katago", [*LOOSE, "compression=fast", "split.sets={train=2.0, val=1.0}"])
+    found = load_recipe("katago", [*LOOSE, "compression=fast", "split.sets={train=2.0, val=1.0}"])
     assert isinstance(found, KatagoRecipe)
     train, val = build_katago(found, kgs, tmp_path)
     assert (train.path, val.path) == (tmp_path / "train", tmp_path / "val")
@@ -309,12 +309,7 @@ def test_an_interrupted_build_leaves_nothing(kgs: Path, tmp_path: Path, monkeypa
 )
 def test_invalid_recipes_raise(change: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        find_recipe("katago", [change])
-
-
-def test_load_recipe_rejects_katago_recipes() -> None:
-    with pytest.raises(RecipeError, match="does not support recipes of kind 'katago'"):
-        load_recipe("katago")
+        load_recipe("katago", [change])
 
 
 def test_command(kgs: Path, tmp_path: Path) -> None:

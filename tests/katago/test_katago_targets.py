@@ -19,7 +19,7 @@ from kifu.katago.npz import ARRAYS, TARGETS, game_hashes
 from kifu.katago.rules import resolve_rules
 from kifu.katago.targets import UNKNOWN_WINNER, GameSpan, Targets, TargetScratch, fill_targets, key_columns
 from kifu.point import BLACK, WHITE, WHITE_BIT
-from kifu.recipes.schema import find_recipe
+from kifu.recipes.schema import load_recipe
 from kifu.records.games import GameArrays
 from naive import NaiveBoard
 
@@ -54,7 +54,7 @@ def trained(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
 
 def test_targets_equal_katagos(trained: Trained, tmp_path: Path) -> None:
     """Return all arrays, without the random columns and the keys of games."""
-    recipe = find_recipe(
+    recipe = load_recipe(
         "katago",
         ["min_moves=0", "metadata=kgs", "trust={score=1.0, resign=1.0, time=1.0, forfeit=1.0}",
          'split={kind="hash", sets={all=1.0}}', "compression=stored"],
@@ -89,7 +89,7 @@ def test_targets_of_odd_games_equal_katagos(shared: Path, tmp_path: Path) -> Non
     with np.load(shared / "reference" / "katago" / "handmade.npz") as file:
         theirs = {key: file[key] for key in file.files}
     unpack(shared / "reference" / "katago" / "handmade-sgf.tar.gz", set(theirs["names"].tolist()), tmp_path / "games")
-    recipe = find_recipe(
+    recipe = load_recipe(
         "katago",
         ["min_moves=0", "early_passes=false", "alternating=false", "handicap_moves=begin", "illegal=cut",
          "handicap=false", "results=any", "default_rules=tromp-taylor", "default_komi=6.5", "compression=stored",

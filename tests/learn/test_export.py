@@ -131,7 +131,7 @@ def test_without_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     monkeypatch.setitem(sys.modules, name, None)
     done = run("export", tiny_net(tmp_path / "net.safetensors", size=5), "-o", tmp_path / "net.onnx")
     assert (done.code, done.out) == (2, "")
-    assert done.err == [f"kifu: {name} is required for ONNX export: pip install 'kifu[onnx]'"]
+    assert done.err == [f"kifu: {name} is required: pip install 'kifu[onnx]'"]
 
 
 def test_a_missing_net(tmp_path: Path) -> None:

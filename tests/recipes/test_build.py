@@ -16,7 +16,7 @@ from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.recipes import kgsgo_jobs
 from kifu.recipes.kgs_index import order_as_page, parse_archive_name
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import examples_of

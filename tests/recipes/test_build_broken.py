@@ -18,7 +18,7 @@ from kifu.atomic_io import AtomicFile
 from kifu.datasets.manifest import manifest_path, read_manifest
 from kifu.errors import OutputError
 from kifu.recipes import kgsgo_jobs
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from slow_build import CHUNK, SETTINGS
 

@@ -10,7 +10,7 @@ import kifu
 from kgs_archives import members
 from kifu.datasets.dat import find_dat_layout
 from kifu.errors import SourceError
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from naive_kgsgo import examples_of
 

@@ -37,11 +37,10 @@ from kifu.recipes import example_jobs, examples, kgsgo_jobs, pipeline
 from kifu.recipes.example_jobs import WriteExamples
 from kifu.recipes.examples import build_examples
 from kifu.recipes.kgs_index import parse_archive_name
-from kifu.recipes.kgsgo import build
 from kifu.recipes.olf_archive import build_archive
-from kifu.recipes.pipeline import CatalogueInput
+from kifu.recipes.pipeline import CatalogueInput, build
 from kifu.recipes.sampling import Selection
-from kifu.recipes.schema import ExamplesRecipe, find_recipe, load_recipe
+from kifu.recipes.schema import ExamplesRecipe, load_recipe
 from serializing import ENGINE, SerializingExecutor, install
 
 SPLIT = {"kind": "hash", "sets": {"train": 2.0, "test": 1.0}}
@@ -188,7 +187,7 @@ def test_each_source_is_hashed_once(kgs: Path, tmp_path: Path, monkeypatch: pyte
     build_examples(recipe(), kgs, tmp_path / "examples")
     assert sorted(hashed) == sorted(kgs.iterdir())
     hashed.clear()
-    build_archive(find_recipe("olf-archive"), kgs, tmp_path / "olf")
+    build_archive(load_recipe("olf-archive"), kgs, tmp_path / "olf")
     assert sorted(hashed) == sorted(kgs.iterdir())
 
 
@@ -202,7 +201,7 @@ def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues:
             if label.startswith(("building", "sorting")):
                 for build_other in (
                     lambda: build_examples(recipe(clean="training"), kgs, tmp_path, sets=["train"]),
-                    lambda: build_archive(find_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path),
+                    lambda: build_archive(load_recipe("olf-archive", ["clean=training"]), [kgs], tmp_path),
                 ):
                     with pytest.raises(OutputError, match=f"^{tmp_path} is being written by another process$"):
                         build_other()
@@ -214,7 +213,7 @@ def test_no_other_build_replaces_the_games_that_one_reads(kgs: Path, catalogues:
     games = open_catalogue(tmp_path / "games.parquet")
     assert (built.manifest.catalogues[0].blake3, built.manifest.read) == (games.digest(), 48)
     (tmp_path / "games.parquet").unlink()
-    build_archive(find_recipe("olf-archive"), [kgs], tmp_path, progress=meanwhile)
+    build_archive(load_recipe("olf-archive"), [kgs], tmp_path, progress=meanwhile)
     assert tried == ["building test", "sorting lines"]
 
 
@@ -232,7 +231,7 @@ def test_dat(kgs: Path, tmp_path: Path, version: int) -> None:
 @pytest.mark.usefixtures("cut_small")
 def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> None:
     asked = ['split={kind="hash", sets={train=3.0, test=1.0}}', "compression=fast", "rows_per_file=150"]
-    chosen: Any = find_recipe("katago", [*asked, "min_moves=0", "early_passes=false", "illegal=cut", *metadata])
+    chosen: Any = load_recipe("katago", [*asked, "min_moves=0", "early_passes=false", "illegal=cut", *metadata])
     one, _, sent = same_for_all(lambda into, **engine: build_katago(chosen, catalogues, into, **engine), tmp_path)
     assert sum(built.manifest.examples for built in one) > 600
     assert [built.manifest for built in one] == [built.manifest for built in sent]
@@ -240,7 +239,7 @@ def test_katago(catalogues: list[Path], tmp_path: Path, metadata: list[str]) -> 
 
 @pytest.mark.usefixtures("cut_small")
 def test_olf_archive(kgs: Path, catalogues: list[Path], tmp_path: Path) -> None:
-    chosen: Any = find_recipe("olf-archive")
+    chosen: Any = load_recipe("olf-archive")
     (one,), _, (sent,) = same_for_all(lambda into, **engine: build_archive(chosen, [kgs], into, **engine), tmp_path)
     assert one.manifest == sent.manifest
     assert sent.manifest.kept > 20
@@ -252,7 +251,7 @@ def test_units_do_not_change_katago_s_files(
 ) -> None:
     """Pieces that begin in one unit and end in another are those of one unit of all."""
     monkeypatch.setattr(katago_npz, "_PIECE_ROWS", 200)
-    chosen: Any = find_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", "min_moves=0"])
+    chosen: Any = load_recipe("katago", ['split={kind="hash", sets={all=1.0}}', "compression=fast", "min_moves=0"])
     (one,) = build_katago(chosen, catalogues, tmp_path / "one", jobs=1)
     monkeypatch.setattr(catalogue, "_SHARD_ROWS", 5)
     (other,) = build_katago(chosen, catalogues, tmp_path / "other", jobs=1)

@@ -23,12 +23,12 @@ from kifu.point import to_sgf
 from kifu.recipes import olf_archive
 from kifu.recipes.olf_archive import CATALOGUE, MANIFEST, ArchiveManifest, build_archive, file_rating
 from kifu.recipes.pipeline import BuildReport
-from kifu.recipes.schema import OlfArchiveRecipe, find_recipe, load_recipe
+from kifu.recipes.schema import OlfArchiveRecipe, load_recipe
 from kifu.records.olf import read_olf
 from kifu.records.sgf import as_block
 from naive_olf import read_member
 
-RECIPE = find_recipe("olf-archive")
+RECIPE = load_recipe("olf-archive")
 assert isinstance(RECIPE, OlfArchiveRecipe)
 
 
@@ -284,10 +284,10 @@ def test_a_source_that_is_missing_leaves_what_is_there(sources: list[Path], tmp_
 
 def test_the_recipe() -> None:
     assert (RECIPE.kind, RECIPE.name, RECIPE.clean.name) == ("olf-archive", "olf-archive", "schraudolph")
-    changed = find_recipe("olf-archive", ["clean=training", "name=mine"])
+    changed = load_recipe("olf-archive", ["clean=training", "name=mine"])
     assert isinstance(changed, OlfArchiveRecipe)
     assert (changed.name, changed.clean.duplicates) == ("mine", "games")
-    table = find_recipe("olf-archive", ['clean={name = "few", title = "few", min_moves = 20}'])
+    table = load_recipe("olf-archive", ['clean={name = "few", title = "few", min_moves = 20}'])
     assert isinstance(table, OlfArchiveRecipe)
     assert table.clean.min_moves == 20
 
@@ -303,12 +303,7 @@ def test_the_recipe() -> None:
 )
 def test_what_the_recipe_may_not_say(override: str, message: str) -> None:
     with pytest.raises(RecipeError, match="recipe olf-archive: .*" + re.escape(message)):
-        find_recipe("olf-archive", [override])
-
-
-def test_it_is_no_recipe_of_data_sets() -> None:
-    with pytest.raises(RecipeError, match="does not support recipes of kind 'olf-archive'"):
-        load_recipe("olf-archive")
+        load_recipe("olf-archive", [override])
 
 
 def test_the_command(sources: list[Path], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from kgs_archives import archive, record, records
 from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
 from kifu.errors import SourceError
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import _remote
 from kifu.records.containers import blocks, containers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 
 OTHER_FORMATS = {
     "catalogue@1": "games of a corpus, one row each, in Parquet",
@@ -21,6 +22,11 @@ def asset(*parts: str) -> Traversable:
     'agz17.toml'
     """
     return resources.files("kifu.assets").joinpath(*parts)
+
+
+def sample_path() -> Path:
+    """Return the path of the bundled archive: games that GNU Go played against itself."""
+    return next(Path(str(asset("sample"))).glob("KGS-*.tar.gz"))
 
 
 def read_card(kind: str, name: str) -> str:

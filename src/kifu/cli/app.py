@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.errors import KifuError, OutputError
+from kifu.errors import KifuError, OutputError, missing_extras
 
 app = typer.Typer(
     name="kifu",
@@ -59,17 +59,6 @@ def overrides(what: str, example: str) -> typer.models.OptionInfo:
     )
     return option
 
-
-_EXTRAS = {
-    "torch": "learn",
-    "lightning_fabric": "learn",
-    "safetensors": "learn",
-    "jinja2": "learn",
-    "duckdb": "query",
-    "matplotlib": "charts",
-    "ray": "cluster",
-}
-"""Packages that only some commands need, and the extra that installs them."""
 
 _INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
@@ -129,14 +118,10 @@ def main() -> None:
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     try:
-        app(prog_name="kifu")
+        with missing_extras():
+            app(prog_name="kifu")
     except KifuError as error:
         print(f"kifu: {error}", file=sys.stderr)
-        sys.exit(2)
-    except ModuleNotFoundError as error:
-        if error.name not in _EXTRAS:
-            raise
-        print(f"kifu: {error.name} is required: pip install 'kifu[{_EXTRAS[error.name]}]'", file=sys.stderr)
         sys.exit(2)
     except SystemExit as leaving:
         if leaving.code == _INTERRUPTED:

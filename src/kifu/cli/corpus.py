@@ -80,7 +80,7 @@ def split(
     from kifu.corpus.splits import split as split_catalogues
     from kifu.progress import progress
 
-    report = split_catalogues(catalogues, load_split(by, set_ or ()), output, progress=progress)
+    report = split_catalogues(catalogues, output, by=load_split(by, set_ or ()), progress=progress)
     for path, games in report.sets.items():
         typer.echo(f"{path}: {games:,} games")
     if report.unset or report.dropped:
@@ -118,7 +118,7 @@ def stats(
     engine: Engine = "threads",
 ) -> None:
     """Count games by rank, year, result, length, handicap and komi, and dropped games by reason."""
-    from kifu.corpus.stats import count_games
+    from kifu.corpus.stats import stats as count_games
     from kifu.tables import print_stats
     from kifu.viz.boards import save
     from kifu.viz.charts import draw_charts
@@ -142,13 +142,14 @@ def query(
     jobs: Jobs = None,
 ) -> None:
     """Query catalogues in SQL; a result with all columns can be written as a catalogue."""
-    from kifu.corpus.query import check_suffix, open_query
+    from kifu.corpus.query import check_suffix
+    from kifu.corpus.query import query as run_query
     from kifu.tables import print_head
 
     to_screen = output == Path("-")
     if output is not None and not to_screen:
         check_suffix(output)
-    with open_query(sql, catalogues, jobs=jobs) as result:
+    with run_query(sql, catalogues, jobs=jobs) as result:
         if output is None:
             print_head(result.head(rows))
         elif to_screen:

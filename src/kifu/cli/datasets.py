@@ -45,13 +45,13 @@ def build(  # noqa: PLR0913 - command-line options
     """Build the data sets of a recipe with their manifests; up-to-date ones are kept."""
     from kifu.kernel import announce_compilation
     from kifu.progress import progress
-    from kifu.recipes.pipeline import build_recipe
-    from kifu.recipes.schema import find_recipe
+    from kifu.recipes.pipeline import build as build_sets
+    from kifu.recipes.schema import load_recipe
 
     announce_compilation()
-    found = find_recipe(recipe, [*(set_ or ()), *([] if format is None else [f"format={format}"])])
+    found = load_recipe(recipe, [*(set_ or ()), *([] if format is None else [f"format={format}"])])
     names = None if sets is None else [name.strip() for name in sets.split(",")]
-    for report in build_recipe(
+    for report in build_sets(
         found, sources, output, sets=names, index=index, jobs=jobs, engine=engine, progress=progress
     ):
         typer.echo(report)
@@ -72,10 +72,10 @@ def estimate(
     from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.estimate import estimate as estimate_run
     from kifu.kernel import announce_compilation
-    from kifu.recipes.schema import find_recipe
+    from kifu.recipes.schema import load_recipe
 
     announce_compilation()
-    found = None if recipe is None else find_recipe(recipe, set_ or ())
+    found = None if recipe is None else load_recipe(recipe, set_ or ())
     rules = None
     if recipe is None or clean is not None:
         rules = load_cleaning_rules(clean or "legal", () if recipe else set_ or ())
@@ -90,13 +90,13 @@ def estimate(
 @app.command()
 def recipes(name: Annotated[str | None, typer.Argument(help="Show this recipe.")] = None) -> None:
     """List the recipes, or show one."""
-    from kifu.recipes.schema import KgsgoRecipe, find_recipe, recipe_names, recipe_text
+    from kifu.recipes.schema import KgsgoRecipe, load_recipe, recipe_names, recipe_text
 
     if name is not None:
-        find_recipe(name)
+        load_recipe(name)
         typer.echo(recipe_text(name), nl=False)
         return
-    loaded = {each: find_recipe(each) for each in recipe_names()}
+    loaded = {each: load_recipe(each) for each in recipe_names()}
     sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, KgsgoRecipe) else "" for each, r in loaded.items()}
     print_list((each, recipe.title + sets[each]) for each, recipe in loaded.items())
 
@@ -192,8 +192,8 @@ def audit(
     engine: Engine = "threads",
 ) -> None:
     """Find games that occur in two sets, also under symmetry; exit with 1 if there are any."""
-    from kifu.audit.audit import audit as audit_sets
     from kifu.kernel import announce_compilation
+    from kifu.leaks.audit import audit as audit_sets
     from kifu.progress import progress
 
     announce_compilation()

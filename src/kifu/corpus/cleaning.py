@@ -5,6 +5,7 @@ cleaning/schraudolph.toml holds the rules of Schraudolph's archive, with their s
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import nan
@@ -100,7 +101,7 @@ def cleaning_rule_names() -> list[str]:
     return config_names(_FOLDER)
 
 
-def load_cleaning_rules(name: str, overrides: Iterable[str] = ()) -> CleaningRules:
+def load_cleaning_rules(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> CleaningRules:
     """Load a built-in set of rules, or a TOML file.
 
     Args:
@@ -113,7 +114,7 @@ def load_cleaning_rules(name: str, overrides: Iterable[str] = ()) -> CleaningRul
     return check_cleaning_rules(load_config(_FOLDER, _KIND, name, overrides), name)
 
 
-def check_cleaning_rules(table: Mapping[str, object], name: str) -> CleaningRules:
+def check_cleaning_rules(table: Mapping[str, object], name: str | os.PathLike[str]) -> CleaningRules:
     """Validate a table of rules.
 
     Args:

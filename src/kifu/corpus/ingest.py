@@ -36,6 +36,7 @@ from kifu.errors import DropReason, KifuError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import ProgressFactory, format_bytes, silent
 from kifu.records.parse import parse_block
+from kifu.records.paths import Paths
 from kifu.records.programs import known_programs
 from kifu.records.tygem import TygemIndex, load_index
 
@@ -159,10 +160,10 @@ class IngestJob(Job[SourceShard, IngestItem, list[Rows]]):
 
 
 def ingest(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | HashedSources,
-    path: str | os.PathLike[str],
+    sources: Paths | HashedSources,
+    output: str | os.PathLike[str],
     *,
-    clean: CleaningRules | None = None,
+    clean: str | os.PathLike[str] | CleaningRules = "legal",
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -170,24 +171,25 @@ def ingest(
     """Read every game of the sources into a catalogue, in order; dropped games become rows as well.
 
     The bytes do not depend on `jobs` and `engine`. Memory does not grow with the number of games, except for a list of
-    the duplicates: rows that wait for the rest of the corpus are spilled to hidden files in the directory of `path`.
+    the duplicates: rows that wait for the rest of the corpus are spilled to hidden files in the directory of `output`.
 
     Args:
         sources: Archives, folders and records, as `kifu.read` takes them, or catalogues, whose rows are cleaned anew.
-        path: The new Parquet file.
-        clean: The cleaning rules, by default those named "legal".
+        output: The new Parquet file.
+        clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
         progress: Reports the number of games.
 
     Raises:
+        RecipeError: If there are no such cleaning rules.
         SourceError: If a source cannot be read.
         FormatError: If a catalogue among the sources is damaged.
         OutputError: If the file cannot be written.
         ClusterError: If the cluster fails. In all cases no new file is left.
     """
-    path = Path(path)
-    rules = clean or load_cleaning_rules("legal")
+    path = Path(output)
+    rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
     job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
     report = IngestReport()

@@ -25,6 +25,7 @@ from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.parquet import TableWriter, cast_batch
 from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import OutputError, RecipeError
+from kifu.records.paths import Paths, as_list
 
 T = TypeVar("T")
 
@@ -296,22 +297,21 @@ class QueryResult:
 
 
 @contextlib.contextmanager
-def open_query(
-    sql: str, catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | None = None
-) -> Iterator[QueryResult]:
+def query(sql: str, catalogues: Paths, *, jobs: int | None = None) -> Iterator[QueryResult]:
     """Bind one SELECT statement over the tables `games` and `kept`, see `open_database`.
 
     Args:
         sql: The statement.
-        catalogues: The paths of the catalogues.
+        catalogues: One or more paths.
         jobs: Number of threads, by default one per core.
 
     Raises:
         FormatError: If a file is not a catalogue.
         RecipeError: If the statement is invalid, or not a SELECT.
     """
-    with open_database(catalogues, jobs) as database:
-        yield QueryResult(sql, tuple(os.fspath(path) for path in catalogues), database, database.select(sql))
+    paths = as_list(catalogues)
+    with open_database(paths, jobs) as database:
+        yield QueryResult(sql, tuple(os.fspath(path) for path in paths), database, database.select(sql))
 
 
 def check_suffix(path: Path) -> None:

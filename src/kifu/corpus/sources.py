@@ -7,7 +7,6 @@ all shards take about the same time. The division does not affect the results.
 from __future__ import annotations
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -27,7 +26,7 @@ from kifu.execution.executor import Executor, Job
 from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks, split_large_blocks
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.games import RecordBlock
-from kifu.records.paths import AnyPath, Remote, as_path, etag, name_below
+from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, name_below
 
 _SMALL_BYTES = 8 << 20
 """Archives up to this size are one shard."""
@@ -110,7 +109,7 @@ Content: TypeAlias = RecordBlock | pa.RecordBatch
 """An item of a shard: records of a container, or rows of a catalogue."""
 
 
-def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[Source]:
+def find_sources(sources: Paths) -> list[Source]:
     """Find all containers and catalogues, in the order of the sources.
 
     An archive within a folder is named by its path in the folder, any other source by the last component of its path.
@@ -124,7 +123,7 @@ def find_sources(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[st
         FormatError: If a catalogue is damaged.
     """
     found: list[Source] = []
-    for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
+    for source in as_list(sources):
         path = as_path(source)
         if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
             found.append(Source(path, path.name, open_catalogue(path)))

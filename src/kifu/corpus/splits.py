@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date
@@ -38,6 +38,7 @@ from kifu.corpus.hashes import Hashes, text_hashes
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError
 from kifu.progress import ProgressFactory, silent
+from kifu.records.paths import Paths, as_list
 
 _FOLDER, _KIND = "splits", "split"
 
@@ -317,7 +318,7 @@ def split_names() -> list[str]:
     return config_names(_FOLDER)
 
 
-def load_split(name: str, overrides: Iterable[str] = ()) -> SplitConfig:
+def load_split(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> SplitConfig:
     """Load a built-in split, or a TOML file.
 
     Args:
@@ -328,6 +329,14 @@ def load_split(name: str, overrides: Iterable[str] = ()) -> SplitConfig:
         RecipeError: If the split does not exist or is invalid.
     """
     return check_config(SplitConfig, load_config(_FOLDER, _KIND, name, overrides), _KIND, name)
+
+
+def _named(by: str | os.PathLike[str] | SplitConfig | Split) -> SplitConfig:
+    if isinstance(by, SplitConfig):
+        return by
+    if isinstance(by, _Split):
+        return SplitConfig(name=by.kind, title=f"by {by.kind}", split=by)
+    return load_split(by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,10 +360,10 @@ class SplitReport:
 
 
 def split(
-    paths: Sequence[str | os.PathLike[str]],
-    config: SplitConfig,
+    catalogues: Paths,
     output: str | os.PathLike[str],
     *,
+    by: str | os.PathLike[str] | SplitConfig | Split = "hash",
     progress: ProgressFactory = silent,
 ) -> SplitReport:
     """Write a catalogue SET.parquet for each set, with its games in order.
@@ -363,28 +372,29 @@ def split(
     before the first new one appears.
 
     Args:
-        paths: The catalogues.
-        config: The split.
+        catalogues: One or more paths.
         output: The folder of the new files.
+        by: The name of a split, a TOML file, or a split such as `HashSplit(kind="hash", sets={"a": 9, "b": 1})`.
         progress: Reports the number of games.
 
     Raises:
         FormatError: If a catalogue is damaged.
-        RecipeError: If a set's name is not a valid file name, or a game is on two lists.
+        RecipeError: If the split does not exist, a set's name is not a valid file name, or a game is on two lists.
         SourceError: If a list cannot be read.
         OutputError: If a file cannot be written.
     """
+    config = _named(by)
     names = list(config.split.sets)
     for name in names:
         if name.startswith(".") or any(c in name for c in "/\\"):
             raise RecipeError(f"set {name!r} of split {config.name} is not a valid file name")
     files = [Path(output, f"{name}.parquet") for name in names]
-    catalogues = [open_catalogue(path) for path in paths]
-    inputs = [{"name": c.path.name, "blake3": c.digest()} for c in catalogues]
+    opened = [open_catalogue(path) for path in as_list(catalogues)]
+    inputs = [{"name": c.path.name, "blake3": c.digest()} for c in opened]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
-    with ExitStack() as stack, progress("splitting games", sum(c.rows for c in catalogues), "games") as bar:
+    with ExitStack() as stack, progress("splitting games", sum(c.rows for c in opened), "games") as bar:
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]
-        for catalogue in catalogues:
+        for catalogue in opened:
             for batch in catalogue.batches():
                 kept = map_distinct(batch["drop"], drop_code, np.uint8) == DropReason.KEPT
                 codes = np.where(kept, config.split.codes(batch), NO_SET)

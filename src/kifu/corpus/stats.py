@@ -21,6 +21,7 @@ from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.records.formats import RECORD_FORMATS
+from kifu.records.paths import Paths, as_list
 
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""
@@ -112,27 +113,31 @@ class Stats:
         return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
 
 
-def count_games(
-    catalogues: Sequence[str | os.PathLike[str]], *, jobs: int | None = None, engine: str = THREADS
+def stats(
+    catalogues: Paths,
+    *,
+    jobs: int | None = None,
+    engine: str = THREADS,
 ) -> Stats:
     """Count the games of several catalogues, in memory that does not grow with the games.
 
     Args:
-        catalogues: The paths.
+        catalogues: One or more paths.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
 
     Raises:
         FormatError: If a file is not a catalogue, or damaged.
     """
-    opened = [open_catalogue(path) for path in catalogues]
+    paths = as_list(catalogues)
+    opened = [open_catalogue(path) for path in paths]
     tallies = {name: _Tally(keys) for name, keys in _KEYS.items()}
     with make_executor(engine, jobs) as executor:
         for counted in executor.run(_CountJob(), [shard for catalogue in opened for shard in catalogue.shards()]):
             for name, counts in counted.items():
                 tallies[name].add(counts)
     rows = {name: tally.rows() for name, tally in tallies.items()}
-    return _stats(tuple(os.fspath(path) for path in catalogues), sum(catalogue.rows for catalogue in opened), rows)
+    return _stats(tuple(os.fspath(path) for path in paths), sum(catalogue.rows for catalogue in opened), rows)
 
 
 _TEXTS = {column: parsed[-1] for column, (_, parsed) in PARSED_COLUMNS.items()}

@@ -33,6 +33,7 @@ from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
+from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
 
 MAX_PARTITION_ROWS = 1 << 20
@@ -61,10 +62,10 @@ class AppendReport(IngestReport):
 
 
 def append(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
-    path: str | os.PathLike[str],
+    sources: Paths,
+    output: str | os.PathLike[str],
     *,
-    clean: CleaningRules | None = None,
+    clean: str | os.PathLike[str] | CleaningRules = "legal",
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
@@ -77,21 +78,21 @@ def append(
 
     Args:
         sources: As for `kifu.corpus.ingest.ingest`.
-        path: The folder.
-        clean: The cleaning rules, by default those named "legal".
+        output: The folder.
+        clean: Cleaning rules: a name, a TOML file, or rules from `load_cleaning_rules`.
         jobs: See `kifu.execution.executor.make_executor`.
         engine: See `kifu.execution.executor.make_executor`.
         progress: Reports the number of games.
 
     Raises:
-        RecipeError: If the folder has other rules, or is itself a source.
+        RecipeError: If there are no such rules, or the folder has other rules or is itself a source.
         SourceError: If a source cannot be read.
         FormatError: If a catalogue is damaged.
         OutputError: If a file cannot be written.
         ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
-    path = Path(path)
-    rules = clean or load_cleaning_rules("legal")
+    path = Path(output)
+    rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     found = find_sources(sources)
     if any(source.catalogue is not None and source.catalogue.path.resolve() == path.resolve() for source in found):
         raise RecipeError(f"{path} is a source, so games cannot be appended to it; choose another folder")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kifu.errors import RecipeError, SourceError
+from kifu.errors import SourceError, missing_extras
 from kifu.registry import Registry, lookup
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ class Format:
         writer: The `Writer` class likewise; "" for formats that only their own kind of recipe writes.
         inspect: A function "module:name" that returns the lines of `kifu inspect` for an open data set;
             "" for the usual lines.
-        extra: The extra of the package that installs what the reader and the writer need.
         plane_set: The only plane set that the format holds; "" if it holds any.
         suffix: Suffix of a data set's file name; "" for a directory.
         has_provenance: Each row stores its game and ply, so rows may be in any order.
@@ -47,7 +46,6 @@ class Format:
     reader: str
     writer: str = ""
     inspect: str = ""
-    extra: str = ""
     plane_set: str = ""
     suffix: str = ""
     has_provenance: bool = False
@@ -119,7 +117,6 @@ _FORMATS = (
         recipe_kind="examples",
         reader="kifu.datasets.hdf5:Hdf5",
         writer="kifu.datasets.hdf5:Hdf5Writer",
-        extra="hdf5",
         suffix=".h5",
         has_provenance=True,
         labels=True,
@@ -161,22 +158,21 @@ def find_format(name: str, recipe_kind: str | None = None) -> Format:
     return FORMATS.lookup(name) if recipe_kind is None else lookup(formats_of(recipe_kind), name, "format")
 
 
-def _import(format: Format, target: str) -> Any:
-    """Import the reader or the writer of a format. Raises RecipeError if a package is not installed."""
-    try:
+def _import(target: str) -> Any:
+    """Import the reader or the writer of a format. Raises MissingExtra if a package is not installed."""
+    with missing_extras():
         return pkgutil.resolve_name(target)
-    except ModuleNotFoundError as error:
-        raise RecipeError(f"{format.name} requires {error.name}: pip install 'kifu[{format.extra}]'") from None
 
 
 def find_writer(name: str) -> type[Writer]:
     """Return the writer class of a format that holds any plane set.
 
     Raises:
-        RecipeError: There is no such format, or it requires a package that is not installed.
+        RecipeError: There is no such format.
+        MissingExtra: It requires a package that is not installed.
     """
     format = find_format(name, "examples")
-    writer: type[Writer] = _import(format, format.writer)
+    writer: type[Writer] = _import(format.writer)
     return writer
 
 
@@ -252,9 +248,9 @@ def open(path: str | os.PathLike[str]) -> Dataset:
     Raises:
         SourceError: It cannot be read.
         FormatError: It is not a data set, or it is damaged.
-        RecipeError: Its format requires a package that is not installed.
+        MissingExtra: Its format requires a package that is not installed.
     """
     # Dat reports files of unknown content, and paths that are not files.
     format = detect_format(Path(path)) or FORMATS["dat1@1"]
-    dataset: Dataset = _import(format, format.reader)(path)
+    dataset: Dataset = _import(format.reader)(path)
     return dataset

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import operator
-import os
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,6 +35,7 @@ from kifu.errors import RecipeError
 from kifu.execution.executor import cancel, count_jobs, prefetch
 from kifu.planes.packing import unpack
 from kifu.planes.registry import find_plane_set
+from kifu.records.paths import Paths, as_list
 
 _PREFETCH = 2
 """Batches prepared in advance."""
@@ -347,7 +347,7 @@ def _check_stage(config: LoaderConfig, stage: WorldStage) -> None:
 
 
 def load(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    sources: Paths,
     planes: str | None = None,
     *,
     labels: Sequence[str] | None = None,
@@ -382,7 +382,7 @@ def load(
         GameError: The plane set does not support the board.
         OutputError: There is no disk space for the games.
     """
-    paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    paths = as_list(sources)
     datasets = open_datasets(paths)
     if datasets is not None:
         if filter != DEFAULT_FILTER or pad or board is not None or labels is not None:

@@ -12,15 +12,13 @@ from functools import lru_cache, partial
 from typing import Any
 
 from kifu.datasets.loader import Loader
-from kifu.errors import ClusterError, RecipeError
+from kifu.errors import RecipeError, missing_extras
 
-try:
+with missing_extras():
     import ray
     from ray.data import Dataset
     from ray.data.block import Block, BlockAccessor, BlockMetadata
     from ray.data.datasource import Datasource, ReadTask
-except ImportError as error:
-    raise ClusterError(f"Ray is required: pip install 'kifu[cluster]' ({error})") from None
 
 _SHARD_POSITIONS = 1 << 20
 """Approximate number of positions that a task renders."""

@@ -36,7 +36,6 @@ from kifu.planes.registry import KATAGO22
 from kifu.point import BLACK, WHITE, WHITE_BIT
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.pipeline import (
-    AnySources,
     BuildOptions,
     BuildReport,
     ManifestCounts,
@@ -47,6 +46,7 @@ from kifu.recipes.pipeline import (
     row_slices,
 )
 from kifu.records.games import GameArrays
+from kifu.records.paths import Paths
 
 FORMAT = "katago-npz@1"
 
@@ -61,8 +61,8 @@ _WINNERS = {"black": BLACK, "white": WHITE, "draw": 0}
 
 def build_katago(
     recipe: KatagoRecipe,
-    sources: AnySources,
-    into: str | os.PathLike[str],
+    sources: Paths,
+    output: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     jobs: int | None = None,
@@ -85,7 +85,7 @@ def build_katago(
     def make(plan: SetPlan) -> ExamplesManifest:
         return _SetBuild(recipe, plan).run()
 
-    return build_sets(recipe, "", make, sources, Path(into), sets, BuildOptions(jobs, engine, progress))
+    return build_sets(recipe, "", make, sources, Path(output), sets, BuildOptions(jobs, engine, progress))
 
 
 @dataclass

@@ -22,7 +22,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_jobs
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS
 from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
-from kifu.learn.net import Net, NetMetadata
+from kifu.learn.net import AnyNet, Net, NetMetadata, as_net
 from kifu.learn.positions import EvalPositions
 from kifu.learn.predict import Precision
 from kifu.learn.score_moves import score_moves
@@ -38,7 +38,7 @@ from kifu.learn.scores import (
     score_groups,
 )
 from kifu.progress import ProgressFactory, silent
-from kifu.records.paths import as_path
+from kifu.records.paths import Paths, as_list, as_path
 from kifu.registry import check_choice
 
 OnOverlap = Literal["refuse", "drop", "keep"]
@@ -226,8 +226,8 @@ def _rounded(interval: Interval) -> list[float]:
 
 
 def evaluate(
-    nets: Net | Sequence[Net],
-    sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    nets: AnyNet | Sequence[AnyNet],
+    sources: Paths,
     options: EvalOptions = EvalOptions(),
     *,
     jobs: int | None = None,
@@ -236,7 +236,7 @@ def evaluate(
     """Measure how well nets predict the moves of games: top-1, 3 and 5, likelihood, calibration, and examples.
 
     Args:
-        nets: One net, or several to compare on the same positions.
+        nets: One net, or several to compare on the same positions: opened, or paths as for `open_net`.
         sources: Catalogues, whose kept games are used, and archives, folders and records, which are cleaned by the
             rules "legal".
         options: Selection of positions, and settings of the nets.
@@ -246,10 +246,10 @@ def evaluate(
     Raises:
         RecipeError: An option does not fit the nets, a net was trained on one of the games, or a source is a data set.
         SourceError: There are no such games.
-        FormatError: A catalogue is damaged, or a net returns NaN.
+        FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
-    nets = [nets] if isinstance(nets, Net) else _with_unique_names(nets)
-    paths = [sources] if isinstance(sources, str | os.PathLike) else list(sources)
+    nets = _with_unique_names([nets] if isinstance(nets, Net | str | os.PathLike) else nets)
+    paths = as_list(sources)
     metadata = nets[0].about
     board = (metadata.width, metadata.height) if options.board is None else parse_board(options.board)
     _check_nets(nets, options, board)
@@ -306,10 +306,11 @@ def _break_down(
     return by
 
 
-def _with_unique_names(nets: Sequence[Net]) -> list[Net]:
-    """Number nets whose name occurred before."""
+def _with_unique_names(nets: Sequence[AnyNet]) -> list[Net]:
+    """Open the nets, and number those whose name occurred before."""
     unique: list[Net] = []
-    for net in nets:
+    for each in nets:
+        net = as_net(each)
         name, number = net.name, 1
         while name in [other.name for other in unique]:
             number += 1

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from kifu.atomic_io import write_file
-from kifu.errors import OutputError, RecipeError, first_line
+from kifu.errors import OutputError, first_line, missing_extras
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
 from kifu.progress import format_bytes
@@ -90,11 +90,9 @@ def _board(net: Net) -> str:
 
 
 def _require_onnx() -> None:
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        try:
+    with missing_extras():
+        for name in ("onnx", "onnxscript", "onnxruntime"):
             importlib.import_module(name)
-        except ModuleNotFoundError:
-            raise RecipeError(f"{name} is required for ONNX export: pip install 'kifu[onnx]'") from None
 
 
 def _convert(net: Net) -> tuple[tuple[str, ...], Any]:

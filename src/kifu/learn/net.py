@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -153,6 +153,15 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
         raise FormatError(f"{path} is not a net of kifu: {first_line(error)}") from None
     games = _read_games(path, tensors.pop(_GAMES, torch.empty(0, dtype=torch.int64)))
     return Net(_load_network(path, about, tensors).eval(), about, games, name)
+
+
+AnyNet: TypeAlias = Net | str | os.PathLike[str]
+"""A net, or the path of one."""
+
+
+def as_net(net: AnyNet | None) -> Net:
+    """Return a net as it is, or open its path as `open_net` does. Raises FormatError."""
+    return net if isinstance(net, Net) else open_net(net)
 
 
 def describe_net(path: Path) -> str:

@@ -23,7 +23,7 @@ from torch import Tensor
 from kifu.errors import RecipeError
 from kifu.go.replay import check_playable
 from kifu.go.rules import RECORD_RULES, Rules
-from kifu.learn.net import Net
+from kifu.learn.net import AnyNet, Net, as_net
 from kifu.learn.nets import NetworkOutput
 from kifu.learn.positions import PredictPositions, Slots, assign_slots, legal_masks
 from kifu.planes.board_embedding import PositionRequest
@@ -214,16 +214,19 @@ class Predictions:
 class Predictor:
     """Predicts moves with a net. Not thread-safe."""
 
-    def __init__(self, net: Net, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
+    def __init__(self, net: AnyNet | None = None, *, rules: Rules = RECORD_RULES, symmetries: bool = False) -> None:
         """Prepare a net.
 
         Args:
-            net: The net.
+            net: The net, or its path as for `open_net`; None for the net that is packaged with kifu.
             rules: The rules that define legal moves; the moves before a position must be legal, too.
             symmetries: Average over the 8 symmetries of the board (4 if it is not square).
+
+        Raises:
+            FormatError: The file is not a net.
         """
-        self.net, self.rules = net, rules
-        self._evaluator = BatchEvaluator(net, symmetries=symmetries)
+        self.net, self.rules = as_net(net), rules
+        self._evaluator = BatchEvaluator(self.net, symmetries=symmetries)
         self._encoders: dict[tuple[int, int], tuple[Encoder, EncoderScratch]] = {}
 
     def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from kifu.learn.run_dir import LAST, MANIFEST, METRICS, Run, first_difference, r
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import load_training
 from kifu.recipes.training import TrainingRecipe
+from kifu.records.paths import Paths, as_list
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,11 @@ class TrainOptions:
 
 
 def train(
-    recipe: str | TrainingRecipe,
-    sources: Iterable[str | os.PathLike[str]],
+    recipe: str | os.PathLike[str] | TrainingRecipe,
+    sources: Paths,
     output: str | os.PathLike[str],
     *,
-    validate: Iterable[str | os.PathLike[str]] = (),
+    validate: Paths = (),
     resume: bool = False,
     options: TrainOptions = TrainOptions(),
     progress: ProgressFactory = silent,
@@ -82,7 +83,7 @@ def train(
         FormatError: A source or checkpoint is damaged.
         OutputError: A file cannot be written.
     """
-    recipe = load_training(recipe) if isinstance(recipe, str) else recipe
+    recipe = load_training(recipe) if isinstance(recipe, str | os.PathLike) else recipe
     _check_options(recipe, options)
     directory = Path(output)
     with contextlib.ExitStack() as locks:
@@ -91,7 +92,7 @@ def train(
             locks.enter_context(locked_folder(directory))
         earlier = _check_directory(directory, resume) if is_first_process() else None
         make_policy_module(recipe)  # raises before the games are read
-        games = read_training_games(recipe, list(sources), list(validate), options.jobs)
+        games = read_training_games(recipe, as_list(sources), as_list(validate), options.jobs)
         inputs = {**games.inputs, "games": games.fingerprint()}
         run = Run(recipe=recipe.to_dict(), inputs=inputs, counts=games.counts())
         checkpoint = directory / LAST if resume and (directory / LAST).exists() else None

@@ -11,6 +11,7 @@ from typing import Literal
 from kifu.errors import RecipeError
 from kifu.planes import features as _features  # noqa: F401 - both register the features they define
 from kifu.planes import move_effects as _move_effects  # noqa: F401
+from kifu.planes.feature import FEATURES as FEATURES  # complete once this module is imported
 from kifu.planes.feature import Feature, find_feature
 
 _LIBERTY_PLANES = (

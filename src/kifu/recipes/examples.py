@@ -21,8 +21,9 @@ from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import ExamplesManifest
 from kifu.execution.executor import THREADS
 from kifu.progress import Progress, ProgressFactory, silent
-from kifu.recipes.pipeline import AnySources, BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets
+from kifu.recipes.pipeline import BuildOptions, BuildReport, ManifestCounts, SetPlan, build_sets
 from kifu.recipes.schema import ExamplesRecipe
+from kifu.records.paths import Paths
 
 if TYPE_CHECKING:
     from kifu.datasets.examples import Batch, Layout
@@ -40,8 +41,8 @@ _PIECE = 4096
 
 def build_examples(
     recipe: ExamplesRecipe,
-    sources: AnySources,
-    into: str | PathLike[str],
+    sources: Paths,
+    output: str | PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     jobs: int | None = None,
@@ -51,17 +52,17 @@ def build_examples(
     """Build the data sets of a recipe, each with its manifest.
 
     Sources that are all catalogues are used as they are, if the recipe has no cleaning rules or they were made by the
-    same rules. Otherwise all sources are read into a new catalogue, games.parquet in `into`, which only one build at a
-    time may use. A data set that an earlier run of this version made from the same recipe and sources is kept. Data
+    same rules. Otherwise all sources are read into a new catalogue, games.parquet in `output`, which only one build at
+    a time may use. A data set that an earlier run of this version made from the same recipe and sources is kept. Data
     sets are complete or absent, even if the build is interrupted.
 
     Memory is that of `ingest` plus a few chunks per thread; shuffling takes three times 128 MiB, and disk space for the
     packed examples, compressed with LZ4.
 
     Args:
-        recipe: see `kifu.recipes.schema.find_recipe`.
+        recipe: see `kifu.recipes.schema.load_recipe`.
         sources: archives, directories, records and catalogues, as for `ingest`.
-        into: the directory to write to.
+        output: the directory to write to.
         sets: names of sets, by default those of the recipe.
         jobs: number of threads or processes, by default one per core.
         engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
@@ -82,7 +83,7 @@ def build_examples(
         return _SetWriter(recipe, plan).write()
 
     options = BuildOptions(jobs, engine, progress)
-    return build_sets(recipe, recipe.example_format.suffix, make, sources, Path(into), sets, options)
+    return build_sets(recipe, recipe.example_format.suffix, make, sources, Path(output), sets, options)
 
 
 @dataclass

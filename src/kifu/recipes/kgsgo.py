@@ -27,10 +27,10 @@ from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.paths import AnyPath
 
 
-def build(
+def build_kgsgo(
     recipe: KgsgoRecipe,
     sources: Iterable[str | os.PathLike[str]],
-    into: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     index: str | os.PathLike[str] | None = None,
@@ -46,7 +46,7 @@ def build(
     Args:
         recipe: see `load_recipe`.
         sources: archives with names as on KGS, or directories that hold them.
-        into: the directory to write to.
+        output: the directory to write to.
         sets: names of sets, by default those that the recipe marks as default.
         index: an index page (HTML file), which gives the archives and their order for the draws. By default the
             archives found, newest first.
@@ -75,13 +75,13 @@ def build(
     if not wanted:
         return []
     first = recipe.sets[names[0]].file
-    with make_executor(engine, jobs, staging_dir(Path(into, first))) as executor:
+    with make_executor(engine, jobs, staging_dir(Path(output, first))) as executor:
         hashed = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], executor)
         hashes = {archive: each["blake3"] for archive, each in zip(wanted, hashed)}
         reports = []
         for name in names:
             shards = [ArchiveGames(each, paths[each.archive], hashes[each.archive]) for each in selections[name]]
-            targets = _targets(recipe, name, shards, Path(into))
+            targets = _targets(recipe, name, shards, Path(output))
             reports += _SetBuild(recipe, targets, executor, progress).run(list(targets))
         return reports
 

@@ -35,7 +35,6 @@ from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import Progress, ProgressFactory, format_bytes, format_drops, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,
-    AnySources,
     Build,
     BuildOptions,
     BuildReport,
@@ -47,6 +46,7 @@ from kifu.recipes.pipeline import (
 )
 from kifu.recipes.schema import OlfArchiveRecipe
 from kifu.records.olf_writer import ExportFailure
+from kifu.records.paths import Paths
 
 MANIFEST = "olf-archive" + SUFFIX
 
@@ -133,23 +133,23 @@ class _Lines(NamedTuple):
 
 def build_archive(
     recipe: OlfArchiveRecipe,
-    sources: AnySources,
-    into: str | os.PathLike[str],
+    sources: Paths,
+    output: str | os.PathLike[str],
     *,
     jobs: int | None = None,
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[ArchiveManifest]]:
-    """Build the tree of OLF files in the directory `into`, with its catalogue and its manifest.
+    """Build the tree of OLF files in the directory `output`, with its catalogue and its manifest.
 
     An archive that an earlier run of this version made from the same recipe and sources is kept; any other one is
     replaced. Only one build at a time may use the directory. Files are complete or absent, even if the build is
     interrupted, and the manifest is written last. Memory is that of `ingest`, plus at most 64 KiB per file.
 
     Args:
-        recipe: see `kifu.recipes.schema.find_recipe`.
+        recipe: see `kifu.recipes.schema.load_recipe`.
         sources: archives, directories, records and catalogues, as for `ingest`.
-        into: the directory to write to.
+        output: the directory to write to.
         jobs: number of threads or processes, by default one per core.
         engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
         progress: reports progress.
@@ -161,10 +161,10 @@ def build_archive(
         RecipeError: a source is the catalogue that would be written.
         SourceError: a source cannot be read.
         FormatError: a catalogue is damaged.
-        OutputError: a file cannot be written, or `into` holds OLF files that are not of this archive.
+        OutputError: a file cannot be written, or `output` holds OLF files that are not of this archive.
         ClusterError: the cluster is not available.
     """
-    into = Path(into)
+    into = Path(output)
     found = find_sources(sources)
     with make_executor(engine, jobs, staging_dir(into / MANIFEST)) as executor:
         build = _ArchiveBuild(recipe, HashedSources.of(found, executor), executor, BuildOptions(jobs, engine, progress))

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +38,11 @@ from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
 from kifu.progress import ProgressFactory, silent
-from kifu.recipes.schema import KGSGO, KINDS, SplitRecipe
+from kifu.recipes.schema import KGSGO, KINDS, Recipe, SplitRecipe, load_recipe
+from kifu.records.paths import Paths
 
 CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
-
-AnySources: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 class BuildManifest(Protocol):
@@ -155,10 +154,10 @@ class Build(ABC, Generic[M]):
         return [BuildReport(t.path, manifest or made[t], manifest is None) for t, manifest in manifests.items()]
 
 
-def build_recipe(
-    recipe: Any,
-    sources: AnySources,
-    into: str | os.PathLike[str],
+def build(
+    recipe: str | os.PathLike[str] | Recipe,
+    sources: Paths,
+    output: str | os.PathLike[str],
     *,
     sets: Sequence[str] | None = None,
     index: str | os.PathLike[str] | None = None,
@@ -166,23 +165,45 @@ def build_recipe(
     engine: str = THREADS,
     progress: ProgressFactory = silent,
 ) -> list[BuildReport[Any]]:
-    """Build a recipe of any kind, with the build function of its kind.
+    """Build the data sets of a recipe, each with its manifest.
 
-    See `kifu.recipes.kgsgo.build`, `kifu.recipes.examples.build_examples`, `kifu.katago.build.build_katago` and
-    `kifu.recipes.olf_archive.build_archive`.
+    Data sets that an earlier run of this version made from the same recipe and sources are kept. Files are complete or
+    absent, even if the build is interrupted. `kifu.recipes.kgsgo.build_kgsgo`, `kifu.recipes.examples.build_examples`,
+    `kifu.katago.build.build_katago` and `kifu.recipes.olf_archive.build_archive` describe each kind of recipe.
+
+    Args:
+        recipe: the name of a recipe, a TOML file, or a recipe from `load_recipe`.
+        sources: archives, directories, records and catalogues; for recipes that draw games from the archives of KGS,
+            archives with names as there, or directories that hold them.
+        output: the directory to write to.
+        sets: names of sets, by default those of the recipe.
+        index: an index page (HTML file) of the archives of KGS, for recipes that draw games from them.
+        jobs: number of threads or processes, by default one per core.
+        engine: execution backend, see `kifu.execution.executor.make_executor`. The bytes do not depend on it.
+        progress: reports progress.
+
+    Returns:
+        One report per data set, in the order of `sets`.
 
     Raises:
-        RecipeError: the recipe trains a network, or `sets` or `index` is given and its kind has no such option.
+        RecipeError: the recipe or a set is unknown, the recipe trains a network, or its kind has no option `sets` or
+            `index`.
+        SourceError: a source is missing or cannot be read.
+        FormatError: a catalogue is damaged.
+        OutputError: a file cannot be written.
+        ClusterError: the cluster is not available.
     """
-    kind = KINDS[recipe.kind] if hasattr(recipe, "kind") else KGSGO
+    if isinstance(recipe, str | os.PathLike):
+        recipe = load_recipe(recipe)
+    kind = KINDS.get(getattr(recipe, "kind", ""), KGSGO)
     if not kind.build:
-        raise RecipeError(f"recipe {recipe.name} trains a network; use kifu train")
+        raise RecipeError(f"recipe {recipe.name} trains a network: use kifu.train, or the command kifu train")
     options = {name: value for name, value in (("sets", sets), ("index", index)) if value is not None}
     for name in options:
         if name not in kind.options:
             raise RecipeError(f"recipe {recipe.name} has no option {name}")
-    build: Callable[..., list[BuildReport[Any]]] = resolve_name(kind.build)
-    return build(recipe, sources, into, **options, jobs=jobs, engine=engine, progress=progress)
+    build_kind: Callable[..., list[BuildReport[Any]]] = resolve_name(kind.build)
+    return build_kind(recipe, sources, output, **options, jobs=jobs, engine=engine, progress=progress)
 
 
 def is_made_by(manifest: BuildManifest, recipe: BaseModel) -> bool:
@@ -421,7 +442,7 @@ def build_sets(
     recipe: SplitRecipe,
     suffix: str,
     make: Callable[[SetPlan], ExamplesManifest],
-    sources: AnySources,
+    sources: Paths,
     into: Path,
     sets: Sequence[str] | None,
     options: BuildOptions,

@@ -6,9 +6,10 @@ drawn from the archives of KGS, as by the 2015 program.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
@@ -249,12 +250,16 @@ class ExamplesRecipe(SplitRecipe):
         return make_layout(self.renderer(), self.labels)
 
 
+Recipe: TypeAlias = "KgsgoRecipe | OlfArchiveRecipe | SplitRecipe | TrainingRecipe"
+"""A recipe of any kind."""
+
+
 class RecipeKind(NamedTuple):
     """The code for one kind of recipe, as "module:name" strings that are imported when first used.
 
     Attributes:
         model: the class of its recipes.
-        build: the function that builds it, see `kifu.recipes.pipeline.build_recipe`; "" for training recipes.
+        build: the function that builds it, see `kifu.recipes.pipeline.build`; "" for training recipes.
         options: the options that only some build functions take: "sets", "index".
     """
 
@@ -263,7 +268,7 @@ class RecipeKind(NamedTuple):
     options: tuple[str, ...] = ()
 
 
-KGSGO = RecipeKind("kifu.recipes.schema:KgsgoRecipe", "kifu.recipes.kgsgo:build", ("sets", "index"))
+KGSGO = RecipeKind("kifu.recipes.schema:KgsgoRecipe", "kifu.recipes.kgsgo:build_kgsgo", ("sets", "index"))
 """Recipes without the key `kind`."""
 
 KINDS = {
@@ -285,8 +290,8 @@ def recipe_text(name: str) -> str:
     return config_text(_FOLDER, _KIND, name)
 
 
-def find_recipe(name: str, overrides: Iterable[str] = ()) -> Any:
-    """Load a recipe of any kind.
+def load_recipe(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> Recipe:
+    """Load a recipe of any kind: data sets, an archive, or the training of a network.
 
     Args:
         name: a recipe that comes with kifu, or a TOML file if it ends in .toml.
@@ -305,33 +310,19 @@ def find_recipe(name: str, overrides: Iterable[str] = ()) -> Any:
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(map(repr, KINDS))
         raise RecipeError(f"{_KIND} {name}: kind must be one of {known}, or left out; got {str(kind)[:80]!r}")
-    return check_config(resolve_name(KINDS[kind].model), table, _KIND, name)
-
-
-def load_recipe(name: str, overrides: Iterable[str] = ()) -> KgsgoRecipe:
-    """Load a recipe of data sets that are drawn from the archives of KGS.
-
-    Args:
-        name: a recipe that comes with kifu, or a TOML file if it ends in .toml.
-        overrides: "key=value" strings, see `kifu.config.load_config`.
-
-    Raises:
-        RecipeError: there is no such recipe, a value does not fit, or the recipe is of another kind.
-    """
-    recipe = find_recipe(name, overrides)
-    if not isinstance(recipe, KgsgoRecipe):
-        raise RecipeError(f"load_recipe() does not support recipes of kind {recipe.kind!r}: {name}")
+    model: type[Any] = resolve_name(KINDS[kind].model)
+    recipe: Recipe = check_config(model, table, _KIND, name)
     return recipe
 
 
-def load_training(name: str, overrides: Iterable[str] = ()) -> TrainingRecipe:
+def load_training(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> TrainingRecipe:
     """Load the recipe of a training run, see `load_recipe`."""
-    recipe = find_recipe(name, overrides)
+    recipe = load_recipe(name, overrides)
     if getattr(recipe, "kind", None) != "training":
         raise RecipeError(f"recipe {name} builds data sets; it does not train a network")
     return cast("TrainingRecipe", recipe)
 
 
-def check_recipe(table: Mapping[str, Any], name: str) -> KgsgoRecipe:
+def check_recipe(table: Mapping[str, Any], name: str | os.PathLike[str]) -> KgsgoRecipe:
     """Validate a table as a `KgsgoRecipe`. Raises RecipeError, which names the first value that does not fit."""
     return check_config(KgsgoRecipe, table, _KIND, name)

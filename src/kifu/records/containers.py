@@ -29,7 +29,7 @@ from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_record_name
 from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
-from kifu.records.paths import AnyPath, Remote, as_path, open_file
+from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, open_file
 
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a record must start in a file of any other name
@@ -78,7 +78,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
         raise SourceError(f"{path}: {error.strerror}") from None
 
 
-def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[AnyPath]:
+def containers(sources: Paths) -> list[AnyPath]:
     """Return the containers of `sources`, in the order in which `blocks` should read them.
 
     A file stays as it is. A directory becomes itself, if there are loose records in its tree, followed by each archive,
@@ -88,7 +88,7 @@ def containers(sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]
         SourceError: If a source does not exist, or is a directory without any of these.
     """
     paths: list[AnyPath] = []
-    for source in [sources] if isinstance(sources, str | os.PathLike) else sources:
+    for source in as_list(sources):
         path = as_path(source)
         if not _is_directory(path):
             paths.append(path)

@@ -6,8 +6,7 @@ For many games at once use `kifu.records.sgf.scan`, which gives flat arrays; a `
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +20,7 @@ from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
 from kifu.records.parse import parse_block
+from kifu.records.paths import Paths
 from kifu.records.sgf import (
     as_block,
     final_setup,
@@ -273,7 +273,7 @@ def _games_of(parsed: ParsedBlock) -> Iterator[Game]:
     return (game_at(parsed, g) for g in range(len(parsed.games)))
 
 
-def read(source: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[Game]:
+def read(source: Paths) -> Iterator[Game]:
     """Yield the games of archives, directories and single files, in order, read on demand.
 
     Every member gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and TYGEM. The

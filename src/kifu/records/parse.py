@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -18,6 +17,7 @@ from kifu.records.containers import containers, read_blocks
 from kifu.records.detect import TYGEM_INDEX, detect
 from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import GameArrays, ParsedBlock, ParseWarning, RecordBlock
+from kifu.records.paths import Paths
 from kifu.records.tygem import TygemIndex, load_index
 
 _MAX_LISTED = 20
@@ -88,9 +88,7 @@ class SourceSummary:
         return drop, ply
 
 
-def summarize(
-    sources: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], rules: Rules = RECORD_RULES, jobs: int = 1
-) -> SourceSummary:
+def summarize(sources: Paths, rules: Rules = RECORD_RULES, jobs: int = 1) -> SourceSummary:
     """Read and replay every game of the sources.
 
     Raises:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
@@ -127,6 +128,9 @@ class Remote:
 
 AnyPath: TypeAlias = Path | Remote
 
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""One or more paths or URLs, as functions of the API take them."""
+
 
 def as_path(source: str | os.PathLike[str]) -> AnyPath:
     """Return a `Remote` for a URL, else a path. Nothing is opened yet."""
@@ -134,6 +138,11 @@ def as_path(source: str | os.PathLike[str]) -> AnyPath:
         return source
     text = os.fspath(source)
     return Remote(text) if _URL.match(text) else Path(text)
+
+
+def as_list(paths: Paths) -> list[str | os.PathLike[str]]:
+    """Return one or more paths or URLs as a list."""
+    return [paths] if isinstance(paths, str | os.PathLike) else list(paths)
 
 
 def name_below(root: AnyPath, path: AnyPath) -> str:

@@ -21,9 +21,6 @@ from commands import run
 from compiled import random_games
 from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
-from kifu.audit.audit import BANDS, audit
-from kifu.audit.positions import hash_positions, hash_records
-from kifu.audit.sets import open_set
 from kifu.corpus.hashes import hash_games as hash_whole_games
 from kifu.corpus.schema import game_arrays
 from kifu.datasets.dat import Dat
@@ -31,8 +28,11 @@ from kifu.datasets.formats import open_writer
 from kifu.datasets.manifest import manifest_path
 from kifu.errors import DropReason, FormatError, KifuError, RecipeError
 from kifu.execution.executor import ThreadExecutor
+from kifu.leaks.audit import BANDS, audit
+from kifu.leaks.positions import hash_positions, hash_records
+from kifu.leaks.sets import open_set
 from kifu.point import ERASE_BIT, WHITE_BIT, parse_sgf, to_sgf
-from kifu.recipes.kgsgo import build
+from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from naive import NaiveBoard
 from naive_hashes import symmetric, turned
@@ -305,9 +305,9 @@ def test_shards_and_executors_do_not_change_the_result(built, tmp_path, monkeypa
     assert sum(whole.pairs[-1].first_rows) == whole.sets[-1].positions > 1800
     pq.write_table(pq.read_table(catalogue), catalogue, row_group_size=2)
     monkeypatch.setattr("kifu.corpus.catalogue._SHARD_ROWS", 5)
-    monkeypatch.setattr("kifu.audit.sets._SHARD_ROWS", 400)
-    monkeypatch.setattr("kifu.audit.sets._RECORD_ROWS", 70)
-    monkeypatch.setattr("kifu.audit.sets._EXAMPLE_ROWS", 90)
+    monkeypatch.setattr("kifu.leaks.sets._SHARD_ROWS", 400)
+    monkeypatch.setattr("kifu.leaks.sets._RECORD_ROWS", 70)
+    monkeypatch.setattr("kifu.leaks.sets._EXAMPLE_ROWS", 90)
     assert audit(paths, jobs=2) == whole
     install(monkeypatch)
     assert audit(paths, engine=ENGINE) == whole

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kifu.audit.positions import PositionHashes, hash_positions, hash_records
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.corpus.hashes import Hashes
 from kifu.corpus.schema import GAME_COLUMNS, drop_code, game_arrays, map_distinct, to_numpy
@@ -24,6 +23,7 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
+from kifu.leaks.positions import PositionHashes, hash_positions, hash_records
 from kifu.planes.packing import DAT1, Records
 
 _MAX_PLIES = 1000

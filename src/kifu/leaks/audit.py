@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -18,14 +18,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from kifu.audit.positions import PositionHashes
-from kifu.audit.sets import AuditSet, CatalogueSet, GameLocation, open_set
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import Hashes
 from kifu.errors import RecipeError
 from kifu.execution.bucket_sort import BucketSort, Columns
 from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.leaks.positions import PositionHashes
+from kifu.leaks.sets import AuditSet, CatalogueSet, GameLocation, open_set
 from kifu.progress import Progress, ProgressFactory, silent
 
 Numbers = npt.NDArray[np.int64]
@@ -169,7 +169,7 @@ def _counts(bands: Sequence[int]) -> list[str]:
 
 
 def audit(
-    paths: Sequence[str | os.PathLike[str]],
+    files: Iterable[str | os.PathLike[str]],
     *,
     jobs: int | None = None,
     engine: str = THREADS,
@@ -179,7 +179,7 @@ def audit(
     """Compare every two of these files, catalogues and data sets in any mix.
 
     Args:
-        paths: at least two files or folders.
+        files: at least two files or folders.
         jobs: see `kifu.execution.executor.make_executor`.
         engine: likewise.
         progress: receives the number of positions read.
@@ -190,6 +190,7 @@ def audit(
         SourceError: if a file cannot be read.
         FormatError: if a file is damaged or of an unknown format.
     """
+    paths = [Path(file) for file in files]
     if len(paths) < 2:
         raise RecipeError(f"an audit needs at least 2 files, got {len(paths)}")
     sets = [open_set(path) for path in paths]

@@ -10,6 +10,8 @@ READY := .venv/ready
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_SECONDS ?= 600
+TEST_JOBS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all check docs dist counts fuzz bench scale sample clean
@@ -33,11 +35,11 @@ install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and t
 demo: $(READY)-learn ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
-test: $(READY)-test ## Run the tests (20 minutes)
-	$(BIN)/python -m pytest -m 'not slow'
+test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
+	$(PYTEST)
 
-test-all: $(READY)-test ## Run the slow tests
-	$(BIN)/python -m pytest -m slow --ignore tests/go/test_go_counts.py
+test-all: $(READY)-test ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
+	$(PYTEST) -m 'not exhaustive' --hypothesis-profile thorough --cov --cov-report term
 
 check: $(READY)-lint ## Run the linter, the strict type checker and the prose check
 	$(BIN)/ruff check .
@@ -49,10 +51,12 @@ docs: $(READY)-docs ## Build the documentation as a site
 	@echo "not yet"; exit 1
 
 dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty environments
-	@echo "not yet"; exit 1
+	rm -rf dist build/lib build/bdist.*
+	$(BIN)/python -m build --outdir dist >/dev/null
+	$(BIN)/python tools/check_dist.py dist
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)
-	$(BIN)/python -m pytest -m slow -s tests/go/test_go_counts.py
+	$(BIN)/python -m pytest -m exhaustive -s
 
 fuzz: $(READY)-test ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
 	$(BIN)/python tests/fuzz.py --seconds $(FUZZ_SECONDS)

@@ -7,10 +7,18 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 os.environ["KERAS_BACKEND"] = "torch"  # else Keras looks for TensorFlow
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests run in one process per core
 # A shell lets what it starts in the background ignore Ctrl-C, and so would the commands that are tested.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Choose another profile with --hypothesis-profile.
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("thorough", deadline=None, max_examples=300)
+settings.register_profile("interpreted", settings.get_profile("default"), max_examples=8)
+settings.load_profile("interpreted" if os.environ.get("NUMBA_DISABLE_JIT") == "1" else "default")
 
 
 @pytest.fixture(scope="session")

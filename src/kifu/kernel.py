@@ -24,7 +24,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar, cast
@@ -34,6 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +78,10 @@ class _Kernel(CPUDispatcher):  # type: ignore[misc]
             if not self._cache_sought:
                 self.enable_caching()
                 self._cache_sought = True
-        return super().compile(sig)
+        if not isinstance(self._cache, _KernelCache):
+            return super().compile(sig)
+        with global_compiler_lock, self._cache.lock():
+            return super().compile(sig)
 
     def enable_caching(self) -> None:
         # Numba imports the modules of all functions when it loads an entry, so code that was only executed is not kept.
@@ -124,14 +128,15 @@ class _KernelCacheImpl(CompileResultCacheImpl):  # type: ignore[misc]
 class _KernelCache(FunctionCache):  # type: ignore[misc]
     _impl_class = _KernelCacheImpl
 
-    def save_overload(self, signature: Any, data: Any) -> None:
-        """Save compiled code, one process at a time: two of them could choose the same file for two signatures."""
-        directory = Path(self.cache_path)
-        directory.mkdir(parents=True, exist_ok=True)
-        with (directory / "lock").open("w") as lock:
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Let one process at a time load or compile the kernel: the others wait and load what the first one saved."""
+        path = Path(self.cache_path, f"{self._impl.filename_base}.lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w") as lock:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            super().save_overload(signature, data)
+            yield
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         # Numba adds hashes of the byte code and the pickled closure. The entry's name has the former already, and

@@ -67,7 +67,7 @@ def test_every_legal_position_is_reached_without_the_compiler(row):
     check_closure(*row)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_every_legal_position_of_4x4():
     check_closure(*LEGAL[9])
 
@@ -112,7 +112,7 @@ def test_perft(case):
     check_perft(case, QUICK)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "case", [case for case in PERFT if max(case.counts.values()) > QUICK], ids=lambda case: case.id
 )
@@ -143,7 +143,7 @@ def test_whole_games_under_positional_superko(width, suicide, games):
     assert sum(perft(width, 1, Rules("positional", suicide), 3**width, either=True)) == games
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_whole_games_of_1x4():
     counts = perft(4, 1, Rules("positional", False), 42, either=True)
     assert sum(counts) == 719_178_893

@@ -1,0 +1,122 @@
+"""Check the sdist and the wheel in a directory, and try the wheel in empty environments.
+
+    python tools/check_dist.py dist
+
+The wheel has to hold every file of src/kifu as a regular file, and to equal a wheel that is built without the sdist. It
+is installed with the oldest and the newest supported Python on PATH, where tools/smoke.py runs outside the repository.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+import zipfile
+from email.parser import BytesParser
+from email.policy import compat32
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+VERSIONS = [each.rpartition(" ")[2] for each in PROJECT["classifiers"] if " :: Python :: 3." in each]
+
+
+def check(condition: bool, message: str) -> None:
+    """Exit with a message unless the condition holds."""
+    if not condition:
+        sys.exit(f"check_dist: {message}")
+
+
+def check_wheel(wheel: Path) -> None:
+    """Compare the wheel with the source tree, and check its metadata."""
+    package = ROOT / "src" / "kifu"
+    files = {
+        (Path("kifu") / path.relative_to(package)).as_posix(): path
+        for folder, _, names in os.walk(package, followlinks=True)
+        for path in (Path(folder, name) for name in names)
+        if "__pycache__" not in path.parts
+    }
+    with zipfile.ZipFile(wheel) as archive:
+        info = f"kifu-{PROJECT['version']}.dist-info/"
+        packed = {name for name in archive.namelist() if not name.startswith(info)}
+        check(packed == set(files), f"the wheel and src/kifu differ by {sorted(packed ^ set(files))}")
+        for name, path in files.items():
+            check(archive.read(name) == path.read_bytes(), f"{name} differs in the wheel")
+        check(info + "licenses/LICENSE" in archive.namelist(), "the wheel has no LICENSE")
+        metadata = BytesParser(policy=compat32).parsebytes(archive.read(info + "METADATA"))
+    description = str(metadata.get_payload())
+    check(description.startswith("# kifu"), "the description is not README.md")
+    check("](docs/" not in description, "the description has relative links")
+    print(f"{wheel.name}: {len(files)} files, {wheel.stat().st_size / 1e6:.1f} MB")
+
+
+def check_sdist(sdist: Path) -> None:
+    """Check the members of the sdist."""
+    with tarfile.open(sdist) as archive:
+        members = archive.getmembers()
+    check(all(each.isfile() or each.isdir() for each in members), "the sdist holds links")
+    names = {each.name.partition("/")[2] for each in members}
+    for name in ("LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "setup.py", "src/kifu/py.typed"):
+        check(name in names, f"the sdist has no {name}")
+    print(f"{sdist.name}: {len(members)} members, {sdist.stat().st_size / 1e6:.1f} MB")
+
+
+def check_direct_build(wheel: Path) -> None:
+    """Compare the wheel with one that is built from the source tree."""
+    with tempfile.TemporaryDirectory() as folder:
+        build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, str(ROOT)]
+        done = subprocess.run(build, capture_output=True, text=True, check=False)
+        check(done.returncode == 0, f"the wheel cannot be built without the sdist:\n{done.stderr}")
+        (direct,) = Path(folder).glob("*.whl")
+        with zipfile.ZipFile(wheel) as ours, zipfile.ZipFile(direct) as theirs:
+            contents = [{each.filename: each.CRC for each in archive.infolist()} for archive in (ours, theirs)]
+    check(contents[0] == contents[1], "the wheels built with and without the sdist differ")
+    print("the wheel equals one that is built without the sdist")
+
+
+def find_pythons() -> list[Path]:
+    """Return the oldest and the newest supported Python on PATH, and print the versions that are missing."""
+    found: dict[str, Path] = {}
+    for version in VERSIONS:
+        for path in (Path(folder) / f"python{version}" for folder in os.get_exec_path()):
+            # A shim of pyenv runs only if its version is selected.
+            if version not in found and path.is_file():
+                done = subprocess.run([path, "-V"], capture_output=True, check=False)
+                found |= {} if done.returncode else {version: path}
+    if missing := [version for version in VERSIONS if version not in found]:
+        print(f"not on PATH, so not tried: Python {', '.join(missing)}")
+    pythons = list(found.values())
+    return [pythons[0], *pythons[1:][-1:]] if pythons else [Path(sys.executable)]
+
+
+def try_wheel(wheel: Path, python: Path) -> None:
+    """Install the wheel in an empty environment and run the smoke test there."""
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.monotonic()
+        subprocess.run([python, "-m", "venv", "venv"], check=True, cwd=folder)
+        installed = Path(folder) / "venv" / "bin" / "python"
+        subprocess.run([installed, "-m", "pip", "install", "--quiet", wheel.resolve()], check=True, cwd=folder)
+        size = sum(path.lstat().st_size for path in Path(folder, "venv").rglob("*"))
+        print(f"{python.name}: installed in {time.monotonic() - begin:.0f} s, {size / 1e6:.0f} MB", flush=True)
+        shutil.copy(ROOT / "tools" / "smoke.py", folder)
+        done = subprocess.run([installed, "-I", "smoke.py"], check=False, cwd=folder)
+        check(done.returncode == 0, f"the smoke test failed with {python.name}")
+
+
+def main(folder: Path) -> None:
+    """Check the wheel and the sdist of a directory."""
+    (wheel,), (sdist,) = folder.glob("*.whl"), folder.glob("*.tar.gz")
+    check_sdist(sdist)
+    check_wheel(wheel)
+    check_direct_build(wheel)
+    for python in find_pythons():
+        try_wheel(wheel, python)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

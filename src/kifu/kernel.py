@@ -4,7 +4,7 @@ Kernels are plain loops over flat arrays of many games. They fill arrays that th
 raise nothing. With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
 
 Everything that depends on Numba's internals is in this module: `_Kernel` and `_Inlined` derive from Numba's dispatcher
-class, and `_KernelCache` from its cache class.
+class, `_InlinedCode` from the class of its compiled code, and `_KernelCache` from its cache class.
 
 The cache is keyed on content. Numba names an entry after the file and line of a function and stamps it with a hash of
 that one file, although functions of other files are compiled into it. Here the key is a fingerprint of the byte code of
@@ -34,6 +34,8 @@ import numpy as np
 import numpy.typing as npt
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 
@@ -59,7 +61,40 @@ def inline_kernel(function: F) -> F:
     """Compile `function` into the kernels that call it. Python cannot call it."""
     if numba.config.DISABLE_JIT:
         return function
-    return cast(F, _Inlined(function, targetoptions=dict(_INLINE_OPTIONS)))
+    return cast(F, _Inlined(function, targetoptions=dict(_INLINE_OPTIONS), pipeline_class=_InlineCompiler))
+
+
+class _InlinedCode(JITCodeLibrary):  # type: ignore[misc]
+    """An inlined function as LLVM IR, which only the kernels that call it optimize and translate to machine code.
+
+    Numba would optimize and translate each inlined function, with all that it inlines, once more.
+    """
+
+    @property
+    def codegen(self) -> Any:
+        return self
+
+    def set_env(self, *_: Any) -> None:
+        pass
+
+    def get_pointer_to_function(self, name: str) -> int:
+        self._ensure_finalized()
+        return 0
+
+    def _optimize_final_module(self) -> None:
+        pass
+
+    def _finalize_final_module(self) -> None:
+        self._finalized = True
+
+
+class _InlineCompiler(Compiler):  # type: ignore[misc]
+    """Compiles a function to `_InlinedCode`."""
+
+    def define_pipelines(self) -> Any:
+        state = self.state  # Numba creates the library later unless there is one
+        state.library = _InlinedCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        return super().define_pipelines()
 
 
 class _Inlined(CPUDispatcher):  # type: ignore[misc]

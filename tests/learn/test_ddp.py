@@ -68,7 +68,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
         for rank in range(world):
             data = TrainingData(recipe, found, rank, world)
             if state is not None:
-                data.load_state_dict(state)
+                data.resume(state)
             assert data.epoch_batches == whole
             assert data.epochs_done == pytest.approx(done / whole)
             length = 0
@@ -79,7 +79,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
                 if length == count:
                     break
             lengths.add(length)
-            states.append(data.state_dict())
+            states.append(data.state())
         assert all(each == states[0] for each in states)
         assert len(lengths) == 1
         state, done = states[0], done + lengths.pop()

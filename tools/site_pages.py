@@ -1,0 +1,189 @@
+"""Hooks of MkDocs (mkdocs.yml): pages generated from the package, the project's files, and executed notebooks.
+
+A line `<!-- generated: NAME -->` in a page is replaced by the output of the function of that name in `GENERATED`. The
+variable NOTEBOOKS=skip leaves the notebooks unexecuted, for a faster preview.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.plugins import get_plugin_logger
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT_FILES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
+"""Pages of the site, and the files of the repository that they show."""
+
+log = get_plugin_logger("kifu")
+
+
+class Notebook(File):  # type: ignore[misc]
+    """A notebook, shown as a page."""
+
+    def is_documentation_page(self) -> bool:
+        """Return True, so that MkDocs renders the content as Markdown."""
+        return True
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the project's files, and turn notebooks into pages."""
+    for uri, name in PROJECT_FILES.items():
+        text = (ROOT / name).read_text("utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, uri, content=text))
+    for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        files.remove(file)
+        page = Notebook(file.src_uri, config.docs_dir, config.site_dir, config.use_directory_urls)
+        page.content_string = notebook_markdown(Path(config.docs_dir, file.src_uri))
+        files.append(page)
+    return files
+
+
+def on_nav(nav: Any, config: MkDocsConfig, **_: Any) -> None:
+    """Warn of public names that the Python reference lacks."""
+    import kifu
+
+    pages = "".join(path.read_text("utf-8") for path in Path(config.docs_dir, "reference", "python").glob("*.md"))
+    for name in dir(kifu):
+        documented = re.search(rf"^::: kifu\.{name}$", pages, re.MULTILINE) or hasattr(kifu.errors, name)
+        if not name.startswith("_") and not documented:
+            log.warning(f"reference/python does not document kifu.{name}")
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Fill in the generated parts of a page."""
+    return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(GENERATED[match[1]]()), markdown)
+
+
+def notebook_markdown(path: Path) -> str:
+    """Execute a notebook in an empty folder and return it with its outputs as Markdown.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    if any(cell.get("outputs") for cell in notebook.cells):
+        log.warning(f"{path} is stored with outputs; clear them")
+    if os.environ.get("NOTEBOOKS") != "skip":
+        began = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            NotebookClient(
+                notebook, timeout=300, resources={"metadata": {"path": folder}}, extra_arguments=["--log-level=ERROR"]
+            ).execute()
+        log.info(f"executed {path.name} in {time.perf_counter() - began:.0f} s")
+    return "\n\n".join(part for cell in notebook.cells for part in cell_markdown(cell))
+
+
+def cell_markdown(cell: Any) -> Iterator[str]:
+    """Yield the source of a cell, and its outputs."""
+    if cell.cell_type == "markdown":
+        yield cell.source
+        return
+    yield fenced(cell.source, "python")
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            yield fenced(output.text, "text", "output")
+            continue
+        data = output.data
+        if "text/html" in data or "image/svg+xml" in data:
+            html = data.get("text/html") or data["image/svg+xml"]
+            html = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<!--.*?-->", "", html, flags=re.DOTALL)
+            one_line = re.sub(r"\s*\n\s*", " ", html.strip())  # a blank line would end the block
+            yield f'<div class="output">{one_line}</div>'
+        elif "image/png" in data:
+            image = "".join(data["image/png"].split())
+            yield f'<div class="output"><img alt="" src="data:image/png;base64,{image}"></div>'
+        else:
+            yield fenced(data["text/plain"], "text", "output")
+
+
+def fenced(text: str, language: str, css: str = "") -> str:
+    """Return a block of code that may itself contain fences."""
+    return f"````{{.{language}{' .' + css if css else ''}}}\n{text.rstrip()}\n````"
+
+
+def commands() -> Iterator[str]:
+    """Yield the reference of the command line from the Typer application."""
+    import typer
+
+    from kifu.cli import app
+
+    group: Any = typer.main.get_command(app)
+    root = typer.Context(group, info_name="kifu")
+    panels: dict[str, list[str]] = {}
+    for name in group.list_commands(root):
+        panels.setdefault(str(group.commands[name].rich_help_panel), []).append(name)
+    for panel, names in panels.items():
+        yield f"## {panel}\n"
+        for name in names:
+            yield from _command(group.commands[name], typer.Context(group.commands[name], info_name=name, parent=root))
+
+
+def _command(command: Any, context: Any) -> Iterator[str]:
+    yield f"### kifu {context.info_name}\n"
+    yield f"{command.help}\n"
+    yield fenced(f"kifu {context.info_name} {' '.join(command.collect_usage_pieces(context))}", "text") + "\n"
+    records = [parameter.get_help_record(context) for parameter in command.params if not parameter.hidden]
+    if records:
+        yield "| argument or option | meaning |\n|---|---|"
+        yield from (f"| `{_cell(names)}` | {_cell(meaning)} |" for names, meaning in filter(None, records))
+        yield ""
+    if examples := getattr(command, "examples", ()):
+        yield "Examples:\n"
+        yield fenced("\n".join(examples), "sh") + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def recipes() -> Iterator[str]:
+    """Yield each recipe with its comment."""
+    from kifu.recipes.schema import recipe_names, recipe_text
+
+    for name in recipe_names():
+        text = recipe_text(name)
+        yield f"## {name}\n"
+        yield str(tomllib.loads(text).get("title", "")) + "\n"
+        yield fenced(text, "toml") + "\n"
+
+
+def plane_sets() -> Iterator[str]:
+    """Yield a table of the plane sets."""
+    from kifu.planes.registry import PLANE_SETS
+
+    yield "| plane set | planes | content |\n|---|---:|---|"
+    for each in PLANE_SETS.values():
+        stem = each.name.partition("@")[0]
+        yield f"| [{each.name}](../planes/{stem}.md) | {each.planes} | {each.title} |"
+
+
+def formats() -> Iterator[str]:
+    """Yield a table of the formats."""
+    from kifu.assets import OTHER_FORMATS
+    from kifu.datasets.formats import FORMATS
+
+    yield "| format | planes | content |\n|---|---|---|"
+    rows = [(name, each.plane_set or "any", each.title) for name, each in FORMATS.items()]
+    for name, planes, title in [*rows, *((name, "", title) for name, title in OTHER_FORMATS.items())]:
+        yield f"| [{name}](../formats/{name.partition('@')[0]}.md) | {planes} | {title} |"
+
+
+GENERATED: dict[str, Callable[[], Iterator[str]]] = {
+    "commands": commands,
+    "formats": formats,
+    "plane_sets": plane_sets,
+    "recipes": recipes,
+}
+"""The generated parts of pages, by their names in the pages."""

@@ -1,14 +1,10 @@
 """Kernels that only tests call, to reach what is compiled into others; and the check of a whole State."""
 
-import numba
 import numpy as np
-from hypothesis import settings
 
 from kifu.go import rules, state
 from kifu.go.state import State
 from kifu.kernel import kernel
-
-random_games = settings(deadline=None, max_examples=8 if numba.config.DISABLE_JIT else 40)
 
 
 @kernel

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import GAMES, rows, table, write_catalogue
@@ -197,7 +197,6 @@ wild_game = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(wild_game, min_size=1, max_size=4), st.sampled_from(["legal", "schraudolph", "training"]))
 def test_rules_apply_to_rows_of_any_values(games: list[dict[str, Any]], rules: str) -> None:
     """Kernels stay within their arrays for invalid points and board sizes."""
@@ -219,7 +218,6 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("changed")
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_changed_bytes_give_a_format_error_or_rows(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

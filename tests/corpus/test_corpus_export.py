@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows
@@ -98,7 +98,6 @@ def sgf_rows(draw: st.DrawFn) -> Row:
 
 
 @given(st.lists(sgf_rows(), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
 def test_round_trip_through_sgf(made: list[Row]) -> None:
     batch = batch_of(made)
     records = as_written(batch)
@@ -238,7 +237,6 @@ def olf_rows(draw: st.DrawFn) -> Row:
 
 
 @given(st.lists(olf_rows(), min_size=1, max_size=4))
-@settings(max_examples=150, deadline=None)
 def test_round_trip_through_olf_and_sgf(made: list[Row]) -> None:
     batch = batch_of(made)
     lines = rows_to_olf(batch)

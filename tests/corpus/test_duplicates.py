@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 import naive_hashes as naive
 from catalogues import rows, write_catalogue
-from compiled import random_games
 from flat import OneGame, flat
 from kifu.corpus.duplicates import MIN_PLIES, Clusters, cluster_games, find_clusters
 from kifu.corpus.hashes import OPENING_PLIES, hash_games
@@ -71,7 +70,6 @@ def related_games(draw):
 
 
 @pytest.mark.nojit
-@random_games
 @given(related_games())
 def test_clusters_equal_those_of_comparing_all_pairs(games):
     assert relations_of(clusters(games)) == naive.relations(games, MIN_PLIES, OPENING_PLIES)

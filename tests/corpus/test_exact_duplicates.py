@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
-from compiled import random_games
 from kifu.corpus import duplicates
 from kifu.corpus.duplicates import IdSet, exact_duplicates
 from kifu.errors import FormatError
@@ -19,7 +18,6 @@ parts_of_ids = st.lists(st.lists(st.integers(0, 30), max_size=40), max_size=8)
 
 
 @pytest.mark.nojit
-@random_games
 @given(parts_of_ids)
 def test_id_set(parts: list[list[int]]) -> None:
     ids, seen = IdSet(), set[int]()
@@ -32,7 +30,6 @@ def test_id_set(parts: list[list[int]]) -> None:
 
 
 @pytest.mark.nojit
-@random_games
 @given(parts_of_ids, st.integers(0, 100))
 def test_full_id_set_still_finds_its_ids(parts: list[list[int]], most: int) -> None:
     ids, seen, full = IdSet(most), set[int](), False

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_hashes as naive
-from compiled import random_games
 from flat import OneGame, flat
 from kifu.corpus import _hashes
 from kifu.corpus.hashes import OPENING_PLIES, hash_games, hash_rows, make_hash_state, text_hashes
@@ -48,7 +47,6 @@ def opening(game, plies):
 
 
 @pytest.mark.nojit
-@random_games
 @given(st.lists(st.one_of(games(), games(max_size=25)), max_size=6))
 def test_canonical_equals_the_naive_implementation(some):
     found, begun = hash_games(flat(some))
@@ -58,14 +56,12 @@ def test_canonical_equals_the_naive_implementation(some):
 
 
 @pytest.mark.nojit
-@random_games
 @given(games(), st.integers(0, 9))
 def test_opening_is_the_hash_of_the_first_plies(game, plies):
     assert opening(game, plies) == naive.opening(game, plies)
 
 
 @pytest.mark.nojit
-@random_games
 @given(games(), st.integers(0, 7), st.booleans(), st.integers(0, 3), st.randoms())
 def test_hash_invariances(game, k, swap, passes, rng):
     n = game.width * game.height
@@ -122,7 +118,6 @@ GOLDEN_ALL = "250876fff79aae4f20d857b74463b1181492955d593ae65949306bf1584ee725"
 
 
 @pytest.mark.nojit
-@random_games
 @given(st.integers(0, 2**32), st.integers(0, 7), st.integers(OPENING_PLIES, OPENING_PLIES + 20))
 def test_a_game_shares_its_opening_with_its_beginnings(seed, k, plies):
     rng = np.random.default_rng(seed)
@@ -180,7 +175,6 @@ def same_rows(count):
 
 
 @pytest.mark.nojit
-@random_games
 @given(st.lists(st.sampled_from(RECORDS), max_size=4), st.data())
 def test_id_equals_the_naive_implementation(records, data):
     games = scan(as_block(records))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -287,7 +287,6 @@ def test_any_bytes(tmp_path_factory, data):
     assert data == b"END" * dat.segments
 
 
-@settings(max_examples=300)
 @given(st.data())
 def test_mutations(tmp_path_factory, data):
     """A file with some bytes changed, removed, or inserted is rejected, or is read exactly as stored."""

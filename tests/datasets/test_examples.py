@@ -46,7 +46,9 @@ def test_round_trip(name: str, tmp_path: Path) -> None:
         assert_same(data, batch, find_format(name).has_provenance)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=max(5, settings().max_examples // 15), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     width=st.integers(1, 25),
     height=st.integers(1, 25),

@@ -6,13 +6,18 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-import keras
 import numpy as np
 import pytest
-import torch
 
-from kifu.learn.nets import make_net
 from loader_games import make
+
+
+def setup_module() -> None:  # Keras and torch are imported when the tests run, not when they are collected
+    global keras, torch, make_net
+    import keras
+    import torch
+
+    from kifu.learn.nets import make_net
 
 
 @pytest.fixture(scope="module")

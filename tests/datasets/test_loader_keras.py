@@ -3,14 +3,19 @@
 from collections import Counter
 from itertools import islice
 
-import keras
 import numpy as np
 import pytest
 
 import kifu
-from kifu.datasets.keras_data import dataset
 from kifu.errors import RecipeError
 from loader_games import load, make, one_batch
+
+
+def setup_module() -> None:  # Keras is imported when the tests run, not when they are collected
+    global keras, dataset
+    import keras
+
+    from kifu.datasets.keras_data import dataset
 
 
 @pytest.fixture(scope="module")

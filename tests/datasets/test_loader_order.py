@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_order
@@ -18,7 +18,6 @@ from kifu.point import WHITE_BIT
 from loader_games import kept_games, load, make, naive_games, row_ids
 
 # The first example of a test compiles kernels.
-patient = settings(deadline=None)
 KEYS = st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=4)
 
 
@@ -31,7 +30,6 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.nojit
-@patient
 @given(KEYS, st.integers(0, 60))
 def test_permutation_matches_the_twin(parts, count):
     key = hash_key(*parts)
@@ -42,7 +40,6 @@ def test_permutation_matches_the_twin(parts, count):
 
 
 @pytest.mark.nojit
-@patient
 @given(KEYS, st.integers(1, 60), st.data())
 def test_rank_entries(parts, count, data):
     order = permutation(hash_key(*parts), count)
@@ -70,7 +67,6 @@ WEIGHT = st.sampled_from([0.0, 0.3, 0.999, 1.0])
 
 
 @pytest.mark.nojit
-@patient
 @given(
     GAMES,
     st.booleans(),
@@ -104,7 +100,6 @@ def test_select_positions_matches_the_twin(drawn_games, passes, ply_weights, pla
 
 
 @pytest.mark.nojit
-@patient
 @given(st.lists(st.lists(st.booleans(), max_size=8), min_size=1, max_size=8), st.data())
 def test_fill_slots(marks, data):
     offset = np.cumsum([0, *map(len, marks)])
@@ -147,7 +142,6 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(OPTIONS, st.data())
 def test_epoch_order_matches_the_twin(games, options, data):
     if options["batch_size"] == 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import naive_order
@@ -19,7 +19,6 @@ from kifu.errors import RecipeError
 from loader_games import assert_same, concat_batches, kept_games, load, make, naive_games, row_ids
 
 # The first example of a test compiles kernels.
-patient = settings(deadline=None)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +63,6 @@ def delivered(counts: list[int], config: LoaderConfig, batch_size: int, before: 
     return positions
 
 
-@patient
 @given(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN)
 def test_each_position_is_delivered_once_for_changing_world_sizes(counts, stages, options):
     total = sum(counts)
@@ -93,7 +91,6 @@ def test_each_position_is_delivered_once_for_changing_world_sizes(counts, stages
     assert len(seen) >= total - (world_size * batch_size - 1 if options["drop_last"] else 0)
 
 
-@patient
 @given(st.lists(st.integers(0, 30), max_size=12), STAGES, PLAN, st.integers(1, 6))
 def test_an_empty_stage_changes_nothing(counts, stages, options, world_size):
     before = [WorldStage(*stage) for stage in stages]

@@ -5,12 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch.utils.data import DataLoader
 
 from kifu.datasets.examples import Batch
-from kifu.datasets.torch_data import dataset, tensors, unpack
 from loader_games import load, make, row_ids
+
+
+def setup_module() -> None:  # torch is imported when the tests run, not when they are collected
+    global torch, DataLoader, dataset, tensors, unpack
+    import torch
+    from torch.utils.data import DataLoader
+
+    from kifu.datasets.torch_data import dataset, tensors, unpack
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +45,9 @@ def test_tensors_equal_the_batches(games):
 
 
 @pytest.mark.parametrize(("planes", "height"), [("seven", 19), ("clark8", 21)])
-@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.uint8])
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "uint8"])
 def test_unpack_equals_uint8_output(games, planes, height, kind):
+    kind = getattr(torch, kind)
     packed, ready = (next(iter(load(games, planes, output=output, batch_size=33))) for output in ("packed", "uint8"))
     written = unpack(torch.from_numpy(packed.planes), height, height, kind)
     assert written.dtype == kind

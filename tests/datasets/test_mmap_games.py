@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from catalogues import rows, write_catalogue
@@ -64,7 +64,6 @@ TYPED = {
 }
 
 
-@settings(deadline=None)
 @given(st.lists(st.fixed_dictionaries(TYPED), max_size=20), st.lists(st.integers(0, 20), max_size=4), st.data())
 def test_spilled_rows_equal_the_originals(reported, cuts, data):
     schema = pa.schema([SCHEMA.field(name) for name in TYPED])

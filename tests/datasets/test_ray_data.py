@@ -20,12 +20,14 @@ from kifu.datasets.sources import CatalogueSource
 from kifu.errors import RecipeError
 from loader_games import assert_same, load, make, one_batch
 
-pytest.importorskip("ray")
-
 SCRIPT = Path(__file__).parents[2] / "examples/ray_train.py"
 
 # Ray warns about its own default settings.
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.subprocess,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray.data.context"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,6 @@ def rows(batch: Batch) -> Counter[tuple[int, int]]:
     return Counter(zip(batch.game.tolist(), batch.ply.tolist()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("output", ["packed", "float32", "bfloat16"])
 def test_rows_equal_those_of_the_shards(cluster, games, output):
     from kifu.datasets.ray_data import dataset
@@ -101,7 +102,6 @@ def test_a_process_fetches_the_loader_once_and_reuses_the_plan(games, monkeypatc
     assert len(taken) == 1
 
 
-@pytest.mark.slow
 def test_block_sizes_and_epochs(cluster, games):
     import ray
 
@@ -126,7 +126,6 @@ def test_block_sizes_and_epochs(cluster, games):
     )
 
 
-@pytest.mark.slow
 def test_invalid_shards(cluster, games):
     from kifu.datasets.ray_data import dataset
 
@@ -157,7 +156,6 @@ def trained(*arguments: object) -> tuple[int, int]:
     return steps, seen
 
 
-@pytest.mark.slow
 def test_script_resumes_with_another_number_of_workers(games, tmp_path):
     """In the middle of an epoch, which keeps its number of steps."""
     batches = load(games, "seven", board="9x9", batch_size=240, drop_last=True)

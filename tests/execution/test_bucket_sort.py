@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import OutputError
@@ -43,7 +43,6 @@ def flat(parts: list[Columns], name: str) -> npt.NDArray[Any]:
     return np.concatenate([part[name] for part in parts])
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(KEYS, max_size=120), st.lists(st.integers(1, 119), max_size=6), st.integers(1, 130), st.integers(0, 300),
     st.sampled_from([1, 40, 1 << 18]), st.integers(1, 7),

@@ -9,19 +9,27 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-import ray
-from ray import cloudpickle
 
 import clustered
 from clustered import Span, Times, expected, given, refused, tries
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, FormatError, IllegalMove, OutputError, RecordError
-from kifu.execution import ray_executor as ray_executor
 from kifu.execution.executor import ThreadExecutor
-from kifu.execution.ray_executor import RayExecutor
-from kifu.execution.ray_worker import run
 
-cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
+
+
+def setup_module() -> None:  # Ray is imported when the tests run, not when they are collected
+    global ray, cloudpickle, ray_executor, RayExecutor, run
+    import ray
+    from ray import cloudpickle
+
+    from kifu.execution import ray_executor
+    from kifu.execution.ray_executor import RayExecutor
+    from kifu.execution.ray_worker import run
+
+    cloudpickle.register_pickle_by_value(clustered)  # the processes of Ray do not know this folder
+
 
 SPANS = [Span(first, first % 4) for first in range(0, 60, 5)]
 
@@ -122,7 +130,6 @@ def test_a_run_ends_if_no_node_is_left(here, job, work, monkeypatch, seconds, th
             assert str(error) == "no node of the cluster has had a processor for 0 minutes"
 
 
-@pytest.mark.slow
 def test_a_shard_that_kills_every_process_ends_the_run(here, job, work):
     with RayExecutor(None, None, work) as executor:
         error = refused(executor, job, [Span(0), Span(10, failure="dies")])

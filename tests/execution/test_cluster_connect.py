@@ -7,8 +7,6 @@ from contextlib import nullcontext
 from unittest.mock import Mock
 
 import pytest
-import ray
-from ray import cloudpickle
 
 import clustered
 from clustered import Span, Times, expected, given
@@ -16,9 +14,16 @@ from http_server import site
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError, RecipeError
 from kifu.execution.executor import make_executor
-from kifu.execution.ray_cluster import connected
 
-cloudpickle.register_pickle_by_value(clustered)
+
+def setup_module() -> None:  # Ray is imported when the tests run, not when they are collected
+    global ray, connected
+    import ray
+    from ray import cloudpickle
+
+    from kifu.execution.ray_cluster import connected
+
+    cloudpickle.register_pickle_by_value(clustered)
 
 
 def test_addresses_without_a_server(tmp_path):
@@ -68,6 +73,7 @@ def test_engines():
         make_executor("ray", -1)
 
 
+@pytest.mark.subprocess
 def test_a_local_ray_ends_with_its_executor(tmp_path):
     job, work = Times(7, str(tmp_path)), staging_dir(tmp_path / "games.parquet")
     spans = [Span(0), Span(10)]

@@ -23,7 +23,7 @@ from commands import finish, run, start
 from kgs_archives import archive, records
 from kifu.atomic_io import locked_folder, staging_dir
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 
 RAY = Path(sys.executable).with_name("ray")
 

@@ -14,21 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
-from ray import cloudpickle
-from ray.cluster_utils import Cluster
 
 import clustered
 from clustered import SPANS, Times, call, expected, tries
 from kifu import __version__
 from kifu.atomic_io import staging_dir
 from kifu.errors import ClusterError
-from kifu.execution import ray_executor as ray_executor
-from kifu.execution.ray_executor import RayExecutor
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 
-cloudpickle.register_pickle_by_value(clustered)
+
+def setup_module() -> None:  # Ray is imported when the tests run, not when they are collected
+    global ray, Cluster, ray_executor, RayExecutor
+    import ray
+    from ray import cloudpickle
+    from ray.cluster_utils import Cluster
+
+    from kifu.execution import ray_executor
+    from kifu.execution.ray_executor import RayExecutor
+
+    cloudpickle.register_pickle_by_value(clustered)
 
 
 @pytest.fixture

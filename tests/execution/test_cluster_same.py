@@ -10,13 +10,18 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import ray
-from ray.cluster_utils import Cluster
 
 from commands import run, start
 from kgs_archives import BROKEN, archive, records
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
+
+
+def setup_module() -> None:  # Ray is imported when the tests run, not when they are collected
+    global ray, Cluster
+    import ray
+    from ray.cluster_utils import Cluster
+
 
 KGSGO = ("--set", "sets.test.games=40", "--set", "sets.train10k.games=20", "--sets", "test,train10k")
 RULES = ("--set", "clean=legal")

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.atomic_io import locked_folder
@@ -12,7 +12,6 @@ from kifu.errors import RecipeError
 from kifu.execution.executor import THREADS, ThreadExecutor, make_executor, prefetch
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 5), st.one_of(st.none(), st.integers(0, 9)))
 def test_results_are_in_the_order_of_the_items(items, jobs, prefetch):
     def work(item):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_area
-from compiled import bits, random_games
+from compiled import bits
 from kifu.errors import GameError
 from kifu.go.area import find_areas, new_area_workspace
 from kifu.go.state import rebuild_chains
@@ -188,7 +188,6 @@ ROOM = {}
 
 
 @pytest.mark.nojit
-@random_games
 @given(positions(SIZES, 0.2), st.integers(0, 3), st.integers(0, 2))
 def test_the_twin(naive, rim, more):
     """Also in frames, and in room that other positions have used."""
@@ -204,7 +203,6 @@ def test_the_twin(naive, rim, more):
 
 
 @pytest.mark.nojit
-@random_games
 @given(positions(st.sampled_from([(3, 3), (4, 2), (2, 5), (5, 2), (8, 1)]), 0.6))
 def test_no_attack_takes_what_is_alive(naive):
     """Pass-alive is exactly what the other side cannot take, however it plays while the owner passes."""

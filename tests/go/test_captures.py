@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 
 import kifu
-from compiled import random_games
 from drawn_games import games, one_game, sgf
 from flat import Flat, OneGame, flat
 from kifu.go.replay import captured_stones
@@ -22,7 +21,6 @@ def arrays(*games: kifu.Game) -> Flat:
     )
 
 
-@random_games
 @given(games())
 def test_equals_boards(drawn: tuple) -> None:
     game = kifu.read_sgf(sgf(*drawn))

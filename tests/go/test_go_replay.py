@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import assert_state, random_games
+from compiled import assert_state
 from flat import OneGame, flat
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
@@ -70,7 +70,6 @@ ANY_RULES = st.builds(Rules, st.sampled_from(["none", "simple", "positional", "s
 
 
 @pytest.mark.nojit
-@random_games
 @given(ANY_GAMES, ANY_RULES, st.integers(1, 3))
 def test_replay_is_what_the_naive_board_says(some, rules, jobs):
     drop, ply = replay_all(flat(some), rules, jobs)
@@ -80,7 +79,6 @@ def test_replay_is_what_the_naive_board_says(some, rules, jobs):
 
 
 @pytest.mark.nojit
-@random_games
 @given(games(), ANY_RULES, st.data())
 def test_bringing_a_board_to_any_ply(game, rules, data):
     one = flat([game])

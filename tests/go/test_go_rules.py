@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import assert_state, random_games
+from compiled import assert_state
 from kifu.errors import DropReason, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import NAMED, RECORD_RULES, Rules, add_all, enlarged, new_history
@@ -79,7 +79,6 @@ def random_game(board, naive, rng, moves):
 
 @pytest.mark.nojit
 @pytest.mark.parametrize("rules", ALL_RULES, ids=lambda rules: f"{rules.ko}-{'suicide' if rules.suicide else 'tame'}")
-@random_games
 @given(st.one_of(SMALL, SMALL, SMALL, ANY), st.integers(0, 2**32))
 def test_random_games_under_all_rules(rules, size, seed):
     board, naive = Board(*size, rules=rules), NaiveBoard(*size, rules.ko, REMOVED if rules.suicide else FORBIDDEN)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import assert_state, bits, hash_after, play, random_games
+from compiled import assert_state, bits, hash_after, play
 from kifu.errors import DropReason, GameError
 from kifu.go import state
 from kifu.point import BLACK, WHITE
@@ -41,7 +41,6 @@ def check_play(s, naive, point, colour):
     assert_state(s, naive)
 
 
-@random_games
 @given(SIZES, st.sampled_from([FORBIDDEN, REMOVED, LEFT]), st.data())
 def test_random_play_keeps_everything_exact(size, suicide, data):
     """Moves clump around a few points, so that chains join, die, and take themselves off."""
@@ -64,7 +63,6 @@ def test_full_boards(width, height, suicide):
         check_play(s, naive, point, int(rng.integers(1, 3)))
 
 
-@random_games
 @given(SIZES, st.data())
 def test_founding_all_chains_is_the_same_as_playing_them(size, data):
     """From any colours, legal or not; then play goes on, and the same State serves the next game."""

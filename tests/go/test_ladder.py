@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_ladder
-from compiled import assert_state, bits, play, random_games
+from compiled import assert_state, bits, play
 from flat import read_archive
 from kifu.errors import DropReason, GameError
 from kifu.go.ladder import NODE_LIMIT, NODES, ladder_moves, laddered_stones, new_ladder_search
@@ -162,7 +162,6 @@ def check(s, lad, naive):
 
 
 @pytest.mark.nojit
-@random_games
 @given(SIZES, st.data())
 def test_the_twin_on_random_games(size, data):
     """Moves clump around a point, so that there are ataris. What is known is kept from one position to the next."""

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import random_games
 from drawn_planes import turn
 from flat import OneGame, flat
 from kata_reference import read_reference
@@ -223,7 +222,6 @@ def word(point, colour, width):
 
 
 @pytest.mark.nojit
-@random_games
 @given(courses())
 def test_bans_and_inputs_equal_the_naive_board_history(played):
     game, rules, seen, reason = played

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 import naive_positions as naive
 from catalogues import rows, write_catalogue
 from commands import run
-from compiled import random_games
 from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
 from kifu.corpus.hashes import hash_games as hash_whole_games
@@ -89,7 +88,6 @@ def wild_games(draw):
 
 
 @pytest.mark.nojit
-@random_games
 @given(st.lists(wild_games(), max_size=3))
 def test_hashes_follow_their_definition(games) -> None:
     assert hashed([*games, OneGame(2, 2, [0])]) == expected([*games, OneGame(2, 2, [0])])
@@ -104,7 +102,6 @@ def test_known_hashes() -> None:
 
 
 @pytest.mark.nojit
-@random_games
 @given(st.randoms(use_true_random=False), st.integers(0, 7), st.booleans())
 def test_hashes_are_invariant_under_symmetry_and_colour_swap(rng, k, swapped) -> None:
     width, height = rng.choice([(5, 5), (4, 6)])

@@ -6,10 +6,9 @@ import re
 import tarfile
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kifu
@@ -211,7 +210,6 @@ def check(source, listed, version):
 
 
 @pytest.mark.nojit
-@settings(deadline=None, max_examples=15 if numba.config.DISABLE_JIT else 150)
 @given(st.lists(GAMES, min_size=1, max_size=3), st.sampled_from([1, 2]))
 @example([b"(;HA[2]AB[aa:ss];)"], 1)  # a full board: stones without liberties from the start
 @example([b"(;HA[2]AB[aa:ss]AE[jj];W[])"], 2)

@@ -2,7 +2,6 @@
 
 import functools
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,9 +20,18 @@ SIZES = st.one_of(
     st.tuples(st.integers(1, 6), st.integers(1, 6)),
     st.sampled_from([(1, 25), (9, 7), (13, 13), (19, 19), (25, 20)]),
 )
-random_games = settings(deadline=None, max_examples=10 if numba.config.DISABLE_JIT else 25)
+few = settings(max_examples=max(5, settings().max_examples // 15))
 
-COMPOSED = [full for full, plane_set in PLANE_SETS.items() if plane_set.features]
+# To compile the kernels of all sets takes minutes. Each feature is also checked without the compiler.
+QUICK = ("one-plane@1", "clark8@1", "alphago48@1")
+composed = pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(full, marks=() if full in QUICK else pytest.mark.slow)
+        for full, plane_set in PLANE_SETS.items()
+        if plane_set.features
+    ],
+)
 
 
 @functools.cache
@@ -37,9 +45,10 @@ def test_the_compositions_above_have_every_feature():
     assert stems == (built_in | set(FAMILIES)) - {"edge"} == set(naive_planes.FEATURES)
 
 
+@pytest.mark.slow
 @pytest.mark.nojit
+@few
 @pytest.mark.parametrize("name", [BITS, VALUES])
-@random_games
 @given(drawn=games(SIZES), rating=st.tuples(*2 * [st.sampled_from([0, np.nan, 1, 31, 32, 33.5, 39, 40, 41, 49])]))
 def test_features_against_their_twins(name, drawn, rating):
     width, height, _ = drawn
@@ -55,8 +64,8 @@ def test_features_against_their_twins(name, drawn, rating):
     assert planes.dtype == (np.float32 if name == VALUES else np.uint8)
 
 
-@pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=6)
+@composed
+@few
 @given(drawn=games(st.tuples(st.integers(1, 6), st.integers(1, 6))), rating=st.just((35, 41)))
 def test_sets_are_their_features(name, drawn, rating):
     if PLANE_SETS[name].padding:
@@ -66,8 +75,8 @@ def test_sets_are_their_features(name, drawn, rating):
         np.testing.assert_allclose(planes[row], naive_planes.planes(composition(name), position), 1e-6, 1e-30)
 
 
-@pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=10)
+@composed
+@few
 @given(drawn=games(SIZES))
 def test_planes_of_a_game_under_a_symmetry(name, drawn):
     """The planes and label of a mirrored game are the mirrored ones."""
@@ -81,8 +90,8 @@ def test_planes_of_a_game_under_a_symmetry(name, drawn):
         np.testing.assert_array_equal(got_label, symmetries(width, height)[k][label])
 
 
-@pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=10)
+@composed
+@few
 @given(drawn=games(SIZES))
 def test_planes_with_the_colours_swapped(name, drawn):
     """Own planes stay the same; only black and white planes are exchanged."""
@@ -103,8 +112,8 @@ def test_planes_with_the_colours_swapped(name, drawn):
     np.testing.assert_array_equal(got_label, label)
 
 
-@pytest.mark.parametrize("name", COMPOSED)
-@settings(deadline=None, max_examples=10)
+@composed
+@few
 @given(drawn=games(SIZES), extra=st.tuples(st.integers(0, 6), st.integers(0, 6)), k=st.integers(0, 7))
 def test_a_padded_board_is_its_own_size_and_nothing(name, drawn, extra, k):
     width, height, _ = drawn
@@ -129,7 +138,7 @@ def test_a_padded_board_is_its_own_size_and_nothing(name, drawn, extra, k):
     np.testing.assert_array_equal(got_label, wanted)
 
 
-@settings(deadline=None, max_examples=20)
+@few
 @given(drawn=games(st.sampled_from([(9, 9), (23, 5), (19, 19)])))
 def test_clark_is_padded_by_one(drawn):
     width, height, _ = drawn
@@ -143,7 +152,8 @@ def test_clark_is_padded_by_one(drawn):
     assert (planes[:, 7] == edge).all()
 
 
-@settings(deadline=None, max_examples=20)
+@pytest.mark.slow
+@few
 @given(drawn=games(SIZES))
 def test_a_composition_is_its_parts(drawn):
     planes, _ = draw("seven+last5", drawn)

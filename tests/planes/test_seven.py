@@ -2,10 +2,9 @@
 
 import dataclasses
 
-import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import kifu
 from drawn_games import SETUP, games, sgf
@@ -13,8 +12,6 @@ from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.planes.registry import find_plane_set
 from kifu.point import BLACK, ERASE_BIT, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from naive import NaiveBoard
-
-random_games = settings(deadline=None, max_examples=10 if numba.config.DISABLE_JIT else 80)
 
 
 def twin(width, height, nodes):
@@ -46,7 +43,6 @@ def with_moves(game, moves, setup, width=None, height=None):
 
 
 @pytest.mark.nojit
-@random_games
 @given(games())
 def test_against_the_naive_board(drawn):
     planes, labels = kifu.encode(kifu.read_sgf(sgf(*drawn)), "seven")
@@ -57,7 +53,6 @@ def test_against_the_naive_board(drawn):
     assert labels.dtype == np.int32
 
 
-@random_games
 @given(games())
 def test_planes_of_the_mirrored_game_are_the_mirrored_planes(drawn):
     game = kifu.read_sgf(sgf(*drawn))
@@ -75,7 +70,6 @@ def test_planes_of_the_mirrored_game_are_the_mirrored_planes(drawn):
         np.testing.assert_array_equal(got_labels, table[k][labels])
 
 
-@random_games
 @given(games())
 def test_planes_know_no_colours(drawn):
     """Black for White and White for Black: what is own stays own."""
@@ -86,7 +80,6 @@ def test_planes_know_no_colours(drawn):
         np.testing.assert_array_equal(got, wanted)
 
 
-@random_games
 @given(games())
 def test_what_the_planes_hold(drawn):
     """A stone is in one plane; ko is one empty point at most, never the point that was played."""

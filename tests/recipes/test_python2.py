@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_python2 as naive
-from compiled import random_games
 from kifu.recipes.sampling import hash_pairs, hash_text, set_order, text_set_order
 
 NAMES = ["KGS-2001-19-2298-.zip", "KGS-2002-19-3646-.zip", "KGS-2003-19-7582-.zip", "KGS-2006-19-10388-.zip"]
@@ -93,7 +92,6 @@ def test_hash_pairs_broadcasts():
 
 
 @pytest.mark.nojit
-@random_games
 @given(CROWDED)
 def test_set_order(hashes):
     """Many items with one hash, or hashes that differ only in bits that the first probes do not see."""

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive_python2 as naive
-from compiled import random_games
 from kifu.errors import RecipeError
 from kifu.recipes.kgs_index import parse_archive_name, parse_index, read_index
 from kifu.recipes.sampling import MAX_GAMES, Sampler
@@ -110,7 +109,6 @@ def test_the_whole_of_kgs(full_page):
 # What must hold for any archives
 
 
-@random_games
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=6), st.data())
 def test_sets_are_drawn_as_the_program_drew(games, data):
     """The program, word by word: draw pairs into a set until it is full; list(set); archive by archive."""

@@ -656,9 +656,7 @@ def test_explicit_symlink_is_followed(tmp_path: Path) -> None:
 
 CONTAINER_NAMES = ["a.sgf", "a.tar", "a.tar.gz", "a.tgz", "a.zip", "a.gz", "a.bz2", "a.tar.xz", "a"]
 MAGIC = [b"", b"PK\3\4", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh91AY&SY", b"\xfd7zXZ\0", b"(;"]
-anything = settings(
-    max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture], derandomize=True
-)
+anything = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @anything

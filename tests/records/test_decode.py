@@ -8,7 +8,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import DropReason
@@ -59,7 +59,6 @@ CHARSETS = [
         max_size=6,
     )
 )
-@settings(max_examples=300 if COMPILED else 60, deadline=None)
 def test_text_of_made_up_games(games: list[tuple[bytes | None, list[tuple[str, bytes]], bytes]]) -> None:
     records = []
     for ca, properties, later in games:
@@ -70,7 +69,6 @@ def test_text_of_made_up_games(games: list[tuple[bytes | None, list[tuple[str, b
 
 
 @given(st.lists(st.one_of(st.sampled_from(TEXT_PIECES), st.binary(max_size=5)), max_size=40).map(b"".join))
-@settings(max_examples=300 if COMPILED else 60, deadline=None)
 def test_text_of_any_bytes(data: bytes) -> None:
     compare_text(read_block(as_block([b"(;PB[" + data, data])))
 

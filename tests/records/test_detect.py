@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kifu
@@ -142,7 +142,6 @@ def test_line_files_are_split_between_lines(tmp_path: Path, suffix: str, line: b
         assert all(np.shares_memory(part.data, cut[0].data) for part in cut)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.sampled_from([b"\n", b"#\n", b"# #\n", b" \n", b"x", b"\r\n", TYGEM_LINE, b"\0"]), max_size=30),
     st.integers(1, 60),

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import DropReason
@@ -330,7 +330,6 @@ lines_like = st.lists(
 
 
 @given(st.one_of(soup, lines_like, st.binary(max_size=200).map(lambda tail: HEAD + tail)))
-@settings(max_examples=400 if COMPILED else 150, deadline=None)
 @pytest.mark.nojit
 def test_matches_naive_parser(data: bytes) -> None:
     compare_with_naive(data)
@@ -558,7 +557,6 @@ def games_to_write(draw: st.DrawFn) -> NaiveGame:
 
 
 @given(st.lists(games_to_write(), max_size=4))
-@settings(max_examples=150 if COMPILED else 60, deadline=None)
 @pytest.mark.nojit
 def test_games_round_trip_or_cannot_be_written(games: list[NaiveGame]) -> None:
     lines = write_games(games, [DEFAULTS] * len(games))
@@ -604,7 +602,6 @@ def written_name(name: str | None) -> str | None:
 
 
 @given(st.lists(rows_of_words(), max_size=5))
-@settings(max_examples=120 if COMPILED else 50, deadline=None)
 def test_fields_round_trip(rows: list[dict[str, Any]]) -> None:
     lines = write_games([ON_19] * len(rows), rows)
     written = [row for row, why in zip(rows, lines.failure) if not why]
@@ -645,7 +642,6 @@ def canonical_lines(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(canonical_lines(), max_size=4).map(b"".join))
-@settings(max_examples=120 if COMPILED else 50, deadline=None)
 def test_canonical_lines_round_trip(data: bytes) -> None:
     compare_with_naive(data)
     if data:

@@ -23,8 +23,7 @@ from kifu.records.game import read
 from kifu.records.paths import as_path, open_file
 from web_store import web_store
 
-moto_server = pytest.importorskip("moto.server")
-s3fs = pytest.importorskip("s3fs")
+pytestmark = pytest.mark.slow
 
 _ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "anybody",
@@ -36,6 +35,8 @@ _ENVIRONMENT = {
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    from moto import server as moto_server
+
     server = moto_server.ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     try:
@@ -49,6 +50,8 @@ def use_endpoint(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Let s3:// lead to an endpoint, and return the store as fsspec has it."""
     for name, value in (_ENVIRONMENT | {"AWS_ENDPOINT_URL": endpoint}).items():
         monkeypatch.setenv(name, value)
+    import s3fs
+
     s3fs.S3FileSystem.clear_instance_cache()
     return fsspec.filesystem("s3", use_listings_cache=False)
 
@@ -119,7 +122,6 @@ def test_a_store_that_denies_access_or_is_missing_is_one_line(monkeypatch: pytes
     assert "Could not connect" in fault("s3://games/a.zip")
 
 
-@pytest.mark.slow
 def test_a_store_that_fails_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     since = time.monotonic()
     with web_store() as web:

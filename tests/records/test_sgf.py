@@ -10,7 +10,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sgfmill import sgf as sgfmill
 
@@ -185,7 +185,6 @@ token_soup = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
 
 
 @given(st.one_of(token_soup, token_soup.map(lambda soup: b"(;" + soup)))
-@settings(max_examples=600 if COMPILED else 200, deadline=None)
 def test_matches_naive_parser_on_token_soup(data: bytes) -> None:
     compare_with_naive(data)
 
@@ -204,7 +203,6 @@ def test_matches_naive_parser_on_damaged_records() -> None:
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=300 if COMPILED else 100, deadline=None)
 def test_any_bytes_give_rows(data: bytes) -> None:
     compare_with_naive(data)
     for game in games_of(data):
@@ -276,7 +274,6 @@ def test_traps_round_trip(name: str) -> None:
 
 
 @given(st.one_of(token_soup.map(lambda soup: b"(;" + soup), st.binary(max_size=200).map(lambda tail: b"(;PB[" + tail)))
-@settings(max_examples=300 if COMPILED else 50, deadline=None)
 def test_any_game_round_trips(data: bytes) -> None:
     for game in games_of(data):
         if not game.drop:
@@ -328,7 +325,6 @@ def written_games(draw: st.DrawFn) -> tuple[bytes, dict[str, object]]:
 
 
 @given(written_games())
-@settings(max_examples=200 if COMPILED else 40, deadline=None)
 def test_generated_records(written: tuple[bytes, dict[str, object]]) -> None:
     data, expected = written
     game = read_sgf(data)

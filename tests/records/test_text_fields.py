@@ -8,7 +8,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import DropReason
@@ -30,7 +30,6 @@ def test_text_fields_of_the_traps() -> None:
 
 @pytest.mark.nojit
 @given(st.lists(st.sampled_from(TEXT_PIECES), max_size=40).map(b"".join))
-@settings(max_examples=600 if COMPILED else 60, deadline=None)
 def test_text_fields_of_token_soup(soup: bytes) -> None:
     compare_text_fields(as_block([soup, b"(;SZ[5]" + soup, b"(;" + soup + b"(;GM[1]PB[next]TB[aa])"]))
 
@@ -133,6 +132,5 @@ def test_byte_kinds_of_short_values() -> None:
 @given(
     st.one_of(st.binary(max_size=12), st.text(max_size=6).map(str.encode), st.lists(st.sampled_from(EDGES)).map(bytes))
 )
-@settings(max_examples=500 if COMPILED else 100, deadline=None)
 def test_byte_kinds(data: bytes) -> None:
     assert kind(data) == naive_kind(data)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu.errors import DropReason, SourceError
@@ -85,7 +85,6 @@ def test_the_rows_of_several_members() -> None:
     assert count_unindexed(parsed) == 3
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join), min_size=1, max_size=3))
 def test_matches_naive_parser(members: list[bytes]) -> None:
     compare_with_naive(members)
@@ -124,7 +123,6 @@ def test_first_of_two_index_rows_is_used() -> None:
     assert index_words((ROW + "\n" + ROW.replace("W+R", "B+R")).encode()) == {842008471: WORDS}
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(INDEX_PIECES), max_size=30).map(b"".join))
 def test_index_matches_naive_parser(data: bytes) -> None:
     compare_index_with_naive(data)

@@ -22,7 +22,7 @@ from kifu.corpus.export import rows_to_olf, rows_to_sgf
 from kifu.corpus.ingest import IngestItem, read_items
 from kifu.corpus.rows import recorded_rows
 from kifu.corpus.schema import drop_code
-from kifu.corpus.sources import find_sources
+from kifu.corpus.sources import count_left_out, find_sources
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import ThreadExecutor
 from kifu.progress import ProgressFactory, format_bytes, silent
@@ -58,6 +58,7 @@ class ConvertReport:
         failures: By the name of the `ExportFailure`, games that the format cannot represent.
         drops: By the name of the `DropReason`, games whose record could not be read.
         bytes: Size of the file.
+        left_out: Number of files of the sources' folders that are neither records nor archives, by kind.
     """
 
     read: int = 0
@@ -65,6 +66,7 @@ class ConvertReport:
     failures: Counter[str] = field(default_factory=Counter)
     drops: Counter[str] = field(default_factory=Counter)
     bytes: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         parts = [f"{self.written:,} written"]
@@ -120,7 +122,7 @@ def convert(
         parsed = parse_block(item.content, index)
         return _convert_rows([recorded_rows(each, item.name, programs) for each in parsed], text_format)
 
-    report = ConvertReport()
+    report = ConvertReport(left_out=count_left_out(found))
     with ThreadExecutor(jobs) as executor, progress("converting", None, "games") as bar, AtomicFile(path) as output:
         with open_file(output) as write:
             for part in executor.map(convert_item, read_items(found)):

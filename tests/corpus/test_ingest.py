@@ -225,6 +225,21 @@ def test_the_rows_are_the_same_from_an_archive_and_from_a_folder(tmp_path: Path)
     assert made[0] == made[1] == made[2]
 
 
+def test_a_folder_of_links_gives_the_bytes_of_a_folder_of_files(tmp_path: Path) -> None:
+    files, links = tmp_path / "1/games", tmp_path / "2/games"
+    links.mkdir(parents=True)
+    zipped(files / "games.zip", {"a.sgf": record("1")})
+    for k, data in enumerate(records(4)):
+        saved(files / f"{k}.sgf", data)
+    for path in files.iterdir():
+        (links / path.name).symlink_to(path)
+        (links / f"{path.name}.pdf").symlink_to(path)
+    given, made = (files, links), (tmp_path / "1.parquet", tmp_path / "2.parquet")
+    reports = [ingest(folder, path) for folder, path in zip(given, made)]
+    assert rows(made[0]) == rows(made[1])
+    assert [report.left_out for report in reports] == [{}, {".pdf": 5}]
+
+
 @pytest.mark.parametrize("rules", cleaning_rule_names())
 def test_ingesting_a_catalogue_gives_the_same_rows(sources: dict[str, Path], tmp_path: Path, rules: str) -> None:
     """Also over itself; a judgement by other rules leaves nothing behind."""

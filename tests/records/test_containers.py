@@ -14,6 +14,7 @@ import tarfile
 import tracemalloc
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from hypothesis import strategies as st
 
 from kifu.errors import DropReason, SourceError
 from kifu.records import _streams
-from kifu.records.containers import blocks, containers
+from kifu.records.containers import blocks, containers, find_containers
+from kifu.records.directory import describe_left_out
 from kifu.records.games import RecordBlock
 from record_samples import END, SGF, TAIL, one_member_zip, pax_entry, small_archives, tar_entry
 
@@ -529,7 +531,6 @@ def tree(tmp_path: Path) -> Path:
     put(root, "tarball.gz", gzip.compress(TAIL))
     (root / os.fsdecode(b"\xe9.sgf")).write_bytes(b"latin")
     (root / "link.sgf").symlink_to(root / "b.sgf")
-    (root / "outside.sgf").symlink_to("/etc/passwd")
     (root / "circle").symlink_to(root)
     (root / "nothing").mkdir()
     os.mkfifo(root / "fifo.sgf")
@@ -566,6 +567,64 @@ def test_containers_of_a_directory(tree: Path) -> None:
     assert containers([str(tree), tree / "b.sgf"]) == [tree, *archives, tree / "b.sgf"]
     assert containers([tree / "z", tree / "b"]) == [tree / "z/archive.zip", tree / "b"]
     assert [read(path)[0][2] for path in archives] == [SGF] * 3
+
+
+def test_files_that_are_left_out_of_a_directory_are_counted(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    left_out = find_containers(tree).left_out
+    assert left_out == {
+        "already read by another name": 2,
+        "without an extension": 2,
+        ".txt": 1,
+        "AppleDouble": 1,
+        ".gz": 1,
+        "special": 1,
+    }
+    (message,) = caplog.messages
+    assert message == f"{tree}: {describe_left_out(left_out)}"
+    counts = Counter({".pdf": 2000, ".tar.old": 3, ".gz": 2, "special": 1, ".a": 1, ".b": 1})
+    line = "left out: 2,008 files (2,000 .pdf, 3 .tar.old, 2 .gz, 1 special, 1 .a, ...)"
+    assert describe_left_out(counts) == line
+    (tree / "pdf").mkdir()
+    put(tree, "pdf/a.PDF", b"")
+    with pytest.raises(SourceError, match=r"no archives .*; left out: 1 file \(1 \.pdf\)$"):
+        containers(tree / "pdf")
+
+
+def test_links_in_a_directory_are_followed_once(tmp_path: Path) -> None:
+    store, root = tmp_path / "store", tmp_path / "tree"
+    put(store, "2b9f", b"blob")
+    put(store, "inner/game.sgf", b"inner")
+    put(store, "inner/games.zip", one_member_zip())
+    (store / "inner/up").symlink_to(store)
+    (store / "inner/tree").symlink_to(root)
+    os.mkfifo(store / "fifo")
+    put(root, "b.sgf", b"b")
+    put(root, "blob", b"named by its link")
+    links = {
+        "a.sgf": root / "b.sgf",  # comes before its target, which keeps its name nevertheless
+        "c.sgf": store / "2b9f",
+        "d.sgf": store / "2b9f",
+        "e.sgf": root / "blob",
+        "f.sgf": tmp_path / "missing",
+        "g.sgf": store / "fifo",
+        "h": store / "inner",
+        "i": store / "inner",
+        "j.zip": store / "inner/games.zip",
+        "k.sgf": root / "k.sgf",
+        "up": tmp_path,
+    }
+    for name, target in links.items():
+        (root / name).symlink_to(target)
+    expected = [(b"b.sgf", b"b"), (b"c.sgf", b"blob"), (b"e.sgf", b"named by its link"), (b"h/game.sgf", b"inner")]
+    assert [row[1:3] for row in read(root)] == expected
+    assert find_containers(root).paths == [root, root / "h/games.zip"]
+    assert find_containers(root).left_out == {
+        "already read by another name": 8,  # a.sgf, d.sgf, h/tree, h/up/inner, i, j.zip, up/store, up/tree
+        "with a broken link": 2,
+        "without an extension": 2,  # blob, h/up/2b9f
+        "special": 2,
+    }
 
 
 def test_loose_record_over_the_limit_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,7 @@ from kifu.corpus.sources import (
     ShardReader,
     Source,
     SourceShard,
+    count_left_out,
     find_sources,
     hash_sources,
     source_shards,
@@ -57,6 +58,7 @@ class IngestReport:
         drops: Number of dropped games by the name of the `DropReason`.
         unparsed: By text column, the texts that could not be parsed, with their counts.
         bytes: Size of the catalogue.
+        left_out: Number of files of the sources' folders that are neither records nor archives, by kind.
     """
 
     read: int = 0
@@ -65,6 +67,7 @@ class IngestReport:
     drops: Counter[str] = field(default_factory=Counter)
     unparsed: UnparsedTexts = field(default_factory=dict)
     bytes: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         """Format the report for a terminal."""
@@ -192,7 +195,7 @@ def ingest(
     rules = clean if isinstance(clean, CleaningRules) else load_cleaning_rules(clean)
     found = sources.sources if isinstance(sources, HashedSources) else find_sources(sources)
     job = IngestJob(rules, load_index([source.path for source in found if source.catalogue is None]))
-    report = IngestReport()
+    report = IngestReport(left_out=count_left_out(found))
     with make_executor(engine, jobs, staging_dir(path)) as executor, progress("reading games", None, "games") as bar:
         infos = sources.hashes if isinstance(sources, HashedSources) else hash_sources(found, executor)
         rows = _count_unparsed(executor.run(job, source_shards(found, infos)), report)

@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.records.containers import BLOCK_BYTES, blocks, containers, count_blocks, split_large_blocks
+from kifu.records.containers import BLOCK_BYTES, blocks, count_blocks, find_containers, split_large_blocks
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, name_below
@@ -52,11 +52,13 @@ class Source:
         path: Where it is.
         name: The value of column `archive`.
         catalogue: The open catalogue, None for containers.
+        left_out: For the first container of a folder, the number of files of the folder that are left out, by kind.
     """
 
     path: AnyPath
     name: str
     catalogue: Catalogue | None
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,17 @@ def find_sources(sources: Paths) -> list[Source]:
         if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
             found.append(Source(path, path.name, open_catalogue(path)))
             continue
-        found += [Source(container, name_below(path, container), None) for container in containers(path)]
+        paths, left_out = find_containers(path)
+        for container in paths:
+            found.append(Source(container, name_below(path, container), None, left_out))
+            left_out = Counter()
     names = Counter(source.name for source in found)
     return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
+
+
+def count_left_out(sources: Iterable[Source]) -> Counter[str]:
+    """Return the number of files that are left out of the sources' folders, by kind."""
+    return sum((source.left_out for source in sources), Counter())
 
 
 def source_shards(sources: Iterable[Source], infos: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:

@@ -28,7 +28,15 @@ from kifu.corpus.index import Index, Partition, SourceInfo, has_index
 from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.partitions import CatalogueTransaction, StagedRows, unique_name, write_partitions
 from kifu.corpus.schema import drop_code, map_distinct, with_drop
-from kifu.corpus.sources import ShardReader, Source, SourceShard, find_sources, hash_sources, source_shards
+from kifu.corpus.sources import (
+    ShardReader,
+    Source,
+    SourceShard,
+    count_left_out,
+    find_sources,
+    hash_sources,
+    source_shards,
+)
 from kifu.errors import DropReason, FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
 from kifu.progress import ProgressFactory, silent
@@ -102,7 +110,7 @@ def append(
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
         before = _index_for(folder, rules.model_dump(mode="json"))
-        report = AppendReport()
+        report = AppendReport(left_out=count_left_out(found))
         new = list(_new_sources(found, executor, before, report))
         if not new:
             return report

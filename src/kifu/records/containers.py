@@ -9,14 +9,17 @@ bounded by a few times the size of a block or of the largest member, whatever th
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from io import FileIO
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,9 +30,11 @@ from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, first_game_line, last_line_end, next_line
 from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_record_name
-from kifu.records.directory import COMPRESSIONS, directory_blocks, list_directory, strip_compression
+from kifu.records.directory import COMPRESSIONS, describe_left_out, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, open_file
+
+_log = logging.getLogger(__name__)
 
 _RECORD_START = re.compile(rb"\(\s*;")
 _JUNK_LIMIT = 64 << 10  # bytes within which a record must start in a file of any other name
@@ -47,7 +52,7 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
 
     - A directory tree: its loose records, which are the files named .sgf, ignoring case, and those with .gz, .bz2 or
       .xz after it, numbered in the byte order of their paths. Archives and .olf files in the tree are separate
-      containers, which `containers` finds; symbolic links are not followed.
+      containers, which `containers` finds.
     - A .zip or .tar (also in .gz, .bz2 or .xz): the members named .sgf or .olf, ignoring case, or without an extension.
       Other members and directories are skipped but count in `RecordBlock.member`.
     - A single file (also in .gz, .bz2 or .xz) if it is named .sgf or .olf, if a record starts in its first 64 KiB, or
@@ -79,25 +84,46 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
 
 
 def containers(sources: Paths) -> list[AnyPath]:
-    """Return the containers of `sources`, in the order in which `blocks` should read them.
-
-    A file stays as it is. A directory becomes itself, if there are loose records in its tree, followed by each archive,
-    .olf file and TYGEM index in the tree, in the byte order of their paths.
+    """Return the containers of `sources`, in the order in which `blocks` should read them; see `find_containers`.
 
     Raises:
-        SourceError: If a source does not exist, or is a directory without any of these.
+        SourceError: If a source does not exist, or is a directory without any.
     """
-    paths: list[AnyPath] = []
-    for source in as_list(sources):
-        path = as_path(source)
-        if not _is_directory(path):
-            paths.append(path)
-            continue
-        tree = list_directory(path)
-        if not tree.records and not tree.archives:
-            raise SourceError(f"{path}: no .sgf files and no archives in this directory, nor .olf files")
-        paths += [path, *tree.archives] if tree.records else tree.archives
-    return paths
+    return [path for source in as_list(sources) for path in find_containers(as_path(source)).paths]
+
+
+class Containers(NamedTuple):
+    """The containers of a source.
+
+    Attributes:
+        paths: The paths.
+        left_out: Number of all other files of a directory by kind, see `kifu.records.directory.DirectoryTree`.
+    """
+
+    paths: list[AnyPath]
+    left_out: Counter[str]
+
+
+def find_containers(source: AnyPath) -> Containers:
+    """Find the containers of a file or directory, and log what is left out of a directory.
+
+    A file stays as it is. A directory becomes itself, if there are loose records in its tree, followed by each archive,
+    .olf file and TYGEM index in the tree, in the byte order of their paths. Symbolic links are followed, see
+    `kifu.records.directory.list_directory`.
+
+    Raises:
+        SourceError: If the source does not exist, or is a directory without any.
+    """
+    if not _is_directory(source):
+        return Containers([source], Counter())
+    tree = list_directory(source)
+    note = describe_left_out(tree.left_out) if tree.left_out else ""
+    if not tree.records and not tree.archives:
+        message = f"{source}: no .sgf files and no archives in this directory, nor .olf files"
+        raise SourceError(f"{message}; {note}" if note else message)
+    if note:
+        _log.info("%s: %s", source, note)
+    return Containers([source, *tree.archives] if tree.records else tree.archives, tree.left_out)
 
 
 def _is_directory(path: AnyPath) -> bool:

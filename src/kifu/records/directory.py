@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
+import stat
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO, FileIO
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +27,9 @@ COMPRESSIONS = (b".gz", b".bz2", b".xz")
 _ARCHIVES = (b".zip", b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".tar.gz", b".tar.bz2", b".tar.xz")
 _INITIAL_SIZE = 64 << 10  # initial buffer for a compressed record, in bytes
 _REQUESTS = 16  # records fetched from remote storage at a time
+_SHOWN_KINDS = 5
+_SPECIAL = "special"
+_EXTENSION = re.compile(rb".((\.[\w+-]{1,12})?\.(gz|bz2|xz)|\.[\w+-]{1,12})\Z", re.DOTALL)
 _EMPTY: Bytes = np.empty(0, np.uint8)
 
 
@@ -67,10 +75,12 @@ class DirectoryTree:
     Attributes:
         records: The loose records.
         archives: Separate containers: archives, line files (.olf) and TYGEM indexes (.index).
+        left_out: Number of all other files by kind: by extension, or links to files that the tree has already.
     """
 
     records: LooseRecords
     archives: list[AnyPath]
+    left_out: Counter[str]
 
 
 def list_directory(root: AnyPath) -> DirectoryTree:
@@ -78,7 +88,8 @@ def list_directory(root: AnyPath) -> DirectoryTree:
 
     Only .gz, .bz2 and .xz files whose names do not reveal their contents are opened.
 
-    Symbolic links are skipped, also those to files: their targets lie elsewhere or are listed anyway.
+    Symbolic links are followed, but not to a file or directory that the tree already has, by itself or by an earlier
+    link. A linked file has the name and the place of its link.
 
     Raises:
         SourceError: If a directory cannot be read.
@@ -88,53 +99,142 @@ def list_directory(root: AnyPath) -> DirectoryTree:
             remote = root.files()
         except OSError as error:
             raise SourceError(f"{root}: {error.strerror}") from None
-        records = _records_in(remote)
-        return DirectoryTree(
-            LooseRecords(root, 0, records, [remote[name] for name in records]),
-            _archives_in(remote, remote.__getitem__),
-        )
-    names = sorted(_walk(os.fsencode(root)))
-    archives = _archives_in(names, lambda name: root / os.fsdecode(name))
-    return DirectoryTree(LooseRecords(root, 0, _records_in(names), []), archives)
+        return _sort_files(root, remote, remote.__getitem__, Counter())
+    names, left_out = _walk(os.fsencode(root))
+    return _sort_files(root, sorted(names), lambda name: root / os.fsdecode(name), left_out)
 
 
-def _records_in(names: Iterable[bytes]) -> list[bytes]:
-    return [name for name in names if is_record_name(strip_compression(name))]
-
-
-def _archives_in(names: Iterable[bytes], at: Callable[[bytes], AnyPath]) -> list[AnyPath]:
-    """Return the archives among the files.
+def _sort_files(
+    root: AnyPath, names: Iterable[bytes], at: Callable[[bytes], AnyPath], left_out: Counter[str]
+) -> DirectoryTree:
+    """Divide the files of a tree into records, archives and others.
 
     Args:
-        names: Paths below the root.
+        root: The directory.
+        names: Paths below it, in byte order.
         at: Returns the path or URL of a name.
+        left_out: Entries of the tree that are not among the names.
     """
-    verdicts = ((name, _is_archive_name(name)) for name in names)
-    return [
-        at(name) for name, is_archive in verdicts if is_archive or (is_archive is None and _is_compressed_tar(at(name)))
-    ]
+    records: list[bytes] = []
+    archives: list[AnyPath] = []
+    for name in names:
+        if is_record_name(strip_compression(name)):
+            records.append(name)
+        elif (is_archive := _is_archive_name(name)) or (is_archive is None and _is_compressed_tar(at(name))):
+            archives.append(at(name))
+        else:
+            left_out[_kind(name)] += 1
+    remote = [path for path in map(at, records) if isinstance(path, Remote)]
+    return DirectoryTree(LooseRecords(root, 0, records, remote), archives, left_out)
 
 
-def _walk(top: bytes) -> Iterator[bytes]:
-    """Yield the paths of all files below a local directory."""
+def _kind(name: bytes) -> str:
+    """Return the extension of a file that is neither a record nor an archive."""
+    base = name.rpartition(b"/")[2].lower()
+    if base.startswith(b"._"):
+        return "AppleDouble"
+    extension = _EXTENSION.search(base)
+    return extension[1].decode("ascii") if extension else "without an extension"
+
+
+def describe_left_out(left_out: Counter[str]) -> str:
+    """Return one line, such as "left out: 4 files (3 .pdf, 1 with a broken link)"."""
+    kinds = [f"{count:,} {kind}" for kind, count in left_out.most_common(_SHOWN_KINDS)]
+    more = ["..."] if len(left_out) > _SHOWN_KINDS else []
+    files = left_out.total()
+    return f"left out: {files:,} file{'s' * (files != 1)} ({', '.join(kinds + more)})"
+
+
+def _walk(top: bytes) -> tuple[list[bytes], Counter[str]]:
+    """Return the paths of all files below a local directory, and the number of all other entries by kind.
+
+    Links come last, so that a file that also lies in the tree keeps its own name.
+    """
+    files, links, directories = list[bytes](), list[bytes](), list[bytes]()
+    left_out = Counter[str]()
     pending = [b""]
     while pending:
         directory = pending.pop()
-        try:
-            with os.scandir(top + b"/" + directory) as entries:
-                for entry in entries:
-                    name = directory + b"/" + entry.name if directory else entry.name
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(name)
-                    elif entry.is_file(follow_symlinks=False):
-                        yield name
-        except OSError as error:
-            raise SourceError(f"{os.fsdecode(top + b'/' + directory)}: {error.strerror}") from None
+        directories.append(directory)
+        with _scan(top, directory) as entries:
+            for entry in entries:
+                name = directory + b"/" + entry.name if directory else entry.name
+                if entry.is_symlink():
+                    links.append(name)
+                elif entry.is_dir(follow_symlinks=False):
+                    pending.append(name)
+                elif entry.is_file(follow_symlinks=False):
+                    files.append(name)
+                else:
+                    left_out[_SPECIAL] += 1
+    if links:
+        readable = chain(directories, filter(_is_readable_name, files))
+        seen = {_identity(status) for name in readable if (status := _stat(top + b"/" + name))}
+        files += _follow(top, links, seen, left_out)
+    return files, left_out
+
+
+def _follow(top: bytes, links: list[bytes], seen: set[tuple[int, int]], left_out: Counter[str]) -> Iterator[bytes]:
+    """Yield the paths of all files that links lead to.
+
+    Args:
+        top: The directory.
+        links: Paths below it.
+        seen: Device and inode of the directories, records and archives that are listed already; extended here.
+        left_out: Counts entries that are skipped.
+    """
+    pending = sorted(links, reverse=True)
+    while pending:
+        name = pending.pop()
+        status = _stat(top + b"/" + name)
+        if status is None:
+            left_out["with a broken link"] += 1
+            continue
+        is_directory = stat.S_ISDIR(status.st_mode)
+        if is_directory or _is_readable_name(name):
+            if _identity(status) in seen:
+                left_out["already read by another name"] += 1
+                continue
+            seen.add(_identity(status))
+        if is_directory:
+            with _scan(top, name) as entries:
+                pending += sorted((name + b"/" + entry.name for entry in entries), reverse=True)
+        elif stat.S_ISREG(status.st_mode):
+            yield name
+        else:
+            left_out[_SPECIAL] += 1
+
+
+def _stat(path: bytes) -> os.stat_result | None:
+    """Return the status of the file at the end of all links; None if there is no such file."""
+    try:
+        return Path(os.fsdecode(path)).stat()
+    except OSError:
+        return None
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def _scan(top: bytes, directory: bytes) -> Iterator[Iterator[os.DirEntry[bytes]]]:
+    """Open a directory below `top`. Raises SourceError."""
+    try:
+        with os.scandir(top + b"/" + directory) as entries:
+            yield entries
+    except OSError as error:
+        raise SourceError(f"{os.fsdecode(top + b'/' + directory)}: {error.strerror}") from None
 
 
 def strip_compression(name: bytes) -> bytes:
     """Return a file's name without a final .gz, .bz2 or .xz."""
     return name.rpartition(b".")[0] if name.lower().endswith(COMPRESSIONS) else name
+
+
+def _is_readable_name(name: bytes) -> bool:
+    """Return whether a file may be a record or an archive by its name."""
+    return is_record_name(strip_compression(name)) or _is_archive_name(name) is not False
 
 
 def _is_archive_name(name: bytes) -> bool | None:

@@ -17,8 +17,8 @@ from kgs_archives import BROKEN, archive, records
 from kifu.convert import convert
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
+from kifu.corpus.sources import read
 from kifu.errors import KifuError, OutputError, RecipeError, SourceError
-from kifu.records.game import read
 
 GAMES = records(24, 3)
 """Without a result, which OLF cannot say."""

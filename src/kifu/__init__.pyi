@@ -1,10 +1,10 @@
 # The public names of kifu. lazy_loader reads this list at run time; type checkers and the API reference read it, too.
 
 # Records
+from .corpus.sources import read as read
 from .assets import sample_path as sample_path
 from .records.game import (
     Game as Game,
-    read as read,
     read_games as read_games,
     read_sgf as read_sgf,
     write_sgf as write_sgf,

@@ -14,6 +14,7 @@ from kifu.assets import sample_path
 from kifu.atomic_io import hash_file
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
+from kifu.corpus.sources import read
 from kifu.corpus.stats import stats
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
@@ -24,7 +25,7 @@ from kifu.planes.registry import find_plane_set
 from kifu.progress import format_bytes, progress
 from kifu.recipes.pipeline import BuildReport, build
 from kifu.recipes.schema import load_recipe, load_training
-from kifu.records.game import Game, read
+from kifu.records.game import Game
 from kifu.records.parse import summarize
 from kifu.viz.boards import draw_planes, save
 from kifu.viz.charts import draw_charts

@@ -18,6 +18,7 @@ from kifu.corpus.catalogue import Catalogue, is_catalogue, open_catalogue
 from kifu.corpus.export import rows_to_games
 from kifu.corpus.index import INDEX
 from kifu.corpus.schema import SCHEMA, VERSION, drop_code, game_arrays, to_numpy
+from kifu.corpus.sources import read
 from kifu.datasets.examples import Dataset
 from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
@@ -29,7 +30,7 @@ from kifu.katago.inspect import describe_kata_row
 from kifu.katago.npz import KataNpz
 from kifu.planes.registry import KATAGO22, find_plane_set
 from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
-from kifu.records.game import Game, read
+from kifu.records.game import Game
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
 from kifu.viz.boards import draw_board, save

@@ -130,6 +130,13 @@ def test_rows_locate_their_games(sources: dict[str, Path], tmp_path: Path) -> No
     ]
 
 
+def test_read_mixes_catalogues_with_records(sources: dict[str, Path], tmp_path: Path) -> None:
+    ingest(sources["olf"], tmp_path / "a.parquet")
+    records = list(kifu.read(sources["olf"]))
+    both = list(kifu.read([sources["olf"], tmp_path / "a.parquet", sources["olf"]]))
+    assert [game.moves.tolist() for game in both] == [game.moves.tolist() for game in records] * 3
+
+
 @pytest.mark.parametrize("name", [name for name in COUNTS if name not in ("catalogue", "index")])
 def test_games_are_found_at_the_rows_locations(sources: dict[str, Path], tmp_path: Path, name: str) -> None:
     """By `kifu.read` of the container, in order; members are those that the container has."""

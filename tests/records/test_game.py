@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kifu.corpus.sources import read
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
-from kifu.records.game import Game, read, read_games, read_sgf
+from kifu.records.game import Game, read_games, read_sgf
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.meta import Rank, Result
 from kifu.records.sgf import root_properties

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import naive
+from kifu.corpus.sources import read
 from kifu.errors import DropReason
 from kifu.point import ERASE_BIT, NO_POINT, POINT_MASK, WHITE_BIT
-from kifu.records.game import Game, read
+from kifu.records.game import Game
 from kifu.records.games import ParseWarning
 from kifu.records.parse import SourceSummary, summarize
 

@@ -14,12 +14,12 @@ from commands import run
 from kgs_archives import archive, record, records
 from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
+from kifu.corpus.sources import read
 from kifu.errors import SourceError
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import _remote
 from kifu.records.containers import blocks, containers
-from kifu.records.game import read
 from kifu.records.paths import as_path, open_file
 from web_store import web_store
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.records.game import read, read_sgf
+from kifu.corpus.sources import read
+from kifu.records.game import read_sgf
 from kifu.records.text import canonical_value, charsets, choose_codec, codec_named, detect_codec, escape, unescape
 
 WORDS = {

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice, repeat
+from itertools import groupby, islice, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.records.containers import BLOCK_BYTES, blocks, count_blocks, find_containers, split_large_blocks
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
+from kifu.records.game import Game, games_in
 from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, name_below
 
@@ -141,6 +142,28 @@ def find_sources(sources: Paths) -> list[Source]:
 def count_left_out(sources: Iterable[Source]) -> Counter[str]:
     """Return the number of files that are left out of the sources' folders, by kind."""
     return sum((source.left_out for source in sources), Counter())
+
+
+def read(sources: Paths) -> Iterator[Game]:
+    """Yield the games of archives, directories, single files and catalogues, in order, read on demand.
+
+    Every member of a container gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and
+    TYGEM, and every row of a catalogue. The metadata of TYGEM games comes from the index files among adjacent sources.
+
+    Args:
+        sources: One or several paths or URLs.
+
+    Raises:
+        SourceError: If a source does not exist or cannot be read.
+        FormatError: If a catalogue is damaged.
+    """
+    for is_container, group in groupby(find_sources(sources), key=lambda source: source.catalogue is None):
+        if is_container:
+            yield from games_in([source.path for source in group])
+        else:
+            for source in group:
+                assert source.catalogue is not None
+                yield from source.catalogue.games()
 
 
 def source_shards(sources: Iterable[Source], infos: Iterable[Mapping[str, Any]] | None = None) -> Iterator[SourceShard]:

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from kifu.errors import DropReason, GameError, IllegalMove, RecordError
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, to_sgf
-from kifu.records.containers import containers, read_blocks
+from kifu.records.containers import read_blocks
 from kifu.records.formats import RECORD_FORMATS
 from kifu.records.games import FIELDS, NO_HANDICAP, ParsedBlock, ParseWarning
 from kifu.records.meta import Rank, Result, parse_komi
 from kifu.records.parse import parse_block
-from kifu.records.paths import Paths
+from kifu.records.paths import AnyPath
 from kifu.records.sgf import (
     as_block,
     final_setup,
@@ -273,21 +273,14 @@ def _games_of(parsed: ParsedBlock) -> Iterator[Game]:
     return (game_at(parsed, g) for g in range(len(parsed.games)))
 
 
-def read(source: Paths) -> Iterator[Game]:
-    """Yield the games of archives, directories and single files, in order, read on demand.
+def games_in(containers: Sequence[AnyPath]) -> Iterator[Game]:
+    """Yield the games of containers, in order, read on demand.
 
     Every member gives a game, also an unreadable one, which has a `drop`. So does every line of OLF and TYGEM. The
-    metadata of TYGEM games comes from the index files among the sources.
-
-    Args:
-        source: One or several paths or URLs.
-
-    Raises:
-        SourceError: As `kifu.records.containers.blocks` and `kifu.records.tygem.load_index` do.
+    metadata of TYGEM games comes from the index files among the containers.
     """
-    paths = containers(source)
-    index = load_index(paths)
-    for block in read_blocks(paths):
+    index = load_index(containers)
+    for block in read_blocks(containers):
         for parsed in parse_block(block, index):
             yield from _games_of(parsed)
 

@@ -121,3 +121,15 @@ def test_threads_count_together(monkeypatch: pytest.MonkeyPatch, terminal: bool)
         for thread in threads:
             thread.join()
     assert "20,000 of 20,000 games" in stream.getvalue()
+
+
+def test_transient_plain_bars_print_only_long_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
+    for seconds in (1.0, 6.0):
+        with progress("compiling", total=2, unit="functions", transient=True) as bar:
+            now[0] += seconds
+            bar.advance()
+    assert capsys.readouterr().err == "compiling: 1 of 2 functions after 6.0 s\n"

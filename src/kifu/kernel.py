@@ -1,4 +1,4 @@
-"""The one decorator around `numba.njit`: compiler options, the on-disk cache, and the notice about compilation.
+"""The one decorator around `numba.njit`: compiler options, the on-disk cache, and the progress of compilation.
 
 Kernels are plain loops over flat arrays of many games. They fill arrays that the caller provides, return a status and
 raise nothing. With NUMBA_DISABLE_JIT=1 they run as ordinary Python, for tests and debuggers.
@@ -10,8 +10,8 @@ The cache is keyed on content. Numba names an entry after the file and line of a
 that one file, although functions of other files are compiled into it. Here the key is a fingerprint of the byte code of
 the kernel and of every function, constant and class it uses. So editing a comment, a docstring or an unrelated
 function never recompiles, any other change always does, and all checkouts of a user share the entries. They are stored
-in NUMBA_CACHE_DIR if it is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. They
-may be deleted at any time.
+in NUMBA_CACHE_DIR if it is set, else in ~/.cache/kifu, or if that is not writable in the package's __pycache__. The
+least recently used ones are deleted, and all may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+
+from kifu.progress import Progress, progress
+
+_MAX_CACHED = 1000
+"""Number of kernels that the cache keeps, at up to 500 kB each. The tests use about 300."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -173,6 +178,25 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        loaded = super().load_overload(sig, target_context)
+        if loaded is not None:
+            with contextlib.suppress(OSError):  # a cache that others own
+                os.utime(Path(self.cache_path, f"{self._impl.filename_base}.nbi"))
+        return loaded
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        super().save_overload(sig, data)
+        self._prune()
+
+    def _prune(self) -> None:
+        """Delete the kernels that were not used for the longest time while there are more than _MAX_CACHED."""
+        with contextlib.suppress(OSError):  # other processes delete files, too
+            indices = sorted(Path(self.cache_path).glob("*.nbi"), key=lambda path: path.stat().st_mtime)
+            for index in indices[:-_MAX_CACHED]:
+                for path in Path(self.cache_path).glob(f"{index.stem}.*"):
+                    path.unlink()
+
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         # Numba adds hashes of the byte code and the pickled closure. The entry's name has the former already, and
         # pickled kernels differ in each process.
@@ -211,12 +235,18 @@ def fingerprint(function: Callable[..., Any]) -> Fingerprint:
 
 
 class _Walk:
-    """Collects a description of a function and of everything that it refers to, directly or not."""
+    """Collects a description of a function and of everything that it refers to, directly or not.
+
+    Attributes:
+        lines: the description.
+        modules: names of the modules of all functions in it.
+        functions: ids of these functions.
+    """
 
     def __init__(self) -> None:
         self.lines = [repr(_OPTIONS), repr(_INLINE_OPTIONS)]
         self.modules: set[str] = set()
-        self._seen: set[int] = set()
+        self.functions: set[int] = set()
 
     def add(self, value: Any) -> None:
         value = getattr(value, "py_func", value)
@@ -239,9 +269,9 @@ class _Walk:
             self.lines.append(repr(value))
 
     def _add_function(self, function: FunctionType) -> None:
-        if id(function) in self._seen:
+        if id(function) in self.functions:
             return
-        self._seen.add(id(function))
+        self.functions.add(id(function))
         self.modules.add(function.__module__)
         code, names = function.__code__, function.__globals__
         self.lines += [function.__module__, *code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]]
@@ -294,21 +324,40 @@ def writable_view(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array if array.flags.writeable else np.asarray(_WritableAlias(array))
 
 
-class _CompilationNotice(event.Listener):  # type: ignore[misc]
-    """Prints a line at the first compilation."""
+class _CompilationProgress(event.Listener):  # type: ignore[misc]
+    """Shows which kernel is compiled, and how many of its functions have been compiled.
+
+    Numba compiles in one thread at a time.
+    """
 
     def __init__(self) -> None:
-        self.printed = False
+        self._depth = 0
+        self._functions: set[int] = set()
+        self._shown = contextlib.ExitStack()
+        self._bar: Progress | None = None
 
     def on_start(self, event: Any) -> None:
-        if not self.printed:
-            self.printed = True
-            print("kifu: compiling its kernels, once on this machine ...", file=sys.stderr)
+        if self._depth == 0:
+            function = event.data["dispatcher"].py_func
+            walk = _Walk()
+            walk.add(function)
+            self._functions = walk.functions
+            label = f"compiling kernel {function.__name__}"
+            self._bar = self._shown.enter_context(
+                progress(label, total=len(self._functions), unit="functions", transient=True)
+            )
+        self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        pass
+        self._depth -= 1
+        function = id(event.data["dispatcher"].py_func)
+        if function in self._functions and self._bar is not None:  # it may be compiled again for other types
+            self._functions.remove(function)
+            self._bar.advance()
+        if self._depth == 0:
+            self._shown.close()
 
 
 def announce_compilation() -> None:
-    """Print a line to standard error when kernels are compiled rather than loaded from the cache."""
-    event.register("numba:compile", _CompilationNotice())
+    """Show progress on standard error while kernels are compiled rather than loaded from the cache."""
+    event.register("numba:compile", _CompilationProgress())

@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress as RichProgress
 
 _INTERVAL_S = 5.0
@@ -56,16 +58,17 @@ class ProgressFactory(Protocol):
         """Begin to show progress."""
 
 
-def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
+def progress(label: str, total: int | None, unit: str, *, transient: bool = False) -> AbstractContextManager[Progress]:
     """Show the progress of some work on standard error.
 
     Args:
         label: name of the operation.
         total: the count at the end; None if it is unknown.
         unit: unit of the count; "bytes" are shown as kB, MB and GB.
+        transient: remove the bar at the end. Plain lines are then printed only every few seconds.
     """
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return _rich_bar(label, total, unit) if on_terminal else _plain_bar(label, total, unit)
+    return (_rich_bar if on_terminal else _plain_bar)(label, total, unit, transient)
 
 
 def silent(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
@@ -142,7 +145,9 @@ class _PlainBar:
         self._note = ""
         self._start = self._printed = time.monotonic()
         self._lock = threading.Lock()
-        self._print(f"{label}: {self._count}" if total is not None else f"{label} ...")
+
+    def start(self) -> None:
+        self.log(f"{self._label}: {self._count}" if self._count.total is not None else f"{self._label} ...")
 
     def advance(self, n: int = 1) -> None:
         self.add(self._count, n)
@@ -195,10 +200,13 @@ class _PlainSubtask:
 
 
 @contextmanager
-def _plain_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
+def _plain_bar(label: str, total: int | None, unit: str, transient: bool) -> Iterator[Progress]:
     bar = _PlainBar(label, total, unit)
+    if not transient:
+        bar.start()
     yield bar
-    bar.finish()
+    if not transient:
+        bar.finish()
 
 
 class _RichTask:
@@ -242,9 +250,16 @@ class _RichBar(_RichTask):
             self._display.remove_task(task.id)
 
 
-@contextmanager
-def _rich_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
+@cache
+def _console(stream: TextIO) -> Console:
+    """Return the console of a stream, one for all bars, so that they are shown below each other."""
     from rich.console import Console
+
+    return Console(file=stream)
+
+
+@contextmanager
+def _rich_bar(label: str, total: int | None, unit: str, transient: bool) -> Iterator[Progress]:
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
 
@@ -254,7 +269,8 @@ def _rich_bar(label: str, total: int | None, unit: str) -> Iterator[Progress]:
         BarColumn(bar_width=30),
         TextColumn("{task.fields[count]}", markup=False),
         TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-        console=Console(stderr=True),
+        console=_console(sys.stderr),
         redirect_stdout=sys.stdout.isatty(),
+        transient=transient,
     ) as display:
         yield _RichBar(display, label, total, unit)

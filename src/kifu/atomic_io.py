@@ -58,12 +58,12 @@ class AtomicFile:
             if os.fstat(self._file).st_size:
                 os.ftruncate(self._file, 0)
             os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
-        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-            self._close()
-            raise self._error(error) from None
         except OutputError:
             self._close()
             raise
+        except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+            self._close()
+            raise self._error(error) from None
 
     def _lock(self) -> bool:
         """Lock the file. Returns False if another process holds it."""
@@ -112,6 +112,8 @@ class AtomicFile:
             if os.fstat(self._file).st_size != self.size:
                 raise OutputError(f"{self._part} changed while it was written")
             self._part.replace(self.path)
+        except OutputError:
+            raise
         except OSError as error:
             raise self._error(error) from None
         self._close()
@@ -177,6 +179,8 @@ class AtomicDirectory:
         except BlockingIOError:
             self._close()
             raise OutputError(f"{path} is being written by another process") from None
+        except OutputError:
+            raise
         except (OSError, ValueError) as error:
             self._close()
             raise cannot_write(path, error) from None
@@ -194,6 +198,8 @@ class AtomicDirectory:
             for name in (self._index, *self._require_ours()):
                 self.path.joinpath(name).unlink(missing_ok=True)
             self._part.replace(self.path)
+        except OutputError:
+            raise
         except OSError as error:
             raise cannot_write(self.path, error) from None
         self._close()

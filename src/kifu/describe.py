@@ -24,7 +24,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
-from kifu.errors import DropReason, FormatError, GameError, SourceError
+from kifu.errors import DropReason, FormatError, GameError
 from kifu.go.board import Board
 from kifu.katago.inspect import describe_kata_row
 from kifu.katago.npz import KataNpz
@@ -50,7 +50,7 @@ def is_data_set(path: Path) -> bool:
     """
     try:
         return detect_format(path) is not None
-    except (OSError, SourceError):
+    except OSError:
         return False
 
 

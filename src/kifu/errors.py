@@ -1,15 +1,15 @@
 """The errors of kifu, and the reasons for which games are dropped.
 
-    KifuError
-    ├── RecordError      bytes that are not a readable game record
-    ├── GameError        a game that violates the rules it is read under
+    KifuError            and also
+    ├── RecordError      ValueError      bytes that are not a readable game record
+    ├── GameError        ValueError      a game that violates the rules it is read under
     │   └── IllegalMove
-    ├── FormatError      a data file that violates its format
-    ├── SourceError      an archive, folder or address that cannot be read
-    ├── OutputError      a file that cannot be written
-    ├── ClusterError     a cluster that is unreachable or cannot do the work
-    ├── RecipeError      a recipe, plane set, format or option that is unknown or invalid
-    └── MissingExtra     a package that an extra of kifu installs
+    ├── FormatError      ValueError      a data file that violates its format
+    ├── SourceError      OSError         an archive, folder or address that cannot be read
+    ├── OutputError      OSError         a file that cannot be written
+    ├── ClusterError     RuntimeError    a cluster that is unreachable or cannot do the work
+    ├── RecipeError      ValueError      a recipe, plane set, format or option that is unknown or invalid
+    └── MissingExtra     ImportError     a package that an extra of kifu installs
 
 Each message names the bad value and the allowed ones. The command line prints it as one line and exits with code 2.
 A bad game among many raises nothing: it is dropped, with a `DropReason`.
@@ -26,31 +26,31 @@ class KifuError(Exception):
     """Base of every error that kifu raises on purpose."""
 
 
-class RecordError(KifuError):
+class RecordError(KifuError, ValueError):
     """Bytes that are not a readable game record."""
 
 
-class GameError(KifuError):
+class GameError(KifuError, ValueError):
     """A game that violates the rules it is read under."""
 
 
-class FormatError(KifuError):
+class FormatError(KifuError, ValueError):
     """A data file that violates its format."""
 
 
-class SourceError(KifuError):
+class SourceError(KifuError, OSError):
     """An archive, folder or address that cannot be read."""
 
 
-class OutputError(KifuError):
+class OutputError(KifuError, OSError):
     """A file that cannot be written."""
 
 
-class ClusterError(KifuError):
+class ClusterError(KifuError, RuntimeError):
     """A cluster that is unreachable or cannot do the work."""
 
 
-class RecipeError(KifuError):
+class RecipeError(KifuError, ValueError):
     """A recipe, plane set, format or option that is unknown or invalid."""
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, Field, field_validator
 
 from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config, parse_board
-from kifu.errors import DropReason, RecipeError
+from kifu.errors import DropReason
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
 from kifu.records import tygem
@@ -79,20 +79,14 @@ class CleaningRules(BaseModel):
     @field_validator("rules")
     @classmethod
     def _check_rules(cls, name: str) -> str:
-        try:
-            Rules.named(name)
-        except RecipeError as error:
-            raise ValueError(str(error)) from None
+        Rules.named(name)
         return name
 
     @field_validator("sizes")
     @classmethod
     def _check_sizes(cls, sizes: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for size in sizes or ():
-            try:
-                parse_board(size)
-            except RecipeError as error:
-                raise ValueError(str(error)) from None
+            parse_board(size)
         return sizes
 
 

@@ -146,6 +146,8 @@ def read_index(folder: Path) -> Index:
         first = error.errors()[0]
         reason = f"{'.'.join(map(str, first['loc']))[:80]} {first_line(ValueError(first['msg']))[:200]}"
         raise FormatError(f"{index_path} is not the index of a catalogue: {reason.strip()}") from None
+    except FormatError:
+        raise
     except (OSError, ValueError) as error:
         raise FormatError(f"{folder} is not a complete catalogue: {first_line(error)}") from None
     _check_counts(index, index_path)

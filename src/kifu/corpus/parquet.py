@@ -107,6 +107,8 @@ class TableWriter:
     def _write(self, table: pa.Table) -> None:
         try:
             self._writer.write_table(table.combine_chunks(), row_group_size=self._group)  # pages end where chunks do
+        except OutputError:
+            raise
         except OSError as error:
             raise OutputError(f"cannot write {self._output.path}: {error.strerror or error}") from None
 
@@ -198,6 +200,8 @@ def read_batches(
         for batch in file.iter_batches(size, groups, columns=names, use_threads=False):
             batch.validate(full=True)
             yield cast_batch(batch, schema, path)
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise FormatError(f"{path}: {first_line(error)}") from None
 

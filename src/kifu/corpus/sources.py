@@ -196,7 +196,7 @@ def archive_shards(path: AnyPath) -> Iterator[ArchiveShard | LooseRecords]:
         is_folder = path.is_dir()
         loose = list(_loose_shards(list_directory(path).records)) if is_folder else []
         small = is_folder or path.stat().st_size < _SMALL_BYTES
-    except (OSError, SourceError):
+    except OSError:
         loose, small = [], True
     if loose:
         yield from loose

@@ -283,6 +283,8 @@ def _map_file(path: Path) -> mmap.mmap:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except SourceError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         reason = error.strerror if isinstance(error, OSError) else error
         raise SourceError(f"{path} cannot be read: {reason}") from None

@@ -222,6 +222,8 @@ class Loader:
             *before, last = [WorldStage(*map(operator.index, stage)) for stage in stages]
             for key, value in self._order.items():
                 _require_same(key, order[key], value)
+        except RecipeError:
+            raise
         except (KeyError, TypeError, ValueError):
             raise RecipeError(f"not a state of a loader: {str(state)[:80]}") from None
         for stage in (*before, last):

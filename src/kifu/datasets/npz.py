@@ -28,7 +28,7 @@ import numpy.typing as npt
 from isal import isal_zlib
 
 from kifu.atomic_io import AtomicFile, cannot_write
-from kifu.errors import FormatError, SourceError
+from kifu.errors import FormatError, KifuError, OutputError, SourceError
 
 HEADER_BYTES = 128
 """Size of the header of a .npy file; np.save writes this size for arrays of up to about ten dimensions."""
@@ -153,6 +153,8 @@ def write_npz(output: AtomicFile, members: Sequence[NpzMember], rows: int, compr
     """Write an archive of these members. Raises OutputError."""
     try:
         entries = b"".join([member.write(output, rows, compressed) for member in members])
+    except OutputError:
+        raise
     except OSError as error:
         raise cannot_write(output.path, error) from None
     at = output.size
@@ -181,6 +183,8 @@ def _damage_as_format_error(path: Path) -> Iterator[None]:
     """Convert the errors of zipfile."""
     try:
         yield
+    except KifuError:
+        raise
     except OSError as error:
         if error.strerror is None:
             raise FormatError(f"{path} is damaged: {error}") from None

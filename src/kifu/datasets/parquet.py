@@ -143,7 +143,7 @@ class Parquet(Dataset):
         try:
             self.layout = parse_layout(metadata.get(b"kifu.layout", b""))
             about = json.loads(metadata.get(b"kifu.about", b"{}"))
-        except (FormatError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise FormatError(f"{self.path}: {error}") from None
         self.about = about if isinstance(about, dict) else {}
         self._schema = schema_of(self.layout)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import ConfigDict, Field
 
 from kifu.errors import RecipeError
 from kifu.records.meta import Rank
@@ -117,14 +117,3 @@ class PositionFilter:
 
 
 DEFAULT_FILTER = PositionFilter()
-
-
-def _filter_error_as_value_error(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return validate(value)
-    except RecipeError as error:  # pydantic adds the key to errors of this type
-        raise ValueError(str(error)) from None
-
-
-Positions = Annotated[PositionFilter, WrapValidator(_filter_error_as_value_error)]
-"""A `PositionFilter` as a field of a recipe."""

@@ -18,7 +18,7 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from kifu import __version__
-from kifu.errors import ClusterError, first_line
+from kifu.errors import ClusterError, KifuError, first_line
 from kifu.execution import ray_task
 
 cloudpickle.register_pickle_by_value(ray_task)
@@ -84,6 +84,8 @@ def _connect(address: str | None, jobs: int) -> None:
             except ConnectionAbortedError:  # the server process of a Ray client fails to start now and then (2.60)
                 ray.init(address, **quiet)
             logging.getLogger("ray.util.client.logsclient").setLevel(logging.ERROR)  # Ray sets it to another
+    except ClusterError:
+        raise
     except (RayError, RuntimeError, ConnectionError, TimeoutError, ValueError, OSError) as error:
         where = "on this machine" if address is None else f"at {address}"
         raise ClusterError(f"no cluster {where}: {' '.join(str(error).split())}") from error
@@ -192,7 +194,7 @@ class ClusterHead:
         """Turn errors of Ray calls in this context into ClusterError if the head has gone."""
         try:
             yield
-        except (RayTaskError, GetTimeoutError):  # not the head's fault
+        except (RayTaskError, GetTimeoutError, KifuError):  # not the head's fault
             raise
         except (RayError, OSError, grpc.RpcError) as error:
             reason = self._probe()

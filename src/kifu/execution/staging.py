@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from kifu.atomic_io import cannot_write, locked_folder, remove_file
+from kifu.errors import OutputError
 
 _COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
 _OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}")
@@ -43,6 +44,8 @@ class StagingDir:
                     else:
                         remove_file(file)
                 self.lease.touch()
+            except OutputError:
+                raise
             except OSError as error:
                 raise cannot_write(path, error) from None
             self._stack = stack.pop_all()

@@ -125,6 +125,8 @@ def fetch_kgs(
         if downloads:
             with progress("fetching from KGS", len(downloads), "archives") as bar:
                 _run(client, downloads, jobs, bar, report)
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError(f"{error.filename or folder}: {error.strerror}") from None
     if report.failed:

@@ -8,7 +8,6 @@ from pydantic import Field, field_validator
 
 from kifu.config import Line, parse_board
 from kifu.datasets.npz import Compression
-from kifu.errors import KifuError
 from kifu.katago.encoder import MAX_SIZE, MIN_SIZE
 from kifu.katago.metadata import Source
 from kifu.katago.npz import MAX_ROWS_PER_FILE, ROWS_PER_FILE
@@ -63,10 +62,7 @@ class KatagoRecipe(SplitRecipe):
     @classmethod
     def _boards_in_range(cls, boards: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for board in boards or ():
-            try:
-                width, height = parse_board(board)
-            except KifuError as error:
-                raise ValueError(str(error)) from None
+            width, height = parse_board(board)
             if not (MIN_SIZE <= width <= MAX_SIZE and MIN_SIZE <= height <= MAX_SIZE):
                 raise ValueError(f"boards must be from {MIN_SIZE}x{MIN_SIZE} to {MAX_SIZE}x{MAX_SIZE}, got {board}")
         return boards
@@ -74,11 +70,8 @@ class KatagoRecipe(SplitRecipe):
     @field_validator("default_rules")
     @classmethod
     def _rules_are_known(cls, rules: str | None) -> str | None:
-        try:
-            if rules is not None:
-                KataRules.parse(rules)
-        except KifuError as error:
-            raise ValueError(str(error)) from None
+        if rules is not None:
+            KataRules.parse(rules)
         return rules
 
     @field_validator("default_komi")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from kifu.errors import GameError, IllegalMove, RecordError
+from kifu.errors import GameError, IllegalMove
 from kifu.go.rules import Rules
 from kifu.play.analysis import dboard, info_line, policy_gfx
 from kifu.play.arguments import Arguments, GtpError
@@ -187,7 +187,7 @@ class Engine:
             record = read_sgf(path.read_bytes())
             plies = len(record) if before is None else min(before - 1, len(record))
             game = GameSession.from_game(record, plies, rules=self._rules)
-        except (OSError, ValueError, RecordError, GameError):
+        except (OSError, ValueError):
             raise GtpError("cannot load file") from None
         if not self.player.evaluator.supports(record.width, record.height):
             raise GtpError("unacceptable size")

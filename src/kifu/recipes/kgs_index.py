@@ -158,5 +158,7 @@ def read_index(index: str | os.PathLike[str] | None, found: Iterable[Archive]) -
     try:
         with Path(index).open("rb") as file:
             return parse_index(file.read(PAGE_LIMIT + 1))
+    except SourceError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
         raise SourceError(f"cannot read the index page {index}: {getattr(error, 'strerror', None) or error}") from None

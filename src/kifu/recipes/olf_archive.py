@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from kifu.atomic_io import AtomicFile, locked_folder, remove_file, staging_dir, write_file
 from kifu.corpus.catalogue import RowShard, read_shard
@@ -223,7 +223,7 @@ def _read_manifest(path: Path) -> ArchiveManifest | None:
     """Return the manifest at `path`, if it is a valid one."""
     try:
         manifest = _MANIFEST.validate_json(path.read_bytes(), strict=True)
-    except (OSError, ValueError, ValidationError):
+    except (OSError, ValueError):
         return None
     return manifest if manifest.adds_up() else None
 

@@ -19,10 +19,10 @@ from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
 from kifu.datasets.formats import Format, find_format
 from kifu.datasets.manifest import SUFFIX
-from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter, Positions
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
-from kifu.errors import KifuError, RecipeError
+from kifu.errors import RecipeError
 from kifu.registry import nearest
 
 if TYPE_CHECKING:
@@ -32,17 +32,11 @@ _FOLDER, _KIND = "recipes", "recipe"
 
 
 def _load_clean(rules: object) -> object:
-    try:
-        return load_cleaning_rules(rules) if isinstance(rules, str) else rules
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
+    return load_cleaning_rules(rules) if isinstance(rules, str) else rules
 
 
 def _load_split(split: object) -> object:
-    try:
-        return load_split(split).split if isinstance(split, str) else split
-    except RecipeError as error:
-        raise ValueError(str(error)) from None
+    return load_split(split).split if isinstance(split, str) else split
 
 
 NamedClean = Annotated[CleaningRules, BeforeValidator(_load_clean)]
@@ -107,10 +101,7 @@ class KgsgoRecipe(BaseModel):
     @field_validator("format")
     @classmethod
     def _known_format(cls, name: str) -> str:
-        try:
-            return find_format(name, "kgsgo").name
-        except RecipeError as error:
-            raise ValueError(str(error)) from None
+        return find_format(name, "kgsgo").name
 
     @model_validator(mode="after")
     def _known_sets(self) -> KgsgoRecipe:
@@ -200,7 +191,7 @@ class ExamplesRecipe(SplitRecipe):
     """Board size; other games are dropped."""
     pad: bool = False
     """Include smaller boards, placed in the upper left corner."""
-    positions: Positions = DEFAULT_FILTER
+    positions: PositionFilter = DEFAULT_FILTER
     order: Literal["corpus", "shuffled"] = "corpus"
     """The order of the games in the catalogue, or a permutation of all positions of a set."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -219,11 +210,7 @@ class ExamplesRecipe(SplitRecipe):
 
     @model_validator(mode="after")
     def _fits(self) -> ExamplesRecipe:
-        try:
-            self.layout()
-            form = self.example_format
-        except KifuError as error:
-            raise ValueError(str(error)) from None
+        real, form = self.layout().real, self.example_format
         if not form.labels and self.labels != ("move",):
             raise ValueError(f"{form.name} stores only the label move; got {', '.join(self.labels)}")
         if form.needs_move and "move" not in self.labels:
@@ -232,7 +219,7 @@ class ExamplesRecipe(SplitRecipe):
             raise ValueError(f"{form.name} cannot store a pass as the next move: positions.passes must be false")
         if self.order == "shuffled" and not form.has_provenance:
             raise ValueError(f"{form.name} stores examples archive by archive: order must be 'corpus'")
-        if self.layout().real and not form.real:
+        if real and not form.real:
             raise ValueError(f"{form.name} stores planes of 0 and 1 only; {self.planes} has other values")
         return self
 

@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field, field_serializer, model_validator
 
 from kifu.config import STRICT, BoardSize, Line, parse_board
 from kifu.datasets.epoch_plan import WINDOW
-from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter, Positions
-from kifu.errors import KifuError
+from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.planes.encoder import Encoder, find_encoder
 
 Positive = Annotated[float, Field(gt=0, le=1e6)]
@@ -207,7 +206,7 @@ class TrainingRecipe(BaseModel):
     """Share of the games that is held out for validation, unless validation games are given."""
     validation_positions: Count = 20_000
     """Maximum number of positions to validate on, always the same ones."""
-    positions: Positions = DEFAULT_FILTER
+    positions: PositionFilter = DEFAULT_FILTER
 
     batch_size: Annotated[int, Field(ge=1, le=10**6)] = 128
     """Positions per step, of all processes together."""
@@ -255,10 +254,7 @@ class TrainingRecipe(BaseModel):
             raise ValueError("steps and epochs exclude each other")
         if self.steps is None and self.epochs is None and self.max_minutes is None:
             raise ValueError("one of steps, epochs and max_minutes is required")
-        try:
-            self.encoder()
-        except KifuError as error:
-            raise ValueError(str(error)) from None
+        self.encoder()  # raises RecipeError or GameError, which pydantic reports as it does a ValueError
         return self
 
     @property

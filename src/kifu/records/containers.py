@@ -79,6 +79,8 @@ def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, fi
     try:
         with open_file(path) as file:
             yield from _file_blocks(path, file, block_bytes, first)
+    except SourceError:
+        raise
     except OSError as error:  # not those that the caller raises between blocks
         raise SourceError(f"{path}: {error.strerror}") from None
 
@@ -222,7 +224,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
             ):
                 return 1, False
             return math.ceil(path.stat().st_size / file.tell()), False
-    except (OSError, SourceError):
+    except OSError:
         return 1, False
 
 
@@ -249,6 +251,8 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
                         if block.drop[k]:
                             raise SourceError(f"{source}: {block.name(k)}: {DropReason(block.drop[k]).reason}")
                         yield block.data[block.start[k] : block.stop[k]]
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError(f"{source}: {error.strerror}") from None
 

@@ -81,6 +81,8 @@ def known_programs(*more: str, file: Path | None = None) -> Programs:
             if len(data) > _LARGEST_FILE:
                 raise SourceError(f"{file}: the list of programs is larger than 1 MiB")
             patterns += _patterns(data.decode("utf-8-sig"))
+        except SourceError:
+            raise
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"{file}: cannot read the list of programs: {error}") from error
     return Programs([*patterns, *more])

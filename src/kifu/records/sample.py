@@ -72,6 +72,8 @@ def estimated_size(path: AnyPath) -> int:
     """
     try:
         return len(list_directory(path).records) * _RECORD_BYTES if path.is_dir() else path.stat().st_size
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 
@@ -159,6 +161,8 @@ def _sample_head(path: AnyPath, max_bytes: int) -> RecordsSample:
                 if len(head) >= _MAX_HEAD or len(head) < max_bytes:
                     raise SourceError(f"{path}: no game record in its first {len(head):,} bytes")
                 max_bytes = min(4 * max_bytes, _MAX_HEAD)
+    except SourceError:
+        raise
     except OSError as error:
         raise SourceError(f"{path}: {error.strerror}") from None
 

@@ -1,10 +1,14 @@
 """Kernels that only tests call, to reach what is compiled into others; and the check of a whole State."""
 
 import numpy as np
+from hypothesis import settings
 
 from kifu.go import rules, state
 from kifu.go.state import State
 from kifu.kernel import kernel
+
+LARGEST = 19 if settings.get_current_profile_name() == "default" else 25
+"""Width and height of the largest boards of random games. More than 383 points compile all kernels once more."""
 
 
 @kernel

@@ -2,6 +2,7 @@
 
 from hypothesis import strategies as st
 
+from compiled import LARGEST
 from flat import OneGame
 from kifu.errors import DropReason
 from kifu.point import BLACK, ERASE_BIT, WHITE, WHITE_BIT, to_sgf
@@ -9,8 +10,8 @@ from naive import NaiveBoard
 
 SIZES = st.one_of(
     st.tuples(st.integers(1, 6), st.integers(1, 6)),
-    st.tuples(st.integers(1, 25), st.integers(1, 25)),
-    st.integers(2, 25).map(lambda size: (size, size)),
+    st.tuples(st.integers(1, LARGEST), st.integers(1, LARGEST)),
+    st.integers(2, LARGEST).map(lambda size: (size, size)),
 )
 SETUP = {"AB": 0, "AW": WHITE_BIT, "AE": ERASE_BIT}
 

@@ -82,6 +82,7 @@ def test_small_sources_share_the_partitions_of_a_year(sources: list[Path], tmp_p
     assert not (path / "compact-1").exists()
 
 
+@pytest.mark.slow
 def test_large_sources_and_years_are_divided(
     sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,6 +236,7 @@ def olf_rows(draw: st.DrawFn) -> Row:
     return row
 
 
+@pytest.mark.slow
 @given(st.lists(olf_rows(), min_size=1, max_size=4))
 def test_round_trip_through_olf_and_sgf(made: list[Row]) -> None:
     batch = batch_of(made)

@@ -211,6 +211,7 @@ def test_all_planted_leaks_are_found(planted: Planted, folder: Path, tmp_path: P
     assert run("audit", files["test"], leaky).code == 1, "a set and itself"
 
 
+@pytest.mark.slow
 def test_split_does_not_change_when_10000_games_are_added(planted: Planted, folder: Path, tmp_path: Path) -> None:
     """Before and after the old ones, turned copies of these among them; and no cluster is in two sets."""
     draw = random.Random(6)

@@ -41,7 +41,7 @@ def kgs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["legal", "training"])
+@pytest.fixture(scope="module", params=[pytest.param("legal", marks=pytest.mark.slow), "training"])
 def rules(request: pytest.FixtureRequest) -> str:
     """The latter first writes all into a hidden file."""
     return str(request.param)
@@ -134,7 +134,14 @@ def test_unwritable_output(kgs: Path, tmp_path: Path, rules: str) -> None:
     assert content(tmp_path / "folder" / "a" / "b").keys() == {NAME}
 
 
-@pytest.mark.parametrize(("error", "jobs"), [(KeyboardInterrupt, 1), (KeyboardInterrupt, 2), (MemoryError, 2)])
+@pytest.mark.parametrize(
+    ("error", "jobs"),
+    [
+        pytest.param(KeyboardInterrupt, 1, marks=pytest.mark.slow),
+        (KeyboardInterrupt, 2),
+        pytest.param(MemoryError, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_exceptions_at_any_moment(
     kgs: Path, rules: str, good: bytes, tmp_path: Path, error: type[BaseException], jobs: int
 ) -> None:
@@ -215,7 +222,8 @@ def wait(process: Any, steps: int) -> None:
 STEPS = {"legal": (2,), "training": (2, 9)}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c(kgs: Path, rules: str, good: bytes, tmp_path: Path, jobs: int) -> None:
     with start(tmp_path, rules, kgs, pause=0.2, jobs=jobs) as process:
         wait(process, STEPS[rules][-1 if jobs == 1 else 0])
@@ -228,6 +236,7 @@ def test_ctrl_c(kgs: Path, rules: str, good: bytes, tmp_path: Path, jobs: int) -
     mended(kgs, tmp_path, rules, good)
 
 
+@pytest.mark.subprocess
 def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     """In either pass."""
     for steps in STEPS[rules]:
@@ -244,6 +253,8 @@ def test_kill_9(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
         mended(kgs, into, rules, good)
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_leftovers_of_a_killed_run_are_removed_by_runs_with_other_rules(kgs: Path, tmp_path: Path) -> None:
     with start(tmp_path, "training", kgs, pause=0.1) as process:
         wait(process, STEPS["training"][-1])
@@ -255,6 +266,8 @@ def test_leftovers_of_a_killed_run_are_removed_by_runs_with_other_rules(kgs: Pat
     assert content(tmp_path).keys() == {NAME}
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_a_limit_on_the_size_of_files(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     with start(tmp_path, rules, kgs, pause=0, before=["limit=20000"]) as process:
         error = process.stderr.read()
@@ -265,6 +278,8 @@ def test_a_limit_on_the_size_of_files(kgs: Path, rules: str, good: bytes, tmp_pa
     mended(kgs, tmp_path, rules, good)
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_two_runs_at_once(kgs: Path, rules: str, good: bytes, tmp_path: Path) -> None:
     """One says that the other is at it, and does not disturb it, whatever that one does at the moment."""
     for steps in STEPS[rules]:

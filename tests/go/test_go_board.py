@@ -48,7 +48,10 @@ def test_games_as_diagrams(name):
     assert str(again) == diagram
 
 
-@pytest.mark.parametrize(("width", "height"), [(1, 1), (1, 7), (9, 9), (19, 19), (25, 25), (25, 3), (10, 12)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [(1, 1), (1, 7), (9, 9), (19, 19), pytest.param(25, 25, marks=pytest.mark.slow), (25, 3), (10, 12)],
+)
 def test_a_printed_board_can_be_read(width, height):
     rng = np.random.default_rng([width, height])
     board = Board(width, height)

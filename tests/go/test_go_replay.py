@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import assert_state
+from compiled import LARGEST, assert_state
 from flat import OneGame, flat
 from kifu.errors import DropReason, IllegalMove
 from kifu.go.board import Board
@@ -40,7 +40,7 @@ def follow(game, rules, plies):
 
 
 @st.composite
-def games(draw, min_size=1, max_size=25):
+def games(draw, min_size=1, max_size=LARGEST):
     """A game whose moves mostly go to empty points, so that many are legal to the end."""
     width, height = draw(st.integers(min_size, max_size)), draw(st.integers(min_size, max_size))
     n = width * height

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import assert_state
+from compiled import LARGEST, assert_state
 from kifu.errors import DropReason, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.rules import NAMED, RECORD_RULES, Rules, add_all, enlarged, new_history
@@ -16,7 +16,7 @@ from naive import FORBIDDEN, REMOVED, NaiveBoard
 
 ALL_RULES = [Rules(ko, suicide) for ko in ("none", "simple", "positional", "situational") for suicide in (False, True)]
 SMALL = st.tuples(st.integers(1, 4), st.integers(1, 3))  # where games repeat themselves soon
-ANY = st.tuples(st.integers(1, 25), st.integers(1, 25))
+ANY = st.tuples(st.integers(1, LARGEST), st.integers(1, LARGEST))
 
 
 def assert_same(board, naive, colour):

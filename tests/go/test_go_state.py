@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiled import assert_state, bits, hash_after, play
+from compiled import LARGEST, assert_state, bits, hash_after, play
 from kifu.errors import DropReason, GameError
 from kifu.go import state
 from kifu.point import BLACK, WHITE
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.nojit
 
 SIZES = st.one_of(
     st.tuples(st.integers(1, 5), st.integers(1, 5)),
-    st.tuples(st.integers(1, 25), st.integers(1, 25)),
-    st.sampled_from([(9, 9), (19, 19), (25, 25)]),
+    st.tuples(st.integers(1, LARGEST), st.integers(1, LARGEST)),
+    st.sampled_from([(9, 9), (19, 19), (LARGEST, LARGEST)]),
 )
 
 
@@ -95,7 +95,10 @@ def test_a_new_position_has_no_ko(fresh):
     assert s.scalars.tolist() == [-1, -1, 0]
 
 
-@pytest.mark.parametrize(("width", "height"), [(19, 19), (25, 25), (20, 19), (25, 16)])
+@pytest.mark.parametrize(
+    ("width", "height"),
+    [(19, 19), (20, 19), *[pytest.param(*size, marks=pytest.mark.slow) for size in [(25, 25), (25, 16)]]],
+)
 @pytest.mark.parametrize("colour", [BLACK, WHITE])
 def test_the_largest_chain(width, height, colour):
     """One chain of all points but one has one liberty, in whichever word of its set, and is taken whole."""

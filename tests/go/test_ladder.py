@@ -20,6 +20,9 @@ from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.records.game import read_sgf
 from naive import FORBIDDEN, NaiveBoard
 
+# By default only without the compiler; the planes of AlphaGo test compiled ladders.
+pytestmark = pytest.mark.slow
+
 SIZES = st.one_of(st.tuples(st.integers(1, 5), st.integers(1, 5)), st.sampled_from([(7, 7), (20, 20)]))
 
 

@@ -10,6 +10,8 @@ from kifu.go.undo import new_undo_stack, pop, push, reset_undo
 from kifu.kernel import kernel
 from naive import FORBIDDEN, NaiveBoard
 
+pytestmark = pytest.mark.slow  # the kernels of ladders use it
+
 SIZES = [(1, 5), (2, 3), (3, 3), (4, 4), (5, 5), (7, 6), (25, 25)]
 
 

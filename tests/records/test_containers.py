@@ -495,6 +495,7 @@ def test_multi_volume_zip_is_rejected(tmp_path: Path) -> None:
         read(put(tmp_path, "part.zip", bytes(data)))
 
 
+@pytest.mark.slow
 def test_zip_with_many_members(tmp_path: Path) -> None:
     count = 40_000
     path = tmp_path / "many.zip"

@@ -92,6 +92,7 @@ def test_no_games() -> None:
     assert all(len(strings) == 0 for strings in decoded.text.values())
 
 
+@pytest.mark.slow
 def test_text_of_real_games(shared: Path) -> None:
     for path in [*sorted((shared / "data/wild").iterdir()), shared / "data/kgs/KGS-2017_05-19-847-.tar.gz"]:
         for block in blocks(path, block_bytes=(4 << 20) if COMPILED else 20_000):

@@ -29,10 +29,9 @@ RANKS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", RANKS)
-def test_rank(text: str) -> None:
-    rank = Rank.parse(text)
-    assert (str(rank) if rank else None) == RANKS[text]
+def test_ranks() -> None:
+    ranks = {text: Rank.parse(text) for text in RANKS}
+    assert {text: str(rank) if rank else None for text, rank in ranks.items()} == RANKS
 
 
 NAMES = [f"{n}k" for n in range(50, 0, -1)] + [f"{n}d" for n in range(1, 11)] + [f"{n}p" for n in range(1, 10)]
@@ -46,13 +45,13 @@ def test_ranks_are_ordered_and_round_trip() -> None:
     assert Rank(5) < Rank(6, confirmed=False)
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("confirmed", [True, False, None])
-def test_rank_spelling_includes_confirmation(name: str, confirmed: bool | None) -> None:
-    rank = Rank(Rank.parse(name).level, confirmed)  # type: ignore[union-attr]
-    again = Rank.parse(str(rank))
-    assert again == rank
-    assert again.confirmed == (True if rank.professional and confirmed is None else confirmed)
+def test_rank_spelling_includes_confirmation(confirmed: bool | None) -> None:
+    for name in NAMES:
+        rank = Rank(Rank.parse(name).level, confirmed)  # type: ignore[union-attr]
+        again = Rank.parse(str(rank))
+        assert again == rank
+        assert again.confirmed == (True if rank.professional and confirmed is None else confirmed), name
 
 
 def test_ratings_are_those_of_the_archive() -> None:
@@ -117,11 +116,10 @@ RESULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("text", RESULTS)
-def test_result(text: str) -> None:
-    result = Result.parse(text)
-    assert (result.winner, result.how, result.margin) == RESULTS[text]
-    assert Result.parse(str(result)) == result
+def test_results() -> None:
+    results = {text: Result.parse(text) for text in RESULTS}
+    assert {text: (result.winner, result.how, result.margin) for text, result in results.items()} == RESULTS
+    assert {text: Result.parse(str(result)) for text, result in results.items()} == results
 
 
 def test_draw_ends_by_score() -> None:

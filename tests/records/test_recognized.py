@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -63,15 +62,12 @@ def test_any_text(subject: Subject, text: str) -> None:
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
-@pytest.mark.parametrize(
-    "piece", ["1", "1-", " ", "1 ", "1.", "1,", "a", "b+", "段", "十", "half", "1h", "?", "(", "aga ", "1/", "\ufdfa"]
-)
-def test_long_text_is_fast(subject: Subject, piece: str) -> None:
-    start = time.perf_counter()
-    for end in ("", "!", "d"):
-        is_recognized(subject, piece * 100_000 + end)
-        is_recognized(subject, (piece * 80)[:79] + end)
-    assert time.perf_counter() - start < 1
+def test_long_text_takes_linear_time(subject: Subject) -> None:
+    """Anything quadratic would take hours."""
+    for piece in ["1", "1-", " ", "1 ", "1.", "1,", "a", "b+", "段", "十", "half", "1h", "?", "(", "aga ", "1/", "ﷺ"]:
+        for end in ("", "!", "d"):
+            is_recognized(subject, piece * 1_000_000 + end)
+            is_recognized(subject, (piece * 80)[:79] + end)
 
 
 # One record has damaged Chinese text: the bracket that ended the value became half of a character.
@@ -91,6 +87,7 @@ def test_real_games_are_recognized_except_one_rank(shared: Path) -> None:
     assert len(words) > 800
 
 
+@pytest.mark.slow
 def test_kgs_games_are_recognized(shared: Path) -> None:
     words = words_of(shared / "data" / "kgs")
     assert [word for word in words if not is_recognized(*word)] == []
@@ -98,6 +95,7 @@ def test_kgs_games_are_recognized(shared: Path) -> None:
     assert all(parse_overtime(text) for subject, text in words if subject == "overtime")
 
 
+@pytest.mark.slow
 def test_tygem_index_is_recognized(shared: Path) -> None:
     with zipfile.ZipFile(shared / "data" / "tygem" / "Kifu2016.zip") as archive:
         lines = archive.read("Kifu2016.index").decode("utf-8").splitlines()

@@ -11,7 +11,6 @@ import re
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -272,9 +271,7 @@ def test_broken_connections_are_retried_a_few_times(web: Web, tree: Path, ranges
 def test_a_silent_server_times_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_store, "_POLICY", replace(_store._POLICY, first_delay_s=0.01, read_timeout_s=0.2))
     web.files["/games.zip"], web.silent = zipped(MANY), True
-    since = time.monotonic()
     assert fault(f"{web.url}/games.zip") == f"{web.url}/games.zip: no answer in time"
-    assert time.monotonic() - since < 20
 
 
 @pytest.mark.usefixtures("short_delays")
@@ -397,6 +394,7 @@ def test_indexes_of_tygem_are_found_at_urls(tree: Path) -> None:
     assert load_index(containers("memory://tygem")) is not None
 
 
+@pytest.mark.subprocess
 def test_local_paths_need_no_fsspec(tree: Path) -> None:
     code = "import sys; from kifu.records.containers import *; list(blocks(containers(sys.argv[1])[0]));"
     code += "assert not {'fsspec', 'aiohttp', 'asyncio'} & set(sys.modules)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,13 +122,11 @@ def test_a_store_that_denies_access_or_is_missing_is_one_line(monkeypatch: pytes
 
 
 def test_a_store_that_fails_is_one_line_in_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    since = time.monotonic()
     with web_store() as web:
         use_endpoint(web.url, monkeypatch)
         web.status = 503
         assert "s3cr3t" not in fault("s3://games/a.zip")
         assert len(web.requests) < 40
-    assert time.monotonic() - since < 60
 
 
 def test_an_object_that_is_replaced_while_it_is_read(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:

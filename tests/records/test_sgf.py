@@ -240,6 +240,7 @@ def real_games(shared: Path, each: int) -> Iterator[Game]:
                 yield read_sgf(file.read())
 
 
+@pytest.mark.slow
 def test_matches_sgfmill_on_real_games(shared: Path) -> None:
     for game in real_games(shared, 250 if COMPILED else 20):
         if ParseWarning.OPENING_MISSING in game.warnings:  # sgfmill finds no game, or one of its variations

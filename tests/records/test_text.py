@@ -33,6 +33,7 @@ def test_detect(codec: str, words: str) -> None:
     assert words.encode(codec).decode(detect_codec(words.encode(codec))) == words
 
 
+@pytest.mark.slow
 def test_detect_names_of_real_players(shared: Path) -> None:
     """Nicknames from four countries, four to a record. The bound is below the actual rate of every charset."""
     with zipfile.ZipFile(shared / "data/tygem/Kifu2016.zip") as archive:

@@ -34,6 +34,7 @@ def test_text_fields_of_token_soup(soup: bytes) -> None:
     compare_text_fields(as_block([soup, b"(;SZ[5]" + soup, b"(;" + soup + b"(;GM[1]PB[next]TB[aa])"]))
 
 
+@pytest.mark.slow
 def test_text_fields_of_real_games(shared: Path) -> None:
     counts = []
     for name in ("wild/fox-pro-680.tar.gz", "wild/ai-games-third.tar.gz", "kgs/KGS-2017_05-19-847-.tar.gz"):

@@ -238,6 +238,9 @@ def test_loops_yield_consecutive_epochs(games):
     assert reported == [row_ids(load(games, "own", seed=1, epoch=k)) for k in range(3)]
     assert reported[1] == row_ids(loader.epoch(1))
     assert loader.epoch_number == 3
+    loader.set_epoch(1)
+    assert row_ids(loader) == reported[1]
+    assert loader.epoch_number == 2
 
 
 def test_an_interrupted_loop_starts_again(games):
@@ -262,7 +265,7 @@ def test_resuming_is_bit_exact(games, options):
         loader = load(games, "seven", **options)
         running = chain(loader, loader)
         before = list(islice(running, stop))
-        again = load(games, "seven", resume=json.loads(json.dumps(loader.state())), **options)
+        again = load(games, "seven", resume=json.loads(json.dumps(loader.state_dict())), **options)
         rest = [*again, *again, *again][: len(batches) - stop]
         for one, other in zip(batches, before + rest, strict=True):
             assert_same(one, other)
@@ -411,10 +414,10 @@ def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
 def test_a_resumed_epoch_can_be_restarted(games):
     first = load(games, "own", batch_size=10, rank=0, world_size=2)
     list(islice(first, 3))
-    rest = load(games, "own", batch_size=20, resume=first.state())
+    rest = load(games, "own", batch_size=20, resume=first.state_dict())
     assert rest.epoch(0).positions == rest.positions < load(games, "own").positions
     list(rest)
-    assert rest.epoch(0).state()["stages"] == [[1, 20, 0]]
+    assert rest.epoch(0).state_dict()["stages"] == [[1, 20, 0]]
     assert_same(one_batch(rest.epoch(0)), one_batch(load(games, "own", batch_size=20)))
 
 
@@ -431,7 +434,7 @@ def test_data_sets_resume_and_are_divided_among_ranks(games, tmp_path):
     running = iter(loader)
     for _ in range(5):
         next(running)
-    state = loader.state()
+    state = loader.state_dict()
     running.close()
     assert_same(one_batch(load(paths, resume=state, **options)), concat_batches(batches[5:], loader.layout))
     shares = [row_ids(load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
@@ -575,7 +578,7 @@ def test_wrong_move_counts_of_a_catalogue_are_reported(games, tmp_path):
     ],
 )
 def test_invalid_states_are_rejected(games, change, message):
-    state = load(games, "own").state() | change
+    state = load(games, "own").state_dict() | change
     assert message in error_message(RecipeError, games, "own", resume=state)
     assert "not a state of a loader" in error_message(RecipeError, games, "own", resume={})
 
@@ -587,7 +590,7 @@ def test_invalid_states_are_rejected(games, change, message):
     ids=str,
 )  # fmt: skip
 def test_states_of_other_options_are_rejected(games, options):
-    state = load(games, "own").state()
+    state = load(games, "own").state_dict()
     (name,) = options
     assert f"another loader: {name} was" in error_message(RecipeError, games, "own", resume=state, **options)
 
@@ -595,6 +598,6 @@ def test_states_of_other_options_are_rejected(games, options):
 def test_the_rest_of_an_epoch_has_no_shards(games):
     loader = load(games, "own", batch_size=10)
     next(iter(loader))
-    again = load(games, "own", batch_size=10, resume=loader.state())
+    again = load(games, "own", batch_size=10, resume=loader.state_dict())
     with pytest.raises(RecipeError, match="in the middle of an epoch"):
         again.shard(0, 2)

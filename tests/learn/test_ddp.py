@@ -65,7 +65,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
         for rank in range(world):
             data = learn.data.TrainingData(recipe, found, rank, world)
             if state is not None:
-                data.resume(state)
+                data.load_state_dict(state)
             assert data.epoch_batches == whole
             assert data.epochs_done == pytest.approx(done / whole)
             length = 0
@@ -76,7 +76,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
                 if length == count:
                     break
             lengths.add(length)
-            states.append(data.state())
+            states.append(data.state_dict())
         assert all(each == states[0] for each in states)
         assert len(lengths) == 1
         state, done = states[0], done + lengths.pop()

@@ -82,7 +82,14 @@ def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
 # Examples
 
 
-@pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "own_dan+own+opp_dan", "one-plane"])
+@pytest.mark.parametrize(
+    "planes",
+    [
+        "clark8",
+        "one-plane",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("seven", "agz17", "own_dan+own+opp_dan")),
+    ],
+)
 def test_planes_and_moves_match_the_augmented_game(games, moves_of, planes):
     output = "float32" if planes == "one-plane" else "packed"
     loader = load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
@@ -252,8 +259,12 @@ def test_an_interrupted_loop_starts_again(games):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shuffle": "global", "memory": 400_000}, {"shuffle": None}, {"per_game": 5, "output": "uint8"}],
-    ids=["window", "global", "unshuffled", "drawn"],
+    [
+        pytest.param({"per_game": 5, "output": "uint8"}, id="drawn"),
+        pytest.param({}, id="window", marks=pytest.mark.slow),
+        pytest.param({"shuffle": "global", "memory": 400_000}, id="global", marks=pytest.mark.slow),
+        pytest.param({"shuffle": None}, id="unshuffled", marks=pytest.mark.slow),
+    ],
 )
 def test_resuming_is_bit_exact(games, options):
     options = {"batch_size": 96, "seed": 9, "epoch": 1, "labels": LABELS, "window": 200, "memory": 10**6} | options
@@ -300,6 +311,8 @@ def test_threads_end_with_the_loop(games):
     assert threading.active_count() == before
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_a_loop_may_run_until_the_interpreter_exits(games):
     """Module globals are gone by then, because torch clears them before the loop ends."""
     script = "import sys, torch, kifu; loop = iter(kifu.load(sys.argv[1], 'seven', batch_size=8)); next(loop)"
@@ -539,11 +552,11 @@ def test_missing_games_are_reported(games, tmp_path):
 def test_data_sets_define_their_planes_and_labels(games, tmp_path):
     straight = load(games, "seven", shuffle=None, augment=False)
     path = write("npy@1", tmp_path / "set", one_batch(straight), straight.layout)
-    assert "has planes seven@1, not eleven" in error_message(RecipeError, path, "eleven")
+    assert "has planes seven@1, not own" in error_message(RecipeError, path, "own")
     for options in ({"labels": ("result",)}, {"passes": True}, {"per_game": 2}, {"board": "19x19"}, {"pad": True}):
         assert "apply to games only" in error_message(RecipeError, path, **options)
     assert "is not a data set" in error_message(RecipeError, [path, games], "seven")
-    other = load(games, "eleven", shuffle=None, augment=False)
+    other = load(games, "own", shuffle=None, augment=False)
     beside = write("npy@1", tmp_path / "other", one_batch(other), other.layout)
     assert "other planes or labels" in error_message(RecipeError, [path, beside])
 

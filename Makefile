@@ -71,5 +71,5 @@ sample: $(READY)-lint ## Regenerate the bundled sample with GNU Go (hours; needs
 	$(BIN)/python tools/make_sample.py --work build/sample --out build
 
 clean: ## Remove everything that the other targets made
-	rm -rf .venv build dist site demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

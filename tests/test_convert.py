@@ -154,9 +154,9 @@ def test_inconsistent_catalogue(tmp_path: Path) -> None:
 
 def test_command(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "x.olf"
-    done = run("convert", source, out)
+    done = run("convert", source, "-o", out)
     assert (done.code, done.out) == (0, f"{out}: {convert(source, out)}\n")
-    failed: Done = run("convert", source, tmp_path / "x.doc")
+    failed: Done = run("convert", source, "-o", tmp_path / "x.doc")
     assert failed.code == 2
     assert failed.err[-1].startswith("kifu: the name must end in .olf")
 

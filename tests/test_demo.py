@@ -17,7 +17,7 @@ from kifu.point import to_sgf
 SETS = ("test", "train10k", "trainall")
 FILES = [f"kgsgo-{name}{version}.dat" for version in ("", "-v2") for name in SETS]
 PICTURES = ["example.png", "games.png", "heat-small.png", "heat.png", "planes.png", "position.png"]
-QUICK = ("--minutes", 0.05)
+QUICK = ("--time", "3s")
 
 
 @pytest.fixture(scope="module")

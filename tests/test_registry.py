@@ -18,7 +18,7 @@ def test_names_without_a_version_mean_the_newest() -> None:
 
 def test_unknown_and_taken_names() -> None:
     registry = Registry("shape", {"square@1": 1})
-    with pytest.raises(RecipeError, match="no shape 'squares'; there are square@1"):
+    with pytest.raises(RecipeError, match=r"unknown shape 'squares'; did you mean 'square'\? available: square@1"):
         registry.lookup("squares")
     with pytest.raises(RecipeError, match="there is already a shape 'square@1'"):
         registry.register("square@1", 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import tomllib
@@ -15,6 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from kifu.assets import asset
 from kifu.errors import RecipeError
+from kifu.registry import suggestion, unknown
 
 TEXT_LIMIT = 16 << 10
 """Largest size of a file in bytes: tomllib takes a minute for a key of 30,000 dotted parts."""
@@ -77,8 +77,7 @@ def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:
             raise RecipeError(f"the {kind} {name} has more than {TEXT_LIMIT:,} bytes")
         return text
     if name not in config_names(folder):
-        known = ", ".join(config_names(folder))
-        raise RecipeError(f"no {kind} {name!r}; there are {known}, or a file that ends in .toml")
+        raise unknown(kind, name, config_names(folder), ", or a file that ends in .toml")
     return asset(folder, f"{name}.toml").read_text("utf-8")
 
 
@@ -126,8 +125,7 @@ def _nearest_key(key: str, model: type[BaseModel]) -> str:
     """Return a hint for an unknown key: the most similar key of the model, or all of them."""
     schema = model.model_json_schema()
     known = [name for part in (schema, *schema.get("$defs", {}).values()) for name in part.get("properties", ())]
-    near = difflib.get_close_matches(key, known, 1)
-    return f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(schema['properties'])}"
+    return suggestion(key, known) or f"; available: {', '.join(schema['properties'])}"
 
 
 def _shown(value: Any) -> str:

@@ -31,6 +31,7 @@ from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
 from kifu.records.programs import known_programs
 from kifu.records.tygem import load_index
+from kifu.report import Report
 
 _SUFFIXES = (".olf", ".olf.gz", ".olf.bz2", ".sgf", ".sgf.gz", ".sgf.bz2", ".zip")
 
@@ -49,7 +50,7 @@ _UNIX = 3
 
 
 @dataclass(slots=True)
-class ConvertReport:
+class ConvertReport(Report):
     """Counts of converted games; `read` == `written` + the sum of `failures` + the sum of `drops`.
 
     Attributes:
@@ -135,6 +136,11 @@ def convert(
         output.commit()
         report.bytes = output.size
     return report
+
+
+def check_suffix(path: Path) -> None:
+    """Raise RecipeError unless `convert` can write a file of this name."""
+    _target(path)
 
 
 def _convert_rows(batches: Iterable[pa.RecordBatch], text_format: _TextFormat) -> _Converted:

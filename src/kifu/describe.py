@@ -38,8 +38,44 @@ from kifu.viz.boards import draw_board, save
 _SIGNED = "own stones 1, opponent's stones -1"
 _KO = ("the point that ko forbids", "ko, as kgsgo marks it", KATAGO22.plane_names[6])
 
+_INDENT = 14
+"""Characters before the values of a description."""
+
 _MAX_VALUES = 12
 """Values of a label that are shown."""
+
+
+class Description(str):
+    """Lines of text: a title, then names with values."""
+
+    def to_json(self) -> str:
+        """Return the title and the values by name, lists where a name has several, as one JSON object."""
+        title, *lines = self.splitlines()
+        values: dict[str, Any] = {"title": title}
+        name = ""
+        for line in lines:
+            name, value = line[:_INDENT].strip() or name, line[_INDENT:].strip()
+            values[name] = value if name not in values else [*_as_list(values[name]), value]
+        return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def describe(path: AnyPath) -> Description:
+    """Return the contents of a data set, catalogue, archive, folder or record, with its checks.
+
+    Raises:
+        SourceError: It cannot be read.
+        FormatError: It is damaged.
+    """
+    if isinstance(path, Path):
+        if is_data_set(path):
+            return Description(describe_data_set(path))
+        if is_catalogue(path):
+            return Description(describe_catalogue(path))
+    return Description(describe_records(path))
 
 
 def is_data_set(path: Path) -> bool:
@@ -287,6 +323,29 @@ def _origin_line(path: Path, row: int) -> list[str]:
     return [f"from {origin.archive}, entry {origin.member + 1}, move {origin.ply + 1}"]
 
 
+def row_to_dict(path: Path, row: int) -> dict[str, Any]:
+    """Return one example as JSON values."""
+    with open_examples(path) as data:
+        example = _example(data, row)
+    height, width = example.colours.shape
+    return {
+        "file": str(path),
+        "row": row,
+        **_stones(example.colours.reshape(-1), width, height),
+        "move": None if example.label is None else to_gtp(example.label, width, height),
+        "ko": [to_gtp(point, width, height) for point in example.ko],
+        "labels": example.others,
+    }
+
+
+def _stones(colours: npt.NDArray[np.uint8], width: int, height: int) -> dict[str, list[str]]:
+    """Return the points with stones, as GTP names them; colours: [H * W]."""
+    return {
+        name: [to_gtp(point, width, height) for point in np.flatnonzero(colours == colour).tolist()]
+        for name, colour in (("black", BLACK), ("white", WHITE))
+    }
+
+
 def draw_row(path: Path, row: int, out: Path) -> None:
     """Draw one example: the position, own stones black, and a ring on the next move."""
     with open_examples(path) as data:
@@ -400,6 +459,23 @@ def describe_position(selected: SelectedGame, move: int | None) -> str:
     else:
         lines.append(f"after all {len(game)} moves")
     return "\n".join(lines)
+
+
+def position_to_dict(selected: SelectedGame, move: int | None) -> dict[str, Any]:
+    """Return a position as JSON values; of a dropped game, only the game.
+
+    Raises:
+        GameError: The game has fewer moves.
+    """
+    game = selected.game
+    values: dict[str, Any] = {"game": str(game), "remarks": selected.remarks, "moves": len(game)}
+    if game.drop:
+        return values
+    at = _position(game, selected.plies if move is None else move)
+    points = {"last": at.last, "next": at.next}
+    names = {name: None if p is None else to_gtp(p, game.width, game.height) for name, p in points.items()}
+    stones = _stones(np.asarray(at.board.stones).reshape(-1), game.width, game.height)
+    return values | {"move": at.plies, "board": f"{game.width}x{game.height}"} | names | stones
 
 
 def draw_position(game: Game, move: int, out: Path) -> None:

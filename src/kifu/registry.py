@@ -77,16 +77,31 @@ def find_name(registry: Mapping[str, Any], name: str, kind: str) -> str:
     """Return the full name for a name with or without a version. Raises RecipeError if it is unknown."""
     matches = [full for full in registry if name in (full, full.partition("@")[0])]
     if not matches:
-        raise RecipeError(f"no {kind} {name!r}; there are {', '.join(registry)}")
+        raise unknown(kind, name, registry)
     return matches[-1]
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the most similar of the known names, of which there is at least one."""
-    return difflib.get_close_matches(name, list(known), 1, 0)[0]
+def unknown(kind: str, name: str, known: Iterable[str], more: str = "") -> RecipeError:
+    """Return the error for an unknown name.
+
+    Args:
+        kind: kind of name, such as "plane set".
+        name: the unknown name.
+        known: the known names, which are listed.
+        more: text after them, such as ", or a file that ends in .toml".
+    """
+    names = list(known)
+    return RecipeError(f"unknown {kind} {name!r}{suggestion(name, names) or ';'} available: {', '.join(names)}{more}")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean 'seven'?" if a known name, with or without its version, is similar, else ""."""
+    names = [short for full in known for short in (full.partition("@")[0], full)]
+    near = difflib.get_close_matches(name, names, 1) or difflib.get_close_matches(name.lower(), names, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raise RecipeError, with the most similar allowed value, if an option has any other value."""
     if value not in allowed:
-        raise RecipeError(f"no {name} {value!r}; did you mean {nearest(str(value), allowed)!r}?")
+        raise unknown(name, str(value), allowed)

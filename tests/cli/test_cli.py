@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,22 +12,21 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
 
 import kifu
 from commands import Done, finish, on_terminal, run, start
 from kgs_archives import BROKEN, archive, records
 from kifu.assets import OTHER_FORMATS
 from kifu.cli import app
+from kifu.cli.app import Command
 from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
 
-COMMANDS = [
-    "audit", "build", "compact", "convert", "demo", "estimate", "evaluate", "export", "fetch", "formats", "gtp",
-    "ingest",
-    "inspect", "match", "nets", "planes", "predict", "query", "recipes", "show", "split", "stats", "train",
-]  # fmt: skip
+COMMANDS: dict[str, Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+SETS = ("train", "validation", "test")
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -54,7 +54,7 @@ def is_error(done: Done, *words: str) -> None:
     [
         ["ingest", "a.zip", "-o"], ["demo", "--output"], ["fetch", "kgs", "--output"],
         ["split", "a.parquet", "--output"],
-        ["convert", "a.zip"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
+        ["convert", "a.zip", "-o"], ["build", "agz17", "a.zip", "--output"], ["inspect", "a.npz", "--row", "1", "-o"],
         ["audit", "a.parquet", "b.parquet", "--json"], ["stats", "a.parquet", "-o"], ["stats", "a.parquet", "--json"],
         ["query", "select 1", "a.parquet", "-o"], ["show", "a.sgf", "-o"], ["estimate", "a.zip", "--json"],
         ["match", "a", "b", "--output"], ["predict", "a.sgf", "-o"], ["predict", "a.sgf", "--json"],
@@ -83,17 +83,45 @@ def test_without_arguments_it_shows_the_help() -> None:
 def test_the_help_lists_every_command() -> None:
     done = run("--help")
     assert (done.code, done.err) == (0, [])
-    assert sorted(command.callback.__name__ for command in app.registered_commands) == COMMANDS
+    lines = iter(done.out.splitlines())
+    for panel in ("Records", "Corpus", "Data sets", "Networks", "Play", "Reference"):
+        assert any(line.startswith(f"╭─ {panel} ─") for line in lines)
     for command in COMMANDS:
         assert re.search(rf"^│ {command} +[A-Z]", done.out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("option", ["--help", "-h"])
-def test_every_command_has_its_help(command: str, option: str) -> None:
-    done = run(command, option)
-    assert (done.code, done.err) == (0, [])
-    assert f"Usage: kifu {command}" in done.out
+def test_every_command_has_help_with_examples_and_the_common_options() -> None:
+    for name, command in COMMANDS.items():
+        done = run(name, "--help")
+        assert run(name, "-h") == done
+        assert (done.code, done.err) == (0, [])
+        assert f"Usage: kifu {name}" in done.out
+        for option in ("-q, --quiet", "-v, --verbose"):
+            assert set(option.split(", ")) <= set(done.out.split())
+        assert ("--json" in done.out.split()) == (name not in ("demo", "gtp"))
+        shown = done.out.rstrip().splitlines()[-len(command.examples) :]
+        assert [line.strip() for line in shown] == command.examples
+        assert len(command.examples) >= 2
+        assert max(map(len, shown)) <= 80
+        assert all(f"kifu {name}" in line for line in command.examples)
+
+
+def test_options_of_one_name_have_one_type_and_unit() -> None:
+    seen: dict[str, set[str | None]] = {}
+    for command in COMMANDS.values():
+        for param in command.params:
+            for option in param.opts:
+                seen.setdefault(option, set()).add(param.metavar)
+    several = {option: metavars for option, metavars in seen.items() if option[0] == "-" and len(metavars) > 1}
+    assert several == {"--index": {"URL|FILE", "FILE"}}
+
+
+def test_outputs_are_called_output_and_can_be_planned() -> None:
+    for name, command in COMMANDS.items():
+        options = {option for param in command.params for option in param.opts}
+        assert ("--output" in options) == ("-o" in options)
+        writes = name in ("fetch", "ingest", "compact", "split", "convert", "build", "train", "export", "match")
+        assert ("--dry-run" in options) == writes
 
 
 def test_a_missing_package_is_reported_with_its_extra() -> None:
@@ -233,11 +261,22 @@ def test_build_with_a_custom_recipe(kgs: Path, tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ("recipes nix", ["'nix'", "kgsgo-v1, kgsgo-v2"]),
+        ("recipes kgsgo-v3", ["unknown recipe 'kgsgo-v3'; did you mean 'kgsgo-v2'? available: agz17,"]),
+        ("show KGS -q -v", ["--quiet and --verbose exclude each other"]),
+        ("train quick-cpu KGS -o OUT --time 15", ["a duration needs a unit, such as 90s, 15m or 2h; got '15'"]),
+        ("train quick-cpu KGS -o OUT --time 0s", ["'--time'", "got '0s'"]),
+        ("match a b -o OUT --board 9x13", ["boards are square, got 9x13"]),
         ("recipes nix.toml", ["nix.toml", "No such file"]),
-        ("planes sevn", ["'sevn'", "did you mean 'seven'"]),
+        ("planes sevn", ["unknown plane set or feature 'sevn'; did you mean 'seven'?"]),
+        ("nets b6x64", ["unknown net 'b6x64'; did you mean 'b6c64'?"]),
+        ("ingest KGS -o OUT --clean trainig", ["unknown set of cleaning rules 'trainig'; did you mean 'training'?"]),
+        ("split KGS -o OUT --by hsh", ["unknown split 'hsh'; did you mean 'hash'?"]),
+        ("build kgsgo-v2 KGS -o OUT --sets tst --dry-run", ["unknown set 'tst'; did you mean 'test'?"]),
+        ("convert KGS -o OUT/x.doc --dry-run", ["x.doc"]),
+        ("convert KGS -o GARBAGE/x.sgf --dry-run", ["cannot write", "Not a directory"]),
         ("planes ../planes/seven", ["'../planes/seven'"]),
         ("formats dat3", ["'dat3'", "dat1@1, dat2@1"]),
-        ("fetch ogs", ["'ogs'", "available: kgs"]),
+        ("fetch ogs", ["'ogs'", "available: kgs, sample"]),
         ("fetch kgs --years 20-x", ["'20-x'", "2001-2014"]),
         ("fetch kgs --index missing.html --output OUT", ["missing.html", "No such file"]),
         ("build nix KGS --output OUT", ["'nix'", "kgsgo-v1"]),
@@ -281,10 +320,13 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
 @pytest.mark.parametrize(
     ("arguments", "reported"),
     [
-        ("nix", "No such command 'nix'"),
-        ("build", "Missing argument 'recipe'"),
-        ("build kgsgo-v2 x", "Missing option '-o' / '--output'"),
+        ("nix", "kifu: unknown command 'nix'; see kifu --help"),
+        ("ingets", "kifu: unknown command 'ingets'; did you mean 'ingest'? see kifu --help"),
+        ("build --ouput x", "kifu: unknown option --ouput; did you mean --output? see kifu build --help"),
+        ("build", "kifu: missing argument 'RECIPE'; see kifu build --help"),
+        ("build kgsgo-v2 x", "kifu: missing option '-o' / '--output'; see kifu build --help"),
         ("build kgsgo-v2 x --output x --jobs 0", "'--jobs'"),
+        ("build kgsgo-v2 x --output x --jobs 0", "got '0'"),
         ("show x --game 0", "'--game'"),
         ("show x --move -1", "'--move'"),
         ("inspect x --row one", "'--row'"),
@@ -293,9 +335,8 @@ def test_errors_are_one_line(kgs: Path, tmp_path: Path, arguments: str, words: l
 )
 def test_wrong_usage_names_the_option(arguments: str, reported: str) -> None:
     done = run(*arguments.split())
-    assert (done.code, done.out) == (2, "")
-    assert any(reported in line for line in done.err)
-    assert not any("Traceback" in line for line in done.err)
+    assert (done.code, done.out, len(done.err)) == (2, "", 1)
+    assert reported in done.err[0]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everywhere")
@@ -344,3 +385,83 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
 def test_running_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True)
     assert done.stdout == f"kifu {kifu.__version__}\n"
+
+
+# output
+
+
+def test_results_as_json(kgs: Path, tmp_path: Path) -> None:
+    games = tmp_path / "games.parquet"
+    report = json.loads(run("ingest", kgs, "-o", games, "--json", "-").out)
+    assert (report["read"], report["kept"], report["bytes"]) == (24, 24, games.stat().st_size)
+    sets = json.loads(run("split", games, "-o", tmp_path / "sets", "--json", "-").out)
+    assert sum(sets["sets"].values()) + sets["unset"] + sets["dropped"] == 24
+    position = json.loads(run("show", games, "--move", 1, "--json", "-").out)
+    assert (position["move"], len(position["black"]), position["white"]) == (1, 1, [])
+    head = json.loads(run("query", "select count(*) n from games", games, "--json", "-").out)
+    assert (head["columns"], head["rows"]) == (["n"], [["24"]])
+    assert "24 games = 24 kept" in json.loads(run("inspect", games, "--json", "-").out)["title"]
+    converted = json.loads(run("convert", kgs, "-o", tmp_path / "a.sgf", "--json", "-").out)
+    assert (converted["read"], converted["written"]) == (24, 24)
+    built = ["build", "kgsgo-v2", kgs, "-o", tmp_path, "--sets", "trainall", "--set", "sets.test.games=1", "--json"]
+    assert run(*built, tmp_path / "report.json").out.startswith(str(tmp_path))
+    (data_set,) = json.loads((tmp_path / "report.json").read_text())
+    assert (data_set["read"], data_set["kept"], data_set["fresh"]) == (23, 23, True)
+    for command, names in (
+        ("recipes", recipe_names()),
+        ("planes", PLANE_SETS),
+        ("formats", [*FORMATS, *OTHER_FORMATS]),
+    ):
+        assert [each["name"] for each in json.loads(run(command, "--json", "-").out)] == list(names)
+
+
+def test_quiet_prints_requested_results_only(kgs: Path, tmp_path: Path) -> None:
+    games = tmp_path / "games.parquet"
+    assert run("ingest", kgs, "-o", games, "-q") == Done(0, "", [])
+    assert run("stats", games, "-q") == run("stats", games)
+    assert run("ingest", tmp_path / "missing", "-o", games, "-q").err == [
+        f"kifu: {tmp_path / 'missing'}: No such file or directory"
+    ]
+
+
+def test_verbose_prints_resources_and_tracebacks(kgs: Path, tmp_path: Path) -> None:
+    assert re.fullmatch(r"kifu: .* s, .* s of processor time, peak memory .*B", run("show", kgs, "-v").err[-1])
+    err = run("show", tmp_path / "missing", "-v").err
+    assert err[0].startswith("Traceback")
+    assert err[-1].startswith("kifu: ")
+
+
+def test_an_unexpected_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.recipes.schema.recipe_names", lambda: 1 / 0)
+    done = run("recipes")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == ["kifu: unexpected ZeroDivisionError: division by zero; --verbose shows the traceback"]
+
+
+def test_dry_runs_list_inputs_and_outputs_and_write_nothing(kgs: Path, tmp_path: Path) -> None:
+    games, folder, out = tmp_path / "games.parquet", tmp_path / "games", tmp_path / "out"
+    for output in (games, folder):
+        assert run("ingest", kgs, "-o", output).code == 0
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    archives = sorted(map(str, kgs.iterdir()))
+    for command, reads, writes in (
+        (["fetch", "sample", "-o", out], [], [str(out / kifu.sample_path().name)]),
+        (["ingest", kgs, "-o", out], archives, [str(out)]),
+        (["convert", kgs, "-o", out / "a.olf"], archives, [str(out / "a.olf")]),
+        (["split", games, "-o", out], [f"{games}: 24 games"], [str(out / f"{s}.parquet") for s in SETS]),
+        (["compact", folder], [f"{folder}: 24 games"], [str(folder)]),
+        (["build", "katago", games, "-o", out, "--sets", "val"], [str(games)], [str(out / "val")]),
+    ):
+        planned = json.loads(run(*command, "--dry-run", "--json", "-").out)
+        assert (planned["reads"], planned["writes"]) == (reads, writes)
+        assert run(*command, "--dry-run").out.endswith("dry run: nothing was written\n")
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_the_sample_is_fetched_once(tmp_path: Path) -> None:
+    done = run("fetch", "sample", "-o", tmp_path / "sample")
+    assert (tmp_path / "sample" / kifu.sample_path().name).read_bytes() == kifu.sample_path().read_bytes()
+    assert done.out.startswith(f"{tmp_path / 'sample'}: 1 archive fetched")
+    assert run("fetch", "sample", "-o", tmp_path / "sample").out.endswith(
+        "0 archives fetched (0 bytes), 1 there already\n"
+    )

@@ -206,9 +206,9 @@ def test_rules_of_schraudolphs_archive() -> None:
     ("override", "message"),
     [
         ("min_moves=-1", "min_moves: Input should be greater than or equal to 0 (it is -1)"),
-        ("rules=chess", "rules: rule set 'chess' is none of records, japanese"),
+        ("rules=chess", "rules: unknown rule set 'chess'; did you mean 'chinese'? available: records, japanese"),
         ('sizes=["19"]', "sizes: board must be like 19x19, got '19'"),
-        ("nix=1", "nix: no such key; there are name, title, rules, illegal"),
+        ("nix=1", "nix: no such key; available: name, title, rules, illegal"),
         ("illegal=keep", "illegal: Input should be 'drop' or 'cut'"),
     ],
 )
@@ -219,7 +219,9 @@ def test_invalid_rules_raise_one_line_errors(override: str, message: str) -> Non
 
 
 def test_unknown_rules_are_rejected() -> None:
-    with pytest.raises(RecipeError, match="no set of cleaning rules 'nix'; there are legal, schraudolph, training"):
+    with pytest.raises(
+        RecipeError, match="unknown set of cleaning rules 'nix'; available: legal, schraudolph, training"
+    ):
         load_cleaning_rules("nix")
 
 

@@ -139,5 +139,5 @@ def test_built_in_splits_have_their_name(name: str) -> None:
 
 
 def test_unknown_split_is_rejected() -> None:
-    with pytest.raises(RecipeError, match="no split 'nix'; there are hash, or a file"):
+    with pytest.raises(RecipeError, match="unknown split 'nix'; available: hash, or a file"):
         load_split("nix")

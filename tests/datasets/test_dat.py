@@ -72,10 +72,14 @@ def test_headers():
 def test_find_format():
     assert find_format("dat2") is find_format("dat2@1", "kgsgo") is FORMATS["dat2@1"]
     assert find_dat_layout("dat2") is find_dat_layout("dat2@1") is DAT2_1
-    with pytest.raises(RecipeError, match="no format 'dat3'; there are dat1@1, dat2@1, npy@1"):
+    with pytest.raises(
+        RecipeError, match=r"unknown format 'dat3'; did you mean 'dat[12]'\? available: dat1@1, dat2@1, npy@1"
+    ):
         find_format("dat3")
     for find in (find_dat_layout, lambda name: find_format(name, "kgsgo")):
-        with pytest.raises(RecipeError, match=r"no format .*'dat3'; there are dat1@1, dat2@1$"):
+        with pytest.raises(
+            RecipeError, match=r"unknown .*format.* 'dat3'; did you mean 'dat[12]'\? available: dat1@1, dat2@1$"
+        ):
             find("dat3")
 
 

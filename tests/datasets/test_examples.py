@@ -337,7 +337,9 @@ def test_invalid_layouts(wrong: dict[str, object]) -> None:
 
 def test_names_of_formats() -> None:
     assert find_format("parquet").name == "parquet@1"
-    with pytest.raises(RecipeError, match="no format 'parket'; there are npy@1, book-npy@1"):
+    with pytest.raises(
+        RecipeError, match=r"unknown format 'parket'; did you mean 'parquet'\? available: npy@1, book-npy@1"
+    ):
         find_format("parket", "examples")
 
 

@@ -67,7 +67,7 @@ def test_invalid_addresses(address):
 
 def test_engines():
     for engine in ("dask", "Ray", "", "threads=4", "rays"):
-        with pytest.raises(RecipeError, match=f"^no engine '{engine}'; there are threads, ray and ray=ADDRESS$"):
+        with pytest.raises(RecipeError, match=f"^unknown engine '{engine}'; .*available: threads, ray, ray=ADDRESS$"):
             make_executor(engine)
     with pytest.raises(RecipeError, match="jobs must be >= 1, got -1"):
         make_executor("ray", -1)

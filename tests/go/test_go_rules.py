@@ -230,7 +230,7 @@ def test_named_rules():
     assert Rules() == RECORD_RULES == Rules.named("records")
     assert Rules.named("Tromp-Taylor") == Rules("positional", suicide=True)
     assert {name: (rules.ko, rules.suicide) for name, rules in NAMED.items()}["new-zealand"] == ("situational", True)
-    with pytest.raises(RecipeError, match="rule set 'ing' is none of records, japanese, korean, chinese"):
+    with pytest.raises(RecipeError, match="unknown rule set 'ing'; available: records, japanese, korean, chinese"):
         Rules.named("ing")
     with pytest.raises(RecipeError, match="ko rule 'super' is none of none, simple, positional, situational"):
         Rules("super")

@@ -303,7 +303,7 @@ def test_an_interrupted_build_leaves_nothing(kgs: Path, tmp_path: Path, monkeypa
         ("trust.score=2", "trust.score"),
         ("metadata=here", "metadata"),
         ("rows_per_file=0", "rows_per_file"),
-        ('sets=["test"]', "no set 'test'"),
+        ('sets=["test"]', "unknown set 'test'"),
         ("format=npy", "format"),
     ],
 )

@@ -177,7 +177,7 @@ def test_a_broken_match_file(tmp_path: Path, change: Any, message: str) -> None:
         ({"rules": MatchRules(size=5, komi=26)}, "komi must be a multiple of 0.5 within -25 to 25, got 26"),
         ({"rules": MatchRules(komi=float("nan"))}, "komi must be a multiple of 0.5 within -361 to 361, got nan"),
         ({"rules": MatchRules(move_seconds=0)}, "time limit must be above 0 and at most 86,400 s, got 0"),
-        ({"rules": MatchRules(ruleset="chess")}, "rule set 'chess' is none of"),
+        ({"rules": MatchRules(ruleset="chess")}, "unknown rule set 'chess'"),
         ({"games": 0}, "games must be >= 1, got 0"),
         ({"openings": Path("games.parquet"), "opening_moves": 13}, "opening moves must be within 1 to 12, got 13"),
         ({"jobs": 0}, "jobs must be >= 1, got 0"),
@@ -304,8 +304,8 @@ def children(process: int) -> list[int]:
 @pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)])
 def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
     process = commands.start(
-        "match", engine("C3 hang"), engine("D3 hang"), "--output", tmp_path, "--size", 5, "--games", 4, "--jobs", jobs,
-        "--score-by", COUNTS,
+        "match", engine("C3 hang"), engine("D3 hang"), "--output", tmp_path, "--board", "5x5", "--games", 4,
+        "--jobs", jobs, "--score-by", COUNTS,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while len(left := children(process.pid)) < 2 * jobs:  # it first tries one program at a time
@@ -324,9 +324,9 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     announce_compilation()
-    arguments = ["match", engine("C3"), engine(), "--output", tmp_path, "--size", "5", "--games", "2"]
+    arguments = ["match", engine("C3"), engine(), "--output", tmp_path, "--board", "5x5", "--games", "2"]
     done = commands.run(
-        *arguments, "--komi", "0.5", "--rules", "Tromp-Taylor", "--score-by", COUNTS, "--time-limit", 20
+        *arguments, "--komi", "0.5", "--rules", "Tromp-Taylor", "--score-by", COUNTS, "--move-time", "20s"
     )
     assert done.code == 0
     assert done.err[0] == f"match in {tmp_path}: 0 of 2 games"

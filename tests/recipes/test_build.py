@@ -429,11 +429,11 @@ def test_index_pages_of_other_things(source, tmp_path):
 
 
 def test_sets_that_are_not_there(source, tmp_path):
-    for names in (["tset"], ["test", ""]):
+    for names, hint in ((["tset"], "did you mean 'test'? "), (["test", ""], "")):
         with pytest.raises(RecipeError) as caught:
             make(source, tmp_path / "into", sets=names)
         assert str(caught.value) == (
-            f"recipe kgsgo-v2 has no set {names[-1]!r}; it has test, train10k, trainall, archives"
+            f"recipe kgsgo-v2: unknown set {names[-1]!r}; {hint}available: test, train10k, trainall, archives"
         )
     assert not (tmp_path / "into").exists()
 

@@ -319,15 +319,18 @@ def test_the_recipes_that_come_with_kifu(games: Path, tmp_path: Path) -> None:
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
-    ({"planes": "sevn"}, "no plane set or feature 'sevn'; did you mean 'seven"),
+    ({"planes": "sevn"}, "unknown plane set or feature 'sevn'; did you mean 'seven"),
     ({"planes": "own+op"}, "did you mean 'opp'"),
     ({"planes": "kgsgo7"}, "kgsgo7@1 exists in dat1 and dat2 files only"),
-    ({"labels": ["move", "reslt"]}, "no label 'reslt'; did you mean 'result'?"),
+    ({"labels": ["move", "reslt"]}, "unknown label 'reslt'; did you mean 'result'?"),
     ({"labels": ["move", "next1"]}, f"requires k from 2 to {MAX_NEXT}"),
     ({"labels": ["move", "move"]}, "label 'move' is listed twice"),
     ({"labels": ["ply"]}, "at least one label besides"),
     ({"labels": []}, "labels: Tuple should have at least 1 item"),
-    ({"format": "parket"}, "no format 'parket'; there are npy@1, book-npy@1, parquet@1, hdf5@1"),
+    (
+        {"format": "parket"},
+        "unknown format 'parket'; did you mean 'parquet'? available: npy@1, book-npy@1, parquet@1, hdf5@1",
+    ),
     ({"format": "book-npy", "labels": ["move", "ply"]}, "book-npy@1 stores only the label move; got move, ply"),
     ({"format": "hdf5", "labels": ["result"]}, "hdf5@1 needs the label move; got result"),
     ({"format": "hdf5", "positions": {"passes": True}}, "hdf5@1 cannot store a pass as the next move"),
@@ -338,9 +341,9 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
         {"board": "25x25", "planes": "clark8"},
         "clark8@1 pads the board, so its size must be within 1 to 23, got 25 x 25",
     ),
-    ({"clean": "trainig"}, "no set of cleaning rules 'trainig'"),
-    ({"split": "hsh"}, "no split 'hsh'; there are hash"),
-    ({"split": SPLIT, "sets": ["tst"]}, "no set 'tst' (there are train, test); did you mean 'test'?"),
+    ({"clean": "trainig"}, "unknown set of cleaning rules 'trainig'; did you mean 'training'"),
+    ({"split": "hsh"}, "unknown split 'hsh'; did you mean 'hash'? available: hash"),
+    ({"split": SPLIT, "sets": ["tst"]}, "unknown set 'tst'; did you mean 'test'? available: train, test"),
     ({"split": {"kind": "hash", "sets": {"../x": 1.0}}}, "set name '../x' is not a plain file name"),
     ({"order": "shufled"}, "order: Input should be 'corpus' or 'shuffled' (it is \"shufled\")"),
     ({"positions": {"per_gme": 3}}, "positions.per_gme"),
@@ -370,7 +373,7 @@ def test_an_unknown_kind(tmp_path: Path) -> None:
 
 
 def test_a_set_that_is_none(games: Path, tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"recipe mine: no set 'trian' .*did you mean 'train'\?"):
+    with pytest.raises(RecipeError, match=r"recipe mine: unknown set 'trian'; did you mean 'train'\?"):
         build(recipe(split=SPLIT), games, tmp_path, sets=["trian"])
     with pytest.raises(SourceError):
         build(recipe(), tmp_path / "none", tmp_path)

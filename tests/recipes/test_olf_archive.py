@@ -296,7 +296,7 @@ def test_the_recipe() -> None:
     ("override", "message"),
     [
         ("kind=heap", "kind must be one of 'examples', 'katago', 'olf-archive', 'training', or left out; got 'heap'"),
-        ("clean=none", "no set of cleaning rules 'none'; there are legal, schraudolph, training"),
+        ("clean=none", "unknown set of cleaning rules 'none'; available: legal, schraudolph, training"),
         ("clean=3", "clean: "),
         ("sets=3", "sets: "),
     ],

@@ -410,7 +410,11 @@ def test_commands_take_urls(web: Web, tmp_path: Path) -> None:
     assert there.read_bytes() == here.read_bytes()
     assert run("inspect", url).out.partition(": ")[2] == run("inspect", path).out.partition(": ")[2] != ""
     assert run("show", url, "--game", "2").out == run("show", path, "--game", "2").out
-    assert run("convert", url, tmp_path / "there.olf").code == run("convert", path, tmp_path / "here.olf").code == 0
+    assert (
+        run("convert", url, "-o", tmp_path / "there.olf").code
+        == run("convert", path, "-o", tmp_path / "here.olf").code
+        == 0
+    )
     assert (tmp_path / "there.olf").read_bytes() == (tmp_path / "here.olf").read_bytes()
     outcome = run("inspect", url, "--row", "1")
     assert (outcome.code, outcome.err) == (2, [f"kifu: {url} is not a data set and has no rows, got --row 1"])

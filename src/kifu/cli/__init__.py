@@ -2,8 +2,8 @@
 
 # Importing a module registers its commands, in the order in which the help lists them.
 # isort: off
-from kifu.cli import corpus, datasets  # noqa: F401
-from kifu.cli import learning, play  # noqa: F401
+from kifu.cli import records, corpus, datasets  # noqa: F401
+from kifu.cli import learning, play, reference  # noqa: F401
 # isort: on
 
 from kifu.cli.app import app, main

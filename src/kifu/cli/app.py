@@ -1,67 +1,227 @@
-"""The Typer application, options shared by several commands, and the entry point."""
+"""The Typer application, the decorator of its commands, and the entry point."""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json as json_lib
 import os
-import shutil
+import resource
 import sys
-import textwrap
-from collections.abc import Iterable
-from functools import partial
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from kifu.errors import KifuError, OutputError, missing_extras
+from kifu.cli.options import OutputFile
+from kifu.errors import KifuError, RecipeError, first_line, missing_extras
+
+if TYPE_CHECKING:
+    from kifu.progress import Progress
+
+_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as in shells."""
+
+
+class _NoFlagTypes:
+    """Leaves the type of options without a value out of the help."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the parameters, flags without a type."""
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if getattr(param, "is_flag", False):
+                param.metavar = ""
+        return params
+
+
+class _Group(_NoFlagTypes, TyperGroup):
+    """The root: suggests a command for an unknown one."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; raise RecipeError for an unknown name."""
+        command = super().get_command(ctx, cmd_name)
+        if command is None and not cmd_name.startswith("-") and not ctx.resilient_parsing:
+            from kifu.registry import suggestion
+
+            hint = suggestion(cmd_name, self.commands) or ";"
+            raise RecipeError(f"unknown command {cmd_name!r}{hint} see kifu --help")
+        return command
+
+
+class Command(_NoFlagTypes, TyperCommand):
+    """A command whose help ends with examples.
+
+    Attributes:
+        examples: command lines that run one after another in an empty directory, beside a folder `sample`.
+    """
+
+    def __init__(self, *, epilog: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.examples = epilog.splitlines()
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help and the examples."""
+        super().format_help(ctx, formatter)
+        typer.secho(" Examples:", bold=True)
+        for line in self.examples:
+            typer.echo(f"  {line}")
+        typer.echo()
+
 
 app = typer.Typer(
     name="kifu",
+    cls=_Group,
     help="Turn Go game records into clean, reproducible training sets; train, evaluate and play networks.",
-    no_args_is_help=True,
+    invoke_without_command=True,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def output_path(text: str | Path) -> Path:
-    """Return the path of an output; raise OutputError for a URL, which as a path would become local folders."""
-    from kifu.records.paths import Remote, as_path
+class Verbosity(IntEnum):
+    """The amount of output on standard error."""
 
-    path = as_path(text)
-    if isinstance(path, Remote):
-        raise OutputError(f"cannot write {path}: outputs must be local paths")
-    return path
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
 
 
-Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
-"""The option for the file or folder that a command writes."""
-
-OutputFile = partial(typer.Option, parser=output_path, metavar="FILE")
-"""An option for a further file."""
-
-Sources = Annotated[
-    list[str], typer.Argument(metavar="SOURCE", help="Any mix of archives, folders, records and catalogues.")
-]
-"""Paths or URLs as strings, since `Path` would turn s3://x into s3:/x."""
-
-Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues made by `kifu ingest`.")]
-Checkpoint = Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="A net or a run directory.")]
-Json = Annotated[Path | None, OutputFile(help="Write the result as JSON; - prints it.")]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Number of threads.", show_default="one per core")]
-Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
+_verbosity = Verbosity.NORMAL
 
 
-def overrides(what: str, example: str) -> typer.models.OptionInfo:
-    """Return the repeatable option --set KEY=VALUE."""
-    option: typer.models.OptionInfo = typer.Option(
-        "--set", metavar="KEY=VALUE", help=f"Override a value of {what}, such as {example}. Repeatable."
-    )
-    return option
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a command.
+
+    Attributes:
+        text: lines for people, a function that prints them, or None if they were printed.
+        data: an object with a method `to_json`, a list of objects with `to_dict`, or a JSON value.
+        summary: True if the command wrote the files that it was given for; --quiet leaves the text out then.
+        write: writes a further file once the text is printed, so that no result is lost if that fails.
+        code: the exit code.
+    """
+
+    text: str | Callable[[], object] | None
+    data: Any
+    summary: bool = False
+    write: Callable[[], object] | None = None
+    code: int = 0
 
 
-_INTERRUPTED = 130
-"""Exit code after Ctrl-C, as in shells."""
+Function = TypeVar("Function", bound=Callable[..., Outcome | None])
+
+_COMMON = {
+    "json": Annotated[Path | None, OutputFile(help="Write the result as JSON; - prints it.")],
+    "quiet": Annotated[bool, typer.Option("-q", "--quiet", help="Print errors and requested results only.")],
+    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Print resources used, and tracebacks of errors.")],
+}
+
+
+def command(panel: str, *examples: str, kernels: bool = False) -> Callable[[Function], Function]:
+    """Register a command, with the options that are common to all.
+
+    Args:
+        panel: panel of the help that lists the command.
+        examples: see `Command.examples`.
+        kernels: True if it runs compiled kernels.
+    """
+
+    def register(function: Function) -> Function:
+        signature = inspect.signature(function, eval_str=True)
+        defaults: dict[str, Any] = {"json": None, "quiet": False, "verbose": False}
+        if signature.return_annotation is None:
+            del defaults["json"]
+        options = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_COMMON[name])
+            for name, default in defaults.items()
+        ]
+
+        @functools.wraps(function)
+        def run(*, json: Path | None = None, quiet: bool, verbose: bool, **arguments: Any) -> int:
+            _set_verbosity(quiet, verbose)
+            if kernels and not quiet:
+                from kifu.kernel import announce_compilation
+
+                announce_compilation()
+            outcome = function(**arguments)
+            if outcome is not None:
+                _deliver(outcome, json)
+            if verbose:
+                _print_resources()
+            return 0 if outcome is None else outcome.code
+
+        run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])  # type: ignore[attr-defined]
+        run.__annotations__ = {}
+        app.command(cls=Command, epilog="\n".join(examples), rich_help_panel=panel)(run)
+        return function
+
+    return register
+
+
+def progress(label: str, total: int | None, unit: str) -> AbstractContextManager[Progress]:
+    """Show the progress of some work on standard error unless the command is quiet; see `kifu.progress.progress`."""
+    from kifu import progress as bars
+
+    return (bars.silent if _verbosity == Verbosity.QUIET else bars.progress)(label, total, unit)
+
+
+def note(line: str) -> None:
+    """Print a line to standard error unless the command is quiet."""
+    if _verbosity != Verbosity.QUIET:
+        print(line, file=sys.stderr)
+
+
+def _set_verbosity(quiet: bool, verbose: bool) -> None:
+    global _verbosity
+    if quiet and verbose:
+        raise RecipeError("--quiet and --verbose exclude each other")
+    _verbosity = Verbosity(1 + verbose - quiet)
+
+
+def _deliver(outcome: Outcome, json: Path | None) -> None:
+    """Print the text, then write the JSON and further files."""
+    if json != Path("-") and not (outcome.summary and _verbosity == Verbosity.QUIET):
+        if callable(outcome.text):
+            outcome.text()
+        elif outcome.text:
+            typer.echo(outcome.text)
+    if outcome.write is not None:
+        outcome.write()
+    if json is None:
+        return
+    text = outcome.data.to_json() if hasattr(outcome.data, "to_json") else _dump(outcome.data)
+    if json == Path("-"):
+        typer.echo(text, nl=False)
+    else:
+        from kifu.atomic_io import write_file
+
+        write_file(json, text.encode())
+
+
+def _dump(data: Any) -> str:
+    return json_lib.dumps(data, ensure_ascii=False, indent=1, default=lambda each: each.to_dict()) + "\n"
+
+
+def _print_resources() -> None:
+    from kifu.progress import format_bytes, format_seconds
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    memory = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    cpu = format_seconds(used.ru_utime + used.ru_stime)
+    elapsed = format_seconds(time.time() - _START)
+    note(f"kifu: {elapsed}, {cpu} of processor time, peak memory {format_bytes(memory)}")
+
+
+_START = time.time()
 
 
 def _show_version(requested: bool) -> None:
@@ -74,56 +234,54 @@ def _show_version(requested: bool) -> None:
 
 @app.callback()
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    pass
-
-
-def print_list(entries: Iterable[tuple[str, str]]) -> None:
-    """Print pairs of a name and a description, wrapped to the width of a terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    pairs = list(entries)
-    indent = max(len(name) for name, _ in pairs)
-    for name, text in pairs:
-        typer.echo(
-            textwrap.fill(text, width, initial_indent=f"{name:<{indent}} ", subsequent_indent=" " * (indent + 1))
-        )
-
-
-def print_markdown(text: str) -> None:
-    """Print Markdown, rendered on a terminal and verbatim elsewhere."""
-    if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(text))
-
-
-def write_json(text: str, path: Path | None) -> None:
-    """Write JSON to a file; print it for "-", and do nothing for None."""
-    from kifu.atomic_io import write_file
-
-    if path == Path("-"):
-        typer.echo(text, nl=False)
-    elif path is not None:
-        write_file(path, text.encode())
+    if context.invoked_subcommand is None:
+        context.get_help()
 
 
 def main() -> None:
-    """Run the command line; a KifuError becomes one line on standard error and exit code 2."""
+    """Run the command line; an error becomes one line on standard error and exit code 2."""
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    _set_verbosity(quiet=False, verbose=False)
     try:
         with missing_extras():
-            app(prog_name="kifu")
+            code = app(prog_name="kifu", standalone_mode=False)
+    except typer.TyperException as error:
+        _fail(_usage_error(error))
     except KifuError as error:
-        print(f"kifu: {error}", file=sys.stderr)
-        sys.exit(2)
-    except SystemExit as leaving:
-        if leaving.code == _INTERRUPTED:
-            print("kifu: interrupted; no partial output was left", file=sys.stderr)
-        raise
+        _fail(str(error), error)
+    except Exception as error:
+        _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
+    if code == _INTERRUPTED:
+        print("kifu: interrupted; no partial output was left", file=sys.stderr)
+    sys.exit(code)
+
+
+def _fail(line: str, error: BaseException | None = None) -> None:
+    if error is not None and _verbosity == Verbosity.VERBOSE:
+        traceback.print_exception(error)
+    print(f"kifu: {line}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _usage_error(error: typer.TyperException) -> str:
+    """Return an error of the command line's syntax as one line."""
+    context = getattr(error, "ctx", None)
+    option = getattr(error, "option_name", None)
+    possibilities = getattr(error, "possibilities", None)
+    invalid = getattr(error.__cause__, "errors", None)  # of pydantic, which validates the values
+    if type(error).__name__ == "NoSuchOption":
+        line = f"unknown option {option}" + (f"; did you mean {possibilities[0]}?" if possibilities else "")
+    else:
+        line = " ".join(error.format_message().split()).rstrip(".")
+        line = line[:1].lower() + line[1:]
+    if invalid is not None:
+        line = f"{line}, got {invalid()[0]['input']!r}"
+    if context is None:
+        return line
+    return f"{line}{'' if line.endswith('?') else ';'} see {context.command_path} --help"

@@ -1,4 +1,4 @@
-"""Commands for records and catalogues: fetch, ingest, compact, split, convert, stats, query, show."""
+"""Commands for catalogues: ingest, stats, query, split, audit, compact."""
 
 from __future__ import annotations
 
@@ -7,141 +7,78 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Catalogues, Engine, Jobs, Json, Output, Sources, app, output_path, overrides, write_json
+from kifu.cli.app import Outcome, command, progress
+from kifu.cli.options import Catalogues, Clean, DryRun, Engine, Jobs, Output, Picture, Sources, overrides
+
+_PANEL = "Corpus"
 
 
-@app.command()
-def fetch(
-    collection: Annotated[str, typer.Argument(metavar="kgs", help="The collection: kgs.")],
-    output: Annotated[Path, Output(help="Folder for the archives.")] = Path("kgs"),
-    years: Annotated[str | None, typer.Option(help="Years, such as 2001-2014 or 2006,2016-2018.")] = None,
-    index: Annotated[str | None, typer.Option(help="URL or file of the index page.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel downloads.")] = 4,
-) -> None:
-    """Download game archives; verified and resumable."""
-    from kifu.errors import RecipeError
-    from kifu.fetch import KGS_INDEX, fetch_kgs, parse_years
-    from kifu.progress import progress
-
-    if collection != "kgs":
-        raise RecipeError(f"unknown collection {collection!r}; available: kgs")
-    wanted = None if years is None else parse_years(years)
-    typer.echo(fetch_kgs(output, years=wanted, index=index or KGS_INDEX, jobs=jobs, progress=progress))
-
-
-@app.command()
+@command(
+    _PANEL,
+    "kifu ingest sample -o games.parquet",
+    "kifu ingest sample -o corpus --clean schraudolph",
+    kernels=True,
+)
 def ingest(
     sources: Sources,
     output: Annotated[Path, Output(help="A new .parquet file, or a folder to create or extend.")],
-    clean: Annotated[
-        str, typer.Option(help="Cleaning rules: legal, schraudolph, training, or a .toml file.")
-    ] = "legal",
+    clean: Clean = None,
     set_: Annotated[list[str] | None, overrides("the cleaning rules", "min_rating=36")] = None,
     jobs: Jobs = None,
     engine: Engine = "threads",
-) -> None:
-    """Read and clean games and write them to a catalogue: Parquet, one row per game."""
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Read and clean games into a catalogue.
+
+    A catalogue is a Parquet file, or a folder of them, with one row per game: kept, or dropped with a reason.
+    """
+    from kifu.cli.plan import Plan
     from kifu.corpus.cleaning import load_cleaning_rules
     from kifu.corpus.ingest import ingest as ingest_games
     from kifu.corpus.update import append
-    from kifu.kernel import announce_compilation
-    from kifu.progress import progress
+    from kifu.estimate import estimate
 
-    announce_compilation()
     write = ingest_games if output.suffix == ".parquet" else append
-    rules = load_cleaning_rules(clean, set_ or ())
-    typer.echo(f"{output}: {write(sources, output, clean=rules, jobs=jobs, engine=engine, progress=progress)}")
+    rules = load_cleaning_rules(clean or "legal", set_ or ())
+    if dry_run:
+        return Plan.of_sources(sources, [output], estimate(sources, clean=rules, jobs=jobs)).outcome()
+    report = write(sources, output, clean=rules, jobs=jobs, engine=engine, progress=progress)
+    return Outcome(f"{output}: {report}", report, summary=True)
 
 
-@app.command()
-def compact(
-    folder: Annotated[Path, typer.Argument(help="A partitioned catalogue.")],
-    jobs: Jobs = None,
-    engine: Engine = "threads",
-) -> None:
-    """Merge the partitions of a catalogue and find duplicates across them."""
-    from kifu.corpus.update import compact as compact_partitions
-    from kifu.kernel import announce_compilation
-    from kifu.progress import progress
-
-    announce_compilation()
-    typer.echo(f"{folder}: {compact_partitions(folder, jobs=jobs, engine=engine, progress=progress)}")
-
-
-@app.command()
-def split(
-    catalogues: Catalogues,
-    output: Annotated[Path, Output(help="Folder for the sets, one catalogue each.")],
-    by: Annotated[str, typer.Option(help="The split: hash, or a .toml file.")] = "hash",
-    set_: Annotated[list[str] | None, overrides("the split", "split.seed=1")] = None,
-) -> None:
-    """Split catalogues into sets such as train and test; duplicates stay in one set."""
-    from kifu.corpus.splits import load_split
-    from kifu.corpus.splits import split as split_catalogues
-    from kifu.progress import progress
-
-    report = split_catalogues(catalogues, output, by=load_split(by, set_ or ()), progress=progress)
-    for path, games in report.sets.items():
-        typer.echo(f"{path}: {games:,} games")
-    if report.unset or report.dropped:
-        typer.echo(f"in no set: {report.unset:,} games, and {report.dropped:,} dropped games")
-
-
-@app.command()
-def convert(
-    sources: Sources,
-    output: Annotated[
-        Path,
-        typer.Argument(
-            parser=output_path,
-            metavar="OUTPUT",
-            help="The file to write: .olf or .sgf, optionally followed by .gz or .bz2, or .zip of .sgf files.",
-        ),
-    ],
-    jobs: Jobs = None,
-) -> None:
-    """Convert games to OLF or SGF: board, moves and root properties."""
-    from kifu.convert import convert as convert_games
-    from kifu.kernel import announce_compilation
-    from kifu.progress import progress
-
-    announce_compilation()
-    typer.echo(f"{output}: {convert_games(sources, output, jobs=jobs, progress=progress)}")
-
-
-@app.command()
-def stats(
-    catalogues: Catalogues,
-    output: Annotated[Path | None, Output(help="Draw the charts into this .svg or .png file.")] = None,
-    json: Json = None,
-    jobs: Jobs = None,
-    engine: Engine = "threads",
-) -> None:
-    """Count games by rank, year, result, length, handicap and komi, and dropped games by reason."""
+@command(_PANEL, "kifu stats games.parquet", "kifu stats games.parquet -o games.png")
+def stats(catalogues: Catalogues, output: Picture = None, jobs: Jobs = None, engine: Engine = "threads") -> Outcome:
+    """Count games by rank, year, result and more; draw charts."""
     from kifu.corpus.stats import stats as count_games
     from kifu.tables import print_stats
-    from kifu.viz.boards import save
-    from kifu.viz.charts import draw_charts
 
     counts = count_games(catalogues, jobs=jobs, engine=engine)
     if output is not None:
+        from kifu.viz.boards import save
+        from kifu.viz.charts import draw_charts
+
         save(draw_charts(counts), output)
-    write_json(counts.to_json(), json)
-    if json != Path("-"):
-        print_stats(counts)
+    return Outcome(lambda: print_stats(counts), counts)
 
 
-@app.command()
+@command(
+    _PANEL,
+    'kifu query "select year, count(*) from kept group by year" games.parquet',
+    'kifu query "select * from kept where n_moves > 250" games.parquet -o long.csv',
+)
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A SELECT over the tables games and kept.")],
     catalogues: Catalogues,
     output: Annotated[
         Path | None, Output(help="Write all rows into this .csv or .parquet file; - prints them as CSV.")
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Number of rows to show.")] = 40,
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="Number of rows to show.")] = 40,
     jobs: Jobs = None,
-) -> None:
-    """Query catalogues in SQL; a result with all columns can be written as a catalogue."""
+) -> Outcome:
+    """Query catalogues in SQL.
+
+    A result that has all columns of a catalogue can be written as one.
+    """
     from kifu.corpus.query import check_suffix
     from kifu.corpus.query import query as run_query
     from kifu.tables import print_head
@@ -151,30 +88,77 @@ def query(
         check_suffix(output)
     with run_query(sql, catalogues, jobs=jobs) as result:
         if output is None:
-            print_head(result.head(rows))
-        elif to_screen:
+            head = result.head(rows)
+            return Outcome(lambda: print_head(head), head)
+        if to_screen:
             for piece in result.csv():
                 typer.echo(piece, nl=False)
-        else:
-            typer.echo(f"{output}: {result.write(output):,} rows")
+            return Outcome(None, {"path": None})
+        count = result.write(output)
+        return Outcome(f"{output}: {count:,} rows", {"path": str(output), "rows": count}, summary=True)
 
 
-@app.command()
-def show(
-    game: Annotated[str, typer.Argument(help="A record, an archive or folder of records, or a catalogue.")],
-    number: Annotated[int, typer.Option("--game", min=1, help="Number of the game in its container.")] = 1,
-    move: Annotated[int | None, typer.Option(min=0, help="Number of moves played.", show_default="all")] = None,
-    output: Annotated[Path | None, Output(help="Draw the position into this .svg or .png file.")] = None,
-) -> None:
-    """Show a position of a game as text or as a picture."""
-    from kifu.describe import describe_position, draw_position, find_game
-    from kifu.kernel import announce_compilation
-    from kifu.records.paths import as_path
+@command(_PANEL, "kifu split games.parquet -o sets", "kifu split games.parquet -o sets --set split.seed=1 --dry-run")
+def split(
+    catalogues: Catalogues,
+    output: Annotated[Path, Output(help="Folder for the sets, one catalogue each.")],
+    by: Annotated[str, typer.Option(metavar="SPLIT", help="The split: hash, or a .toml file.")] = "hash",
+    set_: Annotated[list[str] | None, overrides("the split", "split.seed=1")] = None,
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Split catalogues into sets such as train and test.
 
-    announce_compilation()
-    selected = find_game(as_path(game), number)
-    if output is None:
-        typer.echo(describe_position(selected, move))
-    else:
-        draw_position(selected.game, selected.plies if move is None else move, output)
-        typer.echo(f"drew {output}")
+    Duplicates stay in one set, also rotated, mirrored and truncated ones.
+    """
+    from kifu.cli.plan import Plan
+    from kifu.corpus.splits import load_split, set_files
+    from kifu.corpus.splits import split as split_catalogues
+
+    config = load_split(by, set_ or ())
+    if dry_run:
+        return Plan.of_catalogues(catalogues, set_files(config, output)).outcome()
+    report = split_catalogues(catalogues, output, by=config, progress=progress)
+    return Outcome(str(report), report, summary=True)
+
+
+@command(
+    _PANEL,
+    "kifu audit sets/train.parquet sets/test.parquet",
+    "kifu audit sets/train.parquet sets/test.parquet --json audit.json",
+    kernels=True,
+)
+def audit(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Two or more catalogues or data sets.")],
+    jobs: Jobs = None,
+    engine: Engine = "threads",
+) -> Outcome:
+    """Find games that two sets share, also under symmetry.
+
+    The exit code is 1 if there are any.
+    """
+    from kifu.leaks.audit import audit as audit_sets
+
+    report = audit_sets(files, jobs=jobs, engine=engine, progress=progress)
+    return Outcome(str(report), report, code=1 if report.leaks else 0)
+
+
+@command(_PANEL, "kifu compact corpus", "kifu compact corpus --dry-run", kernels=True)
+def compact(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A partitioned catalogue.")],
+    jobs: Jobs = None,
+    engine: Engine = "threads",
+    dry_run: DryRun = False,
+) -> Outcome:
+    """Merge the partitions of a catalogue.
+
+    Duplicates are found anew among all games.
+    """
+    from kifu.cli.plan import Plan
+    from kifu.corpus.update import check_partitioned
+    from kifu.corpus.update import compact as compact_partitions
+
+    check_partitioned(folder)
+    if dry_run:
+        return Plan.of_catalogues([folder], [folder]).outcome()
+    report = compact_partitions(folder, jobs=jobs, engine=engine, progress=progress)
+    return Outcome(f"{folder}: {report}", report, summary=True)

@@ -40,6 +40,7 @@ from kifu.records.parse import parse_block
 from kifu.records.paths import Paths
 from kifu.records.programs import known_programs
 from kifu.records.tygem import TygemIndex, load_index
+from kifu.report import Report
 
 _MAX_UNPARSED = 1_000
 """Distinct unparsed texts per column that are counted separately."""
@@ -48,7 +49,7 @@ _SHOWN_UNPARSED = 5
 
 
 @dataclass(slots=True)
-class IngestReport:
+class IngestReport(Report):
     """Counts of ingested games; `read` == `kept` + the sum of `drops`.
 
     Attributes:

@@ -26,6 +26,7 @@ from kifu.corpus.parquet import TableWriter, cast_batch
 from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import OutputError, RecipeError
 from kifu.records.paths import Paths, as_list
+from kifu.report import Report
 
 T = TypeVar("T")
 
@@ -181,7 +182,7 @@ def _quoted(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryHead:
+class QueryHead(Report):
     """The first rows of a query's result.
 
     Attributes:

@@ -39,6 +39,7 @@ from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
+from kifu.report import Report
 
 _FOLDER, _KIND = "splits", "split"
 
@@ -340,7 +341,7 @@ def _named(by: str | os.PathLike[str] | SplitConfig | Split) -> SplitConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitReport:
+class SplitReport(Report):
     """Counts of split games; `read` == the sum of `sets` + `unset` + `dropped`.
 
     Attributes:
@@ -357,6 +358,20 @@ class SplitReport:
     def read(self) -> int:
         """Number of games of the catalogues."""
         return sum(self.sets.values()) + self.unset + self.dropped
+
+    def __str__(self) -> str:
+        lines = [f"{path}: {games:,} games" for path, games in self.sets.items()]
+        if self.unset or self.dropped:
+            lines.append(f"in no set: {self.unset:,} games, and {self.dropped:,} dropped games")
+        return "\n".join(lines)
+
+
+def set_files(config: SplitConfig, output: str | os.PathLike[str]) -> list[Path]:
+    """Return the files that `split` writes. Raises RecipeError if a set's name is not a valid file name."""
+    for name in config.split.sets:
+        if name.startswith(".") or any(c in name for c in "/\\"):
+            raise RecipeError(f"set {name!r} of split {config.name} is not a valid file name")
+    return [Path(output, f"{name}.parquet") for name in config.split.sets]
 
 
 def split(
@@ -384,11 +399,7 @@ def split(
         OutputError: If a file cannot be written.
     """
     config = _named(by)
-    names = list(config.split.sets)
-    for name in names:
-        if name.startswith(".") or any(c in name for c in "/\\"):
-            raise RecipeError(f"set {name!r} of split {config.name} is not a valid file name")
-    files = [Path(output, f"{name}.parquet") for name in names]
+    names, files = list(config.split.sets), set_files(config, output)
     opened = [open_catalogue(path) for path in as_list(catalogues)]
     inputs = [{"name": c.path.name, "blake3": c.digest()} for c in opened]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0

@@ -43,6 +43,7 @@ from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.paths import Paths
 from kifu.records.tygem import load_index
+from kifu.report import Report
 
 MAX_PARTITION_ROWS = 1 << 20
 """Maximum number of rows of a compacted partition: about 300 MB."""
@@ -226,7 +227,7 @@ class _StageJob(Job[SourceShard, SourceShard, _StagedShard]):
 
 
 @dataclass(frozen=True, slots=True)
-class CompactReport:
+class CompactReport(Report):
     """The result of compacting a folder.
 
     Attributes:
@@ -242,6 +243,14 @@ class CompactReport:
     def __str__(self) -> str:
         """Format the report for a terminal."""
         return f"partitions: {self.before:,} before, {self.partitions:,} now; {self.games}"
+
+
+def check_partitioned(path: Path) -> None:
+    """Raise RecipeError or FormatError unless the path is a partitioned catalogue."""
+    if not has_index(path):
+        if is_catalogue(path):
+            raise RecipeError(f"{path} is a single file: only a partitioned folder can be compacted")
+        raise FormatError(f"{path} is not a partitioned catalogue")
 
 
 def compact(
@@ -270,10 +279,7 @@ def compact(
         ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
     path = Path(path)
-    if not has_index(path):
-        if is_catalogue(path):
-            raise RecipeError(f"{path} is a single file: only a partitioned folder can be compacted")
-        raise FormatError(f"{path} is not a partitioned catalogue")
+    check_partitioned(path)
     with (
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
         make_executor(engine, jobs, staging_dir(path)) as executor,

@@ -29,7 +29,7 @@ from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS
 from kifu.planes.registry import KATAGO22
 from kifu.point import POINT_MASK, WHITE_BIT
-from kifu.registry import nearest
+from kifu.registry import unknown
 
 UNKNOWN = -128
 """Value of an int8 label that is unknown; far from all others, so that it is not mistaken for one."""
@@ -200,7 +200,7 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
     for label in labels:
         if label.name == name:
             return label
-    raise RecipeError(f"no label {name!r}; did you mean {nearest(name, LABELS)!r}?")
+    raise unknown("label", name, LABELS)
 
 
 def label_values(specs: Sequence[LabelSpec], at: LabelPositions) -> dict[str, npt.NDArray[Any]]:

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar, cast
 
 from kifu.errors import OutputError, RecipeError
+from kifu.registry import unknown
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -185,7 +186,7 @@ def make_executor(engine: str = THREADS, jobs: int | None = None, staging: Path 
         return ThreadExecutor(jobs, staging)
     name, _, address = engine.partition("=")
     if name != "ray":
-        raise RecipeError(f"no engine {engine!r}; there are {THREADS}, ray and ray=ADDRESS")
+        raise unknown("engine", engine, (THREADS, "ray", "ray=ADDRESS"))
     executor: Executor = resolve_name(_RAY_EXECUTOR)(address or None, jobs, staging)
     return executor
 

@@ -5,7 +5,7 @@ fetched again, and a .part file is resumed, within a run and in later ones. What
 bounded, and only the strict form of an archive's name becomes part of a path.
 """
 
-from kifu.fetch.kgs import KGS_INDEX, FetchError, FetchReport, fetch_kgs, parse_years
+from kifu.fetch.kgs import KGS_INDEX, FetchError, FetchReport, fetch_kgs, fetch_sample, parse_years
 from kifu.retry import RetryPolicy
 
-__all__ = ["KGS_INDEX", "FetchError", "FetchReport", "RetryPolicy", "fetch_kgs", "parse_years"]
+__all__ = ["KGS_INDEX", "FetchError", "FetchReport", "RetryPolicy", "fetch_kgs", "fetch_sample", "parse_years"]

@@ -12,11 +12,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kifu.assets import sample_path
+from kifu.atomic_io import write_file
 from kifu.errors import RecipeError, SourceError
 from kifu.fetch._download import Download
 from kifu.fetch._http import Client, DownloadError
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.kgs_index import KINDS, PAGE_LIMIT, Archive, parse_index
+from kifu.registry import unknown
+from kifu.report import Report
 from kifu.retry import RetryPolicy
 
 KGS_INDEX = "https://u-go.net/gamerecords/"
@@ -28,11 +32,11 @@ _STOP_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
-class FetchReport:
+class FetchReport(Report):
     """The outcome for each archive, by file name.
 
     Attributes:
-        fetched: archives that were downloaded.
+        fetched: archives that were downloaded, or with `dry_run` would be.
         present: archives that were there already.
         failed: reasons by name.
         received: bytes of archives that came over the network.
@@ -44,8 +48,10 @@ class FetchReport:
     received: int = 0
 
     def __str__(self) -> str:
+        plural = "" if len(self.fetched) == 1 else "s"
         text = (
-            f"{len(self.fetched)} archives fetched ({format_bytes(self.received)}), {len(self.present)} there already"
+            f"{len(self.fetched)} archive{plural} fetched ({format_bytes(self.received)}), "
+            f"{len(self.present)} there already"
         )
         return f"{text}, {len(self.failed)} failed" if self.failed else text
 
@@ -82,6 +88,7 @@ def fetch_kgs(
     jobs: int = 4,
     kind: str = "tar.gz",
     policy: RetryPolicy | None = None,
+    dry_run: bool = False,
     progress: ProgressFactory = silent,
 ) -> FetchReport:
     """Download the archives that the index page links.
@@ -96,6 +103,7 @@ def fetch_kgs(
         jobs: downloads at a time.
         kind: "tar.gz", "tar.bz2" or "zip".
         policy: timeouts and retries.
+        dry_run: only read the index page and list the archives.
         progress: reports progress.
 
     Raises:
@@ -104,7 +112,7 @@ def fetch_kgs(
         RecipeError: an argument is out of range.
     """
     if kind not in KINDS:
-        raise RecipeError(f"unknown kind of archive {kind!r}; there are {', '.join(KINDS)}")
+        raise unknown("kind of archive", kind, KINDS)
     if jobs < 1:
         raise RecipeError(f"jobs must be >= 1, got {jobs}")
     client = Client(policy or RetryPolicy(), jobs)
@@ -112,7 +120,8 @@ def fetch_kgs(
     archives = _of_years(page, years, os.fspath(index))
     folder, report = Path(into), FetchReport()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not dry_run:
+            folder.mkdir(parents=True, exist_ok=True)
         downloads: list[Download] = []
         for archive in archives:
             target = folder / f"{archive.stem}.{kind}"
@@ -122,7 +131,9 @@ def fetch_kgs(
                 downloads.append(Download(client, target, kind, base, archive.links[kind]))
             else:
                 report.failed[target.name] = "the index page has no link to it"
-        if downloads:
+        if dry_run:
+            report.fetched += [download.target.name for download in downloads]
+        elif downloads:
             with progress("fetching from KGS", len(downloads), "archives") as bar:
                 _run(client, downloads, jobs, bar, report)
     except SourceError:
@@ -132,6 +143,25 @@ def fetch_kgs(
     if report.failed:
         raise FetchError(report)
     return report
+
+
+def fetch_sample(into: str | os.PathLike[str], *, dry_run: bool = False) -> FetchReport:
+    """Write the bundled archive to a folder.
+
+    Args:
+        into: the folder, created if necessary.
+        dry_run: only list the archive.
+
+    Raises:
+        OutputError: the archive cannot be written.
+    """
+    source = sample_path()
+    target = Path(into) / source.name
+    if target.exists():
+        return FetchReport(present=[target.name])
+    if not dry_run:
+        write_file(target, source.read_bytes())
+    return FetchReport(fetched=[target.name], received=source.stat().st_size)
 
 
 def _of_years(page: bytes, years: Collection[int] | None, index: str) -> list[Archive]:

@@ -34,6 +34,7 @@ from kifu.go.state import (
 )
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE
+from kifu.registry import unknown
 
 KO_NONE, KO_SIMPLE, KO_POSITIONAL, KO_SITUATIONAL = range(4)
 
@@ -73,7 +74,7 @@ class Rules:
         try:
             return NAMED[name.lower()]
         except KeyError:
-            raise RecipeError(f"rule set {name!r} is none of {', '.join(NAMED)}") from None
+            raise unknown("rule set", name, NAMED) from None
 
     @property
     def codes(self) -> tuple[int, int]:

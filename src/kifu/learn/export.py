@@ -22,13 +22,14 @@ from kifu.errors import OutputError, first_line, missing_extras
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
 from kifu.progress import format_bytes
+from kifu.report import Report
 
 TOLERANCE = 1e-4
 """Allowed difference of the exported net's outputs, absolute and relative."""
 
 
 @dataclass(frozen=True, slots=True)
-class ExportReport:
+class ExportReport(Report):
     """The result of an export.
 
     Attributes:

@@ -57,6 +57,25 @@ class MovePrediction:
         policy: npt.NDArray[np.float32] = self.predictions.policy[0]
         return policy
 
+    def to_json(self) -> str:
+        """Return the prediction with all probabilities in the format of docs/prediction.md."""
+        game, predictions = self.game, self.predictions
+        points = game.width * game.height
+        value, ownership = predictions.value, predictions.ownership
+        values: dict[str, Any] = {
+            "net": self.net,
+            "game": str(game),
+            "move": self.plies,
+            "to_play": _side(self).lower(),
+            "policy": _rows(self.policy[:points], game),
+            "pass": _rounded(self.probability(points)),
+            "best": [_entry(self, move) for move in self.best],
+            "played": None if self.played is None else _entry(self, self.played),
+            "value": None if value is None else _rounded(float(value[0])),
+            "ownership": None if ownership is None else _rows(ownership[0], game),
+        }
+        return json.dumps(values) + "\n"
+
     def name(self, move: int) -> str:
         """Return the GTP name of a move."""
         return to_gtp(move, self.game.width, self.game.height)
@@ -132,26 +151,6 @@ def _played(prediction: MovePrediction) -> str:
     if not prediction.predictions.legal[0, played]:
         return f"{prediction.name(played)} (illegal)"
     return f"{prediction.name(played)} {probability:.1%}, choice {prediction.rank(played)}"
-
-
-def to_json(prediction: MovePrediction) -> str:
-    """Return the prediction with all probabilities in the format of docs/prediction.md."""
-    game, predictions = prediction.game, prediction.predictions
-    points = game.width * game.height
-    value, ownership = predictions.value, predictions.ownership
-    values: dict[str, Any] = {
-        "net": prediction.net,
-        "game": str(game),
-        "move": prediction.plies,
-        "to_play": _side(prediction).lower(),
-        "policy": _rows(prediction.policy[:points], game),
-        "pass": _rounded(prediction.probability(points)),
-        "best": [_entry(prediction, move) for move in prediction.best],
-        "played": None if prediction.played is None else _entry(prediction, prediction.played),
-        "value": None if value is None else _rounded(float(value[0])),
-        "ownership": None if ownership is None else _rows(ownership[0], game),
-    }
-    return json.dumps(values) + "\n"
 
 
 def _entry(prediction: MovePrediction, move: int) -> dict[str, Any]:

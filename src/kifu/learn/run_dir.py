@@ -57,6 +57,12 @@ class Run(BaseModel):
     last: dict[str, float] = {}
     """The last value of each figure."""
 
+    def summary(self) -> str:
+        """Return state, length and best validation as one line."""
+        top1 = self.best.get("validation_top1")
+        best = "" if top1 is None else f"; best validation top-1 {top1:.2%}, loss {self.best['validation_loss']:.4f}"
+        return f"{self.state} ({self.why}) after {self.steps:,} steps, {self.positions:,} positions{best}"
+
     def save(self, directory: Path) -> None:
         """Write `run.json` atomically.
 

@@ -107,6 +107,14 @@ def train(
     return read_run(directory) or run
 
 
+def check_run(recipe: TrainingRecipe, output: Path, resume: bool, options: TrainOptions) -> None:
+    """Raise the errors of `train` that do not depend on the games; write nothing."""
+    _check_options(recipe, options)
+    _check_directory(output, resume)
+    make_policy_module(recipe)
+    _make_fabric(options)
+
+
 def is_first_process() -> bool:
     """Return True unless this process was started beside the first one, on this machine or another."""
     return bool(rank_zero_only.rank == 0) and os.environ.get("NODE_RANK", "0") == "0"

@@ -18,7 +18,7 @@ from typing import Any
 
 from kifu.errors import RecipeError
 from kifu.kernel import inline_kernel
-from kifu.registry import nearest
+from kifu.registry import suggestion
 
 Fill = Callable[[Any, Any], None]
 Prepare = Callable[[Any], None]
@@ -143,5 +143,5 @@ def find_feature(name: str, others: Iterable[str] = ()) -> Feature:
             return found.make(int(digits))
         raise RecipeError(f"no feature {name!r}: {stem} takes a number from {found.least} to {found.most}")
     families = [stem + digits for stem in FAMILIES]
-    suggestion = nearest(name, [*FEATURES, *families, *others])
-    raise RecipeError(f"no plane set or feature {name!r}; did you mean {suggestion!r}?")
+    hint = suggestion(name, [*FEATURES, *families, *others]) or "; see kifu planes"
+    raise RecipeError(f"unknown plane set or feature {name!r}{hint}")

@@ -80,6 +80,7 @@ def play_match(
     *,
     rules: MatchRules = DEFAULT_RULES,
     options: MatchOptions = MatchOptions(),
+    dry_run: bool = False,
     progress: ProgressFactory = silent,
 ) -> Match:
     """Play the games of a match that are not in the output directory yet.
@@ -92,6 +93,7 @@ def play_match(
         output: Directory for the records, the programs' logs and match.json.
         rules: Conditions of each game.
         options: Options of the match.
+        dry_run: Only check the options, the programs and the openings; play and write nothing.
         progress: Creates the progress display.
 
     Returns:
@@ -124,6 +126,8 @@ def play_match(
             opening_moves=None if options.openings is None else options.opening_moves, seed=options.seed,
             move_seconds=rules.move_seconds, scorer=scorer_text,
         )  # fmt: skip
+        if dry_run:
+            return Match(resume_results(output, Results(a=info["A"], b=info["B"], settings=settings)), 0)
         with locked_folder(output):
             results = resume_results(output, Results(a=info["A"], b=info["B"], settings=settings))
             runner = _MatchRunner(output, results, rules, commands, scorer, openings, stop)

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from kifu.config import STRICT
 from kifu.errors import FormatError, RecipeError
 from kifu.play.referee import Ending, ScoredBy
+from kifu.report import Report
 
 RESULTS = "match.json"
 
@@ -192,7 +193,7 @@ def _signed(number: float) -> str:
 
 
 @dataclass(frozen=True)
-class Match:
+class Match(Report):
     """A match so far; `str()` is its summary.
 
     Attributes:

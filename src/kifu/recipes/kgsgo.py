@@ -16,12 +16,12 @@ from kifu.corpus.sources import Source, hash_sources
 from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, read_manifest
-from kifu.errors import DropReason, FormatError, RecipeError, SourceError
+from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs_index import Archive, find_archives, read_index
 from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
-from kifu.recipes.pipeline import Build, BuildReport, Target, are_whole, is_made_by
+from kifu.recipes.pipeline import Build, BuildReport, Target, are_whole, check_sets, is_made_by
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.paths import AnyPath
@@ -64,9 +64,7 @@ def build_kgsgo(
         ClusterError: the cluster is not available.
     """
     names = recipe.default_sets() if sets is None else list(sets)
-    for name in names:
-        if name not in recipe.sets:
-            raise RecipeError(f"recipe {recipe.name} has no set {name!r}; it has {', '.join(recipe.sets)}")
+    check_sets(recipe, names)
     paths = find_archives(sources)
     sampler = Sampler(recipe, read_index(index, paths))
     selections = {name: sampler.select(name) for name in names}

@@ -38,8 +38,18 @@ from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
 from kifu.progress import ProgressFactory, silent
-from kifu.recipes.schema import KGSGO, KINDS, Recipe, SplitRecipe, load_recipe
+from kifu.recipes.schema import (
+    KGSGO,
+    KINDS,
+    ExamplesRecipe,
+    KgsgoRecipe,
+    Recipe,
+    SplitRecipe,
+    load_recipe,
+    require_sets,
+)
 from kifu.records.paths import Paths
+from kifu.report import Report
 
 CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
@@ -66,9 +76,12 @@ class BuildManifest(Protocol):
 
 M = TypeVar("M", bound=BuildManifest)
 
+_COUNTS = ("set", "format", "plane_set", "examples", "bytes", "blake3", "read", "kept", "elsewhere", "drops")
+"""Fields of manifests that reports list."""
+
 
 @dataclass(frozen=True, slots=True)
-class BuildReport(Generic[M]):
+class BuildReport(Report, Generic[M]):
     """A finished output of a build.
 
     Attributes:
@@ -80,6 +93,11 @@ class BuildReport(Generic[M]):
     path: Path
     manifest: M
     fresh: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return path, freshness, and the counts of the manifest without its lists of games."""
+        values = {name: getattr(self.manifest, name, None) for name in _COUNTS}
+        return {"path": str(self.path), "fresh": self.fresh, **{k: v for k, v in values.items() if v is not None}}
 
     def __str__(self) -> str:
         return f"{self.path}: {self.manifest.summary()}" + ("" if self.fresh else " (was there already)")
@@ -204,6 +222,38 @@ def build(
             raise RecipeError(f"recipe {recipe.name} has no option {name}")
     build_kind: Callable[..., list[BuildReport[Any]]] = resolve_name(kind.build)
     return build_kind(recipe, sources, output, **options, jobs=jobs, engine=engine, progress=progress)
+
+
+def check_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
+    """Raise RecipeError if the recipe has no set of one of the names."""
+    try:
+        require_sets(recipe, names)
+    except RecipeError as error:
+        raise RecipeError(f"recipe {recipe.name}: {error}") from None
+
+
+def select_sets(recipe: Any, sets: Sequence[str] | None) -> Any:
+    """Return a copy of the recipe that builds these sets if none is named. Raises RecipeError."""
+    if sets is None:
+        return recipe
+    if isinstance(recipe, KgsgoRecipe):
+        check_sets(recipe, sets)
+        chosen = {name: each.model_copy(update={"default": name in sets}) for name, each in recipe.sets.items()}
+        return recipe.model_copy(update={"sets": chosen})
+    if isinstance(recipe, SplitRecipe):
+        check_sets(recipe, sets)
+        return recipe.model_copy(update={"sets": tuple(sets)})
+    raise RecipeError(f"recipe {recipe.name} has no option sets")
+
+
+def output_names(recipe: Any) -> list[str]:
+    """Return the names of the files or directories that a build of the default sets writes, below its directory."""
+    if isinstance(recipe, KgsgoRecipe):
+        return [recipe.sets[name].file for name in recipe.default_sets()]
+    if isinstance(recipe, SplitRecipe):
+        suffix = recipe.example_format.suffix if isinstance(recipe, ExamplesRecipe) else ""
+        return [f"{name}{suffix}" for name in recipe.default_sets()]
+    return [""]
 
 
 def is_made_by(manifest: BuildManifest, recipe: BaseModel) -> bool:
@@ -465,11 +515,7 @@ def build_sets(
         RecipeError, SourceError, FormatError, OutputError, ClusterError: as for `build_examples`.
     """
     names = recipe.default_sets() if sets is None else list(sets)
-    for name in names:
-        try:
-            recipe.require_set(name)
-        except ValueError as error:
-            raise RecipeError(f"recipe {recipe.name}: {error}") from None
+    check_sets(recipe, names)
     if not names:
         return []
     found = find_sources(sources)

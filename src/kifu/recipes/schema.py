@@ -23,7 +23,7 @@ from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.datasets.renderer import Renderer, find_renderer
 from kifu.datasets.sources import make_layout
 from kifu.errors import RecipeError
-from kifu.registry import nearest
+from kifu.registry import unknown
 
 if TYPE_CHECKING:
     from kifu.recipes.training import TrainingRecipe
@@ -121,6 +121,10 @@ class KgsgoRecipe(BaseModel):
         """Return the sets that are built if none is named."""
         return [name for name, chosen in self.sets.items() if chosen.default]
 
+    def all_sets(self) -> list[str]:
+        """Return the names of all sets."""
+        return list(self.sets)
+
 
 class OlfArchiveRecipe(BaseModel):
     """An archive of OLF files, see `kifu.recipes.olf_archive`."""
@@ -158,19 +162,12 @@ class SplitRecipe(BaseModel):
         for name in self.all_sets():
             if name.startswith(".") or any(c in name for c in "/\\"):
                 raise ValueError(f"set name {name!r} is not a plain file name")
-        for name in self.default_sets():
-            self.require_set(name)
+        require_sets(self, self.default_sets())
         return self
 
     def all_sets(self) -> list[str]:
         """Return the names of all sets."""
         return ["all"] if self.split is None else list(self.split.sets)
-
-    def require_set(self, name: str) -> None:
-        """Raise ValueError, which suggests the nearest name, unless there is a set of that name."""
-        if name not in self.all_sets():
-            near = nearest(name, self.all_sets())
-            raise ValueError(f"no set {name!r} (there are {', '.join(self.all_sets())}); did you mean {near!r}?")
 
     def default_sets(self) -> list[str]:
         """Return the sets that are built if none is named."""
@@ -235,6 +232,13 @@ class ExamplesRecipe(SplitRecipe):
     def layout(self) -> Layout:
         """Return the shapes and labels that all examples share. Raises RecipeError, GameError."""
         return make_layout(self.renderer(), self.labels)
+
+
+def require_sets(recipe: KgsgoRecipe | SplitRecipe, names: Iterable[str]) -> None:
+    """Raise RecipeError, which lists the sets of the recipe, if it has no set of one of the names."""
+    for name in names:
+        if name not in recipe.all_sets():
+            raise unknown("set", name, recipe.all_sets())
 
 
 Recipe: TypeAlias = "KgsgoRecipe | OlfArchiveRecipe | SplitRecipe | TrainingRecipe"

@@ -14,7 +14,7 @@ from kifu.learn.nets.base import Heads, Network, NetworkConfig
 from kifu.learn.nets.clark_storkey import ClarkStorkey, SymmetricConv, SymmetricLinear
 from kifu.learn.nets.convolutional import BlogNetwork, BookLarge, BookMedium, BookSmall, Maddison
 from kifu.learn.nets.residual import Residual
-from kifu.registry import nearest
+from kifu.registry import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,7 @@ def find_net(name: str) -> Architecture:
         return NETS[name]
     match = _RESIDUAL.fullmatch(name)
     if match is None:
-        suggestion = nearest(name, [*NETS, RESIDUAL])
-        raise RecipeError(
-            f"unknown net {name!r}; did you mean {suggestion!r}? Available: {', '.join(NETS)}, and {RESIDUAL} with"
-            " any numbers"
-        )
+        raise unknown("net", name, [*NETS, RESIDUAL], " with any numbers")
     blocks, channels = int(match[1]), int(match[2])
     if blocks > _MAX_BLOCKS or channels not in _CHANNELS or 18 * blocks * channels**2 > _MAX_WEIGHTS:
         raise RecipeError(
@@ -148,9 +144,7 @@ def initialize(module: nn.Module, name: str) -> None:
         RecipeError: The name is unknown.
     """
     if name not in INITIALIZATIONS:
-        suggestion = nearest(name, INITIALIZATIONS)
-        available = ", ".join(INITIALIZATIONS)
-        raise RecipeError(f"unknown init {name!r}; did you mean {suggestion!r}? Available: {available}")
+        raise unknown("init", name, INITIALIZATIONS)
     draw = {"glorot-uniform": _glorot_uniform, "he-normal": _he_normal}.get(name)
     if draw is None:
         return

@@ -1,0 +1,87 @@
+"""Options and arguments that several commands share: one name, unit and help text for each meaning."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kifu.errors import OutputError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+"""Seconds of each unit of a duration."""
+
+
+def output_path(text: str | Path) -> Path:
+    """Return the path of an output; raise OutputError for a URL, which as a path would become local folders."""
+    from kifu.records.paths import Remote, as_path
+
+    path = as_path(text)
+    if isinstance(path, Remote):
+        raise OutputError(f"cannot write {path}: outputs must be local paths")
+    return path
+
+
+def parse_duration(text: str | float) -> float:
+    """Return the seconds of a duration such as "90s", "15m" or "2h"; raise BadParameter without a unit."""
+    if isinstance(text, float):  # the default
+        return text
+    number, seconds = text[:-1], _UNITS.get(text[-1:], 0)
+    if not (seconds and re.fullmatch(r"\d{1,6}(\.\d{1,6})?", number) and float(number)):
+        raise typer.BadParameter(f"a duration needs a unit, such as 90s, 15m or 2h; got {text!r}")
+    return float(number) * seconds
+
+
+Output = partial(typer.Option, "-o", "--output", parser=output_path, metavar="PATH")
+"""The option for the file or folder that a command writes."""
+
+OutputFile = partial(typer.Option, parser=output_path, metavar="FILE")
+"""An option for a further file."""
+
+Duration = partial(typer.Option, parser=parse_duration, metavar="DURATION")
+"""An option for a duration with its unit."""
+
+Picture = Annotated[Path | None, Output(help="Draw a picture into this .svg or .png file.")]
+Sources = Annotated[
+    list[str], typer.Argument(metavar="SOURCE", help="Any mix of archives, folders, records and catalogues.")
+]
+"""Paths or URLs as strings, since `Path` would turn s3://x into s3:/x."""
+
+Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Catalogues made by `kifu ingest`.")]
+Recipe = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="A recipe: a name (see `kifu recipes`), or a .toml file.")
+]
+Clean = Annotated[
+    str | None,
+    typer.Option(
+        metavar="RULES", help="Cleaning rules: legal, schraudolph, training, or a .toml file.", show_default="legal"
+    ),
+]
+Container = Annotated[
+    str, typer.Argument(metavar="GAME", help="A record, an archive or folder of records, or a catalogue.")
+]
+GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
+Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
+Checkpoint = Annotated[Path, typer.Argument(metavar="NET", help="A net or a run directory.")]
+Board = Annotated[str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Size of the board.", show_default="19x19")]
+Rules = Annotated[
+    str,
+    typer.Option(
+        metavar="RULES", help="Rules: chinese, aga, japanese, korean, new-zealand, tromp-taylor, records (lenient)."
+    ),
+]
+Symmetries = Annotated[bool, typer.Option("--symmetries", help="Average over the board's symmetries.")]
+Jobs = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of threads.", show_default="one per core")]
+Engine = Annotated[str, typer.Option(metavar="ENGINE", help="Execution backend: threads, ray, or ray=HOST:PORT.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything and list inputs and outputs; write nothing.")]
+
+
+def overrides(what: str, example: str) -> typer.models.OptionInfo:
+    """Return the repeatable option --set KEY=VALUE."""
+    option: typer.models.OptionInfo = typer.Option(
+        "--set", metavar="KEY=VALUE", help=f"Override a value of {what}, such as {example}. Repeatable."
+    )
+    return option

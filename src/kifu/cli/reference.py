@@ -1,0 +1,137 @@
+"""Commands for reference: demo, recipes, planes, formats, nets."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kifu.cli.app import Outcome, command
+from kifu.cli.options import Board, Duration, Jobs, Output
+
+_PANEL = "Reference"
+
+
+@command(_PANEL, "kifu demo", "kifu demo -o demo --time 20s", kernels=True)
+def demo(
+    output: Annotated[Path, Output(help="Folder for the results.")] = Path("kifu-demo"),
+    time: Annotated[float, Duration(help="Training time.", show_default="60s")] = 60.0,
+    jobs: Jobs = None,
+) -> None:
+    """Run the whole pipeline on the bundled sample.
+
+    It builds and checks data sets, trains a net and draws pictures.
+    """
+    from kifu.demo import run_demo
+
+    run_demo(output, jobs, time / 60, typer.echo)
+
+
+@command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
+def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="Show this recipe.")] = None) -> Outcome:
+    """List the recipes, or show one."""
+    from kifu.recipes.schema import KgsgoRecipe, load_recipe, recipe_names, recipe_text
+
+    if name is not None:
+        loaded, text = load_recipe(name), recipe_text(name)
+        return Outcome(lambda: typer.echo(text, nl=False), loaded.model_dump(mode="json"))
+    found = {each: load_recipe(each) for each in recipe_names()}
+    sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, KgsgoRecipe) else "" for each, r in found.items()}
+    return _listed({each: recipe.title + sets[each] for each, recipe in found.items()})
+
+
+@command(_PANEL, "kifu planes", "kifu planes seven")
+def planes(
+    name: Annotated[str | None, typer.Argument(metavar="PLANES", help="Show the card of this plane set.")] = None,
+) -> Outcome:
+    """List the plane sets, or show the card of one."""
+    from kifu.planes.registry import PLANE_SETS, find_plane_set
+
+    if name is None:
+        return _listed(
+            {each.name: f"{each.planes} plane{'s' * (each.planes != 1)}; {each.title}" for each in PLANE_SETS.values()}
+        )
+    found = find_plane_set(name)
+    data = {"name": found.name, "planes": list(found.plane_names)}
+    if found.name in PLANE_SETS:
+        return _card("planes", found.name, {**data, "title": found.title})
+    return Outcome(lambda: _print_list({str(k): plane for k, plane in enumerate(found.plane_names)}), data)
+
+
+@command(_PANEL, "kifu formats", "kifu formats dat2")
+def formats(
+    name: Annotated[str | None, typer.Argument(metavar="FORMAT", help="Show the card of this format.")] = None,
+) -> Outcome:
+    """List the file formats, or show the card of one."""
+    from kifu.assets import OTHER_FORMATS
+    from kifu.datasets.formats import FORMATS
+    from kifu.registry import find_name
+
+    lines = {name: f"holds {each.plane_set or 'any planes'}; {each.title}" for name, each in FORMATS.items()}
+    lines |= OTHER_FORMATS
+    if name is None:
+        return _listed(lines)
+    full = find_name(lines, name, "format")
+    return _card("formats", full, {"name": full, "title": lines[full]})
+
+
+@command(_PANEL, "kifu nets", "kifu nets b10c128 --planes alphago48")
+def nets(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NETWORK", help="Show the layers of this network; any bNcM, such as b10c128."),
+    ] = None,
+    planes: Annotated[
+        str | None, typer.Option(metavar="PLANES", help="Plane set.", show_default="the network's own")
+    ] = None,
+    board: Board = "19x19",
+) -> Outcome:
+    """List the networks with their sizes, or show the layers of one."""
+    from kifu.config import parse_board
+    from kifu.learn.nets.registry import NETS, RESIDUAL
+    from kifu.learn.nets.summary import net_card, net_line
+
+    width, height = parse_board(board or "19x19")
+    if name is not None:
+        text = net_card(name, planes, width, height)
+        return Outcome(lambda: _print_markdown(text), {"name": name, "text": text})
+    return _listed({each: net_line(each, planes, width, height) for each in [*NETS, RESIDUAL]})
+
+
+def _listed(entries: Mapping[str, str]) -> Outcome:
+    """Return names with their descriptions."""
+    return Outcome(lambda: _print_list(entries), [{"name": name, "title": title} for name, title in entries.items()])
+
+
+def _card(kind: str, name: str, data: Mapping[str, object]) -> Outcome:
+    """Return the card of a plane set or format."""
+    from kifu.assets import read_card
+
+    text = read_card(kind, name)
+    return Outcome(lambda: _print_markdown(text), {**data, "card": text})
+
+
+def _print_list(entries: Mapping[str, str]) -> None:
+    """Print names and descriptions, wrapped to the width of a terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    indent = max(map(len, entries))
+    for name, text in entries.items():
+        typer.echo(
+            textwrap.fill(text, width, initial_indent=f"{name:<{indent}} ", subsequent_indent=" " * (indent + 1))
+        )
+
+
+def _print_markdown(text: str) -> None:
+    """Print Markdown, rendered on a terminal and verbatim elsewhere."""
+    if not sys.stdout.isatty():
+        typer.echo(text, nl=False)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))

@@ -1,0 +1,23 @@
+"""Reports of operations as JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class Report:
+    """Base of the reports of operations: dataclasses, which convert to JSON."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON values; paths are strings, and numbers that are not finite are null."""
+        from pydantic_core import to_jsonable_python
+
+        values: dict[str, Any] = to_jsonable_python(self, inf_nan_mode="null")
+        return values
+
+    def to_json(self) -> str:
+        """Return the fields as one JSON object."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"

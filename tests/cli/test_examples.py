@@ -1,0 +1,35 @@
+"""The examples in the help of every command run, one after another, in one folder."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from commands import KIFU, run
+from kifu.cli import app
+
+EXAMPLES = [line for command in typer.main.get_command(app).commands.values() for line in command.examples]  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_all_examples_run_in_the_order_of_the_help(tmp_path: Path) -> None:
+    environment = os.environ | {"PATH": f"{KIFU.parent}:{os.environ['PATH']}"}
+    for line in EXAMPLES:
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, (line, done.stderr)
+
+
+def test_quick_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    quick = {"fetch", "show", "convert", "ingest", "query", "split", "audit", "compact", "build", "inspect", "recipes"}
+    for line in EXAMPLES:
+        _, name, *arguments = shlex.split(line)
+        if name in quick and "--dry-run" not in arguments:
+            done = run(name, *arguments)
+            assert done.code == 0, (line, done.err)

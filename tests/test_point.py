@@ -25,32 +25,32 @@ SQUARES = [(size, size) for size in range(1, MAX_SIZE + 1)]
 SIZES = [*SQUARES, (1, 25), (25, 1), (2, 3), (13, 9), (19, 20), (20, 19), (24, 25)]
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_notations_are_unique(width, height):
-    moves = range(pass_move(width, height) + 1)
-    sgf, gtp = ([to(move, width, height) for move in moves] for to in (to_sgf, to_gtp))
-    assert len(set(sgf)) == len(set(gtp)) == len(moves)
-    assert [parse_sgf(name, width, height) for name in sgf] == list(moves)
-    assert [parse_gtp(name, width, height) for name in gtp] == list(moves)
-    assert [parse_gtp(name.lower(), width, height) for name in gtp] == list(moves)
-    if width == height:
-        assert sgf == [to_sgf(move, width) for move in moves]
-        assert gtp == [to_gtp(move, width) for move in moves]
+def test_notations_are_unique():
+    for width, height in SIZES:
+        moves = range(pass_move(width, height) + 1)
+        sgf, gtp = ([to(move, width, height) for move in moves] for to in (to_sgf, to_gtp))
+        assert len(set(sgf)) == len(set(gtp)) == len(moves)
+        assert [parse_sgf(name, width, height) for name in sgf] == list(moves)
+        assert [parse_gtp(name, width, height) for name in gtp] == list(moves)
+        assert [parse_gtp(name.lower(), width, height) for name in gtp] == list(moves)
+        if width == height:
+            assert sgf == [to_sgf(move, width) for move in moves]
+            assert gtp == [to_gtp(move, width) for move in moves]
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_notations_count_in_their_direction(width, height):
+def test_notations_count_in_their_direction():
     """Independently of the tables: columns from the left, SGF rows from the top, GTP and kgsgo rows from the bottom."""
-    for move in range(width * height):
-        y, x = divmod(move, width)
-        column, row = to_sgf(move, width, height)
-        at = {**{chr(97 + i): i for i in range(26)}, **{chr(65 + i): 26 + i for i in range(26)}}
-        assert (at[column], at[row]) == (x, y)
-        name = to_gtp(move, width, height)
-        assert ord(name[0]) - 65 - (name[0] > "I") == x
-        assert height - int(name[1:]) == y
-        assert divmod(to_bottom_row(move, width, height), width) == (height - 1 - y, x)
-        assert to_bottom_row(to_bottom_row(move, width, height), width, height) == move
+    for width, height in SIZES:
+        for move in range(width * height):
+            y, x = divmod(move, width)
+            column, row = to_sgf(move, width, height)
+            at = {**{chr(97 + i): i for i in range(26)}, **{chr(65 + i): 26 + i for i in range(26)}}
+            assert (at[column], at[row]) == (x, y)
+            name = to_gtp(move, width, height)
+            assert ord(name[0]) - 65 - (name[0] > "I") == x
+            assert height - int(name[1:]) == y
+            assert divmod(to_bottom_row(move, width, height), width) == (height - 1 - y, x)
+            assert to_bottom_row(to_bottom_row(move, width, height), width, height) == move
 
 
 def test_the_corners_of_19x19():
@@ -117,28 +117,28 @@ def test_a_point_fits_beside_its_bits():
     assert POINT_MASK & (ERASE_BIT | WHITE_BIT) == 0
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_inverse_symmetries(width, height):
-    moves = np.arange(pass_move(width, height) + 1)
-    for k, table in enumerate(symmetries(width, height)):
-        landed = (height, width) if k & 4 else (width, height)
-        back = symmetries(*landed)[inverse_symmetry(k)]
-        assert np.array_equal(back[table], moves), k
-        assert table[-1] == moves[-1]
+def test_inverse_symmetries():
+    for width, height in SIZES:
+        moves = np.arange(pass_move(width, height) + 1)
+        for k, table in enumerate(symmetries(width, height)):
+            landed = (height, width) if k & 4 else (width, height)
+            back = symmetries(*landed)[inverse_symmetry(k)]
+            assert np.array_equal(back[table], moves), k
+            assert table[-1] == moves[-1]
 
 
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_symmetries_are_a_group(width, height):
+def test_symmetries_are_a_group():
     """Products are symmetries, and from 3 x 3 on all eight differ."""
-    tables = symmetries(width, height)
-    for j, first in enumerate(tables):
-        after = symmetries(height, width) if j & 4 else tables
-        for k, second in enumerate(after):
-            both = second[first]
-            transposed = (j ^ k) & 4
-            assert any(np.array_equal(both, table) for table in tables[transposed : transposed + 4]), (j, k)
-    if min(width, height) >= 2 and width * height > 4:
-        assert len(np.unique(tables, axis=0)) == 8
+    for width, height in SIZES:
+        tables = symmetries(width, height)
+        for j, first in enumerate(tables):
+            after = symmetries(height, width) if j & 4 else tables
+            for k, second in enumerate(after):
+                both = second[first]
+                transposed = (j ^ k) & 4
+                assert any(np.array_equal(both, table) for table in tables[transposed : transposed + 4]), (j, k)
+        if min(width, height) >= 2 and width * height > 4:
+            assert len(np.unique(tables, axis=0)) == 8
 
 
 @pytest.mark.parametrize(("width", "height"), [(5, 5), (5, 3), (1, 4), (19, 19)])

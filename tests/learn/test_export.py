@@ -41,7 +41,7 @@ SLOW = sorted(NETS.keys() - {"clark-storkey"})
     ("name", "planes", "passes", "heads"),
     [
         ("b3c8", "seven", True, ("value", "ownership")),  # with a block that pools
-        ("clark-storkey", "clark8", False, ()),  # a rim
+        pytest.param("clark-storkey", "clark8", False, (), marks=pytest.mark.slow),  # a rim
         pytest.param("b1c8", "clark8", False, ("ownership",), marks=pytest.mark.slow),
         pytest.param("maddison", "one-plane", True, ("value",), marks=pytest.mark.slow),
         *(pytest.param(name, "seven", False, (), marks=pytest.mark.slow) for name in SLOW),

@@ -79,7 +79,7 @@ def part(answers: Predictions, which: Sequence[int]) -> Predictions:
         ("b1c8", "one-plane", False, ()),  # real values
         ("b1c8", "clark8", True, ("ownership",)),  # a rim
         ("b1c8", "own+opp+own_dan", False, ("value",)),  # the players' ranks
-        ("book-small", "seven+last5", True, ("value",)),
+        pytest.param("book-small", "seven+last5", True, ("value",), marks=pytest.mark.slow),
     ],
 )
 def test_predictions_match_planes_and_module(

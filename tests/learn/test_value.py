@@ -12,7 +12,7 @@ from kifu.recipes.training import AdamWConfig, MuonConfig
 @pytest.mark.parametrize(
     "config", [MuonConfig(kind="muon", lr=0.01), AdamWConfig(kind="adamw", lr=0.003)], ids=["muon", "adamw"]
 )
-@pytest.mark.parametrize("name", ["b1c8", "book-small"])
+@pytest.mark.parametrize("name", ["b1c8", pytest.param("book-small", marks=pytest.mark.slow)])
 def test_the_side_with_more_stones_is_learned(name, config):
     """Without a batch norm in the head its hidden units died in the first steps, and the value stayed 0."""
     torch.manual_seed(0)

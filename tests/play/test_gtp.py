@@ -299,6 +299,7 @@ def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:
 # the command
 
 
+@pytest.mark.subprocess
 def test_the_command_plays(net: Path) -> None:
     script = b"boardsize 9\nkomi 7\ngenmove b\n\nplay w pass\n2 lz-analyze b 10\nversion\nquit\nname\n"
     done = subprocess.run([KIFU, "gtp", net, "--seed", "1"], input=script, capture_output=True, timeout=100, check=True)
@@ -324,6 +325,8 @@ def analysing(net: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> None:
     assert analysing.stdout
     assert analysing.stderr
@@ -332,6 +335,8 @@ def test_a_closed_output_is_not_an_error(analysing: subprocess.Popen[bytes]) -> 
     assert b"kifu: " not in analysing.stderr.read().replace(b"kifu: compiling", b"")
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_an_interrupt_ends_the_engine_quietly(analysing: subprocess.Popen[bytes]) -> None:
     analysing.send_signal(signal.SIGINT)
     assert analysing.wait(60) == 0
@@ -363,6 +368,8 @@ def test_errors_are_one_line(net: Path, tmp_path: Path, options: str, words: lis
 # GNU Go
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_games_with_gnu_go(gnugo: list[str], net: Path) -> None:
     """Some moves each, as a referee has them played; then both have the same stones on the board."""
 
@@ -387,6 +394,7 @@ def test_games_with_gnu_go(gnugo: list[str], net: Path) -> None:
             each.ask("quit", 9)
 
 
+@pytest.mark.slow
 def test_response_time(tmp_path: Path) -> None:
     """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
     path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)

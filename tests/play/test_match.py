@@ -301,7 +301,15 @@ def children(process: int) -> list[int]:
     return found[1:]
 
 
-@pytest.mark.parametrize(("jobs", "number"), [(1, signal.SIGINT), (2, signal.SIGINT), (2, signal.SIGTERM)])
+@pytest.mark.subprocess
+@pytest.mark.parametrize(
+    ("jobs", "number"),
+    [
+        (2, signal.SIGINT),
+        pytest.param(1, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(2, signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
 def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
     process = commands.start(
         "match", engine("C3 hang"), engine("D3 hang"), "--output", tmp_path, "--board", "5x5", "--games", 4,

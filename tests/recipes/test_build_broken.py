@@ -228,7 +228,8 @@ def watch(process, into, good, until):
     whole(into, good)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("jobs", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c(source, good, tmp_path, jobs):
     with start(tmp_path, source, pause=0.1, jobs=jobs) as process:
         watch(process, tmp_path, good, 0.5)
@@ -241,7 +242,10 @@ def test_ctrl_c(source, good, tmp_path, jobs):
     mended(source, tmp_path, good)
 
 
-@pytest.mark.parametrize("moment", [0.0, 0.5, 1.2])
+@pytest.mark.subprocess
+@pytest.mark.parametrize(
+    "moment", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.2, marks=pytest.mark.slow)]
+)
 def test_kill_9(source, good, tmp_path, moment):
     with start(tmp_path, source, pause=0.05) as process:
         watch(process, tmp_path, good, moment)
@@ -252,6 +256,7 @@ def test_kill_9(source, good, tmp_path, moment):
     mended(source, tmp_path, good)
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_kill_9_again_and_again(source, good, tmp_path):
     """Each run goes on after the last; whole sets are kept, and in the end all is there."""
@@ -266,6 +271,8 @@ def test_kill_9_again_and_again(source, good, tmp_path):
         mended(source, into, good)
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_a_limit_on_the_size_of_files(source, good, tmp_path):
     with start(tmp_path, source, pause=0, before=["limit=700000"]) as process:
         error = process.stderr.read()
@@ -275,6 +282,8 @@ def test_a_limit_on_the_size_of_files(source, good, tmp_path):
     mended(source, tmp_path, good)
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_two_builds_at_once(source, good, tmp_path):
     """Both end well, or one says in a line that the other is at it; the files are right in any case."""
     with start(tmp_path, source, pause=0.05) as first:
@@ -292,6 +301,8 @@ def test_two_builds_at_once(source, good, tmp_path):
     mended(source, tmp_path, good)
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_a_build_beside_another_set_of_the_same_folder(source, good, tmp_path):
     with start(tmp_path, source, pause=0.02, sets=["trainall"]) as process:
         watch(process, tmp_path, good, 0)

@@ -305,17 +305,25 @@ def test_an_empty_set_is_one(tmp_path: Path) -> None:
 # Recipes
 
 
-def test_the_recipes_that_come_with_kifu(games: Path, tmp_path: Path) -> None:
-    ours = [name for name in recipe_names() if isinstance(load_recipe(name), ExamplesRecipe)]
-    assert ours == ["agz17", "alphago48", "book-seven"]
-    for name in ours:
+BUNDLED = ["agz17", "alphago48", "book-seven"]
+
+
+def test_bundled_recipes() -> None:
+    assert [name for name in recipe_names() if isinstance(load_recipe(name), ExamplesRecipe)] == BUNDLED
+    for name in BUNDLED:
         chosen = load_recipe(name)
         assert isinstance(chosen, ExamplesRecipe)
         assert check_config(ExamplesRecipe, chosen.model_dump(), "recipe", "again") == chosen
         assert chosen.default_sets() == ["train", "validation", "test"]
-        loose = chosen.model_copy(update={"clean": None})
-        built = build(loose, games, tmp_path / name)
-        assert sum(each.manifest.examples for each in built) > 1500
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "book-seven" else pytest.mark.slow) for name in BUNDLED]
+)
+def test_bundled_recipes_build(name: str, games: Path, tmp_path: Path) -> None:
+    loose = load_recipe(name).model_copy(update={"clean": None})
+    built = build(loose, games, tmp_path / name)
+    assert sum(each.manifest.examples for each in built) > 1500
 
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
@@ -393,7 +401,7 @@ def test_every_label_is_told_of() -> None:
 def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(
-        'kind = "examples"\nname = "mine"\ntitle = "mine"\nplanes = "own+opp+ko"\nformat = "npy"\n'
+        'kind = "examples"\nname = "mine"\ntitle = "mine"\nplanes = "own+opp+last3"\nformat = "npy"\n'
         '[split]\nkind = "hash"\nsets = { train = 2.0, test = 1.0 }\n'
     )
     done = run("build", str(path), str(kgs), "--output", str(tmp_path / "out"), "--format", "parquet", "--sets", "test")
@@ -403,7 +411,7 @@ def test_the_command_line(kgs: Path, tmp_path: Path) -> None:
     assert "37 games = " in done.out
     shown = run("inspect", str(made))
     assert shown.code == 0
-    assert "planes      own+opp+ko: 3 of 19 x 19, row 0 is the top" in shown.out
+    assert "planes      own+opp+last3: 5 of 19 x 19, row 0 is the top" in shown.out
     assert "its hashes are right" in shown.out
     row = run("inspect", str(made), "--row", "5")
     assert "row 5: X is to move and plays " in row.out
@@ -428,7 +436,9 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
     assert "the hash of labels.npy differs" in done.err[-1] or "moves from" in done.err[-1]
 
 
-@pytest.mark.parametrize("planes", ["one-plane", "eleven", "clark8", "agz17"])
+@pytest.mark.parametrize(
+    "planes", ["one-plane", "eleven", *(pytest.param(name, marks=pytest.mark.slow) for name in ("clark8", "agz17"))]
+)
 def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path, tmp_path: Path) -> None:
     (built,) = build(recipe(planes=planes, labels=["move", "next2"]), games, tmp_path)
     (seven,) = build(recipe(labels=["move", "next2"]), games, tmp_path / "seven")

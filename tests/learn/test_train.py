@@ -425,12 +425,17 @@ FULL = {"average": 0.9, "clip": 1.0, "schedule": {"kind": "cosine", "warm_up": 0
 @pytest.mark.parametrize(
     ("changes", "at"),
     [
-        ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, (7,)),
-        ({"optimiser": {"kind": "adagrad"}}, (14,)),
         ({"optimiser": {"kind": "adadelta"}, "heads": {"value": 1.0}, "positions": {"per_game": 25}}, (3, 20)),
         ({"optimiser": {"kind": "adamw"}, "precision": "bfloat16"}, (9, 10)),
-        ({"optimiser": {"kind": "muon"}, "precision": "bfloat16"}, (10,)),
-        ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, (4,)),
+        *(
+            pytest.param(changes, (at,), marks=pytest.mark.slow)
+            for changes, at in (
+                ({"optimiser": {"kind": "sgd", "lr": 0.1, "momentum": 0.9, "decay": 0.01}}, 7),
+                ({"optimiser": {"kind": "adagrad"}}, 14),
+                ({"optimiser": {"kind": "muon"}, "precision": "bfloat16"}, 10),
+                ({"net": "blog", "planes": "own+opp", "average": 0.0, "batch_size": 8, "steps": 6}, 4),
+            )
+        ),
     ],
 )
 def test_a_resumed_run_is_bit_exact(changes: dict, at: tuple[int, ...], games: Path, tmp_path: Path) -> None:
@@ -461,7 +466,13 @@ def test_a_finished_run_is_not_resumed(games: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("failing", "validation"),
-    [("final.safetensors", 0), ("best.safetensors", 0), ("last.ckpt", 0.2), ("run.json", 0.2), ("curves.png", 0)],
+    [
+        ("final.safetensors", 0),
+        ("last.ckpt", 0.2),
+        pytest.param("best.safetensors", 0, marks=pytest.mark.slow),
+        pytest.param("run.json", 0.2, marks=pytest.mark.slow),
+        pytest.param("curves.png", 0, marks=pytest.mark.slow),
+    ],
 )
 def test_resuming_completes_a_run_that_failed_at_its_end(
     failing: str, validation: float, games: Path, tmp_path: Path

@@ -24,7 +24,7 @@ torch = lazy_import("torch")
 
 
 RANKS = ("3d", "7d", "", "5k", "12k", "9p")
-BANDS = {"3d": "3d", "7d": "7d", "": "none", "5k": "5-1k", "12k": "20-11k", "9p": "pro"}
+BANDS = {"3d": "3d", "7d": "7d", "": "unknown", "5k": "5-1k", "12k": "20-11k", "9p": "pro"}
 
 
 def text(seed: int, plies: int = 36, size: int = 9, root: str = "", symmetry: int = 0, swapped: bool = False) -> bytes:

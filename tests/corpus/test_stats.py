@@ -70,7 +70,7 @@ def test_counts_equal_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
         assert len(named) == 12
         assert sorted(named.values()) == sorted(all_of_them.values())[-12:]
         assert all(all_of_them[name] == count for name, count in named.items())
-    results = Counter((game["winner"] or "none", game["ending"]) for game in kept)
+    results = Counter((game["winner"] or "unknown", game["ending"]) for game in kept)
     assert {(w, e): n for w, counts in stats.results.items() for e, n in counts.items()} == results
     lengths = Counter((min(game["n_legal"], 500) // 50, game["ending"]) for game in kept)
     classes = list(stats.lengths)
@@ -83,7 +83,8 @@ def test_counts_equal_those_of_a_plain_loop(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize(
     ("rating", "pro", "band"),
     [
-        (None, None, "none"), (0, False, "30-21k"), (2, False, "30-21k"), (11, False, "30-21k"), (12, False, "20-11k"),
+        (None, None, "unknown"), (0, False, "30-21k"), (2, False, "30-21k"), (11, False, "30-21k"),
+        (12, False, "20-11k"),
         (21, False, "20-11k"), (22, False, "10-6k"), (26, False, "10-6k"), (27, False, "5-1k"), (31, False, "5-1k"),
         (32, False, "1d"), (35, None, "4d"), (39, False, "8d"), (40, False, "9d"), (41, False, "9d"), (41, True, "pro"),
         (49, True, "pro"), (45, None, "pro"), (35, True, "pro"),
@@ -108,8 +109,8 @@ def test_order_of_counts(tmp_path: Path) -> None:
     assert [*stats.years.items()] == [("1846", 1), ("1999", 2), ("2002", 3), (UNKNOWN, 2)]
     assert [*stats.handicaps.items()] == [("0", 5), ("2", 1), ("9", 1), (UNKNOWN, 1)]
     assert [*stats.boards] == ["9x9", "19x19", "13x13"]
-    assert [*stats.results] == ["black", "white", "draw", "none", "odd"]
-    assert [*stats.results["white"], *stats.results["none"]] == ["resign", "even", "score", "void", "unknown"]
+    assert [*stats.results] == ["black", "white", "draw", "unknown", "odd"]
+    assert [*stats.results["white"], *stats.results["unknown"]] == ["resign", "even", "score", "void", "unknown"]
     assert [*stats.lengths["0-49"]] == ["score", "resign", "time", "void", "unknown", "even", "odd"]
 
 
@@ -257,9 +258,9 @@ def test_tables_are_plain_lines_without_a_terminal(tmp_path: Path) -> None:
         "no_moves      1  25.0%  no moves\n\n"
         "The following tables count kept games only.\n\n"
         "ranks: Black's down, White's across, in games\n"
-        "     9d pro\n"
-        "1d    2   .\n"
-        "none  .   1\n\n"
+        "        9d pro\n"
+        "1d       2   .\n"
+        "unknown  .   1\n\n"
         "winner  score  resign  all\n"
         "black       1       .    1  33.3%\n"
         "white       .       2    2  66.7%\n"

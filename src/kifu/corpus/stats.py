@@ -34,10 +34,10 @@ _MIN_RATING = {
     "30-21k": None, "20-11k": 12, "10-6k": 22, "5-1k": 27, "1d": 32, "2d": 33, "3d": 34, "4d": 35, "5d": 36, "6d": 37,
     "7d": 38, "8d": 39, "9d": 40, "pro": 41,
 }  # fmt: skip
-BANDS = (*_MIN_RATING, "none")
-"""Rank bands from weak to strong; "none" is for players of unknown rank."""
+BANDS = (*_MIN_RATING, UNKNOWN)
+"""Rank bands from weak to strong, and that of players of unknown rank."""
 
-WINNERS = ("black", "white", "draw", "none")
+WINNERS = ("black", "white", "draw", UNKNOWN)
 ENDINGS = ("score", "resign", "time", "forfeit", "void", "unknown")
 LENGTH_STEP = 50
 _LONGEST = 500  # moves; all longer games form one class
@@ -210,7 +210,7 @@ def _with_classes(kept: pa.Table) -> pa.Table:
         "length": length,
         "board": pc.binary_join_element_wise(*size, "x"),
         "komi": pc.round(kept["komi"], 2, "half_towards_infinity"),
-        "winner": kept["winner"].fill_null("none"),
+        "winner": kept["winner"].fill_null(UNKNOWN),
     }
     for name, column in columns.items():
         kept = kept.drop_columns(name) if name in kept.column_names else kept

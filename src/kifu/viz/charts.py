@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -14,42 +15,79 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SIZE = (12.0, 10.0)  # inches
+# Inches: the width of the page, the height of its parts from the top, and of a row of small and of large panels.
+_WIDTH, _HEAD, _GAP, _FOOT, _LOW, _HIGH = 12.0, 1.35, 0.95, 0.4, 2.1, 5.2
 _GREY = "#aaa196"
+_FEW = "#f5e7c9"  # a single game
 _ENDING = dict(zip(ENDINGS, (PLUS, MINUS, HEAT, RING, LINE, _GREY)))
 _MAX_BARS = 12  # bars of one chart
 _MIN_ROWS = 6  # rows of space, so that few bars are not thicker
+_MIN_YEARS = 8  # years of space, so that few bars are not wider
 _MAX_LABEL = 16  # characters of a bar's label
 
 
+_Draw: TypeAlias = "Callable[[Axes, Stats], None]"
+
+
 def draw_charts(stats: Stats) -> Figure:
-    """Draw the page. Equal counts give equal bytes, see `kifu.viz.boards.save`; names of files are not shown."""
+    """Draw the page, without panels that have no data.
+
+    Equal counts give equal bytes, see `kifu.viz.boards.save`; names of files are not shown.
+    """
     from matplotlib.figure import Figure
 
+    ranks = _ranks if _ranked_bands(stats) else None
+    upper: list[_Draw] = [panel for panel, shown in ((_years, _known_years(stats)), (_lengths, stats.kept)) if shown]
+    lower: list[_Draw] = [_results] if stats.kept else []
+    for title, counts, colour in (
+        ("handicap", stats.handicaps, PLUS),
+        ("komi", stats.komi, PLUS),
+        ("dropped", stats.dropped, RING),
+    ):
+        lower += [partial(_bars, title=title, counts=counts, colour=colour)] if counts else []
+    upper_height = 0.0 if not upper else _LOW if ranks is None else _HIGH
+    height = _HEAD + upper_height + (_GAP if upper and lower else 0) + (_LOW if lower else 0) + _FOOT
     with matplotlib_style():
-        figure = Figure(figsize=_SIZE, facecolor="white")
-        figure.text(0.02, 0.955, _headline(stats), size=20, color=INK, weight="bold")
-        figure.text(0.02, 0.925, _subtitle(stats), size=11, color=LINE)
-        upper = figure.add_gridspec(2, 2, left=0.065, right=0.975, top=0.865, bottom=0.345, hspace=0.42, wspace=0.115)
-        _ranks(figure.add_subplot(upper[:, 0]), stats)
-        _years(figure.add_subplot(upper[0, 1]), stats)
-        _lengths(figure.add_subplot(upper[1, 1]), stats)
-        lower = figure.add_gridspec(1, 4, left=0.065, right=0.975, top=0.25, bottom=0.04, wspace=0.5)
-        _results(figure.add_subplot(lower[0]), stats)
-        _bars(figure.add_subplot(lower[1]), "handicap", stats.handicaps)
-        _bars(figure.add_subplot(lower[2]), "komi", stats.komi)
-        _bars(figure.add_subplot(lower[3]), "dropped", stats.dropped, RING)
+        figure = Figure(figsize=(_WIDTH, height), facecolor="white")
+        figure.text(0.02, 1 - 0.45 / height, _headline(stats), size=20, color=INK, weight="bold")
+        figure.text(0.02, 1 - 0.75 / height, _subtitle(stats), size=11, color=LINE)
+        sides = {"left": 0.075, "right": 0.975}
+        if upper:
+            frame = {"top": 1 - _HEAD / height, "bottom": 1 - (_HEAD + upper_height) / height, **sides}
+            if ranks is None:
+                grid = figure.add_gridspec(1, len(upper), wspace=0.115, **frame)
+                slots = [grid[0, k] for k in range(len(upper))]
+            else:
+                grid = figure.add_gridspec(len(upper), 2, hspace=0.42, wspace=0.115, **frame)
+                slots = [grid[k, 1] for k in range(len(upper))]
+                ranks(figure.add_subplot(grid[:, 0]), stats)
+            for panel, slot in zip(upper, slots):
+                panel(figure.add_subplot(slot), stats)
+        if lower:
+            grid = figure.add_gridspec(
+                1, max(len(lower), 3), top=(_FOOT + _LOW) / height, bottom=_FOOT / height, wspace=0.5, **sides
+            )
+            for k, panel in enumerate(lower):
+                panel(figure.add_subplot(grid[k]), stats)
     return figure
 
 
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def _headline(stats: Stats) -> str:
-    return f"{stats.kept:,} games"
+    return _count(stats.kept, "game")
+
+
+def _known_years(stats: Stats) -> Counts:
+    return {year: count for year, count in stats.years.items() if year not in (UNKNOWN, OTHERS)}
 
 
 def _subtitle(stats: Stats) -> str:
-    years = [year for year in stats.years if year not in (UNKNOWN, OTHERS)]
+    years = list(_known_years(stats))
     parts = [f"{stats.read:,} read, {stats.read - stats.kept:,} dropped"]
-    parts += [f"{years[0]} to {years[-1]}"] if years else []
+    parts += [years[0] if len(years) == 1 else f"{years[0]} to {years[-1]}"] if years else []
     parts += [", ".join(list(stats.boards)[:3])] if stats.kept else []
     return printable("   ·   ".join(parts))
 
@@ -68,7 +106,7 @@ def _add_grid(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
     axes.grid(axis="y", color=PAPER_LINE, linewidth=0.7)
     axes.set_axisbelow(True)
 
@@ -84,22 +122,26 @@ def _label_bars(axes: Axes, names: Sequence[str], counts: Sequence[int]) -> None
     axes.set_xticks([])
 
 
-def _mark_empty(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    axes.text(0.5, 0.5, "none", transform=axes.transAxes, ha="center", va="center", color=LINE, fontsize=10)
+def _ranked_bands(stats: Stats) -> list[int]:
+    """Return the bands to show, none if no rank is known: those with games, and neighbours up to _MIN_ROWS."""
+    games = np.array(stats.ranks)
+    used = np.flatnonzero(games.any(0) | games.any(1)).tolist()
+    ranked = [band for band in used if BANDS[band] != UNKNOWN]
+    if not ranked:
+        return []
+    low, high = ranked[0], ranked[-1]
+    while high - low < _MIN_ROWS - 1:
+        low, high = max(low - 1, 0), min(high + 1, len(BANDS) - 2)
+    return sorted({*used, *(range(low, high + 1) if len(ranked) < _MIN_ROWS else [])})
 
 
 def _ranks(axes: Axes, stats: Stats) -> None:
     from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
     style_chart(axes, "ranks")
-    games = np.array(stats.ranks)
-    used = [k for k in range(len(BANDS)) if games[k].any() or games[:, k].any()]
-    if not used:
-        return _mark_empty(axes)
-    games = games[np.ix_(used, used)]
-    colours = LinearSegmentedColormap.from_list("games", (PAPER, WOOD, MINUS, RING))
+    used = _ranked_bands(stats)
+    games = np.array(stats.ranks)[np.ix_(used, used)]
+    colours = LinearSegmentedColormap.from_list("games", (_FEW, WOOD, MINUS, RING))
     norm = LogNorm(1, max(games.max(), 2))
     axes.imshow(np.ma.masked_equal(games, 0), cmap=colours, norm=norm, aspect="equal")
     names = [BANDS[k] for k in used]
@@ -116,7 +158,6 @@ def _ranks(axes: Axes, stats: Stats) -> None:
         if count:
             ink = "white" if norm(count) > 0.75 else INK
             axes.text(column, row, short_count(count), ha="center", va="center", fontsize=6.5, color=ink)
-    return None
 
 
 def short_count(count: int) -> str:
@@ -130,21 +171,22 @@ def short_count(count: int) -> str:
 def _years(axes: Axes, stats: Stats) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    years = {int(year): count for year, count in stats.years.items() if year not in (UNKNOWN, OTHERS)}
+    years = {int(year): count for year, count in _known_years(stats).items()}
     rest = stats.kept - sum(years.values())
     style_chart(axes, "years" + (f" ({rest:,} unknown)" if rest else ""))
-    if not years:
-        return _mark_empty(axes)
     axes.bar(list(years), list(years.values()), width=0.8, color=PLUS)
-    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    first, last = min(years), max(years)
+    margin = max(0, _MIN_YEARS - 1 - last + first) / 2 + 0.6
+    axes.set_xlim(first - margin, last + margin)
+    if last - first < _MIN_YEARS:
+        axes.set_xticks(range(first, last + 1))
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     _add_grid(axes)
-    return None
 
 
 def _lengths(axes: Axes, stats: Stats) -> None:
     style_chart(axes, "moves")
-    if not stats.kept:
-        return _mark_empty(axes)
     classes = [name.partition("-")[0] for name in stats.lengths]
     base = np.zeros(len(classes))
     for ending in _endings(stats):
@@ -153,21 +195,17 @@ def _lengths(axes: Axes, stats: Stats) -> None:
         base += counts
     axes.set_xticks(range(len(classes)), classes)
     _add_grid(axes)
-    axes.legend(fontsize=8, frameon=False, labelcolor=INK)
-    return None
+    axes.legend(fontsize=8, facecolor="white", edgecolor="none", framealpha=1, labelcolor=INK)
 
 
 def _results(axes: Axes, stats: Stats) -> None:
     style_chart(axes, "winner")
-    if not stats.kept:
-        return _mark_empty(axes)
     base = np.zeros(len(stats.results))
     for ending in _endings(stats):
         counts = np.array([counts.get(ending, 0) for counts in stats.results.values()])
         axes.barh(range(len(counts)), counts, left=base, height=0.75, color=_colour(ending))
         base += counts
     _label_bars(axes, list(stats.results), [sum(counts.values()) for counts in stats.results.values()])
-    return None
 
 
 def _endings(stats: Stats) -> list[str]:
@@ -179,13 +217,10 @@ def _colour(ending: str) -> str:
     return _ENDING.get(ending, _GREY)
 
 
-def _bars(axes: Axes, title: str, counts: Counts, colour: str = PLUS) -> None:
+def _bars(axes: Axes, stats: Stats, title: str, counts: Counts, colour: str) -> None:
     style_chart(axes, title)
-    if not counts:
-        return _mark_empty(axes)
     first = dict(list(counts.items())[:_MAX_BARS])
     rest = sum(counts.values()) - sum(first.values())
     first |= {OTHERS: first.get(OTHERS, 0) + rest} if rest else {}
     axes.barh(range(len(first)), list(first.values()), height=0.75, color=colour)
     _label_bars(axes, list(first), list(first.values()))
-    return None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _RUN_SIZE = (11.0, 7.0)  # inches
 _SMOOTHING = 0.05  # share of the curve that is averaged into a point
+_MAX_SECONDS = 150  # longer runs have an axis of minutes
 _RUN_CURVES = (("loss", "loss (nats)"), ("top1", "top-1"))
 
 _CHART_SIZE = (5.4, 3.5)  # inches
@@ -57,8 +58,9 @@ def draw_training_curves(rows: Sequence[Mapping[str, float]], title: str) -> byt
 def _run_subtitle(rows: Sequence[Mapping[str, float]]) -> str:
     if not rows:
         return "no figures yet"
-    parts = [f"{rows[-1]['step']:,.0f} steps", f"{rows[-1]['positions']:,.0f} positions"]
-    parts += [f"{rows[-1]['seconds'] / 60:,.1f} minutes"]
+    steps, seconds = rows[-1]["step"], rows[-1]["seconds"]
+    parts = [f"{steps:,.0f} step{'s' * (steps != 1)}", f"{rows[-1]['positions']:,.0f} positions"]
+    parts += [f"{seconds / 60:,.1f} minutes" if _in_minutes(rows) else f"{seconds:.0f} seconds"]
     validations = [row for row in rows if "validation_top1" in row]
     if validations:
         best = max(validations, key=lambda row: row["validation_top1"])
@@ -66,20 +68,24 @@ def _run_subtitle(rows: Sequence[Mapping[str, float]]) -> str:
     return "   ·   ".join(parts)
 
 
+def _in_minutes(rows: Sequence[Mapping[str, float]]) -> bool:
+    return rows[-1]["seconds"] > _MAX_SECONDS if rows else True
+
+
 def _draw_run_curve(axes: Axes, rows: Sequence[Mapping[str, float]], name: str, label: str, against: str) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    unit = 60.0 if against == "seconds" else 1.0
+    unit = 60.0 if against == "seconds" and _in_minutes(rows) else 1.0
     training = [(row[against] / unit, row[name]) for row in rows if name in row]
     validation = [(row[against] / unit, row[f"validation_{name}"]) for row in rows if f"validation_{name}" in row]
     if training:
         x, y = zip(*training)
         axes.plot(x, y, color=PLUS, linewidth=0.6, alpha=0.3)
-        axes.plot(x, _smooth(y), color=PLUS, linewidth=1.6, label="training")
+        axes.plot(x, _smooth(y), color=PLUS, linewidth=1.6, label="training", marker="." if len(x) == 1 else "")
     if validation:
         axes.plot(*zip(*validation), color=MINUS, linewidth=1.6, marker="o", markersize=4, label="validation")
     axes.set_ylabel(label, color=INK, fontsize=9)
-    axes.set_xlabel("positions" if against == "positions" else "minutes", color=INK, fontsize=9)
+    axes.set_xlabel("minutes" if unit > 1 else against, color=INK, fontsize=9)
     if name == "top1":
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     if against == "positions":

@@ -18,9 +18,8 @@ OTHER_FORMATS = {
 def asset(*parts: str) -> Traversable:
     """Return the data file or folder at that path below `kifu/assets`.
 
-    Examples:
-        >>> asset("recipes", "agz17.toml").name
-        'agz17.toml'
+    >>> asset("recipes", "agz17.toml").name
+    'agz17.toml'
     """
     return resources.files("kifu.assets").joinpath(*parts)
 

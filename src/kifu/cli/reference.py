@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command
+from kifu.cli.app import Outcome, command, progress
 from kifu.cli.options import Board, Duration, Jobs, Output
 
 _PANEL = "Reference"
@@ -20,16 +20,16 @@ _PANEL = "Reference"
 @command(_PANEL, "kifu demo", "kifu demo -o demo --time 20s", kernels=True)
 def demo(
     output: Annotated[Path, Output(help="Folder for the results.")] = Path("kifu-demo"),
-    time: Annotated[float, Duration(help="Training time.", show_default="60s")] = 60.0,
+    time: Annotated[float, Duration(help="Training time.", show_default="30s")] = 30.0,
     jobs: Jobs = None,
 ) -> None:
     """Run the whole pipeline on the bundled sample.
 
-    It builds and checks data sets, trains a net and draws pictures.
+    It builds and checks data sets, trains a net, and shows all results on a page.
     """
     from kifu.demo import run_demo
 
-    run_demo(output, jobs, time / 60, typer.echo)
+    run_demo(output, jobs, time, typer.echo, progress)
 
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")

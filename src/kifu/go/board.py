@@ -40,9 +40,8 @@ def _clear_history(history: History) -> None:
 def star_points(width: int, height: int) -> tuple[int, ...]:
     """Return the star points of a board: corners (from 7 lines on), centre, and sides (from 15 lines on).
 
-    Examples:
-        >>> [to_gtp(point, 9) for point in star_points(9, 9)]
-        ['C7', 'G7', 'E5', 'C3', 'G3']
+    >>> [to_gtp(point, 9) for point in star_points(9, 9)]
+    ['C7', 'G7', 'E5', 'C3', 'G3']
     """
 
     def lines(size: int) -> tuple[list[int], list[int]]:
@@ -63,22 +62,21 @@ class Board:
 
     Points and moves are ints (row-major from the upper left, see `kifu.point`) or GTP names; colours are BLACK, WHITE.
 
-    Examples:
-        >>> board = Board(5)
-        >>> for move in ["C3", "B3", "D3", "C4"]:
-        ...     board.play(move)
-        >>> print(board)
-           A B C D E
-         5 . . . . .
-         4 . .(O). .
-         3 . O X X .
-         2 . . . . .
-         1 . . . . .
-        >>> board.liberties[2].tolist()
-        [0, 3, 4, 4, 0]
-        >>> board.play("C3")
-        Traceback (most recent call last):
-        kifu.errors.IllegalMove: move 5 (point 12) is illegal: a move on an occupied point
+    >>> board = Board(5)
+    >>> for move in ["C3", "B3", "D3", "C4"]:
+    ...     board.play(move)
+    >>> print(board)
+       A B C D E
+     5 . . . . .
+     4 . .(O). .
+     3 . O X X .
+     2 . . . . .
+     1 . . . . .
+    >>> board.liberties[2].tolist()
+    [0, 3, 4, 4, 0]
+    >>> board.play("C3")
+    Traceback (most recent call last):
+    kifu.errors.IllegalMove: move 5 (point 12) is illegal: a move on an occupied point
 
     Two boards are equal if they have the same size, rules, stones, player to move and ko.
 
@@ -124,9 +122,8 @@ class Board:
         Raises:
             GameError: if the text is not a diagram, or a chain has no liberties.
 
-        Examples:
-            >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
-            [[0, 1, 1], [2, 2, 0], [0, 0, 0]]
+        >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
+        [[0, 1, 1], [2, 2, 0], [0, 0, 0]]
         """
         rows: list[str] = []
         last = -1
@@ -232,10 +229,6 @@ class Board:
     def is_legal(self, move: Move, colour: int | None = None) -> bool:
         """Return whether a move is legal for a colour, by default the player to move.
 
-        Args:
-            move: A point (y * width + x), `pass_move`, or a GTP name such as "D4".
-            colour: BLACK or WHITE; None for the player to move.
-
         Raises:
             GameError: if it is neither a point of the board nor a pass.
         """
@@ -243,10 +236,6 @@ class Board:
 
     def play(self, move: Move, colour: int | None = None) -> None:
         """Play a move for a colour, by default the player to move; then it is the opponent's turn.
-
-        Args:
-            move: A point (y * width + x), `pass_move`, or a GTP name such as "D4".
-            colour: BLACK or WHITE; None for the player to move.
 
         Raises:
             IllegalMove: if the move is illegal; the board is unchanged.
@@ -299,9 +288,8 @@ class Board:
     def area_score(self) -> int:
         r"""Return Black's area minus White's by the Tromp-Taylor rules, all stones being alive.
 
-        Examples:
-            >>> Board.parse(". X .\n. X O\n. X O").area_score()
-            4
+        >>> Board.parse(". X .\n. X O\n. X O").area_score()
+        4
         """
         stones = self.stones
         score = int(np.sum(stones == BLACK)) - int(np.sum(stones == WHITE))
@@ -312,9 +300,8 @@ class Board:
     def empty_regions(self) -> list[tuple[list[int], set[int]]]:
         r"""Return the regions of connected empty points, each with the colours of the stones that it touches.
 
-        Examples:
-            >>> Board.parse(". X .\n. X O\n. X O").empty_regions()
-            [([0, 3, 6], {1}), ([2], {1, 2})]
+        >>> Board.parse(". X .\n. X O\n. X O").empty_regions()
+        [([0, 3, 6], {1}), ([2], {1, 2})]
         """
         colour, neighbours = self._state.colour, self._state.neighbours
         seen = colour[:-1] != EMPTY
@@ -337,9 +324,8 @@ class Board:
     def chains(self) -> list[list[int]]:
         r"""Return the points of each chain, ordered by first point.
 
-        Examples:
-            >>> Board.parse(". X .\n. X O\n. X O").chains()
-            [[1, 4, 7], [5, 8]]
+        >>> Board.parse(". X .\n. X O\n. X O").chains()
+        [[1, 4, 7], [5, 8]]
         """
         chains: dict[int, list[int]] = {}
         for point in np.flatnonzero(self._state.colour[:-1] != EMPTY).tolist():

@@ -67,9 +67,8 @@ class KataRules:
         button: whether the first pass earns half a point.
         handicap_bonus: White's points for n handicap stones.
 
-    Examples:
-        >>> str(KataRules.parse("AGA"))
-        'koSITUATIONALscoreAREAtaxNONEsui0whbN-1'
+    >>> str(KataRules.parse("AGA"))
+    'koSITUATIONALscoreAREAtaxNONEsui0whbN-1'
     """
 
     ko: KataKo = "positional"

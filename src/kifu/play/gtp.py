@@ -81,9 +81,8 @@ def parse_command(line: str) -> tuple[str, str, list[str]] | None:
 
     The id is a string of digits, or "".
 
-    Examples:
-        >>> parse_command("7 play\tb D4 # a good move")
-        ('7', 'play', ['b', 'D4'])
+    >>> parse_command("7 play\tb D4 # a good move")
+    ('7', 'play', ['b', 'D4'])
     """
     words = _CONTROL.sub("", line).replace("\t", " ").split("#", 1)[0].split(" ")
     words = [word for word in words if word]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -422,6 +423,14 @@ def test_quiet_prints_requested_results_only(kgs: Path, tmp_path: Path) -> None:
     assert run("ingest", tmp_path / "missing", "-o", games, "-q").err == [
         f"kifu: {tmp_path / 'missing'}: No such file or directory"
     ]
+
+
+def test_files_left_out_are_named_once(kgs: Path, tmp_path: Path) -> None:
+    shutil.copytree(kgs, tmp_path / "kgs")
+    (tmp_path / "kgs" / "notes.pdf").touch()
+    command = ["ingest", tmp_path / "kgs", "-o", tmp_path / "games.parquet", "--dry-run"]
+    assert run(*command).err == [f"{tmp_path / 'kgs'}: left out: 1 file (1 .pdf)"]
+    assert run(*command, "-q").err == []
 
 
 def test_verbose_prints_resources_and_tracebacks(kgs: Path, tmp_path: Path) -> None:

@@ -7,11 +7,9 @@ import pytest
 
 from commands import run
 from kifu.learn import BEST
-from lazy import lazy_import
+from kifu.learn.net import NetMetadata, save_net
+from kifu.learn.nets import make_net
 from nets import tiny_net
-
-learn = lazy_import("kifu.learn")
-
 
 TRAINED = {
     "positions": 4096, "steps": 64, "seconds": 75.2, "figures": {"validation_top1": 0.25, "validation_loss": 3.0}
@@ -19,8 +17,8 @@ TRAINED = {
 
 
 def saved(path: Path, recipe: dict, trained: dict) -> Path:
-    about = learn.net.NetMetadata(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
-    learn.net.save_net(path, learn.nets.make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
+    about = NetMetadata(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
+    save_net(path, make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
     return path
 
 
@@ -60,7 +58,7 @@ def test_invalid_training_metadata_is_omitted(tmp_path, trained):
 
 def test_a_net_has_no_rows(tmp_path):
     done = run("inspect", tiny_net(tmp_path / "a.safetensors"), "--row", 3)
-    assert (done.code, done.err) == (2, [f"kifu: {tmp_path}/a.safetensors is a net and has no rows, got --row 3"])
+    assert (done.code, done.err) == (2, [f"kifu: {tmp_path}/a.safetensors is not a data set and has no rows, got --row 3"])
 
 
 def test_a_file_that_is_not_a_net(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json as json_lib
+import logging
 import os
 import resource
 import sys
@@ -174,17 +175,32 @@ def progress(label: str, total: int | None, unit: str) -> AbstractContextManager
     return (bars.silent if _verbosity == Verbosity.QUIET else bars.progress)(label, total, unit)
 
 
-def note(line: str) -> None:
-    """Print a line to standard error unless the command is quiet."""
-    if _verbosity != Verbosity.QUIET:
-        print(line, file=sys.stderr)
+class _NewMessages(logging.Filter):
+    """Lets each message pass once: a dry run reads the sources twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return True for a new message."""
+        text = record.getMessage()
+        is_new = text not in self._seen
+        self._seen.add(text)
+        return is_new
 
 
 def _set_verbosity(quiet: bool, verbose: bool) -> None:
+    """Set the amount of output; notes that packages log are printed unless the command is quiet."""
     global _verbosity
     if quiet and verbose:
         raise RecipeError("--quiet and --verbose exclude each other")
     _verbosity = Verbosity(1 + verbose - quiet)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_NewMessages())
+    log = logging.getLogger("kifu")
+    log.handlers = [handler]
+    log.setLevel((logging.ERROR, logging.INFO, logging.DEBUG)[_verbosity])
 
 
 def _deliver(outcome: Outcome, json: Path | None) -> None:
@@ -218,7 +234,8 @@ def _print_resources() -> None:
     memory = used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     cpu = format_seconds(used.ru_utime + used.ru_stime)
     elapsed = format_seconds(time.time() - _START)
-    note(f"kifu: {elapsed}, {cpu} of processor time, peak memory {format_bytes(memory)}")
+    line = f"kifu: {elapsed}, {cpu} of processor time, peak memory {format_bytes(memory)}"
+    print(line, file=sys.stderr)
 
 
 _START = time.time()

@@ -39,7 +39,7 @@ def train_worker(options: dict[str, Any]) -> None:
     config = kifu.LoaderConfig(output="float32", rank=rank, world_size=workers, drop_last=True, jobs=1)
     loader = kifu.load(options["games"], PLANES, board=options["board"], batch_size=BATCH // workers, config=config)
     if "loader" in saved:
-        loader.resume(saved["loader"])
+        loader.load_state_dict(saved["loader"])
     torch.manual_seed(0)
     width, height = map(int, options["board"].split("x"))
     net = make_net("b2c16", loader.layout.planes, width, height)
@@ -54,7 +54,7 @@ def train_worker(options: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             checkpoint_data = {
                 "net": getattr(net, "module", net).state_dict(), "optimiser": optimiser.state_dict(),
-                "loader": loader.state(), "steps": steps, "seen": seen,
+                "loader": loader.state_dict(), "steps": steps, "seen": seen,
             }  # fmt: skip
             if rank == 0:
                 torch.save(checkpoint_data, Path(folder, "state.pt"))

@@ -13,15 +13,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from kifu.atomic_io import write_file
-from kifu.learn import net, run_dir
-from kifu.learn.data import TrainingBatch, TrainingData
-from kifu.learn.loop import RunEnd, TrainingLoop
-from kifu.learn.train import TrainOptions, train
+from lazy import lazy_import
 from runs import tiny
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
 
 RECIPE = {"batch_size": 16, "window": 200, "steps": None, "epochs": 2, "validate_steps": 20, "average": 0.9}
 
@@ -30,13 +28,15 @@ def main() -> None:
     games, run, log, devices, nodes, stop = sys.argv[1:]
     torch.set_num_threads(1)
     rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    make_batch, after_step = TrainingData._make_batch, TrainingLoop._after_step
+    make_batch, after_step = learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step
 
-    def recording_batch(self: TrainingData, values: dict[str, Tensor], next_position: tuple[int, int]) -> TrainingBatch:
+    def recording_batch(
+        self: learn.data.TrainingData, values: dict[str, torch.Tensor], next_position: tuple[int, int]
+    ) -> learn.data.TrainingBatch:
         rows_of[next_position] = list(zip(values["game"].tolist(), values["ply"].tolist()))
         return make_batch(self, values, next_position)
 
-    def recording_step(self: TrainingLoop, batch: TrainingBatch) -> RunEnd | None:
+    def recording_step(self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch) -> learn.loop.RunEnd | None:
         epoch, step = self.data.position[0], self.state.steps
         with Path(log, str(self.fabric.global_rank)).open("a") as file:
             file.writelines(f"{epoch} {step} {game} {ply}\n" for game, ply in rows_of[batch.next_position])
@@ -49,11 +49,11 @@ def main() -> None:
             file.write(f"{path.name}\n")
         write_file(path, data)
 
-    TrainingData._make_batch, TrainingLoop._after_step = recording_batch, recording_step
-    run_dir.write_file = net.write_file = recording_write
-    run_dir.draw_training_curves = lambda rows, title: b"curves"
-    options = TrainOptions(devices=int(devices), nodes=int(nodes), accelerator="cpu", jobs=1)
-    train(tiny(**RECIPE), [games], run, resume=Path(run, "run.json").exists(), options=options)
+    learn.data.TrainingData._make_batch, learn.loop.TrainingLoop._after_step = recording_batch, recording_step
+    learn.run_dir.write_file = learn.net.write_file = recording_write
+    learn.run_dir.draw_training_curves = lambda rows, title: b"curves"
+    options = learn.train.TrainOptions(devices=int(devices), nodes=int(nodes), accelerator="cpu", jobs=1)
+    learn.train.train(tiny(**RECIPE), [games], run, resume=Path(run, "run.json").exists(), options=options)
 
 
 if __name__ == "__main__":

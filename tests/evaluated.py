@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 import kifu
 from kgs_archives import archive
@@ -16,9 +15,13 @@ from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.schema import to_numpy
 from kifu.go.board import Board
-from kifu.learn.net import Net, open_net
 from kifu.point import POINT_MASK, WHITE, WHITE_BIT, symmetries, to_sgf
+from lazy import lazy_import
 from loader_games import apply_symmetry
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
 
 RANKS = ("3d", "7d", "", "5k", "12k", "9p")
 BANDS = {"3d": "3d", "7d": "7d", "": "unknown", "5k": "5-1k", "12k": "20-11k", "9p": "pro"}
@@ -91,15 +94,17 @@ class Seen:
     groups: dict[str, str]
 
 
-def sharp(path: Path) -> Net:
+def sharp(path: Path) -> learn.net.Net:
     """Return the net of a file, made so confident that rounding rarely matters."""
-    net = open_net(path)
+    net = learn.net.open_net(path)
     *_, last_weight, _ = net.module.parameters()
     last_weight.data *= 20
     return net
 
 
-def naive(net: Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetrised: bool = False) -> list[Seen]:
+def naive(
+    net: learn.net.Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetrised: bool = False
+) -> list[Seen]:
     """Evaluate every position that is not before a pass, one at a time."""
     seen = []
     for g, game in enumerate(games):
@@ -122,7 +127,7 @@ def naive(net: Net, games: Sequence[kifu.Game], *, legal: bool = False, symmetri
     return seen
 
 
-def probabilities_of(net: Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
+def probabilities_of(net: learn.net.Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
     """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given."""
     with torch.no_grad():
         logits = net.module(torch.from_numpy(apply_symmetry(planes, k)[None])).policy[0].numpy().astype(np.float64)

@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.go.rules import Rules
-from kifu.play.engine import Engine
-from kifu.play.gtp import LineReader, serve
-from kifu.play.player import Player, PolicyValue
 from kifu.play.session import GameSession
+from lazy import lazy_import
+
+play = lazy_import("kifu.play")
+
 
 Weigh = Callable[[GameSession, int], npt.NDArray[np.floating]]
 
@@ -43,15 +44,15 @@ class Scripted:
     def supports(self, width: int, height: int) -> bool:
         return max(width, height) <= 19
 
-    def evaluate(self, game: GameSession, colour: int) -> PolicyValue:
+    def evaluate(self, game: GameSession, colour: int) -> play.player.PolicyValue:
         policy = np.where(game.board.legal(colour), self.weigh(game, colour), 0)
         policy = (policy / max(policy.sum(), 1e-300)).astype(np.float32)
         sign = 1 if colour == 1 else -1
         value = None if self.lead is None else sign * self.lead
         if not self.has_ownership:
-            return PolicyValue(policy, value)
+            return play.player.PolicyValue(policy, value)
         n = game.board.pass_move
-        return PolicyValue(policy, value, np.where(np.arange(n) < n // 2, sign, -sign).astype(np.float32))
+        return play.player.PolicyValue(policy, value, np.where(np.arange(n) < n // 2, sign, -sign).astype(np.float32))
 
 
 def chance(seed: int) -> Weigh:
@@ -66,14 +67,16 @@ def chance(seed: int) -> Weigh:
     return weigh
 
 
-def scripted_engine(evaluator: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> Engine:
+def scripted_engine(evaluator: Scripted | None = None, *, size: int = 5, rules: str = "chinese") -> play.engine.Engine:
     """An engine on a small board."""
-    return Engine(Player(evaluator or Scripted()), rules=Rules.named(rules), width=size, height=size)
+    return play.engine.Engine(
+        play.player.Player(evaluator or Scripted()), rules=Rules.named(rules), width=size, height=size
+    )
 
 
-def reported(engine: Engine, sent: bytes, *, cut: int = 1 << 20) -> str:
+def reported(engine: play.engine.Engine, sent: bytes, *, cut: int = 1 << 20) -> str:
     """All that an engine answers to these bytes, which come in pieces of `cut` bytes."""
     pieces = iter([sent[at : at + cut] for at in range(0, len(sent), cut)])
     answers: list[str] = []
-    serve(engine, LineReader(lambda size: next(pieces, b"")), answers.append)
+    play.gtp.serve(engine, play.gtp.LineReader(lambda size: next(pieces, b"")), answers.append)
     return "".join(answers)

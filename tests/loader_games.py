@@ -46,7 +46,7 @@ def load(source: Any, planes: str | None = None, **options: Any) -> kifu.Loader:
     if epoch:
         loader = loader.epoch(epoch)
     if state is not None:
-        loader.resume(state)
+        loader.load_state_dict(state)
     return loader
 
 

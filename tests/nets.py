@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from kifu.learn.net import NetMetadata, save_net
-from kifu.learn.nets import Heads, make_net
 from kifu.planes.encoder import find_encoder
+from lazy import lazy_import
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
+NET_NAMES = ("book-small", "book-medium", "book-large", "blog", "clark-storkey", "maddison", "b3c8")
+"""All named nets, and a residual one with a block that pools."""
 
 
 def tiny_net(
@@ -20,13 +24,13 @@ def tiny_net(
     size: int = 9,
     *,
     passes: bool = False,
-    heads: Sequence[Heads] = (),
+    heads: Sequence[learn.nets.Heads] = (),
     games: Sequence[int] = (),
     seed: int = 0,
 ) -> Path:
     """Write a net whose weights are all random, also those that are initialized as 0 or 1, and return its path."""
     encoder = find_encoder(planes, size, size)
-    module = make_net(
+    module = learn.nets.make_net(
         net, encoder.planes, size, size, rim=encoder.plane_set.padding, passes=passes, heads=heads
     )  # fmt: skip
     chance = torch.Generator().manual_seed(seed)
@@ -35,8 +39,8 @@ def tiny_net(
             spread = torch.rand(value.shape, generator=chance)
             scale = 2.0 / max(value[0].numel(), 1) ** 0.5 if value.ndim > 1 else 1.0
             value.copy_(spread + 0.5 if "running_var" in name else (spread - 0.5) * 2 * scale)
-    about = NetMetadata(
+    about = learn.net.NetMetadata(
         net=net, planes=encoder.plane_set.name, width=size, height=size, passes=passes, heads=tuple(heads)
     )
-    save_net(path, module, about, np.array(games, np.uint64))
+    learn.net.save_net(path, module, about, np.array(games, np.uint64))
     return path

@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import torch
-from safetensors.torch import load_file
-
 from kifu.config import check_config
-from kifu.learn.data import TrainingBatch
-from kifu.learn.loop import RunEnd, TrainingLoop
-from kifu.learn.metrics import Row, read_metrics
-from kifu.learn.run_dir import LAST
 from kifu.recipes.training import TrainingRecipe
+from lazy import lazy_import
+
+learn = lazy_import("kifu.learn")
+safetensors = lazy_import("safetensors.torch")
+torch = lazy_import("torch")
+
 
 SAMPLE = Path(__file__).parents[1] / "src" / "kifu" / "assets" / "sample" / "KGS-2025-19-320-.tar.gz"
 
@@ -41,30 +40,34 @@ def tiny(**changes: Any) -> TrainingRecipe:
 
 def interrupted(at: int) -> Any:
     """Return a context in which Ctrl-C is pressed during step `at` of a run."""
-    after_step = TrainingLoop._after_step
+    after_step = learn.loop.TrainingLoop._after_step
 
-    def after_step_with_signal(self: TrainingLoop, batch: TrainingBatch) -> RunEnd | None:
+    def after_step_with_signal(
+        self: learn.loop.TrainingLoop, batch: learn.data.TrainingBatch
+    ) -> learn.loop.RunEnd | None:
         if self.state.steps + 1 == at:
             signal.raise_signal(signal.SIGINT)
         return after_step(self, batch)
 
-    return mock.patch.object(TrainingLoop, "_after_step", after_step_with_signal)
+    return mock.patch.object(learn.loop.TrainingLoop, "_after_step", after_step_with_signal)
 
 
 def assert_same_weights(one: Path, other: Path) -> None:
     """Compare all weights bit for bit."""
-    ours, others = load_file(one), load_file(other)
+    ours, others = safetensors.load_file(one), safetensors.load_file(other)
     assert ours.keys() == others.keys()
     for name, value in ours.items():
         assert torch.equal(value, others[name]), name
 
 
-def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[Row]:
+def figures_of(folder: Path, leave: Sequence[str] = ("seconds", "rate")) -> list[learn.metrics.Row]:
     """Return the rows of a run without columns that depend on the time."""
-    return [{k: v for k, v in row.items() if k not in leave} for row in read_metrics(folder / "metrics.csv")]
+    return [
+        {k: v for k, v in row.items() if k not in leave} for row in learn.metrics.read_metrics(folder / "metrics.csv")
+    ]
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
     """Return the contents of a run's checkpoint."""
-    found: dict[str, Any] = torch.load(folder / LAST, weights_only=True)
+    found: dict[str, Any] = torch.load(folder / learn.run_dir.LAST, weights_only=True)
     return found

@@ -106,9 +106,14 @@ def several(folder: Path) -> Path:
     return folder / "many"
 
 
-SOURCES: list[Callable[[Path], Path]] = [
-    tar, zipped, bzip, lines, one_file_in_zip, collection, loose, catalogue, several,
-]  # fmt: skip
+SOURCES = [
+    catalogue,
+    several,
+    *(
+        pytest.param(kind, marks=pytest.mark.slow)
+        for kind in (tar, zipped, bzip, lines, one_file_in_zip, collection, loose)
+    ),
+]
 
 
 LOOSE = list(enumerate(games(400)))
@@ -158,7 +163,7 @@ def test_cleaning_rules(tmp_path: Path) -> None:
     assert step.temporary == round(step.disk.value)  # the games wait in a file until all have been seen
 
 
-@pytest.mark.parametrize("order", ["corpus", "shuffled"])
+@pytest.mark.parametrize("order", [pytest.param("corpus", marks=pytest.mark.slow), "shuffled"])
 @pytest.mark.parametrize("kind", [several, catalogue])
 def test_estimates_of_a_build(kind: Callable[[Path], Path], order: str, tmp_path: Path) -> None:
     source = kind(tmp_path)

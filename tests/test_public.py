@@ -109,15 +109,6 @@ def test_docstrings_contain_examples() -> None:
     assert len(examples) >= 5
 
 
-def test_readme_doctests_pass() -> None:
-    readme = REPOSITORY / "README.md"
-    if not readme.is_file():
-        pytest.skip("no README.md yet")
-    result = doctest.testfile(str(readme), module_relative=False, encoding="utf-8")
-    assert result.failed == 0
-    assert result.attempted > 0
-
-
 def loaded_distributions(program: str) -> set[str]:
     """Run a program in a fresh Python and return the top-level modules that it has loaded at exit."""
     header = "import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"

@@ -91,9 +91,10 @@ def cell_markdown(cell: Any) -> Iterator[str]:
         yield cell.source
         return
     yield fenced(cell.source, "python")
+    if printed := "".join(output.text for output in cell.outputs if output.output_type == "stream"):
+        yield fenced(printed, "text", "output")
     for output in cell.outputs:
         if output.output_type == "stream":
-            yield fenced(output.text, "text", "output")
             continue
         data = output.data
         if "text/html" in data or "image/svg+xml" in data:

@@ -17,6 +17,7 @@ from kifu.corpus import update
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.index import Partition, read_index
 from kifu.corpus.update import _pieces, append, compact
+from marks import slow
 from partition_sources import LONG, bag, cut, dated, make_sources, rules, table, tree
 from serializing import SerializingExecutor
 
@@ -31,7 +32,7 @@ def parts(path: Path) -> dict[str, bytes]:
     return {name.partition("/")[2]: data for name, data in tree(path).items() if name.endswith(".parquet")}
 
 
-@pytest.mark.parametrize("duplicates", ["keep", "fields", "games"])
+@pytest.mark.parametrize("duplicates", [*slow("keep", "fields"), "games"])
 def test_result_does_not_depend_on_when_sources_were_appended(
     sources: list[Path], tmp_path: Path, duplicates: str
 ) -> None:
@@ -117,6 +118,7 @@ def test_only_the_longer_game_is_kept(tmp_path: Path) -> None:
     assert open_catalogue(path).metadata["drops"] == {"CUT_OFF": 2}
 
 
+@pytest.mark.slow
 def test_executor_does_not_matter(sources: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("here", "sent"):
         append(sources, tmp_path / name, clean=rules("games"))

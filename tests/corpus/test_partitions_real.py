@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import polars
+import pytest
 
 from commands import run
 from kifu.corpus.catalogue import open_catalogue
@@ -13,6 +14,7 @@ from kifu.describe import describe_catalogue
 from partition_sources import bag, rules
 
 
+@pytest.mark.slow
 def test_tygem_and_kgs_in_one_folder(shared: Path, tmp_path: Path) -> None:
     kgs = sorted((shared / "data" / "kgs").glob("KGS-2016_0[12]*"))
     games, tygem = tmp_path / "games", shared / "data" / "tygem"

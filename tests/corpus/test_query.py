@@ -31,6 +31,7 @@ from kifu.corpus.ingest import ingest
 from kifu.corpus.query import query
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
+from marks import slow
 
 PLAYERS = ["Ann", "Bob", "武宮 正樹", None]
 FULL = {
@@ -346,6 +347,8 @@ def test_no_temporary_files_are_left(small: Path, tmp_path: Path, sql: str, monk
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_interrupted_queries_end_soon_and_leave_nothing(small: Path, tmp_path: Path) -> None:
     endless = "SELECT count(*) FROM range(100000000) a, range(100000) b WHERE a.range * b.range % 7 = 3"
     process = start("query", endless, small, "-o", tmp_path / "out.csv", TMPDIR=str(tmp_path))
@@ -374,7 +377,8 @@ def test_table_without_a_terminal(small: Path) -> None:
     assert run("query", "SELECT black FROM games LIMIT 1", small).out == "black\nAnn\n1 row\n"
 
 
-@pytest.mark.parametrize("columns", [30, 80, 200])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("columns", [80, *slow(30, 200)])
 def test_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
     path = write_catalogue(tmp_path / "x.parquet", rows(black=["武" * 60], white=["\x1b[2J\x07red"], moves=[[1] * 300]))
     lines = on_terminal(columns, "query", "SELECT black, white, moves, * FROM games", str(path))
@@ -384,6 +388,7 @@ def test_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
     assert ("red" in lines[1]) == (columns > 30)
 
 
+@pytest.mark.subprocess
 def test_csv_on_standard_output(small: Path) -> None:
     done = finish(start("query", "SELECT black, n_moves FROM games", small, "-o", "-"))
     assert done == Done(0, '"black","n_moves"\n"Ann",3\n"a,""b\'",0\n"李",1\n', [])

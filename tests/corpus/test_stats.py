@@ -22,6 +22,7 @@ from kifu.errors import FormatError
 from kifu.tables import print_stats
 from kifu.viz.boards import to_svg
 from kifu.viz.charts import draw_charts, short_count
+from marks import slow
 from serializing import ENGINE, SerializingExecutor, install
 
 
@@ -269,7 +270,8 @@ def test_tables_are_plain_lines_without_a_terminal(tmp_path: Path) -> None:
     assert not any(line.endswith(" ") for line in done.out.splitlines())
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("columns", [80, *slow(120)])
 def test_tables_fit_the_terminal(tmp_path: Path, columns: int) -> None:
     text = {"archive": ["\x1b[2J" + "名" * 90] * 300, "black_rank": ["\x1b]0;" + "q" * 200] * 300}
     columns_ = drawn_at_random(300, 3) | text | {"black_rating": [None] * 300}
@@ -321,6 +323,7 @@ def test_corpus_without_kept_games(tmp_path: Path) -> None:
 # as a page
 
 
+@pytest.mark.slow
 def test_page_is_deterministic(tmp_path: Path) -> None:
     path = write_catalogue(tmp_path / "games.parquet", rows(**drawn_at_random(500, 4)))
     for name in ("1.png", "2.png", "1.svg", "2.svg"):

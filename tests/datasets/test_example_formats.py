@@ -134,6 +134,7 @@ def test_polars_opens_parquet(table: tuple[Path, Batch, np.ndarray]) -> None:
     assert polars.scan_parquet(path).filter(polars.col("ply") == 0).collect().height == 60
 
 
+@pytest.mark.slow
 def test_hugging_face_datasets_opens_parquet(
     table: tuple[Path, Batch, np.ndarray], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_hugging_face_datasets_opens_parquet(
     assert [row["ply"] for row in streamed.take(8)] == batch.ply[:8].tolist()
 
 
+@pytest.mark.slow
 def test_row_groups_are_small(tmp_path: Path) -> None:
     seven = layout_for("parquet@1", 19, 19, 7)
     assert group_rows(seven) == 32_768

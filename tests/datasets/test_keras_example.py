@@ -11,6 +11,8 @@ import pytest
 
 from loader_games import make
 
+pytestmark = pytest.mark.slow
+
 
 def setup_module() -> None:  # Keras and torch are imported when the tests run, not when they are collected
     global keras, torch, make_net

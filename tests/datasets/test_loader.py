@@ -82,7 +82,14 @@ def plane_rows(path: Path, planes: str) -> dict[tuple[int, int], np.ndarray]:
 # Examples
 
 
-@pytest.mark.parametrize("planes", ["seven", "agz17", "clark8", "own_dan+own+opp_dan", "one-plane"])
+@pytest.mark.parametrize(
+    "planes",
+    [
+        "clark8",
+        "one-plane",
+        *(pytest.param(x, marks=pytest.mark.slow) for x in ("seven", "agz17", "own_dan+own+opp_dan")),
+    ],
+)
 def test_planes_and_moves_match_the_augmented_game(games, moves_of, planes):
     output = "float32" if planes == "one-plane" else "packed"
     loader = load(games, planes, seed=5, epoch=2, batch_size=100, output=output)
@@ -238,6 +245,9 @@ def test_loops_yield_consecutive_epochs(games):
     assert reported == [row_ids(load(games, "own", seed=1, epoch=k)) for k in range(3)]
     assert reported[1] == row_ids(loader.epoch(1))
     assert loader.epoch_number == 3
+    loader.set_epoch(1)
+    assert row_ids(loader) == reported[1]
+    assert loader.epoch_number == 2
 
 
 def test_an_interrupted_loop_starts_again(games):
@@ -249,8 +259,12 @@ def test_an_interrupted_loop_starts_again(games):
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"shuffle": "global", "memory": 400_000}, {"shuffle": None}, {"per_game": 5, "output": "uint8"}],
-    ids=["window", "global", "unshuffled", "drawn"],
+    [
+        pytest.param({"per_game": 5, "output": "uint8"}, id="drawn"),
+        pytest.param({}, id="window", marks=pytest.mark.slow),
+        pytest.param({"shuffle": "global", "memory": 400_000}, id="global", marks=pytest.mark.slow),
+        pytest.param({"shuffle": None}, id="unshuffled", marks=pytest.mark.slow),
+    ],
 )
 def test_resuming_is_bit_exact(games, options):
     options = {"batch_size": 96, "seed": 9, "epoch": 1, "labels": LABELS, "window": 200, "memory": 10**6} | options
@@ -262,7 +276,7 @@ def test_resuming_is_bit_exact(games, options):
         loader = load(games, "seven", **options)
         running = chain(loader, loader)
         before = list(islice(running, stop))
-        again = load(games, "seven", resume=json.loads(json.dumps(loader.state())), **options)
+        again = load(games, "seven", resume=json.loads(json.dumps(loader.state_dict())), **options)
         rest = [*again, *again, *again][: len(batches) - stop]
         for one, other in zip(batches, before + rest, strict=True):
             assert_same(one, other)
@@ -297,6 +311,8 @@ def test_threads_end_with_the_loop(games):
     assert threading.active_count() == before
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 def test_a_loop_may_run_until_the_interpreter_exits(games):
     """Module globals are gone by then, because torch clears them before the loop ends."""
     script = "import sys, torch, kifu; loop = iter(kifu.load(sys.argv[1], 'seven', batch_size=8)); next(loop)"
@@ -411,10 +427,10 @@ def test_data_sets_are_augmented(games, tmp_path, monkeypatch, name):
 def test_a_resumed_epoch_can_be_restarted(games):
     first = load(games, "own", batch_size=10, rank=0, world_size=2)
     list(islice(first, 3))
-    rest = load(games, "own", batch_size=20, resume=first.state())
+    rest = load(games, "own", batch_size=20, resume=first.state_dict())
     assert rest.epoch(0).positions == rest.positions < load(games, "own").positions
     list(rest)
-    assert rest.epoch(0).state()["stages"] == [[1, 20, 0]]
+    assert rest.epoch(0).state_dict()["stages"] == [[1, 20, 0]]
     assert_same(one_batch(rest.epoch(0)), one_batch(load(games, "own", batch_size=20)))
 
 
@@ -431,7 +447,7 @@ def test_data_sets_resume_and_are_divided_among_ranks(games, tmp_path):
     running = iter(loader)
     for _ in range(5):
         next(running)
-    state = loader.state()
+    state = loader.state_dict()
     running.close()
     assert_same(one_batch(load(paths, resume=state, **options)), concat_batches(batches[5:], loader.layout))
     shares = [row_ids(load(paths, rank=rank, world_size=3, **options)) for rank in range(3)]
@@ -536,11 +552,11 @@ def test_missing_games_are_reported(games, tmp_path):
 def test_data_sets_define_their_planes_and_labels(games, tmp_path):
     straight = load(games, "seven", shuffle=None, augment=False)
     path = write("npy@1", tmp_path / "set", one_batch(straight), straight.layout)
-    assert "has planes seven@1, not eleven" in error_message(RecipeError, path, "eleven")
+    assert "has planes seven@1, not own" in error_message(RecipeError, path, "own")
     for options in ({"labels": ("result",)}, {"passes": True}, {"per_game": 2}, {"board": "19x19"}, {"pad": True}):
         assert "apply to games only" in error_message(RecipeError, path, **options)
     assert "is not a data set" in error_message(RecipeError, [path, games], "seven")
-    other = load(games, "eleven", shuffle=None, augment=False)
+    other = load(games, "own", shuffle=None, augment=False)
     beside = write("npy@1", tmp_path / "other", one_batch(other), other.layout)
     assert "other planes or labels" in error_message(RecipeError, [path, beside])
 
@@ -575,7 +591,7 @@ def test_wrong_move_counts_of_a_catalogue_are_reported(games, tmp_path):
     ],
 )
 def test_invalid_states_are_rejected(games, change, message):
-    state = load(games, "own").state() | change
+    state = load(games, "own").state_dict() | change
     assert message in error_message(RecipeError, games, "own", resume=state)
     assert "not a state of a loader" in error_message(RecipeError, games, "own", resume={})
 
@@ -587,7 +603,7 @@ def test_invalid_states_are_rejected(games, change, message):
     ids=str,
 )  # fmt: skip
 def test_states_of_other_options_are_rejected(games, options):
-    state = load(games, "own").state()
+    state = load(games, "own").state_dict()
     (name,) = options
     assert f"another loader: {name} was" in error_message(RecipeError, games, "own", resume=state, **options)
 
@@ -595,6 +611,6 @@ def test_states_of_other_options_are_rejected(games, options):
 def test_the_rest_of_an_epoch_has_no_shards(games):
     loader = load(games, "own", batch_size=10)
     next(iter(loader))
-    again = load(games, "own", batch_size=10, resume=loader.state())
+    again = load(games, "own", batch_size=10, resume=loader.state_dict())
     with pytest.raises(RecipeError, match="in the middle of an epoch"):
         again.shard(0, 2)

@@ -138,7 +138,7 @@ def test_resuming_with_any_world_size(games, shuffle, drop_last):
             assert row_ids(loader.epoch(2)) == [(ids[g], t) for g, t, _ in twin]
             running = iter(loader)
             seen += rows(islice(running, batches))
-            states.append(loader.state())
+            states.append(loader.state_dict())
             running.close()
         before += ((world_size, batch_size, batches),)
         state = json.loads(json.dumps(states[0]))
@@ -149,7 +149,7 @@ def test_resuming_with_any_world_size(games, shuffle, drop_last):
     assert len(set(seen)) == len(seen)
     assert set(seen) <= set(whole)
     assert len(whole) - len(seen) == ((len(whole) - 2 * 10 * 4 - 3 * 6 * 2) % 25 if drop_last else 0)
-    assert loader.state()["stages"] == [[1, 25, 0]]
+    assert loader.state_dict()["stages"] == [[1, 25, 0]]
     assert row_ids(loader) == row_ids(load(games, "own", batch_size=25, **options | {"epoch": 3}))
 
 
@@ -163,14 +163,14 @@ def test_resuming_with_the_same_world_size_is_bit_exact(games):
     began = load(games, "seven", batch_size=20, world_size=2, jobs=1, window=60)
     running = iter(began)
     next(running)
-    second = load(games, "seven", resume=began.state(), **options)
+    second = load(games, "seven", resume=began.state_dict(), **options)
     running.close()
     batches = list(second.epoch(0))
     running = iter(second)
     assert_same(concat_batches([*islice(running, 4)], second.layout), concat_batches(batches[:4], second.layout))
-    third = load(games, "seven", resume=json.loads(json.dumps(second.state())), **options)
+    third = load(games, "seven", resume=json.loads(json.dumps(second.state_dict())), **options)
     running.close()
-    assert third.state()["stages"] == [[2, 20, 1], [3, 8, 4]]
+    assert third.state_dict()["stages"] == [[2, 20, 1], [3, 8, 4]]
     assert len(third) == len(batches)
     assert_same(concat_batches([*third], third.layout), concat_batches(batches[4:], third.layout))
     assert_same(concat_batches([*second.epoch(0, 2)], third.layout), concat_batches(batches[2:], third.layout))
@@ -188,7 +188,7 @@ def test_a_small_last_batch_counts_as_a_batch(games):
         share = share.with_batch_size(size)
         running = iter(share)
         next(running)
-        states.append(share.state())
+        states.append(share.state_dict())
         running.close()
     assert all(state == states[0] for state in states)
     assert list(load(games, "own", batch_size=size, resume=states[0])) == []
@@ -198,8 +198,8 @@ def test_a_state_between_epochs_has_no_stages_left(games):
     loader = load(games, "own", rank=1, world_size=2, jobs=1)
     for _ in loader:
         pass
-    again = load(games, "own", batch_size=30, world_size=3, resume=loader.state())
-    assert again.state()["stages"] == [[3, 30, 0]]
+    again = load(games, "own", batch_size=30, world_size=3, resume=loader.state_dict())
+    assert again.state_dict()["stages"] == [[3, 30, 0]]
     assert row_ids(again) == row_ids(load(games, "own", batch_size=30, world_size=3, epoch=1))
 
 
@@ -220,7 +220,7 @@ def test_a_state_between_epochs_has_no_stages_left(games):
     ],
 )
 def test_invalid_stages_are_rejected(games, stages, message):
-    state = load(games, "own").state() | {"stages": stages}
+    state = load(games, "own").state_dict() | {"stages": stages}
     with pytest.raises(RecipeError) as caught:
         load(games, "own", resume=state)
     assert message in str(caught.value)

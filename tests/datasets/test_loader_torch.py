@@ -69,7 +69,8 @@ def test_tensors_share_memory_if_possible():
     assert reported["game"].tolist() == [1, -1]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_cover_an_epoch_without_overlap(games, method):
     loader = load(games, "own", batch_size=20, seed=2, jobs=1)
     wanted = signed(row_ids(loader.epoch(1)))

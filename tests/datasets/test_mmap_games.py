@@ -176,6 +176,8 @@ running.close()
 """
 
 
+@pytest.mark.subprocess
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 def test_memory_hardly_grows_with_the_games(tmp_path):
     """Only the order of an epoch grows: 20 bytes per game, as much while it is made, and one bit per move."""

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import random
 import re
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,7 @@ TAR = gzip.decompress(tar_gz("check"))
         ("zip", zipped()[:60] + b"x" + zipped()[61:], "member 'kgs/0.sgf' is damaged|while decompressing"),
         ("zip", zipped() + b"x" * 70_000, "not a zip file"),
     ],
+    ids=count(),  # gzip writes the time
 )
 def test_check_of_an_archive(tmp_path: Path, kind: str, body: bytes, reason: str) -> None:
     (tmp_path / "file").write_bytes(body)

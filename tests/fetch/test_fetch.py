@@ -22,6 +22,7 @@ from kifu.errors import RecipeError, SourceError
 from kifu.fetch import KGS_INDEX, FetchError, RetryPolicy, _download, fetch_kgs, parse_years
 from kifu.progress import progress
 from kifu.recipes.kgs_index import PAGE_LIMIT
+from marks import slow
 
 QUICK = RetryPolicy(2.0, 0.3, attempts=3, first_delay_s=0.02, max_delay_s=0.1)
 NAMES = [f"KGS-{rest}-.tar.gz" for rest in ("2006-19-10388", "2003-19-7582", "2002-19-3646", "2001-19-2298")]
@@ -230,6 +231,7 @@ def test_retries(site: Site, tmp_path: Path, faults: list[web.Fault]) -> None:
     assert len(site.ranges(PATH)) == len(faults) + 1
 
 
+@pytest.mark.slow
 def test_retry_after_overrides_the_delays(site: Site, tmp_path: Path) -> None:
     site.misbehave(PATH, web.status(429, Retry_After=1), web.status(503, Retry_After=0))
     began = time.monotonic()
@@ -407,7 +409,8 @@ def test_another_process_fetches_the_same(site: Site, tmp_path: Path) -> None:
     assert files(tmp_path) == sorted([f"{NAME}.part", *NAMES[1:]])
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("how", [signal.SIGINT, *slow(signal.SIGKILL)])
 def test_an_interrupt_leaves_only_part_files_and_ends_at_once(site: Site, tmp_path: Path, how: signal.Signals) -> None:
     site.always(PATH, web.half_then(web.stall))
     site.always(f"/gamerecords/{NAMES[1]}", web.status(503))  # waits for its second try
@@ -415,10 +418,8 @@ def test_an_interrupt_leaves_only_part_files_and_ends_at_once(site: Site, tmp_pa
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
         part, other = tmp_path / f"{NAME}.part", f"/gamerecords/{NAMES[1]}"
         wait_until(lambda: part.exists() and part.stat().st_size > 0 and len(site.ranges(other)) > 0)
-        began = time.monotonic()
         process.send_signal(how)
-        _, errors = process.communicate()
-    assert time.monotonic() - began < 5.0
+        _, errors = process.communicate(timeout=60)  # not after the delays, which take minutes
     assert process.returncode == -how
     assert errors.count("Traceback") == (how == signal.SIGINT)
     assert "Fatal" not in errors

@@ -159,7 +159,7 @@ def test_batches_are_the_same_resumed_pickled_and_with_any_threads(games, monkey
     assert_same(one_batch(pickle.loads(pickle.dumps(loader.epoch(0)))), concat_batches(batches, loader.layout))
     loader = load(games, "katago22", **options)
     before = list(islice(loader, 3))
-    again = load(games, "katago22", resume=json.loads(json.dumps(loader.state())), **options)
+    again = load(games, "katago22", resume=json.loads(json.dumps(loader.state_dict())), **options)
     assert_same(concat_batches([*before, *again], loader.layout), concat_batches(batches, loader.layout))
 
 

@@ -13,21 +13,18 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import torch
 
 import ddp_run
 from commands import run
 from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.loader import Loader
 from kifu.errors import RecipeError
-from kifu.learn.data import TrainingData, read_training_games
-from kifu.learn.loss import SUMS, PolicyModule
-from kifu.learn.metrics import mean_metrics, read_metrics
-from kifu.learn.net import open_net
-from kifu.learn.run_dir import read_run
-from kifu.learn.train import TrainOptions, train
+from lazy import lazy_import
 from loader_games import make, row_ids
 from runs import checkpoint, interrupted, tiny
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +35,18 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def positions(recipe: Any, games: Path) -> set[tuple[int, int]]:
     """Return the training positions as (id, ply)."""
-    source = read_training_games(recipe, [games], [], 1).train
+    source = learn.data.read_training_games(recipe, [games], [], 1).train
     return set(row_ids(Loader(source, LoaderConfig(shuffle=None, augment=False, jobs=1), 64)))
 
 
-def batches(data: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
+def batches(data: learn.data.TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[int, int]]]:
     """Yield the rows of each batch of the present epoch, and the next position."""
 
-    def record(self: TrainingData, result: dict[str, torch.Tensor], position: tuple[int, int]) -> Any:
+    def record(self: learn.data.TrainingData, result: dict[str, torch.Tensor], position: tuple[int, int]) -> Any:
         return set(zip(result["game"].view(torch.uint64).tolist(), result["ply"].tolist())), position
 
     epoch = data.position[0]
-    with mock.patch.object(TrainingData, "_make_batch", record):
+    with mock.patch.object(learn.data.TrainingData, "_make_batch", record):
         for rows, position in data.batches():
             yield rows, position
             if position[0] > epoch:
@@ -59,16 +56,16 @@ def batches(data: TrainingData) -> Iterator[tuple[set[tuple[int, int]], tuple[in
 def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> None:
     """Together they yield as many batches as one process, and each position once."""
     recipe = tiny(batch_size=12, window=150)
-    found = read_training_games(recipe, [games], [], 1)
-    whole = TrainingData(recipe, found).epoch_batches
+    found = learn.data.read_training_games(recipe, [games], [], 1)
+    whole = learn.data.TrainingData(recipe, found).epoch_batches
     seen: Counter[tuple[int, int]] = Counter()
     state, done = None, 0
     for world, count in ((2, 7), (4, 0), (3, 11), (1, 5), (6, None)):
         states, lengths = [], set()
         for rank in range(world):
-            data = TrainingData(recipe, found, rank, world)
+            data = learn.data.TrainingData(recipe, found, rank, world)
             if state is not None:
-                data.resume(state)
+                data.load_state_dict(state)
             assert data.epoch_batches == whole
             assert data.epochs_done == pytest.approx(done / whole)
             length = 0
@@ -79,7 +76,7 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
                 if length == count:
                     break
             lengths.add(length)
-            states.append(data.state())
+            states.append(data.state_dict())
         assert all(each == states[0] for each in states)
         assert len(lengths) == 1
         state, done = states[0], done + lengths.pop()
@@ -94,10 +91,10 @@ def test_other_numbers_of_processes_share_the_rest_of_an_epoch(games: Path) -> N
 @pytest.mark.parametrize("world", [2, 3, 7])
 def test_processes_share_the_validation_positions(world: int, games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5, batch_size=16)
-    found = read_training_games(recipe, [games], [], 1)
+    found = learn.data.read_training_games(recipe, [games], [], 1)
 
     def held(rank: int, world: int) -> list[bytes]:
-        data = TrainingData(recipe, found, rank, world)
+        data = learn.data.TrainingData(recipe, found, rank, world)
         return [row.numpy().tobytes() for each in data.validation_batches() for row in each.planes]
 
     alone = held(0, 1)
@@ -149,7 +146,7 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
     log.mkdir()
 
     end(begin(games, into, log, 2, 1, 15))
-    result = read_run(into)
+    result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.state, result.steps, result.machine["processes"]) == ("stopped", 20, 2)
     assert sorted(path.name for path in log.iterdir()) == ["0", "1", "files"]
@@ -162,17 +159,17 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
 
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     end(*(begin(games, into, log, 1, 2, 55, NODE_RANK=str(rank), **where) for rank in range(2)))
-    result = read_run(into)
+    result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.steps, result.machine["processes"]) == (60, 2)
 
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
     end(begin(games, into, log, 2, 1, 0, launcher=torchrun))
-    result = read_run(into)
+    result = learn.run_dir.read_run(into)
     assert result is not None
     assert (result.state, result.why) == ("finished", "2 epochs done")
     end(begin(games, into, log, 2, 1, 0, launcher=torchrun))  # a finished run returns at once
-    assert read_run(into) == result
+    assert learn.run_dir.read_run(into) == result
 
     every = positions(recipe, games)
     learned = rows(log)
@@ -185,21 +182,21 @@ def test_a_run_with_changing_processes_uses_each_position_once(games: Path, tmp_
         assert set(seen) <= every
         assert seen.total() == per_epoch * 16
     assert sorted(Counter(step for _, step, _, _ in learned).items()) == [(k, 16) for k in range(2 * per_epoch)]
-    figure = [row for row in read_metrics(into / "metrics.csv") if "loss" in row]
+    figure = [row for row in learn.metrics.read_metrics(into / "metrics.csv") if "loss" in row]
     assert [row["step"] for row in figure] == sorted({row["step"] for row in figure})
     assert figure[-1]["epoch"] == 2
 
 
 def assert_validated_by_all(recipe: Any, games: Path, into: Path) -> None:
     """The figure of two processes is that of one."""
-    (row,) = [row for row in read_metrics(into / "metrics.csv") if "validation_loss" in row]
-    data = TrainingData(recipe, read_training_games(recipe, [games], [], 1))
-    module = PolicyModule(open_net(into / "best.safetensors").module, recipe)
-    sums = torch.zeros(len(SUMS))
+    (row,) = [row for row in learn.metrics.read_metrics(into / "metrics.csv") if "validation_loss" in row]
+    data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))
+    module = learn.loss.PolicyModule(learn.net.open_net(into / "best.safetensors").module, recipe)
+    sums = torch.zeros(len(learn.loss.SUMS))
     with torch.no_grad():
         for batch in data.validation_batches():
             sums += module(batch).sums
-    alone = mean_metrics(sums.tolist(), "validation_")
+    alone = learn.metrics.mean_metrics(sums.tolist(), "validation_")
     assert {name: row[name] for name in alone} == pytest.approx(alone, rel=1e-4)
 
 
@@ -210,21 +207,22 @@ def test_another_number_of_processes_than_torchrun_started(games: Path, tmp_path
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(RecipeError, match="torchrun started 4 processes, but nodes=1 x devices=2 requires 2"):
-        train(tiny(), [games], tmp_path / "run", options=TrainOptions(devices=2))
+        learn.train.train(tiny(), [games], tmp_path / "run", options=learn.train.TrainOptions(devices=2))
 
 
 def test_a_batch_is_divided_among_all_machines(games: Path, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="a batch of 64 cannot be divided among 6 devices"):
-        train(tiny(), [games], tmp_path / "run", options=TrainOptions(devices=2, nodes=3))
+        learn.train.train(tiny(), [games], tmp_path / "run", options=learn.train.TrainOptions(devices=2, nodes=3))
     done = run("train", "small", games, "--output", tmp_path / "run", "--set", "batch_size=64", "--nodes", 3)
     assert (done.code, done.err) == (2, ["kifu: a batch of 64 cannot be divided among 3 devices"])
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_missing_devices_give_a_one_line_error(games: Path, tmp_path: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
     for options in ({"accelerator": "gpu"}, {"accelerator": "abacus"}, {"strategy": "together"}):
         with pytest.raises(RecipeError) as caught:
-            train(tiny(), [games], tmp_path / "run", options=TrainOptions(**options))
+            learn.train.train(tiny(), [games], tmp_path / "run", options=learn.train.TrainOptions(**options))
         assert "\n" not in str(caught.value)
         assert next(iter(options.values())).upper() in str(caught.value).upper()
 
@@ -246,13 +244,13 @@ def test_processes_with_other_directories_or_games_stop(
         mock.patch("lightning_fabric.Fabric.world_size", 2),
         pytest.raises(RecipeError, match=says),
     ):
-        train(tiny(), [games], tmp_path)
+        learn.train.train(tiny(), [games], tmp_path)
     assert not (tmp_path / "run.json").exists()
 
 
 def test_figures_between_two_rows_are_kept_when_a_run_stops(games: Path, tmp_path: Path) -> None:
     with interrupted(7):
-        train(tiny(steps=20), [games], tmp_path)
+        learn.train.train(tiny(steps=20), [games], tmp_path)
     saved = checkpoint(tmp_path)["kifu"]
     assert saved["sums"][0] == 7 * 64
     assert saved["place"]["stages"] == [[1, 64, 7]]

@@ -9,18 +9,18 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-import torch
 
 import evaluated
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.learn.evaluate import EvalOptions, Evaluation, evaluate
-from kifu.learn.net import Net, open_net
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import Predictor
 from kifu.learn.scores import MEASURES, Score
 from kifu.point import POINT_MASK
+from lazy import lazy_import
 from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def games(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Net:
+def net(tmp_path_factory: pytest.TempPathFactory) -> learn.net.Net:
     return sharp(tiny_net(tmp_path_factory.mktemp("net") / "seven.safetensors"))
 
 
@@ -67,7 +67,7 @@ def test_scores_match_a_naive_evaluation(
     kind: str, planes: str, symmetries: bool, legal: bool, games: Path, tmp_path: Path
 ) -> None:
     net = sharp(tiny_net(tmp_path / "net.safetensors", kind, planes))
-    found = evaluate(net, games, EvalOptions(legal=legal, symmetries=symmetries))
+    found = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(legal=legal, symmetries=symmetries))
     (reported,) = found.nets
     seen = naive(net, games_in(games), legal=legal, symmetrised=symmetries)
     assert (
@@ -93,24 +93,27 @@ def test_scores_match_a_naive_evaluation(
 
 
 def test_passes_are_optional(games: Path, tmp_path: Path) -> None:
-    net = open_net(tiny_net(tmp_path / "net.safetensors", passes=True))
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", passes=True))
     all_games = games_in(games)
-    without, with_passes = evaluate(net, games), evaluate(net, games, EvalOptions(passes=True))
+    without, with_passes = (
+        learn.evaluate.evaluate(net, games),
+        learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(passes=True)),
+    )
     assert with_passes.positions == sum(map(len, all_games))
     (score,) = (reported.by["region"]["pass"] for reported in with_passes.nets)
     at = [(g, t) for g in all_games for t, word in enumerate(g.moves.tolist()) if word & POINT_MASK == 81]
     assert score.positions == len(at) == with_passes.positions - without.positions
-    policy = Predictor(net).probabilities(
+    policy = learn.predict.Predictor(net).probabilities(
         PredictPositions.from_games([g for g, _ in at], [t for _, t in at]), legal=False
     )
     assert score.nll.value == pytest.approx(-np.log(policy[:, 81].astype(np.float64)).mean(), rel=1e-5)
 
 
 def test_a_uniform_net_scores_by_chance(games: Path, tmp_path: Path) -> None:
-    net = open_net(tiny_net(tmp_path / "net.safetensors"))
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors"))
     for value in net.module.parameters():
         torch.nn.init.zeros_(value)
-    (reported,) = evaluate(net, games).nets
+    (reported,) = learn.evaluate.evaluate(net, games).nets
     assert reported.score.nll == pytest.approx((math.log(81),) * 3)
     moves = np.concatenate([game.moves & POINT_MASK for game in games_in(games)])
     moves = moves[moves < 81]
@@ -120,17 +123,17 @@ def test_a_uniform_net_scores_by_chance(games: Path, tmp_path: Path) -> None:
     assert reported.calibration.error.value == pytest.approx(abs(1 / 81 - (moves == 0).mean()), rel=1e-4)
 
 
-def test_games_at_urls(net: Net) -> None:
+def test_games_at_urls(net: learn.net.Net) -> None:
     sgf = b"(;SZ[9]" + b"".join(b";B[%c%c]" % (97 + k, 97 + k) for k in range(9)) + b")"
     fsspec.filesystem("memory").pipe("/evaluate/game.sgf", sgf)
-    reported = evaluate(net, "memory://evaluate/game.sgf")
+    reported = learn.evaluate.evaluate(net, "memory://evaluate/game.sgf")
     assert (reported.sources, reported.games, reported.positions) == (("game.sgf",), 1, 9)
 
 
-def test_several_nets_are_compared(games: Path, net: Net, tmp_path: Path) -> None:
-    other = open_net(tiny_net(tmp_path / "seven.safetensors", planes="one-plane", seed=1))
-    both = evaluate([net, other, net], games)
-    alone = evaluate(net, games), evaluate(other, games)
+def test_several_nets_are_compared(games: Path, net: learn.net.Net, tmp_path: Path) -> None:
+    other = learn.net.open_net(tiny_net(tmp_path / "seven.safetensors", planes="one-plane", seed=1))
+    both = learn.evaluate.evaluate([net, other, net], games)
+    alone = learn.evaluate.evaluate(net, games), learn.evaluate.evaluate(other, games)
     assert [reported.name for reported in both.nets] == ["seven", "seven (2)", "seven (3)"]
     assert [reported.score for reported in both.nets[:2]] == [each.nets[0].score for each in alone]
     first, second, third = both.nets
@@ -143,45 +146,51 @@ def test_several_nets_are_compared(games: Path, net: Net, tmp_path: Path) -> Non
     assert set(third.to_first.values()) == {(0, 0, 0)}
 
 
-def test_positions_are_sampled_by_seed(games: Path, net: Net) -> None:
-    some = evaluate(net, games, EvalOptions(positions=50))
+def test_positions_are_sampled_by_seed(games: Path, net: learn.net.Net) -> None:
+    some = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=50))
     assert (some.positions, some.nets[0].score.positions) == (50, 50)
-    assert some.to_json() == evaluate(net, games, EvalOptions(positions=50), jobs=3).to_json()
-    assert some.to_json() != evaluate(net, games, EvalOptions(positions=50, seed=1)).to_json()
-    few = evaluate(net, games, EvalOptions(per_game=2))
+    assert (
+        some.to_json()
+        == learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=50), jobs=3).to_json()
+    )
+    assert (
+        some.to_json()
+        != learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=50, seed=1)).to_json()
+    )
+    few = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(per_game=2))
     assert (few.positions, few.games) == (16, 8)
     assert {score.games for score in few.nets[0].by["move"].values()} != {8}
 
 
-def test_bfloat16_is_close_to_float32(games: Path, net: Net) -> None:
+def test_bfloat16_is_close_to_float32(games: Path, net: learn.net.Net) -> None:
     exact, near = (
-        evaluate(net, games, EvalOptions(precision=precision)).nets[0].score.nll
+        learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(precision=precision)).nets[0].score.nll
         for precision in ("float32", "bfloat16")
     )
     assert exact != near
     assert exact == pytest.approx(near, rel=0.02)
 
 
-def test_the_net_is_not_modified(games: Path, net: Net) -> None:
+def test_the_net_is_not_modified(games: Path, net: learn.net.Net) -> None:
     before = {name: value.clone() for name, value in net.module.state_dict().items()}
-    evaluate(net, games, EvalOptions(positions=5, precision="bfloat16"))
+    learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(positions=5, precision="bfloat16"))
     assert all(torch.equal(value, before[name]) for name, value in net.module.state_dict().items())
 
 
 @pytest.fixture
-def learned(tmp_path: Path) -> Net:
+def learned(tmp_path: Path) -> learn.net.Net:
     """A net that has learned from game 3, written down mirrored and with its colours swapped, and from another."""
     turned = evaluated.catalogue(tmp_path / "turned", [evaluated.text(3, symmetry=5, swapped=True)])
-    return open_net(tiny_net(tmp_path / "learned.safetensors", games=[*canonical(turned), 12345]))
+    return learn.net.open_net(tiny_net(tmp_path / "learned.safetensors", games=[*canonical(turned), 12345]))
 
 
-def test_training_games_are_refused(games: Path, learned: Net) -> None:
+def test_training_games_are_refused(games: Path, learned: learn.net.Net) -> None:
     with pytest.raises(RecipeError, match=r"^learned was trained on 1 of 8 games .*--overlap drop"):
-        evaluate(learned, games)
+        learn.evaluate.evaluate(learned, games)
 
 
-def test_training_games_are_dropped(games: Path, learned: Net, net: Net) -> None:
-    found = evaluate([net, learned], games, EvalOptions(overlap="drop"))
+def test_training_games_are_dropped(games: Path, learned: learn.net.Net, net: learn.net.Net) -> None:
+    found = learn.evaluate.evaluate([net, learned], games, learn.evaluate.EvalOptions(overlap="drop"))
     assert (found.games, found.learned) == (7, 1)
     assert [(reported.known_games, reported.learned) for reported in found.nets] == [(0, 0), (2, 1)]
     seen = [each for each in naive(net, games_in(games)) if each.game != 3]
@@ -189,8 +198,8 @@ def test_training_games_are_dropped(games: Path, learned: Net, net: Net) -> None
     assert any(line.startswith("Left out: 1 game that a net was trained on") for line in found.remarks())
 
 
-def test_kept_training_games_are_reported(games: Path, learned: Net) -> None:
-    found = evaluate(learned, games, EvalOptions(overlap="keep"))
+def test_kept_training_games_are_reported(games: Path, learned: learn.net.Net) -> None:
+    found = learn.evaluate.evaluate(learned, games, learn.evaluate.EvalOptions(overlap="keep"))
     assert (found.games, found.learned) == (8, 1)
     assert any(line.startswith("NOT A TEST: a net was trained on 1 game") for line in found.remarks())
     assert json.loads(found.to_json())["overlap"] == {"games": 1, "done": "keep"}
@@ -200,28 +209,33 @@ def test_a_shared_opening_is_not_an_overlap(tmp_path: Path) -> None:
     one = evaluated.text(0, plies=60)
     other = b";".join(one.split(b";")[:50]) + b")"
     learned, tested = (evaluated.catalogue(tmp_path / name, [each]) for name, each in (("a", one), ("b", other)))
-    net = open_net(tiny_net(tmp_path / "net.safetensors", games=canonical(learned)))
-    assert evaluate(net, tested).learned == 0
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", games=canonical(learned)))
+    assert learn.evaluate.evaluate(net, tested).learned == 0
 
 
-def test_no_game_is_left(learned: Net, tmp_path: Path) -> None:
+def test_no_game_is_left(learned: learn.net.Net, tmp_path: Path) -> None:
     tested = evaluated.catalogue(tmp_path / "one", [evaluated.text(3)])
     with pytest.raises(SourceError, match="no game is left: the nets were trained on all of 1 game"):
-        evaluate(learned, tested, EvalOptions(overlap="drop"))
+        learn.evaluate.evaluate(learned, tested, learn.evaluate.EvalOptions(overlap="drop"))
 
 
-def test_unknown_training_games_are_reported(games: Path, net: Net, learned: Net) -> None:
-    assert evaluate(net, games).remarks() == ["The training games of seven are unknown; they may be among these."]
-    assert not any("unknown" in line for line in evaluate(learned, games, EvalOptions(overlap="drop")).remarks())
+def test_unknown_training_games_are_reported(games: Path, net: learn.net.Net, learned: learn.net.Net) -> None:
+    assert learn.evaluate.evaluate(net, games).remarks() == [
+        "The training games of seven are unknown; they may be among these."
+    ]
+    assert not any(
+        "unknown" in line
+        for line in learn.evaluate.evaluate(learned, games, learn.evaluate.EvalOptions(overlap="drop")).remarks()
+    )
 
 
-def test_other_boards(games: Path, net: Net, tmp_path: Path) -> None:
-    found = evaluate(net, games, EvalOptions(board="11x11"))
+def test_other_boards(games: Path, net: learn.net.Net, tmp_path: Path) -> None:
+    found = learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(board="11x11"))
     assert (found.games, found.board) == (1, (11, 11))
     assert_score(found.nets[0].score, naive(net, games_in(games, 11)))
-    fixed = open_net(tiny_net(tmp_path / "fixed.safetensors", "blog", "one-plane"))
+    fixed = learn.net.open_net(tiny_net(tmp_path / "fixed.safetensors", "blog", "one-plane"))
     with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 11 x 11"):
-        evaluate(fixed, games, EvalOptions(board="11x11"))
+        learn.evaluate.evaluate(fixed, games, learn.evaluate.EvalOptions(board="11x11"))
 
 
 WRONG = [
@@ -237,28 +251,30 @@ WRONG = [
 
 @pytest.mark.parametrize(("options", "error", "message"), WRONG)
 def test_invalid_options(
-    options: dict[str, object], error: type[Exception], message: str, games: Path, net: Net
+    options: dict[str, object], error: type[Exception], message: str, games: Path, net: learn.net.Net
 ) -> None:
     with pytest.raises(error, match=message):
-        evaluate(net, games, EvalOptions(**options))  # type: ignore[arg-type]
+        learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(**options))  # type: ignore[arg-type]
 
 
 def test_a_net_that_returns_nan(games: Path, tmp_path: Path) -> None:
-    net = open_net(tiny_net(tmp_path / "net.safetensors"))
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors"))
     next(net.module.parameters()).data.fill_(1e38)
     with pytest.raises(FormatError, match="net net returns values that are NaN"):
-        evaluate(net, games)
+        learn.evaluate.evaluate(net, games)
 
 
-def test_games_of_passes_only(net: Net, tmp_path: Path) -> None:
+def test_games_of_passes_only(net: learn.net.Net, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="no positions to evaluate: 1 game of passes only"):
-        evaluate(net, evaluated.catalogue(tmp_path, [b"(;SZ[9];B[];W[])"]))
+        learn.evaluate.evaluate(net, evaluated.catalogue(tmp_path, [b"(;SZ[9];B[];W[])"]))
 
 
 def test_real_games(shared: Path, tmp_path: Path) -> None:
     """Archives as they are, on 19 x 19."""
-    net = open_net(tiny_net(tmp_path / "net.safetensors", size=19))
-    found = evaluate(net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", EvalOptions(per_game=1, legal=True))
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=19))
+    found = learn.evaluate.evaluate(
+        net, shared / "data/kgs/KGS-2016_02-19-577-.tar.gz", learn.evaluate.EvalOptions(per_game=1, legal=True)
+    )
     assert found.positions == found.games > 500
     assert 5.2 < found.nets[0].score.nll.value < 6.2  # about ln 361, as the net knows nothing
 
@@ -268,8 +284,10 @@ def as_json(score: Score) -> dict[str, object]:
     return reported | {name: [pytest.approx(value, abs=1e-6) for value in score.measure(name)] for name in MEASURES}
 
 
-def test_json_is_complete(games: Path, net: Net) -> None:
-    found: Evaluation = evaluate(net, games, EvalOptions(positions=200, symmetries=True))
+def test_json_is_complete(games: Path, net: learn.net.Net) -> None:
+    found: learn.evaluate.Evaluation = learn.evaluate.evaluate(
+        net, games, learn.evaluate.EvalOptions(positions=200, symmetries=True)
+    )
     reported = json.loads(found.to_json())
     (one,) = reported["nets"]
     assert (reported["board"], reported["positions"], reported["games"]) == ("9x9", 200, 8)
@@ -283,8 +301,8 @@ def test_json_is_complete(games: Path, net: Net) -> None:
     assert len(reported["examples"]) == len(found.examples) > 5
 
 
-def test_examples_match_a_naive_evaluation(games: Path, net: Net) -> None:
-    found = evaluate(net, games)
+def test_examples_match_a_naive_evaluation(games: Path, net: learn.net.Net) -> None:
+    found = learn.evaluate.evaluate(net, games)
     seen = {(each.game, each.ply): each for each in naive(net, games_in(games))}
     all_games = {game.players[0]: (g, game) for g, game in enumerate(games_in(games))}
     missed = [each for each in found.examples if each.kind == "missed"]

@@ -15,10 +15,11 @@ import pytest
 import evaluated
 from commands import run
 from evaluated import canonical
-from kifu.learn.evaluate import Evaluation, evaluate
-from kifu.learn.net import open_net
-from kifu.learn.report import page
+from lazy import lazy_import
 from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+
 
 HOSTILE = "<script>alert('x')</script>"
 NAMES = (
@@ -68,7 +69,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> learn.evaluate.Evaluation:
     """Two nets, one with a hostile name, on games with hostile names."""
     folder = tmp_path_factory.mktemp("hostile")
     texts = []
@@ -77,15 +78,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
         texts.append(evaluated.text(k, 30, root=f"CA[UTF-8]PB[{escaped}]PW[{escaped}]DT[{escaped}]BR[{escaped}]"))
     games = evaluated.catalogue(folder, texts)
     nets = [tiny_net(folder / "plain.safetensors"), tiny_net(folder / "<b>&x.safetensors", seed=1)]
-    return evaluate([open_net(path) for path in nets], games)
+    return learn.evaluate.evaluate([learn.net.open_net(path) for path in nets], games)
 
 
 @pytest.fixture(scope="module")
-def text(hostile: Evaluation) -> str:
-    return page(hostile)
+def text(hostile: learn.evaluate.Evaluation) -> str:
+    return learn.report.page(hostile)
 
 
-def test_names_are_escaped(hostile: Evaluation, text: str) -> None:
+def test_names_are_escaped(hostile: learn.evaluate.Evaluation, text: str) -> None:
     parsed = Page(text)
     assert set(parsed.tags) <= TAGS
     assert parsed.attributes <= ATTRIBUTES
@@ -96,7 +97,7 @@ def test_names_are_escaped(hostile: Evaluation, text: str) -> None:
     assert parsed.tags["figure"] == len(hostile.examples) > 5
 
 
-def test_the_page_is_self_contained(hostile: Evaluation, text: str) -> None:
+def test_the_page_is_self_contained(hostile: learn.evaluate.Evaluation, text: str) -> None:
     parsed = Page(text)
     assert not re.search(r"https?:|url\(|@import|<link|<script|<iframe", re.sub(r'src="data:[^"]*"', "", text))
     assert len(parsed.images) == len(hostile.examples) + 7
@@ -108,7 +109,7 @@ def test_the_page_is_self_contained(hostile: Evaluation, text: str) -> None:
         assert not [each for each in picture.iter() if each.tag.endswith("script")]
 
 
-def test_the_page_has_the_figures(hostile: Evaluation, text: str) -> None:
+def test_the_page_has_the_figures(hostile: learn.evaluate.Evaluation, text: str) -> None:
     parsed = " ".join(Page(text).text.split())
     for net in hostile.nets:
         assert f"{net.score.top1.value:.1%}" in parsed
@@ -118,11 +119,11 @@ def test_the_page_has_the_figures(hostile: Evaluation, text: str) -> None:
     assert hostile.headline() in parsed
 
 
-def test_the_page_is_reproducible(hostile: Evaluation, text: str) -> None:
-    assert page(hostile) == text
+def test_the_page_is_reproducible(hostile: learn.evaluate.Evaluation, text: str) -> None:
+    assert learn.report.page(hostile) == text
 
 
-def test_json_of_hostile_names(hostile: Evaluation) -> None:
+def test_json_of_hostile_names(hostile: learn.evaluate.Evaluation) -> None:
     parsed = json.loads(hostile.to_json())
     assert {each["black"] for each in parsed["examples"]} <= {each.players[0] for each in hostile.examples}
     assert HOSTILE in {each["black"] for each in parsed["examples"]}

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import kifu
 from commands import run
 from kifu.errors import OutputError
-from kifu.learn import export
-from kifu.learn.export import export_onnx
-from kifu.learn.net import open_net
-from kifu.learn.nets.registry import NETS
 from kifu.planes.registry import find_plane_set
-from nets import tiny_net
+from lazy import lazy_import
+from nets import NET_NAMES, tiny_net
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -34,9 +34,6 @@ def session(path: Path) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-SLOW = sorted(NETS.keys() - {"clark-storkey"})
-
-
 @pytest.mark.parametrize(
     ("name", "planes", "passes", "heads"),
     [
@@ -44,15 +41,15 @@ SLOW = sorted(NETS.keys() - {"clark-storkey"})
         pytest.param("clark-storkey", "clark8", False, (), marks=pytest.mark.slow),  # a rim
         pytest.param("b1c8", "clark8", False, ("ownership",), marks=pytest.mark.slow),
         pytest.param("maddison", "one-plane", True, ("value",), marks=pytest.mark.slow),
-        *(pytest.param(name, "seven", False, (), marks=pytest.mark.slow) for name in SLOW),
+        *(pytest.param(name, "seven", False, (), marks=pytest.mark.slow) for name in NET_NAMES[:-1]),
     ],
 )
 def test_onnxruntime_agrees_with_torch(
     tmp_path: Path, name: str, planes: str, passes: bool, heads: tuple[str, ...]
 ) -> None:
-    net = open_net(tiny_net(tmp_path / "net.safetensors", name, planes, 5, passes=passes, heads=heads))
+    net = learn.net.open_net(tiny_net(tmp_path / "net.safetensors", name, planes, 5, passes=passes, heads=heads))
     out = tmp_path / "net.onnx"
-    exported = export_onnx(net, out)
+    exported = learn.export.export_onnx(net, out)
     onnx.checker.check_model(out)
     assert exported.outputs == ("policy", *heads)
     assert exported.bytes == out.stat().st_size
@@ -91,9 +88,9 @@ def test_metadata(tmp_path: Path) -> None:
     data = out.read_bytes()
     assert b"site-packages" not in data
     assert b".py" not in data
-    export_onnx(open_net(path), out)
+    learn.export.export_onnx(learn.net.open_net(path), out)
     assert out.read_bytes() == data
-    rimmed = export._metadata(open_net(tiny_net(path, planes="clark8", size=7)))
+    rimmed = learn.export._metadata(learn.net.open_net(tiny_net(path, planes="clark8", size=7)))
     assert rimmed == metadata | {
         "net": "b1c8",
         "planes": "clark8@1",
@@ -109,20 +106,20 @@ def test_metadata(tmp_path: Path) -> None:
 def converted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A net that every export writes."""
     path = tiny_net(tmp_path / "one.safetensors", "blog", size=5, seed=1)
-    made = export._convert(open_net(path))
-    monkeypatch.setattr(export, "_convert", lambda net: made)
+    made = learn.export._convert(learn.net.open_net(path))
+    monkeypatch.setattr(learn.export, "_convert", lambda net: made)
     return path
 
 
 def test_failed_exports_leave_no_file(converted: Path, tmp_path: Path) -> None:
     """An export that differs from the net, and one that cannot be written."""
-    other = open_net(tiny_net(tmp_path / "other.safetensors", "blog", size=5, seed=0))
+    other = learn.net.open_net(tiny_net(tmp_path / "other.safetensors", "blog", size=5, seed=0))
     with pytest.raises(
         OutputError, match="policy of the exported net other differs from the original; nothing written"
     ):
-        export_onnx(other, tmp_path / "net.onnx")
+        learn.export.export_onnx(other, tmp_path / "net.onnx")
     with pytest.raises(OutputError, match=r"cannot write .*x\.onnx: Not a directory"):
-        export_onnx(open_net(converted), converted / "x.onnx")
+        learn.export.export_onnx(learn.net.open_net(converted), converted / "x.onnx")
     assert not list(tmp_path.glob("*.onnx*"))
 
 

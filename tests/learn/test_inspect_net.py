@@ -7,9 +7,11 @@ import pytest
 
 from commands import run
 from kifu.learn import BEST
-from kifu.learn.net import NetMetadata, save_net
-from kifu.learn.nets import make_net
+from lazy import lazy_import
 from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+
 
 TRAINED = {
     "positions": 4096, "steps": 64, "seconds": 75.2, "figures": {"validation_top1": 0.25, "validation_loss": 3.0}
@@ -17,8 +19,8 @@ TRAINED = {
 
 
 def saved(path: Path, recipe: dict, trained: dict) -> Path:
-    about = NetMetadata(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
-    save_net(path, make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
+    about = learn.net.NetMetadata(net="blog", planes="one-plane@1", width=5, height=5, recipe=recipe, trained=trained)
+    learn.net.save_net(path, learn.nets.make_net("blog", 1, 5, 5), about, np.array([7, 3], np.uint64))
     return path
 
 

@@ -12,18 +12,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load, save
 
 from fuzzing import damage
 from kifu.assets import read_card
 from kifu.errors import FormatError, RecipeError
 from kifu.learn import BEST
-from kifu.learn.net import NetMetadata, net_bytes, open_net, save_net
-from kifu.learn.nets import make_net
-from kifu.learn.nets.registry import NETS
 from kifu.planes.encoder import find_encoder
-from nets import tiny_net
+from lazy import lazy_import
+from nets import NET_NAMES, tiny_net
+
+learn = lazy_import("kifu.learn")
+safetensors = lazy_import("safetensors.torch")
+torch = lazy_import("torch")
+
 
 GAMES = (5, 3, 1 << 63, 3)
 
@@ -51,7 +52,7 @@ def refused(tmp_path: Path, data: bytes) -> str:
     path = tmp_path / "bad.safetensors"
     path.write_bytes(data)
     with pytest.raises(FormatError) as caught:
-        open_net(path)
+        learn.net.open_net(path)
     message = str(caught.value)
     assert message.isprintable()
     assert str(path) in message
@@ -61,48 +62,50 @@ def refused(tmp_path: Path, data: bytes) -> str:
 # what is written is read again
 
 
-@pytest.mark.parametrize("name", [*NETS, "b3c8"])
+@pytest.mark.parametrize("name", NET_NAMES)
 @pytest.mark.parametrize("heads", [(), ("value", "ownership")])
 def test_a_net_is_read_as_written(tmp_path, name, heads):
     encoder = find_encoder("clark8", 5, 5)
-    module = make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads).eval()
-    about = NetMetadata(
+    module = learn.nets.make_net(name, encoder.planes, 5, 5, rim=1, passes=True, heads=heads).eval()
+    about = learn.net.NetMetadata(
         net=name, planes="clark8@1", width=5, height=5, passes=True, heads=heads, recipe={"a": [1, None]}
     )
-    save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
+    learn.net.save_net(tmp_path / "it.safetensors", module, about, np.array(GAMES, np.uint64))
     state = torch.get_rng_state()
-    net = open_net(tmp_path / "it.safetensors")
+    net = learn.net.open_net(tmp_path / "it.safetensors")
     assert torch.equal(torch.get_rng_state(), state)  # to open a net disturbs no training
     assert (net.about, net.name, net.games.tolist()) == (about, "it", [3, 5, 1 << 63])
     assert not net.module.training
     planes = torch.rand(2, *net.encoder.shape)
     for before, after in zip(module(planes), net.module(planes), strict=True):
         assert (before is None and after is None) or torch.equal(before, after)
-    assert net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
+    assert learn.net.net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
 
 
 def test_a_run_directory_opens_its_best_net(tmp_path, good):
     (tmp_path / "run").mkdir()
     with pytest.raises(FormatError, match=r"cannot read the net .*best\.safetensors"):
-        open_net(tmp_path / "run")
+        learn.net.open_net(tmp_path / "run")
     (tmp_path / "run" / BEST).write_bytes(good)
-    assert open_net(tmp_path / "run").name == "run"
+    assert learn.net.open_net(tmp_path / "run").name == "run"
 
 
 def test_half_precision_is_read_as_float32(tmp_path):
-    module = make_net("b1c8", 7, 9, 9).bfloat16()
+    module = learn.nets.make_net("b1c8", 7, 9, 9).bfloat16()
     path = tmp_path / "half.safetensors"
     path.write_bytes(
-        net_bytes(module, NetMetadata(net="b1c8", planes="seven@1", width=9, height=9), np.empty(0, np.uint64))
+        learn.net.net_bytes(
+            module, learn.net.NetMetadata(net="b1c8", planes="seven@1", width=9, height=9), np.empty(0, np.uint64)
+        )
     )
-    net = open_net(path)
+    net = learn.net.open_net(path)
     assert {value.dtype for value in net.module.parameters()} == {torch.float32}
     for name, value in net.module.state_dict().items():
         assert torch.equal(value, module.state_dict()[name].to(value.dtype))
 
 
 def test_other_board_sizes(tmp_path):
-    any_size, one_size = open_net(tiny_net(tmp_path / "a.safetensors")), open_net(
+    any_size, one_size = learn.net.open_net(tiny_net(tmp_path / "a.safetensors")), learn.net.open_net(
         tiny_net(tmp_path / "b.safetensors", "blog", "one-plane")
     )  # fmt: skip
     assert any_size.encoder_for(13, 7).shape == (7, 7, 13)
@@ -161,12 +164,12 @@ def test_missing_metadata(tmp_path, good, text, words):
     assert words in refused(tmp_path, joined(header, body))
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.bool, torch.complex64, torch.float8_e5m2, torch.float8_e8m0fnu])
+@pytest.mark.parametrize("dtype", ["int32", "bool", "complex64", "float8_e5m2", "float8_e8m0fnu"])
 def test_invalid_dtypes(tmp_path, good, dtype):
-    tensors = load(good)
-    tensors["net.points.weight"] = tensors["net.points.weight"].to(dtype)
-    data = save(tensors, split(good)[0]["__metadata__"])
-    assert f"points.weight must be torch.float32, got {dtype}" in refused(tmp_path, data)
+    tensors = safetensors.load(good)
+    tensors["net.points.weight"] = tensors["net.points.weight"].to(getattr(torch, dtype))
+    data = safetensors.save(tensors, split(good)[0]["__metadata__"])
+    assert f"points.weight must be torch.float32, got torch.{dtype}" in refused(tmp_path, data)
 
 
 HEADERS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
@@ -215,14 +218,14 @@ def test_files_that_are_not_nets(tmp_path, good):
     refused(tmp_path, struct.pack("<Q", 200_000_000) + b"{" + b" " * 1000)
     refused(tmp_path, b"\x80\x04\x95" + bytes(100))  # a pickle
     with pytest.raises(FormatError, match=r"cannot read the net .*nowhere"):
-        open_net(tmp_path / "nowhere.safetensors")
+        learn.net.open_net(tmp_path / "nowhere.safetensors")
 
 
 def test_a_file_that_is_too_large(tmp_path):
     with (tmp_path / "large.safetensors").open("wb") as file:
         file.truncate((4 << 30) + 1)
     with pytest.raises(FormatError, match="more than 4 GiB"):
-        open_net(tmp_path / "large.safetensors")
+        learn.net.open_net(tmp_path / "large.safetensors")
 
 
 def test_a_small_file_allocates_little_memory(tmp_path, good):
@@ -251,7 +254,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, good):
             data = damage(draw, bytearray(good), pieces)
         path.write_bytes(data)
         try:
-            open_net(path)
+            learn.net.open_net(path)
             outcomes[True] += 1
         except FormatError as error:
             outcomes[False] += 1
@@ -264,5 +267,5 @@ def test_damaged_files_are_read_or_refused(tmp_path, good):
 
 def test_the_format_card_lists_all_keys():
     text = read_card("formats", "kifu-net@1")
-    for key in NetMetadata.model_fields:
+    for key in learn.net.NetMetadata.model_fields:
         assert f"| `{key}` |" in text

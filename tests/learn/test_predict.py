@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import kifu
 from flat import OneGame, flat
@@ -15,12 +14,14 @@ from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import Board
 from kifu.go.replay import legal_moves
 from kifu.go.rules import NAMED, RECORD_RULES, Rules
-from kifu.learn import predict
-from kifu.learn.net import Net, open_net
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import Predictions, Predictor
 from kifu.point import BLACK, WHITE, WHITE_BIT, symmetries, to_sgf
+from lazy import lazy_import
 from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
+
 
 W = WHITE_BIT
 
@@ -47,12 +48,12 @@ def game(
     return kifu.read_sgf((text + ")").encode(), strict=True)
 
 
-def opened(folder: Path, *arguments: object, **options: object) -> Net:
-    return open_net(tiny_net(folder / "net.safetensors", *arguments, **options))
+def opened(folder: Path, *arguments: object, **options: object) -> learn.net.Net:
+    return learn.net.open_net(tiny_net(folder / "net.safetensors", *arguments, **options))
 
 
 @pytest.fixture(scope="module")
-def net(tmp_path_factory: pytest.TempPathFactory) -> Net:
+def net(tmp_path_factory: pytest.TempPathFactory) -> learn.net.Net:
     """On 9 x 9, with all that a net may tell."""
     return opened(tmp_path_factory.mktemp("net"), passes=True, heads=("value", "ownership"))
 
@@ -62,14 +63,16 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return weights / weights.sum()
 
 
-def same(one: Predictions, other: Predictions, tolerance: float = 1e-6) -> None:
+def same(one: learn.predict.Predictions, other: learn.predict.Predictions, tolerance: float = 1e-6) -> None:
     assert (one.legal == other.legal).all()
     for name in ("policy", "value", "ownership"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=tolerance)
 
 
-def part(answers: Predictions, which: Sequence[int]) -> Predictions:
-    return Predictions(*(getattr(answers, name)[which] for name in ("policy", "legal", "value", "ownership")))
+def part(answers: learn.predict.Predictions, which: Sequence[int]) -> learn.predict.Predictions:
+    return learn.predict.Predictions(
+        *(getattr(answers, name)[which] for name in ("policy", "legal", "value", "ownership"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +96,7 @@ def test_predictions_match_planes_and_module(
     with torch.inference_mode():
         reported = net.module(torch.from_numpy(drawn.astype(np.float32)))
     for legal in (True, False):
-        answers = Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
+        answers = learn.predict.Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
         for k, ply in enumerate(asked):
             mask = np.ones(81 + passes, np.bool_)
             if legal:
@@ -109,8 +112,8 @@ def test_predictions_match_planes_and_module(
                 assert getattr(answers, head) is None
 
 
-def test_a_batch_equals_single_positions(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = Predictor(net)
+def test_a_batch_equals_single_positions(net: learn.net.Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = learn.predict.Predictor(net)
     games = [game(k, 10 + 7 * k, root="AB[aa][cb]HA[2]PL[W]" if k == 2 else "") for k in range(3)]
     pairs = [(g, ply) for g in games for ply in range(0, len(g) + 1, 3)]
     pairs += pairs[5:2:-1]  # some twice, in another order
@@ -122,12 +125,12 @@ def test_a_batch_equals_single_positions(net: Net, monkeypatch: pytest.MonkeyPat
     assert len(np.unique(whole.policy.round(6), axis=0)) > len(pairs) // 2
     for k, (g, ply) in enumerate(pairs):
         same(part(whole, [k]), predictor.predict(PredictPositions.from_games([g], [ply])))
-    monkeypatch.setattr(predict, "_BATCH_SIZE", 4)
+    monkeypatch.setattr(learn.predict, "_BATCH_SIZE", 4)
     same(whole, predictor.predict(positions))
     assert (predictor.probabilities(positions) == predictor.predict(positions).policy).all()
 
 
-def test_whole_arrays_of_games(net: Net) -> None:
+def test_whole_arrays_of_games(net: learn.net.Net) -> None:
     """Positions of the middle of games, many of one game, without a copy of its moves for each."""
     games = [game(k, 30) for k in range(3)]
     arrays = flat([OneGame(9, 9, g.moves.tolist()) for g in games])
@@ -135,13 +138,13 @@ def test_whole_arrays_of_games(net: Net) -> None:
     positions = PredictPositions(arrays, which, ply, np.zeros((3, 2), np.float32))
     named = PredictPositions.from_games([games[g] for g in which], ply.tolist())
     assert (positions.to_play == named.to_play).all()
-    same(Predictor(net).predict(positions), Predictor(net).predict(named))
-    none = Predictor(net).predict(PredictPositions.from_games([], []))
+    same(learn.predict.Predictor(net).predict(positions), learn.predict.Predictor(net).predict(named))
+    none = learn.predict.Predictor(net).predict(PredictPositions.from_games([], []))
     assert (none.policy.shape, none.value.shape, none.ownership.shape) == ((0, 82), (0,), (0, 81))
 
 
-def test_the_position_after_the_last_move(net: Net) -> None:
-    predictor, played = Predictor(net), game(3)
+def test_the_position_after_the_last_move(net: learn.net.Net) -> None:
+    predictor, played = learn.predict.Predictor(net), game(3)
     for ply in (0, 1, 20, 39):
         cut = PredictPositions.from_moves([played.moves[:ply]], 9)
         same(predictor.predict(cut), predictor.predict(PredictPositions.from_games([played], [ply])))
@@ -150,9 +153,9 @@ def test_the_position_after_the_last_move(net: Net) -> None:
     same(after, predictor.predict(PredictPositions.from_games([one_more], [len(played)])))
 
 
-def test_to_play_can_be_given(net: Net) -> None:
+def test_to_play_can_be_given(net: learn.net.Net) -> None:
     """The planes are those of the given colour, independent of the last move."""
-    predictor, played = Predictor(net), game(4, 21)
+    predictor, played = learn.predict.Predictor(net), game(4, 21)
     black, white = (PredictPositions.from_moves([played.moves], 9, to_play=[c]) for c in (BLACK, WHITE))
     assert (black.to_play, white.to_play) == ([BLACK], [WHITE])
     swapped = PredictPositions.from_moves([played.moves ^ np.uint16(W)], 9, to_play=[BLACK])
@@ -178,20 +181,20 @@ def test_the_side_to_move(text: bytes, ply: int, colour: int) -> None:
     assert PredictPositions.from_games([kifu.read_sgf(text)], [ply]).to_play.tolist() == [colour]
 
 
-def test_setup_stones(net: Net) -> None:
+def test_setup_stones(net: learn.net.Net) -> None:
     """A handicap; stones set up in mid-game, and after the last move: as the board has them."""
     text = b"(;SZ[9]HA[2]AB[cc][gg];W[ee];B[ef]AW[aa];W[de];B[dd];AE[ee]AB[fe])"
     played = kifu.read_sgf(text)
     asked = list(range(5))
-    answers = Predictor(net).predict(PredictPositions.from_games([played] * 5, asked))
+    answers = learn.predict.Predictor(net).predict(PredictPositions.from_games([played] * 5, asked))
     for ply in asked:
         assert (
             answers.legal[ply] == played.board(ply).legal(PredictPositions.from_games([played], [ply]).to_play[0])
         ).all()
     bare = PredictPositions.from_moves([[]], 9, setup=[20, 60], to_play=[WHITE])
-    same(Predictor(net).predict(bare), part(answers, [0]))
+    same(learn.predict.Predictor(net).predict(bare), part(answers, [0]))
     later = PredictPositions.from_moves([[40 | W], [40 | W, 49]], 9, setup=[20, 60, 0 | W], setup_ply=[0, 0, 1])
-    same(Predictor(net).predict(later), part(answers, [1, 2]))
+    same(learn.predict.Predictor(net).predict(later), part(answers, [1, 2]))
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -229,7 +232,7 @@ def test_superko(tmp_path: Path) -> None:
     net, strict = opened(tmp_path, size=3, passes=True), NAMED["tromp-taylor"]
     games = [game(seed, 40, 3, 2, rules=strict) for seed in range(10)]
     asked = PredictPositions.from_games(*zip(*((played, ply) for played in games for ply in range(len(played) + 1))))
-    free, bound = (Predictor(net, rules=rules).predict(asked) for rules in (RECORD_RULES, strict))
+    free, bound = (learn.predict.Predictor(net, rules=rules).predict(asked) for rules in (RECORD_RULES, strict))
     lost = free.legal & ~bound.legal
     assert lost.any()
     assert not (bound.legal & ~free.legal).any()
@@ -242,7 +245,7 @@ def test_superko(tmp_path: Path) -> None:
 def test_positions_without_legal_moves(tmp_path: Path) -> None:
     """On one point every stone is a suicide."""
     for passes in (False, True):
-        predictor = Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
+        predictor = learn.predict.Predictor(opened(tmp_path, "b1c8", size=2, passes=passes))
         asked = PredictPositions.from_moves([[]], 1)
         assert predictor.probabilities(asked).tolist() == [[0, 1] if passes else [0]]
         moves, chances = predictor.top(asked, 2)
@@ -251,8 +254,10 @@ def test_positions_without_legal_moves(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "height", "turns"), [(9, 9, range(8)), (9, 6, range(4))])
-def test_symmetrized_predictions_transform_with_the_game(net: Net, width: int, height: int, turns: range) -> None:
-    predictor, plain = Predictor(net, symmetries=True), Predictor(net)
+def test_symmetrized_predictions_transform_with_the_game(
+    net: learn.net.Net, width: int, height: int, turns: range
+) -> None:
+    predictor, plain = learn.predict.Predictor(net, symmetries=True), learn.predict.Predictor(net)
     wanted = predictor.predict(PredictPositions.from_games([game(5, 30, width, height)], [25]))
     apart = 0.0
     each = []
@@ -270,9 +275,9 @@ def test_symmetrized_predictions_transform_with_the_game(net: Net, width: int, h
     np.testing.assert_allclose(np.mean(each, 0), wanted.policy, atol=1e-6)
 
 
-def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) -> Predictions:
+def answers(policy: Sequence[Sequence[float]], legal: np.ndarray | None = None) -> learn.predict.Predictions:
     table = np.array(policy, np.float32)
-    return Predictions(table, np.ones(table.shape, np.bool_) if legal is None else legal, None, None)
+    return learn.predict.Predictions(table, np.ones(table.shape, np.bool_) if legal is None else legal, None, None)
 
 
 def test_top_moves() -> None:
@@ -334,7 +339,7 @@ def test_invalid_sampling_arguments(options: dict[str, float], words: str) -> No
         answers([[1.0]]).sample(np.random.default_rng(0), **options)
 
 
-def test_invalid_positions(net: Net, tmp_path: Path) -> None:
+def test_invalid_positions(net: learn.net.Net, tmp_path: Path) -> None:
     played = game(6, 10)
     for ply in (-1, 11):
         with pytest.raises(GameError, match=f"ply must be 0 to 10, got {ply}"):
@@ -351,31 +356,31 @@ def test_invalid_positions(net: Net, tmp_path: Path) -> None:
         PredictPositions.from_moves([[]], 9, to_play=[3])
     with pytest.raises(GameError, match="300 x 300"):
         PredictPositions.from_moves([[]], 300)
-    small = Predictor(opened(tmp_path, "book-small"))
+    small = learn.predict.Predictor(opened(tmp_path, "book-small"))
     with pytest.raises(RecipeError, match="supports 9 x 9 boards only, got 19 x 19"):
         small.predict(PredictPositions.from_moves([[]], 19))
 
 
-def test_illegal_moves_before_the_position(net: Net) -> None:
+def test_illegal_moves_before_the_position(net: learn.net.Net) -> None:
     """Positions before an illegal move can be predicted, unless they are in one array with it."""
     bad = kifu.read_sgf(b"(;SZ[9];B[aa];W[bb];B[aa];W[cc])")
     positions = PredictPositions.from_games([bad], [2])
     for legal in (True, False):
-        assert Predictor(net).predict(positions, legal).policy.sum() == pytest.approx(1)
+        assert learn.predict.Predictor(net).predict(positions, legal).policy.sum() == pytest.approx(1)
         for ply in (3, 4):
             with pytest.raises(IllegalMove, match=r"move 3 .* occupied"):
-                Predictor(net).predict(PredictPositions.from_games([bad], [ply]), legal)
+                learn.predict.Predictor(net).predict(PredictPositions.from_games([bad], [ply]), legal)
     for why in ([200, 5 | W], [5, 0x3FFF, 6]):
         with pytest.raises(IllegalMove, match="outside the board"):
-            Predictor(net).predict(PredictPositions.from_moves([why], 9))
+            learn.predict.Predictor(net).predict(PredictPositions.from_moves([why], 9))
     suicide = [1, 10 | W, 9, 0 | W, 20, 0 | W]
     with pytest.raises(IllegalMove, match="suicide"):
-        Predictor(net).predict(PredictPositions.from_moves([suicide], 9))
+        learn.predict.Predictor(net).predict(PredictPositions.from_moves([suicide], 9))
 
 
-def test_moves_that_other_rules_forbid(net: Net) -> None:
+def test_moves_that_other_rules_forbid(net: learn.net.Net) -> None:
     """Two stones take their own lives: records may say so, the rules of Japan forbid it."""
     corner = [0, 2 | W, 40, 10 | W, 41, 9 | W, 1]  # Black fills his last liberty
-    Predictor(net).predict(PredictPositions.from_moves([corner], 9))
+    learn.predict.Predictor(net).predict(PredictPositions.from_moves([corner], 9))
     with pytest.raises(IllegalMove, match="suicide"):
-        Predictor(net, rules=NAMED["japanese"]).predict(PredictPositions.from_moves([corner], 9))
+        learn.predict.Predictor(net, rules=NAMED["japanese"]).predict(PredictPositions.from_moves([corner], 9))

@@ -11,12 +11,12 @@ import pytest
 
 import kifu
 from commands import Done, run
-from kifu.learn import heatmap, net
-from kifu.learn.heatmap import color_strength
-from kifu.learn.net import open_net
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import Predictor
+from lazy import lazy_import
 from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+
 
 GAME = b"(;SZ[9]PB[Ada]PW[Bob]HA[2]AB[gc][cg];W[ee];B[ef];W[];B[de])"
 
@@ -45,7 +45,7 @@ def lines_of(done: Done) -> list[str]:
 
 def predicted(path: Path, ply: int) -> tuple[np.ndarray, list[str], list[float]]:
     """Return all probabilities, and names and probabilities of the five best moves, after `ply` moves."""
-    predictor = Predictor(open_net(path))
+    predictor = learn.predict.Predictor(learn.net.open_net(path))
     positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [ply])
     moves, probabilities = predictor.top(positions, 5)
     names = [kifu_name(move) for move in moves[0].tolist()]
@@ -68,7 +68,7 @@ def test_the_board_and_the_best_moves(folder: Path) -> None:
     rank = 1 + int((policy > policy[49]).sum())
     assert lines[10 + len(board)] == f"played: E4 {policy[49]:.1%}, choice {rank}"
     value = (
-        Predictor(open_net(folder / "all.safetensors"))
+        learn.predict.Predictor(learn.net.open_net(folder / "all.safetensors"))
         .predict(PredictPositions.from_games([kifu.read_sgf(GAME)], [1]))
         .value
     )
@@ -105,7 +105,7 @@ def test_json(folder: Path, tmp_path: Path) -> None:
     assert np.abs(ownership).max() <= 1
     assert found.pop("best") == [{"move": name, "p": round(p, 6)} for name, p in zip(names[:3], probabilities)]
     assert found.pop("value") == pytest.approx(
-        Predictor(open_net(folder / "all.safetensors"))
+        learn.predict.Predictor(learn.net.open_net(folder / "all.safetensors"))
         .predict(PredictPositions.from_games([kifu.read_sgf(GAME)], [2]))
         .value[0],
         abs=1e-6,
@@ -131,16 +131,16 @@ def test_symmetries(folder: Path) -> None:
     net, arguments = folder / "all.safetensors", (folder / "game.sgf", "--move", 3, "--json", "-", "--symmetries")
     policy = np.array(json.loads(run("predict", net, *arguments).out)["policy"])
     positions = PredictPositions.from_games([kifu.read_sgf(GAME)], [3])
-    wanted = Predictor(open_net(net), symmetries=True).probabilities(positions)[0, :81]
+    wanted = learn.predict.Predictor(learn.net.open_net(net), symmetries=True).probabilities(positions)[0, :81]
     np.testing.assert_allclose(policy.ravel(), wanted, atol=1e-6)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_the_heat_map(folder: Path, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = {}
-    board = heatmap.draw_board
+    board = learn.heatmap.draw_board
     monkeypatch.setattr(
-        heatmap, "draw_board", lambda stones, **options: drawn.update(options) or board(stones, **options)
+        learn.heatmap, "draw_board", lambda stones, **options: drawn.update(options) or board(stones, **options)
     )
     out = tmp_path / f"heat{suffix}"
     lines_of(run("predict", folder / "all.safetensors", folder / "game.sgf", "--move", 1, "-o", out))
@@ -155,13 +155,13 @@ def test_the_heat_map(folder: Path, tmp_path: Path, suffix: str, monkeypatch: py
     assert (drawn["ring"], drawn["last"]) == (49, 40)
     assert all(f"{k}: {name} {p:.1%}" in drawn["title"] for k, (name, p) in enumerate(zip(names, probabilities), 1))
     assert "Ada - Bob, after 1 of 4 moves" in drawn["title"]
-    assert (drawn["heat"].ravel() == color_strength(policy[:81])).all()
+    assert (drawn["heat"].ravel() == learn.heatmap.color_strength(policy[:81])).all()
 
 
 def test_color_strength() -> None:
-    found = color_strength(np.array([0.64, 0.16, 0.2, 0], np.float32))
+    found = learn.heatmap.color_strength(np.array([0.64, 0.16, 0.2, 0], np.float32))
     np.testing.assert_allclose(found, [0.8, 0, 0, 0], atol=1e-6)  # a quarter each would be uniform
-    assert color_strength(np.array([0.3, 0.3, 0.4], np.float32))[:2].tolist() == [0, 0]
+    assert learn.heatmap.color_strength(np.array([0.3, 0.3, 0.4], np.float32))[:2].tolist() == [0, 0]
 
 
 def test_choice_of_the_game(folder: Path) -> None:
@@ -170,7 +170,7 @@ def test_choice_of_the_game(folder: Path) -> None:
 
 
 def test_the_packaged_net_is_the_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(net, "default_net_path", lambda: folder / "points.safetensors")
+    monkeypatch.setattr(learn.net, "default_net_path", lambda: folder / "points.safetensors")
     lines = lines_of(run("predict", folder / "game.sgf", "--move", 1))
     assert lines == lines_of(run("predict", folder / "points.safetensors", folder / "game.sgf", "--move", 1))
 

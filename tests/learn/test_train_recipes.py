@@ -11,10 +11,13 @@ import pytest
 from commands import run
 from kifu.config import check_config
 from kifu.errors import RecipeError
-from kifu.learn.nets import make_net
 from kifu.recipes.schema import load_recipe, load_training, recipe_names, recipe_text
 from kifu.recipes.training import TrainingRecipe
+from lazy import lazy_import
 from runs import TINY, tiny
+
+learn = lazy_import("kifu.learn")
+
 
 OURS = [name for name in recipe_names() if tomllib.loads(recipe_text(name)).get("kind") == "training"]
 
@@ -30,7 +33,7 @@ def test_a_recipe_is_named_as_its_file_and_complete(name: str) -> None:
     assert recipe.name == name
     assert check_config(TrainingRecipe, recipe.to_dict(), "recipe", name) == recipe
     encoder = recipe.encoder()
-    net = make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding)
+    net = learn.nets.make_net(recipe.net, encoder.planes, *recipe.size, rim=encoder.plane_set.padding)
     assert net.config.planes == encoder.planes
 
 

@@ -1,12 +1,13 @@
 """The value head learns together with the policy, with any optimizer."""
 
 import pytest
-import torch
-from torch.nn import functional
 
-from kifu.learn.nets import make_net
-from kifu.learn.optim import make_optimizer
 from kifu.recipes.training import AdamWConfig, MuonConfig
+from lazy import lazy_import
+
+functional = lazy_import("torch.nn.functional")
+learn = lazy_import("kifu.learn")
+torch = lazy_import("torch")
 
 
 @pytest.mark.parametrize(
@@ -16,8 +17,8 @@ from kifu.recipes.training import AdamWConfig, MuonConfig
 def test_the_side_with_more_stones_is_learned(name, config):
     """Without a batch norm in the head its hidden units died in the first steps, and the value stayed 0."""
     torch.manual_seed(0)
-    net = make_net(name, 2, 7, 7, heads=("value",))
-    optimizer = make_optimizer(net, config)
+    net = learn.nets.make_net(name, 2, 7, 7, heads=("value",))
+    optimizer = learn.optim.make_optimizer(net, config)
     errors = []
     for _ in range(120):
         first = torch.rand(64, 7, 7) < torch.rand(64, 1, 1)

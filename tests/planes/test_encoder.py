@@ -135,7 +135,7 @@ def test_threads_give_the_same_planes():
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="compiles nothing")
 def test_one_kernel_serves_arrays_that_are_read_only_and_that_are_not():
-    encoder = find_encoder("own+opp", 5, 5)
+    encoder = find_encoder("own", 5, 5)
     read_only = GAMES._replace(moves=GAMES.moves.copy(), setup=GAMES.setup.copy())
     read_only.moves.setflags(write=False)
     read_only.setup.setflags(write=False)
@@ -246,19 +246,36 @@ def test_sizes():
 # kifu.encode
 
 
-def test_encode_serves_every_set():
-    game = kifu.read_sgf(b"(;SZ[9]BR[3d]WR[9p];B[cc];W[gg];B[];W[cg])")
-    for name, found in PLANE_SETS.items():
-        if found.features:
-            planes, labels = kifu.encode(game, name)
-            side = 9 + 2 * found.padding
-            assert planes.shape == (3, found.planes, side, side)
-            assert planes.dtype == (np.float32 if found.real else np.uint8)
-            assert labels.dtype == np.int32
-            assert labels.tolist() == [20, 60, 56]
-    ranks = kifu.encode(game, "own_dan+opp_dan")[0].all(axis=(2, 3))
+GAME = b"(;SZ[9]BR[3d]WR[9p];B[cc];W[gg];B[];W[cg])"
+QUICK = ("one-plane@1", "clark8@1", "alphago48@1")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, found in PLANE_SETS.items()
+        if found.features
+    ],
+)
+def test_encode_serves_every_set(name):
+    planes, labels = kifu.encode(kifu.read_sgf(GAME), name)
+    found = PLANE_SETS[name]
+    side = 9 + 2 * found.padding
+    assert planes.shape == (3, found.planes, side, side)
+    assert planes.dtype == (np.float32 if found.real else np.uint8)
+    assert labels.dtype == np.int32
+    assert labels.tolist() == [20, 60, 56]
+
+
+@pytest.mark.slow
+def test_encode_uses_the_ranks():
+    ranks = kifu.encode(kifu.read_sgf(GAME), "own_dan+opp_dan")[0].all(axis=(2, 3))
     assert [np.flatnonzero(row).tolist() for row in ranks] == [[2, 17], [8, 11], [8, 11]]
-    one, _ = kifu.encode(game, "one-plane")
+
+
+def test_encode_one_plane():
+    one, _ = kifu.encode(kifu.read_sgf(GAME), "one-plane")
     assert (one[2, 0, 2, 2], one[2, 0, 6, 6], np.abs(one).sum()) == (-1, 1, 3)
 
 
@@ -316,6 +333,7 @@ def test_fingerprint_covers_everything_the_code_uses():
     assert hashes[4].modules == {"mine", "theirs"}
 
 
+@pytest.mark.subprocess
 @pytest.mark.slow
 def test_feature_of_a_module_is_cached_on_disk(tmp_path):
     """Two programs, one after the other, use a feature of a file beside them; then the file changes."""
@@ -345,6 +363,7 @@ def test_feature_of_a_module_is_cached_on_disk(tmp_path):
     assert reported == ["[3] 0", "[3] 1", "[4] 0"]
 
 
+@pytest.mark.slow
 def test_redefined_feature_is_compiled_anew():
     for point in (3, 4):
 

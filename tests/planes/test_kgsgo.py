@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import kifu
@@ -210,6 +210,7 @@ def check(source, listed, version):
 
 
 @pytest.mark.nojit
+@settings(max_examples=max(8, settings().max_examples // 3))
 @given(st.lists(GAMES, min_size=1, max_size=3), st.sampled_from([1, 2]))
 @example([b"(;HA[2]AB[aa:ss];)"], 1)  # a full board: stones without liberties from the start
 @example([b"(;HA[2]AB[aa:ss]AE[jj];W[])"], 2)
@@ -233,6 +234,7 @@ def test_broken_records_are_dropped_with_their_reason(tmp_path, version):
     assert [twin(game, version) for name, game in BROKEN.items() if name != "NOT_GO"] == [None] * (len(BROKEN) - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [1, 2])
 def test_real_games(shared, tmp_path, version):
     """Some games of each archive, of all kinds."""

@@ -23,17 +23,17 @@ from commands import KIFU, run
 from evaluators import Scripted, reported, scripted_engine
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.learn.net import open_net
 from kifu.learn.positions import PredictPositions
-from kifu.learn.predict import Predictor
 from kifu.play.client import GtpProcess, find_program
-from kifu.play.engine import COMMANDS, Engine
-from kifu.play.gtp import LineReader, read_lines, serve
-from kifu.play.player import NetEvaluator, Player
 from kifu.play.session import GameSession
 from kifu.point import BLACK, WHITE, parse_gtp, pass_move
 from kifu.records.game import read_sgf
+from lazy import lazy_import
 from nets import tiny_net
+
+learn = lazy_import("kifu.learn")
+play = lazy_import("kifu.play")
+
 
 TRANSCRIPTS = sorted(Path(__file__).with_name("gtp").glob("*.txt"))
 ANSWER = re.compile(r"[=?]\d*(?: [^\n]+)?(?:\n[^\n]+)*\n\n")
@@ -83,11 +83,19 @@ def test_line_endings_and_stream_chunks_do_not_matter(cut: int) -> None:
 
 def test_transcripts_cover_all_reproducible_commands() -> None:
     asked = " ".join(path.read_text() for path in TRANSCRIPTS)
-    assert [name for name in COMMANDS if not re.search(rf"> (\d+ )?{name}\b", asked)] == ["version", "loadsgf"]
+    assert [name for name in play.engine.COMMANDS if not re.search(rf"> (\d+ )?{name}\b", asked)] == [
+        "version",
+        "loadsgf",
+    ]
 
 
-WORDS = [*COMMANDS, "b", "w", "white", "c3", "A1", "pass", "resign", "0", "1", "5", "12", "-1", "6.5", "true", "alive"]
-words = st.sampled_from(WORDS) | st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=9)
+OTHER_WORDS = ["b", "w", "white", "c3", "A1", "pass", "resign", "0", "1", "5", "12", "-1", "6.5", "true", "alive"]
+words = st.deferred(
+    lambda: (
+        st.sampled_from([*play.engine.COMMANDS, *OTHER_WORDS])
+        | st.text(st.characters(codec="utf-8", exclude_characters="\n"), max_size=9)
+    )
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -189,13 +197,13 @@ def test_failed_loadsgf_changes_nothing(tmp_path: Path) -> None:
 def test_analysis_repeats_until_the_next_command() -> None:
     ours, theirs = os.pipe()
     written: queue.Queue[str] = queue.Queue()
-    inbox = LineReader(lambda size: os.read(ours, size))
+    inbox = play.gtp.LineReader(lambda size: os.read(ours, size))
 
     def ask(text: bytes, lines: int) -> list[str]:
         os.write(theirs, text)
         return [written.get(timeout=60) for _ in range(lines)]
 
-    thread = Thread(target=serve, args=(scripted_engine(), inbox, written.put), daemon=True)
+    thread = Thread(target=play.gtp.serve, args=(scripted_engine(), inbox, written.put), daemon=True)
     thread.start()
     first, *more = ask(b"1 lz-analyze b 1 maxmoves 1\n", 5)
     assert first == "=1\ninfo move A5 visits 262 winrate 5000 prior 2621 lcb 5000 order 0 pv A5\n"
@@ -232,16 +240,16 @@ def test_a_failing_input_ends_the_session(number: int) -> None:
         raise OSError(number, "gone")
 
     sent, answers = [b"name\n"], []
-    serve(scripted_engine(), LineReader(read), answers.append)
+    play.gtp.serve(scripted_engine(), play.gtp.LineReader(read), answers.append)
     assert answers == ["= kifu\n\n"]
 
 
 def test_an_endless_line_is_truncated() -> None:
     pieces = iter([b"play b " + b"x" * 60_000] + [b"y" * 60_000] * 50 + [b"\nname\n"])
-    found = list(read_lines(lambda size: next(pieces, b"")))
+    found = list(play.gtp.read_lines(lambda size: next(pieces, b"")))
     assert [len(line) for line in found] == [1 << 16, 4]
     pieces = iter([b"#" * 70_000, b" name\nname\n"])
-    assert [len(line) for line in read_lines(lambda size: next(pieces, b""))] == [1 << 16, 4]
+    assert [len(line) for line in play.gtp.read_lines(lambda size: next(pieces, b""))] == [1 << 16, 4]
 
 
 def test_an_unexpected_exception_is_a_response() -> None:
@@ -260,15 +268,24 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_net(tmp_path_factory.mktemp("nets") / "nine.safetensors", heads=("value", "ownership"))
 
 
-def net_engine(path: Path) -> Engine:
+def net_engine(path: Path) -> play.engine.Engine:
     rules = Rules.named("chinese")
-    return Engine(Player(NetEvaluator(Predictor(open_net(path), rules=rules))), rules=rules, width=9, height=9)
+    return play.engine.Engine(
+        play.player.Player(play.player.NetEvaluator(learn.predict.Predictor(learn.net.open_net(path), rules=rules))),
+        rules=rules,
+        width=9,
+        height=9,
+    )
 
 
 def test_the_net_evaluates_the_current_position(net: Path, tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_bytes(RECORD)
-    engine, game, predictor = net_engine(net), read_sgf(RECORD), Predictor(open_net(net), rules=Rules.named("chinese"))
+    engine, game, predictor = (
+        net_engine(net),
+        read_sgf(RECORD),
+        learn.predict.Predictor(learn.net.open_net(net), rules=Rules.named("chinese")),
+    )
     for plies in range(5):
         engine.run("loadsgf", [str(path), str(plies + 1)])
         for colour in (BLACK, WHITE):
@@ -399,7 +416,10 @@ def test_response_time(tmp_path: Path) -> None:
     """Far below what it takes if something is compiled or made for each move; `make bench` has the true figure."""
     path = tiny_net(tmp_path / "b6c64.safetensors", net="b6c64", size=19)
     rules = Rules.named("chinese")
-    engine = Engine(Player(NetEvaluator(Predictor(open_net(path), rules=rules))), rules=rules)
+    engine = play.engine.Engine(
+        play.player.Player(play.player.NetEvaluator(learn.predict.Predictor(learn.net.open_net(path), rules=rules))),
+        rules=rules,
+    )
     engine.run("genmove", ["b"])
     took = []
     for k in range(10):

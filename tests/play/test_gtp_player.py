@@ -9,10 +9,12 @@ from evaluators import Scripted, chance, scripted_engine
 from kifu.errors import GameError, IllegalMove, RecipeError
 from kifu.go.board import BLACK, WHITE, Board
 from kifu.go.rules import NAMED
-from kifu.play.player import RESIGN, Player, PolicyValue, candidate_points, contested_points, own_eyes
 from kifu.play.session import GameSession
 from kifu.point import WHITE_BIT, to_gtp
+from lazy import lazy_import
 from naive import NaiveBoard
+
+play = lazy_import("kifu.play")
 
 
 def named(mask: np.ndarray, width: int) -> str:
@@ -53,8 +55,8 @@ def on(diagram: str, *, passed: bool = False) -> GameSession:
 )
 def test_eyes_by_hand(diagram: str, black: str, white: str) -> None:
     board = Board.parse(diagram)
-    assert named(own_eyes(board, BLACK), board.width) == black
-    assert named(own_eyes(board, WHITE), board.width) == white
+    assert named(play.player.own_eyes(board, BLACK), board.width) == black
+    assert named(play.player.own_eyes(board, WHITE), board.width) == white
 
 
 def naive_eye(board: Board, x: int, y: int, colour: int) -> bool:
@@ -80,7 +82,7 @@ def test_random_eyes() -> None:
             continue
         for colour in (BLACK, WHITE):
             wanted = [naive_eye(board, x, y, colour) for y in range(board.height) for x in range(board.width)]
-            assert own_eyes(board, colour).tolist() == wanted
+            assert play.player.own_eyes(board, colour).tolist() == wanted
             found += sum(wanted)
     assert found > 100
 
@@ -122,7 +124,7 @@ ATARI = """
 )
 def test_contested_points_by_hand(diagram: str, colour: int, points: str) -> None:
     board = Board.parse(diagram)
-    assert named(contested_points(board, colour), board.width) == points
+    assert named(play.player.contested_points(board, colour), board.width) == points
 
 
 # when it passes
@@ -130,8 +132,8 @@ def test_contested_points_by_hand(diagram: str, colour: int, points: str) -> Non
 
 def chosen(game: GameSession, evaluator: Scripted | None = None, colour: int = BLACK) -> str:
     evaluator = evaluator or Scripted()
-    move = Player(evaluator).choose(game, colour, evaluator.evaluate(game, colour))
-    return "resign" if move == RESIGN else to_gtp(move, game.board.width, game.board.height)
+    move = play.player.Player(evaluator).choose(game, colour, evaluator.evaluate(game, colour))
+    return "resign" if move == play.player.RESIGN else to_gtp(move, game.board.width, game.board.height)
 
 
 def test_player_passes_once_the_board_is_settled() -> None:
@@ -164,7 +166,7 @@ def test_a_net_with_passes_may_prefer_the_pass() -> None:
     game = GameSession(3)
     assert chosen(game, weigh(1.1)) == "pass"
     assert chosen(game, weigh(0.9)) == "A3"
-    drawn = Player(weigh(0.9), temperature=5, seed=1)
+    drawn = play.player.Player(weigh(0.9), temperature=5, seed=1)
     evaluation = weigh(0.9).evaluate(game, BLACK)
     assert {drawn.choose(game, BLACK, evaluation) for _ in range(200)} == set(range(9))  # never by chance alone
 
@@ -173,25 +175,27 @@ def test_resignation_is_optional() -> None:
     lost = Scripted(lead=-0.98)
     evaluation = lost.evaluate(GameSession(3), BLACK)
     assert evaluation.value == -0.98
-    assert Player(lost).choose(GameSession(3), BLACK, evaluation) == 0
-    assert Player(lost, resign=0.005).choose(GameSession(3), BLACK, evaluation) == 0
-    assert Player(lost, resign=0.05).choose(GameSession(3), BLACK, evaluation) == RESIGN
-    assert Player(lost, resign=0.05).choose(GameSession(3), WHITE, lost.evaluate(GameSession(3), WHITE)) == 0
+    assert play.player.Player(lost).choose(GameSession(3), BLACK, evaluation) == 0
+    assert play.player.Player(lost, resign=0.005).choose(GameSession(3), BLACK, evaluation) == 0
+    assert play.player.Player(lost, resign=0.05).choose(GameSession(3), BLACK, evaluation) == play.player.RESIGN
+    assert (
+        play.player.Player(lost, resign=0.05).choose(GameSession(3), WHITE, lost.evaluate(GameSession(3), WHITE)) == 0
+    )
     engine = scripted_engine(lost)
-    engine.player = Player(lost, resign=0.05)
+    engine.player = play.player.Player(lost, resign=0.05)
     before = engine.run("showboard", [])
     assert engine.run("genmove", ["b"]) == engine.run("reg_genmove", ["b"]) == "resign"
     assert engine.run("showboard", []) == before
     with pytest.raises(RecipeError, match="resign needs a value head"):
-        Player(Scripted(), resign=0.1)
+        play.player.Player(Scripted(), resign=0.1)
 
 
 def test_temperature() -> None:
     game, policy = GameSession(2), np.array([0.6, 0.3, 0.1, 0, 0], np.float32)
 
     def drawn(temperature: float, seed: int | None = 7) -> list[int]:
-        player = Player(Scripted(), temperature=temperature, seed=seed)
-        return [player.choose(game, BLACK, PolicyValue(policy)) for _ in range(600)]
+        player = play.player.Player(Scripted(), temperature=temperature, seed=seed)
+        return [player.choose(game, BLACK, play.player.PolicyValue(policy)) for _ in range(600)]
 
     assert set(drawn(0)) == {0}
     assert drawn(1) == drawn(1) != drawn(1, 8)
@@ -211,7 +215,7 @@ def test_temperature() -> None:
 def test_random_games_end_and_are_legal(width: int, height: int, rules: str) -> None:
     """By the slow twin, which keeps every position, no move is against the rules; and none fills an own eye."""
     evaluator = Scripted(chance(width * height))
-    player, game = Player(evaluator), GameSession(width, height, rules=NAMED[rules])
+    player, game = play.player.Player(evaluator), GameSession(width, height, rules=NAMED[rules])
     twin = NaiveBoard(width, height, ko=NAMED[rules].ko, suicide=1 if NAMED[rules].suicide else 0)
     colour = BLACK
     while game.trailing_passes < 2:
@@ -227,7 +231,7 @@ def test_random_games_end_and_are_legal(width: int, height: int, rules: str) -> 
 
 def test_a_full_size_game_ends() -> None:
     evaluator = Scripted(chance(1))
-    player, game, colour = Player(evaluator), GameSession(19), BLACK
+    player, game, colour = play.player.Player(evaluator), GameSession(19), BLACK
     while game.trailing_passes < 2:
         game.play(player.choose(game, colour, evaluator.evaluate(game, colour)), colour)
         colour = BLACK + WHITE - colour
@@ -238,9 +242,9 @@ def test_an_endless_game_is_ended() -> None:
     """White stones that are thrown in for ever, where Black always takes them."""
     game = GameSession(3)
     game.moves = [9] * 27
-    assert len(candidate_points(game, BLACK, np.full(10, 0.1, np.float32))) == 0
+    assert len(play.player.candidate_points(game, BLACK, np.full(10, 0.1, np.float32))) == 0
     game.moves = [9, *[0] * 16]
-    assert len(candidate_points(game, BLACK, np.full(10, 0.1, np.float32))) == 9
+    assert len(play.player.candidate_points(game, BLACK, np.full(10, 0.1, np.float32))) == 9
 
 
 # the game behind it

@@ -234,6 +234,7 @@ def test_invalid_arguments(call, message):
         call()
 
 
+@pytest.mark.subprocess
 def test_matplotlib_is_loaded_late_and_pyplot_never():
     code = (
         "import sys, kifu.viz.boards as d\n"

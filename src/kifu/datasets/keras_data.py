@@ -72,7 +72,7 @@ class KerasDataset(keras.utils.PyDataset):  # type: ignore[misc]
         with self._lock:
             # Keras requests a single batch before it trains, and then ends the epoch; that is not a pass.
             if self._number is not None and len(self._number) > min(1, len(self) - 1):
-                self._loader = self._loader.epoch(self._loader.epoch_number + 1)
+                self._loader.set_epoch(self._loader.epoch_number + 1)
             self._close()
             self._number = None
 

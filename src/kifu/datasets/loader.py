@@ -46,7 +46,7 @@ _CHUNK = 16_384
 _BFLOAT16_ONE = 0x3F80
 
 _STATE_VERSION = 2
-"""Version of the dictionaries of `Loader.state`."""
+"""Version of the dictionaries of `Loader.state_dict`."""
 
 _MAX_STAGES = 1000
 
@@ -75,7 +75,7 @@ class Loader:
     """Batches of examples, epoch after epoch; `kifu.load` returns one.
 
     Iterating yields one epoch, and the next loop yields the next epoch in another order. If a loop ends early, the next
-    loop starts the epoch again; `state` returns where it stopped. Only one loop can run at a time.
+    loop starts the epoch again; `state_dict` returns where it stopped. Only one loop can run at a time.
 
     Each batch is a `kifu.datasets.examples.Batch`: planes in the form of `LoaderConfig.output`, labels by name, and the
     game id and ply of each row. The arrays may be kept or changed.
@@ -192,8 +192,12 @@ class Loader:
             other._state.plan = plan.reshare(config, batch_size, start.before)
         return other
 
-    def state(self) -> dict[str, Any]:
-        """Return where the last loop stands, as JSON values for `resume`.
+    def set_epoch(self, epoch: int) -> None:
+        """Start the next loop at the beginning of an epoch. Raises RecipeError for negative numbers."""
+        self._state = self.epoch(epoch)._state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the last loop stands, as JSON values for `load_state_dict`.
 
         The state counts delivered batches, not prefetched ones. Ranks that delivered the same number of batches have
         the same state.
@@ -202,13 +206,13 @@ class Loader:
         stages = [*before, WorldStage(self._config.world_size, self.batch_size, batch)]
         return {"version": _STATE_VERSION, "epoch": epoch, "stages": list(map(list, stages)), "order": self._order}
 
-    def resume(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where a loader of the same source and options stood.
 
         With a different world size, and any batch size, the rest of the epoch is divided among the new ranks.
 
         Args:
-            state: The result of `state`, of any rank.
+            state: The result of `state_dict`, of any rank.
 
         Raises:
             RecipeError: The state is of another source, or of other options.
@@ -375,7 +379,7 @@ def load(
         config: Seed, shuffling, augmentation, ranks, output form, threads and memory.
 
     Returns:
-        A loader at the start of epoch 0; see `Loader.epoch` and `Loader.resume` to start elsewhere.
+        A loader at the start of epoch 0; see `Loader.set_epoch` and `Loader.load_state_dict` to start elsewhere.
 
     Raises:
         RecipeError: An option is unknown or does not fit the source.

@@ -31,7 +31,7 @@ class TorchDataset(IterableDataset[dict[str, Tensor]]):  # type: ignore[misc]
 
     def set_epoch(self, epoch: int) -> None:
         """Set the epoch of the next loop."""
-        self.loader = self.loader.epoch(epoch)
+        self.loader.set_epoch(epoch)
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         worker = get_worker_info()

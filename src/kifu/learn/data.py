@@ -192,17 +192,17 @@ class TrainingData:
         self.position = (0, 0)
         self._rank, self._world_size, self._on_gpu = rank, world_size, on_gpu
 
-    def state(self) -> dict[str, Any]:
-        """Return the present position for `resume`; it is the same in all processes."""
-        return self._start.epoch(*self.position).state()
+    def state_dict(self) -> dict[str, Any]:
+        """Return the present position for `load_state_dict`; it is the same in all processes."""
+        return self._start.epoch(*self.position).state_dict()
 
-    def resume(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at the position of a run with the same recipe and games and any number of processes.
 
         Raises:
             RecipeError: The state does not fit the recipe and games.
         """
-        self._start.resume(state)
+        self._start.load_state_dict(state)
         self.position = self._start.position[:2]
 
     @property

@@ -169,7 +169,7 @@ class TrainingLoop:
             self.state = TrainingState(
                 saved["steps"], saved["positions"], saved["seconds"], saved["best"], saved["worse"]
             )
-            self.data.resume(saved["place"])
+            self.data.load_state_dict(saved["place"])
         self._require_agreement()
         # Each process makes its own module, because spawned processes would share the memory of a given one.
         self.module = make_policy_module(recipe)
@@ -188,7 +188,7 @@ class TrainingLoop:
             if fabric.is_global_zero:  # the saved sums are those of all processes
                 self.sums.copy_(saved["sums"])
             if self.ema is not None:
-                self.ema.load(saved["average"])
+                self.ema.load_state_dict(saved["average"])
         self.resumed = checkpoint is not None
         self.timers = Timers.resume(self.state)
         self.metrics: MetricsWriter | None = None
@@ -501,9 +501,9 @@ class TrainingLoop:
                     "seconds": state.seconds,
                     "best": state.best,
                     "worse": state.stale_validations,
-                    "place": self.data.state(),
+                    "place": self.data.state_dict(),
                     "sums": self._sum_processes(self.sums),
-                    "average": None if self.ema is None else self.ema.state(),
+                    "average": None if self.ema is None else self.ema.state_dict(),
                     "finished": end.reason if end is not None and finished else None,
                 },
             }

@@ -166,13 +166,13 @@ class EMA:
             current.copy_(average)
             average.copy_(saved)
 
-    def state(self) -> list[Tensor]:
+    def state_dict(self) -> list[Tensor]:
         """Return the average for a checkpoint."""
         return self._average
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
-    def load(self, state: list[Tensor]) -> None:
-        """Restore the result of `state`."""
+    def load_state_dict(self, state: list[Tensor]) -> None:
+        """Restore the result of `state_dict`."""
         for average, saved in zip(self._average, state, strict=True):
             average.copy_(saved)
 

@@ -122,31 +122,42 @@ def commands() -> Iterator[str]:
 
     group: Any = typer.main.get_command(app)
     root = typer.Context(group, info_name="kifu")
+    contexts = {name: typer.Context(group.commands[name], info_name=name, parent=root) for name in group.commands}
+    options = {name: _help_records(context) for name, context in contexts.items()}
+    common = [record for record in options["ingest"] if all(record in each for each in options.values())]
+    if common:
+        yield "All commands take these options:\n"
+        yield from _table(common)
     panels: dict[str, list[str]] = {}
     for name in group.list_commands(root):
         panels.setdefault(str(group.commands[name].rich_help_panel), []).append(name)
     for panel, names in panels.items():
         yield f"## {panel}\n"
         for name in names:
-            yield from _command(group.commands[name], typer.Context(group.commands[name], info_name=name, parent=root))
+            command, context = group.commands[name], contexts[name]
+            yield f"### kifu {name}\n\n{command.help}\n"
+            yield fenced(f"kifu {name} {' '.join(command.collect_usage_pieces(context))}", "text") + "\n"
+            yield from _table([record for record in options[name] if record not in common])
+            if examples := getattr(command, "examples", ()):
+                yield "Examples:\n\n" + fenced("\n".join(examples), "sh") + "\n"
 
 
-def _command(command: Any, context: Any) -> Iterator[str]:
-    yield f"### kifu {context.info_name}\n"
-    yield f"{command.help}\n"
-    yield fenced(f"kifu {context.info_name} {' '.join(command.collect_usage_pieces(context))}", "text") + "\n"
-    records = [parameter.get_help_record(context) for parameter in command.params if not parameter.hidden]
+def _help_records(context: Any) -> list[tuple[str, str]]:
+    """Return names and meaning of the arguments and options of a command, as in its help."""
+    records = [parameter.get_help_record(context) for parameter in context.command.params if not parameter.hidden]
+    return [(re.sub(r" <.*>$", "", names), meaning) for names, meaning in filter(None, records)]
+
+
+def _table(records: list[tuple[str, str]]) -> Iterator[str]:
     if records:
         yield "| argument or option | meaning |\n|---|---|"
-        yield from (f"| `{_cell(names)}` | {_cell(meaning)} |" for names, meaning in filter(None, records))
+        for names, meaning in records:
+            yield f"| `{names}` | {_cell(meaning)} |"
         yield ""
-    if examples := getattr(command, "examples", ()):
-        yield "Examples:\n"
-        yield fenced("\n".join(examples), "sh") + "\n"
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join(text.split()).replace("|", "\\|").replace("x>=", "at least ")
 
 
 def recipes() -> Iterator[str]:

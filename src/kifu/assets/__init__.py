@@ -18,8 +18,9 @@ OTHER_FORMATS = {
 def asset(*parts: str) -> Traversable:
     """Return the data file or folder at that path below `kifu/assets`.
 
-    >>> asset("recipes", "agz17.toml").name
-    'agz17.toml'
+    Examples:
+        >>> asset("recipes", "agz17.toml").name
+        'agz17.toml'
     """
     return resources.files("kifu.assets").joinpath(*parts)
 

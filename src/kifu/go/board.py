@@ -40,8 +40,9 @@ def _clear_history(history: History) -> None:
 def star_points(width: int, height: int) -> tuple[int, ...]:
     """Return the star points of a board: corners (from 7 lines on), centre, and sides (from 15 lines on).
 
-    >>> [to_gtp(point, 9) for point in star_points(9, 9)]
-    ['C7', 'G7', 'E5', 'C3', 'G3']
+    Examples:
+        >>> [to_gtp(point, 9) for point in star_points(9, 9)]
+        ['C7', 'G7', 'E5', 'C3', 'G3']
     """
 
     def lines(size: int) -> tuple[list[int], list[int]]:
@@ -62,21 +63,22 @@ class Board:
 
     Points and moves are ints (row-major from the upper left, see `kifu.point`) or GTP names; colours are BLACK, WHITE.
 
-    >>> board = Board(5)
-    >>> for move in ["C3", "B3", "D3", "C4"]:
-    ...     board.play(move)
-    >>> print(board)
-       A B C D E
-     5 . . . . .
-     4 . .(O). .
-     3 . O X X .
-     2 . . . . .
-     1 . . . . .
-    >>> board.liberties[2].tolist()
-    [0, 3, 4, 4, 0]
-    >>> board.play("C3")
-    Traceback (most recent call last):
-    kifu.errors.IllegalMove: move 5 (point 12) is illegal: a move on an occupied point
+    Examples:
+        >>> board = Board(5)
+        >>> for move in ["C3", "B3", "D3", "C4"]:
+        ...     board.play(move)
+        >>> print(board)
+           A B C D E
+         5 . . . . .
+         4 . .(O). .
+         3 . O X X .
+         2 . . . . .
+         1 . . . . .
+        >>> board.liberties[2].tolist()
+        [0, 3, 4, 4, 0]
+        >>> board.play("C3")
+        Traceback (most recent call last):
+        kifu.errors.IllegalMove: move 5 (point 12) is illegal: a move on an occupied point
 
     Two boards are equal if they have the same size, rules, stones, player to move and ko.
 
@@ -122,8 +124,9 @@ class Board:
         Raises:
             GameError: if the text is not a diagram, or a chain has no liberties.
 
-        >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
-        [[0, 1, 1], [2, 2, 0], [0, 0, 0]]
+        Examples:
+            >>> Board.parse(". X O\nX O .\n. . .").liberties.tolist()
+            [[0, 1, 1], [2, 2, 0], [0, 0, 0]]
         """
         rows: list[str] = []
         last = -1
@@ -288,8 +291,9 @@ class Board:
     def area_score(self) -> int:
         r"""Return Black's area minus White's by the Tromp-Taylor rules, all stones being alive.
 
-        >>> Board.parse(". X .\n. X O\n. X O").area_score()
-        4
+        Examples:
+            >>> Board.parse(". X .\n. X O\n. X O").area_score()
+            4
         """
         stones = self.stones
         score = int(np.sum(stones == BLACK)) - int(np.sum(stones == WHITE))
@@ -300,8 +304,9 @@ class Board:
     def empty_regions(self) -> list[tuple[list[int], set[int]]]:
         r"""Return the regions of connected empty points, each with the colours of the stones that it touches.
 
-        >>> Board.parse(". X .\n. X O\n. X O").empty_regions()
-        [([0, 3, 6], {1}), ([2], {1, 2})]
+        Examples:
+            >>> Board.parse(". X .\n. X O\n. X O").empty_regions()
+            [([0, 3, 6], {1}), ([2], {1, 2})]
         """
         colour, neighbours = self._state.colour, self._state.neighbours
         seen = colour[:-1] != EMPTY
@@ -324,8 +329,9 @@ class Board:
     def chains(self) -> list[list[int]]:
         r"""Return the points of each chain, ordered by first point.
 
-        >>> Board.parse(". X .\n. X O\n. X O").chains()
-        [[1, 4, 7], [5, 8]]
+        Examples:
+            >>> Board.parse(". X .\n. X O\n. X O").chains()
+            [[1, 4, 7], [5, 8]]
         """
         chains: dict[int, list[int]] = {}
         for point in np.flatnonzero(self._state.colour[:-1] != EMPTY).tolist():

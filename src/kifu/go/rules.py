@@ -53,8 +53,9 @@ class Rules:
         suicide: whether a move may remove its own chain of two or more stones. Suicide of a single stone is always
             illegal: it changes nothing on the board, so no rule set needs to distinguish it from a pass.
 
-    >>> Rules.named("aga")
-    Rules(ko='situational', suicide=False)
+    Examples:
+        >>> Rules.named("aga")
+        Rules(ko='situational', suicide=False)
     """
 
     ko: Ko = "simple"

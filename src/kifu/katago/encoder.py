@@ -46,11 +46,12 @@ class KataEncoder(FrameEncoder):
 
     It has no state and serves any number of threads. Raises GameError for a size that is not within 2 to 19.
 
-    >>> from kifu.katago.encoder import KataEncoder
-    >>> from kifu.planes.registry import KATAGO22
-    >>> encoder = KataEncoder(KATAGO22, 19, 19, pad=True)
-    >>> encoder.planes, encoder.shape, encoder.bytes
-    (22, (22, 19, 19), 46)
+    Examples:
+        >>> from kifu.katago.encoder import KataEncoder
+        >>> from kifu.planes.registry import KATAGO22
+        >>> encoder = KataEncoder(KATAGO22, 19, 19, pad=True)
+        >>> encoder.planes, encoder.shape, encoder.bytes
+        (22, (22, 19, 19), 46)
     """
 
     LEAST: ClassVar[int] = MIN_SIZE
@@ -150,11 +151,12 @@ def encode_katago(game: Game) -> tuple[Planes, npt.NDArray[np.float32], Labels]:
             game, or setup after the root.
         IllegalMove: at the first move that the rules forbid.
 
-    >>> import kifu
-    >>> from kifu.katago.encoder import encode_katago
-    >>> planes, inputs, labels = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Chinese]KM[7];B[cc];W[gg])"))
-    >>> planes.shape, labels.tolist(), inputs[:, 5].tolist()  # komi of the side to move / 20
-    ((2, 22, 9, 9), [20, 60], [-0.3499999940395355, 0.3499999940395355])
+    Examples:
+        >>> import kifu
+        >>> from kifu.katago.encoder import encode_katago
+        >>> planes, inputs, labels = encode_katago(kifu.read_sgf(b"(;SZ[9]RU[Chinese]KM[7];B[cc];W[gg])"))
+        >>> planes.shape, labels.tolist(), inputs[:, 5].tolist()  # komi of the side to move / 20
+        ((2, 22, 9, 9), [20, 60], [-0.3499999940395355, 0.3499999940395355])
     """
     check_kept(game)
     encoder = KataEncoder(KATAGO22, game.width, game.height, False)

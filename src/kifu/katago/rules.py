@@ -67,8 +67,9 @@ class KataRules:
         button: whether the first pass earns half a point.
         handicap_bonus: White's points for n handicap stones.
 
-    >>> str(KataRules.parse("AGA"))
-    'koSITUATIONALscoreAREAtaxNONEsui0whbN-1'
+    Examples:
+        >>> str(KataRules.parse("AGA"))
+        'koSITUATIONALscoreAREAtaxNONEsui0whbN-1'
     """
 
     ko: KataKo = "positional"

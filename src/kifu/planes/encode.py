@@ -39,11 +39,12 @@ def encode(game: Game, planes: str) -> tuple[npt.NDArray[Any], Labels]:
             program of 2015 could not use the game.
         IllegalMove: at the first move that cannot be played.
 
-    >>> import kifu
-    >>> game = kifu.read_sgf(b"(;SZ[19];B[pd];W[dp];B[])")
-    >>> planes, labels = kifu.encode(game, "seven")
-    >>> planes.shape, labels.tolist()
-    ((2, 7, 19, 19), [72, 288])
+    Examples:
+        >>> import kifu
+        >>> game = kifu.read_sgf(b"(;SZ[19];B[pd];W[dp];B[])")
+        >>> planes, labels = kifu.encode(game, "seven")
+        >>> planes.shape, labels.tolist()
+        ((2, 7, 19, 19), [72, 288])
     """
     plane_set = find_plane_set(planes)
     check_kept(game)

@@ -56,10 +56,11 @@ class Encoder(FrameEncoder):
     Raises:
         GameError: for a size that is not in 1..25, less the padding of the plane set.
 
-    >>> from kifu.planes.encoder import find_encoder
-    >>> encoder = find_encoder("own+opp+last2", 9, 9)
-    >>> encoder.planes, encoder.shape, encoder.bytes
-    (4, (4, 9, 9), 11)
+    Examples:
+        >>> from kifu.planes.encoder import find_encoder
+        >>> encoder = find_encoder("own+opp+last2", 9, 9)
+        >>> encoder.planes, encoder.shape, encoder.bytes
+        (4, (4, 9, 9), 11)
     """
 
     def __post_init__(self) -> None:

@@ -81,8 +81,9 @@ def parse_command(line: str) -> tuple[str, str, list[str]] | None:
 
     The id is a string of digits, or "".
 
-    >>> parse_command("7 play\tb D4 # a good move")
-    ('7', 'play', ['b', 'D4'])
+    Examples:
+        >>> parse_command("7 play\tb D4 # a good move")
+        ('7', 'play', ['b', 'D4'])
     """
     words = _CONTROL.sub("", line).replace("\t", " ").split("#", 1)[0].split(" ")
     words = [word for word in words if word]

@@ -34,8 +34,9 @@ def corner_openings(size: int, seed: int) -> list[Opening]:
     Each stone takes the 3-3, 3-4, 4-3 or 4-4 point (on 7 x 7 and 8 x 8 the 3-3 point) of an empty corner. On smaller
     boards an opening is Black's first move anywhere off the edge; on 1 x 1 and 2 x 2 it is empty.
 
-    >>> [len(corner_openings(size, seed=1)) for size in (2, 5, 7, 19)]
-    [1, 3, 5, 794]
+    Examples:
+        >>> [len(corner_openings(size, seed=1)) for size in (2, 5, 7, 19)]
+        [1, 3, 5, 794]
     """
     if size < 3:
         return [()]

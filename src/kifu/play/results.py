@@ -157,8 +157,9 @@ def wilson(points: float, games: int, z: float = Z95) -> tuple[float, float]:
 
     Draws count as half a point, which makes the interval slightly too wide.
 
-    >>> [round(bound, 4) for bound in wilson(10, 20)]
-    [0.2993, 0.7007]
+    Examples:
+        >>> [round(bound, 4) for bound in wilson(10, 20)]
+        [0.2993, 0.7007]
 
     Args:
         points: Number of successes, 0 to `games`.
@@ -178,8 +179,9 @@ def wilson(points: float, games: int, z: float = Z95) -> tuple[float, float]:
 def elo(share: float) -> float:
     """Return the Elo difference that predicts this share of the points; infinite for 0 and 1.
 
-    >>> round(elo(0.75))
-    191
+    Examples:
+        >>> round(elo(0.75))
+        191
     """
     if share <= 0 or share >= 1:
         return math.copysign(math.inf, share - 0.5)

@@ -45,7 +45,8 @@ class Game:
     properties, source and name do not matter.
 
     Attributes:
-        width, height: Board size.
+        width: Number of columns of the board.
+        height: Number of rows of the board.
         moves: [M] uint16, read-only. point | WHITE_BIT; a pass is width * height; NO_POINT is not a point of the board.
         setup: [S] uint16, read-only. point | WHITE_BIT or ERASE_BIT, in the record's order.
         setup_ply: [S] uint16, read-only. Number of moves before each setup stone.

@@ -267,8 +267,9 @@ def normalize(text: str) -> str:
 
     Only the first 80 characters are kept.
 
-    >>> normalize(" ９段"), normalize("十五级"), normalize("初段"), normalize("３½目")
-    ('9段', '15级', '1段', '3 1/2目')
+    Examples:
+        >>> normalize(" ９段"), normalize("十五级"), normalize("初段"), normalize("３½目")
+        ('9段', '15级', '1段', '3 1/2目')
     """
     text = text.strip()[:MAX_TEXT]
     if text.isascii():

@@ -154,7 +154,14 @@ class Loader:
     def epoch(self, number: int, batch: int = 0) -> Loader:
         """Return a loader of the same games at the start of an epoch, or before a later batch of it.
 
-        An epoch that other processes have started begins with what they left. Raises RecipeError for negative numbers.
+        An epoch that other processes have started begins with what they left.
+
+        Args:
+            number: The epoch, from 0.
+            batch: Number of its batches to skip.
+
+        Raises:
+            RecipeError: A number is negative.
         """
         _check_position(number, batch)
         if number == self.epoch_number:
@@ -172,6 +179,10 @@ class Loader:
         """Return one of `count` disjoint parts of what this rank delivers, for processes that divide it.
 
         The plan of the epoch is reused if it exists.
+
+        Args:
+            index: Number of the part, from 0.
+            count: Number of parts.
 
         Raises:
             RecipeError: The loader resumes in the middle of an epoch, or the index is not within 0 to count - 1.

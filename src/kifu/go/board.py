@@ -232,6 +232,10 @@ class Board:
     def is_legal(self, move: Move, colour: int | None = None) -> bool:
         """Return whether a move is legal for a colour, by default the player to move.
 
+        Args:
+            move: A point (y * width + x), `pass_move`, or a GTP name such as "D4".
+            colour: BLACK or WHITE; None for the player to move.
+
         Raises:
             GameError: if it is neither a point of the board nor a pass.
         """
@@ -239,6 +243,10 @@ class Board:
 
     def play(self, move: Move, colour: int | None = None) -> None:
         """Play a move for a colour, by default the player to move; then it is the opponent's turn.
+
+        Args:
+            move: A point (y * width + x), `pass_move`, or a GTP name such as "D4".
+            colour: BLACK or WHITE; None for the player to move.
 
         Raises:
             IllegalMove: if the move is illegal; the board is unchanged.

@@ -62,8 +62,26 @@ def on_nav(nav: Any, config: MkDocsConfig, **_: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Fill in the generated parts of a page."""
+    """Fill in the generated parts of a page, and warn of command lines that kifu does not accept."""
+    if page.file.src_uri != "changelog.md":  # history
+        for line in unknown_options(markdown):
+            log.warning(f"{page.file.src_uri}: {line}")
     return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(GENERATED[match[1]]()), markdown)
+
+
+def unknown_options(markdown: str) -> Iterator[str]:
+    """Yield a line for each command or option in a page's text that the command line lacks."""
+    known = {name: {option for p in command.params for option in p.opts} for name, command in _group().commands.items()}
+    pattern = r"(?m)(^(?: {4,})?(?:\$ )?|`)kifu ([a-z]+)([^`\n\\]*(?:\\\n[^`\n\\]*)*)"
+    for code, name, rest in re.findall(pattern, markdown):
+        if name not in known and not code:
+            continue  # prose that begins with the name of the program
+        if name not in known:
+            yield f"there is no command kifu {name}"
+            continue
+        for option in re.findall(r"(?<!\S)--?[a-z][a-z-]*", re.sub(r"\"[^\"]*\"|'[^']*'|#.*|\| .*", "", rest)):
+            if option not in known[name] | {"--help"}:
+                yield f"kifu {name} has no option {option}"
 
 
 def notebook_markdown(path: Path) -> str:
@@ -118,9 +136,7 @@ def commands() -> Iterator[str]:
     """Yield the reference of the command line from the Typer application."""
     import typer
 
-    from kifu.cli import app
-
-    group: Any = typer.main.get_command(app)
+    group = _group()
     root = typer.Context(group, info_name="kifu")
     contexts = {name: typer.Context(group.commands[name], info_name=name, parent=root) for name in group.commands}
     options = {name: _help_records(context) for name, context in contexts.items()}
@@ -140,6 +156,15 @@ def commands() -> Iterator[str]:
             yield from _table([record for record in options[name] if record not in common])
             if examples := getattr(command, "examples", ()):
                 yield "Examples:\n\n" + fenced("\n".join(examples), "sh") + "\n"
+
+
+def _group() -> Any:
+    """Return the commands of the Typer application."""
+    import typer
+
+    from kifu.cli import app
+
+    return typer.main.get_command(app)
 
 
 def _help_records(context: Any) -> list[tuple[str, str]]:

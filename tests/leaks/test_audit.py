@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import naive_positions as naive
 from catalogues import rows, write_catalogue
 from commands import run
+from example_sets import layout_for, random_batch, write
 from flat import OneGame, flat, read_sgf
 from kgs_archives import archive, records
 from kifu.corpus.hashes import hash_games as hash_whole_games
@@ -441,6 +442,13 @@ def test_bad_files_give_one_line(built, tmp_path) -> None:
             audit([good, path])
     with pytest.raises(RecipeError, match="got 1"):
         audit([good])
+
+
+def test_planes_that_do_not_show_the_stones_raise(built, tmp_path) -> None:
+    path, layout = tmp_path / "old.npy", layout_for("npy@1")
+    write("npy@1", path, layout, random_batch(layout, 20))
+    with pytest.raises(FormatError, match="planes of made up do not show the stones of each side on 19 x 19"):
+        audit([data_set(built, "1", 2001), path])
 
 
 def test_a_manifest_of_another_file_raises(built, tmp_path) -> None:

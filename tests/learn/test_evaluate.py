@@ -12,6 +12,7 @@ import pytest
 
 import evaluated
 from evaluated import Seen, canonical, games_in, is_white, naive, sharp
+from example_sets import layout_for, random_batch, write
 from kifu.errors import FormatError, RecipeError, SourceError
 from kifu.learn.positions import PredictPositions
 from kifu.learn.scores import MEASURES, Score
@@ -255,6 +256,13 @@ def test_invalid_options(
 ) -> None:
     with pytest.raises(error, match=message):
         learn.evaluate.evaluate(net, games, learn.evaluate.EvalOptions(**options))  # type: ignore[arg-type]
+
+
+def test_data_sets_are_refused(net: learn.net.Net, tmp_path: Path) -> None:
+    path, layout = tmp_path / "old.npy", layout_for("npy@1")
+    write("npy@1", path, layout, random_batch(layout, 20))
+    with pytest.raises(RecipeError, match=r"old.npy is a data set; an evaluation requires games"):
+        learn.evaluate.evaluate(net, path)
 
 
 def test_a_net_that_returns_nan(games: Path, tmp_path: Path) -> None:

@@ -123,6 +123,18 @@ def test_failed_exports_leave_no_file(converted: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.onnx*"))
 
 
+def test_a_net_that_torch_cannot_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise torch.onnx.OnnxExporterError("no operator\nfor this net")
+
+    monkeypatch.setattr(torch.onnx, "export", fail)
+    with pytest.raises(OutputError, match=r"^torch cannot export net net \(b1c8\) as ONNX: no operator$"):
+        learn.export.export_onnx(
+            learn.net.open_net(tiny_net(tmp_path / "net.safetensors", size=5)), tmp_path / "net.onnx"
+        )
+    assert not (tmp_path / "net.onnx").exists()
+
+
 @pytest.mark.parametrize("name", ["onnx", "onnxscript", "onnxruntime"])
 def test_without_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setitem(sys.modules, name, None)

@@ -667,6 +667,12 @@ def test_invalid_recipes_and_options(
         learn.train.train(tiny(**changes), [games], tmp_path / "run", options=learn.train.TrainOptions(**options))
 
 
+def test_validation_games_of_passes_only(games: Path, tmp_path: Path) -> None:
+    (tmp_path / "passes.sgf").write_text("(;SZ[19];B[];W[])")
+    with pytest.raises(RecipeError, match=r"^there are no validation positions$"):
+        learn.train.train(tiny(steps=2), [games], tmp_path / "run", validate=[tmp_path / "passes.sgf"])
+
+
 def test_data_sets_are_refused(tmp_path: Path) -> None:
     path, layout = tmp_path / "old.npy", layout_for("npy@1")
     write("npy@1", path, layout, random_batch(layout, 20))
@@ -675,6 +681,17 @@ def test_data_sets_are_refused(tmp_path: Path) -> None:
 
 
 # Metrics
+
+
+def test_files_of_a_run_that_are_directories(tmp_path: Path) -> None:
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(FormatError, match=r"^cannot read .*run.json: Is a directory$"):
+        learn.run_dir.read_run(tmp_path)
+    metrics = learn.metrics.MetricsWriter(tmp_path / "metrics.csv")
+    (tmp_path / "metrics.csv").unlink()
+    (tmp_path / "metrics.csv").mkdir()
+    with pytest.raises(OutputError, match=r"^cannot write .*metrics.csv: Is a directory$"):
+        metrics.add({"step": 1, "loss": 2.0})
 
 
 def test_incomplete_rows_and_rows_of_lost_steps_are_dropped(tmp_path: Path) -> None:

@@ -260,6 +260,11 @@ def test_an_unexpected_exception_is_a_response() -> None:
     assert reported(engine, b"3 genmove b\nname\n") == "?3 internal error: MemoryError: not enough\n\n= kifu\n\n"
 
 
+def test_nets_without_heads() -> None:
+    answer = reported(scripted_engine(Scripted()), b"kifu-value b\nkifu-ownership b\n")
+    assert answer == "? this net has no value head\n\n? this net has no ownership head\n\n"
+
+
 # nets
 
 

@@ -8,7 +8,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,19 @@ STRICT = ConfigDict(extra="forbid", frozen=True, strict=True)
 """Settings of configuration models: no unknown keys, immutable, no type coercion."""
 
 Model = TypeVar("Model", bound=BaseModel)
+
+
+class NamedConfig(BaseModel):
+    """Base of configurations with a name and a title. It has no fields, since files list them in their own order."""
+
+    model_config = STRICT
+
+    if TYPE_CHECKING:
+        name: str
+        title: str
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.title}>"
 
 
 def one_line(text: str) -> str:

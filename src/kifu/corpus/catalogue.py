@@ -163,6 +163,11 @@ class Catalogue:
     def __len__(self) -> int:
         return self.rows
 
+    def __repr__(self) -> str:
+        kept = f", {self.metadata['kept']:,} kept" if isinstance(self.metadata.get("kept"), int) else ""
+        files = f" in {len(self.partitions):,} files" if self.index is not None else ""
+        return f"<Catalogue {str(self.path)!r}: {self.rows:,} games{kept}{files}>"
+
 
 def is_catalogue(path: str | os.PathLike[str]) -> bool:
     """Return True if the path is a Parquet file, or a folder with an index."""

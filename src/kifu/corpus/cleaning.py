@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
-from kifu.config import STRICT, Line, check_config, config_names, config_text, load_config, parse_board
+from kifu.config import Line, NamedConfig, check_config, config_names, config_text, load_config, parse_board
 from kifu.errors import DropReason
 from kifu.go.rules import Rules
 from kifu.point import POINT_MASK, WHITE_BIT
@@ -31,10 +31,8 @@ Count = Annotated[int, Field(ge=0, le=10**6)]
 Amount = Annotated[float, Field(ge=0, le=10**6)]
 
 
-class CleaningRules(BaseModel):
+class CleaningRules(NamedConfig):
     """A set of cleaning rules. A game that violates several is counted under the first, in the order of the fields."""
-
-    model_config = STRICT
 
     name: Line
     title: Line

@@ -48,7 +48,7 @@ _MAX_UNPARSED = 1_000
 _SHOWN_UNPARSED = 5
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class IngestReport(Report):
     """Counts of ingested games; `read` == `kept` + the sum of `drops`.
 
@@ -79,6 +79,9 @@ class IngestReport(Report):
             more = ", ..." if len(texts) > _SHOWN_UNPARSED else ""
             lines.append(f"  not parsed, kept as text: {sum(texts.values()):,} of {column}: {shown}{more}")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {str(self).splitlines()[0]}>"
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count rows of the catalogue."""

@@ -232,6 +232,10 @@ class QueryResult:
         numeric = [kind.id in _NUMBERS for kind in self._relation.types]
         return QueryHead(self.columns, numeric, first[:rows], total)
 
+    def arrow(self) -> pa.Table:
+        """Return all rows as an Arrow table, which `to_pandas` and polars convert."""
+        return pa.Table.from_batches(self._database.batches(self._relation), self._arrow_schema())
+
     def csv(self) -> Iterator[bytes]:
         """Yield the result as CSV in UTF-8 with a header line; text is quoted, null is an empty field."""
         yield self._csv_header()
@@ -278,12 +282,16 @@ class QueryResult:
             writer.commit(metadata if is_catalogue else {f"kifu.{key}": value for key, value in metadata.items()})
         return rows
 
+    def _arrow_schema(self) -> pa.Schema:
+        schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
+        return schema
+
     def _schema(self) -> pa.Schema:
         """Return the result's schema. Raises RecipeError if Parquet cannot store a column."""
         repeated = sorted({name for name in self.columns if self.columns.count(name) > 1})
         if repeated:
             raise RecipeError(f"two columns are named {repeated[0]!r}; rename one of them with AS")
-        schema: pa.Schema = self._relation.limit(0).to_arrow_table().schema
+        schema = self._arrow_schema()
         for column in schema:
             try:
                 pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([column])).close()

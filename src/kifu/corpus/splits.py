@@ -31,7 +31,7 @@ from blake3 import blake3
 from pydantic import BaseModel, Field, field_validator
 
 from kifu.atomic_io import remove_file
-from kifu.config import STRICT, Line, check_config, config_names, load_config
+from kifu.config import STRICT, Line, NamedConfig, check_config, config_names, load_config
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, text_hashes
@@ -304,10 +304,8 @@ def assign_sets(batch: pa.RecordBatch, split: Split) -> pa.StringArray:
     return pa.array(list(split.sets), pa.string()).take(pa.array(codes, mask=codes == NO_SET))
 
 
-class SplitConfig(BaseModel):
+class SplitConfig(NamedConfig):
     """A named split."""
-
-    model_config = STRICT
 
     name: Line
     title: Line

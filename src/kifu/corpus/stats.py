@@ -106,6 +106,16 @@ class Stats:
     archives: Counts
     unparsed: dict[str, UnparsedColumn]
 
+    def __repr__(self) -> str:
+        return f"<Stats of {', '.join(self.catalogues)}: {self.read:,} games, {self.kept:,} kept>"
+
+    def _repr_svg_(self) -> str | None:
+        """Return the charts as an SVG picture, for notebooks; None without matplotlib."""
+        from kifu.viz.boards import notebook_svg  # a higher layer, used by notebooks only
+        from kifu.viz.charts import draw_charts
+
+        return notebook_svg(lambda: draw_charts(self))
+
     def to_json(self) -> str:
         """Return the counts as one JSON object, in which `ranks` also lists the bands."""
         values = asdict(self) | {"ranks": {"bands": BANDS, "games": self.ranks}}

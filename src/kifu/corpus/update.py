@@ -55,7 +55,7 @@ _SHARED = -1
 """The key of all smaller sources."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class AppendReport(IngestReport):
     """Counts of the appended games; `bytes` is the size of the new partitions.
 

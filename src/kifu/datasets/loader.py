@@ -105,6 +105,15 @@ class Loader:
         self._jobs = count_jobs(config.jobs)
         self._state = LoaderState.at(LoaderPosition(0)) if state is None else state
 
+    def __repr__(self) -> str:
+        layout, (epoch, batch, _) = self.layout, self._state.start
+        shape, labels = " x ".join(map(str, layout.shape)), ", ".join(label.name for label in layout.labels)
+        rank = f", rank {self._config.rank} of {self._config.world_size}" if self._config.world_size > 1 else ""
+        return (
+            f"<Loader: {layout.plane_set} ({shape}), labels {labels}, batches of {self._batch_size:,}, "
+            f"epoch {epoch}, batch {batch}{rank}>"
+        )
+
     @property
     def layout(self) -> Layout:
         """Planes and labels of the examples."""

@@ -152,6 +152,9 @@ class Manifest:
         games = f"{self.read:,} games = {self.kept:,} kept{format_drops(self.drops)}"
         return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}"
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.file}: {self.summary()}>"
+
     def adds_up(self) -> bool:
         """Return whether the counts match the lists."""
         return (
@@ -204,6 +207,9 @@ class ExamplesManifest:
         size = format_bytes(sum(file.bytes for file in self.files))
         games = f"{self.read:,} games = {self.kept:,} kept{elsewhere}{format_drops(self.drops)}"
         return f"{self.examples:,} examples, {size}; {games}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.file}: {self.summary()}>"
 
     def adds_up(self) -> bool:
         """Return whether the counts match the lists."""

@@ -381,6 +381,13 @@ class Board:
         player = "Black" if self.to_play == BLACK else "White"
         return f"<Board {self.width} x {self.height}, ply {self.ply}, {player} to play>"
 
+    def _repr_svg_(self) -> str | None:
+        """Return the position as an SVG picture, for notebooks; None without matplotlib."""
+        from kifu.viz.boards import draw_board, notebook_svg  # a higher layer, used by notebooks only
+
+        last = self._last if self._last >= 0 else None
+        return notebook_svg(lambda: draw_board(self.stones, last=last))
+
     def _colour(self, colour: int | None) -> int:
         colour = self.to_play if colour is None else colour
         if colour not in (BLACK, WHITE):

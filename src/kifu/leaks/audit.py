@@ -124,6 +124,10 @@ class Audit:
         """True if any two sets share a game or a late position."""
         return any(pair.leaks for pair in self.pairs)
 
+    def __repr__(self) -> str:
+        leaks = sum(pair.leaks for pair in self.pairs)
+        return f"<Audit of {len(self.sets)} sets: {f'{leaks} of {len(self.pairs)} pairs leak' if leaks else _NO_LEAKS}>"
+
     def __str__(self) -> str:
         lines = []
         for each in self.sets:

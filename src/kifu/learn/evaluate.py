@@ -136,6 +136,10 @@ class Evaluation:
     nets: tuple[NetResult, ...]
     examples: tuple[Example, ...]
 
+    def __repr__(self) -> str:
+        nets = ", ".join(f"{net.name} top-1 {net.score.top1.value:.2%}" for net in self.nets)
+        return f"<Evaluation: {nets}; {self.headline()}>"
+
     def remarks(self) -> list[str]:
         """Return warnings that must accompany the figures: training games, and nets whose games are unknown."""
         remarks = []

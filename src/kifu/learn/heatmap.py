@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,10 @@ from kifu.go.board import Board
 from kifu.learn.predict import Predictions, Predictor, PredictPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
-from kifu.viz.boards import draw_board, printable, save
+from kifu.viz.boards import draw_board, notebook_svg, printable, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _DIGITS = 6
 """Decimal places of probabilities in JSON."""
@@ -45,6 +48,14 @@ class MovePrediction:
     predictions: Predictions
     best: tuple[int, ...]
     played: int | None
+
+    def __repr__(self) -> str:
+        best = ", ".join(f"{self.name(move)} {self.policy[move]:.1%}" for move in self.best)
+        return f"<MovePrediction of {self.net} {_after(self)}: {best}>"
+
+    def _repr_svg_(self) -> str | None:
+        """Return the heat map as an SVG picture, for notebooks; None without matplotlib."""
+        return notebook_svg(lambda: draw_heatmap(self))
 
     @property
     def game(self) -> Game:
@@ -175,11 +186,16 @@ def color_strength(policy: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def draw(prediction: MovePrediction, path: Path) -> None:
-    """Draw a heat map: the best moves numbered, the move played ringed, the percentages above the board.
+    """Draw a heat map into a .svg or .png file, see `draw_heatmap`.
 
     Raises:
         OutputError: The file cannot be written.
     """
+    save(draw_heatmap(prediction), path)
+
+
+def draw_heatmap(prediction: MovePrediction) -> Figure:
+    """Draw a heat map: the best moves numbered, the move played ringed, the percentages above the board."""
     game = prediction.game
     title = [f"{' - '.join(printable(name) or '?' for name in game.players)}, {_after(prediction)}"]
     to_play = f"{_side(prediction)} to play"
@@ -189,7 +205,7 @@ def draw(prediction: MovePrediction, path: Path) -> None:
     title += ["   ".join(best[k : k + per_line]) for k in range(0, len(best), per_line)]
     points = game.width * game.height
     last = int(game.moves[prediction.plies - 1] & POINT_MASK) if prediction.plies else points
-    figure = draw_board(
+    return draw_board(
         prediction.board.stones,
         title="\n".join(title),
         last=last,
@@ -197,4 +213,3 @@ def draw(prediction: MovePrediction, path: Path) -> None:
         ring=prediction.played,
         heat=color_strength(prediction.policy[:points]).reshape(game.height, game.width),
     )
-    save(figure, path)

@@ -81,6 +81,13 @@ class Net:
     games: npt.NDArray[np.uint64]
     name: str
 
+    def __repr__(self) -> str:
+        about = self.about
+        parameters = sum(value.numel() for value in self.module.parameters())
+        board = f"{about.width} x {about.height}"
+        sizes = f"{parameters:,} parameters, {len(self.games):,} training games"
+        return f"<Net {self.name}: {about.net} on {about.planes}, {board}, {sizes}>"
+
     @cached_property
     def encoder(self) -> Encoder:
         """The encoder for the board that it was trained on."""

@@ -169,6 +169,11 @@ class Predictions:
     value: npt.NDArray[np.float32] | None
     ownership: npt.NDArray[np.float32] | None
 
+    def __repr__(self) -> str:
+        heads = "".join(f", {name}" for name in ("value", "ownership") if getattr(self, name) is not None)
+        positions, moves = self.policy.shape
+        return f"<Predictions of {positions:,} position{'s' * (positions != 1)}: {moves} moves{heads}>"
+
     def top(self, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
         """Return the n most likely moves in descending order; of equally likely moves the lower number comes first.
 
@@ -228,6 +233,9 @@ class Predictor:
         self.net, self.rules = as_net(net), rules
         self._evaluator = BatchEvaluator(self.net, symmetries=symmetries)
         self._encoders: dict[tuple[int, int], tuple[Encoder, EncoderScratch]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Predictor with {self.net!r}>"
 
     def predict(self, positions: PredictPositions, legal: bool = True) -> Predictions:
         """Evaluate positions.

@@ -63,6 +63,9 @@ class Run(BaseModel):
         best = "" if top1 is None else f"; best validation top-1 {top1:.2%}, loss {self.best['validation_loss']:.4f}"
         return f"{self.state} ({self.why}) after {self.steps:,} steps, {self.positions:,} positions{best}"
 
+    def __repr__(self) -> str:
+        return f"<Run {self.summary()}>"
+
     def save(self, directory: Path) -> None:
         """Write `run.json` atomically.
 

@@ -99,6 +99,9 @@ class BuildReport(Report, Generic[M]):
         values = {name: getattr(self.manifest, name, None) for name in _COUNTS}
         return {"path": str(self.path), "fresh": self.fresh, **{k: v for k, v in values.items() if v is not None}}
 
+    def __repr__(self) -> str:
+        return f"<BuildReport {self}>"
+
     def __str__(self) -> str:
         return f"{self.path}: {self.manifest.summary()}" + ("" if self.fresh else " (was there already)")
 

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, Field, field_serializer, field_validator, model_validator
 
-from kifu.config import STRICT, BoardSize, Line, check_config, config_names, config_text, load_config, parse_board
+from kifu.config import (
+    STRICT,
+    BoardSize,
+    Line,
+    NamedConfig,
+    check_config,
+    config_names,
+    config_text,
+    load_config,
+    parse_board,
+)
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.splits import Split, load_split
 from kifu.datasets.examples import Layout
@@ -82,10 +92,8 @@ class GameSet(BaseModel):
         return self
 
 
-class KgsgoRecipe(BaseModel):
+class KgsgoRecipe(NamedConfig):
     """A family of data sets that are drawn from the archives of KGS."""
-
-    model_config = STRICT
 
     name: Line
     title: Line
@@ -126,10 +134,8 @@ class KgsgoRecipe(BaseModel):
         return list(self.sets)
 
 
-class OlfArchiveRecipe(BaseModel):
+class OlfArchiveRecipe(NamedConfig):
     """An archive of OLF files, see `kifu.recipes.olf_archive`."""
-
-    model_config = STRICT
 
     kind: Literal["olf-archive"]
     name: Line
@@ -139,10 +145,8 @@ class OlfArchiveRecipe(BaseModel):
     """Cleaning rules: a name, a file or a table."""
 
 
-class SplitRecipe(BaseModel):
+class SplitRecipe(NamedConfig):
     """Base of recipes of data sets that are made from catalogues: cleaning rules, and how games are split into sets."""
-
-    model_config = STRICT
 
     name: Line
     title: Line

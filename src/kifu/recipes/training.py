@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field, field_serializer, model_validator
 
-from kifu.config import STRICT, BoardSize, Line, parse_board
+from kifu.config import STRICT, BoardSize, Line, NamedConfig, parse_board
 from kifu.datasets.epoch_plan import WINDOW
 from kifu.datasets.position_filter import DEFAULT_FILTER, PositionFilter
 from kifu.planes.encoder import Encoder, find_encoder
@@ -179,10 +179,8 @@ Schedule: TypeAlias = Annotated[
 ]
 
 
-class TrainingRecipe(BaseModel):
+class TrainingRecipe(NamedConfig):
     """Everything that a training run depends on, besides the games."""
-
-    model_config = STRICT
 
     kind: Literal["training"]
     name: Line
@@ -195,7 +193,7 @@ class TrainingRecipe(BaseModel):
     """A plane set (`kifu planes`), or features joined by +."""
     board: BoardSize = "19x19"
     """Board size; other games are ignored."""
-    heads: dict[Literal["value", "ownership"], Positive] = {}
+    heads: dict[Literal["value", "ownership"], Positive] = Field(default={})
     """Outputs besides the policy, and the weight of the loss of each relative to that of the policy."""
     init: Line = "torch"
     """Initialization of the weights."""

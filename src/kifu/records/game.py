@@ -179,13 +179,13 @@ class Game:
         return Board.after(self.width, self.height, self.moves, self.setup, self.setup_ply, plies)
 
     def _repr_svg_(self) -> str | None:
-        """Return the final position as an SVG picture, for notebooks; None if the game has errors."""
-        from kifu.viz.boards import draw_board, to_svg  # a higher layer, used by notebooks only
+        """Return the final position as an SVG picture, for notebooks; None without matplotlib, or if it has errors."""
+        from kifu.viz.boards import draw_board, notebook_svg  # a higher layer, used by notebooks only
 
         if self.errors:
             return None
         last = int(self.moves[-1] & POINT_MASK) if len(self) else None
-        return to_svg(draw_board(self.board().stones, title=str(self), last=last))
+        return notebook_svg(lambda: draw_board(self.board().stones, title=str(self), last=last))
 
     @functools.cached_property
     def _content(self) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ import logging
 import math
 import unicodedata
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -191,6 +191,14 @@ def _on_board(move: int | None, shape: tuple[int, ...]) -> int | None:
     if move is None or to_gtp(move, shape[1], shape[0]) == "pass":
         return None
     return move
+
+
+def notebook_svg(draw: Callable[[], Figure]) -> str | None:
+    """Return a picture as an SVG element; None without matplotlib, so that a notebook shows the repr instead."""
+    try:
+        return to_svg(draw())
+    except ModuleNotFoundError:
+        return None
 
 
 def to_svg(figure: Figure) -> str:

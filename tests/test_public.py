@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
 import kifu
 from commands import KIFU
-from kifu.cli import app
+from kifu.errors import EXTRAS
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "kifu"
@@ -87,54 +88,145 @@ def test_changelog_begins_with_this_version() -> None:
     assert versions[0] == kifu.__version__
 
 
-@pytest.mark.parametrize("name", HOMES)
-def test_public_names_are_documented(name: str) -> None:
-    value = getattr(kifu, name)
-    members = {name: value}
-    if inspect.isclass(value):
-        members |= {f"{name}.{key}": part for key, part in vars(value).items() if callable(part) and key[0] != "_"}
-    assert [key for key, member in members.items() if not inspect.getdoc(member)] == []
+def test_public_names_are_documented() -> None:
+    members: dict[str, object] = {name: getattr(kifu, name) for name in HOMES if not name.isupper()}
+    for name, value in list(members.items()):
+        if inspect.isclass(value):
+            members |= {f"{name}.{key}": part for key, part in vars(value).items() if callable(part) and key[0] != "_"}
+    assert [name for name, member in members.items() if not inspect.getdoc(member)] == []
 
 
-@pytest.mark.parametrize("name", module_names())
-def test_modules_have_docstrings_and_passing_doctests(name: str) -> None:
-    module = importlib.import_module(name)
-    assert module.__doc__ or hasattr(module, "__path__")  # packages may leave it to their modules
-    assert doctest.testmod(module).failed == 0
+def test_modules_have_docstrings_and_passing_doctests() -> None:
+    modules = [importlib.import_module(name) for name in module_names()]
+    # Packages may leave their docstring to their modules.
+    assert [module.__name__ for module in modules if not (module.__doc__ or hasattr(module, "__path__"))] == []
+    results = {module.__name__: doctest.testmod(module) for module in modules}
+    assert [name for name, result in results.items() if result.failed] == []
+    assert sum(result.attempted for result in results.values()) >= 5
 
 
-def test_docstrings_contain_examples() -> None:
-    finder = doctest.DocTestFinder()
-    examples = [test for name in module_names() for test in finder.find(importlib.import_module(name)) if test.examples]
-    assert len(examples) >= 5
+LOADED = """
+import sys
+
+def loaded(what):
+    print(what, *{name.partition(".")[0] for name in sys.modules}, file=sys.stderr)
+
+import kifu
+
+dir(kifu), kifu.__version__
+loaded("import")
+from kifu.cli import app, main
+
+for arguments in [[], ["--version"], *([command.callback.__name__] for command in app.registered_commands)]:
+    sys.argv = ["kifu", *arguments, *([] if "--version" in arguments else ["--help"])]
+    try:
+        main()
+    except SystemExit as leaving:
+        assert not leaving.code, arguments
+    loaded(" ".join(["kifu", *arguments]).replace(" ", "-"))
+"""
 
 
-def loaded_distributions(program: str) -> set[str]:
-    """Run a program in a fresh Python and return the top-level modules that it has loaded at exit."""
-    header = "import atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
-    done = subprocess.run([sys.executable, "-c", header + program], check=True, capture_output=True, text=True)
-    return {name.partition(".")[0] for name in done.stderr.split()}
+@pytest.mark.subprocess
+def test_import_and_help_load_nothing_heavy() -> None:
+    """One process imports kifu, then shows the version and every help; what each step loads stays loaded."""
+    done = subprocess.run([sys.executable, "-c", LOADED], check=True, capture_output=True, text=True)
+    loaded = {what: set(names) for what, *names in map(str.split, done.stderr.splitlines())}
+    assert len(loaded) > 20
+    assert loaded["import"] & (HEAVY | {"typer", "rich"}) == set()
+    assert loaded["kifu"] & HEAVY == set()
+    assert loaded["kifu---version"] & HEAVY == set()
+    compilers = {"torch", "numba", "pyarrow", "numpy", "matplotlib"}
+    assert {what: names & compilers for what, names in loaded.items() if names & compilers} == {}
 
 
-def test_import_loads_nothing_heavy() -> None:
-    assert loaded_distributions("import kifu; dir(kifu); kifu.__version__") & (HEAVY | {"typer", "rich"}) == set()
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
-    program = f"import sys\nfrom kifu.cli import main\nsys.argv = {['kifu', *arguments]}\nmain()"
-    assert loaded_distributions(program) & HEAVY == set()
-
-
-@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
-def test_help_of_a_command_loads_no_compiler(command: str) -> None:
-    program = f"import sys\nfrom kifu.cli import main\nsys.argv = ['kifu', '{command}', '--help']\nmain()"
-    assert loaded_distributions(program) & {"torch", "numba", "pyarrow", "numpy", "matplotlib"} == set()
-
-
+@pytest.mark.subprocess
 def test_installed_command_runs_this_package() -> None:
     done = subprocess.run([KIFU, "--version"], check=True, capture_output=True, text=True)
     assert done.stdout == f"kifu {kifu.__version__}\n"
+
+
+def test_errors_are_also_builtin_errors(tmp_path: Path) -> None:
+    (tmp_path / "not.dat").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"^unknown recipe 'nix'; available: "):
+        kifu.load_recipe("nix")
+    with pytest.raises(ValueError, match=r"^no game record in 2 bytes"):
+        kifu.read_sgf(b"()")
+    with pytest.raises(ValueError, match=r"^move 1 is illegal"):
+        kifu.Board(5).play(25 + 1)
+    with pytest.raises(ValueError, match=r"not\.dat"):
+        kifu.open(tmp_path / "not.dat")
+    with pytest.raises(OSError, match=r"^nowhere: No such file or directory$"):
+        list(kifu.read("nowhere"))
+    with pytest.raises(OSError, match=r"^cannot write .*: Not a directory$"):
+        kifu.ingest(kifu.sample_path(), tmp_path / "not.dat" / "games.parquet")
+
+
+def test_extras_install_the_packages_that_errors_name() -> None:
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    names = {extra: [re.split(r"[\[<>=]", line)[0].replace("-", "_") for line in extras[extra]] for extra in extras}
+    assert {package: extra for package, extra in EXTRAS.items() if package not in names[extra]} == {}
+
+
+@pytest.mark.parametrize(("package", "name"), [("torch", "train"), ("torch", "Predictor"), ("duckdb", "query")])
+def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch, package: str, name: str) -> None:
+    for module in [module for module in sys.modules if module == HOMES[name] or module.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(vars(kifu), name, raising=False)
+    message = f"{package} is required: pip install 'kifu[{EXTRAS[package]}]'"
+    with pytest.raises(kifu.MissingExtra, match=f"^{re.escape(message)}$") as raised:
+        getattr(kifu, name)
+    assert isinstance(raised.value, ImportError)
+
+
+def test_objects_have_a_repr_of_one_line(tmp_path: Path) -> None:
+    catalogue = tmp_path / "games.parquet"
+    report = kifu.ingest(kifu.sample_path(), catalogue, clean="schraudolph")
+    game = next(kifu.read(kifu.sample_path()))
+    (built,) = kifu.build("agz17", catalogue, tmp_path / "data", sets=["test"])
+    with kifu.open(built.path) as data:
+        shown = [
+            report, kifu.open_catalogue(catalogue), kifu.stats(catalogue), kifu.audit([catalogue, catalogue]), game,
+            game.board(20), kifu.load(catalogue, "seven"), built, built.manifest, data, kifu.load_recipe("quick-cpu"),
+        ]  # fmt: skip
+        texts = [repr(each).replace(f"{tmp_path}/", "") for each in shown]
+    assert [text for text in texts if len(text) > 150 or "\n" in text] == []
+    assert texts[:2] == [
+        "<IngestReport: 320 games = 320 kept; 54,734 moves, 89.6 kB>",
+        "<Catalogue 'games.parquet': 320 games, 320 kept>",
+    ]
+    assert texts[5:7] == [
+        "<Board 19 x 19, ply 20, White to play>",
+        "<Loader: seven@1 (7 x 19 x 19), labels move, batches of 256, epoch 0, batch 0>",
+    ]
+
+
+def test_notebooks_show_pictures_if_matplotlib_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = next(kifu.read(kifu.sample_path()))
+    board = game.board(20)
+    for shown in (game, board):
+        picture = shown._repr_svg_()
+        assert picture is not None
+        assert ElementTree.fromstring(picture).tag == "{http://www.w3.org/2000/svg}svg"
+    for module in [module for module in sys.modules if module.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert game._repr_svg_() is board._repr_svg_() is None
+
+
+@pytest.mark.slow
+@pytest.mark.subprocess
+def test_type_checkers_know_the_type_of_every_public_name(tmp_path: Path) -> None:
+    lines = ["import kifu", *(f"reveal_type(kifu.{name})" for name in HOMES)]
+    lines.append("kifu.nix  # type: ignore[attr-defined]")  # strict mode reports an unneeded comment
+    script = tmp_path / "names.py"
+    script.write_text("\n".join(lines))
+    command = [sys.executable, "-m", "mypy", "--config-file", REPOSITORY / "pyproject.toml", script]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, check=False)
+    revealed = re.findall(r'note: Revealed type is "(.*)"', done.stdout)
+    assert (done.returncode, len(revealed)) == (0, len(HOMES)), done.stdout
+    assert [kind for kind in revealed if kind == "Any"] == []
 
 
 @functools.cache
@@ -150,16 +242,19 @@ def imported_names(path: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_packages_import_only_earlier_packages(path: Path) -> None:
-    where = path.relative_to(SOURCE).as_posix()
-    package = where.partition("/")[0].removesuffix(".py")
-    assert package in PACKAGES, f"{where} is in no package of the list"
-    for name in imported_names(path):
-        if name.startswith("kifu.") and name != "kifu.__version__":
-            other = name.split(".")[1]
-            assert other in PACKAGES, f"{where} imports {name}, which is in no package of the list"
-            assert PACKAGES.index(other) <= PACKAGES.index(package) or (where, other) in LAZY, f"{where} imports {name}"
+def test_packages_import_only_earlier_packages() -> None:
+    wrong = []
+    for path in FILES:
+        where = path.relative_to(SOURCE).as_posix()
+        package = where.partition("/")[0].removesuffix(".py")
+        for name in {"kifu." + package, *imported_names(path)}:
+            if name.startswith("kifu.") and name != "kifu.__version__":
+                other = name.split(".")[1]
+                if other not in PACKAGES:
+                    wrong.append(f"{where}: {other} is in no package of the list")
+                elif PACKAGES.index(other) > PACKAGES.index(package) and (where, other) not in LAZY:
+                    wrong.append(f"{where} imports {name}")
+    assert wrong == []
 
 
 def test_lazy_imports_are_still_needed() -> None:

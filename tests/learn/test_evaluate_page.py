@@ -192,7 +192,7 @@ REFUSED = [
     (["no.safetensors", "games.parquet"], "cannot read the net"),
     (["games.parquet", "games.parquet"], "is not a net of kifu"),
     (["a.safetensors", "games.parquet", "--passes"], "net a does not predict passes"),
-    (["a.safetensors", "games.parquet", "--overlap", "maybe"], "no overlap 'maybe'"),
+    (["a.safetensors", "games.parquet", "--overlap", "maybe"], "unknown overlap 'maybe'"),
 ]
 
 

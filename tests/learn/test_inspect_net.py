@@ -60,7 +60,10 @@ def test_invalid_training_metadata_is_omitted(tmp_path, trained):
 
 def test_a_net_has_no_rows(tmp_path):
     done = run("inspect", tiny_net(tmp_path / "a.safetensors"), "--row", 3)
-    assert (done.code, done.err) == (2, [f"kifu: {tmp_path}/a.safetensors is not a data set and has no rows, got --row 3"])
+    assert (done.code, done.err) == (
+        2,
+        [f"kifu: {tmp_path}/a.safetensors is not a data set and has no rows, got --row 3"],
+    )
 
 
 def test_a_file_that_is_not_a_net(tmp_path):

@@ -69,6 +69,19 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     return re.sub(r"<!-- generated: (\w+) -->", lambda match: "\n".join(GENERATED[match[1]]()), markdown)
 
 
+def on_page_content(html: str, page: Page, files: Files, **_: Any) -> str:
+    """Link the pages that docstrings name as docs/NAME.md."""
+
+    def link(match: re.Match[str]) -> str:
+        file = files.get_file_from_path(match[1])
+        if file is None:
+            log.warning(f"{page.file.src_uri}: there is no page {match[0]}")
+            return match[0]
+        return f'<a href="{file.url_relative_to(page.file)}">{match[1].removesuffix(".md")}</a>'
+
+    return re.sub(r"docs/([\w/+-]+\.md)", link, html) if page.file.src_uri.startswith("reference/python/") else html
+
+
 def unknown_options(markdown: str) -> Iterator[str]:
     """Yield a line for each command or option in a page's text that the command line lacks."""
     known = {name: {option for p in command.params for option in p.opts} for name, command in _group().commands.items()}

@@ -190,13 +190,6 @@ class _NewMessages(logging.Filter):
         return is_new
 
 
-class _NoteHandler(logging.Handler):
-    """Prints what kifu logs, such as the number of files that are left out of a folder."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        note(f"kifu: {record.getMessage()}")
-
-
 def _set_verbosity(quiet: bool, verbose: bool) -> None:
     """Set the amount of output; notes that packages log are printed unless the command is quiet."""
     global _verbosity
@@ -272,10 +265,6 @@ def main() -> None:
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _set_verbosity(quiet=False, verbose=False)
-    log = logging.getLogger("kifu")
-    log.setLevel(logging.INFO)
-    if not log.handlers:
-        log.addHandler(_NoteHandler())
     try:
         with missing_extras():
             code = app(prog_name="kifu", standalone_mode=False)

@@ -429,7 +429,7 @@ def test_files_left_out_are_named_once(kgs: Path, tmp_path: Path) -> None:
     shutil.copytree(kgs, tmp_path / "kgs")
     (tmp_path / "kgs" / "notes.pdf").touch()
     command = ["ingest", tmp_path / "kgs", "-o", tmp_path / "games.parquet", "--dry-run"]
-    assert run(*command).err == [f"{tmp_path / 'kgs'}: left out: 1 file (1 .pdf)"]
+    assert run(*command).err == [f"kifu: {tmp_path / 'kgs'}: left out: 1 file (1 .pdf)"]
     assert run(*command, "-q").err == []
 
 

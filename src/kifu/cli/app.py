@@ -198,6 +198,7 @@ def _set_verbosity(quiet: bool, verbose: bool) -> None:
     _verbosity = Verbosity(1 + verbose - quiet)
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_NewMessages())
+    handler.setFormatter(logging.Formatter("kifu: %(message)s"))
     log = logging.getLogger("kifu")
     log.handlers = [handler]
     log.setLevel((logging.ERROR, logging.INFO, logging.DEBUG)[_verbosity])

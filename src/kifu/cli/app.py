@@ -31,19 +31,21 @@ _INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 
 
-class _NoFlagTypes:
-    """Leaves the type of options without a value out of the help."""
+class _PlainHelp:
+    """Leaves the types of flags and arguments out of the help."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, flags without a type."""
+        """Return the parameters, flags and arguments without a type."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             if getattr(param, "is_flag", False):
                 param.metavar = ""
+            elif param.param_type_name == "argument":
+                param.display_type_rich = lambda ctx: None
         return params
 
 
-class _Group(_NoFlagTypes, TyperGroup):
+class _Group(_PlainHelp, TyperGroup):
     """The root: suggests a command for an unknown one."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -57,7 +59,7 @@ class _Group(_NoFlagTypes, TyperGroup):
         return command
 
 
-class Command(_NoFlagTypes, TyperCommand):
+class Command(_PlainHelp, TyperCommand):
     """A command whose help ends with examples.
 
     Attributes:
@@ -80,7 +82,8 @@ class Command(_NoFlagTypes, TyperCommand):
 app = typer.Typer(
     name="kifu",
     cls=_Group,
-    help="Turn Go game records into clean, reproducible training sets; train, evaluate and play networks.",
+    help="Turn Go game records into clean, reproducible training sets; train, evaluate and play networks.\n\n"
+    "Begin with `kifu demo`, or with `kifu fetch sample` and the examples in each command's help.",
     invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,

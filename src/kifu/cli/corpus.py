@@ -22,7 +22,7 @@ _PANEL = "Corpus"
 def ingest(
     sources: Sources,
     output: Annotated[Path, Output(help="A new .parquet file, or a folder to create or extend.")],
-    clean: Clean = None,
+    clean: Annotated[str, Clean()] = "legal",
     set_: Annotated[list[str] | None, overrides("the cleaning rules", "min_rating=36")] = None,
     jobs: Jobs = None,
     engine: Engine = "threads",
@@ -39,7 +39,7 @@ def ingest(
     from kifu.estimate import estimate
 
     write = ingest_games if output.suffix == ".parquet" else append
-    rules = load_cleaning_rules(clean or "legal", set_ or ())
+    rules = load_cleaning_rules(clean, set_ or ())
     if dry_run:
         return Plan.of_sources(sources, [output], estimate(sources, clean=rules, jobs=jobs)).outcome()
     report = write(sources, output, clean=rules, jobs=jobs, engine=engine, progress=progress)

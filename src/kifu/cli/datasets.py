@@ -100,7 +100,7 @@ def estimate(
         str | None,
         typer.Option(metavar="RECIPE", help="Estimate a build of this recipe.", show_default="estimate kifu ingest"),
     ] = None,
-    clean: Clean = None,
+    clean: Annotated[str | None, Clean(show_default="legal")] = None,
     set_: Annotated[list[str] | None, overrides("the recipe, or of the rules", "min_rating=36")] = None,
     jobs: Jobs = None,
 ) -> Outcome:

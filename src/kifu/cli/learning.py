@@ -93,7 +93,7 @@ def evaluate(  # noqa: PLR0913 - command-line options
         list[Path] | None,
         typer.Option("--with", metavar="NET", help="Another net, evaluated on the same positions. Repeatable."),
     ] = None,
-    board: Board = None,
+    board: Annotated[str | None, Board(show_default="the net's")] = None,
     legal: Annotated[bool, typer.Option("--legal", help="Mask illegal moves.")] = False,
     symmetries: Symmetries = False,
     passes: Annotated[bool, typer.Option("--passes", help="Include passes.")] = False,

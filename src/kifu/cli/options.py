@@ -54,19 +54,14 @@ Catalogues = Annotated[list[str], typer.Argument(metavar="CATALOGUE", help="Cata
 Recipe = Annotated[
     str, typer.Argument(metavar="RECIPE", help="A recipe: a name (see `kifu recipes`), or a .toml file.")
 ]
-Clean = Annotated[
-    str | None,
-    typer.Option(
-        metavar="RULES", help="Cleaning rules: legal, schraudolph, training, or a .toml file.", show_default="legal"
-    ),
-]
+Clean = partial(typer.Option, metavar="RULES", help="Cleaning rules: legal, schraudolph, training, or a .toml file.")
 Container = Annotated[
     str, typer.Argument(metavar="GAME", help="A record, an archive or folder of records, or a catalogue.")
 ]
 GameNumber = Annotated[int, typer.Option("--game", min=1, metavar="N", help="Number of the game in its container.")]
 Move = Annotated[int | None, typer.Option(min=0, metavar="N", help="Number of moves played.", show_default="all")]
 Checkpoint = Annotated[Path, typer.Argument(metavar="NET", help="A net or a run directory.")]
-Board = Annotated[str | None, typer.Option(metavar="WIDTHxHEIGHT", help="Size of the board.", show_default="19x19")]
+Board = partial(typer.Option, metavar="WIDTHxHEIGHT", help="Size of the board.")
 Rules = Annotated[
     str,
     typer.Option(

@@ -62,7 +62,7 @@ def match(  # noqa: PLR0913 - command-line options
     games: Annotated[
         int, typer.Option(min=1, metavar="N", help="Number of games; openings are played with both colours.")
     ] = 20,
-    board: Board = "19x19",
+    board: Annotated[str, Board()] = "19x19",
     komi: Annotated[float, typer.Option(metavar="POINTS", help="Points for White.")] = 7.5,
     rules: Rules = "chinese",
     openings: Annotated[
@@ -91,7 +91,7 @@ def match(  # noqa: PLR0913 - command-line options
     from kifu.play.match import MatchOptions, play_match
     from kifu.play.referee import MatchRules
 
-    width, height = parse_board(board or "19x19")
+    width, height = parse_board(board)
     if width != height:
         raise RecipeError(f"GTP boards are square, got {board}")
     outcome = play_match(

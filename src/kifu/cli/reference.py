@@ -89,14 +89,14 @@ def nets(
     planes: Annotated[
         str | None, typer.Option(metavar="PLANES", help="Plane set.", show_default="the network's own")
     ] = None,
-    board: Board = "19x19",
+    board: Annotated[str, Board()] = "19x19",
 ) -> Outcome:
     """List the networks with their sizes, or show the layers of one."""
     from kifu.config import parse_board
     from kifu.learn.nets.registry import NETS, RESIDUAL
     from kifu.learn.nets.summary import net_card, net_line
 
-    width, height = parse_board(board or "19x19")
+    width, height = parse_board(board)
     if name is not None:
         text = net_card(name, planes, width, height)
         return Outcome(lambda: _print_markdown(text), {"name": name, "text": text})

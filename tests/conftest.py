@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,16 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("needs ../shared")
     return folder
+
+
+_imported = pytest.StashKey[frozenset[str]]()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    session.config.stash[_imported] = frozenset(sys.modules)
+
+
+@pytest.fixture
+def imported_by_collection(pytestconfig: pytest.Config) -> frozenset[str]:
+    """The names of all modules that had been imported before the first test ran."""
+    return pytestconfig.stash[_imported]

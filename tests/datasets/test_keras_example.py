@@ -9,17 +9,15 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from lazy import lazy_import
 from loader_games import make
 
+keras = lazy_import("keras")
+torch = lazy_import("torch")
+nets = lazy_import("kifu.learn.nets")
+
+
 pytestmark = pytest.mark.slow
-
-
-def setup_module() -> None:  # Keras and torch are imported when the tests run, not when they are collected
-    global keras, torch, make_net
-    import keras
-    import torch
-
-    from kifu.learn.nets import make_net
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +48,7 @@ def test_script_trains_from_a_catalogue(tmp_path, script, capsys):
 @pytest.mark.parametrize(("planes", "width", "height"), [(1, 9, 9), (7, 5, 8)])
 def test_network_equals_book_small(script, planes, width, height):
     torch.manual_seed(0)
-    ours = make_net("book-small", planes, width, height).eval()
+    ours = nets.make_net("book-small", planes, width, height).eval()
     theirs = script.book_small(planes, width, height)
     weights = []
     for key, value in ours.state_dict().items():

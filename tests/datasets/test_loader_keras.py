@@ -8,14 +8,11 @@ import pytest
 
 import kifu
 from kifu.errors import RecipeError
+from lazy import lazy_import
 from loader_games import load, make, one_batch
 
-
-def setup_module() -> None:  # Keras is imported when the tests run, not when they are collected
-    global keras, dataset
-    import keras
-
-    from kifu.datasets.keras_data import dataset
+keras = lazy_import("keras")
+keras_data = lazy_import("kifu.datasets.keras_data")
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +26,7 @@ def reported(pairs) -> Counter:
 
 
 def test_batches_in_any_order(loader):
-    data = dataset(loader)
+    data = keras_data.dataset(loader)
     batches = list(loader.epoch(0))
     assert len(data) == len(batches)
     for k in (0, 1, 2, len(batches) - 1, 1, 0):
@@ -44,7 +41,7 @@ def test_batches_in_any_order(loader):
 
 def test_training_uses_each_example_once_per_epoch(loader):
     """For any order of indices, all batches are rendered one after another."""
-    data = dataset(loader)
+    data = keras_data.dataset(loader)
     seen = []
 
     class Seen(type(data)):
@@ -68,7 +65,7 @@ def test_training_uses_each_example_once_per_epoch(loader):
 
 
 def test_an_index_means_one_batch_within_a_pass(loader):
-    data = dataset(loader)
+    data = keras_data.dataset(loader)
     data.on_epoch_begin()
     first = data[5]
     second = data[2]
@@ -82,7 +79,7 @@ def test_an_index_means_one_batch_within_a_pass(loader):
 
 
 def test_the_books_generator_yields_consecutive_epochs(loader):
-    data = dataset(loader)
+    data = keras_data.dataset(loader)
     samples = data.get_num_samples(batch_size=100, num_classes=361)
     assert samples == loader.positions
     pairs = list(islice(data.generate(100, 361), 2 * -(-samples // 100)))
@@ -97,13 +94,13 @@ def test_the_books_generator_yields_consecutive_epochs(loader):
 def test_passes_need_a_class(tmp_path):
     loader = load(make(tmp_path), "seven", output="float32", passes=True)
     with pytest.raises(RecipeError, match="passes require one more class"):
-        list(dataset(loader))
-    assert sum(moves[:, 361].sum() for _, moves in dataset(loader, 362)) > 0
+        list(keras_data.dataset(loader))
+    assert sum(moves[:, 361].sum() for _, moves in keras_data.dataset(loader, 362)) > 0
 
 
 def test_unsupported_loaders_are_rejected(tmp_path):
     games = make(tmp_path)
     with pytest.raises(RecipeError, match="output 'float32', got 'packed'"):
-        dataset(load(games, "seven"))
+        keras_data.dataset(load(games, "seven"))
     with pytest.raises(RecipeError, match="label 'move'"):
-        dataset(load(games, "seven", labels=("result",), output="float32"))
+        keras_data.dataset(load(games, "seven", labels=("result",), output="float32"))

@@ -7,15 +7,11 @@ import numpy as np
 import pytest
 
 from kifu.datasets.examples import Batch
+from lazy import lazy_import
 from loader_games import load, make, row_ids
 
-
-def setup_module() -> None:  # torch is imported when the tests run, not when they are collected
-    global torch, DataLoader, dataset, tensors, unpack
-    import torch
-    from torch.utils.data import DataLoader
-
-    from kifu.datasets.torch_data import dataset, tensors, unpack
+torch = lazy_import("torch")
+torch_data = lazy_import("kifu.datasets.torch_data")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +30,9 @@ def signed(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def test_tensors_equal_the_batches(games):
     loader = load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
-    for batch, reported in zip(loader.epoch(0), DataLoader(dataset(loader), batch_size=None), strict=True):
+    for batch, reported in zip(
+        loader.epoch(0), torch.utils.data.DataLoader(torch_data.dataset(loader), batch_size=None), strict=True
+    ):
         assert reported["planes"].dtype == torch.uint8
         assert np.array_equal(reported["planes"], batch.planes)
         kinds = {"move": torch.int64, "next2": torch.int64, "result": torch.int8, "komi": torch.float32}
@@ -49,21 +47,21 @@ def test_tensors_equal_the_batches(games):
 def test_unpack_equals_uint8_output(games, planes, height, kind):
     kind = getattr(torch, kind)
     packed, ready = (next(iter(load(games, planes, output=output, batch_size=33))) for output in ("packed", "uint8"))
-    written = unpack(torch.from_numpy(packed.planes), height, height, kind)
+    written = torch_data.unpack(torch.from_numpy(packed.planes), height, height, kind)
     assert written.dtype == kind
     assert np.array_equal(written.to(torch.uint8), ready.planes)
 
 
 def test_bfloat16_planes(games):
     packed, half = (next(iter(load(games, "seven", output=output))) for output in ("packed", "bfloat16"))
-    planes = tensors(half)["planes"]
+    planes = torch_data.tensors(half)["planes"]
     assert planes.dtype == torch.bfloat16
-    assert torch.equal(planes, unpack(torch.from_numpy(packed.planes), 19, 19, torch.bfloat16))
+    assert torch.equal(planes, torch_data.unpack(torch.from_numpy(packed.planes), 19, 19, torch.bfloat16))
 
 
 def test_tensors_share_memory_if_possible():
     batch = Batch(np.zeros((2, 1, 46), np.uint8), {}, np.array([1, 2**64 - 1], np.uint64), np.zeros(2, np.int32))
-    reported = tensors(batch)
+    reported = torch_data.tensors(batch)
     reported["planes"][0, 0, 0] = 7
     assert batch.planes[0, 0, 0] == 7
     assert reported["game"].tolist() == [1, -1]
@@ -74,17 +72,21 @@ def test_tensors_share_memory_if_possible():
 def test_workers_cover_an_epoch_without_overlap(games, method):
     loader = load(games, "own", batch_size=20, seed=2, jobs=1)
     wanted = signed(row_ids(loader.epoch(1)))
-    data = dataset(loader)
+    data = torch_data.dataset(loader)
     data.set_epoch(1)
-    reported = rows(DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
+    reported = rows(torch.utils.data.DataLoader(data, batch_size=None, num_workers=2, multiprocessing_context=method))
     assert Counter(reported) == Counter(wanted)
     assert reported != wanted
 
 
 def test_persistent_workers_continue_with_the_next_epoch(games):
     loader = load(games, "own", batch_size=20, jobs=1)
-    batches = DataLoader(
-        dataset(loader), batch_size=None, num_workers=2, persistent_workers=True, multiprocessing_context="fork"
+    batches = torch.utils.data.DataLoader(
+        torch_data.dataset(loader),
+        batch_size=None,
+        num_workers=2,
+        persistent_workers=True,
+        multiprocessing_context="fork",
     )
     first, second = rows(batches), rows(batches)
     assert first != second

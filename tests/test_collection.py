@@ -1,0 +1,8 @@
+"""Collecting the tests is quick and takes little memory."""
+
+from __future__ import annotations
+
+
+def test_collection_imports_no_large_package(imported_by_collection: frozenset[str]) -> None:
+    """Each process that runs tests collects all of them."""
+    assert not imported_by_collection & {"torch", "ray", "keras", "lightning_fabric", "datasets", "moto"}

@@ -39,6 +39,7 @@ def test_batches_in_any_order(loader):
     assert reported(data) == reported(data)  # it can be iterated over, more than once
 
 
+@pytest.mark.slow
 def test_training_uses_each_example_once_per_epoch(loader):
     """For any order of indices, all batches are rendered one after another."""
     data = keras_data.dataset(loader)
@@ -78,6 +79,7 @@ def test_an_index_means_one_batch_within_a_pass(loader):
     assert np.array_equal(data[2][0], list(loader.epoch(1))[2].planes)
 
 
+@pytest.mark.slow
 def test_the_books_generator_yields_consecutive_epochs(loader):
     data = keras_data.dataset(loader)
     samples = data.get_num_samples(batch_size=100, num_classes=361)

@@ -83,6 +83,7 @@ def test_the_whole_bundled_sample():
     print(f"{len(games)} games, {compare_all(games):,} moves")
 
 
+@pytest.mark.slow
 def test_forty_real_games(shared):
     games = [read_archive(path, every=10_000)[0] for path in archives(shared / "data" / "kgs")]
     games += read_archive(shared / "data" / "kgs" / "KGS-2016_02-19-577-.tar.gz", every=200)

@@ -168,6 +168,7 @@ def test_the_first_planes():
     assert planes[3].all()
 
 
+@pytest.mark.slow
 def test_the_value_networks_set_tells_the_colour():
     nodes = [("B", (0, 0)), ("W", (1, 1)), ("B", None), ("B", (2, 2))]
     planes, _ = draw("alphago49", (5, 4, nodes))

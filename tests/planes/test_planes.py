@@ -120,7 +120,7 @@ def test_a_padded_board_is_its_own_size_and_nothing(name, drawn, extra, k):
     width, height, _ = drawn
     rim = PLANE_SETS[name].padding
     turned = (height, width) if k & 4 else (width, height)
-    large = [min(25 - 2 * rim, side + more) for side, more in zip(turned, extra)]
+    large = [min(LARGEST - 2 * rim, side + more) for side, more in zip(turned, extra)]
     if min(large[0] - turned[0], large[1] - turned[1]) < 0:
         return
     planes, label = draw(name, drawn, k)

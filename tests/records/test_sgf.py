@@ -249,6 +249,7 @@ def test_matches_sgfmill_on_real_games(shared: Path) -> None:
         assert (game.size, game.moves.tolist(), setup, game.properties) == read_with_sgfmill(game.record)
 
 
+@pytest.mark.slow
 def test_real_games_round_trip(shared: Path) -> None:
     for game in real_games(shared, 100 if COMPILED else 10):
         check_laws(game)

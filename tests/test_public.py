@@ -200,6 +200,8 @@ def test_objects_have_a_repr_of_one_line(tmp_path: Path) -> None:
         "<Board 19 x 19, ply 20, White to play>",
         "<Loader: seven@1 (7 x 19 x 19), labels move, batches of 256, epoch 0, batch 0>",
     ]
+    batch = next(iter(kifu.load(catalogue, "seven")))
+    assert repr(batch) == "<Batch: planes [256, 7, 46] uint8, move [256] int16, game [256] uint64, ply [256] int32>"
 
 
 def test_notebooks_show_pictures_if_matplotlib_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

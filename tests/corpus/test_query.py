@@ -87,7 +87,7 @@ def test_rows_stay_in_order_with_their_file(small: Path, many: Path) -> None:
 
 def test_columns_have_the_types_of_the_schema(small: Path) -> None:
     with query("FROM games", [small]) as answer:
-        found = answer._relation.limit(0).to_arrow_table().schema
+        found = answer.arrow().schema
     assert [*SCHEMA.names, "catalogue"] == found.names
     for field in SCHEMA:
         kind = found.field(field.name).type

@@ -197,7 +197,7 @@ class EpochPlan:
         return replace(self, config=config, blocks=_rank_blocks(config, batch_size, int(self.ends[-1]), before))
 
     def entries(self, block: ShuffleBlock) -> npt.NDArray[np.int32]:
-        """Return the positions of a block in their shuffled order."""
+        """Return the positions of a block in their shuffled order: [size] int32."""
         size = block.last - block.first
         if self.config.shuffle is None:
             return np.arange(size, dtype=np.int32)
@@ -214,7 +214,7 @@ class EpochPlan:
                 delivered = max(delivered - (stop - start), 0)
 
     def block_units(self, block: ShuffleBlock) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the units with positions in a block, and the index in the block of each unit's first position."""
+        """Return the units [K] with positions in a block, and the index in it of the first position of each: [K]."""
         u = int(np.searchsorted(self.ends, block.first, side="right")) - 1
         v = int(np.searchsorted(self.ends, block.last, side="left"))
         return self.units[u:v].astype(np.int64), self.ends[u:v] - block.first

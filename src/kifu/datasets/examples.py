@@ -140,7 +140,7 @@ class Layout:
         return prod(self.packed_shape) * self.plane_dtype.itemsize
 
     def flip_points(self, points: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return labels that are points with rows counted from the opposite side; a pass stays a pass."""
+        """Return labels [B] that are points with rows counted from the opposite side; a pass stays a pass."""
         y, x = np.divmod(points, self.width)
         return np.where(points == self.pass_label, points, (self.height - 1 - y) * self.width + x)
 
@@ -197,6 +197,11 @@ class Batch:
     def __len__(self) -> int:
         return len(self.planes)
 
+    def __repr__(self) -> str:
+        arrays = {"planes": self.planes, **self.labels, "game": self.game, "ply": self.ply}
+        shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in arrays.items())
+        return f"<Batch: {shapes}>"
+
     def unpack_planes(self, layout: Layout) -> npt.NDArray[Any]:
         """Return the planes as [B, C, H, W] uint8 of 0 and 1, or float32 for a real layout."""
         if layout.real:
@@ -211,7 +216,7 @@ class Batch:
         return Batch(self.planes[start:stop], labels, self.game[start:stop], self.ply[start:stop])
 
     def take(self, rows: npt.NDArray[np.int64]) -> Batch:
-        """Return the given rows in the given order, without runs."""
+        """Return the given rows, [K] indices, in the given order, without runs."""
         labels = {name: values[rows] for name, values in self.labels.items()}
         return Batch(self.planes[rows], labels, self.game[rows], self.ply[rows])
 
@@ -220,13 +225,13 @@ class Batch:
         return replace(self, runs=runs)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays of the batch by name, without runs; `from_columns` is the inverse."""
+        """Return all arrays [B, ...] of the batch by name, without runs; `from_columns` is the inverse."""
         labels = {f"label {name}": values for name, values in self.labels.items()}
         return {"planes": self.planes, "game": self.game, "ply": self.ply} | labels
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, npt.NDArray[Any]]) -> Batch:
-        """Return the batch whose `columns` these are; others are ignored."""
+        """Return the batch whose `columns`, arrays [B, ...], these are; others are ignored."""
         labels = {key.removeprefix("label "): values for key, values in columns.items() if key.startswith("label ")}
         return cls(columns["planes"], labels, columns["game"], columns["ply"])
 

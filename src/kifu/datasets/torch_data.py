@@ -51,7 +51,7 @@ def dataset(loader: Loader) -> TorchDataset:
 
 
 def tensors(batch: Batch) -> dict[str, Tensor]:
-    """Return the arrays of a batch as tensors by name: planes, the labels, game and ply.
+    """Return the arrays of a batch as tensors [B, ...] by name: planes, the labels, game and ply.
 
     Arrays are shared where torch has their type. Labels that are points become int64, as loss functions require; planes
     of output "bfloat16" get that dtype; game becomes int64 with the bits of the uint64.

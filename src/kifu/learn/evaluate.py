@@ -109,6 +109,10 @@ class NetResult:
     by: dict[str, dict[str, Score]]
     to_first: dict[str, Interval] | None
 
+    def __repr__(self) -> str:
+        score = self.score
+        return f"<NetResult of {self.name}: top-1 {score.top1.value:.2%}, {score.nll.value:.4f} nats>"
+
 
 @dataclass(frozen=True)
 class Evaluation:

@@ -178,7 +178,7 @@ def _rows(values: npt.NDArray[np.float32], game: Game) -> list[list[float]]:
 
 
 def color_strength(policy: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Return the strength of each point's colour: the square root of its probability, 0 below the uniform probability.
+    """Return the strength of each point's colour, [points]: the root of its probability, 0 below the uniform one.
 
     The square root keeps the fifth-best move visible beside a very likely one.
     """

@@ -64,6 +64,9 @@ class NetMetadata(BaseModel):
     trained: dict[str, Any] = {}
     """Steps, positions, seconds, figures, sources and machine of its training."""
 
+    def __repr__(self) -> str:
+        return f"<NetMetadata: {self.net} on {self.planes}, {self.width} x {self.height}, by kifu {self.kifu}>"
+
 
 @dataclass(frozen=True)
 class Net:

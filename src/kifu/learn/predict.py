@@ -266,13 +266,13 @@ class Predictor:
         return self.predict(positions, legal).policy
 
     def top(self, positions: PredictPositions, n: int) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32]]:
-        """Return the n most likely legal moves and their probabilities, see `Predictions.top`."""
+        """Return the n most likely legal moves [B, n] and their probabilities [B, n], see `Predictions.top`."""
         return self.predict(positions).top(n)
 
     def sample(
         self, positions: PredictPositions, rng: np.random.Generator, temperature: float = 1.0, epsilon: float = 0.0
     ) -> npt.NDArray[np.int16]:
-        """Draw a legal move for each position, see `Predictions.sample`."""
+        """Draw a legal move for each position: [B] int16, see `Predictions.sample`."""
         return self.predict(positions).sample(rng, temperature, epsilon)
 
     def _predict_batch(self, positions: PredictPositions, legal: bool) -> Predictions:

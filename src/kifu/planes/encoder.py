@@ -137,7 +137,7 @@ class Encoder(FrameEncoder):
         return self.encode(scratch, request, out, labels["move"], context)
 
     def encode_game(self, game: Game) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
-        """Return the planes and next moves of one game; see `kifu.encode`."""
+        """Return the planes [T, C, H, W] and next moves [T] of one game; see `kifu.encode`."""
         request, examples = single_game(game)
         packed, label = self.new_out(examples), np.empty(examples, np.int16)
         rating = np.array([[rank.rating if rank else 0 for rank in game.ranks]], np.float32)

@@ -9,6 +9,7 @@ is installed with the oldest and the newest supported Python on PATH, where tool
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def check_wheel(wheel: Path) -> None:
         metadata = BytesParser(policy=compat32).parsebytes(archive.read(info + "METADATA"))
     description = str(metadata.get_payload())
     check(description.startswith("# kifu"), "the description is not README.md")
-    check("](docs/" not in description, "the description has relative links")
+    relative = re.search(r"""\]\((?!https?:|#)[^)]*|(src|href)=["'](?!https?:|#)[^"']*""", description)
+    check(relative is None, f"the description has a relative link: {relative and relative[0]}")
     print(f"{wheel.name}: {len(files)} files, {wheel.stat().st_size / 1e6:.1f} MB")
 
 

@@ -12,6 +12,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_SECONDS ?= 600
 TEST_JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
+# On their own, so that a process holds either the kernels that it compiled or torch: both take 2 GB.
+TORCH_TESTS := tests/learn tests/play tests/katago tests/recipes
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all check docs dist counts fuzz bench scale sample clean
@@ -36,7 +38,8 @@ demo: $(READY)-learn ## Run the pipeline on the bundled sample: data sets, check
 	$(BIN)/kifu demo --output demo
 
 test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
-	$(PYTEST)
+	$(PYTEST) $(TORCH_TESTS:%=--ignore %)
+	$(PYTEST) $(TORCH_TESTS)
 
 test-all: $(READY)-test ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
 	$(PYTEST) -m 'not exhaustive' --hypothesis-profile thorough --cov --cov-report term

@@ -30,7 +30,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
 
 def test_progress_goes_to_standard_error(done: tuple[Done, Path]) -> None:
     assert done[0].code == 0, done[0].err
-    known = ("building kgsgo-", "reading games", "splitting games", "training quick-cpu", "step ", "compiling ")
+    known = ("building kgsgo-", "reading games", "splitting games", "training demo", "step ", "compiling ")
     assert [line for line in done[0].err if not line.startswith((*known, "a second process"))] == []
 
 

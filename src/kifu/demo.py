@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
 
 # The sample is younger and smaller than what the recipes are made for.
 _OVERRIDES = ("until=2025", "sets.test.games=20", "sets.train10k.games=200")
-_TRAINING = ("net=b2c32", "title=the net of kifu demo", "validation_positions=1000", "validate_minutes=60")
+_TRAINING = ("net=b2c32", "name=demo", "title=the net of kifu demo", "validation_positions=500", "validate_minutes=0.2")
 _PLANES = "alphago48"  # of the trained and the packaged net
 _MIDDLE_GAME = range(40, 160, 5)  # numbers of moves before the positions on which the nets are compared
-_FAR = 5  # lines from the last move
+_NEAR, _FAR = 2, 5  # lines from the last move
 _UNLIKELY = 0.05  # probability of a move that a net does not expect
 _WIDTH = 78  # columns of the terminal
 
@@ -127,6 +128,7 @@ def run_demo(
     Raises:
         FormatError: a file is not what it should be.
     """
+    say(f"From Go records to a net, into {into}. The first run compiles kifu's kernels.\n")
     learn = find_spec("torch") is not None
     with _compiling_encoder(learn, progress) as wait:
         report = _Report(into, say, progress)
@@ -289,6 +291,8 @@ def _draw(path: Path, row: int, into: Path) -> None:
 
 def _learn(report: _Report, test: Path, jobs: int | None, seconds: float) -> str:
     """Train a net, and compare it with the packaged one. Return a command that shows the last position."""
+    # On a busy machine threads that wait in loops halt each other. OpenMP reads this when torch is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from kifu.learn.heatmap import draw, predict_move
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor
@@ -353,8 +357,8 @@ class _Compared:
         self.random = float((1 / predictions.legal.sum(1)).mean())
 
     def best_hit(self) -> int | None:
-        """Return the position whose next move is most likely among those played far from the last move."""
-        far = [_distance(game, ply, move) >= _FAR for game, ply, move in zip(self.games, self.plies, self._played)]
+        """Return the position whose next move is most likely among those that do not answer the last move nearby."""
+        far = [_distance(game, ply, move) > _NEAR for game, ply, move in zip(self.games, self.plies, self._played)]
         return self._most_likely((self._best == self._played) & far)
 
     def worst_miss(self) -> int | None:
@@ -395,9 +399,9 @@ def _explain(prediction: MovePrediction, mine: MovePrediction) -> str:
         f"{_move(prediction, played)}, its choice {prediction.rank(played)} with {prediction.policy[played]:.1%}. "
     )
     if here < _FAR <= there:
-        sentence += "It answers the last move, where the game goes on elsewhere. "
+        sentence += "The net answers the last move; the game goes on elsewhere. "
     elif there < _FAR <= here:
-        sentence += "It plays elsewhere, where the game answers the last move. "
+        sentence += "The net plays elsewhere; the game answers the last move. "
     return sentence + yours
 
 
@@ -421,8 +425,8 @@ def _move(prediction: MovePrediction, move: int) -> str:
             len(chain) for chain in chains if (stones[chain[0]] == board.to_play) == own and liberties[chain[0]] == left
         )
 
-    effects = [("captures", count(False, 1)), ("attacks the last two liberties of", count(False, 2))]
-    effects += [("defends", count(True, 1))]
+    effects = [("captures", count(False, 1)), ("atari on", count(False, 2))]
+    effects += [("defends from capture", count(True, 1))]
     does = [f"{verb} {n} stone{'s' * (n != 1)}" for verb, n in effects if n]
     away = _distance(game, prediction.plies, move)
     does.append(f"{away} line{'s' * (away != 1)} from the last move")

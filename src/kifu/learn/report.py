@@ -146,14 +146,15 @@ def page(evaluation: Evaluation) -> str:
 
 
 def _plots(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
-    """Yield a description and an image for each plot."""
+    """Yield a description and an image for each plot, but not for breakdowns with a single group."""
+    yield "calibration", _data_url(draw_calibration({net.name: _bins(net) for net in evaluation.nets}))
     for name, (title, _) in BREAKDOWNS.items():
         scores = evaluation.nets[0].by[name]
         groups = [group for group, score in scores.items() if score.games >= _MIN_GAMES] or list(scores)
         shares = {net.name: np.array([net.by[name][group].top1 for group in groups]) * 100 for net in evaluation.nets}
+        if len(groups) < 2:
+            continue
         yield f"top-1 by {title}", _data_url(draw_groups(f"top-1 (%), by {title}", groups, shares, name == "move"))
-        if name == "move":
-            yield "calibration", _data_url(draw_calibration({net.name: _bins(net) for net in evaluation.nets}))
 
 
 def _bins(net: NetResult) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:

@@ -55,7 +55,7 @@ docs: $(READY)-docs ## Build the documentation in build/site; NOTEBOOKS=skip lea
 
 dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty environments
 	rm -rf dist build/lib build/bdist.*
-	$(BIN)/python -m build --outdir dist >/dev/null
+	$(BIN)/python -m build --quiet --outdir dist >/dev/null
 	$(BIN)/python tools/check_dist.py dist
 
 counts: $(READY)-test ## Count positions and games exhaustively (long)

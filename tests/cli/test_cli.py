@@ -25,6 +25,7 @@ from kifu.datasets.formats import FORMATS
 from kifu.datasets.manifest import read_manifest
 from kifu.planes.registry import PLANE_SETS
 from kifu.recipes.schema import recipe_names
+from marks import slow
 
 COMMANDS: dict[str, Command] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SETS = ("train", "validation", "test")
@@ -75,6 +76,7 @@ def test_output_urls_are_refused(given: list[str], tmp_path: Path, monkeypatch: 
 # help and lists
 
 
+@pytest.mark.subprocess
 def test_without_arguments_it_shows_the_help() -> None:
     done = finish(start())
     assert done.err == []
@@ -125,6 +127,7 @@ def test_outputs_are_called_output_and_can_be_planned() -> None:
         assert ("--dry-run" in options) == writes
 
 
+@pytest.mark.subprocess
 def test_a_missing_package_is_reported_with_its_extra() -> None:
     program = "import sys\nsys.modules['torch'] = None\nfrom kifu.cli import main\nsys.argv = ['kifu', 'nets']\nmain()"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -182,14 +185,16 @@ def test_planes_of_a_composition_are_listed() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("columns", [50, 80, 120])
-@pytest.mark.parametrize("command", ["recipes", "planes", "formats"])
+@pytest.mark.subprocess
+@pytest.mark.parametrize("columns", [80, *slow(50, 120)])
+@pytest.mark.parametrize("command", ["planes", *slow("recipes", "formats")])
 def test_lists_fit_the_terminal(command: str, columns: int) -> None:
     lines = on_terminal(columns, command)
     assert max(map(len, lines)) <= columns
     assert " ".join(" ".join(lines).split()) == " ".join(run(command).out.split())
 
 
+@pytest.mark.subprocess
 def test_a_card_fits_the_terminal() -> None:
     lines = on_terminal(80, "formats", "dat1")
     assert max(map(len, lines)) <= 80
@@ -351,6 +356,7 @@ def test_permission_errors_are_one_line(kgs: Path, tmp_path: Path) -> None:
 # the shell around it
 
 
+@pytest.mark.subprocess
 def test_a_closed_pipe_is_not_an_error() -> None:
     ours, theirs = os.pipe()
     os.close(ours)
@@ -359,6 +365,7 @@ def test_a_closed_pipe_is_not_an_error() -> None:
     assert finish(process) == Done(1, "", [])
 
 
+@pytest.mark.subprocess
 def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     source, into = tmp_path / "kgs", tmp_path / "out"
     for k in range(40):
@@ -383,6 +390,7 @@ def test_interrupted_builds_leave_no_file(tmp_path: Path) -> None:
     assert (into / name).read_bytes() == (tmp_path / "undisturbed" / name).read_bytes()
 
 
+@pytest.mark.subprocess
 def test_running_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "kifu.cli", "--version"], check=True, capture_output=True, text=True)
     assert done.stdout == f"kifu {kifu.__version__}\n"

@@ -99,7 +99,7 @@ def _ranks(stats: Stats, width: int) -> tuple[str, Table]:
     """Return title and table of games by rank, without empty bands, abbreviated to fit the width."""
     down = [k for k in range(len(BANDS)) if any(stats.ranks[k])]
     across = [k for k in range(len(BANDS)) if any(row[k] for row in stats.ranks)]
-    weakest = [f"{band.partition('-')[0]}k+" if "-" in band else band for band in BANDS]
+    weakest = [f"{band.partition('-')[0]}k+" if "-" in band else band for band in BANDS[:-1]] + ["?"]
     forms: tuple[tuple[str, Callable[[int], str], Sequence[str]], ...] = (
         ("games", "{:,}".format, BANDS),
         ("games (k: thousands)", short_count, BANDS),

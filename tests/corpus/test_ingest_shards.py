@@ -441,7 +441,7 @@ def test_cluster_hashes_the_sources(mix: list[Path], tmp_path: Path, monkeypatch
 def test_engine_option(mix: list[Path], tmp_path: Path) -> None:
     done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "horses")
     assert (done.code, done.out) == (2, "")
-    assert done.err == ["kifu: unknown engine 'horses'; available: threads, ray, ray=ADDRESS"]
+    assert done.err == ["kifu: unknown engine 'horses'; did you mean 'threads'? available: threads, ray, ray=ADDRESS"]
     done = run("ingest", mix[0], "-o", tmp_path / "a.parquet", "--engine", "threads")
     assert done.code == 0
 

@@ -120,6 +120,7 @@ def test_the_page_has_the_figures(hostile: learn.evaluate.Evaluation, text: str)
     assert hostile.headline() in parsed
 
 
+@pytest.mark.slow
 def test_the_page_is_reproducible(hostile: learn.evaluate.Evaluation, text: str) -> None:
     assert learn.report.page(hostile) == text
 
@@ -208,6 +209,7 @@ def test_the_command_refuses_in_one_line(arguments: list[str], message: str, fol
     assert not any("Traceback" in each for each in done.err)
 
 
+@pytest.mark.slow
 def test_figures_are_printed_even_if_the_page_cannot_be_written(folder: Path) -> None:
     done = run(
         "evaluate", folder / "a.safetensors", folder / "games.parquet", "--html", folder / "games.parquet/x.html"

@@ -391,7 +391,9 @@ def test_patience_ends_a_run(games: Path, tmp_path: Path) -> None:
 def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: Path) -> None:
     clock = iter(range(10**6))
     with mock.patch("kifu.learn.loop.time.monotonic", side_effect=lambda: next(clock) / 10):
-        recipe = tiny(steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2)
+        recipe = tiny(
+            validation_positions=64, steps=10**6, schedule={"kind": "cosine"}, checkpoint_minutes=1.0, max_minutes=0.2
+        )
         result = learn.train.train(recipe, [games], tmp_path)
     assert (result.state, result.why) == ("finished", "time limit of 0.2 minutes reached")
     assert 12 <= result.seconds < 13
@@ -636,10 +638,10 @@ def test_a_full_disk_leaves_the_previous_checkpoint(games: Path, tmp_path: Path)
         mock.patch.object(learn.loop, "save_checkpoint", full),
         pytest.raises(OutputError, match=r"cannot write .*last.ckpt: File too large"),
     ):
-        learn.train.train(tiny(steps=40, checkpoint_minutes=1e-4), [games], tmp_path)
+        learn.train.train(tiny(steps=12, checkpoint_minutes=1e-4), [games], tmp_path)
     assert (tmp_path / "last.ckpt").read_bytes() == kept[0]
     assert not list(tmp_path.glob(".*.part"))
-    assert learn.train.train(tiny(steps=40, checkpoint_minutes=1e-4), [games], tmp_path, resume=True).steps == 40
+    assert learn.train.train(tiny(steps=12, checkpoint_minutes=1e-4), [games], tmp_path, resume=True).steps == 12
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,17 @@ def test_invalid_options(tmp_path: Path, change: dict[str, Any], message: str) -
     assert not (tmp_path / "match" / "match.json").exists()
 
 
+def test_an_unreadable_match_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "match.json").mkdir()
+    with pytest.raises(FormatError, match=r"^cannot read .*match.json: Is a directory$"):
+        play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
+    (tmp_path / "match.json").rmdir()
+    monkeypatch.setattr("kifu.play.results._MAX_RESULTS_BYTES", 9)
+    (tmp_path / "match.json").write_text("{" * 10)
+    with pytest.raises(FormatError, match=r"match.json is not a match: more than 9 bytes$"):
+        play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
+
+
 def test_an_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OutputError, match=r"^cannot write .*file: Not a directory$"):

@@ -127,11 +127,12 @@ def test_any_bytes_are_a_page_or_a_source_error(pieces: list[bytes]) -> None:
         assert all(parse_archive_name(archive.name) == archive for archive in archives)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [b"<", b"<a ", b"<!--", b"</a", b"<a href='", b"<a a", b"<![CDATA[", b"<a" + b" b" * 490 + b">"]
 )
 def test_the_worst_pages_take_seconds_at_most(text: bytes) -> None:
     page = text * ((PAGE_LIMIT - len(LINK) - 3) // len(text)) + b"-->" + LINK
-    began = time.monotonic()
+    began = time.process_time()
     assert [archive.games for archive in parse_index(page)] == [1]
-    assert time.monotonic() - began < 20.0
+    assert time.process_time() - began < 20.0

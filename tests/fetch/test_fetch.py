@@ -92,6 +92,12 @@ def test_every_archive_is_fetched_once(site: Site, tmp_path: Path) -> None:
     assert [request.path for request in site.requests] == ["/index"]
 
 
+def test_a_dry_run_lists_archives_and_writes_nothing(site: Site, tmp_path: Path) -> None:
+    assert fetch(site, tmp_path / "kgs", dry_run=True).fetched == NAMES
+    assert files(tmp_path) == []
+    assert [request.path for request in site.requests] == ["/index"]
+
+
 def test_only_these_years_are_fetched(site: Site, tmp_path: Path) -> None:
     assert fetch(site, tmp_path, years=range(2002, 2004)).fetched == NAMES[1:3]
     assert fetch(site, tmp_path, years=parse_years("2001-2005")).fetched == NAMES[3:]

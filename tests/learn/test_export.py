@@ -71,6 +71,8 @@ def test_onnxruntime_agrees_with_torch(
 def test_metadata(tmp_path: Path) -> None:
     path = tiny_net(tmp_path / "net.safetensors", "blog", "one-plane", 5, passes=True)
     out = tmp_path / "net.onnx"
+    assert run("export", path, "-o", out, "--dry-run").out.startswith(f"reads:\n  {path}\nwrites:\n  {out}\n")
+    assert not out.exists()
     done = run("export", path, "-o", out)
     assert (done.code, done.err) == (0, [])
     assert done.out.startswith(f"{out}: ")

@@ -740,6 +740,9 @@ OPTIONS = (*OPTIONS, "--set", "validation=0.2")
 
 def test_the_command_trains_stops_and_resumes(games: Path, tmp_path: Path) -> None:
     words = ("train", "quick-cpu", games, "--output", tmp_path / "run", *OPTIONS, "--set", "steps=30", "--time", "2m")
+    planned = run(*words, "--dry-run")
+    assert planned.out.startswith(f"reads:\n  {games}\nwrites:\n  {tmp_path / 'run'}\n")
+    assert not (tmp_path / "run").exists()
     with interrupted(12):
         done = run(*words)
     assert done.code == 130

@@ -344,9 +344,11 @@ def test_ctrl_c_leaves_no_child(tmp_path: Path, jobs: int, number: int) -> None:
 def test_the_command(tmp_path: Path) -> None:
     announce_compilation()
     arguments = ["match", engine("C3"), engine(), "--output", tmp_path, "--board", "5x5", "--games", "2"]
-    done = commands.run(
-        *arguments, "--komi", "0.5", "--rules", "Tromp-Taylor", "--score-by", COUNTS, "--move-time", "20s"
-    )
+    arguments = [*arguments, "--move-time", "20s"]
+    planned = commands.run(*arguments, "--dry-run")
+    assert (planned.code, planned.out.splitlines()[-3:-1]) == (0, ["writes:", f"  {tmp_path}"])
+    assert list(tmp_path.iterdir()) == []
+    done = commands.run(*arguments, "--komi", "0.5", "--rules", "Tromp-Taylor", "--score-by", COUNTS)
     assert done.code == 0
     assert done.err[0] == f"match in {tmp_path}: 0 of 2 games"
     assert done.err[1] == "game 1: A wins as Black (B+3.5, 5 moves): both passed"

@@ -357,6 +357,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert "A: 50.0% of the points" in done.out
     assert "no illegal move, no crash, no time-out" in done.out
     assert read(tmp_path)["settings"]["rules"] == "tromp-taylor"
+    again = commands.run(*arguments, "--komi", "0.5", "--rules", "tromp-taylor", "--score-by", COUNTS, "--json", "-")
+    assert json.loads(again.out) == read(tmp_path) | {"fresh": 0}
     failed = commands.run(*arguments, "--komi", "1.5", "--rules", "tromp-taylor", "--score-by", COUNTS)
     assert failed.code == 2
     assert failed.out == ""

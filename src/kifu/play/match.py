@@ -33,7 +33,6 @@ from kifu.play.results import (
     Results,
     Settings,
     resume_results,
-    score_games,
 )
 from kifu.point import BLACK, MAX_SIZE, WHITE, to_gtp
 from kifu.progress import Progress, ProgressFactory, silent
@@ -295,9 +294,7 @@ class _MatchRunner:
     def save(self) -> None:
         """Write match.json; the records of all its games exist by then."""
         self.results.games.sort(key=lambda game: game.game)
-        scores: dict[str, PlayerLabel | None] = {"all": None, "a_black": "A", "a_white": "B"}
-        standing = {name: score_games(self.results.games, black).to_json() for name, black in scores.items()}
-        content = self.results.model_dump() | {"standing": standing}
+        content = Match(self.results, 0).content()
         write_file(self.output / RESULTS, (json.dumps(content, indent=1) + "\n").encode())
 
     def record(self, played: PlayedGame, outcome: GameOutcome) -> bytes:

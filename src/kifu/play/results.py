@@ -211,6 +211,16 @@ class Match(Report):
         """All games of the match."""
         return self.results.games
 
+    def content(self) -> dict[str, Any]:
+        """Return the content of match.json, with the scores so far."""
+        scores: dict[str, PlayerLabel | None] = {"all": None, "a_black": "A", "a_white": "B"}
+        standing = {name: score_games(self.games, black).to_json() for name, black in scores.items()}
+        return self.results.model_dump() | {"standing": standing}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content of match.json and the number of fresh games as JSON values."""
+        return self.content() | {"fresh": self.fresh}
+
     def score(self, black: PlayerLabel | None = None) -> MatchScore:
         """Return A's score in all games, or in those where `black` has Black."""
         return score_games(self.games, black)

@@ -6,7 +6,7 @@
     kifu.build("agz17", "sets/train.parquet", "data")           build the data sets of a recipe
     for batch in kifu.load("games.parquet", "seven"): ...       stream shuffled, augmented batches
     planes, labels = kifu.encode(game, "seven")                 encode positions as feature planes and moves
-    with kifu.open("data/train") as data: data[0]               memory-map a data set
+    with kifu.open("data/train.parquet") as data: data[0]       read a data set
     kifu.train("quick-cpu", "games.parquet", "run")             train a net (requires kifu[learn])
     board = kifu.Board(19); board.play("D4")                    play by the rules
 

@@ -13,7 +13,7 @@ from catalogues import rows, write_catalogue
 from commands import run
 from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
-from kifu.corpus.splits import load_split, split, split_keys, split_names
+from kifu.corpus.splits import HashSplit, load_split, split, split_keys, split_names
 from kifu.errors import OutputError, RecipeError
 
 OPENINGS = np.random.default_rng(5).integers(0, 2**63, 400).astype(np.uint64)
@@ -43,6 +43,8 @@ def test_each_game_is_in_its_set_in_order(tmp_path: Path) -> None:
     about = open_catalogue(tmp_path / "sets" / "test.parquet").metadata
     assert (about["set"], about["split"]["split"]["seed"]) == ("test", 3)
     assert about["of"] == [{"name": "a.parquet", "blake3": hash_file(path)}]
+    by = HashSplit(kind="hash", sets={"train": 2.0, "validation": 5.0, "test": 5.0}, seed=3)
+    assert list(split(path, tmp_path / "again", by=by).sets.values()) == list(report.sets.values())
 
 
 def test_games_in_no_set_are_counted(tmp_path: Path) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numba
 import pytest
-from numba.core import event
 
 import kifu.kernel
-from kifu.kernel import inline_kernel, kernel
+from kifu.kernel import announce_compilation, inline_kernel, kernel
 
 pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -53,11 +51,11 @@ class Bars:
 
 
 @pytest.fixture
-def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bars]:
+def bars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Bars:
     monkeypatch.setattr(kifu.kernel, "progress", bars := Bars())
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    with event.install_listener("numba:compile", kifu.kernel._CompilationProgress()):
-        yield bars
+    announce_compilation()
+    return bars
 
 
 def test_progress_and_pruning(bars: Bars, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import fcntl
+import functools
 import hashlib
 import os
 import sys
@@ -358,6 +359,7 @@ class _CompilationProgress(event.Listener):  # type: ignore[misc]
             self._shown.close()
 
 
+@functools.cache  # registered once, however many commands a process runs
 def announce_compilation() -> None:
     """Show progress on standard error while kernels are compiled rather than loaded from the cache."""
     event.register("numba:compile", _CompilationProgress())

@@ -18,7 +18,7 @@ class _LazyModule:
         self.__dict__["_name"] = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):  # pytest looks for some when it collects tests
+        if attribute.startswith(("__", "_mock_")):  # pytest looks for them when it collects tests
             raise AttributeError(attribute)
         module = importlib.import_module(self._name)
         if not hasattr(module, attribute) and hasattr(module, "__path__"):

@@ -246,6 +246,14 @@ def test_training_and_validation_games_are_disjoint(sample: Path, games: Path, t
     )
 
 
+def test_a_set_of_a_split_can_be_split_again(sample: Path, tmp_path: Path) -> None:
+    kifu.ingest(sample, tmp_path / "games.parquet")
+    kifu.split(tmp_path / "games.parquet", tmp_path)
+    found = learn.data.read_training_games(tiny(validation=0.05), [tmp_path / "train.parquet"], [], 1)
+    assert found.validation is not None
+    assert len(found.validation.ids)
+
+
 def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
     some, more, all_, others = (
         set(learn.data.read_training_games(tiny(**result), [sample], [], 1).train.ids.tolist())

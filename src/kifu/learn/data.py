@@ -109,7 +109,8 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
         in_training = ~np.isin(opening, to_numpy(held_out["opening"]))
     elif recipe.validation:
         shares = {"train": 1 - recipe.validation, "validation": recipe.validation}
-        in_training = split_keys(opening, shares, recipe.seed) == 0
+        # Hashed once more, since the openings of a set that `kifu split` made have hashes in one range.
+        in_training = split_keys(mix_words(opening), shares, recipe.seed) == 0
         held_out = select_rows(rows, ~in_training)
     else:
         in_training, held_out = np.ones(len(rows), np.bool_), None

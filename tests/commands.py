@@ -67,7 +67,7 @@ def start(*arguments: object, stdout: int = subprocess.PIPE, **environment: str)
 def finish(process: subprocess.Popen[str]) -> Done:
     """Waits for it."""
     with process:
-        out, err = process.communicate(timeout=100)
+        out, err = process.communicate(timeout=300)
     return Done(process.returncode, out or "", _lines(err))
 
 

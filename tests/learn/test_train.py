@@ -775,9 +775,9 @@ def test_packaged_recipes_run_on_a_cpu(games: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_strong_gpu_with_its_own_net_runs_20_steps_on_a_cpu(sample: Path, tmp_path: Path) -> None:
-    less = ["steps=20", "batch_size=128", "validation_positions=100"]
+    less = ["steps=20", "batch_size=32", "validation_positions=100"]
     result = learn.train.train(load_training("strong-gpu", less), [sample], tmp_path)
-    assert (result.state, result.steps, result.positions) == ("finished", 20, 20 * 128)
+    assert (result.state, result.steps, result.positions) == ("finished", 20, 20 * 32)
     assert result.recipe["net"] == "b10c128"
     assert result.last["loss"] < math.log(361)
 

@@ -12,7 +12,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_SECONDS ?= 600
 TEST_JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
-# On their own, so that a process holds either the kernels that it compiled or torch: both take 2 GB.
+# In three parts with processes of their own: compiled kernels and torch stay in memory.
+KERNEL_TESTS := tests/records tests/corpus tests/go tests/planes
 TORCH_TESTS := tests/learn tests/play tests/katago tests/recipes
 
 .DEFAULT_GOAL := help
@@ -38,8 +39,9 @@ demo: $(READY)-learn ## Run the pipeline on the bundled sample: data sets, check
 	$(BIN)/kifu demo --output demo
 
 test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
-	$(PYTEST) $(TORCH_TESTS:%=--ignore %)
+	$(PYTEST) $(KERNEL_TESTS)
 	$(PYTEST) $(TORCH_TESTS)
+	$(PYTEST) $(patsubst %,--ignore %,$(KERNEL_TESTS) $(TORCH_TESTS))
 
 test-all: $(READY)-test ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
 	$(PYTEST) -m 'not exhaustive' --hypothesis-profile thorough --cov --cov-report term

@@ -130,9 +130,7 @@ def test_other_kinds(site: Site, tmp_path: Path, kind: str) -> None:
 
 
 def test_invalid_arguments(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(
-        RecipeError, match=r"unknown kind of archive 'rar'; did you mean 'tar.*'. available: zip, tar.gz, tar.bz2"
-    ):
+    with pytest.raises(RecipeError, match=r"unknown kind of archive 'rar'; available: zip, tar.gz, tar.bz2"):
         fetch(site, tmp_path, kind="rar")
     with pytest.raises(RecipeError, match="jobs must be >= 1, got 0"):
         fetch(site, tmp_path, jobs=0)

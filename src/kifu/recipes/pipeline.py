@@ -7,6 +7,7 @@ makes the others, and writes a manifest beside each. `Build` does that; each kin
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -50,6 +51,8 @@ from kifu.recipes.schema import (
 )
 from kifu.records.paths import Paths
 from kifu.report import Report
+
+_log = logging.getLogger(__name__)
 
 CATALOGUE = "games.parquet"
 """File name of the catalogue that a build makes of sources that are not catalogues already."""
@@ -525,7 +528,10 @@ def build_sets(
     targets = [Target.of(name, into / f"{name}{suffix}") for name in dict.fromkeys(names)]
     with make_executor(options.engine, options.jobs, staging_dir(targets[0].path)) as executor:
         hashed = HashedSources.of(found, executor)
-        return _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
+        reports = _SetsBuild(recipe, make, hashed, into, executor, options).run(targets)
+    if all(report.manifest.kept == report.manifest.elsewhere == 0 for report in reports):
+        _log.warning("recipe %s drops all games; clean=legal keeps all legal ones", recipe.name)
+    return reports
 
 
 @dataclass

@@ -12,9 +12,6 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 FUZZ_SECONDS ?= 600
 TEST_JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
-# In three parts with processes of their own: compiled kernels and torch stay in memory.
-KERNEL_TESTS := tests/records tests/corpus tests/go tests/planes
-TORCH_TESTS := tests/learn tests/play tests/katago tests/recipes
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-all check docs dist counts fuzz bench scale sample clean
@@ -38,10 +35,13 @@ install: $(READY)-test $(READY)-lint ## Set up .venv with kifu, all extras and t
 demo: $(READY)-learn ## Run the pipeline on the bundled sample: data sets, checks, a net, pictures
 	$(BIN)/kifu demo --output demo
 
+# In parts with processes of their own, since compiled kernels and torch stay in memory.
 test: $(READY)-test ## Run the tests (5 minutes), in TEST_JOBS processes (2)
-	$(PYTEST) $(KERNEL_TESTS)
-	$(PYTEST) $(TORCH_TESTS)
-	$(PYTEST) $(patsubst %,--ignore %,$(KERNEL_TESTS) $(TORCH_TESTS))
+	$(PYTEST) tests/records tests/corpus tests/go tests/planes
+	$(PYTEST) tests/learn tests/play
+	$(PYTEST) tests/katago tests/recipes
+	$(PYTEST) tests/datasets tests/execution tests/leaks tests/viz
+	$(PYTEST) tests/cli tests/fetch tests/test_*.py
 
 test-all: $(READY)-test ## Run the slow tests, too, with more examples, and measure the coverage (25 minutes)
 	$(PYTEST) -m 'not exhaustive' --hypothesis-profile thorough --cov --cov-report term

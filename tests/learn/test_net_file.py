@@ -90,6 +90,15 @@ def test_a_run_directory_opens_its_best_net(tmp_path, good):
     assert learn.net.open_net(tmp_path / "run").name == "run"
 
 
+def test_the_packaged_net_has_a_name(tmp_path, good, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    packaged = learn.net.open_net()
+    assert learn.net.open_net("small").about == packaged.about
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / BEST).write_bytes(good)
+    assert learn.net.open_net("small").about != packaged.about == learn.net.open_net().about
+
+
 def test_half_precision_is_read_as_float32(tmp_path):
     module = learn.nets.make_net("b1c8", 7, 9, 9).bfloat16()
     path = tmp_path / "half.safetensors"

@@ -146,6 +146,7 @@ def test_command_lines(tmp_path: Path) -> None:
     here = [sys.executable, "-m", "kifu.cli", "gtp"]
     assert parse_command(str(run)) == [*here, str(run), "--rules", "chinese"]
     assert parse_command(str(net), "japanese") == [*here, str(net), "--rules", "japanese"]
+    assert parse_command("small") == [*here, "small", "--rules", "chinese"]
     assert parse_command("none.safetensors") == [*here, "none.safetensors", "--rules", "chinese"]
     assert parse_command("sh -c old.safetensors")[1:] == ["-c", "old.safetensors"]
     assert parse_command(f"{sys.executable} -c 'a b'") == [sys.executable, "-c", "a b"]

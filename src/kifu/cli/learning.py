@@ -137,7 +137,7 @@ def predict(
         list[str],
         typer.Argument(
             metavar="[NET] GAME",
-            help="A net (default: the packaged one), and a record, archive, folder or catalogue.",
+            help="A net (default: small, the packaged one), and a record, archive, folder or catalogue.",
         ),
     ],
     number: GameNumber = 1,

@@ -17,7 +17,7 @@ _PANEL = "Play"
 def gtp(
     checkpoint: Annotated[
         Path | None,
-        typer.Argument(metavar="NET", help="A net or a run directory.", show_default="the packaged net"),
+        typer.Argument(metavar="NET", help="A net or a run directory.", show_default="small, the packaged net"),
     ] = None,
     rules: Rules = "chinese",
     temperature: Annotated[

@@ -26,7 +26,7 @@ from kifu.assets import asset
 from kifu.atomic_io import hash_file, write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
-from kifu.learn import BEST, SUFFIX
+from kifu.learn import BEST, PACKAGED, SUFFIX
 from kifu.learn.nets import Heads, Network, make_net
 from kifu.planes.encoder import Encoder, find_encoder
 from kifu.progress import format_seconds
@@ -135,19 +135,20 @@ def save_net(path: Path, module: Network, about: NetMetadata, games: npt.NDArray
 
 def default_net_path() -> Path:
     """Return the path of the small net that is packaged with kifu."""
-    return Path(str(asset("nets", f"small{SUFFIX}")))
+    return Path(str(asset("nets", PACKAGED + SUFFIX)))
 
 
 def open_net(path: str | os.PathLike[str] | None = None) -> Net:
     """Open a net. Nothing in the file is executed or unpickled.
 
     Args:
-        path: A file, or a run directory for its best net; None for the net that is packaged with kifu.
+        path: A file, or a run directory for its best net; "small", unless there is such a path, or None for the net
+            that is packaged with kifu.
 
     Raises:
         FormatError: The file is not a net, or its weights do not fit the architecture that it names.
     """
-    path = default_net_path() if path is None else Path(path)
+    path = Path(path) if path is not None and (str(path) != PACKAGED or Path(path).exists()) else default_net_path()
     name = path.name if path.is_dir() else path.stem
     if path.is_dir():
         path = path / BEST

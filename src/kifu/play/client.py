@@ -28,7 +28,7 @@ from types import TracebackType
 from typing import Literal
 
 from kifu.errors import KifuError, RecipeError
-from kifu.learn import SUFFIX
+from kifu.learn import PACKAGED, SUFFIX
 
 Fault = Literal["crash", "time", "nonsense", "refusal"]
 """crash: the program exited or closed its output.  time: no complete response in time.  nonsense: output that is not a
@@ -76,7 +76,7 @@ class MatchCancelledError(KifuError):
 def parse_command(text: str, rules: str = "chinese") -> list[str]:
     """Return the program and arguments of a command line.
 
-    The path of a net (a run directory or a .safetensors file) stands for `kifu gtp PATH --rules RULES`.
+    A net (a run directory, a .safetensors file, or "small", the packaged one) stands for `kifu gtp NET --rules RULES`.
 
     Raises:
         RecipeError: The text is not a command line, or the program was not found.
@@ -103,6 +103,8 @@ def parse_command(text: str, rules: str = "chinese") -> list[str]:
 def _is_net(text: str) -> bool:
     path = Path(text)
     try:
+        if not path.exists():
+            return text == PACKAGED
         return bool(text.strip()) and (path.is_dir() or (path.suffix == SUFFIX and path.is_file()))
     except OSError:  # for example, the name is too long
         return False

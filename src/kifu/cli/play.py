@@ -52,7 +52,7 @@ def gtp(
 @command(
     _PANEL,
     'kifu match run "kifu gtp" -o match --games 2 --board 9x9',
-    'kifu match run "kifu gtp" -o match --board 9x9 --move-time 10s --dry-run',
+    'kifu match run "kifu gtp" -o other --move-time 10s --dry-run',
     kernels=True,
 )
 def match(  # noqa: PLR0913 - command-line options

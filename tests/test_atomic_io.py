@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kifu import atomic_io as output
-from kifu.atomic_io import AtomicFile, hash_file, remove_file, write_file
+from kifu.atomic_io import AtomicFile, remove_file, write_file
 from kifu.errors import OutputError
+from kifu.files import hash_file
 
 
 def names(folder):
@@ -242,4 +243,4 @@ def test_remove_file(tmp_path):
 def test_hash_of_a_file(tmp_path):
     for content in (b"", b"x", bytes(range(256)) * 1000):
         (tmp_path / "file").write_bytes(content)
-        assert output.hash_file(tmp_path / "file") == blake3(content).hexdigest()
+        assert hash_file(tmp_path / "file") == blake3(content).hexdigest()

@@ -14,9 +14,9 @@ import kifu
 from catalogues import rows, write_catalogue
 from commands import Done, run
 from kgs_archives import BROKEN, archive, record, records
-from kifu.atomic_io import hash_file
 from kifu.datasets.manifest import manifest_path
 from kifu.describe import is_data_set
+from kifu.files import hash_file
 
 # In the upper left corner the last black stone takes a ko; then White plays elsewhere.
 KO = b"(;SZ[19]PB[Ada]BR[3d]PW[Bob]RE[B+R]KM[6.5];B[ba];W[ca];B[ab];W[db];B[bc];W[cc];B[qq];W[bb];B[cb];W[pd])"

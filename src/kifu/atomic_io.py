@@ -8,15 +8,14 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol
 
 from blake3 import blake3
 
 from kifu.errors import OutputError
+from kifu.files import hash_bytes
 
 
 class AtomicFile:
@@ -121,7 +120,7 @@ class AtomicFile:
 
     def _hash_all(self) -> blake3:
         os.lseek(self._file, 0, os.SEEK_SET)
-        return _hash_bytes(lambda buffer: os.readv(self._file, [buffer]))
+        return hash_bytes(lambda buffer: os.readv(self._file, [buffer]))
 
     def _error(self, error: OSError | ValueError) -> OutputError:
         return cannot_write(self.path, error)
@@ -270,32 +269,6 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise OutputError(f"cannot remove {path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-class ReadableFile(Protocol):
-    """A path, or another object with its `open` method."""
-
-    def open(self, mode: Literal["rb"], /) -> AbstractContextManager[_Bytes]:
-        """Open the file to read its bytes."""
-
-
-class _Bytes(Protocol):
-    def readinto(self, buffer: memoryview, /) -> int: ...
-
-
-def hash_file(path: ReadableFile) -> str:
-    """Return the BLAKE3 hash of a file in hex. Raises OSError."""
-    with path.open("rb") as file:
-        return _hash_bytes(file.readinto).hexdigest()
-
-
-def _hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
-    """Hash all bytes. Pages of a memory map would count as memory of this process."""
-    digest = blake3()
-    buffer = memoryview(bytearray(1 << 20))
-    while count := read_into(buffer):
-        digest.update(buffer[:count])
-    return digest
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.assets import sample_path
-from kifu.atomic_io import hash_file, write_file
+from kifu.atomic_io import write_file
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.cleaning import load_cleaning_rules
 from kifu.corpus.ingest import ingest
@@ -30,6 +30,7 @@ from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
 from kifu.describe import SelectedGame, draw_row
 from kifu.errors import DropReason, FormatError
+from kifu.files import hash_file
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
 from kifu.point import POINT_MASK, WHITE

@@ -23,7 +23,10 @@ from enum import IntEnum
 
 
 class KifuError(Exception):
-    """Base of every error that kifu raises on purpose."""
+    """Base of every error that kifu raises on purpose. As text it is one printable line."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class RecordError(KifuError, ValueError):
@@ -211,8 +214,14 @@ class IllegalMove(GameError):  # noqa: N818 - the established name
         super().__init__(f"move {ply + 1}{where} is illegal: {reason.reason}")
 
 
+def printable(text: str) -> str:
+    r"""Return foreign text as one printable line: control characters, line breaks and the like are escaped (\x1b)."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
 def first_line(error: BaseException) -> str:
-    """Return the message of another library's error as one line, for use in a message of kifu."""
+    """Return the message of another library's error as one printable line, for use in a message of kifu."""
     lines = str(error).strip().splitlines()
-    line = lines[0] if lines else type(error).__name__
-    return line if line.isprintable() else repr(line)
+    return printable(lines[0] if lines else type(error).__name__)

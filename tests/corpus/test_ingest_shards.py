@@ -28,7 +28,6 @@ import serializing
 from catalogues import rows, write_catalogue
 from commands import run
 from kgs_archives import BROKEN, records
-from kifu.atomic_io import hash_file
 from kifu.corpus import ingest as ingesting
 from kifu.corpus import sources as corpus_sources
 from kifu.corpus.cleaning import cleaning_rule_names, load_cleaning_rules
@@ -46,6 +45,7 @@ from kifu.corpus.update import append
 from kifu.errors import DropReason, KifuError, SourceError
 from kifu.execution.executor import Executor, ThreadExecutor
 from kifu.execution.serialization import read_results, write_results
+from kifu.files import hash_file
 from kifu.records import _remote, _streams
 from kifu.records.containers import BLOCK_BYTES, blocks, split_large_blocks
 from kifu.records.containers import read_blocks as shares_of

@@ -25,12 +25,12 @@ import pytest
 
 from catalogues import rows, write_catalogue
 from commands import Done, finish, on_terminal, run, start
-from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.ingest import ingest
 from kifu.corpus.query import query
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError
+from kifu.files import hash_file
 from marks import slow
 
 PLAYERS = ["Ann", "Bob", "武宮 正樹", None]

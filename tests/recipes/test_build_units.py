@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from example_sets import FORMATS, bytes_of, cut, layout_for, random_batch
 from kgs_archives import BROKEN, archive, record
-from kifu.atomic_io import hash_file
 from kifu.config import check_config
 from kifu.corpus import catalogue
 from kifu.corpus.catalogue import open_catalogue
@@ -28,6 +27,7 @@ from kifu.datasets.formats import find_writer, open_writer
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS
 from kifu.execution.serialization import read_results, write_results
+from kifu.files import hash_file
 from kifu.katago import build as katago_build
 from kifu.katago import npz as katago_npz
 from kifu.katago import select as katago_select

@@ -22,11 +22,11 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, records
-from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import archive_shards, find_sources, hash_sources
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
+from kifu.files import hash_file
 from kifu.records import _remote, _store
 from kifu.records.containers import blocks, containers, count_blocks
 from kifu.records.paths import Remote, as_path, etag, name_below

@@ -11,10 +11,10 @@ import pytest
 
 from commands import run
 from kgs_archives import archive, record, records
-from kifu.atomic_io import hash_file
 from kifu.corpus.ingest import ingest
 from kifu.corpus.sources import read
 from kifu.errors import SourceError
+from kifu.files import hash_file
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from kifu.records import _remote

@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.atomic_io import hash_file
 from kifu.corpus.index import Index, has_index, read_index
 from kifu.corpus.parquet import VERSION_KEY, TableWriter, group_rows, open_file, read_batches
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, SourceError, first_line
+from kifu.files import hash_file
 from kifu.records.game import Game
 from kifu.records.paths import Remote, as_path
 

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from blake3 import blake3
 
-from kifu.atomic_io import hash_file
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
+from kifu.files import hash_file
 from kifu.records.containers import BLOCK_BYTES, blocks, count_blocks, find_containers, split_large_blocks
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in

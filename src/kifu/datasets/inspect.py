@@ -9,13 +9,13 @@ from pathlib import Path
 
 import numpy as np
 
-from kifu.atomic_io import hash_file
 from kifu.datasets.dat import Dat
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
+from kifu.files import hash_file
 
 _BLOCK = 256
 """Examples at a time; their planes fit into a cache."""

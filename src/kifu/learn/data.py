@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 from torch import Tensor
 
-from kifu.atomic_io import hash_file
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import is_catalogue, open_catalogue
 from kifu.corpus.schema import to_numpy
@@ -26,6 +25,7 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import prefetch
+from kifu.files import hash_file
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 

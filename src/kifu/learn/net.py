@@ -23,9 +23,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from kifu.assets import asset
-from kifu.atomic_io import hash_file, write_file
+from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, KifuError, RecipeError, first_line
+from kifu.files import hash_file
 from kifu.learn import BEST, PACKAGED, SUFFIX
 from kifu.learn.nets import Heads, Network, make_net
 from kifu.planes.encoder import Encoder, find_encoder

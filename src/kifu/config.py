@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -94,7 +94,13 @@ def config_text(folder: str, kind: str, name: str | os.PathLike[str]) -> str:
     return asset(folder, f"{name}.toml").read_text("utf-8")
 
 
-def load_config(folder: str, kind: str, name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> dict[str, Any]:
+def load_config(
+    folder: str,
+    kind: str,
+    name: str | os.PathLike[str],
+    overrides: Iterable[str] = (),
+    default_table: Callable[[Mapping[str, Any], str], dict[str, Any]] = lambda table, key: {},
+) -> dict[str, Any]:
     """Return the table in a TOML file, not yet validated.
 
     Args:
@@ -102,6 +108,9 @@ def load_config(folder: str, kind: str, name: str | os.PathLike[str], overrides:
         kind: kind of file, for messages.
         name: a name in that folder, or the path of a file that ends in .toml.
         overrides: "key=value", with dots for inner keys ("sets.test.games=20"). A value that is not TOML is a string.
+            Tables that the file leaves out are created.
+        default_table: returns the default of an inner table that the file leaves out, given the file's table and the
+            key, so that an override changes one of its values only; by default it is empty.
 
     Raises:
         RecipeError: there is no such file, it is not TOML, or an override does not fit.
@@ -114,8 +123,17 @@ def load_config(folder: str, kind: str, name: str | os.PathLike[str], overrides:
     except RecursionError:
         raise RecipeError(f"{kind} {name} is nested too deeply") from None
     for override in overrides:
-        _override(table, override, kind)
+        _override(table, override, kind, default_table)
     return table
+
+
+def default_table(model: type[BaseModel], key: str) -> dict[str, Any]:
+    """Return the default of a model's field as a table of those values that its own model does not default to."""
+    field = model.model_fields.get(key)
+    default = None if field is None else field.get_default(call_default_factory=True)
+    if isinstance(default, BaseModel):
+        return default.model_dump(exclude_defaults=True)
+    return dict(default) if isinstance(default, dict) else {}
 
 
 def check_config(model: type[Model], table: Mapping[str, Any], kind: str, name: str | os.PathLike[str]) -> Model:
@@ -155,19 +173,27 @@ def _short(text: str, length: int = 80) -> str:
     return text if len(text) <= length else text[: length - 4] + " ..."
 
 
-def _override(table: dict[str, Any], override: str, kind: str) -> None:
+def _override(
+    table: dict[str, Any],
+    override: str,
+    kind: str,
+    default_table: Callable[[Mapping[str, Any], str], dict[str, Any]],
+) -> None:
     key, equals, text = override.partition("=")
-    if not equals or not key.strip():
+    *outer, last = path = key.strip().split(".")
+    if not equals or not all(path):
         raise RecipeError(f"--set takes key=value, not {override!r}")
     value: Any = text
     with contextlib.suppress(ValueError, RecursionError):
         parsed = tomllib.loads(f"value = {text}")
         if len(parsed) == 1:  # else there are lines after the value
             value = parsed["value"]
-    *outer, last = key.strip().split(".")
     inner: Any = table
-    for part in outer:
-        inner = inner.get(part)
+    for depth, part in enumerate(outer, 1):
+        if part not in inner:
+            inner[part] = default_table(table, part) if depth == 1 else {}
+        inner = inner[part]
         if not isinstance(inner, dict):
-            raise RecipeError(f"--set {override!r}: the {kind} has no table {'.'.join(outer)!r}")
+            where = ".".join(outer[:depth])
+            raise RecipeError(f"--set {override!r}: {where} of the {kind} must be a table, got {_shown(inner)}")
     inner[last] = value

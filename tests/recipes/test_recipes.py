@@ -1,5 +1,9 @@
 """Recipes: what they may say, and that any file gives a recipe or one clear line."""
 
+import dataclasses
+import json
+import tomllib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -306,6 +310,46 @@ def test_overrides(override, path, value):
     assert found == value
 
 
+def paths_of(table, prefix=""):
+    """Yield path and value of each entry of a table, with empty tables and without the entries that TOML lacks."""
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from paths_of(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield prefix + key, value
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_each_value_of_each_packaged_recipe_can_be_set(name):
+    recipe = load_recipe(name)
+    file = tomllib.loads(recipe_text(name))
+    references = [key for key in ("clean", "split") if isinstance(file.get(key), str)]  # names of other files
+    dumped = {**recipe.model_dump(mode="json"), **{key: file[key] for key in references}}
+    overrides = [f"{path}={json.dumps(value) if value != {} else '{}'}" for path, value in paths_of(dumped)]
+    assert len(overrides) >= 4
+    for override in overrides:
+        assert load_recipe(name, [override]) == recipe, override
+    assert load_recipe(name, overrides) == recipe
+
+
+def kind_of(name):
+    return tomllib.loads(recipe_text(name)).get("kind")
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if kind_of(name) in ("examples", "training")])
+def test_positions_per_game_can_be_set(name):
+    recipe = load_recipe(name)
+    changed = load_recipe(name, ["positions.per_game=9"])
+    assert changed.positions == dataclasses.replace(recipe.positions, per_game=9)
+
+
+def test_an_override_of_an_inner_value_keeps_the_other_defaults():
+    assert load_recipe("katago", ["trust.time=0.25"]).trust == {"score": 1.0, "resign": 1.0, "time": 0.25}
+    assert load_recipe("blog", ["schedule.warm_up=0.1"]).schedule.kind == "constant"
+    assert load_recipe("blog", ["heads.value=0.5"]).heads == {"value": 0.5}
+    assert load_recipe("blog", ["positions.ply_weights.30=0.5"]).positions.ply_weights == {30: 0.5}
+
+
 def test_later_overrides_win_and_the_recipe_stays():
     assert load_recipe("kgsgo-v2", ["seed=1", "seed=2"]).seed == 2
     assert load_recipe("kgsgo-v2").seed == 0
@@ -317,10 +361,15 @@ def test_later_overrides_win_and_the_recipe_stays():
         ("until", "--set takes key=value, not 'until'"),
         ("=5", "--set takes key=value, not '=5'"),
         ("", "--set takes key=value, not ''"),
-        ("seed.x=1", "--set 'seed.x=1': the recipe has no table 'seed'"),
-        ("sets.nix.games=1", "--set 'sets.nix.games=1': the recipe has no table 'sets.nix'"),
-        ("sets..games=1", "--set 'sets..games=1': the recipe has no table 'sets.'"),
-        (".=1", "--set '.=1': the recipe has no table ''"),
+        ("seed.x=1", "--set 'seed.x=1': seed of the recipe must be a table, got 0"),
+        (
+            "sets.test.file.x=1",
+            "--set 'sets.test.file.x=1': sets.test.file of the recipe must be a table, got \"kgsgo-test-v2.dat\"",
+        ),
+        ("sets.nix.games=1", "recipe kgsgo-v2: sets.nix.title: Field required"),
+        ("nix.games=1", "recipe kgsgo-v2: nix: no such key; available: name, title, format, seed, until, sets"),
+        ("sets..games=1", "--set takes key=value, not 'sets..games=1'"),
+        (".=1", "--set takes key=value, not '.=1'"),
         ("sed=1", "recipe kgsgo-v2: sed: no such key; did you mean 'seed'?"),
         ("seed=", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "")'),
         ("seed=x", 'recipe kgsgo-v2: seed: Input should be a valid integer (it is "x")'),

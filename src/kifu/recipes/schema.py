@@ -21,6 +21,7 @@ from kifu.config import (
     check_config,
     config_names,
     config_text,
+    default_table,
     load_config,
     parse_board,
 )
@@ -298,16 +299,25 @@ def load_recipe(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> 
     Raises:
         RecipeError: there is no such recipe, or a value does not fit.
     """
-    table = load_config(_FOLDER, _KIND, name, overrides)
+
+    def default(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+        return default_table(_find_model(table, name), key)
+
+    table = load_config(_FOLDER, _KIND, name, overrides, default)
+    recipe: Recipe = check_config(_find_model(table, name), table, _KIND, name)
+    return recipe
+
+
+def _find_model(table: Mapping[str, Any], name: str | os.PathLike[str]) -> type[Any]:
+    """Return the model that the key `kind` of a recipe selects. Raises RecipeError."""
     if "kind" not in table:
-        return check_recipe(table, name)
+        return KgsgoRecipe
     kind = table["kind"]
     if not isinstance(kind, str) or kind not in KINDS:
         known = ", ".join(map(repr, KINDS))
         raise RecipeError(f"{_KIND} {name}: kind must be one of {known}, or left out; got {str(kind)[:80]!r}")
     model: type[Any] = resolve_name(KINDS[kind].model)
-    recipe: Recipe = check_config(model, table, _KIND, name)
-    return recipe
+    return model
 
 
 def load_training(name: str | os.PathLike[str], overrides: Iterable[str] = ()) -> TrainingRecipe:

@@ -13,7 +13,6 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu import atomic_io as output
 from kifu.atomic_io import AtomicFile, remove_file, write_file
 from kifu.errors import OutputError
 from kifu.files import hash_file

@@ -9,7 +9,7 @@ READY := .venv/ready
 # An environment variable also applies to the build environment of pip.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-FUZZ_SECONDS ?= 600
+FUZZ_MINUTES ?= 30
 TEST_JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(TEST_JOBS) --dist loadfile
 
@@ -64,8 +64,8 @@ dist: $(READY)-dist ## Build the sdist and the wheel, and test them in empty env
 counts: $(READY)-test ## Count positions and games exhaustively (long)
 	$(BIN)/python -m pytest -m exhaustive -s
 
-fuzz: $(READY)-test ## Feed arbitrary bytes to every reader, for FUZZ_SECONDS (600)
-	$(BIN)/python tests/fuzz.py --seconds $(FUZZ_SECONDS)
+fuzz: $(READY)-test ## Feed damaged files to every reader, with bounds checks, for FUZZ_MINUTES each (30; hours in all)
+	$(BIN)/python tests/fuzz.py --minutes $(FUZZ_MINUTES) --jobs $(TEST_JOBS)
 
 bench: $(READY)-learn ## Measure speed and memory, beside a floor
 	$(BIN)/python benchmarks/run.py

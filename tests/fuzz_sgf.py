@@ -1,14 +1,11 @@
-"""Feed damaged and generated records to the SGF parser: `python tests/fuzz_sgf.py --seconds 60`.
-
-Every input must be read as by the naive parser, and must round-trip. The first input that fails is printed, and the
-exit code is 1. The seed makes a run repeatable.
-"""
+"""Damaged and generated records for the SGF parser, which must agree with the naive one and round-trip."""
 
 from __future__ import annotations
 
+import functools
 import random
 
-from fuzzing import damage, run, try_all
+from fuzzing import Fuzzer, damage
 from kifu.records.game import read_sgf, write_sgf
 from kifu.records.sgf import as_block
 from naive_sgf import compare_with_naive, games_of
@@ -16,12 +13,18 @@ from naive_text_fields import TEXT_PIECES, compare_text, compare_text_fields
 from record_samples import TRAPS_FOLDER
 
 
-def mutant(draw: random.Random, records: list[bytes]) -> bytes:
+@functools.cache
+def trap_records() -> list[bytes]:
+    """Return the content of all trap records."""
+    return [path.read_bytes() for path in sorted(TRAPS_FOLDER.glob("*.sgf"))]
+
+
+def record(draw: random.Random) -> bytes:
     """Return a record, or two, or a soup of tokens, with some bytes replaced by tokens or noise."""
     if draw.random() < 0.3:
         data = bytearray(b"".join(draw.choices(TEXT_PIECES, k=draw.randint(0, 60))))
     else:
-        data = bytearray(draw.choice(records) + draw.choice([b"", *records]))
+        data = bytearray(draw.choice(trap_records()) + draw.choice([b"", *trap_records()]))
     return damage(draw, data, TEXT_PIECES)
 
 
@@ -37,11 +40,4 @@ def check(data: bytes) -> None:
             assert write_sgf(again) == text
 
 
-def fuzz(seconds: float, seed: int) -> int:
-    """Return the number of inputs; see `fuzzing.try_all`."""
-    records = [path.read_bytes() for path in sorted(TRAPS_FOLDER.glob("*.sgf"))]
-    return try_all(lambda draw: mutant(draw, records), check, seconds, seed)
-
-
-if __name__ == "__main__":
-    run("sgf", fuzz, __doc__)
+SGF = Fuzzer(record, check)

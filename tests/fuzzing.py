@@ -1,16 +1,42 @@
-"""Shared parts of the fuzzers: damaging inputs, trying them for some time, and the command line."""
+"""Shared parts of the fuzzers: damaging inputs, and trying them for some time."""
 
 from __future__ import annotations
 
-import argparse
+import faulthandler
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
-T = TypeVar("T")
+from numba.core.event import TimingListener, register
 
-LIMIT = 30.0  # seconds for one input, of a few KB
+from kifu.errors import KifuError
+
+LIMIT = 20.0  # seconds for one input, of a few kB, without the compilation of kernels
+
+TOKENS = (b"PK\3\4", b"PK\1\2", b"PK\5\6", b"\x1f\x8b\x08\0", b"BZh9", b"ustar", b"GO", b"END", b"mlv2-n=3-", b"PAR1")
+
+
+@dataclass(frozen=True)
+class Fuzzer:
+    """Inputs of one format, and what reads them.
+
+    Attributes:
+        make: Returns an input.
+        check: Reads it. It may raise KifuError; any other exception is a finding.
+    """
+
+    make: Callable[[random.Random], Any]
+    check: Callable[[Any], object]
+
+
+class Tried(NamedTuple):
+    """Number of inputs, and of those that were refused with a KifuError."""
+
+    inputs: int
+    refused: int
 
 
 def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> bytes:
@@ -22,27 +48,60 @@ def damage(draw: random.Random, data: bytearray, pieces: Sequence[bytes]) -> byt
     return bytes(data)
 
 
-def try_all(make: Callable[[random.Random], T], check: Callable[[T], object], seconds: float, seed: int) -> int:
-    """Return the number of inputs checked. The failing input is in the notes of the exception."""
-    draw = random.Random(seed)
-    end, tried = time.monotonic() + seconds, 0
+def mutant(draw: random.Random, seed: bytes) -> bytes:
+    """Return the seed, or seldom noise, with some bytes changed, lost, doubled or replaced by tokens, or truncated.
+
+    Some keep their length, as files with offsets would otherwise be rejected early.
+    """
+    data = bytearray(seed if draw.random() < 0.95 else draw.randbytes(draw.randint(0, 3000)))
+    if data and draw.random() < 0.6:
+        for at in draw.choices(range(len(data)), k=draw.randint(1, 6)):
+            data[at] = draw.choice((0, 1, 127, 128, 255, draw.randrange(256)))
+        return bytes(data)
+    for _ in range(draw.randint(0, 6)):
+        at = draw.randint(0, len(data))
+        length = draw.choice((0, 1, 2, 4, 8, 512, 365, 322))
+        new = draw.choice((b"", draw.randbytes(draw.randint(1, 4)), draw.choice(TOKENS), bytes(data[at : at + length])))
+        data[at : at + length] = new
+    return bytes(data[: draw.randint(0, len(data))] if draw.random() < 0.1 else data)
+
+
+def try_all(fuzzer: Fuzzer, seconds: float, seed: int, kept: Path) -> Tried:
+    """Try inputs for some time; the seed determines them.
+
+    Args:
+        fuzzer: The format.
+        seconds: The time.
+        seed: The seed.
+        kept: A file for the current input, which shows it after a crash of the process, or once it hangs.
+
+    Raises:
+        BaseException: Whatever an input raised that is no KifuError.
+    """
+    draw, tried, refused = random.Random(seed), 0, 0
+    compiling = _compilation_time()
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
-        data = make(draw)
-        begin = time.monotonic()
+        made = fuzzer.make(draw)
+        kept.write_text(f"seed {seed}, input {tried}: {made!r}\n")
+        begin = time.monotonic() - compiling()
+        faulthandler.dump_traceback_later(6 * LIMIT, exit=True)
         try:
-            check(data)
-            assert time.monotonic() - begin < LIMIT, "a time that is not linear"
-        except BaseException as error:
-            error.add_note(f"seed {seed}, input {tried}: {data!r}")
-            raise
+            fuzzer.check(made)
+        except KifuError as error:
+            if not str(error).isprintable():
+                raise AssertionError("a message with control characters") from error
+            refused += 1
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        taken = time.monotonic() - compiling() - begin
+        assert taken < LIMIT, f"{taken:.0f} seconds for one input"
         tried += 1
-    return tried
+    return Tried(tried, refused)
 
 
-def run(name: str, fuzz: Callable[[float, int], int], about: str | None) -> None:
-    """Run a fuzzer as a program."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    arguments = parser.parse_args()
-    print(f"{name}: {fuzz(arguments.seconds, arguments.seed):,} inputs, seed {arguments.seed}")
+def _compilation_time() -> Callable[[], float]:
+    """Return a function that returns the seconds spent on compiling kernels from now on."""
+    listener = TimingListener()
+    register("numba:compile", listener)
+    return lambda: listener.duration if listener.done else 0.0

@@ -17,6 +17,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from kifu.execution.executor import count_cores
+
 STEPS = ("make", "read", "clean", "duplicates", "split", "stats", "epoch")
 _TITLES = {
     "make": "make the files", "read": "ingest", "clean": "ingest, duplicates dropped", "duplicates": "find duplicates",
@@ -100,7 +102,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, help="folder for games, catalogues and scale.json")
     sizes = "300000,1000000,2500000,5000000"
     parser.add_argument("--games", type=_sizes, default=_sizes(sizes), metavar="N,...", help=f"default: {sizes}")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="threads (default: one for each core)")
+    parser.add_argument("--jobs", type=int, default=count_cores(), help="threads (default: one for each core)")
     parser.add_argument("--only", type=_steps, default=list(STEPS), metavar="STEP,...", help=f"of {','.join(STEPS)}")
     parser.add_argument(
         "--shared",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
@@ -292,8 +291,6 @@ def _draw(path: Path, row: int, into: Path) -> None:
 
 def _learn(report: _Report, test: Path, jobs: int | None, seconds: float) -> str:
     """Train a net, and compare it with the packaged one. Return a command that shows the last position."""
-    # On a busy machine threads that wait in loops halt each other. OpenMP reads this when torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from kifu.learn.heatmap import draw, predict_move
     from kifu.learn.net import open_net
     from kifu.learn.predict import Predictor

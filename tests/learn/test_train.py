@@ -326,6 +326,25 @@ def test_training_data_starts_at_any_position(games: Path) -> None:
         assert again.next_position == batches[k].next_position
 
 
+@pytest.mark.parametrize(("processes", "threads"), [(1, 8), (2, 4), (3, 2), (16, 1)])
+def test_the_processes_of_a_machine_share_the_cores_they_may_use(
+    games: Path, monkeypatch: pytest.MonkeyPatch, processes: int, threads: int
+) -> None:
+    """Eight cores of a larger machine, on each of four machines."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8, 16)), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    recipe = tiny(batch_size=4 * processes)
+    found = learn.data.read_training_games(recipe, [games], [], 1)
+    data = learn.data.TrainingData(recipe, found, 0, 4 * processes, processes, on_gpu=True)
+    assert data._train_loader()._jobs == threads
+
+
+def test_a_run_counts_the_cores_that_it_may_use(games: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    assert learn.train.train(tiny(steps=1), games, tmp_path / "run").machine["cores"] == 1
+
+
 def test_validation_is_repeatable_and_limited(games: Path) -> None:
     recipe = tiny(validation_positions=150, validation=0.5)
     data = learn.data.TrainingData(recipe, learn.data.read_training_games(recipe, [games], [], 1))

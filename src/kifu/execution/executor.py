@@ -37,7 +37,12 @@ def count_jobs(jobs: int | None) -> int:
     """Return `jobs`, or the number of available cores for None. Raises RecipeError if it is below 1."""
     if jobs is not None and jobs < 1:
         raise RecipeError(f"jobs must be >= 1, got {jobs}")
-    return jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    return jobs or count_cores()
+
+
+def count_cores() -> int:
+    """Return the number of cores that this process may use, where the system tells; otherwise that of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Job(ABC, Generic[Shard, Item, R]):

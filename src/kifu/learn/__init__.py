@@ -3,6 +3,17 @@
 File names are defined here so that they can be imported without loading torch.
 """
 
+import os
+import sys
+
+_WAIT_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+# OpenMP's threads wait for each other in loops. On a busy machine these take the cores from the threads that they wait
+# for, and training becomes several times slower. The OpenMP libraries read the variable when torch loads them: libgomp
+# in the wheels for Linux, libomp and libiomp elsewhere.
+if "torch" not in sys.modules and not any(name in os.environ for name in _WAIT_VARIABLES):
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
 SUFFIX = ".safetensors"
 """Suffix of a net's file."""
 

@@ -24,7 +24,7 @@ from kifu.datasets.mmap_games import read_games, select_rows
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
-from kifu.execution.executor import prefetch
+from kifu.execution.executor import count_cores, prefetch
 from kifu.files import hash_file
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
@@ -178,7 +178,13 @@ class TrainingData:
     """
 
     def __init__(
-        self, recipe: TrainingRecipe, games: TrainingGames, rank: int = 0, world_size: int = 1, on_gpu: bool = False
+        self,
+        recipe: TrainingRecipe,
+        games: TrainingGames,
+        rank: int = 0,
+        world_size: int = 1,
+        local_world_size: int = 1,
+        on_gpu: bool = False,
     ) -> None:
         """Prepare the batches of one process.
 
@@ -187,11 +193,13 @@ class TrainingData:
             games: The games of the run.
             rank: Number of this process.
             world_size: Number of processes.
+            local_world_size: Number of these on this machine, which share its cores.
             on_gpu: Deliver packed planes in pinned memory.
         """
         self.recipe, self.games = recipe, games
         self.position = (0, 0)
-        self._rank, self._world_size, self._on_gpu = rank, world_size, on_gpu
+        self._rank, self._world_size, self._local_world_size = rank, world_size, local_world_size
+        self._on_gpu = on_gpu
 
     def state_dict(self) -> dict[str, Any]:
         """Return the present position for `load_state_dict`; it is the same in all processes."""
@@ -222,7 +230,7 @@ class TrainingData:
 
     def _loader(self, source: CatalogueSource, batch_size: int, config: LoaderConfig) -> Loader:
         # If the cores run the network, more loader threads would only compete with it.
-        jobs = max((os.cpu_count() or 1) // self._world_size, 1) if self._on_gpu else 1
+        jobs = max(count_cores() // self._local_world_size, 1) if self._on_gpu else 1
         return Loader(source, replace(config, output=self.output, jobs=jobs), batch_size)
 
     def _train_loader(self) -> Loader:

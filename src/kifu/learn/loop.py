@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import platform
 import signal
 import threading
@@ -20,6 +19,7 @@ import torch
 from lightning_fabric import Fabric
 
 from kifu.errors import RecipeError, first_line
+from kifu.execution.executor import count_cores
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, make_policy_module
@@ -69,6 +69,7 @@ class TrainingJob:
         games: The games of the run.
         run: The manifest to continue.
         directory: The run directory.
+        devices: Number of processes on each machine.
         checkpoint: The checkpoint to resume from, if any.
         progress: Reports how far the run is.
     """
@@ -77,6 +78,7 @@ class TrainingJob:
     games: TrainingGames
     run: Run
     directory: Path
+    devices: int
     checkpoint: Path | None
     progress: ProgressFactory
 
@@ -163,7 +165,9 @@ class TrainingLoop:
         self.fabric, self.recipe, self.directory = fabric, recipe, job.directory
         self.manifest = job.run
         self.state = TrainingState()
-        self.data = TrainingData(recipe, job.games, fabric.global_rank, fabric.world_size, fabric.device.type == "cuda")
+        self.data = TrainingData(
+            recipe, job.games, fabric.global_rank, fabric.world_size, job.devices, fabric.device.type == "cuda"
+        )
         if checkpoint is not None:
             saved = checkpoint["kifu"]
             self.state = TrainingState(
@@ -542,7 +546,7 @@ class TrainingLoop:
         device = self.fabric.device
         return {
             "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
-            "cores": os.cpu_count(),
+            "cores": count_cores(),
             "threads": torch.get_num_threads(),
             "processes": self.fabric.world_size,
             "processor": platform.machine(),

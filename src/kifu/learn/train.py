@@ -103,7 +103,7 @@ def train(
                 return _complete(directory, earlier or run, saved)
         if is_first_process() and not existed:
             locks.enter_context(locked_folder(directory))
-        _launch(TrainingJob(recipe, games, run, directory, checkpoint, progress), options)
+        _launch(TrainingJob(recipe, games, run, directory, options.devices, checkpoint, progress), options)
     return read_run(directory) or run
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from kifu.execution.executor import count_cores as cores
+from kifu.execution.executor import count_cores
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,9 @@ def one_core() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+cores = count_cores
 
 
 def machine() -> str:

@@ -63,6 +63,7 @@ class MissingExtra(KifuError, ImportError):  # noqa: N818 - the name says more t
 
 EXTRAS = {
     "duckdb": "query",
+    "fsspec": "query",
     "matplotlib": "charts",
     "torch": "learn",
     "lightning_fabric": "learn",
@@ -75,7 +76,6 @@ EXTRAS = {
     "keras": "keras",
     "h5py": "hdf5",
     "ray": "cluster",
-    "fsspec": "cluster",
     "s3fs": "cluster",
     "gcsfs": "cluster",
     "aiohttp": "cluster",

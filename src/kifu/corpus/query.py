@@ -1,19 +1,13 @@
-"""Query catalogues in SQL with DuckDB; results become rows to print, CSV, Parquet, or a catalogue again.
-
-DuckDB runs in memory and can read nothing but the catalogues' files.
-"""
+"""Query catalogues in SQL; results become rows to print, CSV, Parquet, or a catalogue again."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -22,24 +16,12 @@ import pyarrow.parquet as pq
 
 from kifu.atomic_io import AtomicFile
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
+from kifu.corpus.database import FILE_COLUMN, Database, open_database
 from kifu.corpus.parquet import TableWriter, cast_batch
-from kifu.corpus.schema import POINTS, SCHEMA
+from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
 from kifu.records.paths import Paths, as_list
 from kifu.report import Report
-
-T = TypeVar("T")
-
-FILE_COLUMN = "catalogue"
-"""The additional column of the tables: the path of the row's catalogue, as given."""
-
-_MEMORY = "1GB"
-"""DuckDB's memory limit before it spills to disk.
-
-With 400 MB, sorting 650,000 whole games fails; counting and selecting take less for any number of games.
-"""
-
-_MAX_MESSAGE = 300  # characters
 
 _NUMBERS = {
     "tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint", "uhugeint",
@@ -47,138 +29,6 @@ _NUMBERS = {
 }  # fmt: skip
 _CSV_TYPES = _NUMBERS | {"varchar", "boolean", "date", "timestamp"}
 """Types that Arrow writes to CSV in the usual way; others are written as DuckDB's text."""
-
-_TYPES = {
-    pa.bool_(): "BOOLEAN", pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint64(): "UBIGINT",
-    pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.float32(): "FLOAT", pa.date32(): "DATE",
-    pa.string(): "VARCHAR", POINTS: "USMALLINT[]",
-}  # fmt: skip
-
-
-class Database:
-    """A DuckDB connection, as `open_database` yields it. Methods raise RecipeError for all of DuckDB's errors."""
-
-    def __init__(
-        self, connection: duckdb.DuckDBPyConnection, thread: Executor, tables: Sequence[tuple[str, Mapping[str, str]]]
-    ) -> None:
-        """Create the tables and disable all access to other files.
-
-        Args:
-            connection: The connection.
-            thread: Runs the queries.
-            tables: Each catalogue as given, and the paths of its files by the names of their links for DuckDB.
-        """
-        self._connection = connection
-        self._thread = thread
-        self._paths = {link: path for _, links in tables for link, path in links.items()}
-        rows = " UNION ALL ".join(_select(path, list(links)) for path, links in tables)
-        with self._errors():
-            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, self._paths))}]")
-            connection.execute("SET enable_external_access = false")
-            connection.execute("SET lock_configuration = true")
-            connection.execute(f"CREATE VIEW games AS {rows}")
-            connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
-
-    def select(self, sql: str) -> duckdb.DuckDBPyRelation:
-        """Parse and bind one SELECT statement without running it.
-
-        Raises:
-            RecipeError: If it is invalid, or another statement.
-        """
-        with self._errors():
-            kinds = [each.type.name for each in self._connection.extract_statements(sql)]
-            if kinds != ["SELECT"]:
-                raise RecipeError(f"the query must be one SELECT statement, got {', '.join(kinds) or 'none'}")
-            return self._connection.sql(sql)
-
-    def batches(self, relation: duckdb.DuckDBPyRelation, rows: int = 8192) -> Iterator[pa.RecordBatch]:
-        """Run the query and yield at most `rows` rows at a time."""
-        reader = self._run(lambda: relation.to_arrow_reader(rows))
-        while (batch := self._run(lambda: next(reader, None))) is not None:
-            yield batch
-
-    def rows(self, relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
-        """Run the query and return all rows as Python values."""
-        return [
-            row for batch in self.batches(relation) for row in zip(*(column.to_pylist() for column in batch.columns))
-        ]
-
-    def _run(self, work: Callable[[], T]) -> T:
-        """Run DuckDB in a second thread: the thread that runs it sees Ctrl-C only after the query."""
-        done = self._thread.submit(work)
-        try:
-            with self._errors():
-                return done.result()
-        except KeyboardInterrupt:
-            self._connection.interrupt()
-            raise
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise DuckDB's errors as one-line RecipeErrors, without the quoted query, but with DuckDB's suggestions."""
-        try:
-            yield
-        except (duckdb.Error, pa.ArrowException, OSError) as error:  # the latter two from Arrow's reader
-            text = " ".join(str(error).partition("\n\n")[0].split())
-            for link, path in self._paths.items():
-                text = text.replace(link, path)
-            raise RecipeError(text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 4] + " ...") from None
-
-
-@contextlib.contextmanager
-def open_database(catalogues: Sequence[str | os.PathLike[str]], jobs: int | None = None) -> Iterator[Database]:
-    """Open a database with two tables: `games`, the rows of all catalogues in order, and `kept`, those not dropped.
-
-    The tables have SCHEMA's columns and types, then FILE_COLUMN. Data beyond the memory limit is spilled to a temporary
-    directory. No other file can be read or written, and no extension loaded.
-
-    Args:
-        catalogues: The paths.
-        jobs: Number of threads, by default one per core.
-
-    Raises:
-        FormatError: If a file is not a catalogue.
-    """
-    paths = [os.fspath(path) for path in catalogues]
-    files = [_checked_files(path) for path in paths]
-    with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder:
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": _MEMORY,
-            "temp_directory": f"{folder}/spill",
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-        config |= {} if jobs is None else {"threads": jobs}
-        names = (f"{folder}/{k}.parquet" for k in count())
-        tables = [(path, {_link(file, next(names)): file for file in each}) for path, each in zip(paths, files)]
-        with duckdb.connect(":memory:", config=config) as connection, ThreadPoolExecutor(1) as thread:
-            yield Database(connection, thread, tables)
-
-
-def _checked_files(path: str) -> list[str]:
-    """Return the files of a catalogue, whose schemas and row counts are checked. Raises FormatError."""
-    catalogue = open_catalogue(path)
-    catalogue.shards()
-    return [os.fspath(file) for file in catalogue.partitions]
-
-
-def _link(path: str, link: str) -> str:
-    """Link to a file: in its own name, DuckDB would expand *, ?, [ and ~."""
-    Path(link).symlink_to(Path(path).absolute())
-    return link
-
-
-def _select(path: str, links: Sequence[str]) -> str:
-    """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
-    columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in SCHEMA]
-    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-    columns.append(f"{_quoted(shown)} AS {FILE_COLUMN}")
-    files = ", ".join(map(_quoted, links))
-    return f"SELECT {', '.join(columns)} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)

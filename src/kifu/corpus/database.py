@@ -1,0 +1,251 @@
+"""DuckDB over catalogues: one SELECT statement at a time, which can read the catalogues and write nothing.
+
+Two layers enforce this. The parsed statement must consist of SELECTs and of functions that read no files. And DuckDB
+reaches no path: it reads the catalogues through `_CatalogueFiles`, which cannot write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import duckdb
+import pyarrow as pa
+from fsspec import AbstractFileSystem
+
+from kifu.corpus.catalogue import open_catalogue
+from kifu.corpus.schema import POINTS, SCHEMA
+from kifu.errors import FormatError, RecipeError, first_line
+from kifu.files import open_regular
+from kifu.records.paths import Paths, as_list
+
+T = TypeVar("T")
+
+FILE_COLUMN = "catalogue"
+"""The additional column of the tables: the path of the row's catalogue, as given."""
+
+_MEMORY = "1GB"
+"""DuckDB's memory limit before it spills to disk.
+
+With 400 MB, sorting 650,000 whole games fails; counting and selecting take less for any number of games.
+"""
+
+_MAX_MESSAGE = 300  # characters
+
+_SELECT_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+"""The nodes of DuckDB's parsed statements that only select; all others write."""
+
+_TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree", "summary"}
+"""The table functions that are allowed; others access files or memory, change settings, or run SQL in a string."""
+
+_TYPES = {
+    pa.bool_(): "BOOLEAN", pa.uint8(): "UTINYINT", pa.uint16(): "USMALLINT", pa.uint64(): "UBIGINT",
+    pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.float32(): "FLOAT", pa.date32(): "DATE",
+    pa.string(): "VARCHAR", POINTS: "USMALLINT[]",
+}  # fmt: skip
+
+
+class _CatalogueFiles(AbstractFileSystem):  # type: ignore[misc]
+    """A file system for DuckDB that contains the files of the catalogues, and opens them to read only."""
+
+    protocol = "kifu"
+    cachable = False
+
+    def __init__(self, files: Mapping[str, str]) -> None:
+        """Set the files. files: by name, which begins with the protocol, the path."""
+        super().__init__()
+        self._files = files
+
+    def glob(self, path: str, **options: Any) -> list[str]:
+        """Return the name if it is that of a file; there are no patterns."""
+        return [path] if path in self._files else []
+
+    def size(self, path: str) -> int:
+        """Return the size in bytes."""
+        return Path(self._files[path]).stat().st_size
+
+    def modified(self, path: str) -> datetime:
+        """Return the time of the last change."""
+        return datetime.fromtimestamp(Path(self._files[path]).stat().st_mtime, UTC)
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> _ReadOnlyFile:
+        """Open a file. Raises FormatError if it cannot be read, or for any mode but "rb"."""
+        if mode != "rb":
+            raise FormatError(f"{path}: files can only be read")
+        return _ReadOnlyFile(self._files[path])
+
+
+class _ReadOnlyFile:
+    """A file with a position per thread: DuckDB's threads share it, and each seeks before it reads."""
+
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = open_regular(path)
+        except OSError as error:
+            raise FormatError(f"{path}: {first_line(error)}") from None
+        self._position: dict[int, int] = {}
+
+    def seek(self, position: int) -> None:
+        self._position[threading.get_ident()] = position
+
+    def read(self, size: int) -> bytes:
+        data = os.pread(self._file.fileno(), size, self._position.get(threading.get_ident(), 0))
+        self._position[threading.get_ident()] = self._position.get(threading.get_ident(), 0) + len(data)
+        return data
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            self.close()  # DuckDB does not
+
+
+class Database:
+    """A DuckDB connection, as `open_database` yields it. Methods raise RecipeError for all of DuckDB's errors."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, thread: Executor, tables: Sequence[tuple[str, Mapping[str, str]]]
+    ) -> None:
+        """Create the tables and disable all access to other files.
+
+        Args:
+            connection: The connection.
+            thread: Runs the queries.
+            tables: Each catalogue as given, and the paths of its files by their names in `_CatalogueFiles`.
+        """
+        self._connection = connection
+        self._thread = thread
+        self._paths = {name: path for _, names in tables for name, path in names.items()}
+        rows = " UNION ALL ".join(_select(path, list(names)) for path, names in tables)
+        with self._errors():
+            connection.register_filesystem(_CatalogueFiles(self._paths))
+            connection.execute(f"SET allowed_paths = [{', '.join(map(_quoted, self._paths))}]")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            connection.execute(f"CREATE VIEW games AS {rows}")
+            connection.execute('CREATE VIEW kept AS SELECT * FROM games WHERE "drop" IS NULL')
+            known = "SELECT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('table', 'pragma')"
+            self._refused = {name for (name,) in connection.execute(known).fetchall()} - _TABLE_FUNCTIONS
+
+    def select(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Parse and bind one SELECT statement without running it.
+
+        Raises:
+            RecipeError: If it is invalid, another statement, or one that might do more than read the tables.
+        """
+        with self._errors():
+            kinds = [each.type.name for each in self._connection.extract_statements(sql)]
+            if kinds != ["SELECT"]:
+                raise RecipeError(f"the query must be one SELECT statement, got {', '.join(kinds) or 'none'}")
+            self._require_select_only(sql)
+            return self._connection.sql(sql)
+
+    def _require_select_only(self, sql: str) -> None:
+        """Raise RecipeError if a part of a statement writes, or calls a table function that is not allowed."""
+        (tree,) = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0]
+        # Within the tree's texts quotes are escaped, so that no text looks like a name.
+        if '"error":false' not in tree[:20]:
+            raise RecipeError("the query must be one SELECT statement")
+        if writes := set(re.findall(r'"type":"(\w+_NODE)"', tree)) - _SELECT_NODES:
+            kind = min(writes).removesuffix("_NODE").removesuffix("_QUERY")
+            raise RecipeError(f"the query must only select, got {kind} in a part of it")
+        called = {json.loads(name).lower() for name in re.findall(r'"function_name":("(?:[^"\\]|\\.)*")', tree)}
+        if refused := called & self._refused:
+            raise RecipeError(f"the query must not call {min(refused)}(); it can read only the tables games and kept")
+
+    def batches(self, relation: duckdb.DuckDBPyRelation, rows: int = 8192) -> Iterator[pa.RecordBatch]:
+        """Run the query and yield at most `rows` rows at a time."""
+        reader = self._run(lambda: relation.to_arrow_reader(rows))
+        while (batch := self._run(lambda: next(reader, None))) is not None:
+            yield batch
+
+    def rows(self, relation: duckdb.DuckDBPyRelation) -> list[tuple[Any, ...]]:
+        """Run the query and return all rows as Python values."""
+        return [
+            row for batch in self.batches(relation) for row in zip(*(column.to_pylist() for column in batch.columns))
+        ]
+
+    def _run(self, work: Callable[[], T]) -> T:
+        """Run DuckDB in a second thread: the thread that runs it sees Ctrl-C only after the query."""
+        done = self._thread.submit(work)
+        try:
+            with self._errors():
+                return done.result()
+        except KeyboardInterrupt:
+            self._connection.interrupt()
+            raise
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise DuckDB's errors as one-line RecipeErrors, without the quoted query, but with DuckDB's suggestions."""
+        try:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:  # the latter two from Arrow's reader
+            paragraph = str(error).partition("\n\n")[0].strip()
+            if paragraph.startswith("Traceback"):  # of `_CatalogueFiles`
+                paragraph = paragraph.splitlines()[-1].partition(": ")[2]
+            text = " ".join(paragraph.split())
+            for name, path in self._paths.items():
+                text = text.replace(name, path)
+            raise RecipeError(text if len(text) <= _MAX_MESSAGE else text[: _MAX_MESSAGE - 4] + " ...") from None
+
+
+@contextlib.contextmanager
+def open_database(catalogues: Paths, jobs: int | None = None) -> Iterator[Database]:
+    """Open a database with two tables: `games`, the rows of all catalogues in order, and `kept`, those not dropped.
+
+    The tables have SCHEMA's columns and types, then FILE_COLUMN. Data beyond the memory limit is spilled to a temporary
+    directory. No other file can be read, none can be written, and no extension can be loaded.
+
+    Args:
+        catalogues: One or more paths.
+        jobs: Number of threads, by default one per core.
+
+    Raises:
+        FormatError: If a file is not a catalogue.
+    """
+    paths = [os.fspath(path) for path in as_list(catalogues)]
+    files = [_checked_files(path) for path in paths]
+    names = (f"{_CatalogueFiles.protocol}://{k}.parquet" for k in count())
+    tables = [(path, {next(names): file for file in each}) for path, each in zip(paths, files)]
+    with tempfile.TemporaryDirectory(prefix="kifu-query-") as folder:
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": _MEMORY,
+            "temp_directory": folder,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        config |= {} if jobs is None else {"threads": jobs}
+        with duckdb.connect(":memory:", config=config) as connection, ThreadPoolExecutor(1) as thread:
+            yield Database(connection, thread, tables)
+
+
+def _checked_files(path: str) -> list[str]:
+    """Return the files of a catalogue, whose schemas and row counts are checked. Raises FormatError."""
+    catalogue = open_catalogue(path)
+    catalogue.shards()
+    return [os.fspath(file) for file in catalogue.partitions]
+
+
+def _select(path: str, names: Sequence[str]) -> str:
+    """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
+    columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in SCHEMA]
+    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+    columns.append(f"{_quoted(shown)} AS {FILE_COLUMN}")
+    files = ", ".join(map(_quoted, names))
+    return f"SELECT {', '.join(columns)} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

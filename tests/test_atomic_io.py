@@ -139,7 +139,7 @@ def test_a_lock_dies_with_its_process(tmp_path):
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG])
-@pytest.mark.parametrize("failing", ["write", "pwrite", "ftruncate", "lseek", "replace", "fstat"])
+@pytest.mark.parametrize("failing", ["write", "pwrite", "fchmod", "lseek", "replace", "fstat"])
 def test_failures_leave_no_files(tmp_path, monkeypatch, failing, code):
     """Any system call may fail; the next attempt succeeds."""
     path = tmp_path / "file"

@@ -1,4 +1,9 @@
-"""Atomic files and directories: written under a temporary name, counted and hashed, then renamed."""
+"""Atomic files and directories: written under a temporary name, counted and hashed, then renamed.
+
+Temporary names are predictable, so a symbolic link may have been planted there. Nothing is written through such a link.
+A path that the user gives may contain links: those in its parents are followed, and its last part is replaced if it is
+a link to a file or a directory, whose target stays as it is.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +13,38 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+import stat
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
 from blake3 import blake3
 
 from kifu.errors import OutputError
-from kifu.files import hash_bytes
+from kifu.files import hash_bytes, read_small, require_regular
+from kifu.folders import cannot_write, locked_folder, make_folder, require_no_link, was_changed
+
+_MAX_LINKS = 40
 
 
 class AtomicFile:
     """An atomic file, renamed into place by `commit()`.
 
     Until then it is ".NAME.part" in the same directory, which one process at a time may hold, and which the next run
-    overwrites if this one is killed. A context manager: leaving it uncommitted removes what was written. All methods
-    raise OutputError, which names the file, if they cannot write.
+    removes if this one is killed. A context manager: leaving it uncommitted removes what was written. All methods
+    raise OutputError, which names the file, if they cannot write. Only regular files are replaced, and the new file has
+    the permissions of the old one.
 
     Files are hashed with BLAKE3 because SHA-256 would take longer than making them (1.7 against 6 GB/s on one core).
 
     Attributes:
         path: the final path.
         size: bytes so far, including the header.
+        status: status of the committed file.
     """
+
+    status: os.stat_result
 
     def __init__(self, path: Path, header: bytes = b"") -> None:
         """Create the temporary file, and the directory if necessary.
@@ -46,16 +60,11 @@ class AtomicFile:
         self.size = len(header)
         self._file = -1
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            self._file = os.open(self._part, os.O_RDWR | os.O_CREAT, 0o666)
-            if not self._lock():
-                raise OutputError(f"{path} is being written by another process")
-            # Truncate only if necessary: ext4 takes a truncated file for one that is being replaced, and flushes all of
-            # it when it is closed.
-            if os.fstat(self._file).st_size:
-                os.ftruncate(self._file, 0)
+            make_folder(path.parent)
+            mode = _replaced_mode(path)
+            self._create()
+            if mode is not None:
+                os.fchmod(self._file, mode)
             os.lseek(self._file, len(header), os.SEEK_SET)  # `commit` writes it
         except OutputError:
             self._close()
@@ -64,14 +73,38 @@ class AtomicFile:
             self._close()
             raise self._error(error) from None
 
-    def _lock(self) -> bool:
-        """Lock the file. Returns False if another process holds it."""
+    def _create(self) -> None:
+        """Create and lock the temporary file, in place of one that a killed run left."""
+        with contextlib.suppress(FileNotFoundError):
+            require_no_link(self._part)
+            require_regular(self._part.lstat())
+            self._open(0)
+            self._part.unlink()
+            self._close()
+        try:
+            self._open(os.O_CREAT | os.O_EXCL)
+        except FileExistsError:
+            raise self._in_use() from None
+
+    def _open(self, flags: int) -> None:
+        """Open and lock the temporary file."""
+        self._file = os.open(self._part, flags | os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last holder may have renamed or removed the file that was opened here.
-            return os.path.samestat(os.fstat(self._file), self._part.stat())
-        except (BlockingIOError, FileNotFoundError):
+        except BlockingIOError:
+            raise self._in_use() from None
+        if not self._is_in_place():  # its last holder has renamed or removed it
+            raise self._in_use()
+
+    def _is_in_place(self) -> bool:
+        """Return whether the temporary path still leads to the open file."""
+        try:
+            return os.path.samestat(os.fstat(self._file), self._part.lstat())
+        except (FileNotFoundError, NotADirectoryError):
             return False
+
+    def _in_use(self) -> OutputError:
+        return OutputError(f"{self.path} is being written by another process")
 
     def write(self, data: bytes | memoryview) -> None:
         """Append all of `data`."""
@@ -108,8 +141,11 @@ class AtomicFile:
                 os.pwrite(self._file, final, 0)
             if final != self._header:
                 self._hash = self._hash_all()
-            if os.fstat(self._file).st_size != self.size:
+            self.status = os.fstat(self._file)
+            if self.status.st_size != self.size:
                 raise OutputError(f"{self._part} changed while it was written")
+            if not self._is_in_place():
+                raise was_changed(self._part)
             self._part.replace(self.path)
         except OutputError:
             raise
@@ -137,8 +173,9 @@ class AtomicFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file >= 0:
-            with contextlib.suppress(OSError):  # the next run overwrites it
-                self._part.unlink()
+            with contextlib.suppress(OSError):  # the next run removes it
+                if self._is_in_place():
+                    self._part.unlink()
             self._close()
 
 
@@ -166,19 +203,18 @@ class AtomicDirectory:
         self.path = path
         self._index = index
         self._part = temp_path(path)
-        self._names: list[str] = []
-        self._lock = -1
+        self._files: dict[str, AtomicFile] = {}
+        self._lock = contextlib.ExitStack()
+        self._descriptor = -1
         try:
             self._require_ours()
-            self._part.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self._part, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._descriptor = self._lock.enter_context(locked_folder(self._part, path))
             for left in self._part.iterdir():  # of a run that was killed
                 left.unlink()
-        except BlockingIOError:
-            self._close()
-            raise OutputError(f"{path} is being written by another process") from None
+            if path.is_dir():
+                os.fchmod(self._descriptor, stat.S_IMODE(path.stat().st_mode))
         except OutputError:
+            self._close()
             raise
         except (OSError, ValueError) as error:
             self._close()
@@ -186,13 +222,24 @@ class AtomicDirectory:
 
     def file(self, name: str, header: bytes = b"") -> AtomicFile:
         """Return a new file in the directory, which the caller commits before the directory."""
-        self._names.append(name)
-        return AtomicFile(self._part / name, header)
+        self._files[name] = AtomicFile(self._part / name, header)
+        return self._files[name]
 
     def commit(self, index: dict[str, object]) -> None:
-        """Write the index, with these keys besides "files", and rename the directory into place."""
-        write_file(self._part / self._index, json.dumps({**index, "files": self._names}).encode() + b"\n")
+        """Write the index, with these keys besides "files", and rename the directory into place.
+
+        Raises:
+            OutputError: the directory or one of its files was removed or replaced, or cannot be written.
+        """
+        names = list(self._files)
+        with self.file(self._index) as output:
+            output.write(json.dumps({**index, "files": names}).encode() + b"\n")
+            output.commit()
         try:
+            for name, file in self._files.items():
+                require_same(self._part / name, file.status)
+            if self.path.is_symlink():
+                self.path.unlink()
             # Without its index, a directory that is only partly removed counts as no data set.
             for name in (self._index, *self._require_ours()):
                 self.path.joinpath(name).unlink(missing_ok=True)
@@ -205,11 +252,11 @@ class AtomicDirectory:
 
     def _require_ours(self) -> list[str]:
         """Return the names of the files in an existing directory. Raises OutputError if its index lacks one of them."""
-        if not self.path.exists():
+        if self.path.is_symlink() or not self.path.exists():
             return []
         found = sorted(entry.name for entry in self.path.iterdir())
         try:
-            listed = json.loads(self.path.joinpath(self._index).read_bytes())["files"]
+            listed = json.loads(read_small(self.path / self._index))["files"]
             known: Iterable[str] = [self._index, *listed]
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             known = []
@@ -219,9 +266,8 @@ class AtomicDirectory:
         return found
 
     def _close(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._descriptor = -1
+        self._lock.close()
 
     def __enter__(self) -> AtomicDirectory:
         return self
@@ -229,8 +275,10 @@ class AtomicDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._lock >= 0:
-            shutil.rmtree(self._part, ignore_errors=True)  # the next run overwrites it
+        if self._descriptor >= 0:
+            with contextlib.suppress(OSError):  # the next run empties it
+                if os.path.samestat(self._part.lstat(), os.fstat(self._descriptor)):
+                    shutil.rmtree(self._part)
             self._close()
 
 
@@ -248,19 +296,84 @@ def staging_dir(path: Path) -> Path:
     return absolute.parent / f".{absolute.name}.work"
 
 
-def cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
-    """Return the OutputError for a file that cannot be written."""
-    reason = getattr(error, "strerror", None) or str(error)
-    if isinstance(error, FileExistsError):  # from mkdir, if a parent is a file
-        reason = os.strerror(errno.ENOTDIR)
-    return OutputError(f"cannot write {path}: {reason}")
-
-
 def write_file(path: Path, data: bytes | memoryview) -> None:
     """Write a small file atomically."""
     with AtomicFile(path) as output:
         output.write(data)
         output.commit()
+
+
+def write_output(path: Path, data: bytes) -> None:
+    """Write a small file that the user named.
+
+    FIFOs, character devices and open files such as /dev/stdout are written to; other paths as by `write_file`.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    try:
+        descriptor = _open_stream(path)
+        if descriptor is None:
+            return write_file(path, data)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+    except OutputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise cannot_write(path, error) from None
+
+
+def _open_stream(path: Path) -> int | None:
+    """Open a FIFO, a character device or an open file of this process. Returns None for any other path."""
+    if (number := _own_descriptor(path)) is not None:
+        sys.stdout.flush()
+        return os.dup(number)
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        return os.open(path, os.O_WRONLY | os.O_NOCTTY)
+    return None
+
+
+def _own_descriptor(path: Path) -> int | None:
+    """Return the number of the open file that a path such as /dev/stdout or /dev/fd/3 leads to, or None."""
+    for _ in range(_MAX_LINKS):
+        if not path.is_symlink():
+            break
+        folder = path.parent.resolve()
+        if folder == Path("/proc/self/fd").resolve():
+            return int(path.name)
+        path = folder / path.readlink()
+    return None
+
+
+def _replaced_mode(path: Path) -> int | None:
+    """Return the permissions of the file to be replaced, or None if there is none.
+
+    Raises:
+        OSError: it is not a regular file.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    require_regular(status)
+    if _own_descriptor(path) is not None:
+        raise OSError(errno.EINVAL, "not a regular file")
+    return stat.S_IMODE(status.st_mode) & 0o777
+
+
+def append_to(path: Path, data: bytes) -> None:
+    """Append to a file that `write_file` has made, in one write. Raises OutputError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "ab") as file:
+            require_regular(os.fstat(descriptor))
+            file.write(data)
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def remove_file(path: Path) -> None:
@@ -271,18 +384,11 @@ def remove_file(path: Path) -> None:
         raise OutputError(f"cannot remove {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-@contextlib.contextmanager
-def locked_folder(path: Path) -> Iterator[None]:
-    """Lock a directory, creating it if necessary. Raises OutputError if another process holds it."""
+def require_same(path: Path, status: os.stat_result) -> None:
+    """Raise OutputError unless the path leads to the file with this status, and its size is the same."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    except (OSError, ValueError) as error:
-        raise cannot_write(path, error) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError:
-        raise OutputError(f"{path} is being written by another process") from None
-    finally:
-        os.close(lock)
+        now = path.lstat()
+    except OSError:
+        now = None
+    if now is None or not os.path.samestat(now, status) or now.st_size != status.st_size:
+        raise was_changed(path)

@@ -174,7 +174,7 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
         """Let one process at a time load or compile the kernel: the others wait and load what the first one saved."""
         path = Path(self.cache_path, f"{self._impl.filename_base}.lock")
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as lock:
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666), "r+b") as lock:
             with contextlib.suppress(OSError):  # a file system without locks
                 fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -21,7 +21,8 @@ import pytest
 from clustered import SPANS, Times, call, expected, tries
 from commands import finish, run, start
 from kgs_archives import archive, records
-from kifu.atomic_io import locked_folder, staging_dir
+from kifu.atomic_io import staging_dir
+from kifu.folders import locked_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 

@@ -222,9 +222,9 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
     if json == Path("-"):
         typer.echo(text, nl=False)
     else:
-        from kifu.atomic_io import write_file
+        from kifu.atomic_io import write_output
 
-        write_file(json, text.encode())
+        write_output(json, text.encode())
 
 
 def _dump(data: Any) -> str:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from blake3 import blake3
 
-from kifu.atomic_io import cannot_write, locked_folder, temp_path, write_file
+from kifu.atomic_io import temp_path, write_file
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.duplicates import DuplicateFlags, flag_duplicates
 from kifu.corpus.index import INDEX, PARTITION_PATH, Index, Partition, SourceInfo, has_index, read_index
@@ -29,6 +29,7 @@ from kifu.corpus.ingest import IngestReport
 from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job
+from kifu.folders import cannot_write, locked_folder, require_no_link
 
 _HIDDEN = ".new-"
 """Prefix of staging directories within the folder."""
@@ -95,7 +96,10 @@ class CatalogueTransaction:
         return any(name.split("/")[0] == entry.name for hidden in self._staging_dirs() for name in _read_names(hidden))
 
     def _staging_dirs(self) -> list[Path]:
-        return sorted(self.path.glob(f"{_HIDDEN}*"))
+        found = sorted(self.path.glob(f"{_HIDDEN}*"))
+        for hidden in found:
+            require_no_link(hidden)
+        return found
 
     def stage(self, fingerprint: Any) -> Path:
         """Return the staging directory for a fingerprint, with the files of an earlier run if it was kept.

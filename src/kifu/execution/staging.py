@@ -8,8 +8,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from uuid import uuid4
 
-from kifu.atomic_io import cannot_write, locked_folder, remove_file
+from kifu.atomic_io import remove_file
 from kifu.errors import OutputError
+from kifu.folders import cannot_write, locked_folder
 
 _COMPLETE = re.compile(r"\d+-\d+-([0-9a-f]{32})\.results")
 _OURS = re.compile(r".*\.results(\.part)?|lease-[0-9a-f]{32}")
@@ -36,14 +37,14 @@ class StagingDir:
         self.lease = path / f"lease-{uuid4().hex}"
         self._complete: dict[str, Path] = {}
         with ExitStack() as stack:
-            stack.enter_context(locked_folder(path))
+            stack.enter_context(locked_folder(path, path))
             try:
                 for file in self._files():
                     if match := _COMPLETE.fullmatch(file.name):
                         self._complete[match[1]] = file
                     else:
                         remove_file(file)
-                self.lease.touch()
+                self.lease.touch(exist_ok=False)
             except OutputError:
                 raise
             except OSError as error:

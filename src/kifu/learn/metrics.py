@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from kifu.atomic_io import cannot_write, write_file
-from kifu.errors import FormatError
+from kifu.atomic_io import append_to, write_file
+from kifu.errors import FormatError, OutputError
+from kifu.folders import cannot_write, make_folder, require_no_link, was_changed
 from kifu.learn.loss import SUMS
 
 COLUMNS = (
@@ -74,7 +76,11 @@ class MetricsWriter:
         if tensorboard is not None and find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
-            self._events = SummaryWriter(str(tensorboard))
+            with _as_output_error(tensorboard):
+                make_folder(tensorboard)
+                for entry in (tensorboard, *tensorboard.iterdir()):
+                    require_no_link(entry)
+                self._events = SummaryWriter(str(tensorboard))
 
     def add(self, row: Row) -> None:
         """Append a row.
@@ -83,19 +89,30 @@ class MetricsWriter:
             OutputError: The file cannot be written.
         """
         self.rows.append(row)
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(_csv_line(row))
-        except OSError as error:
-            raise cannot_write(self.path, error) from None
+        append_to(self.path, _csv_line(row).encode())
         if self._events is not None:
-            for name, value in row.items():
-                self._events.add_scalar(name.replace("validation_", "validation/"), value, int(row["step"]))
+            with _as_output_error(self.path):
+                if not Path(self._events.log_dir).is_dir():  # its thread would print a traceback
+                    raise was_changed(Path(self._events.log_dir))
+                for name, value in row.items():
+                    self._events.add_scalar(name.replace("validation_", "validation/"), value, int(row["step"]))
 
     def close(self) -> None:
-        """Flush and close the TensorBoard events."""
+        """Flush and close the TensorBoard events. Raises OutputError."""
         if self._events is not None:
-            self._events.close()
+            with _as_output_error(self.path):
+                self._events.close()
+
+
+@contextmanager
+def _as_output_error(path: Path) -> Iterator[None]:
+    """Convert the OSError of a writer of TensorBoard."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        raise cannot_write(path, error) from None
 
 
 def _csv_line(row: Mapping[str, float]) -> str:

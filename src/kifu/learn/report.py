@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kifu.assets import asset
-from kifu.atomic_io import write_file
+from kifu.atomic_io import write_output
 from kifu.learn.breakdown import BREAKDOWNS
 from kifu.learn.evaluate import Evaluation, NetResult
 from kifu.learn.examples import Example, Kind
@@ -119,7 +119,7 @@ def write_page(evaluation: Evaluation, path: Path) -> None:
     Raises:
         OutputError: The file cannot be written.
     """
-    write_file(path, page(evaluation).encode())
+    write_output(path, page(evaluation).encode())
 
 
 def page(evaluation: Evaluation) -> str:

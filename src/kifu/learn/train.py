@@ -17,8 +17,8 @@ from lightning_fabric.utilities.rank_zero import rank_zero_only
 from torch.multiprocessing import ProcessRaisedException
 
 from kifu import errors
-from kifu.atomic_io import locked_folder
 from kifu.errors import KifuError, RecipeError, first_line
+from kifu.folders import locked_folder
 from kifu.learn.data import read_training_games
 from kifu.learn.loop import TrainingJob, run_training
 from kifu.learn.loss import make_policy_module

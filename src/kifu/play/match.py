@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from kifu.atomic_io import locked_folder, write_file
+from kifu.atomic_io import write_file
 from kifu.errors import DropReason, RecipeError
 from kifu.execution.executor import count_jobs
+from kifu.folders import locked_folder
 from kifu.go.board import Board
 from kifu.go.rules import Rules
 from kifu.play.client import GtpProcess, GtpProcessError, MatchCancelledError, find_program, parse_command, printable

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import TypeAdapter
 
-from kifu.atomic_io import AtomicFile, locked_folder, remove_file, staging_dir, write_file
+from kifu.atomic_io import AtomicFile, remove_file, staging_dir, write_file
 from kifu.corpus.catalogue import RowShard, read_shard
 from kifu.corpus.export import rows_to_olf
 from kifu.corpus.schema import map_distinct, to_numpy
@@ -32,6 +32,7 @@ from kifu.corpus.sources import HashedSources, find_sources
 from kifu.datasets.manifest import SUFFIX
 from kifu.errors import OutputError
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.folders import locked_folder
 from kifu.progress import Progress, ProgressFactory, format_bytes, format_drops, silent
 from kifu.recipes.pipeline import (
     CATALOGUE,

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pydantic import BaseModel
 
-from kifu.atomic_io import locked_folder, remove_file, staging_dir
+from kifu.atomic_io import remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
 from kifu.corpus.sources import HashedSources, find_sources
@@ -38,6 +38,7 @@ from kifu.datasets.manifest import (
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
+from kifu.folders import locked_folder
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,

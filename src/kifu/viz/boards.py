@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kifu.atomic_io import write_file
+from kifu.atomic_io import write_output
 from kifu.errors import GameError, OutputError
 from kifu.go.board import star_points
 from kifu.point import BLACK, WHITE, check_size, to_bottom_row, to_gtp
@@ -216,9 +216,9 @@ def save(figure: Figure, path: str | Path) -> None:
     path = Path(path)
     match path.suffix.lower():
         case ".svg":
-            write_file(path, to_svg(figure).encode())
+            write_output(path, to_svg(figure).encode())
         case ".png":
-            write_file(path, _render(figure, "png", {"Software": None}))
+            write_output(path, _render(figure, "png", {"Software": None}))
         case suffix:
             raise OutputError(f"cannot draw {path}: the suffix must be .png or .svg, got {suffix!r}")
 

@@ -1,0 +1,98 @@
+"""Directories for output: created, held and locked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from kifu.errors import OutputError
+
+_held: list[tuple[str, int]] = []
+"""Absolute paths and descriptors of the directories that this process holds."""
+
+
+def make_folder(path: Path) -> None:
+    """Create a directory if necessary, but not within a held one that was removed. Raises OutputError and OSError."""
+    absolute = str(path.absolute())
+    for folder, descriptor in tuple(_held):
+        if f"{absolute}/".startswith(f"{folder}/"):
+            try:
+                same = os.path.samestat(Path(folder).stat(), os.fstat(descriptor))
+            except FileNotFoundError:
+                same = False
+            if not same:
+                raise was_changed(Path(folder))
+    path.mkdir(parents=True, exist_ok=True)
+
+
+@contextlib.contextmanager
+def held_folder(path: Path, output: Path | None = None) -> Iterator[int]:
+    """Hold a directory, creating it if necessary: if it is removed or replaced, files can no longer be written into it.
+
+    Args:
+        path: the directory.
+        output: the output that it is a temporary directory of; it must not be a symbolic link then.
+
+    Yields:
+        A descriptor.
+
+    Raises:
+        OutputError: the directory cannot be created.
+    """
+    try:
+        if output is not None:
+            require_no_link(path)
+        make_folder(path)
+        nofollow = 0 if output is None else os.O_NOFOLLOW
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | nofollow)
+    except OutputError:
+        raise
+    except (OSError, ValueError) as error:
+        raise cannot_write(output or path, error) from None
+    held = (str(path.absolute()), descriptor)
+    _held.append(held)
+    try:
+        yield descriptor
+    finally:
+        _held.remove(held)
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked_folder(path: Path, output: Path | None = None) -> Iterator[int]:
+    """Hold a directory as `held_folder` does, and lock it.
+
+    Raises:
+        OutputError: the directory cannot be created, or another process holds it.
+    """
+    with held_folder(path, output) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise OutputError(f"{output or path} is being written by another process") from None
+        except OSError as error:
+            raise cannot_write(output or path, error) from None
+        yield descriptor
+
+
+def cannot_write(path: Path, error: OSError | ValueError) -> OutputError:
+    """Return the OutputError for a file that cannot be written."""
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, FileExistsError):  # from mkdir, if a parent is a file
+        reason = os.strerror(errno.ENOTDIR)
+    return OutputError(f"cannot write {path}: {reason}")
+
+
+def was_changed(path: Path) -> OutputError:
+    """Return the OutputError for a file or directory that others removed or replaced."""
+    return OutputError(f"{path} was removed or replaced while it was written")
+
+
+def require_no_link(path: Path) -> None:
+    """Raise OutputError if the temporary path is a symbolic link."""
+    if path.is_symlink():
+        raise OutputError(f"{path} is a symbolic link; remove it")

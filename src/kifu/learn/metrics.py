@@ -92,16 +92,21 @@ class MetricsWriter:
         append_to(self.path, _csv_line(row).encode())
         if self._events is not None:
             with _as_output_error(self.path):
-                if not Path(self._events.log_dir).is_dir():  # its thread would print a traceback
+                if not self._has_events_folder():
                     raise was_changed(Path(self._events.log_dir))
                 for name, value in row.items():
                     self._events.add_scalar(name.replace("validation_", "validation/"), value, int(row["step"]))
+                self._events.flush()
 
     def close(self) -> None:
         """Flush and close the TensorBoard events. Raises OutputError."""
-        if self._events is not None:
+        if self._events is not None and self._has_events_folder():
             with _as_output_error(self.path):
                 self._events.close()
+
+    def _has_events_folder(self) -> bool:
+        """Return whether the directory of the events exists; TensorBoard's thread prints a traceback if it does not."""
+        return self._events is not None and Path(self._events.log_dir).is_dir()
 
 
 @contextmanager

@@ -3,6 +3,8 @@
 import errno
 import fcntl
 import os
+import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -13,9 +15,10 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kifu.atomic_io import AtomicFile, remove_file, write_file
+from kifu.atomic_io import AtomicDirectory, AtomicFile, append_to, remove_file, write_file, write_output
 from kifu.errors import OutputError
 from kifu.files import hash_file
+from kifu.folders import held_folder
 
 
 def names(folder):
@@ -243,3 +246,194 @@ def test_hash_of_a_file(tmp_path):
     for content in (b"", b"x", bytes(range(256)) * 1000):
         (tmp_path / "file").write_bytes(content)
         assert hash_file(tmp_path / "file") == blake3(content).hexdigest()
+
+
+@pytest.mark.parametrize("plant", [os.mkfifo, os.mkdir, lambda path: os.mknod(path, 0o600 | 0o140000)])
+def test_a_temporary_name_that_is_no_file(tmp_path, plant):
+    plant(tmp_path / ".file.part")
+    with pytest.raises(OutputError, match=r"^cannot write .*file: (not a regular file|Is a directory)$"):
+        write_file(tmp_path / "file", b"x")
+    assert names(tmp_path) == [".file.part"]
+
+
+def test_a_hard_link_at_a_temporary_name_is_not_written_through(tmp_path):
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / ".file.part").hardlink_to(tmp_path / "precious")
+    write_file(tmp_path / "file", b"x")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert not (tmp_path / "file").samefile(tmp_path / "precious")
+
+
+def test_links_among_the_parents_are_followed(tmp_path):
+    (tmp_path / "disk" / "deep").mkdir(parents=True)
+    (tmp_path / "data").symlink_to("disk/deep")
+    write_file(tmp_path / "data" / "file", b"x")
+    with AtomicDirectory(tmp_path / "data" / "set", "index.json") as folder:
+        with folder.file("one") as file:
+            file.commit()
+        folder.commit({})
+    assert names(tmp_path / "disk" / "deep") == ["file", "set"]
+    assert (tmp_path / "data").is_symlink()
+
+
+def test_a_link_at_the_path_of_a_directory_is_replaced(tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "one").write_bytes(b"precious")
+    (tmp_path / "set").symlink_to("precious")
+    with AtomicDirectory(tmp_path / "set", "index.json") as folder:
+        with folder.file("one") as file:
+            file.commit()
+        folder.commit({})
+    assert names(tmp_path / "set") == ["index.json", "one"]
+    assert not (tmp_path / "set").is_symlink()
+    assert (tmp_path / "precious" / "one").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o755])
+def test_permissions_of_a_replaced_file_are_kept(tmp_path, mode):
+    path = tmp_path / "file"
+    write_file(path, b"old")
+    path.chmod(mode)
+    with AtomicFile(path) as output:
+        assert (tmp_path / ".file.part").stat().st_mode & 0o777 == mode, "already while it is written"
+        output.commit()
+    assert path.stat().st_mode & 0o777 == mode
+
+
+def test_permissions_of_a_killed_run_are_not_kept(tmp_path):
+    (tmp_path / ".file.part").touch(mode=0o600)
+    before = os.umask(0o022)
+    try:
+        write_file(tmp_path / "file", b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
+
+
+def make_device(path):
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
+        path.write_bytes(b"x")
+    except PermissionError:
+        pytest.skip("devices cannot be made or opened here")
+
+
+def test_devices_are_written_to_and_never_replaced(tmp_path):
+    device = tmp_path / "device"
+    make_device(device)
+    (tmp_path / "link").symlink_to("device")
+    for path in (device, tmp_path / "link"):
+        write_output(path, b"x")
+        with pytest.raises(OutputError, match=f"^cannot write {path}: not a regular file$"):
+            AtomicFile(path)
+    assert stat.S_ISCHR(device.lstat().st_mode)
+    assert names(tmp_path) == ["device", "link"]
+
+
+def test_fifos_are_written_to_and_never_replaced(tmp_path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    received = []
+    reader = threading.Thread(target=lambda: received.append(path.read_bytes()))
+    reader.start()
+    write_output(path, b"x" * 100_000)
+    reader.join()
+    assert received == [b"x" * 100_000]
+    with pytest.raises(OutputError, match=f"^cannot write {path}: not a regular file$"):
+        AtomicFile(path)
+    assert stat.S_ISFIFO(path.lstat().st_mode)
+    assert names(tmp_path) == ["fifo"]
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_open_files_are_written_to_and_never_replaced(tmp_path, name):
+    """Below what the program has printed; a rename would replace the link /dev/stdout."""
+    script = (
+        "import sys; from pathlib import Path; from kifu.atomic_io import AtomicFile, write_output; print('text'); "
+        "write_output(Path(sys.argv[1]), b'data\\n'); print('end', flush=True); AtomicFile(Path(sys.argv[1]))"
+    )
+    with (tmp_path / "out").open("wb") as out:
+        done = subprocess.run(
+            [sys.executable, "-c", script, name], stdout=out, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert (tmp_path / "out").read_text() == "text\ndata\nend\n"
+    assert done.stderr.endswith(f"cannot write {name}: not a regular file\n")
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_other_outputs_are_atomic(tmp_path):
+    write_output(tmp_path / "new" / "file", b"x")
+    assert (tmp_path / "new" / "file").read_bytes() == b"x"
+    with pytest.raises(OutputError, match="Is a directory"):
+        write_output(tmp_path / "new", b"x")
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "linked"])
+def test_a_temporary_file_that_is_no_longer_there(tmp_path, how):
+    path, part = tmp_path / "file", tmp_path / ".file.part"
+    (tmp_path / "other").write_bytes(b"some")
+    with (  # noqa: PT012 - the context manager is tested
+        pytest.raises(OutputError, match=r"^.*/\.file\.part was removed or replaced while it was written$"),
+        AtomicFile(path) as output,
+    ):
+        output.write(b"some")
+        part.unlink()
+        if how == "replaced":
+            part.write_bytes(b"evil")
+        elif how == "linked":
+            part.symlink_to("other")
+        output.commit()
+    assert not path.exists()
+    assert (tmp_path / "other").read_bytes() == b"some"
+    assert part.is_symlink() or not part.exists() or part.read_bytes() == b"evil", "it belongs to somebody else"
+
+
+@pytest.mark.parametrize("how", ["folder removed", "file removed", "file replaced", "file cut off", "part renamed"])
+def test_a_directory_whose_files_are_gone(tmp_path, how):
+    part = tmp_path / ".set.part"
+    with (  # noqa: PT012 - the context manager is tested
+        pytest.raises(OutputError, match=r"^.*/\.set\.part(/one)? was removed or replaced while it was written$"),
+        AtomicDirectory(tmp_path / "set", "index.json") as folder,
+    ):
+        for name in ("one", "two"):
+            with folder.file(name) as file:
+                file.write(b"some")
+                file.commit()
+        if how == "folder removed":
+            shutil.rmtree(part)
+        elif how == "part renamed":
+            part.rename(tmp_path / "elsewhere")
+        elif how == "file removed":
+            (part / "one").unlink()
+        elif how == "file replaced":
+            (tmp_path / "evil").write_bytes(b"evil")
+            (tmp_path / "evil").rename(part / "one")
+        else:
+            (part / "one").write_bytes(b"")
+        folder.commit({})
+    assert names(tmp_path) == (["elsewhere"] if how == "part renamed" else [])
+
+
+def test_a_held_directory_is_not_made_again(tmp_path):
+    folder = tmp_path / "deep" / "folder"
+    with held_folder(folder):
+        write_file(folder / "inner" / "file", b"x")
+        for change in (shutil.rmtree, lambda path: path.mkdir(parents=True), shutil.rmtree):
+            change(tmp_path / "deep")
+            with pytest.raises(OutputError, match=f"^({folder}|{tmp_path}/deep/folder) was removed or replaced"):
+                write_file(folder / "inner" / "file", b"x")
+    write_file(folder / "inner" / "file", b"x")
+    assert names(folder) == ["inner"]
+
+
+def test_appending_follows_no_link(tmp_path):
+    path = tmp_path / "file"
+    write_file(path, b"one")
+    append_to(path, b", two")
+    assert path.read_bytes() == b"one, two"
+    (tmp_path / "link").symlink_to(path)
+    os.mkfifo(tmp_path / "fifo")
+    for name, reason in (("link", "symbolic link"), ("fifo", "not a regular file"), ("none", "No such file")):
+        with pytest.raises(OutputError, match=f"^cannot write .*{name}: .*{reason}"):
+            append_to(tmp_path / name, b"x")
+    assert path.read_bytes() == b"one, two"

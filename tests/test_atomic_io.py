@@ -385,7 +385,7 @@ def test_a_temporary_file_that_is_no_longer_there(tmp_path, how):
         output.commit()
     assert not path.exists()
     assert (tmp_path / "other").read_bytes() == b"some"
-    assert part.is_symlink() or not part.exists() or part.read_bytes() == b"evil", "it belongs to somebody else"
+    assert part.is_symlink() or not part.exists() or part.read_bytes() == b"evil", "files of others are kept"
 
 
 @pytest.mark.parametrize("how", ["folder removed", "file removed", "file replaced", "file cut off", "part renamed"])

@@ -350,7 +350,7 @@ def _own_descriptor(path: Path) -> int | None:
 
 
 def _replaced_mode(path: Path) -> int | None:
-    """Return the permissions of the file to be replaced, or None if there is none.
+    """Return the permissions of the file to be replaced, or None if it does not exist.
 
     Raises:
         OSError: it is not a regular file.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from kifu.point import WHITE_BIT, to_gtp
 from lazy import lazy_import
 from naive import NaiveBoard
 
+learn = lazy_import("kifu.learn")
 play = lazy_import("kifu.play")
 
 
@@ -171,21 +174,80 @@ def test_a_net_with_passes_may_prefer_the_pass() -> None:
     assert {drawn.choose(game, BLACK, evaluation) for _ in range(200)} == set(range(9))  # never by chance alone
 
 
-def test_resignation_is_optional() -> None:
-    lost = Scripted(lead=-0.98)
-    evaluation = lost.evaluate(GameSession(3), BLACK)
-    assert evaluation.value == -0.98
-    assert play.player.Player(lost).choose(GameSession(3), BLACK, evaluation) == 0
-    assert play.player.Player(lost, resign=0.005).choose(GameSession(3), BLACK, evaluation) == 0
-    assert play.player.Player(lost, resign=0.05).choose(GameSession(3), BLACK, evaluation) == play.player.RESIGN
-    assert (
-        play.player.Player(lost, resign=0.05).choose(GameSession(3), WHITE, lost.evaluate(GameSession(3), WHITE)) == 0
-    )
-    engine = scripted_engine(lost)
-    engine.player = play.player.Player(lost, resign=0.05)
+def moves_until_resignation(engine: play.engine.Engine, colour: str = "b", most: int = 8) -> int:
+    """Return the number of moves that the engine plays for a colour before it resigns; the opponent passes."""
+    for count in range(most):
+        if engine.run("genmove", [colour]) == "resign":
+            return count
+        engine.run("play", ["w" if colour == "b" else "b", "pass"])
+    return most
+
+
+def resigning(lead: float, resign: float | None, **options: Any) -> play.engine.Engine:
+    engine = scripted_engine(Scripted(lead=lead), **options)
+    engine.player = play.player.Player(engine.player.evaluator, resign=resign)
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("resign", "colour", "moves"), [(None, "b", 8), (0.005, "b", 8), (0.05, "b", 2), (0.05, "w", 8), (1, "w", 2)]
+)
+def test_a_player_resigns_at_its_third_hopeless_move(resign: float | None, colour: str, moves: int) -> None:
+    """Black's winning probability is 1 %."""
+    assert moves_until_resignation(resigning(-0.98, resign), colour) == moves
+
+
+def test_a_player_resigns_the_game_that_is_hopeless_and_no_other() -> None:
+    engine = resigning(-0.98, 0.05)
+    assert moves_until_resignation(engine) == 2
     before = engine.run("showboard", [])
     assert engine.run("genmove", ["b"]) == engine.run("reg_genmove", ["b"]) == "resign"
     assert engine.run("showboard", []) == before
+    engine.run("undo", [])
+    engine.run("undo", [])
+    assert engine.run("reg_genmove", ["b"]) != "resign"
+    engine.run("clear_board", [])
+    assert moves_until_resignation(engine) == 2
+
+
+def test_evaluations_of_one_position_count_once() -> None:
+    engine = resigning(-0.98, 0.05)
+    assert [engine.run("reg_genmove", ["b"]) for _ in range(5)] == ["A5"] * 5
+    assert moves_until_resignation(engine) == 2
+
+
+def test_a_better_evaluation_in_between_prevents_resignation() -> None:
+    engine = resigning(-0.98, 0.05)
+    for lead in (-0.98, -0.98, 0.5, -0.98, -0.98):
+        engine.player.evaluator.lead = lead
+        assert engine.run("genmove", ["b"]) != "resign"
+        engine.run("play", ["w", "pass"])
+    assert engine.run("genmove", ["b"]) == "resign"
+
+
+def test_a_game_that_is_set_up_again_before_each_move_is_resigned() -> None:
+    """Some programs send all moves again before they ask for the next one."""
+    engine, moves = resigning(-0.98, 0.05), list[str]()
+    for answers in ("A5", "B5", "resign"):
+        engine.run("clear_board", [])
+        for number, vertex in enumerate(moves):
+            engine.run("play", ["bw"[number % 2], vertex])
+        assert engine.run("genmove", ["b"]) == answers
+        moves += [answers, "pass"]
+
+
+def test_black_with_nine_stones_does_not_resign_at_its_first_move() -> None:
+    """The packaged net sees neither handicap nor colour, and calls the first position a loss."""
+    net = learn.net.open_net()
+    evaluator = play.player.NetEvaluator(learn.predict.Predictor(net))
+    engine = play.engine.Engine(play.player.Player(evaluator, resign=0.3))
+    engine.run("fixed_handicap", ["9"])
+    engine.run("play", ["w", "R14"])
+    assert evaluator.evaluate(engine.game, BLACK).value < -0.4  # a probability of 0.3
+    assert engine.run("genmove", ["b"]) != "resign"
+
+
+def test_resignation_needs_a_value() -> None:
     with pytest.raises(RecipeError, match="resign needs a value head"):
         play.player.Player(Scripted(), resign=0.1)
 

@@ -27,7 +27,10 @@ def gtp(
         int | None, typer.Option(min=0, metavar="N", help="Seed of the sampling.", show_default="random")
     ] = None,
     resign: Annotated[
-        float | None, typer.Option(metavar="P", help="Resign below this winning probability.", show_default="never")
+        float | None,
+        typer.Option(
+            metavar="P", help="Resign at the third move in a row below this winning probability.", show_default="never"
+        ),
     ] = None,
     symmetries: Symmetries = False,
 ) -> None:

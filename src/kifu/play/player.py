@@ -25,6 +25,9 @@ Mask = npt.NDArray[np.bool_]
 RESIGN = -1
 """Returned by `Player.choose` to resign."""
 
+_RESIGN_AFTER = 3
+"""Number of own moves in a row whose evaluation is below the threshold before the player resigns."""
+
 _LONG, _LONGEST = 2, 3
 """Game lengths in multiples of the board's points: beyond the first only contested points are played, beyond the second
 none."""
@@ -121,7 +124,8 @@ class Player:
         Args:
             evaluator: Source of evaluations.
             temperature: 0 plays the most probable move; otherwise moves are sampled from policy ** (1 / temperature).
-            resign: Winning probability, from 0 to 1, below which the player resigns. None never resigns.
+            resign: Winning probability, from 0 to 1; the player resigns at its third move in a row with less. None
+                never resigns.
             seed: Seed of the sampling.
 
         Raises:
@@ -136,16 +140,33 @@ class Player:
         self.evaluator = evaluator
         self._temperature, self._resign = temperature, resign
         self._rng = np.random.default_rng(seed)
+        self._hopeless: dict[int, list[list[int]]] = {}
 
     def choose(self, game: GameSession, colour: int, evaluation: PolicyValue) -> int:
         """Return a legal move (a pass is one) for that colour, or RESIGN."""
-        if self._resign is not None and evaluation.value is not None and (evaluation.value + 1) / 2 < self._resign:
+        if self._is_hopeless(game, colour, evaluation):
             return RESIGN
         points = candidate_points(game, colour, evaluation.policy)
         probabilities = evaluation.policy[points]
         if not len(points) or evaluation.policy[-1] > probabilities.max():
             return game.board.pass_move
         return int(points[self._sample(probabilities)])
+
+    def _is_hopeless(self, game: GameSession, colour: int, evaluation: PolicyValue) -> bool:
+        """Return True at the third evaluation in a row below the threshold, of positions of one game.
+
+        The moves before each are kept, so that a new game, a move taken back or a position evaluated again does not
+        count, and a game that is set up again before each move does.
+        """
+        if self._resign is None or evaluation.value is None or (evaluation.value + 1) / 2 >= self._resign:
+            self._hopeless.pop(colour, None)
+            return False
+        moves = game.moves
+        earlier = [
+            each for each in self._hopeless.get(colour, ()) if len(each) < len(moves) and moves[: len(each)] == each
+        ]
+        self._hopeless[colour] = [*earlier, moves.copy()][-_RESIGN_AFTER:]
+        return len(self._hopeless[colour]) == _RESIGN_AFTER
 
     def _sample(self, probabilities: npt.NDArray[np.float32]) -> int:
         """Return an index into `probabilities`, which are not all 0."""

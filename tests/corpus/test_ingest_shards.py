@@ -47,10 +47,11 @@ from kifu.execution.executor import Executor, ThreadExecutor
 from kifu.execution.serialization import read_results, write_results
 from kifu.files import hash_file
 from kifu.records import _remote, _streams
-from kifu.records.containers import BLOCK_BYTES, blocks, split_large_blocks
+from kifu.records.containers import blocks
 from kifu.records.containers import read_blocks as shares_of
 from kifu.records.games import RecordBlock
 from kifu.records.paths import as_path
+from kifu.records.splitting import BLOCK_BYTES, split_blocks
 from record_samples import OLF_LINE, TYGEM_LINE
 from web_store import web_store
 
@@ -63,7 +64,7 @@ def small() -> Iterator[None]:
     with (
         mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
         mock.patch.dict(corpus_sources.count_blocks.__kwdefaults__ or {}, block_bytes=BLOCK),
-        mock.patch.object(split_large_blocks, "__defaults__", (BLOCK,)),
+        mock.patch.object(split_blocks, "__defaults__", (BLOCK,)),
         mock.patch.object(_streams, "_CHUNK", 1000),
         mock.patch.object(corpus_sources, "_SMALL_BYTES", 1000),
         mock.patch.object(corpus_sources, "_SHARD_BLOCKS", 2),
@@ -281,7 +282,7 @@ def test_reader_does_not_continue_after_an_error(kinds: dict[str, Path], monkeyp
         raise SourceError("connection lost")
 
     with monkeypatch.context() as patched:
-        patched.setattr(corpus_sources, "split_large_blocks", lost)
+        patched.setattr(corpus_sources, "split_blocks", lost)
         with pytest.raises(SourceError):
             list(reader.read(first))
     assert content_of(reader.read(second)) == content_of(ShardReader().read(second)) != []
@@ -318,7 +319,7 @@ def test_shards_of_real_archives(shared: Path) -> None:
         with mock.patch.dict(blocks.__kwdefaults__ or {}, block_bytes=1 << 18):
             whole = content_of(shares_of([path], 1 << 18))
             cut = [ArchiveShard(path, 0, 1), ArchiveShard(path, 1, 3), ArchiveShard(path, 4, None)]
-            with mock.patch.object(split_large_blocks, "__defaults__", (1 << 18,)):
+            with mock.patch.object(split_blocks, "__defaults__", (1 << 18,)):
                 assert [block for unit in cut for block in content_of(ShardReader().read(unit))] == whole
 
 

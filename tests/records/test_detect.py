@@ -23,11 +23,12 @@ import kifu
 from commands import run
 from kifu.errors import DropReason, SourceError
 from kifu.records._tokens import LINE_LIMIT
-from kifu.records.containers import blocks, containers, read_blocks, split_lines
+from kifu.records.containers import blocks, containers, read_blocks
 from kifu.records.detect import OLF, SGF, TYGEM, TYGEM_INDEX, detect
 from kifu.records.games import ParsedBlock, RecordBlock
 from kifu.records.parse import parse_block
 from kifu.records.sgf import as_block
+from kifu.records.splitting import split_block
 from naive_tygem import ROW
 from record_samples import OLF_LINE, SGF_RECORD, TYGEM_LINE
 
@@ -137,7 +138,7 @@ def test_line_files_are_split_between_lines(tmp_path: Path, suffix: str, line: b
         assert len(found) > 1 or size > len(data)
         assert all(len(block.data) <= size for block in found)
         assert rows_of([parsed for block in found for parsed in parse_block(block, None)]) == expected
-        cut = [part for block in blocks(path) for part in split_lines(block, size)]
+        cut = [part for block in blocks(path) for part in split_block(block, size)]
         assert rows_of([parsed for block in cut for parsed in parse_block(block, None)]) == expected
         assert all(np.shares_memory(part.data, cut[0].data) for part in cut)
 
@@ -149,7 +150,7 @@ def test_line_files_are_split_between_lines(tmp_path: Path, suffix: str, line: b
 def test_splitting_keeps_every_game_line(pieces: list[bytes], size: int) -> None:
     data = TYGEM_LINE + b"".join(pieces)
     (whole,) = parse_block(as_block([data]), None)
-    cut = list(split_lines(as_block([data]), size))
+    cut = list(split_block(as_block([data]), size))
     assert rows_of([parsed for block in cut for parsed in parse_block(block, None)]) == rows_of([whole])
 
 
@@ -158,7 +159,7 @@ def test_only_comments_give_one_row(tmp_path: Path) -> None:
     path.write_bytes(b"# x\n" * 9_000)
     found = [parsed for block in blocks(path, block_bytes=4096) for parsed in parse_block(block, None)]
     assert [(r.format, r.games.drop.tolist()) for r in found] == [("olf", [DropReason.NO_RECORD])]
-    members = [part for block in blocks(path) for part in split_lines(block, 100)]
+    members = [part for block in blocks(path) for part in split_block(block, 100)]
     assert [r.games.drop.tolist() for block in members for r in parse_block(block, None)] == [[DropReason.NO_RECORD]]
 
 

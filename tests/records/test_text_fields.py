@@ -90,12 +90,9 @@ def test_territory(record: bytes, black: list[int], white: list[int]) -> None:
 
 
 def test_too_dense_territory_is_omitted() -> None:
-    game = b"(;SZ[25]TB[aa:yy])" + b" " * 30
-    parsed = read_block(as_block([game * 60, game]))
-    kept = (4 * 4096 + 60 * len(game)) // 625
-    assert 0 < kept < 60
-    sizes = np.diff(parsed.territory_offset).tolist()
-    assert sizes == [625] * kept + [0] * (60 - kept) + [625]
+    once, thrice = b"(;SZ[25]TB[aa:yy])" + b" " * 30, b"(;SZ[25]TB[aa:yy][aa:yy][aa:yy])"
+    parsed = read_block(as_block([once * 60 + thrice + once, once]))
+    assert np.diff(parsed.territory_offset).tolist() == [625] * 60 + [0] + [625] * 2
     whole = read_block(as_block([b"(;SZ[25]" + b"TB[aa:yy]" * 1000 + b")"]))
     assert len(whole.territory) == 0
 

@@ -65,7 +65,7 @@ def rows_from_parsed(parsed: ParsedBlock, archive: str, rules: CleaningRules, pr
     games, block = parsed.games, parsed.block
     columns, unparsed = _recorded_columns(parsed, archive, programs)
     unreadable = {
-        int(g): block.data[games.start[g] : games.stop[g]].tobytes()
+        int(g): block.data[games.start[g] : games.stop[g]].data
         for g in np.flatnonzero(np.isin(games.drop, READER_REASONS))
     }
     moves = pa.array(np.diff(games.move_offset).astype(np.int32))
@@ -122,7 +122,7 @@ def _rows(
     games: GameArrays,
     columns: dict[str, pa.Array],
     recorded_moves: pa.Array,
-    unreadable: Mapping[int, bytes] | None,
+    unreadable: Mapping[int, memoryview] | None,
     rules: CleaningRules,
     unparsed: UnparsedTexts,
 ) -> Rows:
@@ -209,7 +209,7 @@ def _illegal_move(games: GameArrays, g: int, ply: int) -> str:
 
 
 def _ids(
-    games: GameArrays, columns: Mapping[str, pa.Array], unreadable: Mapping[int, bytes] | None
+    games: GameArrays, columns: Mapping[str, pa.Array], unreadable: Mapping[int, memoryview] | None
 ) -> npt.NDArray[np.uint64]:
     """Return the ids: hashes of the rows' content, or of the bytes of unreadable records."""
     ids = hash_rows(games, [columns[name] for name in TEXT_COLUMNS.values()])

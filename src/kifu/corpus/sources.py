@@ -23,11 +23,12 @@ from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalo
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import hash_file
-from kifu.records.containers import BLOCK_BYTES, blocks, count_blocks, find_containers, split_large_blocks
+from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, name_below
+from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
 _SMALL_BYTES = 8 << 20
 """Archives up to this size are one shard."""
@@ -242,12 +243,12 @@ class ShardReader:
             yield from read_shard(shard)
             return
         if isinstance(shard, LooseRecords):
-            yield from split_large_blocks(record_blocks(shard, BLOCK_BYTES))
+            yield from split_blocks(record_blocks(shard, BLOCK_BYTES))
             return
         if (self._path, self._next) != (shard.path, shard.first):
             self._path, self._blocks = shard.path, blocks(shard.path, first=shard.first)
         self._next = -1  # no shard continues after an error in this one
-        yield from split_large_blocks(islice(self._blocks, shard.blocks))
+        yield from split_blocks(islice(self._blocks, shard.blocks))
         _require_unchanged(shard.path)
         if shard.blocks is not None:
             self._next = shard.first + shard.blocks

@@ -25,6 +25,7 @@ from kifu.records.containers import blocks
 from kifu.records.games import Bytes, GameArrays, ParseWarning, concat
 from kifu.records.paths import AnyPath
 from kifu.records.sgf import scan
+from kifu.records.splitting import split_blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,9 @@ def load_archive(path: AnyPath, archive: Archive) -> LoadedArchive:
     starts: list[npt.NDArray[np.int64]] = []
     stops: list[npt.NDArray[np.int64]] = []
     base = 0
-    for block in blocks(path):
+    for block in split_blocks(blocks(path)):
+        if block.piece is not None and block.piece.first_game > 0:
+            continue  # only the first game of a member is used
         games = scan(block)
         parts.append(games)
         names.append(block.names)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from kifu.kernel import inline_kernel, kernel
 from kifu.point import WHITE_BIT
-from kifu.records._nodes import read_rectangle
+from kifu.records._nodes import MAX_POINTS, read_rectangle
 from kifu.records._scan import find_game, is_root
 from kifu.records._tokens import (
     CLOSE,
@@ -34,7 +34,7 @@ from kifu.records._tokens import (
     read_name,
     skip_space,
 )
-from kifu.records.games import Bytes
+from kifu.records.games import FIELD_LIMIT, Bytes
 from kifu.records.text import SINGLE, Charsets
 
 Spans = npt.NDArray[np.int64]
@@ -124,7 +124,7 @@ def root_values(data: Bytes, charsets: Charsets, spans: Spans) -> Int:
 def find_text_fields(
     data: Bytes, start: Spans, stop: Spans, charsets: Charsets, field_start: Spans, field_stop: Spans
 ) -> None:
-    """Locate the first value of each of `NAMES` in the roots of games.
+    """Locate the first value of each of `NAMES` in the roots of games; one larger than `FIELD_LIMIT` is empty.
 
     Args:
         data: [N] uint8.
@@ -146,7 +146,7 @@ def find_text_fields(
             if key >= _FIRST_KEY:
                 field = np.int64(_FIELD[key - _FIRST_KEY])
                 if field != _NO_FIELD and field_start[field, g] == 0:
-                    field_start[field, g], field_stop[field, g] = i, end
+                    field_start[field, g], field_stop[field, g] = i, end if end - i <= FIELD_LIMIT else i
             if key == NAME_CA and not has_charset:
                 has_charset = True
                 charset = find_charset(data, i, end, charsets)
@@ -294,9 +294,6 @@ class TerritoryInput(NamedTuple):
     Attributes:
         start, stop: [G] int64. The games' texts.
         width, height: [G] uint8. A game without a width is skipped.
-        member: [G] int32. Row of the game's member in the block.
-        budget: [members] int64. The number of points that the games of each member may mark in all; once it is
-            exceeded, further games have no territory.
         owners: [MAX_POINTS] uint8, scratch space.
     """
 
@@ -304,8 +301,6 @@ class TerritoryInput(NamedTuple):
     stop: Spans
     width: Bytes
     height: Bytes
-    member: npt.NDArray[np.int32]
-    budget: Spans
     owners: Bytes
 
 
@@ -322,15 +317,14 @@ def collect_territory(
         offset: [G + 1] int64, filled; the first entry is 0.
         out: [T] uint16, filled.
     """
-    budget, owners = games.budget, games.owners
+    owners = games.owners
     count = 0
     for g in range(len(games.start)):
-        member = games.member[g]
-        if games.width[g] > 0 and budget[member] >= 0:
+        if games.width[g] > 0:
             _at, root, _junk = find_game(data, games.start[g], games.stop[g])
             width, height = np.int64(games.width[g]), np.int64(games.height[g])
-            left = last_territory(data, root, games.stop[g], width, height, charsets, owners, budget[member])
-            budget[member] = left
+            budget = games.stop[g] - games.start[g] + 2 * MAX_POINTS
+            left = last_territory(data, root, games.stop[g], width, height, charsets, owners, budget)
             if left >= 0:
                 for point in range(width * height):
                     if owners[point] > 0:

@@ -61,7 +61,7 @@ WARNINGS, DROP, MEMBER_ROW, START, STOP, COLUMNS = range(7, 13)
 
 # The scanner's state between calls, and within one.
 MEMBER, POSITION, IN_MEMBER, GAMES, MOVES, SETUP, MEMBER_BUDGET = range(7)
-BUDGET, NODES, IN_ROOT, STATES = range(7, 11)
+BUDGET, NODES, IN_ROOT, MEMBER_BYTES, CUT, STATES = range(7, 13)
 
 _SIZE_MISSING = int(ParseWarning.SIZE_MISSING)
 _SIZE_PAIR = int(ParseWarning.SIZE_PAIR)
@@ -99,7 +99,8 @@ class NodesOut(NamedTuple):
         rows: [G, COLUMNS] int64.
         moves: [M] uint16.
         setup, setup_ply: [S] uint16.
-        state: [STATES] int64.
+        state: [STATES] int64. The caller sets MEMBER_BYTES to the size of a member that is scanned in pieces, else 0,
+            and CUT to the position behind which `scan_members` stops after a game.
         seen: [MAX_POINTS] int64. The last node that set up each point, times 4, plus 0, 1 or 2 for AB, AW or AE.
     """
 

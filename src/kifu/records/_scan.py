@@ -15,6 +15,7 @@ from kifu.errors import DropReason
 from kifu.kernel import inline_kernel, kernel
 from kifu.records._nodes import (
     BUDGET,
+    CUT,
     DROP,
     GAMES,
     HANDICAP,
@@ -23,6 +24,7 @@ from kifu.records._nodes import (
     MAX_SETUP,
     MEMBER,
     MEMBER_BUDGET,
+    MEMBER_BYTES,
     MEMBER_ROW,
     MOVE_END,
     MOVES,
@@ -173,14 +175,15 @@ def new_row(out: NodesOut, drop: Int, at: Int) -> None:
 def begin_game(data: Bytes, start: Int, stop: Int, drop: Int, out: NodesOut) -> Int:
     """Begin the row of the member's next game and return its first ;, or finish the member and return -1."""
     state = out.state
+    length = max(state[MEMBER_BYTES], stop - start)
     if state[IN_MEMBER] == 0:
         state[POSITION] = start
-        state[MEMBER_BUDGET] = 4 * MAX_SETUP + stop - start
+        state[MEMBER_BUDGET] = 4 * MAX_SETUP + length
     at = root = stop
     junk = False
     if drop == _KEPT:
         at, root, junk = find_game(data, state[POSITION], stop)
-    if at < stop and state[IN_MEMBER] < 16 + (stop - start) // BYTES_PER_GAME:
+    if at < stop and state[IN_MEMBER] < 16 + length // BYTES_PER_GAME:
         new_row(out, _KEPT, at)
         row = out.rows[state[GAMES] - 1]
         if junk:
@@ -233,11 +236,11 @@ def scan_members(
         out: The output.
 
     Returns:
-        DONE, or FULL if `out` has no space for another game.
+        DONE, or FULL if `out` has no space for another game or state[CUT] is reached.
     """
     state = out.state
     while state[MEMBER] < len(start):
-        if state[GAMES] == len(out.rows) or state[SETUP] + MAX_SETUP > len(out.setup):
+        if state[GAMES] == len(out.rows) or state[SETUP] + MAX_SETUP > len(out.setup) or state[POSITION] >= state[CUT]:
             return FULL
         k = state[MEMBER]
         root = begin_game(data, start[k], stop[k], np.int64(drop[k]), out)

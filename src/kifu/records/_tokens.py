@@ -222,6 +222,17 @@ def next_line(data: Bytes, i: Int, stop: Int) -> Int:
 
 
 @kernel
+def skip_lines(data: Bytes, start: Int, stop: Int, count: Int) -> Int:
+    r"""Return the position after the first `count` lines of data[start:stop], or `stop`."""
+    i = start
+    for _ in range(count):
+        i = end_of_line(data, i, stop) + 1
+        if i >= stop:
+            return stop
+    return i
+
+
+@kernel
 def first_game_line(data: Bytes, start: Int, stop: Int) -> Int:
     """Return the start of the first line from `start` on that is neither empty nor a comment, or `stop`."""
     at = skip_space(data, start, stop)

@@ -27,12 +27,13 @@ from kifu.errors import DropReason, SourceError
 from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
-from kifu.records._tokens import LINE_LIMIT, count_lines, first_game_line, last_line_end, next_line
+from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
 from kifu.records._zip import count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_record_name
 from kifu.records.directory import COMPRESSIONS, describe_left_out, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
 from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, open_file
+from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blocks
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +42,6 @@ _JUNK_LIMIT = 64 << 10  # bytes within which a record must start in a file of an
 
 _ZIP_MAGIC = (b"PK\3\4", b"PK\5\6")
 _NOT_ZIP = (*COMPRESSIONS, b".tar", b".tgz", b".tbz", b".tbz2", b".txz", b".sgf", b".olf")
-
-BLOCK_BYTES = 4 << 20
 
 
 def blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYTES, first: int = 0) -> Iterator[RecordBlock]:
@@ -275,19 +274,13 @@ def _read_file(path: AnyPath, file: FileIO | RemoteFile) -> Bytes:
 
 
 def read_blocks(containers: Iterable[AnyPath], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
-    """Yield all blocks of the containers, with large line files split: the units by which threads share the work.
+    """Yield all blocks of the containers, large ones split: the units by which threads share the work.
 
     Raises:
         SourceError: As `blocks` does.
     """
     for container in containers:
-        yield from split_large_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
-
-
-def split_large_blocks(blocks: Iterable[RecordBlock], block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
-    """Yield the same members, with large line files split into several blocks."""
-    for block in blocks:
-        yield from split_lines(block, block_bytes)
+        yield from split_blocks(blocks(container, block_bytes=block_bytes), block_bytes)
 
 
 def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes, filled: int) -> Iterator[RecordBlock]:
@@ -318,7 +311,7 @@ def line_blocks(source: str, name: bytes, kind: int, stream: Stream, data: Bytes
             continue
         elif stop == 0 and not ended:
             stop = LINE_LIMIT + 1
-        block = _skip_leading_comments(_line_block(source, name, kind, data, stop, line))
+        block = skip_leading_comments(_line_block(source, name, kind, data, stop, line))
         if len(block.data) and block.start[0] < block.stop[0]:
             yielded = True
             yield block
@@ -340,14 +333,6 @@ def _line_block(source: str, name: bytes, kind: int, data: Bytes, stop: int, lin
     return replace(make_block(source, data[:stop], [stop], [0], [name], [DropReason.KEPT]), first_line=line, kind=kind)
 
 
-def _skip_leading_comments(block: RecordBlock) -> RecordBlock:
-    """Return a block of one line file without its leading empty lines and comments."""
-    start, stop = int(block.start[0]), int(block.stop[0])
-    first = first_game_line(block.data, start, stop)
-    skipped = count_lines(block.data, start, first)
-    return replace(block, start=np.array([first], np.int64), first_line=block.first_line + skipped)
-
-
 def _refill(stream: Stream, tail: Bytes, size: int) -> tuple[Bytes, int]:
     """Return a new buffer of at least `size` bytes that begins with `tail`, and the number of bytes it holds."""
     data = np.empty(max(size, len(tail)), np.uint8)
@@ -365,40 +350,3 @@ def _skip_line(stream: Stream, tail: Bytes) -> Bytes:
         tail = tail[: stream.fill(tail.data)]
         if not len(tail):
             return tail
-
-
-def split_lines(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
-    """Yield the same members, each line file larger than `block_bytes` in several blocks. Nothing is copied."""
-    done = 0
-    large = np.flatnonzero(block.stop - block.start > block_bytes).tolist()
-    kinds = detect(block) if large else ()
-    for k in large:
-        if kinds[k] not in LINE_FORMATS:
-            continue
-        if done < k:
-            yield block.part(done, k)
-        yield from _split_member(replace(block.part(k, k + 1), kind=int(kinds[k])), block_bytes)
-        done = k + 1
-    if done < len(block):
-        yield block.part(done, len(block))
-
-
-def _split_member(block: RecordBlock, block_bytes: int) -> Iterator[RecordBlock]:
-    """Split a block of one member; a line longer than `block_bytes` stays whole."""
-    start, stop, line = int(block.start[0]), int(block.stop[0]), block.first_line
-    yielded = False
-    while start < stop:
-        end = min(start + block_bytes, stop)
-        if end < stop:
-            end = last_line_end(block.data, start, end)
-        if end == start:
-            end = next_line(block.data, start, stop)
-        piece = replace(block, start=np.array([start], np.int64), stop=np.array([end], np.int64), first_line=line)
-        part = _skip_leading_comments(piece)
-        if part.start[0] < part.stop[0]:
-            yielded = True
-            yield part
-        line += count_lines(block.data, start, end)
-        start = end
-    if not yielded:
-        yield replace(block, start=block.stop)

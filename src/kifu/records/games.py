@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntFlag
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,9 @@ TO_PLAY_UNSET = 0
 MEMBER_LIMIT = 256 << 20
 """Bytes. Larger members are not read: they become empty rows with `DropReason.TOO_LARGE`."""
 
+FIELD_LIMIT = 64 << 10
+"""Bytes. A larger text field of SGF counts as missing."""
+
 FIELDS = (
     "black", "white", "black_rank", "white_rank", "result", "komi", "date", "time", "overtime", "rules", "event",
     "round", "place", "title", "charset", "periods", "period_seconds",
@@ -30,6 +34,20 @@ FIELDS = (
 """Text fields of a game: PB, PW, BR, WR, RE, KM, DT, TM, OT, RU, EV, RO, PC, GN and CA of SGF, in this order, and TC
 and TT, in which Fox writes its overtime.
 """
+
+
+class MemberPiece(NamedTuple):
+    """A part of an SGF member that is too large for one block: where the scanner continues, see `kifu.records.sgf`.
+
+    Attributes:
+        first_game: Number of games of the member in earlier pieces.
+        setup_budget: Number of setup stones that the rest of the member may have.
+        bytes: Size of the whole member.
+    """
+
+    first_game: int
+    setup_budget: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +64,7 @@ class RecordBlock:
         drop: [K] uint8. The `DropReason` of a member that could not be read, which is then empty; else 0.
         first_line: Number of lines of the first member in earlier blocks; 0 unless the member is a file of lines.
         kind: The format of all members, one of the constants of `kifu.records.detect`; None if not detected yet.
+        piece: If the only member is a piece of an SGF member, which one; else None.
     """
 
     source: str
@@ -58,6 +77,7 @@ class RecordBlock:
     drop: npt.NDArray[np.uint8]
     first_line: int = 0
     kind: int | None = None
+    piece: MemberPiece | None = None
 
     def __len__(self) -> int:
         return len(self.start)

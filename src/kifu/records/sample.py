@@ -18,11 +18,12 @@ from time import perf_counter
 import numpy as np
 
 from kifu.errors import SourceError
-from kifu.records.containers import blocks, count_blocks, split_lines
+from kifu.records.containers import blocks, count_blocks
 from kifu.records.detect import is_index_name
 from kifu.records.directory import list_directory, strip_compression
 from kifu.records.games import RecordBlock
 from kifu.records.paths import AnyPath
+from kifu.records.splitting import split_block
 
 _BLOCK_BYTES = 1 << 20
 """Bytes of records in one block of a sample, at most."""
@@ -125,9 +126,9 @@ def _sample_zip(path: AnyPath, max_bytes: int, block_bytes: int, count: int) -> 
 
 
 def _thin_out(sampled: list[RecordBlock], max_bytes: int, block_bytes: int) -> tuple[list[RecordBlock], float]:
-    """Reduce large blocks of line files to evenly spaced parts; return them and the share that is left."""
+    """Reduce large members to evenly spaced parts; return them and the share that is left."""
     size = sum(len(whole.data) for whole in sampled)
-    parts = [part for whole in sampled for part in split_lines(whole, block_bytes)]
+    parts = [part for whole in sampled for part in split_block(whole, block_bytes)]
     if size <= 2 * max_bytes or len(parts) == len(sampled):
         return sampled, 1.0
     step = -(-size // max_bytes)

@@ -7,7 +7,9 @@ parser tolerates. Source: https://www.red-bean.com/sgf/ (FF[4] and the earlier v
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from typing import TypeVar
 
 import numpy as np
@@ -19,8 +21,25 @@ from kifu.point import POINT_MASK
 from kifu.records import _nodes as n
 from kifu.records._fields import TerritoryInput, collect_territory, find_territory, find_text_fields, root_values
 from kifu.records._scan import FULL, scan_members
-from kifu.records.games import FIELDS, Bytes, GameArrays, ParsedBlock, RecordBlock, TextFields, make_block
+from kifu.records.games import (
+    FIELD_LIMIT,
+    FIELDS,
+    Bytes,
+    GameArrays,
+    MemberPiece,
+    ParsedBlock,
+    RecordBlock,
+    TextFields,
+    make_block,
+)
 from kifu.records.text import canonical_value, charsets, choose_codec, escape
+
+_MAX_ROOT_VALUES = 65_536
+
+_CODEC_BYTES = 1 << 20
+
+_SETUP_AT_ONCE = 1 << 20
+"""Setup stones after which a piece of a member ends with its last game."""
 
 _T = TypeVar("_T", bound=np.generic)
 
@@ -47,20 +66,57 @@ def scan(block: RecordBlock) -> GameArrays:
     too densely.
     """
     length = int(np.sum(block.stop - block.start))
-    out = n.NodesOut(
-        rows=np.empty((len(block) + 64, n.COLUMNS), np.int64),
-        moves=np.empty(length // 4 + 1, np.uint16),
-        setup=np.empty(n.MAX_SETUP + length // 64, np.uint16),
-        setup_ply=np.empty(n.MAX_SETUP + length // 64, np.uint16),
-        state=np.zeros(n.STATES, np.int64),
-        seen=np.zeros(n.MAX_POINTS, np.int64),
-    )
+    out = _new_output(block, len(block) + 64, length // 4 + 1, n.MAX_SETUP + length // 64)
     while scan_members(block.data, block.start, block.stop, block.drop, charsets(), out) == FULL:
         if out.state[n.GAMES] == len(out.rows):
             out = out._replace(rows=_longer(out.rows))
         else:
             out = out._replace(setup=_longer(out.setup), setup_ply=_longer(out.setup_ply))
     return to_game_arrays(out, block)
+
+
+def _new_output(block: RecordBlock, rows: int, moves: int, setup: int) -> n.NodesOut:
+    """Return empty arrays of these lengths for the scanner, and its initial state."""
+    state = np.zeros(n.STATES, np.int64)
+    state[n.CUT] = np.iinfo(np.int64).max
+    if block.piece is not None:
+        state[n.IN_MEMBER], state[n.MEMBER_BUDGET], state[n.MEMBER_BYTES] = block.piece
+        state[n.POSITION] = block.start[0]
+    return n.NodesOut(
+        rows=np.empty((rows, n.COLUMNS), np.int64),
+        moves=np.empty(moves, np.uint16),
+        setup=np.empty(setup, np.uint16),
+        setup_ply=np.empty(setup, np.uint16),
+        state=state,
+        seen=np.zeros(n.MAX_POINTS, np.int64),
+    )
+
+
+def find_pieces(block: RecordBlock, piece_bytes: int, games: int) -> Iterator[RecordBlock]:
+    """Split a block of one SGF member between games, by scanning it. Nothing is copied.
+
+    Args:
+        block: The block. The member must not be dropped.
+        piece_bytes: Bytes after which a piece ends with its last game.
+        games: Maximum number of games in a piece.
+    """
+    out = _new_output(block, games, piece_bytes // 4 + n.MAX_MOVES + 2, n.MAX_SETUP + _SETUP_AT_ONCE)
+    state, position = out.state, int(block.start[0])
+    state[n.MEMBER_BYTES] = size = int(block.stop[0]) - position
+    piece, status = None, FULL
+    first_game, budget = 0, 0
+    while status == FULL:
+        state[n.CUT] = position + piece_bytes
+        state[n.GAMES] = state[n.MOVES] = state[n.SETUP] = 0
+        status = scan_members(block.data, block.start, block.stop, block.drop, charsets(), out)
+        if piece is not None and state[n.GAMES] > 0:  # what follows the last game belongs to its piece
+            yield replace(piece, stop=np.array([position], np.int64))
+        if piece is None or state[n.GAMES] > 0:
+            carry = MemberPiece(first_game, budget, size)
+            piece = replace(block, start=np.array([position], np.int64), piece=carry)
+        position, first_game, budget = (int(state[k]) for k in (n.POSITION, n.IN_MEMBER, n.MEMBER_BUDGET))
+    assert piece is not None
+    yield piece
 
 
 def to_game_arrays(out: n.NodesOut, block: RecordBlock) -> GameArrays:
@@ -97,19 +153,22 @@ def read_block(block: RecordBlock) -> ParsedBlock:
     games = scan(block)
     territory, territory_offset = read_territory(block, games)
     first = np.searchsorted(games.block_index, games.block_index)  # of the same member, whose games are consecutive
+    before = 0 if block.piece is None else block.piece.first_game
     return ParsedBlock(
         format="sgf",
         block=block,
         games=games,
         text_fields=read_text_fields(block, games),
-        index=(np.arange(len(games)) - first).astype(np.int32),
+        index=(np.arange(len(games)) - first + before).astype(np.int32),
         territory=territory,
         territory_offset=territory_offset,
     )
 
 
 def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
-    """Locate the text fields in the roots of games, dropped ones included. The first value of a property is used.
+    """Locate the text fields in the roots of games, dropped ones included.
+
+    The first value of a property is used. One of more than `FIELD_LIMIT` bytes counts as missing.
 
     Args:
         block: The block.
@@ -124,8 +183,8 @@ def read_text_fields(block: RecordBlock, games: GameArrays) -> TextFields:
 def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.int64]]:
     """Read the final territory, TB and TW of the last node of the main line that has them; invalid values are skipped.
 
-    Only games with "TB[" or "TW[" in their text that are not dropped are read. A game has no territory if the games of
-    its member together list more points than the member has bytes, plus 16,384.
+    Only games with "TB[" or "TW[" in their text that are not dropped are read. A game has no territory if its nodes
+    list more points than its text has bytes, plus 1,250.
 
     Returns:
         (territory [T], offset [G + 1]), see `ParsedBlock`.
@@ -133,16 +192,13 @@ def read_territory(block: RecordBlock, games: GameArrays) -> tuple[npt.NDArray[n
     has_territory = np.empty(len(games), np.uint8)
     find_territory(block.data, games.start, games.stop, has_territory)
     width = np.where(games.drop == DropReason.KEPT, games.width, 0) * has_territory
-    budget = block.stop - block.start + 4 * n.MAX_SETUP
-    capacity = min(int((width.astype(np.int64) * games.height).sum()), int(budget.sum()))
+    capacity = int((width.astype(np.int64) * games.height).sum())
     territory, offset = np.empty(capacity, np.uint16), np.zeros(len(games) + 1, np.int64)
     source = TerritoryInput(
         start=games.start,
         stop=games.stop,
         width=width,
         height=games.height,
-        member=games.block_index,
-        budget=budget,
         owners=np.empty(n.MAX_POINTS, np.uint8),
     )
     collect_territory(block.data, source, charsets(), offset, territory)
@@ -153,12 +209,12 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
     """Return the root's properties of the first game in `record`: name -> values, as found, with their escapes.
 
     Names are converted to FF[4]: only their capitals are kept; names without capitals, or with digits, become upper
-    case. Properties are in the record's order; a repeated one has the values of all its occurrences. {} if there is no
-    game.
+    case. Properties are in the record's order; a repeated one has the values of all its occurrences. Only the first
+    65,536 values of the root are read. {} if there is no game.
     """
     data = _as_array(record)
     spans = np.empty((64, 4), np.int64)
-    count = root_values(data, charsets(), spans)
+    count = min(root_values(data, charsets(), spans), _MAX_ROOT_VALUES)
     if count > len(spans):
         spans = np.empty((count, 4), np.int64)
         root_values(data, charsets(), spans)
@@ -171,9 +227,14 @@ def root_properties(record: bytes) -> dict[str, tuple[bytes, ...]]:
 
 
 def root_codec(properties: Mapping[str, Sequence[bytes]]) -> str:
-    """Return Python's codec for the text of a root: by CA if it can be trusted, else detected."""
+    """Return Python's codec for the text of a root: by CA if it can be trusted, else detected.
+
+    Only the first mebibyte of text counts, without values of more than `FIELD_LIMIT` bytes.
+    """
     ca = properties.get("CA")
-    return choose_codec(ca[0] if ca else None, b"\n".join(value for values in properties.values() for value in values))
+    values = (value for values in properties.values() for value in values if len(value) <= FIELD_LIMIT)
+    sizes = accumulate(map(len, kept := list(values)))
+    return choose_codec(ca[0] if ca else None, b"\n".join(v for v, s in zip(kept, sizes) if s <= _CODEC_BYTES))
 
 
 # Properties that the writer derives from the arrays, or always writes in one form.

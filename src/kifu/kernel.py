@@ -47,11 +47,13 @@ _MAX_CACHED = 1000
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# nogil: threads run kernels side by side. error_model numpy: loops do not check for division by zero. boundscheck is
-# off: a kernel proves its own bounds, and the tests run it uncompiled, where NumPy checks them. _nrt off: kernels
+# nogil: threads run kernels side by side. error_model numpy: loops do not check for division by zero. _nrt off: kernels
 # allocate nothing, so they need no reference counts, whose atomic increments at each inlined call took two thirds of
-# the replay's time (6 against 20 million moves a second).
+# the replay's time (6 against 20 million moves a second). boundscheck is off, since callers check what they pass; the
+# slow tests set NUMBA_BOUNDSCHECK, which is listed here because the options are part of the cache key.
 _OPTIONS = {"nopython": True, "nogil": True, "error_model": "numpy", "_nrt": False}
+if numba.config.BOUNDSCHECK:
+    _OPTIONS["boundscheck"] = True
 # Without an entry point for Python, a function that is only inlined compiles in half the time.
 _INLINE_OPTIONS = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 

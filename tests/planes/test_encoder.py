@@ -392,7 +392,7 @@ def test_unpacking(dtype, one, size):
 
 
 def test_unpacking_mismatched_shapes():
-    with pytest.raises(ValueError, match=r"planes packed as \(2, 3, 4\) do not fit an array of \(2, 3, 6, 6\)"):
+    with pytest.raises(ValueError, match=r"planes packed as uint8 \(2, 3, 4\) do not fit an array of \(2, 3, 6, 6\)"):
         unpack(np.zeros((2, 3, 4), np.uint8), np.empty((2, 3, 6, 6), np.uint8))
     with pytest.raises(ValueError, match="do not fit"):
         unpack(np.zeros((2, 3, 5), np.uint8), np.empty((2, 3, 6, 6), np.uint8)[:, :, ::-1])

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import kifu
 from kifu.corpus.sources import read
-from kifu.errors import DropReason, GameError, IllegalMove, RecordError
+from kifu.errors import DropReason, GameError, IllegalMove, KifuError, RecordError
+from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, WHITE, WHITE_BIT
-from kifu.records.game import Game, read_games, read_sgf
+from kifu.records.game import Game, read_games, read_sgf, write_sgf
 from kifu.records.games import TO_PLAY_UNSET, ParseWarning
 from kifu.records.meta import Rank, Result
 from kifu.records.sgf import root_properties
@@ -208,3 +213,85 @@ def test_errors_list_illegal_moves() -> None:
         read_sgf(b"(;SZ[9];B[ee];W[ee])", strict=True)
     with pytest.raises(GameError, match="a dropped game"):
         read_sgf(b"(;SZ[99];B[ee])").board()
+
+
+GOOD = read_sgf(b"(;SZ[5]HA[2]AB[aa][bb];W[cc];AE[aa];B[dd])")
+
+BAD = {
+    "short setup_ply": {"setup_ply": GOOD.setup_ply[:1]},
+    "long setup_ply": {"setup_ply": np.zeros(9, np.uint16)},
+    "large root_setup": {"root_setup": 60_000},
+    "more root_setup than fits": {"root_setup": 2**40},
+    "negative root_setup": {"root_setup": -1},
+    "signed moves": {"moves": np.array([-1, -16384], np.int64)},
+    "signed setup": {"setup": np.array([-1, 2, 3], np.int16)},
+    "moves in two dimensions": {"moves": np.zeros((2, 2), np.uint16)},
+    "a list of moves": {"moves": [3, 4]},
+    "width 0": {"width": 0},
+    "height 300": {"height": 300},
+    "negative width": {"width": -5},
+    "a huge handicap": {"handicap": 2**20},
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_arrays_that_do_not_fit_are_refused(what: str) -> None:
+    with pytest.raises(GameError, match=r"must |board size"):
+        dataclasses.replace(GOOD, **BAD[what])
+
+
+def test_setup_that_is_not_in_order_is_refused() -> None:
+    game = dataclasses.replace(GOOD, setup_ply=GOOD.setup_ply[::-1].copy())
+    with pytest.raises(GameError, match="setup_ply of a game must not decrease, got 0 after 1"):
+        kifu.encode(game, "seven")
+
+
+POINTS = st.one_of(st.integers(0, 0xFFFF), st.integers(0, 27), st.integers(0x8000, 0x801B))
+
+
+@given(
+    moves=st.lists(POINTS, max_size=12),
+    setup=st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, 12, 13, 0xFFFF]), POINTS), max_size=8),
+    root=st.integers(0, 8),
+    size=st.sampled_from([(5, 5), (1, 1), (1, 25), (19, 19)]),
+    ply=st.integers(-2, 14),
+)
+def test_points_may_have_any_value(
+    moves: list[int], setup: list[tuple[int, int]], root: int, size: tuple[int, int], ply: int
+) -> None:
+    """The slow tests run this with bounds checks."""
+    setup = sorted(setup, key=lambda entry: entry[0])
+    game = dataclasses.replace(
+        GOOD,
+        width=size[0],
+        height=size[1],
+        moves=np.array(moves, np.uint16),
+        setup=np.array([point for _, point in setup], np.uint16),
+        setup_ply=np.array([k for k, _ in setup], np.uint16),
+        root_setup=min(root, len(setup)),
+    )
+    for use in (
+        lambda: game.errors,
+        lambda: game.board(ply),
+        lambda: write_sgf(game),
+        lambda: kifu.encode(game, "seven"),
+        lambda: kifu.encode(game, "kgsgo7"),
+        lambda: kifu.encode(game, "kgsgo8"),
+        lambda: kifu.encode(game, "katago22"),
+    ):
+        try:
+            use()
+        except KifuError as error:
+            assert str(error)  # noqa: PT017 - most games are possible
+        except IndexError as error:
+            assert str(error) == f"ply {ply} is not within 0 to {len(moves)}"  # noqa: PT017 - likewise
+
+
+def test_a_ply_that_does_not_exist_costs_no_memory() -> None:
+    with pytest.raises(IndexError, match="ply 1000000000000 is not within 0 to 2"):
+        GOOD.board(10**12)
+
+
+def test_board_after_setup_of_another_length() -> None:
+    with pytest.raises(GameError, match="setup_ply must have 3 entries like setup, got 1"):
+        Board.after(5, 5, GOOD.moves, GOOD.setup, GOOD.setup_ply[:1], 2)

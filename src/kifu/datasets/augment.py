@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from kifu.datasets.examples import Layout
+from kifu.datasets.examples import Layout, is_next
 from kifu.errors import RecipeError
 from kifu.kernel import kernel
 from kifu.point import symmetries
@@ -21,13 +21,12 @@ _INVARIANT = ("result", "ranks", "komi", "globals")
 
 def check_augmentable(layout: Layout) -> None:
     """Raise RecipeError if it is unknown how a symmetry changes one of the labels."""
+    shapes = {"move": (), "ownership": (layout.pass_label,)}
     for label in layout.labels:
-        if not (label.name in ("move", "ownership", *_INVARIANT) or _is_next(label.name)):
-            raise RecipeError(f"label {label.name!r} does not support augmentation; augment must be False")
-
-
-def _is_next(name: str) -> bool:
-    return name.startswith("next") and name[4:].isdecimal()
+        known = len(label.shape) == 1 if is_next(label.name) else shapes.get(label.name) == label.shape
+        if not (known or label.name in _INVARIANT):
+            shape = f" of shape {list(label.shape)}" if label.shape else ""
+            raise RecipeError(f"label {label.name!r}{shape} does not support augmentation; augment must be False")
 
 
 def augment_labels(
@@ -46,7 +45,7 @@ def augment_labels(
     for name, values in labels.items():
         if name == "move":
             augmented[name] = augment_points(values, symmetry, width, height, layout)
-        elif _is_next(name):
+        elif is_next(name):
             augmented[name] = augment_points(values, symmetry[:, None], width[:, None], height[:, None], layout)
         elif name == "ownership":
             augmented[name] = _augment_maps(values, symmetry, width, height, layout)
@@ -85,6 +84,7 @@ def _augment_maps(
 
 @kernel
 def _augment_bits(packed: Any, symmetry: Any, table: Any, out: Any) -> None:
+    points = table.shape[1] - 1
     for b in range(packed.shape[0]):
         to = table[symmetry[b]]
         for c in range(packed.shape[1]):
@@ -93,7 +93,7 @@ def _augment_bits(packed: Any, symmetry: Any, table: Any, out: Any) -> None:
             for i in range(packed.shape[2]):
                 bits = packed[b, c, i]
                 p = 8 * i
-                while bits != 0:
+                while bits != 0 and p < points:
                     if bits & 0x80:
                         at = to[p]
                         out[b, c, at >> 3] |= np.uint8(0x80 >> (at & 7))

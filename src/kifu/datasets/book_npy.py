@@ -161,8 +161,7 @@ class BookNpy(Dataset):
         check_array(self.path / features, _DTYPE, (rows, *self.layout.shape))
         return _Chunk(self.path / features, path, rows)
 
-    def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1; see `Dataset.read`."""
+    def _read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")
         parts = []

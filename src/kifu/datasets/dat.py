@@ -362,8 +362,7 @@ class Dat(Dataset):
         """
         return list(self._segments)
 
-    def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1. Game and ply are unknown; only the manifest lists them."""
+    def _read(self, start: int, stop: int) -> Batch:
         planes, labels = self._unpacked_rows(range(start, stop))
         rows = len(labels)
         return Batch(

@@ -236,6 +236,11 @@ class Batch:
         return cls(columns["planes"], labels, columns["game"], columns["ply"])
 
 
+def is_next(name: str) -> bool:
+    """Return whether a label is next<k>, the points of the next k moves."""
+    return name.startswith("next") and name[4:].isdecimal()
+
+
 def pack_planes(planes: npt.NDArray[Any], layout: Layout) -> npt.NDArray[Any]:
     """Return planes [B, C, H, W] in the form of `Batch.planes`; unless the layout is real, nonzero values become 1."""
     flat = planes.reshape(len(planes), layout.planes, layout.points)
@@ -279,9 +284,38 @@ class Dataset(ABC):
     examples: int
     about: Mapping[str, Any]
 
-    @abstractmethod
     def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1, packed. Raises FormatError if they are damaged."""
+        """Return rows start to stop - 1, packed.
+
+        Raises:
+            FormatError: They are damaged, or a label that is a point is not on the board.
+            IndexError: There are no such rows.
+        """
+        if not 0 <= start <= stop <= self.examples:
+            raise IndexError(f"rows {start} to {stop} of {self.path}, which has {self.examples:,}")
+        batch = self._read(start, stop)
+        self._check_points(batch.labels, range(start, stop))
+        padding = 0xFF >> (self.layout.points % 8 or 8)
+        if padding and not self.layout.real and (wrong := (batch.planes[:, :, -1] & padding).any(1)).any():
+            row = start + int(np.argmax(wrong))
+            raise FormatError(f"{self.path}: a plane of row {row} has padding bits that are not 0")
+        return batch
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> Batch:
+        """Return rows start to stop - 1, all of which exist. Raises FormatError if they are damaged."""
+
+    def _check_points(self, labels: Mapping[str, npt.NDArray[Any]], rows: range) -> None:
+        """Raise FormatError if a label that is a point is not on the board: loss functions use it as an index."""
+        most = self.layout.pass_label
+        for name, values in labels.items():
+            least = 0 if name == "move" else -1
+            right = (values >= least) & (values <= most)  # not for NaN
+            if (name == "move" or is_next(name)) and not right.all():
+                row = rows[int(np.argmin(right.reshape(len(rows), -1).all(1)))]
+                raise FormatError(
+                    f"{self.path}: label {name} of row {row} is {values[~right][0]}, not within {least} to {most}"
+                )
 
     @abstractmethod
     def close(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kifu.datasets.dat import Dat
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout
+from kifu.datasets.examples import Dataset, LabelSpec
 from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
@@ -151,7 +151,6 @@ def _dataset_lines(format: Format, data: Dataset) -> list[str]:
     games = np.empty(0, np.uint64)
     for batch in data.batches(_BATCH):
         games = np.union1d(games, batch.game)
-        _check_moves(data.path, layout, batch)
     planes, height, width = layout.shape
     padding = f", {layout.rim} around the board" if layout.rim else ""
     return [
@@ -188,9 +187,3 @@ def _manifest_lines(path: Path, format: Format, examples: int) -> list[str]:
 def _label_line(label: LabelSpec) -> str:
     shape = f" x {label.shape[0]}" if label.shape else ""
     return f"{label.name}, {label.dtype}{shape}: {label.meaning[:200]}"
-
-
-def _check_moves(path: Path, layout: Layout, batch: Batch) -> None:
-    moves = batch.labels.get("move", np.empty(0))
-    if len(moves) and not 0 <= moves.min() <= moves.max() <= layout.pass_label:
-        raise FormatError(f"{path} has moves from {moves.min()} to {moves.max()}, not 0 to {layout.pass_label}")

@@ -223,8 +223,7 @@ class Npy(Dataset):
             else:  # an empty array cannot be mapped
                 self._arrays.append(np.empty(shape, dtype))
 
-    def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1; see `Dataset.read`."""
+    def _read(self, start: int, stop: int) -> Batch:
         *labels, game, ply = (np.array(values[start:stop]) for values in self._open_arrays()[1:])
         planes = self._planes(slice(start, stop))
         named = zip((label.name for label in self.layout.labels), labels)
@@ -236,7 +235,9 @@ class Npy(Dataset):
 
     def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         index = slice(rows.start, rows.stop, rows.step)
-        return self._planes(index), np.array(self._open_arrays()[1][index])
+        labels = np.array(self._open_arrays()[1][index])
+        self._check_points({self.layout.labels[0].name: labels}, rows)
+        return self._planes(index), labels
 
     def _planes(self, rows: slice) -> npt.NDArray[Any]:
         planes = np.array(self._open_arrays()[0][rows])

@@ -32,7 +32,7 @@ _GROUP_BYTES = 16 << 20
 _MAX_GROUP_ROWS = 32_768
 
 _MAX_GROUP_BYTES = 1 << 30
-"""Larger row groups are rejected."""
+"""Larger row groups, as stored or as arrays, are rejected."""
 
 
 def is_examples(path: Path) -> bool:
@@ -149,7 +149,9 @@ class Parquet(Dataset):
         self._schema = schema_of(self.layout)
         if not schema.equals(self._schema):
             raise FormatError(f"{self.path} has columns or types that differ from its layout")
-        if max((size for _, size in sizes), default=0) > _MAX_GROUP_BYTES or min((n for n, _ in sizes), default=1) < 1:
+        row_bytes = self.layout.packed_bytes + sum(label.bytes for label in self.layout.labels)
+        largest = max((max(size, n * row_bytes) for n, size in sizes), default=0)
+        if largest > _MAX_GROUP_BYTES or min((n for n, _ in sizes), default=1) < 1:
             raise FormatError(f"{self.path} has a row group that is empty or too large")
         self._first = [0, *accumulate(rows for rows, _ in sizes)]
         self.examples = self._first[-1]
@@ -159,8 +161,7 @@ class Parquet(Dataset):
         """Return the first row of each row group; see `Dataset.run_starts`."""
         return np.arange(0, self.examples, group_rows(self.layout))
 
-    def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1; see `Dataset.read`."""
+    def _read(self, start: int, stop: int) -> Batch:
         if not self._first:
             raise ValueError(f"{self.path} is closed")
         parts = []

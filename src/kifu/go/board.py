@@ -174,9 +174,11 @@ class Board:
 
         Raises:
             IllegalMove: if an earlier move or setup stone is not possible.
+            GameError: if the size is not in 1..25, or setup and setup_ply differ in length.
+            IndexError: if ply is out of range.
         """
         board = cls(width, height, rules=rules)
-        board._history = new_history(ply)
+        board._history = new_history(min(max(ply, 0), len(moves)))
         replay_to(board._state, board._history, board._captures, GameMoves(moves, setup, setup_ply), ply, rules)
         board.ply = ply
         if ply < len(moves):

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason, IllegalMove
+from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.rules import (
     KO_POSITIONAL,
     OFF_BOARD,
@@ -287,11 +287,14 @@ def replay_to(
 
     Raises:
         IllegalMove: if a move or a setup stone before that position is not possible; the board then stands before it.
+        GameError: if setup and setup_ply differ in length.
         IndexError: if plies is out of range.
     """
     moves = game.moves
     if not 0 <= plies <= len(moves):
         raise IndexError(f"ply {plies} is not within 0 to {len(moves)}")
+    if len(game.setup) != len(game.setup_ply):
+        raise GameError(f"setup_ply must have {len(game.setup)} entries like setup, got {len(game.setup_ply)}")
     arrays = GameMoves(*map(writable_view, game))
     why, ply = _replay_to(state, history, arrays, plies, rules.codes, captures)
     if why:
@@ -340,7 +343,7 @@ def legal_moves(
 
     Args:
         games: any games.
-        game_index: [R] int64, the games to replay, all of one size, with n points. This is not checked.
+        game_index: [R] int64, the games to replay, all of one size, with n points.
         slot_of_move: int64, for each move of the first of these games, then of the second, and so on: the row of `out`
             for the position before the move, or -1. The colour of the move says who is to play.
         out: [slots, n + 1] bool, filled: whether each point is a legal move. A pass, the last column, always is.
@@ -348,19 +351,33 @@ def legal_moves(
 
     Raises:
         IllegalMove: if the moves of one of these games up to a chosen position, or the next one, are not legal.
+        ValueError: if the arrays do not fit each other.
     """
     if len(game_index) == 0:
         return
+    width, height = _common_size(games, game_index)
     slot_offset = np.zeros(len(game_index) + 1, np.int64)
     np.cumsum(games.move_offset[game_index + 1] - games.move_offset[game_index], out=slot_offset[1:])
     plies = np.diff(slot_offset)
+    if len(slot_of_move) != slot_offset[-1] or slot_of_move.max(initial=-1) >= len(out):
+        raise ValueError(f"slot_of_move must have {slot_offset[-1]} entries below {len(out)}")
+    if out.shape[1:] != (width * height + 1,):
+        raise ValueError(f"out must have {width * height + 1} columns, got shape {out.shape}")
     drop, ply = np.zeros(len(game_index), np.uint8), np.zeros(len(game_index), np.int32)
     _legal_moves(
-        new_state(int(games.width[game_index[0]]), int(games.height[game_index[0]])),
+        new_state(width, height),
         new_history(int(plies.max()) if rules.codes[0] >= KO_POSITIONAL else 0),
         replay_arrays(games), game_index, rules.codes, slot_of_move, slot_offset, out, drop, ply,
     )  # fmt: skip
     check_playable(games, game_index, slot_of_move, drop, ply)
+
+
+def _common_size(games: GamesLike, game_index: npt.NDArray[np.int64]) -> tuple[int, int]:
+    """Return the width and height of some games. Raises ValueError unless all are the same."""
+    sizes = {*zip(games.width[game_index].tolist(), games.height[game_index].tolist())}
+    if len(sizes) != 1:
+        raise ValueError(f"games must have one size, got {sorted(sizes)[:4]}")
+    return sizes.pop()
 
 
 def check_playable(
@@ -410,14 +427,14 @@ def captured_stones(games: GamesLike, game_index: npt.NDArray[np.int64]) -> npt.
 
     Args:
         games: any games, with M moves in all.
-        game_index: [R] int64, the games to replay, all of one size. This is not checked.
+        game_index: [R] int64, the games to replay, all of one size.
 
     Returns:
         [M] uint16, by move of all games; 0 in other games, and from the first move on that cannot be played.
     """
     out = np.zeros(len(games.moves), np.uint16)
     if len(game_index):
-        size = int(games.width[game_index[0]]), int(games.height[game_index[0]])
+        size = _common_size(games, game_index)
         rules = RECORD_RULES.codes
         _captured_stones(new_state(*size), new_history(0), replay_arrays(games), game_index, rules, out)
     return out

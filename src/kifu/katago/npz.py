@@ -304,9 +304,6 @@ _MAX_OPEN_FILES = 4
 _BATCH_FIELDS = ("planes", "inputs", "policy", "targets")
 """The arrays that a `Batch` is made from."""
 
-_PADDING_BITS = np.uint8(0xFF >> (SIDE * SIDE % 8))
-"""The bits of a plane's last byte that are not points."""
-
 
 @dataclass(frozen=True, slots=True)
 class _File:
@@ -374,8 +371,7 @@ class KataNpz(Dataset):
         fields = [each.field for each in self.arrays]
         return join_rows([KataRows(**part) for part in self._parts(start, stop, fields)])
 
-    def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1 as examples. Raises FormatError if they are damaged."""
+    def _read(self, start: int, stop: int) -> Batch:
         return _to_batch(self.path, start, [*self._parts(start, stop, _BATCH_FIELDS)])
 
     def close(self) -> None:
@@ -393,13 +389,15 @@ class KataNpz(Dataset):
         while True:
             first, until = self._first[k], min(stop, self._first[k + 1])
             yield {
-                each.field: self._read(k, each, start - first, until - first) for each in ARRAYS if each.field in fields
+                each.field: self._array(k, each, start - first, until - first)
+                for each in ARRAYS
+                if each.field in fields
             }
             if until >= stop:
                 return
             start, k = until, k + 1
 
-    def _read(self, k: int, array: KataArray, start: int, stop: int) -> npt.NDArray[Any]:
+    def _array(self, k: int, array: KataArray, start: int, stop: int) -> npt.NDArray[Any]:
         stored = self.files[k].arrays.get(array.field)
         if stored is None:
             return _zeros(array, stop - start)
@@ -458,12 +456,8 @@ def _open_file(path: Path) -> _File:
 def _to_batch(path: Path, start: int, parts: list[dict[str, npt.NDArray[Any]]]) -> Batch:
     """Convert rows to examples. start: the number of the first row, for messages."""
     planes, inputs, policy, targets = (np.concatenate([part[field] for part in parts]) for field in _BATCH_FIELDS)
-    for wrong, problem in (
-        ((planes[:, :, -1] & _PADDING_BITS).any(1), "planes with points beyond the board"),
-        (policy[:, 0].max(1, initial=0) <= 0, "no positive policy target"),
-    ):
-        if wrong.any():
-            raise FormatError(f"{path}: row {start + int(np.argmax(wrong))} has {problem}")
+    if (wrong := policy[:, 0].max(1, initial=0) <= 0).any():
+        raise FormatError(f"{path}: row {start + int(np.argmax(wrong))} has no positive policy target")
     result = np.sign(targets[:, 0] - targets[:, 1]).astype(np.int8)
     result[targets[:, 35] >= 1] = UNKNOWN
     game = game_hashes(targets)[:, 0]

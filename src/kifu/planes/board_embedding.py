@@ -252,6 +252,8 @@ class FrameEncoder(ABC):
             ValueError: if the arrays do not match.
         """
         games, index, symmetry = request.games, request.game_index, request.symmetry
+        if len(index) and index.min() < 0:
+            raise ValueError(f"game_index must be >= 0, got {index.min()}")
         plies = games.move_offset[index + 1] - games.move_offset[index]
         slot_offset = np.zeros(len(index) + 1, np.int64)
         np.cumsum(plies, out=slot_offset[1:])

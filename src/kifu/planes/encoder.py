@@ -27,7 +27,6 @@ from kifu.planes.packing import unpack
 from kifu.planes.registry import PlaneSet, find_plane_set
 from kifu.point import MAX_SIZE, POINT_MASK, check_size
 from kifu.records.game import Game
-from kifu.records.games import MoveArrays
 
 RATING_COLUMNS = ("black_rating", "white_rating")
 
@@ -116,6 +115,8 @@ class Encoder(FrameEncoder):
         task, parts = self._plan(request, out, label)
         if rating is None:
             rating = np.zeros((len(request.game_index), 2), np.float32)
+        if rating.shape != (len(request.game_index), 2):
+            raise ValueError(f"rating must be [{len(request.game_index)}, 2], got shape {rating.shape}")
         encode = _compile(self.plane_set.features)
         for embedding, subset in parts:
             size = embedding.width, embedding.height
@@ -211,13 +212,9 @@ def check_kept(game: Game) -> None:
 
 def single_game(game: Game) -> tuple[PositionRequest, int]:
     """Return a request for the position before each move of a game except passes, and the number of slots."""
-    width, height = np.array([[game.width], [game.height]], np.uint8)
-    move_offset, setup_offset = np.array([[0, len(game.moves)], [0, len(game.setup)]])
-    root_setup = np.array([game.root_setup], np.uint16)
-    games = MoveArrays(width, height, game.moves, move_offset, game.setup, game.setup_ply, setup_offset, root_setup)
     no_pass = game.moves & POINT_MASK != game.width * game.height
     slot_of_move = np.where(no_pass, np.cumsum(no_pass) - 1, -1)
-    request = PositionRequest(games, np.zeros(1, np.int64), np.zeros(1, np.uint8), slot_of_move)
+    request = PositionRequest(game.arrays(), np.zeros(1, np.int64), np.zeros(1, np.uint8), slot_of_move)
     return request, int(no_pass.sum())
 
 

@@ -340,7 +340,7 @@ def closest(position: PositionContext, out: Any) -> None:
 def _dan(rating: Any) -> Any:
     """Return 1 to 9 for a rating of 1 dan to 9 dan, 9 for professionals, 0 for kyu players and unknown ranks."""
     if rating >= 32:  # not for NaN
-        return min(np.int64(rating) - 31, _MOST_DAN)
+        return np.int64(min(rating - 31, _MOST_DAN))  # the conversion of a huge number is undefined
     return 0
 
 

@@ -150,7 +150,10 @@ def _add_stones_without_liberties(s: State, mover: Any, out: Any, at: Any) -> No
 def _place_handicap(s: State, setup: Any, start: Any, stop: Any, flip: Any) -> Any:
     """Play all setup entries of the root, including AW and AE, as black stones, and return a drop reason."""
     for i in range(start, stop):
-        if play(s, np.int64(flip[setup[i] & POINT_MASK]), np.uint8(BLACK), SUICIDE_LEFT) != 0:
+        point = setup[i] & POINT_MASK
+        if point >= POINTS:
+            return _OFF_BOARD
+        if play(s, np.int64(flip[point]), np.uint8(BLACK), SUICIDE_LEFT) != 0:
             return _SETUP_TWICE
     return _KEPT
 

@@ -137,11 +137,12 @@ def unpack(packed: npt.NDArray[np.uint8], out: npt.NDArray[Any], one: int = 1) -
         one: value of a set bit: with 0x3F80 an array of uint16 holds the bfloat16 numbers 0.0 and 1.0.
 
     Raises:
-        ValueError: if the shapes do not match.
+        ValueError: if shapes or types do not match.
     """
     batch, planes, height, width = out.shape
-    if packed.shape != (batch, planes, (height * width + 7) // 8) or not out.flags.c_contiguous:
-        raise ValueError(f"planes packed as {packed.shape} do not fit an array of {out.shape}")
+    shape = batch, planes, (height * width + 7) // 8
+    if packed.shape != shape or packed.dtype != np.uint8 or not out.flags.c_contiguous:
+        raise ValueError(f"planes packed as {packed.dtype} {packed.shape} do not fit an array of {out.shape}")
     _unpack(packed, _unpack_table(out.dtype, one), out.reshape(batch, planes, height * width))
 
 

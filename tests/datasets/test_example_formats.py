@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -271,6 +275,92 @@ def test_hdf5_rejects_external_links(tmp_path: Path) -> None:
         file["states"] = h5py.ExternalLink(str(other), "states")
     with pytest.raises(FormatError, match="has no states"):
         kifu.open(path)
+
+
+@pytest.fixture
+def endless(tmp_path: Path) -> Path:
+    """A file whose layout the HDF5 library looks for without end: the free space of its heap of texts has size 0."""
+    path = tmp_path / "endless.h5"
+    layout = layout_for("hdf5@1")
+    write("hdf5@1", path, layout, random_batch(layout, 10))
+    data = bytearray(path.read_bytes())
+    at = data.index(b"GCOL") + 16
+    while data[at : at + 2] != b"\0\0":  # index of an object, 0 for the free space
+        at += 16 + -(-int.from_bytes(data[at + 8 : at + 16], "little") // 8) * 8
+    data[at + 8 : at + 16] = bytes(8)
+    path.write_bytes(data)
+    return path
+
+
+def test_a_deadline_ends_reading_hdf5(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.datasets.hdf5._DEADLINE_S", 0.5)
+    with pytest.raises(FormatError, match=r"endless\.h5: the HDF5 library did not finish within 0\.5 s"):
+        kifu.open(endless)
+
+
+@pytest.mark.subprocess
+def test_ctrl_c_ends_reading_hdf5(endless: Path) -> None:
+    program = "import kifu, sys; print(flush=True); kifu.open(sys.argv[1])"
+    with subprocess.Popen([sys.executable, "-c", program, endless], stdout=-1, stderr=-1, text=True) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.communicate(timeout=2)
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=60)[1]
+
+
+def test_an_hdf5_reader_that_crashes_is_started_again(tmp_path: Path) -> None:
+    layout = layout_for("hdf5@1")
+    batch = random_batch(layout, 30)
+    write("hdf5@1", tmp_path / "x.h5", layout, batch)
+    with kifu.open(tmp_path / "x.h5") as data:
+        (process,) = data._reader._processes.values()
+        process.kill()
+        with pytest.raises(FormatError, match=r"x\.h5: the HDF5 library crashed \(-9\)"):
+            data.read(0, 30)
+        assert_same(data, batch, has_provenance=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_process_has_its_own_hdf5_reader(tmp_path: Path) -> None:
+    layout = layout_for("hdf5@1")
+    batch = random_batch(layout, 30)
+    write("hdf5@1", tmp_path / "x.h5", layout, batch)
+    with kifu.open(tmp_path / "x.h5") as data:
+        child = os.fork()
+        if child == 0:
+            read = data.read(3, 8)
+            data.close()
+            os._exit(7 if np.array_equal(read.planes, batch.planes[3:8]) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert_same(data, batch, has_provenance=True)
+
+
+def test_hdf5_that_would_need_much_memory_is_refused(tmp_path: Path) -> None:
+    for name, make, message in (
+        (
+            "chunks",
+            lambda file: file.create_dataset(
+                "states", (100, 1, 19, 19), "u1", chunks=(10**6, 1, 19, 19), maxshape=(None, 1, 19, 19)
+            ),
+            r"states has chunks of 361,000,000 bytes, the limit is",
+        ),
+        ("about", lambda file: file.create_dataset("about", data=np.bytes_(b"x" * (17 << 20))), "about has 17,8"),
+        (
+            "features",
+            lambda file: file.create_dataset("features", (1 << 40,), "u1", chunks=(1024,)),
+            "features has 1,099",
+        ),
+    ):
+        path = tmp_path / name
+        with h5py.File(path, "w") as file:
+            make(file)
+            if name != "chunks":
+                file["states"] = np.zeros((1, 1, 19, 19), np.uint8)
+                file["actions"] = np.zeros((1, 2), np.uint8)
+        with pytest.raises(FormatError, match=message):
+            kifu.open(path)
 
 
 def test_missing_h5py_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

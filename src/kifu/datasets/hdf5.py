@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import h5py
 import numpy as np
 import numpy.typing as npt
 
 from kifu.atomic_io import AtomicFile, temp_path
-from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes, parse_layout
+from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, parse_layout
 from kifu.datasets.writer import Rebatcher, Writer, WriteReport, WrittenFile
-from kifu.errors import FormatError, OutputError, RecipeError, first_line
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
+from kifu.files import require_regular
 
 _GROUP = 1024
 """Rows written at a time: 16 chunks of states, one chunk of every other dataset."""
@@ -31,9 +38,10 @@ _ALPHAGO = (
 _FEATURES = {"alphago48@1": _ALPHAGO, "alphago49@1": f"{_ALPHAGO},color"}
 """RocAlphaGo's names for the features of a plane set; it trains only from files with the features of its network."""
 
-_DAMAGED = (OSError, RuntimeError, ValueError, KeyError, TypeError, AttributeError, MemoryError, OverflowError)
-"""Exceptions that h5py raises for damaged files."""
+_DEADLINE_S = 60.0
+"""Time for opening a file, and for reading 1,024 rows."""
 
+_BYTE = np.dtype("u1")
 _MOVE = LabelSpec("move", "int16", (), "the next move")
 
 
@@ -169,97 +177,155 @@ class Hdf5Writer(Writer):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if hasattr(self, "_file"):
-            with suppress(*_DAMAGED):  # the file may be incomplete
+            with suppress(OSError, RuntimeError, ValueError):  # the file may be incomplete
                 self._file.close()
         self._output.__exit__(kind, error, trace)
 
 
+class _ReaderProcess:
+    """Runs `kifu.datasets._hdf5_reader` for a file, anew after an error and in a forked process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}  # by the process that started it
+
+    def ask(self, *request: Any, out: Iterable[npt.NDArray[Any]] = ()) -> Any:
+        """Return the answer to a request, and fill the arrays `out` with what follows it. Raises FormatError."""
+        with self._lock:
+            process = self._processes.get(os.getpid()) or self._start()
+            requests, answers = cast(BinaryIO, process.stdin), cast(BufferedReader, process.stdout)
+            try:
+                with suppress(BrokenPipeError):  # it has ended: so does its output
+                    requests.write(json.dumps(request).encode() + b"\n")
+                    requests.flush()
+                line = answers.readline()
+                answer = json.loads(line) if line else {"error": _reason(process.wait())}
+                if isinstance(answer, dict) and "error" in answer:
+                    raise FormatError(f"{self._path}: {answer['error']}")
+                for array in out:
+                    if answers.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+                        raise FormatError(f"{self._path}: {_reason(process.wait())}")
+            except BaseException:  # a rest of the answer may be in the pipe
+                self.close()
+                raise
+            return answer
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        try:
+            require_regular(self._path.stat())
+        except OSError as error:
+            raise SourceError(f"{self._path} cannot be read: {error.strerror}") from None
+        command = [sys.executable, "-m", "kifu.datasets._hdf5_reader", str(self._path), str(_DEADLINE_S)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+        )
+        self._processes[os.getpid()] = process
+        weakref.finalize(self, _end, process, os.getpid())
+        return process
+
+    def close(self) -> None:
+        """End the process."""
+        process = self._processes.pop(os.getpid(), None)
+        if process is not None:
+            _end(process, os.getpid())
+
+
+def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+    if os.getpid() != owner:  # a forked process must not end the reader of its parent
+        return
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with suppress(BrokenPipeError):  # a request that it has not read
+                pipe.close()
+
+
+def _reason(status: int) -> str:
+    if status == -signal.SIGALRM:
+        return f"the HDF5 library did not finish within {_DEADLINE_S:g} s; the file may be damaged"
+    return f"the HDF5 library crashed ({status}); the file may be damaged"
+
+
 class Hdf5(Dataset):
-    """An hdf5@1 file, or a file that RocAlphaGo wrote."""
+    """An hdf5@1 file, or a file that RocAlphaGo wrote, read by a process of its own (`_hdf5_reader`)."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a file. Raises FormatError."""
         self.path = Path(path)
+        self._reader = _ReaderProcess(self.path)
+        self._is_open = True
         try:
-            self._file = h5py.File(self.path, "r", locking=False)
             self._open()
-        except FormatError as error:
-            raise FormatError(f"{self.path}: {error}") from None
-        except _DAMAGED as error:
-            raise FormatError(f"{self.path} is not an HDF5 file of examples: {first_line(error)}") from None
+        except BaseException:
+            self.close()
+            raise
 
     def _open(self) -> None:
-        states = self._column("states", np.dtype("u1"))
-        if states.ndim != 4:
-            raise FormatError(f"states have shape {list(states.shape)}, expected examples x planes x columns x rows")
-        self.examples = states.shape[0]
-        by_kifu = "kifu.layout" in self._file.attrs
-        self.layout = parse_layout(str(self._file.attrs["kifu.layout"])) if by_kifu else self._layout_of(states)
+        states = self._shape("states", _BYTE)
+        if len(states) != 4:
+            raise FormatError(f"{self.path}: states have shape {states}, expected examples x planes x columns x rows")
+        self.examples = states[0]
+        texts = self._reader.ask("texts")
+        by_kifu = texts["layout"] is not None
+        try:
+            self.layout = parse_layout(texts["layout"]) if by_kifu else _layout_of(states, texts["features"])
+            about = json.loads(texts["about"] or "{}")
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{self.path}: {first_line(error)}") from None
+        self.about = about if isinstance(about, dict) else {}
         planes, height, width = self.layout.shape
         expected: dict[str, tuple[np.dtype[Any], tuple[int, ...]]]
-        expected = {"states": (np.dtype("u1"), (planes, width, height)), "actions": (np.dtype("u1"), (2,))}
+        expected = {"states": (_BYTE, (planes, width, height)), "actions": (_BYTE, (2,))}
         if by_kifu:
-            expected |= {_path_of(label): (label.np_dtype, label.shape) for label in self._other_labels()}
+            others = [label for label in self.layout.labels if label.name != "move"]
+            expected |= {_path_of(label): (label.np_dtype, label.shape) for label in others}
             expected |= {"game": (np.dtype("<u8"), ()), "ply": (np.dtype("<i4"), ())}
-        self._columns = {name: self._column(name, dtype) for name, (dtype, _) in expected.items()}
-        for name, (_, shape) in expected.items():
-            if self._columns[name].shape != (self.examples, *shape):
-                actual = list(self._columns[name].shape)
-                raise FormatError(f"{name} has shape {actual}, expected {[self.examples, *shape]}")
-        about = json.loads(self._column("about", None)[()]) if "about" in self._file else {}
-        self.about = about if isinstance(about, dict) else {}
+        for name, (dtype, shape) in expected.items():
+            if (actual := self._shape(name, dtype)) != [self.examples, *shape]:
+                raise FormatError(f"{self.path}: {name} has shape {actual}, expected {[self.examples, *shape]}")
+        self._columns = expected | {"states": (_BYTE, self.layout.packed_shape)}
 
-    def _other_labels(self) -> list[LabelSpec]:
-        return [label for label in self.layout.labels if label.name != "move"]
+    def _shape(self, name: str, dtype: np.dtype[Any]) -> list[int]:
+        shape: list[int] = self._reader.ask("shape", name, dtype.str)
+        return shape
 
-    def _column(self, name: str, dtype: np.dtype[Any] | None) -> h5py.Dataset:
-        """Return a dataset that lies in the file itself; a dtype of None means text. Raises FormatError."""
-        if not isinstance(self._file.get(name, getlink=True), h5py.HardLink):
-            raise FormatError(f"has no {name}")
-        column = self._file[name]
-        if not isinstance(column, h5py.Dataset) or column.external or column.is_virtual:
-            raise FormatError(f"{name} is not a dataset in this file")
-        if dtype is not None and (column.dtype != dtype or column.compression not in (None, "lzf", "gzip")):
-            raise FormatError(
-                f"{name} is {column.dtype} compressed with {column.compression}, expected {dtype} with lzf"
-            )
-        return column
-
-    def _layout_of(self, states: h5py.Dataset) -> Layout:
-        """Return the layout of a file that RocAlphaGo wrote. Row 0 is the top row, as in SGF."""
-        stored = self._column("features", None)[()] if "features" in self._file else b"unknown"
-        features = "".join(c if c.isprintable() else "?" for c in bytes(stored).decode("ascii", "replace")[:1000])
-        plane_sets = [name for name, text in _FEATURES.items() if text == features]
-        _, planes, width, height = states.shape
-        if not (1 <= planes <= 1000 and 1 <= width <= 25 and 1 <= height <= 25):
-            raise FormatError(f"states have shape {list(states.shape)}; boards have 1 to 25 lines")
-        names = tuple(f"plane {k}" for k in range(planes))
-        return Layout(plane_sets[0] if plane_sets else features, names, False, width, height, 0, "top", (_MOVE,))
-
-    def read(self, start: int, stop: int) -> Batch:
-        """Return rows start to stop - 1; see `Dataset.read`."""
-        if not self._file:
+    def _read(self, start: int, stop: int) -> Batch:
+        if not self._is_open:
             raise ValueError(f"{self.path} is closed")
-        try:
-            read = {name: column[start:stop] for name, column in self._columns.items()}
-        except _DAMAGED as error:
-            raise FormatError(f"{self.path} cannot be read: {first_line(error)}") from None
+        rows = stop - start
+        read = {name: np.empty((rows, *shape), dtype) for name, (dtype, shape) in self._columns.items()}
+        types = {name: dtype.str for name, (dtype, _) in self._columns.items()}
+        for first in range(0, rows, _GROUP):
+            last = min(first + _GROUP, rows)
+            out = [column[first:last] for column in read.values()]
+            self._reader.ask("rows", types, start + first, start + last, out=out)
         x, y = read["actions"].astype(np.int16).T
         if np.any(x >= self.layout.width) or np.any(y >= self.layout.height):
             raise FormatError(f"{self.path} has an action outside the board")
-        states = read["states"].transpose(0, 1, 3, 2)
-        if states.max(initial=0) > 1:
-            raise FormatError(f"{self.path} holds {states.max()} in states, only 0 and 1 are allowed")
         labels: dict[str, npt.NDArray[Any]] = {}
         for label in self.layout.labels:
             labels[label.name] = y * np.int16(self.layout.width) + x if label.name == "move" else read[_path_of(label)]
-        rows = stop - start
         game = read.get("game", np.zeros(rows, np.uint64))
-        return Batch(pack_planes(states, self.layout), labels, game, read.get("ply", np.full(rows, -1, np.int32)))
+        return Batch(read["states"], labels, game, read.get("ply", np.full(rows, -1, np.int32)))
 
     def close(self) -> None:
         """Close the files; see `Dataset.close`."""
-        self._file.close()
+        self._is_open = False
+        self._reader.close()
+
+
+def _layout_of(states: list[int], features: str | None) -> Layout:
+    """Return the layout of a file that RocAlphaGo wrote. Row 0 is the top row, as in SGF."""
+    _, planes, width, height = states
+    if not (1 <= planes <= 1000 and 1 <= width <= 25 and 1 <= height <= 25):
+        raise FormatError(f"states have shape {states}; boards have 1 to 25 lines")
+    text = "unknown" if features is None else "".join(c if c.isprintable() else "?" for c in features[:1000])
+    plane_sets = [name for name, known in _FEATURES.items() if known == text]
+    names = tuple(f"plane {k}" for k in range(planes))
+    return Layout(plane_sets[0] if plane_sets else text, names, False, width, height, 0, "top", (_MOVE,))
 
 
 def _path_of(label: LabelSpec) -> str:

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 import kifu.progress
-from kifu.progress import format_bytes, format_seconds, progress, silent
+from kifu.progress import Rate, format_bytes, format_seconds, progress, silent
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,131 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress("work", total=1, unit="games"):
         pass
     assert terminal.getvalue().startswith("work: 0 of 1 games\nwork: 0 of 1 games in")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in seconds, which stands still unless the test changes it."""
+    now = [100.0]
+    monkeypatch.setattr(kifu.progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def _work(clock: list[float], rate: Rate, n: int, seconds: float, every: float = 0.1) -> None:
+    """Count n per second for some time."""
+    for _ in range(round(seconds / every)):
+        clock[0] += every
+        rate.add(round(n * every))
+
+
+def test_a_rate_is_that_of_the_last_seconds(clock: list[float]) -> None:
+    rate = Rate()
+    assert rate.per_second() == 0
+    _work(clock, rate, 360, 100)
+    assert rate.per_second() == pytest.approx(360)
+    _work(clock, rate, 80, 5)
+    assert rate.per_second() == pytest.approx((360 + 80) / 2, rel=0.05)
+    _work(clock, rate, 80, 5)
+    assert rate.per_second() == pytest.approx(80, rel=0.05)
+
+
+def test_a_rate_falls_while_nothing_is_counted(clock: list[float]) -> None:
+    rate, falling = Rate(), list[float]()
+    _work(clock, rate, 360, 100)
+    for _ in range(12):
+        falling.append(rate.per_second())
+        clock[0] += 1
+    assert falling == sorted(falling, reverse=True)
+    assert falling[5] == pytest.approx(180, rel=0.05)
+    assert falling[11] < 10
+
+
+def test_a_rate_of_rare_counts(clock: list[float]) -> None:
+    rate = Rate()
+    _work(clock, rate, 3, 300, every=60)
+    assert rate.per_second() == pytest.approx(3)
+    clock[0] += 120
+    assert rate.per_second() == pytest.approx(1)
+
+
+def test_a_rate_excludes_pauses(clock: list[float]) -> None:
+    rate = Rate()
+    _work(clock, rate, 360, 20)
+    with rate.paused():
+        clock[0] += 500
+        assert rate.per_second() == pytest.approx(360)
+    assert rate.per_second() == pytest.approx(360)
+
+
+def test_a_rate_keeps_few_samples(clock: list[float]) -> None:
+    rate = Rate()
+    _work(clock, rate, 100_000, 30, every=0.001)
+    assert rate.per_second() == pytest.approx(100_000, rel=0.05)
+    assert len(rate._samples) < 300
+
+
+def _remaining(unit: str, clock: list[float], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the time that a bar shows after half of a minute's work, and later, while the work stalls."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    with progress("work", total=60, unit=unit) as bar:
+        assert isinstance(bar, kifu.progress._RichBar)
+        for _ in range(30):
+            clock[0] += 1
+            bar.advance()
+        shown = [bar.time]
+        for stalled in (20, 20, 10**6):
+            clock[0] += stalled
+            shown.append(bar.time)
+    return shown
+
+
+def test_the_remaining_time_grows_while_the_work_stalls(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    first, *stalled, last = _remaining("games", clock, monkeypatch)
+    assert (first, last) == ("00:30", "--:--")
+    assert first < stalled[0] < stalled[1]
+
+
+def test_seconds_pass_by_themselves(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _remaining("s", clock, monkeypatch) == ["00:30"] * 4
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(59.9, "00:59"), (61, "01:01"), (3661, "1:01:01")])
+def test_finished_bars_show_the_elapsed_time(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, seconds: float, text: str
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys, "stderr", terminal := _Terminal())
+    with progress("work", total=60, unit="games") as bar:
+        clock[0] += seconds
+        bar.advance(60)
+        clock[0] += 1000
+    assert f"60 of 60 games \x1b[36m{text}" in terminal.getvalue()
+
+
+def test_a_note_is_made_when_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setattr(sys, "stderr", terminal := _Terminal())
+    with progress("training", total=60, unit="s") as bar:
+        rates = ["old"]
+        bar.set_note(lambda: f"{rates[0]} rate")
+        rates[0] = "new"  # nothing is counted
+    assert "new rate" in terminal.getvalue()
+
+
+def test_plain_lines_show_the_present_note(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
+    with progress("training", total=60, unit="s") as bar:
+        rate = Rate()
+        bar.set_note(lambda: f"{rate.per_second():.0f} positions/s")
+        for n in (360, 80):
+            _work(clock, rate, n, 12)
+            bar.advance(12)
+    assert [line.rpartition("; ")[2] for line in capsys.readouterr().err.splitlines()[1:3]] == [
+        "360 positions/s",
+        "80 positions/s",
+    ]
 
 
 def test_silence(capsys: pytest.CaptureFixture[str]) -> None:

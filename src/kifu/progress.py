@@ -8,11 +8,13 @@ All methods may be called from any thread.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
 
 _INTERVAL_S = 5.0
 """Seconds between two plain lines."""
+
+_REMAINING_WINDOW_S = 30.0
+"""Seconds over which the rate is measured that the remaining time is estimated from."""
+
+_LONGEST_S = 100 * 3600
+"""A longer remaining time is not shown."""
+
+Note = str | Callable[[], str]
+"""A text, or a function that returns it whenever it is shown."""
 
 
 class Subtask(Protocol):
@@ -44,7 +55,7 @@ class Progress(Protocol):
     def log(self, line: str) -> None:
         """Print a line now."""
 
-    def set_note(self, text: str) -> None:
+    def set_note(self, note: Note) -> None:
         """Show a text after the count from now on."""
 
     def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
@@ -64,7 +75,7 @@ def progress(label: str, total: int | None, unit: str, *, transient: bool = Fals
     Args:
         label: name of the operation.
         total: the count at the end; None if it is unknown.
-        unit: unit of the count; "bytes" are shown as kB, MB and GB.
+        unit: unit of the count; "bytes" are shown as kB, MB and GB, and "s" are seconds that pass by themselves.
         transient: remove the bar at the end. Plain lines are then printed only every few seconds.
     """
     on_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -102,6 +113,56 @@ def format_drops(drops: Mapping[str, int]) -> str:
     return "".join(f" + {count:,} {reason.lower().replace('_', ' ')}" for reason, count in drops.items())
 
 
+class Rate:
+    """The rate of the last seconds. It falls while nothing is counted.
+
+    If counts are further apart than the measured seconds, it covers the time since the last but one.
+    """
+
+    def __init__(self, window_s: float = 10.0) -> None:
+        """Start to measure the rate of the last `window_s` seconds."""
+        self._window_s = window_s
+        self._done = 0
+        self._samples = deque([(time.monotonic(), 0)])
+        self._paused_at: float | None = None
+        self._lock = threading.Lock()
+
+    def add(self, n: int) -> None:
+        """Count n more."""
+        with self._lock:
+            self._done += n
+            now = time.monotonic()
+            if len(self._samples) > 2 and now - self._samples[-2][0] < self._window_s / 100:
+                self._samples.pop()  # to bound their number
+            self._samples.append((now, self._done))
+            self._forget(now)
+
+    def per_second(self) -> float:
+        """Return the present rate."""
+        with self._lock:
+            now = time.monotonic() if self._paused_at is None else self._paused_at
+            self._forget(now)
+            start, done = self._samples[0]
+            return (self._done - done) / max(now - start, 1e-9)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Exclude the time of a `with` block."""
+        self._paused_at = start = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                pause = time.monotonic() - start
+                self._samples = deque((at + pause, done) for at, done in self._samples)
+                self._paused_at = None
+
+    def _forget(self, now: float) -> None:
+        """Remove samples until one is left from before the measured seconds, but keep two."""
+        while len(self._samples) > 2 and self._samples[1][0] <= now - self._window_s:
+            self._samples.popleft()
+
+
 class _Count:
     def __init__(self, total: int | None, unit: str) -> None:
         self.done, self.total, self.unit = 0, total, unit
@@ -124,7 +185,7 @@ class _Silence:
     def log(self, line: str) -> None:
         pass
 
-    def set_note(self, text: str) -> None:
+    def set_note(self, note: Note) -> None:
         pass
 
     def subtask(self, label: str, unit: str) -> AbstractContextManager[Subtask]:
@@ -142,7 +203,7 @@ class _PlainBar:
     def __init__(self, label: str, total: int | None, unit: str) -> None:
         self._label, self._count = label, _Count(total, unit)
         self._subtasks: list[_PlainSubtask] = []
-        self._note = ""
+        self._note: Note = ""
         self._start = self._printed = time.monotonic()
         self._lock = threading.Lock()
 
@@ -161,14 +222,14 @@ class _PlainBar:
                 self._printed = now
                 subtasks = "".join(f"; {task.label}: {task.count}" for task in self._subtasks)
                 elapsed = format_seconds(now - self._start)
-                self._print(f"{self._label}: {self._count} after {elapsed}{subtasks}{self._note}")
+                self._print(f"{self._label}: {self._count} after {elapsed}{subtasks}{_after('; ', self._note)}")
 
     def log(self, line: str) -> None:
         with self._lock:
             self._print(line)
 
-    def set_note(self, text: str) -> None:
-        self._note = f"; {text}"
+    def set_note(self, note: Note) -> None:
+        self._note = note
 
     @contextmanager
     def subtask(self, label: str, unit: str) -> Iterator[Subtask]:
@@ -199,6 +260,11 @@ class _PlainSubtask:
         self._bar.add(self.count, n)
 
 
+def _after(separator: str, note: Note) -> str:
+    text = note if isinstance(note, str) else note()
+    return separator + text if text else ""
+
+
 @contextmanager
 def _plain_bar(label: str, total: int | None, unit: str, transient: bool) -> Iterator[Progress]:
     bar = _PlainBar(label, total, unit)
@@ -214,22 +280,48 @@ class _RichTask:
 
     def __init__(self, display: RichProgress, label: str, total: int | None, unit: str) -> None:
         self._display, self._count, self._lock = display, _Count(total, unit), threading.Lock()
-        self._note = ""
-        self.id = display.add_task(label, total=total, count=str(self._count))
+        self._rate = Rate(_REMAINING_WINDOW_S)
+        self._start, self._end = time.monotonic(), 0.0
+        self._note: Note = ""
+        self.id = display.add_task(label, total=total, shown=self)
+
+    def __str__(self) -> str:
+        """Return count and note; the display asks for them several times a second."""
+        return f"{self._count}{_after('  ', self._note)}"
 
     def restart(self, done: int, total: int | None) -> None:
         with self._lock:
             self._count.done, self._count.total = done, total
+            self._rate = Rate(_REMAINING_WINDOW_S)
+            self._start = time.monotonic()
             self._show()
 
     def advance(self, n: int = 1) -> None:
         with self._lock:
             self._count.done += n
+            self._rate.add(n)
+            self._end = time.monotonic()
             self._show()
 
+    @property
+    def time(self) -> str:
+        """The remaining time at the present rate, or the elapsed time at the end: "12:34" or "1:23:45".
+
+        Rich's own estimate stays the same while nothing is counted.
+        """
+        done, total = self._count.done, self._count.total
+        if total is None:
+            return ""
+        rate = 1.0 if self._count.unit == "s" else self._rate.per_second()
+        seconds = self._end - self._start if done >= total else (total - done) / rate if rate else math.inf
+        if seconds >= _LONGEST_S:
+            return "--:--"
+        minutes, seconds = divmod(int(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes:02}:{seconds:02}"
+
     def _show(self) -> None:
-        count = self._count
-        self._display.update(self.id, completed=count.done, total=count.total, count=f"{count}{self._note}")
+        self._display.update(self.id, completed=self._count.done, total=self._count.total)
 
 
 class _RichBar(_RichTask):
@@ -238,8 +330,8 @@ class _RichBar(_RichTask):
     def log(self, line: str) -> None:
         self._display.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
-    def set_note(self, text: str) -> None:
-        self._note = f"  {text}"
+    def set_note(self, note: Note) -> None:
+        self._note = note
 
     @contextmanager
     def subtask(self, label: str, unit: str) -> Iterator[Subtask]:
@@ -260,15 +352,15 @@ def _console(stream: TextIO) -> Console:
 
 @contextmanager
 def _rich_bar(label: str, total: int | None, unit: str, transient: bool) -> Iterator[Progress]:
-    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as RichProgress
 
     # Rich redirects standard output to its console, which is standard error here: right only if both are terminals.
     with RichProgress(
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
-        TextColumn("{task.fields[count]}", markup=False),
-        TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+        TextColumn("{task.fields[shown]}", markup=False),
+        TextColumn("{task.fields[shown].time}", style="progress.remaining", markup=False),
         console=_console(sys.stderr),
         redirect_stdout=sys.stdout.isatty(),
         transient=transient,

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import signal
 from collections.abc import Iterator
@@ -427,6 +428,45 @@ def test_a_run_and_its_schedule_end_with_the_time_limit(games: Path, tmp_path: P
     assert 12 <= result.seconds < 13
     assert result.recipe["max_minutes"] == 0.2
     assert result.last["lr"] == 0
+
+
+@pytest.mark.parametrize(
+    ("slow", "limit", "remark"),
+    [
+        (0.8, {"max_minutes": 1.0}, "[0-9]+ positions/s on average, 640 at the beginning: the machine was busy"),
+        (0.11, {"max_minutes": 1.0}, None),
+        (0.8, {"steps": 100}, None),  # nothing was lost but time
+    ],
+)
+def test_a_run_that_was_slowed_down_says_so(
+    games: Path, tmp_path: Path, slow: float, limit: dict[str, Any], remark: str | None
+) -> None:
+    """Steps of 64 positions take 0.1 s for ten seconds, then `slow` seconds."""
+    now, shown = [0.0], list[str]()
+    step = learn.loop.TrainingLoop._seed_step
+
+    def timed_step(self: learn.loop.TrainingLoop) -> None:
+        now[0] += 0.1 if now[0] < 10 else slow
+        step(self)
+
+    recipe = tiny(validation=0, **{"steps": None, **limit})
+    with (
+        mock.patch("kifu.learn.loop.time.monotonic", side_effect=lambda: now[0]),
+        mock.patch.object(learn.loop, "LOG_EVERY", 5),
+        mock.patch.object(learn.loop.TrainingLoop, "_seed_step", timed_step),
+        mock.patch.object(kifu.progress._Silence, "set_note", lambda self, note: shown.append(note())),
+    ):
+        result = learn.train.train(recipe, [games], tmp_path)
+    assert result.state == "finished"
+    rates = [note.rpartition(", ")[2] for note in shown]
+    assert "640 positions/s" in rates
+    if "max_minutes" in limit:
+        assert rates[-1] == f"{round(64 / slow)} positions/s"
+    saved = json.loads((tmp_path / "run.json").read_bytes())["remark"]
+    assert (saved is None) == (remark is None)
+    if remark is not None:
+        assert re.fullmatch(remark, saved)
+        assert saved in result.summary()
 
 
 def test_epochs_are_counted(games: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from kifu.execution.executor import count_cores
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, make_policy_module
-from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics
+from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, slowdown
 from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.optim import EMA, make_optimizer
 from kifu.learn.run_dir import (
@@ -38,7 +38,7 @@ from kifu.learn.run_dir import (
     save_checkpoint,
     save_curves,
 )
-from kifu.progress import Progress, ProgressFactory, silent
+from kifu.progress import Progress, ProgressFactory, Rate, silent
 from kifu.recipes.training import TrainingRecipe
 
 LOG_EVERY = 50
@@ -195,6 +195,7 @@ class TrainingLoop:
                 self.ema.load_state_dict(saved["average"])
         self.resumed = checkpoint is not None
         self.timers = Timers.resume(self.state)
+        self.rate = Rate()
         self.metrics: MetricsWriter | None = None
         self.bar: Progress | None = None
         self.stop_request: str | None = None
@@ -283,7 +284,9 @@ class TrainingLoop:
     def _after_step(self, batch: TrainingBatch) -> RunEnd | None:
         """Count a step, then log, validate and save what is due. Return the end of the run, if it is reached."""
         self.state.steps += 1
-        self.state.positions += len(batch.move) * self.fabric.world_size
+        positions = len(batch.move) * self.fabric.world_size
+        self.state.positions += positions
+        self.rate.add(positions)
         self.data.position = batch.next_position
         if self.ema is not None:
             self.ema.update(self.state.steps)
@@ -396,7 +399,8 @@ class TrainingLoop:
         last = self.manifest.last
         parts = [f"loss {last['loss']:.3f}", f"top-1 {last['top1']:.1%}", f"top-5 {last['top5']:.1%}"]
         parts += [f"validation {last['validation_top1']:.1%}"] if "validation_top1" in last else []
-        self.bar.set_note(", ".join([*parts, f"{last['rate']:,.0f} positions/s"]))
+        text = ", ".join(parts)
+        self.bar.set_note(lambda: f"{text}, {self.rate.per_second():,.0f} positions/s")
 
     def _require_finite(self) -> None:
         """Raise RecipeError if the loss or a weight is NaN or infinite."""
@@ -453,9 +457,10 @@ class TrainingLoop:
 
     @contextlib.contextmanager
     def _rate_paused(self) -> Iterator[None]:
-        """Exclude the time of a `with` block from the rate."""
+        """Exclude the time of a `with` block from the rates."""
         start = time.monotonic()
-        yield
+        with self.rate.paused():
+            yield
         self.timers.rate += time.monotonic() - start
 
     # Files
@@ -535,7 +540,11 @@ class TrainingLoop:
     def _save_end(self, end: RunEnd) -> None:
         """Record the end of the run; the figures stay those of the last checkpoint."""
         if self.fabric.is_global_zero:
-            self.manifest = self.manifest.model_copy(update={"state": end.state, "why": end.reason[:200]})
+            changes: dict[str, Any] = {"state": end.state, "why": end.reason[:200]}
+            minutes = self.recipe.max_minutes
+            if end.state == "finished" and minutes is not None and self.metrics is not None:
+                changes["remark"] = slowdown(self.metrics.rows, minutes)
+            self.manifest = self.manifest.model_copy(update=changes)
             self.manifest.save(self.directory)
 
     def _counts(self) -> dict[str, int]:

@@ -29,6 +29,9 @@ others to the training positions since the previous row.
 
 Row = dict[str, float]
 
+_MIN_SHARE = 2 / 3
+"""A run whose average rate is below this share of its first rate gets a remark."""
+
 
 def mean_metrics(sums: Sequence[float], prefix: str = "") -> Row:
     """Return means of the sums listed in `kifu.learn.loss.SUMS`; an empty row if there are no positions.
@@ -48,6 +51,23 @@ def mean_metrics(sums: Sequence[float], prefix: str = "") -> Row:
 def latest_values(rows: Sequence[Row]) -> Row:
     """Return the last value of each column."""
     return {name: value for row in rows for name, value in row.items()}
+
+
+def slowdown(rows: Sequence[Row], minutes: float) -> str | None:
+    """Return a remark if a run that was limited by time trained on far fewer positions than it began with.
+
+    Args:
+        rows: The rows of the run.
+        minutes: The time limit, in whose first tenth the run began.
+    """
+    trained = [row for row in rows if "rate" in row]
+    first = max((row["rate"] for row in trained if row["seconds"] <= 6 * minutes), default=0.0)
+    positions = [row["positions"] for row in trained]
+    seconds = sum((after - before) / row["rate"] for before, after, row in zip([0, *positions], positions, trained))
+    average = positions[-1] / seconds if positions else 0.0
+    if average >= _MIN_SHARE * first:
+        return None
+    return f"{average:,.0f} positions/s on average, {first:,.0f} at the beginning: the machine was busy"
 
 
 class MetricsWriter:

@@ -41,6 +41,8 @@ class Run(BaseModel):
     """"running" also if the process was killed; "stopped" by a signal."""
     why: Line | None = None
     """Reason for the end of the run."""
+    remark: Line | None = None
+    """A warning about the run, such as that the machine was busy."""
     recipe: dict[str, Any]
     """The complete recipe."""
     inputs: dict[str, Any]
@@ -61,7 +63,8 @@ class Run(BaseModel):
         """Return state, length and best validation as one line."""
         top1 = self.best.get("validation_top1")
         best = "" if top1 is None else f"; best validation top-1 {top1:.2%}, loss {self.best['validation_loss']:.4f}"
-        return f"{self.state} ({self.why}) after {self.steps:,} steps, {self.positions:,} positions{best}"
+        remark = "" if self.remark is None else f"; {self.remark}"
+        return f"{self.state} ({self.why}) after {self.steps:,} steps, {self.positions:,} positions{best}{remark}"
 
     def __repr__(self) -> str:
         return f"<Run {self.summary()}>"

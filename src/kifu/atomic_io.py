@@ -23,7 +23,7 @@ from blake3 import blake3
 
 from kifu.errors import OutputError
 from kifu.files import hash_bytes, read_small, require_regular
-from kifu.folders import cannot_write, locked_folder, make_folder, require_no_link, was_changed
+from kifu.folders import cannot_write, locked_folder, make_folder, require_no_link, require_same, was_changed
 
 _MAX_LINKS = 40
 
@@ -141,11 +141,8 @@ class AtomicFile:
                 os.pwrite(self._file, final, 0)
             if final != self._header:
                 self._hash = self._hash_all()
+            self.check()
             self.status = os.fstat(self._file)
-            if self.status.st_size != self.size:
-                raise OutputError(f"{self._part} changed while it was written")
-            if not self._is_in_place():
-                raise was_changed(self._part)
             self._part.replace(self.path)
         except OutputError:
             raise
@@ -153,6 +150,13 @@ class AtomicFile:
             raise self._error(error) from None
         self._close()
         return self._hash.hexdigest()
+
+    def check(self) -> None:
+        """Raise OutputError if others removed, replaced or changed the temporary file."""
+        if not self._is_in_place():
+            raise was_changed(self._part)
+        if os.fstat(self._file).st_size != self.size:
+            raise OutputError(f"{self._part} changed while it was written")
 
     def _hash_all(self) -> blake3:
         os.lseek(self._file, 0, os.SEEK_SET)
@@ -382,13 +386,3 @@ def remove_file(path: Path) -> None:
         path.unlink(missing_ok=True)
     except (OSError, ValueError) as error:
         raise OutputError(f"cannot remove {path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def require_same(path: Path, status: os.stat_result) -> None:
-    """Raise OutputError unless the path leads to the file with this status, and its size is the same."""
-    try:
-        now = path.lstat()
-    except OSError:
-        now = None
-    if now is None or not os.path.samestat(now, status) or now.st_size != status.st_size:
-        raise was_changed(path)

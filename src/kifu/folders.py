@@ -1,4 +1,4 @@
-"""Directories for output: created, held and locked."""
+"""Outputs: directories that are created, held and locked, and checks of what was written."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kifu.errors import OutputError
+from kifu.files import require_regular
 
 _held: list[tuple[str, int]] = []
 """Absolute paths and descriptors of the directories that this process holds."""
@@ -96,3 +97,25 @@ def require_no_link(path: Path) -> None:
     """Raise OutputError if the temporary path is a symbolic link."""
     if path.is_symlink():
         raise OutputError(f"{path} is a symbolic link; remove it")
+
+
+def require_size(path: Path, size: int | None = None) -> os.stat_result:
+    """Return the status of a file that was just written. Raises OutputError if it is gone or has another size."""
+    try:
+        status = path.stat()
+        require_regular(status)
+    except OSError:
+        raise was_changed(path) from None
+    if size not in (None, status.st_size):
+        raise was_changed(path)
+    return status
+
+
+def require_same(path: Path, status: os.stat_result) -> None:
+    """Raise OutputError unless the path leads to the file with this status, and its size is the same."""
+    try:
+        now = path.lstat()
+    except OSError:
+        now = None
+    if now is None or not os.path.samestat(now, status) or now.st_size != status.st_size:
+        raise was_changed(path)

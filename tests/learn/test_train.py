@@ -878,3 +878,39 @@ def test_sigterm_stops_a_command_cleanly(sample: Path, tmp_path: Path) -> None:
     assert "stopped (terminated) after" in done.out
     assert json.loads((folder / "run.json").read_text())["state"] == "stopped"
     assert checkpoint(folder)["kifu"]["steps"] > 0
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_run_directory_that_is_gone(tmp_path: Path, how: str) -> None:
+    """One error, whenever it happens; the directory is not made again."""
+    directory = tmp_path / "run"
+    after_step = learn.loop.TrainingLoop._after_step
+
+    def remove(self: Any, batch: Any) -> Any:
+        if self.state.steps + 1 == 5:
+            directory.rename(tmp_path / "gone")
+            if how == "replaced":
+                directory.mkdir()
+        return after_step(self, batch)
+
+    with (
+        mock.patch.object(learn.loop.TrainingLoop, "_after_step", remove),
+        pytest.raises(OutputError, match=f"{directory}(/metrics.csv: No such file| was removed or replaced)"),
+    ):
+        kifu.train(tiny(), SAMPLE, directory)
+    assert how == "removed" or not list(directory.iterdir())
+    assert directory.exists() == (how == "replaced")
+
+
+def test_a_net_that_is_gone_at_the_end(tmp_path: Path) -> None:
+    save_curves = learn.loop.save_curves
+
+    def remove(directory: Path, *arguments: Any) -> None:
+        save_curves(directory, *arguments)
+        (directory / "best.safetensors").unlink()
+
+    with (
+        mock.patch.object(learn.loop, "save_curves", remove),
+        pytest.raises(OutputError, match=r"best\.safetensors was removed or replaced"),
+    ):
+        kifu.train(tiny(), SAMPLE, tmp_path / "run")

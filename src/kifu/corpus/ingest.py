@@ -211,7 +211,7 @@ def ingest(
                 bar.advance(len(batch))
             counts = {"read": report.read, "kept": report.kept, "drops": dict(sorted(report.drops.items()))}
             writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | counts)
-    report.bytes = path.stat().st_size
+    report.bytes = writer.size
     return report
 
 

@@ -136,6 +136,7 @@ class TableWriter:
         encoded = {key: json.dumps(value, ensure_ascii=False) for key, value in metadata.items()}
         self._writer.add_key_value_metadata(encoded)
         self._writer.close()
+        self._output.check()
 
     def publish(self) -> str:
         """Give the finished file its name and return its BLAKE3 in hex."""

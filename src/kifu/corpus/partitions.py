@@ -29,7 +29,7 @@ from kifu.corpus.ingest import IngestReport
 from kifu.corpus.schema import to_numpy
 from kifu.errors import OutputError
 from kifu.execution.executor import Executor, Job
-from kifu.folders import cannot_write, locked_folder, require_no_link
+from kifu.folders import cannot_write, locked_folder, require_no_link, require_size
 
 _HIDDEN = ".new-"
 """Prefix of staging directories within the folder."""
@@ -129,8 +129,15 @@ class CatalogueTransaction:
         Args:
             name: The wanted name.
             taken: Names that are reserved besides the existing ones.
+
+        Raises:
+            OutputError: If the folder was removed.
         """
-        return unique_name(name, [*taken, *(entry.name for entry in self.path.iterdir())])
+        try:
+            present = [entry.name for entry in self.path.iterdir()]
+        except OSError as error:
+            raise cannot_write(self.path, error) from None
+        return unique_name(name, [*taken, *present])
 
     def commit(self, staged: Path, files: Mapping[str, Path], index: Index) -> None:
         """Move staged files to their places, replace the index, and remove partitions that it does not list.
@@ -152,6 +159,8 @@ class CatalogueTransaction:
                 file.replace(target)
         except OSError as error:
             raise cannot_write(self.path, error) from None
+        for part in index.parts:
+            require_size(self.path / part.path, part.bytes)
         index.write(self.path)
         self.index = index
         self._clear(staged)

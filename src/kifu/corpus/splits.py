@@ -37,6 +37,7 @@ from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, text_hashes
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
 from kifu.errors import DropReason, RecipeError, SourceError
+from kifu.folders import require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
 from kifu.report import Report
@@ -419,4 +420,6 @@ def split(
             remove_file(file)
         for writer in writers:
             writer.publish()
+    for file, writer in zip(files, writers):
+        require_size(file, writer.size)
     return SplitReport(dict(zip(files, counts.tolist())), unset, dropped)

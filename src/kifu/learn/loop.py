@@ -20,6 +20,7 @@ from lightning_fabric import Fabric
 
 from kifu.errors import RecipeError, first_line
 from kifu.execution.executor import count_cores
+from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
 from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, make_policy_module
@@ -27,6 +28,7 @@ from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, 
 from kifu.learn.net import NetMetadata, save_net
 from kifu.learn.optim import EMA, make_optimizer
 from kifu.learn.run_dir import (
+    CURVES,
     FINAL,
     LAST,
     METRICS,
@@ -239,6 +241,7 @@ class TrainingLoop:
         if not self.fabric.is_global_zero:
             self.bar = resources.enter_context(silent("", None, ""))
             return
+        resources.enter_context(held_folder(self.directory))
         resume_step = self.state.steps if self.resumed else None
         self.metrics = MetricsWriter(self.directory / METRICS, resume_step, self.directory / TENSORBOARD)
         resources.callback(self.metrics.close)
@@ -545,6 +548,9 @@ class TrainingLoop:
             if end.state == "finished" and minutes is not None and self.metrics is not None:
                 changes["remark"] = slowdown(self.metrics.rows, minutes)
             self.manifest = self.manifest.model_copy(update=changes)
+            if end.state == "finished":
+                for name in (METRICS, CURVES, LAST, FINAL, BEST):
+                    require_size(self.directory / name)
             self.manifest.save(self.directory)
 
     def _counts(self) -> dict[str, int]:

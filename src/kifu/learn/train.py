@@ -18,7 +18,7 @@ from torch.multiprocessing import ProcessRaisedException
 
 from kifu import errors
 from kifu.errors import KifuError, RecipeError, first_line
-from kifu.folders import locked_folder
+from kifu.folders import locked_folder, was_changed
 from kifu.learn.data import read_training_games
 from kifu.learn.loop import TrainingJob, run_training
 from kifu.learn.loss import make_policy_module
@@ -104,7 +104,10 @@ def train(
         if is_first_process() and not existed:
             locks.enter_context(locked_folder(directory))
         _launch(TrainingJob(recipe, games, run, directory, options.devices, checkpoint, progress), options)
-    return read_run(directory) or run
+    finished = read_run(directory)
+    if finished is None:
+        raise was_changed(directory / MANIFEST)
+    return finished
 
 
 def check_run(recipe: TrainingRecipe, output: Path, resume: bool, options: TrainOptions) -> None:

@@ -21,7 +21,7 @@ from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs_index import Archive, find_archives, read_index
 from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
-from kifu.recipes.pipeline import Build, BuildReport, Target, are_whole, check_sets, is_made_by
+from kifu.recipes.pipeline import Build, BuildReport, Target, check_sets, is_made_by
 from kifu.recipes.sampling import Sampler
 from kifu.recipes.schema import KgsgoRecipe
 from kifu.records.paths import AnyPath
@@ -118,14 +118,12 @@ class _SetBuild(Build[Manifest]):
             manifest = read_manifest(target.path)
         except FormatError:
             return None
-        if (
-            manifest is None
-            or not is_made_by(manifest, self.recipe)
-            or manifest.set != target.set
-            or not are_whole([(target.path, manifest.bytes)])
-        ):
+        if manifest is None or not is_made_by(manifest, self.recipe) or manifest.set != target.set:
             return None
         return manifest if _has_games(manifest, self.targets[target]) else None
+
+    def files(self, target: Target, manifest: Manifest) -> list[tuple[Path, int]]:
+        return [(target.path, manifest.bytes)]
 
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         layout = find_dat_layout(self.recipe.format)

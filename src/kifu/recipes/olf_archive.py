@@ -41,7 +41,6 @@ from kifu.recipes.pipeline import (
     BuildReport,
     Target,
     are_hashed,
-    are_whole,
     ingest_sources,
     is_made_by,
 )
@@ -180,7 +179,7 @@ class _ArchiveBuild(Build[ArchiveManifest]):
     options: BuildOptions
 
     def current(self, target: Target) -> ArchiveManifest | None:
-        manifest, into = _read_manifest(target.manifest), target.path
+        manifest = _read_manifest(target.manifest)
         if (
             manifest is None
             or not is_made_by(manifest, self.recipe)
@@ -188,8 +187,10 @@ class _ArchiveBuild(Build[ArchiveManifest]):
             or not are_hashed(self.sources.hashes)
         ):
             return None
-        files = [(into / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
-        return manifest if are_whole(files) else None
+        return manifest
+
+    def files(self, target: Target, manifest: ArchiveManifest) -> list[tuple[Path, int]]:
+        return [(target.path / file.file, file.bytes) for file in (*manifest.files, manifest.catalogue)]
 
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         for target in stale:

@@ -38,7 +38,7 @@ from kifu.datasets.manifest import (
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
-from kifu.folders import locked_folder
+from kifu.folders import held_folder, locked_folder, require_same, require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
     KGSGO,
@@ -151,7 +151,11 @@ class Build(ABC, Generic[M]):
 
     @abstractmethod
     def current(self, target: Target) -> M | None:
-        """Return the manifest of a target that is up to date, else None."""
+        """Return the manifest of a target if it was made from the same recipe and sources, else None."""
+
+    @abstractmethod
+    def files(self, target: Target, manifest: M) -> list[tuple[Path, int]]:
+        """Return the files of a target, and their sizes in bytes."""
 
     @abstractmethod
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
@@ -165,18 +169,34 @@ class Build(ABC, Generic[M]):
         """Make the targets that are not up to date and write their manifests.
 
         A stale manifest is removed first, so a manifest always describes the data set that it lies next to.
+
+        Raises:
+            OutputError: A file cannot be written, or was removed or replaced during the build.
         """
-        manifests = {target: self.current(target) for target in targets}
+        manifests = {target: self._whole(target) for target in targets}
         stale = [target for target, manifest in manifests.items() if manifest is None]
         made: dict[Target, M] = {}
+        written: dict[Path, os.stat_result] = {}
         with ExitStack() as stack:
             if stale:
                 self.prepare(stale, stack)
+            for folder in {target.manifest.parent for target in stale}:
+                stack.enter_context(held_folder(folder))
             for target in stale:
                 remove_file(target.manifest)
                 made[target] = self.make(target)
+                for path, size in self.files(target, made[target]):
+                    written[path] = require_size(path, size)
                 made[target].write(target.manifest)
+                written[target.manifest] = require_size(target.manifest)
+            for path, status in written.items():
+                require_same(path, status)
         return [BuildReport(t.path, manifest or made[t], manifest is None) for t, manifest in manifests.items()]
+
+    def _whole(self, target: Target) -> M | None:
+        """Return the manifest of a target that is up to date and whose files exist, else None."""
+        manifest = self.current(target)
+        return None if manifest is None or not are_whole(self.files(target, manifest)) else manifest
 
 
 def build(
@@ -558,9 +578,11 @@ class _SetsBuild(Build[ExamplesManifest]):
             or isinstance(self.recipe.split, ListSplit)  # its lists have no hash
         ):
             return None
+        return manifest
+
+    def files(self, target: Target, manifest: ExamplesManifest) -> list[tuple[Path, int]]:
         path = target.path
-        files = [(path / file.file if path.is_dir() else path, file.bytes) for file in manifest.files]
-        return manifest if are_whole(files) else None
+        return [(path / file.file if path.is_dir() else path, file.bytes) for file in manifest.files]
 
     def prepare(self, stale: list[Target], stack: ExitStack) -> None:
         catalogues = self._usable_catalogues()

@@ -291,7 +291,7 @@ def test_inspect_a_catalogue_of_a_query(tmp_path: Path) -> None:
     about = {"query": "select\n*", "of": ["games.parquet"]}
     path = write_catalogue(tmp_path / "x.parquet", rows(moves=[[3]]), about=about)
     shown = lines(run("inspect", path))
-    assert shown[-2:] == ['  query       "select\\n*"', '  of          ["games.parquet"]']
+    assert shown[-2:] == [r"  query       select\n*", '  of          ["games.parquet"]']
 
 
 def test_inspect_a_catalogue_without_games(tmp_path: Path) -> None:

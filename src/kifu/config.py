@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.assets import asset
-from kifu.errors import RecipeError
+from kifu.errors import RecipeError, printable
 from kifu.registry import suggestion, unknown
 
 TEXT_LIMIT = 16 << 10
@@ -169,7 +169,7 @@ def _shown(value: Any) -> str:
 
 def _short(text: str, length: int = 80) -> str:
     """Return the text as one line of at most that length."""
-    text = text if text.isprintable() else repr(text)
+    text = printable(text)
     return text if len(text) <= length else text[: length - 4] + " ..."
 
 

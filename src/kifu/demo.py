@@ -28,7 +28,7 @@ from kifu.corpus.stats import stats
 from kifu.datasets.dat import Dat
 from kifu.datasets.manifest import Manifest
 from kifu.describe import SelectedGame, draw_row
-from kifu.errors import DropReason, FormatError
+from kifu.errors import DropReason, FormatError, printable
 from kifu.files import hash_file
 from kifu.planes.encode import encode
 from kifu.planes.registry import find_plane_set
@@ -97,7 +97,7 @@ class _Report:
             pictures: their paths in the folder.
             lines: details.
         """
-        files = [f"{self.folder / picture}" for picture in pictures]
+        files = [printable(self.folder / picture) for picture in pictures]
         wrapped = textwrap.wrap(f"{title}: {made}", _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
         self.say("\n".join([*wrapped, *textwrap.wrap(why, _WIDTH, initial_indent="  ", subsequent_indent="  ")]))
         self.say("".join(f"    {line}\n" for line in [*lines, *files]))
@@ -108,9 +108,12 @@ class _Report:
     def end(self, commands: Sequence[str]) -> None:
         """Write the page, and print the next commands to try."""
         page = self.folder / "index.html"
-        text = _PAGE.format(sections="".join(self.sections), commands=escape("\n".join(commands)))
+        lines = list(map(printable, commands))
+        text = _PAGE.format(sections="".join(self.sections), commands=escape("\n".join(lines)))
         write_file(page, text.encode())
-        self.say("\n".join([f"All results on one page: {page}\n", "Next:", *(f"  {each}" for each in commands)]))
+        self.say(
+            "\n".join([f"All results on one page: {printable(page)}\n", "Next:", *(f"  {line}" for line in lines)])
+        )
 
 
 def run_demo(
@@ -128,7 +131,7 @@ def run_demo(
     Raises:
         FormatError: a file is not what it should be.
     """
-    say(f"From Go records to a net, into {into}. The first run compiles kifu's kernels.\n")
+    say(f"From Go records to a net, into {printable(into)}. The first run compiles kifu's kernels.\n")
     learn = find_spec("torch") is not None
     with _compiling_encoder(learn, progress) as wait:
         report = _Report(into, say, progress)

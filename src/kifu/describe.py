@@ -24,7 +24,7 @@ from kifu.datasets.formats import detect_format
 from kifu.datasets.formats import open as open_examples
 from kifu.datasets.inspect import DatInspection, inspect_dat, inspect_examples
 from kifu.datasets.manifest import ExamplesManifest, manifest_path, read_examples_manifest, read_manifest
-from kifu.errors import DropReason, FormatError, GameError
+from kifu.errors import DropReason, FormatError, GameError, join_lines, printable
 from kifu.go.board import Board
 from kifu.katago.inspect import describe_kata_row
 from kifu.katago.npz import KataNpz
@@ -33,6 +33,7 @@ from kifu.point import BLACK, NO_POINT, POINT_MASK, WHITE, WHITE_BIT, to_gtp
 from kifu.records.game import Game
 from kifu.records.parse import summarize
 from kifu.records.paths import AnyPath
+from kifu.report import json_text
 from kifu.viz.boards import draw_board, save
 
 _SIGNED = "own stones 1, opponent's stones -1"
@@ -56,7 +57,7 @@ class Description(str):
         for line in lines:
             name, value = line[:_INDENT].strip() or name, line[_INDENT:].strip()
             values[name] = value if name not in values else [*_as_list(values[name]), value]
-        return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+        return json_text(values)
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -98,7 +99,7 @@ def describe_data_set(path: Path) -> str:
     """
     detected = detect_format(path)
     if detected is not None and not detected.is_dat:
-        return "\n".join(inspect_examples(path))
+        return join_lines(inspect_examples(path))
     inspection = inspect_dat(path)
     plane_set = find_plane_set(inspection.format.plane_set)
     lines = [
@@ -116,7 +117,7 @@ def describe_data_set(path: Path) -> str:
     ]
     if inspection.problems:
         raise FormatError(f"{path}: " + "; ".join(inspection.problems))
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _manifest_line(inspection: DatInspection) -> str:
@@ -166,7 +167,7 @@ def describe_catalogue(path: Path) -> str:
         *_partition_lines(catalogue),
         f"  blake3      {catalogue.digest()}",
     ]
-    return "\n".join([*lines, *(f"  {line}" for line in _origin(catalogue.metadata))])
+    return join_lines([*lines, *(f"  {line}" for line in _origin(catalogue.metadata))])
 
 
 def _partition_lines(catalogue: Catalogue) -> list[str]:
@@ -200,7 +201,7 @@ def _origin(metadata: Mapping[str, Any]) -> list[str]:
 
 def _short(value: Any) -> str:
     """Return a value from a file as one printable line of at most 200 characters."""
-    text = value if isinstance(value, str) and value.isprintable() else json.dumps(value)
+    text = printable(value if isinstance(value, str) else json.dumps(value))
     return text if len(text) <= 200 else text[:196] + " ..."
 
 
@@ -216,7 +217,7 @@ def describe_records(path: AnyPath) -> str:
         f"  dropped     {name or container}: {why.reason}{f' (after {plies} moves)' if plies else ''}"
         for container, name, why, plies in summary.dropped
     ]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _sum(drops: Mapping[str, int]) -> str:
@@ -299,10 +300,10 @@ def describe_row(path: Path, row: int) -> str:
     count = "1 stone" if stones == 1 else f"{stones} stones"
     plays = "" if example.label is None else f" and plays {to_gtp(example.label, width, height)}"
     mover = f"X is to move{plays}" if example.mover_is_x else f"X is black; the next move is{plays[10:]}"
-    lines = [str(board), f"row {row}: {mover}; {count}"]
+    lines = [*str(board).splitlines(), f"row {row}: {mover}; {count}"]
     if example.ko:
         lines.append("ko plane: " + ", ".join(to_gtp(p, width, height) for p in example.ko))
-    return "\n".join([*lines, *example.others, *_origin_line(path, row)])
+    return join_lines([*lines, *example.others, *_origin_line(path, row)])
 
 
 def _origin_line(path: Path, row: int) -> list[str]:
@@ -446,9 +447,9 @@ def describe_position(selected: SelectedGame, move: int | None) -> str:
     game = selected.game
     head = [str(game), *selected.remarks, ""]
     if game.drop:
-        return "\n".join(head[:-1])
+        return join_lines(head[:-1])
     at = _position(game, selected.plies if move is None else move)
-    lines = [*head, str(at.board)]
+    lines = [*head, *str(at.board).splitlines()]
     if at.plies < len(game):
         word = int(game.moves[at.plies])
         side = "White" if word & WHITE_BIT else "Black"
@@ -458,7 +459,7 @@ def describe_position(selected: SelectedGame, move: int | None) -> str:
         lines.append(f"after {at.plies} of {len(game)} moves; next: {side} {vertex}")
     else:
         lines.append(f"after all {len(game)} moves")
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def position_to_dict(selected: SelectedGame, move: int | None) -> dict[str, Any]:
@@ -481,5 +482,5 @@ def position_to_dict(selected: SelectedGame, move: int | None) -> dict[str, Any]
 def draw_position(game: Game, move: int, out: Path) -> None:
     """Draw the position after `move` moves, with marks on the last and the next move."""
     at = _position(game, move)
-    title = f"{' - '.join(name or '?' for name in game.players)}, after {at.plies} of {len(game)} moves"
+    title = f"{' - '.join(printable(name or '?') for name in game.players)}, after {at.plies} of {len(game)} moves"
     save(draw_board(at.board.stones, title=title, last=at.last, ring=at.next), out)

@@ -17,7 +17,8 @@ A bad game among many raises nothing: it is dropped, with a `DropReason`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -214,11 +215,23 @@ class IllegalMove(GameError):  # noqa: N818 - the established name
         super().__init__(f"move {ply + 1}{where} is illegal: {reason.reason}")
 
 
-def printable(text: str) -> str:
-    r"""Return foreign text as one printable line: control characters, line breaks and the like are escaped (\x1b)."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+def printable(text: object) -> str:
+    r"""Return foreign text, or the text of a value, as one line that is safe to print.
+
+    Wide and no-break spaces become plain ones. Control characters, line breaks, characters that reverse or hide text,
+    and bytes of a file name that are not UTF-8 are escaped (\x1b, \u202e, \udcff).
+    """
+    line = str(text)
+    return line if line.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in line)
+
+
+def _escape(c: str) -> str:
+    return " " if unicodedata.category(c) == "Zs" else c.encode("unicode_escape", "surrogatepass").decode()
+
+
+def join_lines(lines: Iterable[object]) -> str:
+    """Return lines of text of which each is printable, so that foreign text in one cannot pass for another."""
+    return "\n".join(map(printable, lines))
 
 
 def first_line(error: BaseException) -> str:

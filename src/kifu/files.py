@@ -87,3 +87,8 @@ def hash_bytes(read_into: Callable[[memoryview], int]) -> blake3:
     while count := read_into(buffer):
         digest.update(buffer[:count])
     return digest
+
+
+def utf8_name(name: str | bytes) -> str:
+    r"""Return a file name as text that can be stored: bytes that are not UTF-8 become \xff and the like."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -19,6 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from kifu.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress as RichProgress
@@ -246,7 +248,7 @@ class _PlainBar:
         self.log(f"{self._label}: {self._count} in {format_seconds(time.monotonic() - self._start)}")
 
     def _print(self, line: str) -> None:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 class _PlainSubtask:
@@ -283,7 +285,7 @@ class _RichTask:
         self._rate = Rate(_REMAINING_WINDOW_S)
         self._start, self._end = time.monotonic(), 0.0
         self._note: Note = ""
-        self.id = display.add_task(label, total=total, shown=self)
+        self.id = display.add_task(printable(label), total=total, shown=self)
 
     def __str__(self) -> str:
         """Return count and note; the display asks for them several times a second."""
@@ -328,7 +330,7 @@ class _RichBar(_RichTask):
     """The first bar of a rich display; subtasks are shown below it."""
 
     def log(self, line: str) -> None:
-        self._display.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._display.console.print(printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def set_note(self, note: Note) -> None:
         self._note = note

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 
@@ -20,4 +21,10 @@ class Report:
 
     def to_json(self) -> str:
         """Return the fields as one JSON object."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, indent=1) + "\n"
+        return json_text(self.to_dict())
+
+
+def json_text(values: Any) -> str:
+    """Return JSON values, and objects with a method `to_dict`, as readable JSON without unprintable characters."""
+    text = json.dumps(values, ensure_ascii=False, indent=1, default=lambda each: each.to_dict())
+    return re.sub(r"[^\n -~]", lambda c: c[0] if c[0].isprintable() else json.dumps(c[0])[1:-1], text) + "\n"

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kifu.corpus.stats import BANDS, ENDINGS, Counts, Stats
-from kifu.errors import DropReason
-from kifu.viz.boards import printable
+from kifu.errors import DropReason, printable
 from kifu.viz.charts import short_count
 
 if TYPE_CHECKING:  # it imports duckdb, an extra
@@ -147,7 +146,7 @@ def cell(text: str) -> Text:
 
 def make_console() -> Console:
     """Return a console for standard output, as wide as the terminal."""
-    return Console(highlight=False, markup=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def make_table(*columns: tuple[str, str], gap: int = _GAP) -> Table:

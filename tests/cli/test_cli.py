@@ -449,7 +449,7 @@ def test_files_left_out_are_named_once(kgs: Path, tmp_path: Path) -> None:
 def test_verbose_prints_resources_and_tracebacks(kgs: Path, tmp_path: Path) -> None:
     assert re.fullmatch(r"kifu: .* s, .* s of processor time, peak memory .*B", run("show", kgs, "-v").err[-1])
     err = run("show", tmp_path / "missing", "-v").err
-    assert err[0].startswith("Traceback")
+    assert err[0].startswith("  Traceback")
     assert err[-1].startswith("kifu: ")
 
 

@@ -341,7 +341,7 @@ def test_page_shows_all_tables(tmp_path: Path) -> None:
     )  # fmt: skip
     text = to_svg(draw_charts(stats))
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
-    assert {"6 games", "years (1 unknown)", "1d", "9d", "3.25", "odd$", "$x$&lt;&amp;", "handicap"} <= {
+    assert {"6 games", "years (1 unknown)", "1d", "9d", "3.25", "odd$", r"$x$&lt;&amp;\x00", "handicap"} <= {
         s.strip() for s in shown
     }
     assert any("7 read, 1 dropped" in each and "1846 to 2001" in each for each in shown)

@@ -52,7 +52,7 @@ def test_a_run_directory_shows_its_best_net(tmp_path):
 def test_invalid_training_metadata_is_omitted(tmp_path, trained):
     done = run("inspect", saved(tmp_path / "a.safetensors", {"name": "\x1b[31m"}, trained))
     assert done.code == 0
-    assert "  recipe      unknown, by kifu" in done.out
+    assert "  recipe      \\x1b[31m, by kifu" in done.out
     assert "  training    2 known games\n" in done.out
     assert "\x1b" not in done.out
     assert "validation" not in done.out

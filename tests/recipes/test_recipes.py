@@ -115,7 +115,7 @@ ERRORS = {
     "a key of two lines": (
         "seed = 7",
         'seed = 7\n"a\\nb" = 1',
-        "'a\\nb': no such key; available: name, title, format, seed, until, sets",
+        r"a\nb: no such key; available: name, title, format, seed, until, sets",
     ),
     "text for a number": ("seed = 7", 'seed = "7"', 'seed: Input should be a valid integer (it is "7")'),
     "a fraction": ("seed = 7", "seed = 7.0", "seed: Input should be a valid integer (it is 7.0)"),

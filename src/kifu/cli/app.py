@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json as json_lib
+import io
 import logging
 import os
 import resource
 import sys
 import time
 import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from kifu.cli.options import OutputFile
-from kifu.errors import KifuError, RecipeError, first_line, missing_extras
+from kifu.errors import KifuError, RecipeError, first_line, join_lines, missing_extras, printable
 
 if TYPE_CHECKING:
     from kifu.progress import Progress
@@ -120,6 +121,11 @@ class Outcome:
     write: Callable[[], object] | None = None
     code: int = 0
 
+    @classmethod
+    def of_output(cls, path: Path, report: object, data: Any = None, code: int = 0) -> Outcome:
+        """Return the outcome of a command that wrote `path`; `data` is the report itself by default."""
+        return cls(f"{printable(path)}: {report}", report if data is None else data, summary=True, code=code)
+
 
 Function = TypeVar("Function", bound=Callable[..., Outcome | None])
 
@@ -178,6 +184,14 @@ def progress(label: str, total: int | None, unit: str) -> AbstractContextManager
     return (bars.silent if _verbosity == Verbosity.QUIET else bars.progress)(label, total, unit)
 
 
+class _OneLine(logging.Formatter):
+    """Formats each message as one printable line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return printable(super().format(record))
+
+
 class _NewMessages(logging.Filter):
     """Lets each message pass once: a dry run reads the sources twice."""
 
@@ -201,7 +215,7 @@ def _set_verbosity(quiet: bool, verbose: bool) -> None:
     _verbosity = Verbosity(1 + verbose - quiet)
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_NewMessages())
-    handler.setFormatter(logging.Formatter("kifu: %(message)s"))
+    handler.setFormatter(_OneLine("kifu: %(message)s"))
     log = logging.getLogger("kifu")
     log.handlers = [handler]
     log.setLevel((logging.ERROR, logging.INFO, logging.DEBUG)[_verbosity])
@@ -213,12 +227,14 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
         if callable(outcome.text):
             outcome.text()
         elif outcome.text:
-            typer.echo(outcome.text)
+            echo(outcome.text)
     if outcome.write is not None:
         outcome.write()
     if json is None:
         return
-    text = outcome.data.to_json() if hasattr(outcome.data, "to_json") else _dump(outcome.data)
+    from kifu.report import json_text
+
+    text = outcome.data.to_json() if hasattr(outcome.data, "to_json") else json_text(outcome.data)
     if json == Path("-"):
         typer.echo(text, nl=False)
     else:
@@ -227,8 +243,9 @@ def _deliver(outcome: Outcome, json: Path | None) -> None:
         write_output(json, text.encode())
 
 
-def _dump(data: Any) -> str:
-    return json_lib.dumps(data, ensure_ascii=False, indent=1, default=lambda each: each.to_dict()) + "\n"
+def echo(text: str) -> None:
+    """Print lines of text, in which all characters that a terminal might interpret are escaped."""
+    typer.echo(join_lines(text.split("\n")))
 
 
 def _print_resources() -> None:
@@ -269,6 +286,7 @@ def main() -> None:
     # Arrow's own pool keeps freed memory, which costs an ingest 80 MB without a gain in speed.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     _set_verbosity(quiet=False, verbose=False)
+    _make_streams_safe()
     try:
         with missing_extras():
             code = app(prog_name="kifu", standalone_mode=False)
@@ -283,10 +301,25 @@ def main() -> None:
     sys.exit(code)
 
 
+def _make_streams_safe() -> None:
+    """Keep other libraries from printing text of files as it is, and characters that a terminal lacks from failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_OneLine("%(message)s"))
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    print(f"kifu: {category.__name__}: {printable(message)}", file=sys.stderr)
+
+
 def _fail(line: str, error: BaseException | None = None) -> None:
     if error is not None and _verbosity == Verbosity.VERBOSE:
-        traceback.print_exception(error)
-    print(f"kifu: {line}", file=sys.stderr)
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        print(join_lines(f"  {each}" for each in trace.split("\n")), file=sys.stderr)
+    print(f"kifu: {printable(line)}", file=sys.stderr)
     sys.exit(2)
 
 

@@ -43,7 +43,7 @@ def ingest(
     if dry_run:
         return Plan.of_sources(sources, [output], estimate(sources, clean=rules, jobs=jobs)).outcome()
     report = write(sources, output, clean=rules, jobs=jobs, engine=engine, progress=progress)
-    return Outcome(f"{output}: {report}", report, summary=True)
+    return Outcome.of_output(output, report)
 
 
 @command(_PANEL, "kifu stats games.parquet", "kifu stats games.parquet -o games.png")
@@ -95,7 +95,7 @@ def query(
                 typer.echo(piece, nl=False)
             return Outcome(None, {"path": None})
         count = result.write(output)
-        return Outcome(f"{output}: {count:,} rows", {"path": str(output), "rows": count}, summary=True)
+        return Outcome.of_output(output, f"{count:,} rows", {"path": str(output), "rows": count})
 
 
 @command(_PANEL, "kifu split games.parquet -o sets", "kifu split games.parquet -o sets --set split.seed=1 --dry-run")
@@ -161,4 +161,4 @@ def compact(
     if dry_run:
         return Plan.of_catalogues([folder], [folder]).outcome()
     report = compact_partitions(folder, jobs=jobs, engine=engine, progress=progress)
-    return Outcome(f"{folder}: {report}", report, summary=True)
+    return Outcome.of_output(folder, report)

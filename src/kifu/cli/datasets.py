@@ -11,6 +11,7 @@ import typer
 
 from kifu.cli.app import Outcome, command, progress
 from kifu.cli.options import Clean, DryRun, Engine, Jobs, Output, Picture, Recipe, Sources, overrides
+from kifu.errors import printable
 
 _PANEL = "Data sets"
 
@@ -89,7 +90,7 @@ def inspect(
     text = describe_row(path, row)
     if output is not None:
         draw_row(path, row, output)
-        text = f"{text}\ndrew {output}"
+        text = f"{text}\ndrew {printable(output)}"
     return Outcome(text, row_to_dict(path, row))
 
 

@@ -77,7 +77,7 @@ def train(  # noqa: PLR0913 - command-line options
     if not is_first_process():
         return None
     code = 130 if run.state == "stopped" else 0
-    return Outcome(f"{output}: {run.summary()}", run.model_dump(mode="json"), summary=True, code=code)
+    return Outcome.of_output(output, run.summary(), run.model_dump(mode="json"), code)
 
 
 @command(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kifu.cli.app import Outcome
-from kifu.errors import OutputError
+from kifu.errors import OutputError, join_lines
 from kifu.report import Report
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Plan(Report):
 
     def __str__(self) -> str:
         lines = [*_list_paths("reads", self.reads), *_list_paths("writes", self.writes)]
-        lines += [] if self.estimate is None else [str(self.estimate)]
-        return "\n".join([*lines, "dry run: nothing was written"])
+        lines += [] if self.estimate is None else str(self.estimate).splitlines()
+        return join_lines([*lines, "dry run: nothing was written"])
 
     def outcome(self) -> Outcome:
         """Return the outcome of a command that was given --dry-run."""

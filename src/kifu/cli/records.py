@@ -9,6 +9,7 @@ import typer
 
 from kifu.cli.app import Outcome, command, progress
 from kifu.cli.options import Container, DryRun, GameNumber, Jobs, Move, Output, Picture, Sources
+from kifu.errors import printable
 
 _PANEL = "Records"
 
@@ -49,7 +50,7 @@ def fetch(
         )
     if dry_run:
         return Plan.of(report.present, [output / name for name in report.fetched]).outcome()
-    return Outcome(f"{output}: {report}", report, summary=True)
+    return Outcome.of_output(output, report)
 
 
 @command(_PANEL, "kifu show sample --game 3 --move 57", "kifu show sample --game 3 -o board.svg", kernels=True)
@@ -63,7 +64,7 @@ def show(game: Container, number: GameNumber = 1, move: Move = None, output: Pic
     if output is None:
         return Outcome(describe_position(selected, move), data)
     draw_position(selected.game, selected.plies if move is None else move, output)
-    return Outcome(f"drew {output}", data, summary=True)
+    return Outcome(f"drew {printable(output)}", data, summary=True)
 
 
 @command(_PANEL, "kifu convert sample -o games.olf.gz", "kifu convert sample -o games.zip --dry-run", kernels=True)
@@ -87,4 +88,4 @@ def convert(
     if dry_run:
         return Plan.of_sources(sources, [output]).outcome()
     report = convert_games(sources, output, jobs=jobs, progress=progress)
-    return Outcome(f"{output}: {report}", report, summary=True)
+    return Outcome.of_output(output, report)

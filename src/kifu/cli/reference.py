@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, command, echo, progress
 from kifu.cli.options import Board, Duration, Jobs, Output
+from kifu.errors import printable
 
 _PANEL = "Reference"
 
@@ -29,7 +30,7 @@ def demo(
     """
     from kifu.demo import run_demo
 
-    run_demo(output, jobs, time, typer.echo, progress)
+    run_demo(output, jobs, time, echo, progress)
 
 
 @command(_PANEL, "kifu recipes", "kifu recipes kgsgo-v2")
@@ -39,7 +40,7 @@ def recipes(name: Annotated[str | None, typer.Argument(metavar="RECIPE", help="S
 
     if name is not None:
         loaded, text = load_recipe(name), recipe_text(name)
-        return Outcome(lambda: typer.echo(text, nl=False), loaded.model_dump(mode="json"))
+        return Outcome(text.rstrip("\n"), loaded.model_dump(mode="json"))
     found = {each: load_recipe(each) for each in recipe_names()}
     sets = {each: f" (sets {', '.join(r.sets)})" if isinstance(r, KgsgoRecipe) else "" for each, r in found.items()}
     return _listed({each: recipe.title + sets[each] for each, recipe in found.items()})
@@ -121,15 +122,14 @@ def _print_list(entries: Mapping[str, str]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
     indent = max(map(len, entries))
     for name, text in entries.items():
-        typer.echo(
-            textwrap.fill(text, width, initial_indent=f"{name:<{indent}} ", subsequent_indent=" " * (indent + 1))
-        )
+        line = f"{name:<{indent}} {text}"
+        echo(textwrap.fill(printable(line), width, subsequent_indent=" " * (indent + 1)))
 
 
 def _print_markdown(text: str) -> None:
     """Print Markdown, rendered on a terminal and verbatim elsewhere."""
     if not sys.stdout.isatty():
-        typer.echo(text, nl=False)
+        echo(text.rstrip("\n"))
         return
     from rich.console import Console
     from rich.markdown import Markdown

@@ -26,7 +26,7 @@ from fsspec import AbstractFileSystem
 from kifu.corpus.catalogue import open_catalogue
 from kifu.corpus.schema import POINTS, SCHEMA
 from kifu.errors import FormatError, RecipeError, first_line
-from kifu.files import open_regular
+from kifu.files import open_regular, utf8_name
 from kifu.records.paths import Paths, as_list
 
 T = TypeVar("T")
@@ -241,8 +241,7 @@ def _checked_files(path: str) -> list[str]:
 def _select(path: str, names: Sequence[str]) -> str:
     """Return the SELECT of one catalogue's rows, cast to SCHEMA's types."""
     columns = [f'"{field.name}"::{_TYPES[field.type]} AS "{field.name}"' for field in SCHEMA]
-    shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-    columns.append(f"{_quoted(shown)} AS {FILE_COLUMN}")
+    columns.append(f"{_quoted(utf8_name(path))} AS {FILE_COLUMN}")
     files = ", ".join(map(_quoted, names))
     return f"SELECT {', '.join(columns)} FROM read_parquet([{files}], hive_partitioning = false, union_by_name = true)"
 

@@ -20,6 +20,7 @@ from kifu.corpus.database import FILE_COLUMN, Database, open_database
 from kifu.corpus.parquet import TableWriter, cast_batch
 from kifu.corpus.schema import SCHEMA
 from kifu.errors import OutputError, RecipeError
+from kifu.files import utf8_name
 from kifu.records.paths import Paths, as_list
 from kifu.report import Report
 
@@ -151,7 +152,9 @@ class QueryResult:
 
     def _metadata(self) -> dict[str, Any]:
         opened = {name: open_catalogue(name) for name in self.catalogues}
-        inputs = [{"name": name, "bytes": c.file_bytes(), "blake3": c.digest()} for name, c in opened.items()]
+        inputs = [
+            {"name": utf8_name(name), "bytes": c.file_bytes(), "blake3": c.digest()} for name, c in opened.items()
+        ]
         return {"query": self.sql, "of": inputs}
 
 

@@ -22,7 +22,7 @@ from blake3 import blake3
 from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalogue, read_shard
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
-from kifu.files import hash_file
+from kifu.files import hash_file, utf8_name
 from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
@@ -130,14 +130,14 @@ def find_sources(sources: Paths) -> list[Source]:
     for source in as_list(sources):
         path = as_path(source)
         if path.name.lower().endswith(".parquet") if isinstance(path, Remote) else is_catalogue(path):
-            found.append(Source(path, path.name, open_catalogue(path)))
+            found.append(Source(path, utf8_name(path.name), open_catalogue(path)))
             continue
         paths, left_out = find_containers(path)
         for container in paths:
-            found.append(Source(container, name_below(path, container), None, left_out))
+            found.append(Source(container, utf8_name(name_below(path, container)), None, left_out))
             left_out = Counter()
     names = Counter(source.name for source in found)
-    return [replace(s, name=str(s.path)) if names[s.name] > 1 else s for s in found]
+    return [replace(s, name=utf8_name(str(s.path))) if names[s.name] > 1 else s for s in found]
 
 
 def count_left_out(sources: Iterable[Source]) -> Counter[str]:

@@ -36,7 +36,8 @@ from kifu.corpus._hashes import mix_words
 from kifu.corpus.catalogue import CatalogueWriter, open_catalogue
 from kifu.corpus.hashes import Hashes, text_hashes
 from kifu.corpus.schema import drop_code, map_distinct, to_numpy
-from kifu.errors import DropReason, RecipeError, SourceError
+from kifu.errors import DropReason, RecipeError, SourceError, join_lines
+from kifu.files import utf8_name
 from kifu.folders import require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.records.paths import Paths, as_list
@@ -362,7 +363,7 @@ class SplitReport(Report):
         lines = [f"{path}: {games:,} games" for path, games in self.sets.items()]
         if self.unset or self.dropped:
             lines.append(f"in no set: {self.unset:,} games, and {self.dropped:,} dropped games")
-        return "\n".join(lines)
+        return join_lines(lines)
 
 
 def set_files(config: SplitConfig, output: str | os.PathLike[str]) -> list[Path]:
@@ -400,7 +401,7 @@ def split(
     config = _named(by)
     names, files = list(config.split.sets), set_files(config, output)
     opened = [open_catalogue(path) for path in as_list(catalogues)]
-    inputs = [{"name": c.path.name, "blake3": c.digest()} for c in opened]
+    inputs = [{"name": utf8_name(c.path.name), "blake3": c.digest()} for c in opened]
     counts, unset, dropped = np.zeros(len(names), np.int64), 0, 0
     with ExitStack() as stack, progress("splitting games", sum(c.rows for c in opened), "games") as bar:
         writers = [stack.enter_context(CatalogueWriter(file)) for file in files]

@@ -5,7 +5,6 @@ All counts but that of dropped games are of kept games.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,9 +18,11 @@ import pyarrow.compute as pc
 from kifu.corpus.catalogue import RowShard, open_catalogue, read_shard
 from kifu.corpus.fields import PARSED_COLUMNS, is_parsed
 from kifu.corpus.schema import to_numpy
+from kifu.errors import printable
 from kifu.execution.executor import THREADS, Job, make_executor
 from kifu.records.formats import RECORD_FORMATS
 from kifu.records.paths import Paths, as_list
+from kifu.report import json_text
 
 Counts: TypeAlias = dict[str, int]
 """Number of games by some value."""
@@ -107,7 +108,7 @@ class Stats:
     unparsed: dict[str, UnparsedColumn]
 
     def __repr__(self) -> str:
-        return f"<Stats of {', '.join(self.catalogues)}: {self.read:,} games, {self.kept:,} kept>"
+        return printable(f"<Stats of {', '.join(self.catalogues)}: {self.read:,} games, {self.kept:,} kept>")
 
     def _repr_svg_(self) -> str | None:
         """Return the charts as an SVG picture, for notebooks; None without matplotlib."""
@@ -120,7 +121,7 @@ class Stats:
         """Return the counts as one JSON object, in which `ranks` also lists the bands."""
         values = asdict(self) | {"ranks": {"bands": BANDS, "games": self.ranks}}
         values["unclear"] = values.pop("unparsed")
-        return json.dumps(values, ensure_ascii=False, indent=1) + "\n"
+        return json_text(values)
 
 
 def stats(

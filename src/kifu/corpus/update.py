@@ -37,8 +37,9 @@ from kifu.corpus.sources import (
     hash_sources,
     source_shards,
 )
-from kifu.errors import DropReason, FormatError, RecipeError
+from kifu.errors import DropReason, FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Job, make_executor
+from kifu.files import utf8_name
 from kifu.progress import ProgressFactory, silent
 from kifu.records.directory import LooseRecords
 from kifu.records.paths import Paths
@@ -67,7 +68,8 @@ class AppendReport(IngestReport):
 
     def __str__(self) -> str:
         """Format the report for a terminal."""
-        return "\n".join([IngestReport.__str__(self), *(f"  {name} is already there" for name in self.skipped)])
+        skipped = (f"  {printable(name)} is already there" for name in self.skipped)
+        return "\n".join([IngestReport.__str__(self), *skipped])
 
 
 def append(
@@ -161,7 +163,7 @@ def _new_sources(
         else:
             if info.blake3 is not None:
                 hashes.add(info.blake3)
-            name = str(source.path) if source.name in names else source.name
+            name = utf8_name(str(source.path)) if source.name in names else source.name
             yield replace(source, name=name), info.model_copy(update={"name": name})
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pydantic import AfterValidator, Field, TypeAdapter, ValidationError
 
 from kifu.config import one_line
-from kifu.errors import FormatError
+from kifu.errors import FormatError, printable
 from kifu.planes.packing import unpack
 from kifu.point import MAX_SIZE
 
@@ -385,4 +385,5 @@ class Dataset(ABC):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {str(self.path)!r}: {self.examples:,} examples of {self.layout.plane_set}>"
+        plane_set = printable(self.layout.plane_set)
+        return f"<{type(self).__name__} {str(self.path)!r}: {self.examples:,} examples of {plane_set}>"

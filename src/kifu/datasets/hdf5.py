@@ -23,7 +23,7 @@ import numpy.typing as npt
 from kifu.atomic_io import AtomicFile, temp_path
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, parse_layout
 from kifu.datasets.writer import Rebatcher, Writer, WriteReport, WrittenFile
-from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line
+from kifu.errors import FormatError, OutputError, RecipeError, SourceError, first_line, printable
 from kifu.files import require_regular
 
 _GROUP = 1024
@@ -322,7 +322,7 @@ def _layout_of(states: list[int], features: str | None) -> Layout:
     _, planes, width, height = states
     if not (1 <= planes <= 1000 and 1 <= width <= 25 and 1 <= height <= 25):
         raise FormatError(f"states have shape {states}; boards have 1 to 25 lines")
-    text = "unknown" if features is None else "".join(c if c.isprintable() else "?" for c in features[:1000])
+    text = "unknown" if features is None else printable(features[:1000])
     plane_sets = [name for name, known in _FEATURES.items() if known == text]
     names = tuple(f"plane {k}" for k in range(planes))
     return Layout(plane_sets[0] if plane_sets else text, names, False, width, height, 0, "top", (_MOVE,))

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kifu.atomic_io import write_file
 from kifu.datasets.writer import WrittenFile
-from kifu.errors import FormatError
+from kifu.errors import FormatError, printable
 from kifu.progress import format_bytes, format_drops
 
 SUFFIX = ".manifest.json"
@@ -153,7 +153,7 @@ class Manifest:
         return f"{self.examples:,} examples, {format_bytes(self.bytes)}; {games}"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.file}: {self.summary()}>"
+        return printable(f"<{type(self).__name__} of {self.file}: {self.summary()}>")
 
     def adds_up(self) -> bool:
         """Return whether the counts match the lists."""
@@ -209,7 +209,7 @@ class ExamplesManifest:
         return f"{self.examples:,} examples, {size}; {games}"
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self.file}: {self.summary()}>"
+        return printable(f"<{type(self).__name__} of {self.file}: {self.summary()}>")
 
     def adds_up(self) -> bool:
         """Return whether the counts match the lists."""

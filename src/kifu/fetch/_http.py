@@ -14,6 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 from urllib3 import exceptions
 
+from kifu.errors import printable
 from kifu.retry import RetryPolicy, is_transient, retry
 
 _CHUNK_BYTES = 1 << 16
@@ -29,7 +30,7 @@ class DownloadError(Exception):
     """The reason why something was not fetched: one line, safe to print whatever a server put into it."""
 
     def __init__(self, reason: str) -> None:
-        line = "".join(letter if letter.isprintable() else " " for letter in reason)
+        line = printable(reason)
         super().__init__(line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]} ...")
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from kifu.corpus._hashes import mix_words
 from kifu.corpus.duplicates import find_clusters
 from kifu.corpus.hashes import Hashes
-from kifu.errors import RecipeError
+from kifu.errors import RecipeError, join_lines
 from kifu.execution.bucket_sort import BucketSort, Columns
 from kifu.execution.executor import THREADS, Executor, make_executor
 from kifu.leaks.positions import PositionHashes
@@ -138,7 +138,7 @@ class Audit:
         if len(self.pairs) > 1:
             leaks = sum(pair.leaks for pair in self.pairs)
             lines += ["", f"{leaks} of {len(self.pairs)} pairs of sets have games in common" if leaks else _NO_LEAKS]
-        return "\n".join(lines)
+        return join_lines(lines)
 
     def to_json(self) -> str:
         """Return the report as JSON; docs/audit.md lists the keys."""

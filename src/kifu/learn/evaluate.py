@@ -18,7 +18,7 @@ from kifu.corpus.schema import game_arrays, to_numpy
 from kifu.datasets.mmap_games import COLUMNS, read_games
 from kifu.datasets.position_filter import PositionFilter
 from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
-from kifu.errors import RecipeError, SourceError
+from kifu.errors import RecipeError, SourceError, printable
 from kifu.execution.executor import count_jobs
 from kifu.learn.breakdown import BREAKDOWNS, RANK_COLUMNS
 from kifu.learn.examples import NAME_COLUMNS, Example, select_examples
@@ -111,7 +111,7 @@ class NetResult:
 
     def __repr__(self) -> str:
         score = self.score
-        return f"<NetResult of {self.name}: top-1 {score.top1.value:.2%}, {score.nll.value:.4f} nats>"
+        return printable(f"<NetResult of {self.name}: top-1 {score.top1.value:.2%}, {score.nll.value:.4f} nats>")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Evaluation:
 
     def __repr__(self) -> str:
         nets = ", ".join(f"{net.name} top-1 {net.score.top1.value:.2%}" for net in self.nets)
-        return f"<Evaluation: {nets}; {self.headline()}>"
+        return printable(f"<Evaluation: {nets}; {self.headline()}>")
 
     def remarks(self) -> list[str]:
         """Return warnings that must accompany the figures: training games, and nets whose games are unknown."""

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from kifu.atomic_io import write_file
-from kifu.errors import OutputError, first_line, missing_extras
+from kifu.errors import OutputError, first_line, missing_extras, printable
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
 from kifu.progress import format_bytes
@@ -49,7 +49,7 @@ class ExportReport(Report):
     def __str__(self) -> str:
         """Return one line."""
         return (
-            f"{self.path}: {format_bytes(self.bytes)}; planes of {self.board} -> {', '.join(self.outputs)};"
+            f"{printable(self.path)}: {format_bytes(self.bytes)}; planes of {self.board} -> {', '.join(self.outputs)};"
             f" equal to the original within {self.difference:.0e}"
         )
 

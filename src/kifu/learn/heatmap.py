@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.describe import SelectedGame
+from kifu.errors import join_lines, printable
 from kifu.go.board import Board
 from kifu.learn.predict import Predictions, Predictor, PredictPositions
 from kifu.point import NO_POINT, POINT_MASK, WHITE, to_gtp
 from kifu.records.game import Game
-from kifu.viz.boards import draw_board, notebook_svg, printable, save
+from kifu.viz.boards import draw_board, notebook_svg, save
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +52,7 @@ class MovePrediction:
 
     def __repr__(self) -> str:
         best = ", ".join(f"{self.name(move)} {self.policy[move]:.1%}" for move in self.best)
-        return f"<MovePrediction of {self.net} {_after(self)}: {best}>"
+        return printable(f"<MovePrediction of {self.net} {_after(self)}: {best}>")
 
     def _repr_svg_(self) -> str | None:
         """Return the heat map as an SVG picture, for notebooks; None without matplotlib."""
@@ -127,7 +128,7 @@ def predict_move(predictor: Predictor, shown: SelectedGame, move: int | None, to
 def describe(prediction: MovePrediction) -> str:
     """Return the game, the board, the best moves with their probabilities, and the move played, as lines of text."""
     game, board = prediction.game, prediction.board
-    lines = [str(game), *prediction.shown.remarks, "", str(board)]
+    lines = [str(game), *prediction.shown.remarks, "", *str(board).splitlines()]
     lines += [f"{_after(prediction)}; {_side(prediction)} to play", ""]
     width = max((len(prediction.name(move)) for move in prediction.best), default=0)
     for k, move in enumerate(prediction.best, 1):
@@ -135,7 +136,7 @@ def describe(prediction: MovePrediction) -> str:
     lines += ["", f"played: {_played(prediction)}"] if prediction.played is not None else []
     win = _win_probability(prediction)
     lines += [f"{_side(prediction)}'s probability of winning: {win:.0%}"] if win is not None else []
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
 def _after(prediction: MovePrediction) -> str:
@@ -197,7 +198,7 @@ def draw(prediction: MovePrediction, path: Path) -> None:
 def draw_heatmap(prediction: MovePrediction) -> Figure:
     """Draw a heat map: the best moves numbered, the move played ringed, the percentages above the board."""
     game = prediction.game
-    title = [f"{' - '.join(printable(name) or '?' for name in game.players)}, {_after(prediction)}"]
+    title = [f"{' - '.join(printable(name or '?') for name in game.players)}, {_after(prediction)}"]
     to_play = f"{_side(prediction)} to play"
     title.append(to_play if prediction.played is None else f"{to_play}; played: {_played(prediction)}")
     best = [f"{k}: {prediction.name(move)} {prediction.policy[move]:.1%}" for k, move in enumerate(prediction.best, 1)]

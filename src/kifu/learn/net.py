@@ -25,7 +25,7 @@ from safetensors.torch import save
 from kifu.assets import asset
 from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line
-from kifu.errors import FormatError, KifuError, RecipeError, first_line
+from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
 from kifu.files import hash_file
 from kifu.learn import BEST, PACKAGED, SUFFIX
 from kifu.learn.nets import Heads, Network, make_net
@@ -90,7 +90,7 @@ class Net:
         parameters = sum(value.numel() for value in self.module.parameters())
         board = f"{about.width} x {about.height}"
         sizes = f"{parameters:,} parameters, {len(self.games):,} training games"
-        return f"<Net {self.name}: {about.net} on {about.planes}, {board}, {sizes}>"
+        return f"<Net {printable(self.name)}: {about.net} on {about.planes}, {board}, {sizes}>"
 
     @cached_property
     def encoder(self) -> Encoder:
@@ -189,27 +189,24 @@ def describe_net(path: Path) -> str:
     passes = "with passes" if about.passes else "without passes"
     lines += [f"  outputs     {', '.join([f'policy {passes}', *about.heads])}"]
     lines += [f"  parameters  {sum(value.numel() for value in net.module.parameters()):,}"]
-    lines += [f"  recipe      {_printable_line(about.recipe.get('name'))}, by kifu {about.kifu}"]
-    lines += [f"  training    {len(net.games):,} known games{_training_summary(about.trained)}"]
+    recipe = about.recipe.get("name")
+    lines += [f"  recipe      {recipe[:80] if isinstance(recipe, str) else 'unknown'}, by kifu {about.kifu}"]
+    length, *validation = _training_summary(about.trained)
+    lines += [f"  training    {len(net.games):,} known games{length}", *validation]
     lines += [f"  bytes       {file.stat().st_size:,}", f"  blake3      {hash_file(file)}"]
-    return "\n".join(lines)
+    return join_lines(lines)
 
 
-def _printable_line(value: Any) -> str:
-    """Return a value of a file if it is safe to print."""
-    return value if isinstance(value, str) and value.isprintable() and len(value) <= 80 else "unknown"
-
-
-def _training_summary(trained: Mapping[str, Any]) -> str:
-    """Return the length and the validation of the training, or "" if the metadata are incomplete."""
+def _training_summary(trained: Mapping[str, Any]) -> list[str]:
+    """Return the length of the training and a line about its validation, or [""] if the metadata are incomplete."""
     try:
         seconds = format_seconds(trained["seconds"])
         length = f": {trained['positions']:,} positions in {trained['steps']:,} steps, {seconds}"
         figures = trained["figures"]
         validation = f"top-1 {figures['validation_top1']:.2%}, loss {figures['validation_loss']:.4f} nats"
     except (KeyError, TypeError, ValueError, OverflowError):
-        return ""
-    return f"{length}\n  validation  {validation}"
+        return [""]
+    return [length, f"  validation  {validation}"]
 
 
 def _read_metadata(path: Path, metadata: Mapping[str, str] | None) -> NetMetadata:

@@ -16,12 +16,13 @@ from rich.text import Text
 
 from kifu.assets import asset
 from kifu.atomic_io import write_output
+from kifu.errors import printable
 from kifu.learn.breakdown import BREAKDOWNS
 from kifu.learn.evaluate import Evaluation, NetResult
 from kifu.learn.examples import Example, Kind
 from kifu.learn.scores import MEASURES, Interval
 from kifu.tables import cell, make_console, make_table, print_lines
-from kifu.viz.boards import draw_board, printable, to_svg
+from kifu.viz.boards import draw_board, to_svg
 from kifu.viz.curves import draw_calibration, draw_groups
 
 if TYPE_CHECKING:

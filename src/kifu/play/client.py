@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from kifu.errors import KifuError, RecipeError
+from kifu.errors import KifuError, RecipeError, printable
 from kifu.learn import PACKAGED, SUFFIX
 
 Fault = Literal["crash", "time", "nonsense", "refusal"]
@@ -184,7 +184,7 @@ class GtpProcess:
             while (response := self._pop_response()) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    partial = f" (it began with {printable(bytes(self._read))})" if self._read.strip() else ""
+                    partial = f" (it began with {excerpt(self._read)})" if self._read.strip() else ""
                     self._fail("time", f"no response to {command!r} within {timeout:g} s{partial}")
                 self._wait(min(left, _POLL_S))
         finally:
@@ -192,7 +192,7 @@ class GtpProcess:
                 self._selector.unregister(self._in)
         success, text = response
         if not success:
-            raise GtpProcessError("refusal", f"it refused {command!r}: {printable(text.encode())}")
+            raise GtpProcessError("refusal", f"it refused {command!r}: {excerpt(text)}")
         return text
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ class GtpProcess:
         end = self._read.find(b"\n\n")
         has_line = end >= 0 or self._read.find(b"\n") >= 0 or len(self._read) > _MAX_UNMARKED
         if has_line and not self._read.startswith((b"=", b"?")):
-            self._fail("nonsense", f"it wrote {printable(bytes(self._read))}, which is not a GTP response")
+            self._fail("nonsense", f"it wrote {excerpt(self._read)}, which is not a GTP response")
         if max(end, len(self._read) if end < 0 else 0) > RESPONSE_LIMIT:
             self._fail("nonsense", f"it wrote a response of more than {RESPONSE_LIMIT:,} bytes")
         if end < 0:
@@ -298,7 +298,7 @@ class GtpProcess:
         if self._out in self._open:
             self._take(self._out)
         if self._read.strip():
-            self._fail("nonsense", f"it wrote {printable(bytes(self._read))} unasked")
+            self._fail("nonsense", f"it wrote {excerpt(self._read)} unasked")
 
     def _fail_exited(self) -> None:
         try:
@@ -311,17 +311,16 @@ class GtpProcess:
         if self._err in self._open:
             self._take(self._err)
         last = bytes(self._log).strip().rpartition(b"\n")[2]
-        self._fail("crash", f"{how}: {printable(last, quote=False)}" if last else how)
+        self._fail("crash", f"{how}: {excerpt(last, quote=False)}" if last else how)
 
     def _fail(self, fault: Fault, reason: str) -> None:
         self._failed = True
         raise GtpProcessError(fault, reason)
 
 
-def printable(data: bytes, quote: bool = True) -> str:
-    """Return the first line of a program's output for a message: printable, at most 100 characters."""
-    line = data.strip().partition(b"\n")[0].decode("utf-8", "replace")
-    line = "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
-    if len(line) > 100:
-        line = line[:97] + "..."
-    return repr(line) if quote else line
+def excerpt(output: bytes | bytearray | str, quote: bool = True) -> str:
+    """Return the first line of a program's output for a message: printable, about 100 characters at most."""
+    text = output if isinstance(output, str) else output.decode("utf-8", "replace")
+    line = text.strip().partition("\n")[0]
+    line = line if len(line) <= 100 else f"{line[:97]}..."
+    return repr(line) if quote else printable(line)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from kifu.errors import GameError, IllegalMove
+from kifu.errors import GameError, IllegalMove, printable
 from kifu.go.rules import Rules
 from kifu.play.analysis import dboard, info_line, policy_gfx
 from kifu.play.arguments import Arguments, GtpError
@@ -79,7 +79,7 @@ class Engine:
     def version(self, arguments: Arguments) -> str:
         """Return the version of kifu and the evaluator's name."""
         arguments.end()
-        return f"{version('kifu')} {self.player.evaluator.name}"
+        return printable(f"{version('kifu')} {self.player.evaluator.name}")
 
     def known_command(self, arguments: Arguments) -> str:
         """Return "true" if the command exists."""

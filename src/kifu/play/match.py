@@ -21,7 +21,7 @@ from kifu.execution.executor import count_jobs
 from kifu.folders import locked_folder
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import GtpProcess, GtpProcessError, MatchCancelledError, find_program, parse_command, printable
+from kifu.play.client import GtpProcess, GtpProcessError, MatchCancelledError, excerpt, find_program, parse_command
 from kifu.play.openings import Opening, catalogue_openings, corner_openings
 from kifu.play.referee import GameOutcome, MatchRules, play_game, set_up
 from kifu.play.results import (
@@ -214,7 +214,7 @@ def _introduce(label: str, text: str, rules: MatchRules, stop: threading.Event) 
             set_up(program, rules, rules.start_seconds)
     except GtpProcessError as error:
         raise RecipeError(f"{label}, {text!r}, cannot play: {error}") from None
-    name, version = (printable(answer.encode(), quote=False) for answer in (name, version))
+    name, version = (excerpt(answer, quote=False) for answer in (name, version))
     return ProgramInfo(command=text, name=name, version=version)
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 from kifu.errors import DropReason, GameError, IllegalMove
 from kifu.go.board import Board
 from kifu.go.rules import Rules
-from kifu.play.client import GtpProcess, GtpProcessError, printable
+from kifu.play.client import GtpProcess, GtpProcessError, excerpt
 from kifu.play.openings import Opening
 from kifu.point import BLACK, WHITE, WHITE_BIT, parse_gtp, to_gtp
 from kifu.records.meta import Result
@@ -225,7 +225,7 @@ def _move(game: _Game) -> bool:
     try:
         point = parse_gtp(answer, size)
     except GameError:
-        text = printable(answer.encode()) if answer else "nothing"
+        text = excerpt(answer) if answer else "nothing"
         raise _Loss(colour, "nonsense", f"it answered {text} to genmove, which is not a move") from None
     try:
         game.play(point)
@@ -285,7 +285,5 @@ def _final_score(program: GtpProcess, rules: MatchRules) -> Result:
     """Return a program's score of its current game; raise GtpProcessError if it has none."""
     answer = program.ask("final_score", rules.start_seconds)
     if not _SCORE.fullmatch(answer):
-        raise GtpProcessError(
-            "nonsense", f"it answered {printable(answer.encode())} to final_score, which is not a score"
-        )
+        raise GtpProcessError("nonsense", f"it answered {excerpt(answer)} to final_score, which is not a score")
     return Result.parse(answer)

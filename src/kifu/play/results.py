@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from kifu.config import STRICT
-from kifu.errors import FormatError, RecipeError
+from kifu.errors import FormatError, RecipeError, join_lines
 from kifu.play.referee import Ending, ScoredBy
 from kifu.report import Report
 
@@ -247,7 +247,7 @@ class Match(Report):
         lines += [f"game {game.game}: {game.at_fault} as {game.reason}" for game in faults]
         if not faults:
             lines.append("no illegal move, no crash, no time-out")
-        return "\n".join(lines)
+        return join_lines(lines)
 
 
 _ENDINGS: dict[Ending, str] = {

@@ -18,6 +18,7 @@ from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import THREADS, Executor, make_executor
+from kifu.files import utf8_name
 from kifu.progress import Progress, ProgressFactory, silent
 from kifu.recipes.kgs_index import Archive, find_archives, read_index
 from kifu.recipes.kgsgo_jobs import ArchiveGames, Chunk, CountRecords, WriteRecords
@@ -154,7 +155,7 @@ class _SetBuild(Build[Manifest]):
             digest = output.commit(layout.header(examples))
         return Manifest(
             kifu=importlib.metadata.version("kifu"),
-            file=target.path.name,
+            file=utf8_name(target.path.name),
             format=layout.name,
             plane_set=find_format(layout.name).plane_set,
             recipe=self.recipe.model_dump(),

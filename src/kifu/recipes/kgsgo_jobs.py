@@ -15,6 +15,7 @@ from blake3 import blake3
 from kifu.datasets.dat import DatLayout, find_dat_layout
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import Item, Job, R
+from kifu.files import utf8_name
 from kifu.go.state import State, new_state
 from kifu.planes import kgsgo
 from kifu.planes.kgsgo import has_handicap, unreadable_reason
@@ -52,7 +53,7 @@ class LoadedArchive:
     def name(self, g: int) -> str:
         """Return the name of the member of game g, for display."""
         raw = self.names[self.name_start[g] : self.name_stop[g]].tobytes()
-        return raw.decode("utf-8", "backslashreplace")
+        return utf8_name(raw)
 
     def rows(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows of games by their index in the archive: game i is member i + 1, after the directory's entry.

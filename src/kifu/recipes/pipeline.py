@@ -36,8 +36,9 @@ from kifu.datasets.manifest import (
     read_examples_manifest,
 )
 from kifu.datasets.writer import WriteReport
-from kifu.errors import FormatError, RecipeError
+from kifu.errors import FormatError, RecipeError, printable
 from kifu.execution.executor import THREADS, Executor, Item, Job, R, Shard, make_executor
+from kifu.files import utf8_name
 from kifu.folders import held_folder, locked_folder, require_same, require_size
 from kifu.progress import ProgressFactory, silent
 from kifu.recipes.schema import (
@@ -107,7 +108,7 @@ class BuildReport(Report, Generic[M]):
         return f"<BuildReport {self}>"
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.manifest.summary()}" + ("" if self.fresh else " (was there already)")
+        return printable(f"{self.path}: {self.manifest.summary()}" + ("" if self.fresh else " (was there already)"))
 
 
 class BuildOptions(NamedTuple):
@@ -357,7 +358,7 @@ class ManifestCounts:
 
     def end_catalogue(self, catalogue: CatalogueInput) -> None:
         """Finish a catalogue."""
-        self._catalogues.append(self._rows.build(catalogue.catalogue.path.name, catalogue.digest))
+        self._catalogues.append(self._rows.build(utf8_name(catalogue.catalogue.path.name), catalogue.digest))
         self._rows = ArchiveRowsBuilder()
 
     def manifest(
@@ -366,7 +367,7 @@ class ManifestCounts:
         """Return the manifest of the set, once all its catalogues are finished."""
         return ExamplesManifest(
             kifu=importlib.metadata.version("kifu"),
-            file=plan.path.name,
+            file=utf8_name(plan.path.name),
             format=format,
             plane_set=plane_set,
             recipe=recipe.model_dump(mode="json"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from kifu.errors import DropReason, GameError, IllegalMove, RecordError
+from kifu.errors import DropReason, GameError, IllegalMove, RecordError, printable
 from kifu.go.board import Board
 from kifu.point import BLACK, NO_POINT, POINT_MASK, SGF_LETTERS, WHITE_BIT, check_size, to_sgf
 from kifu.records.containers import read_blocks
@@ -249,7 +249,7 @@ class Game:
             facts.append(f"komi {self.komi:g}")
         facts += [self.date] if self.date else []
         facts += [f"dropped: {self.drop.reason}"] if self.drop else []
-        return " ".join(", ".join(facts).split())
+        return printable(" ".join(", ".join(facts).split()))
 
     def __repr__(self) -> str:
         return f"<Game: {self}>"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.errors import GameError
+from kifu.files import utf8_name
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -87,7 +88,7 @@ class RecordBlock:
     def name(self, k: int) -> str:
         """Return the name of member k for display: UTF-8, with other bytes escaped."""
         raw = self.names[self.name_offset[k] : self.name_offset[k + 1]].tobytes()
-        return raw.decode("utf-8", "backslashreplace")
+        return utf8_name(raw)
 
     def part(self, first: int, last: int) -> RecordBlock:
         """Return a block of members `first` to `last` - 1. Nothing but offsets is copied."""

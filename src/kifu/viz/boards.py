@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.atomic_io import write_output
-from kifu.errors import GameError, OutputError
+from kifu.errors import GameError, OutputError, printable
 from kifu.go.board import star_points
 from kifu.point import BLACK, WHITE, check_size, to_bottom_row, to_gtp
 
@@ -408,11 +408,6 @@ class _Painter:
         for y in range(height):
             for side in (self.left - away, self.left + width - 1 + away):
                 self._text(side, self.top + y, str(height - y), size, LINE)
-
-
-def printable(text: str) -> str:
-    """Replace unprintable characters, such as terminal control codes and what XML forbids, with spaces."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _truncate(text: str, ems: float) -> str:

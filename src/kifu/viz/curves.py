@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style, printable
+from kifu.errors import printable
+from kifu.viz.boards import HEAT, INK, LINE, MINUS, PAPER_LINE, PLUS, RING, matplotlib_style
 from kifu.viz.charts import style_chart
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from kifu.corpus.sources import (
     count_left_out,
     find_sources,
     hash_sources,
+    require_unchanged,
     source_shards,
 )
 from kifu.errors import DropReason, KifuError
@@ -190,7 +191,7 @@ def ingest(
 
     Raises:
         RecipeError: If there are no such cleaning rules.
-        SourceError: If a source cannot be read.
+        SourceError: If a source cannot be read, or changes meanwhile.
         FormatError: If a catalogue among the sources is damaged.
         OutputError: If the file cannot be written.
         ClusterError: If the cluster fails. In all cases no new file is left.
@@ -209,6 +210,7 @@ def ingest(
                 writer.write(batch)
                 report.add(batch)
                 bar.advance(len(batch))
+            require_unchanged(found)
             counts = {"read": report.read, "kept": report.kept, "drops": dict(sorted(report.drops.items()))}
             writer.commit({"clean": rules.model_dump(mode="json"), "sources": infos} | counts)
     report.bytes = writer.size

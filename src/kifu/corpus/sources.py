@@ -23,11 +23,12 @@ from kifu.corpus.catalogue import Catalogue, RowShard, is_catalogue, open_catalo
 from kifu.errors import SourceError
 from kifu.execution.executor import Executor, Job
 from kifu.files import hash_file, utf8_name
+from kifu.records._store import CHANGED
 from kifu.records.containers import blocks, count_blocks, find_containers
 from kifu.records.directory import LooseRecords, list_directory, record_blocks
 from kifu.records.game import Game, games_in
 from kifu.records.games import RecordBlock
-from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, name_below
+from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, etag, file_version, name_below
 from kifu.records.splitting import BLOCK_BYTES, split_blocks
 
 _SMALL_BYTES = 8 << 20
@@ -55,12 +56,38 @@ class Source:
         name: The value of column `archive`.
         catalogue: The open catalogue, None for containers.
         left_out: For the first container of a folder, the number of files of the folder that are left out, by kind.
+        version: See `kifu.records.paths.file_version`; None if this is not a local file.
     """
 
     path: AnyPath
     name: str
     catalogue: Catalogue | None
     left_out: Counter[str] = field(default_factory=Counter)
+    version: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.version is None:
+            object.__setattr__(self, "version", _version(self.path))
+
+
+def _version(path: AnyPath) -> tuple[int, ...] | None:
+    with suppress(OSError):
+        if isinstance(path, Path) and path.is_file():
+            return file_version(path.stat())
+    return None
+
+
+def require_unchanged(sources: Iterable[Source]) -> None:
+    """Check that files are what they were when they were found, so that their hashes stand for the games read since.
+
+    Remote files are checked when they are read. Folders of loose records have no hash.
+
+    Raises:
+        SourceError: If a file has changed.
+    """
+    for source in sources:
+        if isinstance(source.path, Path) and _version(source.path) != source.version:
+            raise SourceError(f"{source.path}: {CHANGED}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from kifu.corpus.sources import (
     count_left_out,
     find_sources,
     hash_sources,
+    require_unchanged,
     source_shards,
 )
 from kifu.errors import DropReason, FormatError, RecipeError, printable
@@ -97,7 +98,7 @@ def append(
 
     Raises:
         RecipeError: If there are no such rules, or the folder has other rules or is itself a source.
-        SourceError: If a source cannot be read.
+        SourceError: If a source cannot be read, or changes meanwhile.
         FormatError: If a catalogue is damaged.
         OutputError: If a file cannot be written.
         ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
@@ -129,6 +130,7 @@ def append(
                 staged.append(StagedRows((*names, result.name), shard.directory, (shard.source,)))
                 report.add_unparsed(result.unparsed)
                 bar.advance(result.rows)
+            require_unchanged(found)
             index = before.model_copy(update={"sources": infos})
             write_partitions(folder, staging, staged, index, executor, report, replace=False)
     return report

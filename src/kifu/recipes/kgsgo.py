@@ -12,7 +12,7 @@ from itertools import islice, repeat
 from pathlib import Path
 
 from kifu.atomic_io import AtomicFile, staging_dir
-from kifu.corpus.sources import Source, hash_sources
+from kifu.corpus.sources import Source, hash_sources, require_unchanged
 from kifu.datasets.dat import find_dat_layout
 from kifu.datasets.formats import find_format
 from kifu.datasets.manifest import ArchiveRows, ArchiveRowsBuilder, DroppedGame, Manifest, read_manifest
@@ -75,13 +75,14 @@ def build_kgsgo(
         return []
     first = recipe.sets[names[0]].file
     with make_executor(engine, jobs, staging_dir(Path(output, first))) as executor:
-        hashed = hash_sources([Source(paths[archive], archive.name, None) for archive in wanted], executor)
+        found = [Source(paths[archive], archive.name, None) for archive in wanted]
+        hashed = hash_sources(found, executor)
         hashes = {archive: each["blake3"] for archive, each in zip(wanted, hashed)}
         reports = []
         for name in names:
             shards = [ArchiveGames(each, paths[each.archive], hashes[each.archive]) for each in selections[name]]
             targets = _targets(recipe, name, shards, Path(output))
-            reports += _SetBuild(recipe, targets, executor, progress).run(list(targets))
+            reports += _SetBuild(recipe, targets, found, executor, progress).run(list(targets))
         return reports
 
 
@@ -109,6 +110,7 @@ class _SetBuild(Build[Manifest]):
 
     recipe: KgsgoRecipe
     targets: dict[Target, list[ArchiveGames]]
+    sources: list[Source]
     executor: Executor
     progress: ProgressFactory
     counts: Iterator[int] = field(default_factory=lambda: iter(()))
@@ -151,6 +153,7 @@ class _SetBuild(Build[Manifest]):
                 origins.append(origin)
                 dropped += drops
             examples = sum(sum(origin.rows) for origin in origins)
+            require_unchanged(self.sources)
             output.write(layout.end)
             digest = output.commit(layout.header(examples))
         return Manifest(

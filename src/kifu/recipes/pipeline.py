@@ -26,7 +26,7 @@ from pydantic import BaseModel
 from kifu.atomic_io import remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
-from kifu.corpus.sources import HashedSources, find_sources
+from kifu.corpus.sources import HashedSources, find_sources, require_unchanged
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
     ArchiveRows,
@@ -601,6 +601,8 @@ class _SetsBuild(Build[ExamplesManifest]):
         return catalogues if usable and len(catalogues) == len(self.sources.sources) else None
 
     def make(self, target: Target) -> ExamplesManifest:
-        return self.make_set(
+        manifest = self.make_set(
             SetPlan(target.set, target.path, self.catalogues, self.sources.hashes, self.executor, self.options.progress)
         )
+        require_unchanged(self.sources.sources)
+        return manifest

@@ -1,8 +1,7 @@
-"""Open files of remote storage: read sequentially with prefetch, or mapped and fetched on demand."""
+"""Open files of remote storage: read sequentially with prefetch, or at any position, fetched on demand."""
 
 from __future__ import annotations
 
-import mmap
 import os
 import tempfile
 from collections.abc import Callable
@@ -16,7 +15,7 @@ PIECE_BYTES = 8 << 20
 """Size of a request: at 100 MB/s it takes 80 ms, against the 10 to 50 ms until a store answers."""
 
 _PAGE_BYTES = 1 << 20
-"""Size of the first request, since many files are only opened to detect their format, and of a page of a mapping."""
+"""Size of the first request, since many files are only opened to detect their format, and of a page of a copy."""
 
 
 class RemoteFile:
@@ -94,7 +93,7 @@ class RemoteFile:
         return self._thread.submit(self._fetch, begin, stop).result()
 
     def sparse_copy(self) -> SparseCopy:
-        """Return a mapping of the file, which can fetch bytes as long as the file is open."""
+        """Return a copy of the file, which fetches bytes as long as the file is open."""
         copy = SparseCopy(self)
         self._copies.append(copy)
         if self._begin == 0 and self._piece:  # read to detect the format
@@ -142,24 +141,31 @@ class RemoteFile:
 
 
 class SparseCopy:
-    """A mapping as long as a remote file, which contains the bytes that were asked for.
+    """A copy of a remote file, which contains the bytes that were asked for.
 
     They are kept in an unnamed temporary file (in TMPDIR), and fetched once.
 
     Attributes:
-        data: the mapping.
+        size: length of the file in bytes.
     """
 
     def __init__(self, file: RemoteFile) -> None:
-        """Map a file, without fetching anything."""
+        """Prepare the copy, without fetching anything."""
         self._file = file
+        self.size = file.size
         self._copy = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by `close`
         os.ftruncate(self._copy.fileno(), file.size)
         self._present = bytearray(-(-file.size // _PAGE_BYTES))
-        self.data = mmap.mmap(self._copy.fileno(), 0, access=mmap.ACCESS_READ)
 
-    def ensure(self, begin: int, stop: int) -> None:
-        """Fetch these bytes unless they are present; the range may exceed the file. Raises OSError."""
+    def fill(self, begin: int, view: memoryview) -> None:
+        """Fill a buffer with the bytes from `begin` on, which the file must have. Raises OSError."""
+        self._ensure(begin, begin + len(view))
+        self._copy.seek(begin)
+        while len(view):
+            view = view[self._copy.readinto(view) :]
+
+    def _ensure(self, begin: int, stop: int) -> None:
+        """Fetch these bytes unless they are present. Raises OSError."""
         if not self._file.seekable:
             begin, stop = 0, self._file.size
         page, last = max(begin, 0) // _PAGE_BYTES, -(-min(stop, self._file.size) // _PAGE_BYTES)
@@ -180,5 +186,5 @@ class SparseCopy:
         self._present[page : page + count] = b"\1" * count
 
     def close(self) -> None:
-        """Close the file; the bytes remain available while the mapping is in use."""
+        """Remove the copy."""
         self._copy.close()

@@ -33,9 +33,6 @@ class Stream(Protocol):
     def skip(self, count: int) -> None:
         """Skip `count` bytes, or fewer if the stream ends."""
 
-    def finish(self) -> None:
-        """Read to the end without keeping anything, if that can reveal damage."""
-
 
 class StreamFile(Protocol):
     """The required interface of an open, unbuffered file."""
@@ -70,9 +67,6 @@ class PlainStream:
             self._file.seek(count, os.SEEK_CUR)
         except OSError:  # beyond any possible file
             self.damage = "it ends too early"
-
-    def finish(self) -> None:
-        pass
 
 
 class _Engine(Protocol):
@@ -142,11 +136,6 @@ class InflatedStream:
         while count > 0 and not self._ended:
             count -= self.fill(scratch[: min(count, _SCRATCH)])
 
-    def finish(self) -> None:
-        scratch = memoryview(bytearray(_SCRATCH))
-        while not self._ended:
-            self.fill(scratch)
-
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
@@ -190,6 +179,15 @@ def inflate_into(packed: memoryview, target: memoryview) -> bool:
         BytesIO(packed), lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_DEFLATE), (_GZIP_ERROR,)
     )
     return stream.fill(target) == len(target) and stream.fill(memoryview(bytearray(1))) == 0
+
+
+def rest_is_zero(stream: Stream) -> bool:
+    """Read a stream to its end, or to the first byte that is not zero; return False if there is one."""
+    scratch = np.empty(_SCRATCH, np.uint8)
+    while count := stream.fill(scratch.data):
+        if scratch[:count].any():
+            return False
+    return True
 
 
 def read_whole(stream: Stream, data: Bytes, filled: int) -> Bytes | None:

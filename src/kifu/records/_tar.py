@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._streams import Stream
+from kifu.records._streams import Stream, rest_is_zero
 from kifu.records.detect import is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
@@ -334,7 +334,8 @@ def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_byte
         block_bytes: Size of the next buffers.
 
     Raises:
-        SourceError: After all complete records, if the archive is damaged or lacks its end mark, as truncated files do.
+        SourceError: After all complete records, if the archive is damaged, lacks its end mark, as truncated files do,
+            or goes on after it, as one whose middle is zero bytes.
     """
     state = np.zeros(5, np.int64)
     offset = 0  # of data[0] in the tar
@@ -344,7 +345,8 @@ def tar_blocks(source: str, stream: Stream, data: Bytes, filled: int, block_byte
             yield block
         at = int(state[_POSITION])
         if status == _END:
-            stream.finish()
+            if block.data[at:].any() or not rest_is_zero(stream):
+                raise SourceError(f"{source}: the tar goes on after its end mark at byte {offset + at}")
             break
         if status == _DAMAGED:
             raise SourceError(f"{source}: {stream.damage or f'no valid tar header at byte {offset + at}'}")

@@ -6,14 +6,12 @@ and inflating a small record. For 100,000 records it is 0.9 s instead of 0.02 s,
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-from io import FileIO
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple, TypeAlias, cast
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +19,11 @@ from isal import isal_zlib
 
 from kifu.errors import DropReason, SourceError
 from kifu.kernel import inline_kernel, kernel
-from kifu.records._remote import RemoteFile, SparseCopy
 from kifu.records._streams import inflate_into
 from kifu.records.detect import is_index_member, is_record_member
 from kifu.records.games import MEMBER_LIMIT, Bytes, RecordBlock
 
+_DIRECTORY_AT_ONCE = 2 << 20  # bytes; an entry has at most 196,651
 _ROWS_AT_ONCE = 1 << 14  # records listed by one kernel call, about one block of game records
 _NAMES_AT_ONCE = 1 << 20  # bytes of their names
 _LONGEST_NAME = 0xFFFF
@@ -38,7 +36,7 @@ _LONGEST_COMMENT = 0xFFFF
 _LONGEST_END = _LONGEST_COMMENT + _END_RECORD.size + _LOCATOR_64.size + _END_RECORD_64.size
 
 _CENTRAL_HEADER, _LOCAL_HEADER = 46, 30
-_LONGEST_HEADER = _LOCAL_HEADER + 2 * 0xFFFF
+_USUAL_HEADER, _LONGEST_HEADER = 4 << 10, _LOCAL_HEADER + 2 * 0xFFFF
 _STORED, _DEFLATED = 0, 8
 _ENCRYPTED = 0x01 | 0x40
 _LARGE = 1 << 20  # bytes of a member; below it, inflating with a single call is faster
@@ -121,19 +119,22 @@ class _Rows(NamedTuple):
 @kernel
 def _list_records(
     data: Bytes,
+    is_last: bool,
     base: int,
-    end: int,
+    length: int,
     state: npt.NDArray[np.int64],
     indexes: bool,
     out: _Rows,
 ) -> int:
-    """List the records of a central directory, from state[_POSITION] to `end`, until the arrays are full.
+    """List the records of a part of a central directory, from state[_POSITION] on, until the arrays are full.
 
     Args:
-        data: [N] uint8, the archive.
+        data: [N] uint8, the part.
+        is_last: The directory ends with this part.
         base: Number to add to every offset in the archive.
-        end: End of the directory.
-        state: [4] int64: position, ordinal of the next entry, rows listed, bytes taken by the members so far.
+        length: Bytes of the archive.
+        state: [4] int64: position in the part, ordinal of the next entry, rows listed, bytes taken by the members so
+            far.
         indexes: List the TYGEM indexes instead of the records.
         out: The rows, filled. _BEGIN is the position of the member's own header, which is not read.
 
@@ -143,11 +144,14 @@ def _list_records(
     names = out.names
     rows = 0
     name_end = 0
-    status = _END
+    end = len(data)
+    status = _END if is_last else _MORE
     while state[_POSITION] < end:
         at = state[_POSITION]
         if rows == len(out.table) or name_end + _LONGEST_NAME > len(names):
             status = _MORE
+            break
+        if at + _CENTRAL_HEADER > end and not is_last:
             break
         if at + _CENTRAL_HEADER > end or not (
             data[at] == 0x50 and data[at + 1] == 0x4B and data[at + 2] == 1 and data[at + 3] == 2
@@ -159,7 +163,8 @@ def _list_records(
         comment = extra + _integer(data, at + 30, 2)
         after = comment + _integer(data, at + 32, 2)
         if after > end:
-            status = _DAMAGED
+            if is_last:
+                status = _DAMAGED
             break
         name_stop = name_end
         for i in range(name_begin, extra):
@@ -178,10 +183,10 @@ def _list_records(
             row[_SIZE] = _integer(data, at + 24, 4)
             offset = _zip64_fields(data, extra, comment, row, _integer(data, at + 42, 4))
             row[_BEGIN] = base + offset if offset >= 0 else -1
-            reason = _refuse(_integer(data, at + 8, 2), row[_BEGIN], row, len(data))
+            reason = _refuse(_integer(data, at + 8, 2), row[_BEGIN], row, length)
             if reason == 0:
                 state[_TAKEN] += _LOCAL_HEADER + row[_PACKED]
-                if state[_TAKEN] > len(data):
+                if state[_TAKEN] > length:
                     status = _OVERLAP
                     break
             else:
@@ -198,11 +203,21 @@ def _list_records(
 
 
 @kernel
-def _find_contents(data: Bytes, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8]) -> None:
+def _find_contents(
+    data: Bytes, table: npt.NDArray[np.int64], limit: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8]
+) -> bool:
     """Replace the position of each member's header in the table by that of its content.
 
-    drop: [rows], set if there is no header there, or not enough data behind it.
+    Args:
+        data: [N] uint8, extents of the archive, see `_read_extents`.
+        table: [rows, 5] int64, with positions in `data`.
+        limit: [rows] int64, end of each member's extent in `data`.
+        drop: [rows], set if there is no header there, or not enough data behind it.
+
+    Returns:
+        True if there are enough data behind all headers.
     """
+    enough = True
     for k in range(len(table)):
         if drop[k]:
             continue
@@ -211,25 +226,25 @@ def _find_contents(data: Bytes, table: npt.NDArray[np.int64], drop: npt.NDArray[
         drop[k] = _UNREADABLE
         if data[local] == 0x50 and data[local + 1] == 0x4B and data[local + 2] == 3 and data[local + 3] == 4:
             row[_BEGIN] = local + _LOCAL_HEADER + _integer(data, local + 26, 2) + _integer(data, local + 28, 2)
-            if row[_BEGIN] + row[_PACKED] <= len(data):
+            if row[_BEGIN] + row[_PACKED] <= limit[k]:
                 drop[k] = 0
+            else:
+                enough = False
+    return enough
 
 
-class _MappedFile:
-    """A local file as a memory mapping."""
+class ZipFile(Protocol):
+    """The required interface of an open file, which `LocalFile` and `SparseCopy` have."""
 
-    def __init__(self, file: FileIO) -> None:
-        self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    size: int
 
-    def ensure(self, begin: int, stop: int) -> None:
-        """Do nothing: all bytes are available, see `SparseCopy`."""
+    def fill(self, begin: int, view: memoryview, /) -> None: ...
 
 
-_Mapping: TypeAlias = _MappedFile | SparseCopy
-
-
-def _map(file: FileIO | RemoteFile) -> _Mapping:
-    return file.sparse_copy() if isinstance(file, RemoteFile) else _MappedFile(file)
+def _read(file: ZipFile, begin: int, stop: int) -> Bytes:
+    data = np.empty(stop - begin, np.uint8)
+    file.fill(begin, data.data)
+    return data
 
 
 @dataclass(frozen=True)
@@ -241,52 +256,59 @@ class _Directory:
     base: int
 
 
-def _find_directory(source: str, mapped: _Mapping) -> _Directory:
+def _find_directory(source: str, file: ZipFile) -> _Directory:
     """Find the directory by the end record. Other bytes before and after the archive are allowed."""
-    data = mapped.data
-    mapped.ensure(len(data) - _LONGEST_END, len(data))
-    at = _find_end_record(data)
+    origin = max(0, file.size - _LONGEST_END)
+    tail = _read(file, origin, file.size).tobytes()
+    at = _find_end_record(tail)
     if at < 0:
         raise SourceError(f"{source}: the zip is cut off: it has no end record")
-    _, disk, first_disk, _, _, size, offset, _ = _END_RECORD.unpack_from(data, at)
-    end = at
-    if (record := _find_record_64(mapped, at)) >= 0:
-        _, _, _, _, disk, first_disk, _, _, size, offset = _END_RECORD_64.unpack_from(data, record)
-        end = record
+    _, disk, first_disk, _, _, size, offset, _ = _END_RECORD.unpack_from(tail, at)
+    end = origin + at
+    record = _find_record_64(file, tail, at, origin)
+    if record is not None:
+        end, record_64 = record
+        _, _, _, _, disk, first_disk, _, _, size, offset = _END_RECORD_64.unpack(record_64)
     if disk not in (0, 0xFFFF) or first_disk not in (0, 0xFFFF):
         raise SourceError(f"{source}: multi-volume zips are not supported")
     begin = end - size
     if begin < offset:
         raise SourceError(f"{source}: the zip is damaged: its directory ({size} bytes from byte {offset}) does not fit")
-    mapped.ensure(begin, end)
     return _Directory(begin, end, begin - offset)
 
 
-def _find_end_record(data: mmap.mmap) -> int:
+def _find_end_record(tail: bytes) -> int:
     """Return the position of the last end record whose comment, which may contain another, fits in the file; or -1."""
-    first = max(0, len(data) - _END_RECORD.size - _LONGEST_COMMENT)
-    at = data.rfind(b"PK\5\6", first)
+    first = max(0, len(tail) - _END_RECORD.size - _LONGEST_COMMENT)
+    at = tail.rfind(b"PK\5\6", first)
     while at >= 0:
-        rest = len(data) - at - _END_RECORD.size
-        if rest >= 0 and _END_RECORD.unpack_from(data, at)[-1] <= rest:
+        rest = len(tail) - at - _END_RECORD.size
+        if rest >= 0 and _END_RECORD.unpack_from(tail, at)[-1] <= rest:
             return at
-        at = data.rfind(b"PK\5\6", first, at)
+        at = tail.rfind(b"PK\5\6", first, at)
     return -1
 
 
-def _find_record_64(mapped: _Mapping, end_record: int) -> int:
-    """Return the position of the zip64 end record, right before its locator or where the locator points; or -1."""
-    data = mapped.data
+def _find_record_64(file: ZipFile, tail: bytes, end_record: int, origin: int) -> tuple[int, bytes] | None:
+    """Return the zip64 end record and its position: right before its locator, or where the locator points.
+
+    Args:
+        file: The archive.
+        tail: Its end.
+        end_record: Position of the end record in `tail`.
+        origin: Position of `tail` in the file.
+    """
     locator = end_record - _LOCATOR_64.size
-    if locator < 0 or data[locator : locator + 4] != b"PK\6\7":
-        return -1
-    _, _, stored_position, _ = _LOCATOR_64.unpack_from(data, locator)
-    for at in (locator - _END_RECORD_64.size, stored_position):
-        if 0 <= at <= locator - _END_RECORD_64.size:
-            mapped.ensure(at, at + _END_RECORD_64.size)
-            if data[at : at + 4] == b"PK\6\6":
-                return at
-    return -1
+    if locator < 0 or tail[locator : locator + 4] != b"PK\6\7":
+        return None
+    _, _, stored_position, _ = _LOCATOR_64.unpack_from(tail, locator)
+    last = origin + locator - _END_RECORD_64.size
+    for at in (last, stored_position):
+        if 0 <= at <= last:
+            record = _read(file, at, at + _END_RECORD_64.size).tobytes()
+            if record[:4] == b"PK\6\6":
+                return at, record
+    return None
 
 
 @dataclass(frozen=True)
@@ -306,17 +328,11 @@ class _Run:
     name_offset: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
 
-    def reach(self) -> tuple[int, int]:
-        """Return the range of bytes of the archive with the members and their headers; (0, 0) if there are none."""
-        begin, packed = self.table[self.drop == 0][:, [_BEGIN, _PACKED]].T
-        return (int(begin.min()), int((begin + packed).max()) + _LONGEST_HEADER) if len(begin) else (0, 0)
 
-
-def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
+def _runs(source: str, file: ZipFile, block_bytes: int, indexes: bool = False) -> Iterator[_Run]:
     """Yield the members of each block, by the directory alone; raises what `zip_blocks` does."""
-    directory = _find_directory(source, mapped)
-    data = np.frombuffer(mapped.data, np.uint8)
-    state = np.array([directory.begin, 0, 0, 0], np.int64)
+    directory = _find_directory(source, file)
+    position, state = directory.begin, np.zeros(4, np.int64)
     status = _MORE
     while status == _MORE:
         table, member, drop, names, name_offset = listed = _Rows(
@@ -326,41 +342,91 @@ def _runs(source: str, mapped: _Mapping, block_bytes: int, indexes: bool = False
             names=np.empty(_NAMES_AT_ONCE + _LONGEST_NAME, np.uint8),
             name_offset=np.zeros(_ROWS_AT_ONCE + 1, np.int64),
         )
-        status = _list_records(data, directory.base, directory.end, state, indexes, listed)
-        for rows, ends in _portions(table[: state[_ROWS], _SIZE], block_bytes):
+        stop = min(position + _DIRECTORY_AT_ONCE, directory.end)
+        state[_POSITION] = 0
+        part, is_last = _read(file, position, stop), stop == directory.end
+        status = _list_records(part, is_last, directory.base, file.size, state, indexes, listed)
+        position += int(state[_POSITION])
+        rows_of_kind = table[: state[_ROWS]]
+        for rows in _portions(rows_of_kind[:, [_SIZE, _PACKED]].max(1), block_bytes):
             at = name_offset[rows.start : rows.stop + 1]
+            ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(table[rows, _SIZE])])
             yield _Run(table[rows], member[rows], drop[rows], names[at[0] : at[-1]].copy(), at - at[0], ends)
     if status == _DAMAGED:
-        raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {state[_POSITION]}")
+        raise SourceError(f"{source}: the zip is damaged: no valid directory entry at byte {position}")
     if status == _OVERLAP:
-        raise SourceError(f"{source}: the zip's members overlap: together they are larger than its {len(data)} bytes")
+        raise SourceError(f"{source}: the zip's members overlap: together they are larger than its {file.size} bytes")
+
+
+def _read_run(file: ZipFile, run: _Run) -> tuple[Bytes, _Run]:
+    """Read the members of a run as they are stored.
+
+    Returns:
+        The bytes, and the run with the position of each member's content in them; its members without a header are
+        dropped. Nearly all headers are short, so they are read with the content, if need be a second time.
+    """
+    for header_bytes in (_USUAL_HEADER, _LONGEST_HEADER):
+        table, drop = run.table.copy(), run.drop.copy()
+        data, limit = _read_extents(file, table, drop, header_bytes)
+        if _find_contents(data, table, limit, drop):
+            break
+    return data, replace(run, table=table, drop=drop)
+
+
+def _read_extents(
+    file: ZipFile, table: npt.NDArray[np.int64], drop: npt.NDArray[np.uint8], header_bytes: int
+) -> tuple[Bytes, npt.NDArray[np.int64]]:
+    """Read the parts of the archive with the members of a run, most often a single one, side by side.
+
+    Args:
+        file: The archive.
+        table: [rows, 5] int64, whose positions become those in the result.
+        drop: [rows] uint8. Members with a reason are left out.
+        header_bytes: Bytes to read for the header of a member, in addition to its content.
+
+    Returns:
+        (data [N] uint8, limit [rows] int64: the end in `data` of the part with each member).
+    """
+    limit = np.zeros(len(table), np.int64)
+    read = np.flatnonzero(drop == 0)
+    read = read[np.argsort(table[read, _BEGIN], kind="stable")]
+    begin = table[read, _BEGIN]
+    reach = np.maximum.accumulate(np.minimum(begin + table[read, _PACKED] + header_bytes, file.size))
+    first = np.flatnonzero(np.append(True, begin[1:] > reach[:-1])) if len(read) else np.empty(0, np.int64)
+    last = np.append(first[1:], len(read)) - 1 if len(read) else first
+    ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(reach[last] - begin[first])])
+    data = np.empty(int(ends[-1]), np.uint8)
+    for start, stop, at in zip(ends[:-1].tolist(), ends[1:].tolist(), begin[first].tolist()):
+        file.fill(at, data.data[start:stop])
+    extent = np.searchsorted(first, np.arange(len(read)), "right") - 1
+    table[read, _BEGIN] = begin - begin[first][extent] + ends[extent]
+    limit[read] = ends[extent + 1]
+    return data, limit
 
 
 def zip_blocks(
-    source: str, file: FileIO | RemoteFile, block_bytes: int, *, indexes: bool = False, first: int = 0
+    source: str, file: ZipFile, block_bytes: int, *, indexes: bool = False, first: int = 0
 ) -> Iterator[RecordBlock]:
     """Yield the records of a zip, or its TYGEM indexes, in the order of its central directory.
 
-    Local files are memory-mapped. Remote files are copied, as far as needed, to an unnamed temporary file. Members that
-    are encrypted, compressed otherwise than stored or deflated, or do not match their checksum become empty rows with
-    `DropReason.UNREADABLE`.
+    Nothing is mapped into memory: access to a mapping of a file that another process truncates would end this one.
+    Members that are encrypted, compressed otherwise than stored or deflated, or do not match their checksum become
+    empty rows with `DropReason.UNREADABLE`.
 
     Args:
         source: The archive's path.
         file: The open archive.
         block_bytes: Maximum bytes of the members of a block, unless a single one is larger.
         indexes: Yield the TYGEM indexes instead of the records.
-        first: Number of blocks to skip; none of their bytes are copied or inflated.
+        first: Number of blocks to skip; none of their bytes are read or inflated.
 
     Raises:
+        OSError: If the file cannot be read, or is shorter than it was.
         SourceError: If the archive has no end record; and, after all records before, if its directory is damaged or if
             members overlap, as in a decompression bomb.
     """
-    mapped = _map(file)
-    data = np.frombuffer(mapped.data, np.uint8)
-    for run in islice(_runs(source, mapped, block_bytes, indexes), first, None):
-        mapped.ensure(*run.reach())
-        _find_contents(data, run.table, run.drop)
+    for listed in islice(_runs(source, file, block_bytes, indexes), first, None):
+        data, run = _read_run(file, listed)
         block = RecordBlock(
             source=source,
             data=np.empty(int(run.ends[-1]), np.uint8),
@@ -371,32 +437,30 @@ def zip_blocks(
             name_offset=run.name_offset,
             drop=run.drop,
         )
-        _read_members(block, memoryview(mapped.data), run.table)
+        _read_members(block, data.data, run.table)
         yield block
-        if hasattr(mmap, "MADV_DONTNEED"):  # otherwise the pages that were read stay in memory as long as the mapping
-            mapped.data.madvise(mmap.MADV_DONTNEED)
 
 
-def count_zip_blocks(file: FileIO | RemoteFile, block_bytes: int) -> int:
+def count_zip_blocks(file: ZipFile, block_bytes: int) -> int:
     """Return the number of blocks of `zip_blocks`, by the directory alone; damage is left for reading to report."""
     count = 0
     with suppress(SourceError):
-        for _ in _runs("", _map(file), block_bytes):
+        for _ in _runs("", file, block_bytes):
             count += 1
     return count
 
 
-def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[tuple[slice, npt.NDArray[np.int64]]]:
-    """Yield slices of at most `limit` bytes, or of one member, and the start and end of each member in them."""
+def _portions(sizes: npt.NDArray[np.int64], limit: int) -> Iterator[slice]:
+    """Yield slices whose sizes are at most `limit` bytes together, or of one member."""
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     first = 0
     while first < len(sizes):
         last = max(first + 1, int(np.searchsorted(ends, ends[first] + limit, "right")) - 1)
-        yield slice(first, last), ends[first : last + 1] - ends[first]
+        yield slice(first, last)
         first = last
 
 
-def _read_members(block: RecordBlock, mapped: memoryview, table: npt.NDArray[np.int64]) -> None:
+def _read_members(block: RecordBlock, archive: memoryview, table: npt.NDArray[np.int64]) -> None:
     """Fill in the contents of a block's members; those that do not match their size and checksum become empty."""
     target = block.data.data
     rows = zip(block.start.tolist(), block.stop.tolist(), block.drop.tolist(), table.tolist())
@@ -404,7 +468,7 @@ def _read_members(block: RecordBlock, mapped: memoryview, table: npt.NDArray[np.
         if drop:
             block.stop[k] = start
             continue
-        stored = mapped[begin : begin + packed]
+        stored = archive[begin : begin + packed]
         content: bytes | memoryview = stored
         large = method == _DEFLATED and size > _LARGE
         if large:

@@ -17,7 +17,6 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from io import FileIO
 from itertools import islice
 from typing import NamedTuple
 
@@ -28,11 +27,11 @@ from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
 from kifu.records._tokens import LINE_LIMIT, count_lines, last_line_end
-from kifu.records._zip import count_zip_blocks, zip_blocks
+from kifu.records._zip import ZipFile, count_zip_blocks, zip_blocks
 from kifu.records.detect import LINE_FORMATS, SGF, TYGEM_INDEX, detect, is_index_name, is_record_name
 from kifu.records.directory import COMPRESSIONS, describe_left_out, directory_blocks, list_directory, strip_compression
 from kifu.records.games import Bytes, RecordBlock, make_block
-from kifu.records.paths import AnyPath, Paths, Remote, as_list, as_path, open_file
+from kifu.records.paths import AnyPath, LocalFile, Paths, Remote, as_list, as_path, open_file
 from kifu.records.splitting import BLOCK_BYTES, skip_leading_comments, split_blocks
 
 _log = logging.getLogger(__name__)
@@ -142,16 +141,21 @@ def _is_directory(path: AnyPath) -> bool:
     return stat.S_ISDIR(mode)
 
 
-def _file_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
+def _file_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int, first: int) -> Iterator[RecordBlock]:
     head = file.read(4)
     file.seek(0)
     if head in _ZIP_MAGIC:
-        yield from zip_blocks(str(path), file, block_bytes, first=first)
+        yield from zip_blocks(str(path), _any_position(file), block_bytes, first=first)
     else:
         yield from islice(_stream_blocks(path, file, block_bytes), first, None)
 
 
-def _stream_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int) -> Iterator[RecordBlock]:
+def _any_position(file: LocalFile | RemoteFile) -> ZipFile:
+    """Return a file that reads bytes at any position."""
+    return file.sparse_copy() if isinstance(file, RemoteFile) else file
+
+
+def _stream_blocks(path: AnyPath, file: LocalFile | RemoteFile, block_bytes: int) -> Iterator[RecordBlock]:
     """Yield the blocks of a file that does not begin like a zip."""
     if is_index_name(strip_compression(os.fsencode(path.name))):
         return
@@ -164,7 +168,7 @@ def _stream_blocks(path: AnyPath, file: FileIO | RemoteFile, block_bytes: int) -
     if _is_tar(name, data, filled):
         yield from tar_blocks(str(path), stream, data, filled, block_bytes)
     elif filled and name.lower().endswith(b".zip"):  # with other bytes before the archive, or truncated
-        yield from zip_blocks(str(path), file, block_bytes)
+        yield from zip_blocks(str(path), _any_position(file), block_bytes)
     elif (kind := _detect_file(name, data, filled)) in LINE_FORMATS:
         yield from line_blocks(str(path), name, kind, stream, data, filled)
     elif kind != TYGEM_INDEX:
@@ -212,7 +216,7 @@ def count_blocks(source: str | os.PathLike[str], *, block_bytes: int = BLOCK_BYT
             return 1, False
         with open_file(path) as file:
             if file.read(4) in _ZIP_MAGIC:
-                return count_zip_blocks(file, block_bytes), True
+                return count_zip_blocks(_any_position(file), block_bytes), True
             file.seek(0)
             stream, compression = open_stream(file)
             data = np.empty(max(block_bytes, HEADER), np.uint8)
@@ -245,7 +249,7 @@ def index_files(source: AnyPath) -> Iterator[Bytes]:
             if is_index:
                 yield _read_file(source, file)
             elif file.read(4) in _ZIP_MAGIC:
-                for block in _until_damage(zip_blocks(str(source), file, BLOCK_BYTES, indexes=True)):
+                for block in _until_damage(zip_blocks(str(source), _any_position(file), BLOCK_BYTES, indexes=True)):
                     for k in range(len(block)):
                         if block.drop[k]:
                             raise SourceError(f"{source}: {block.name(k)}: {DropReason(block.drop[k]).reason}")
@@ -261,7 +265,7 @@ def _until_damage(blocks: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
         yield from blocks
 
 
-def _read_file(path: AnyPath, file: FileIO | RemoteFile) -> Bytes:
+def _read_file(path: AnyPath, file: LocalFile | RemoteFile) -> Bytes:
     """Return the content of a file, inflated if compressed; raise SourceError if it is damaged or over 256 MiB."""
     stream, _ = open_stream(file)
     data = np.empty(BLOCK_BYTES, np.uint8)

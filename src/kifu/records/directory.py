@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import BytesIO, FileIO
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 
@@ -17,6 +17,8 @@ import numpy as np
 
 from kifu.errors import DropReason, SourceError
 from kifu.execution.executor import ThreadExecutor
+from kifu.files import require_regular
+from kifu.records._store import CHANGED
 from kifu.records._streams import open_stream, read_whole
 from kifu.records._tar import HEADER, header_status
 from kifu.records.detect import is_index_name, is_olf_name, is_record_name
@@ -310,13 +312,27 @@ def _read_records(records: LooseRecords) -> Iterator[tuple[Bytes, DropReason]]:
 
 
 def _read_record(path: bytes) -> tuple[Bytes, DropReason]:
-    """Return a loose record, inflated if compressed; empty with the reason if it cannot be read."""
+    """Return a loose record, inflated if compressed; empty with the reason if it cannot be read.
+
+    Raises:
+        SourceError: If the file changes meanwhile.
+    """
     try:
-        with FileIO(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            raw = None if size > MEMBER_LIMIT else file.read(size)
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it may have become a FIFO
     except OSError:
         return _EMPTY, DropReason.UNREADABLE
+    try:
+        status = os.fstat(file)
+        require_regular(status)
+        raw = None if status.st_size > MEMBER_LIMIT else os.read(file, status.st_size + 1)
+        while raw is not None and len(raw) < status.st_size and (more := os.read(file, status.st_size - len(raw))):
+            raw += more
+    except OSError:
+        return _EMPTY, DropReason.UNREADABLE
+    finally:
+        os.close(file)
+    if raw is not None and len(raw) != status.st_size:
+        raise SourceError(f"{os.fsdecode(path)}: {CHANGED}")
     return _content(raw)
 
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from kifu.errors import SourceError
+from kifu.files import open_regular
 from kifu.records._remote import RemoteFile
 from kifu.records._store import CHANGED, Info, Store, StoreError, etag_of, is_same
 
@@ -133,10 +137,12 @@ Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
 def as_path(source: str | os.PathLike[str]) -> AnyPath:
-    """Return a `Remote` for a URL, else a path. Nothing is opened yet."""
+    """Return a `Remote` for a URL, else a path. Nothing is opened yet. Raises SourceError if it is empty."""
     if isinstance(source, Remote):
         return source
     text = os.fspath(source)
+    if not text:
+        raise SourceError("the path of a source is empty")
     return Remote(text) if _URL.match(text) else Path(text)
 
 
@@ -162,6 +168,56 @@ def etag(path: AnyPath) -> Any:
     return [stat.st_size, stat.st_mtime_ns]
 
 
-def open_file(path: AnyPath) -> FileIO | RemoteFile:
-    """Open a file without a buffer. A remote one reports changes when it is left. Raises OSError."""
-    return path.open() if isinstance(path, Remote) else FileIO(path)
+def file_version(status: os.stat_result) -> tuple[int, ...]:
+    """Return numbers that change if a local file is replaced, or written to.
+
+    The time of status changes is not among them: backups that set hard links change it.
+    """
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+class LocalFile(FileIO):
+    """An open regular file of this machine, without a buffer.
+
+    A context manager: leaving it raises OSError if the file has changed, also in place of another error.
+
+    Attributes:
+        size: length in bytes, when it was opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open a file. Raises OSError."""
+        super().__init__(path, opener=_open_descriptor)
+        self._path = path
+        self._version = file_version(status := os.fstat(self.fileno()))
+        self.size = status.st_size
+
+    def fill(self, begin: int, view: memoryview) -> None:
+        """Fill a buffer with the bytes from `begin` on. Raises OSError, also if the file has fewer."""
+        self.seek(begin)
+        while len(view):
+            if not (count := self.readinto(view)):
+                raise StoreError(CHANGED)
+            view = view[count:]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        changed = False
+        if error is None or isinstance(error, OSError):
+            with suppress(OSError):
+                changed = file_version(os.fstat(self.fileno())) != self._version
+                changed |= not self._path.exists() or file_version(self._path.stat()) != self._version
+        super().__exit__(kind, error, trace)
+        if changed:
+            raise StoreError(CHANGED) from None
+
+
+def _open_descriptor(path: str, _flags: int) -> int:
+    with open_regular(path) as file:
+        return os.dup(file.fileno())
+
+
+def open_file(path: AnyPath) -> LocalFile | RemoteFile:
+    """Open a file without a buffer, which reports changes when it is left. Raises OSError."""
+    return path.open() if isinstance(path, Remote) else LocalFile(path)

@@ -186,7 +186,7 @@ def learned(tmp_path: Path) -> learn.net.Net:
 
 
 def test_training_games_are_refused(games: Path, learned: learn.net.Net) -> None:
-    with pytest.raises(RecipeError, match=r"^learned was trained on 1 of 8 games .*--overlap drop"):
+    with pytest.raises(RecipeError, match=r"^learned was trained on or validated with 1 of 8 games .*--overlap drop"):
         learn.evaluate.evaluate(learned, games)
 
 
@@ -196,13 +196,15 @@ def test_training_games_are_dropped(games: Path, learned: learn.net.Net, net: le
     assert [(reported.known_games, reported.learned) for reported in found.nets] == [(0, 0), (2, 1)]
     seen = [each for each in naive(net, games_in(games)) if each.game != 3]
     assert_score(found.nets[0].score, seen)
-    assert any(line.startswith("Left out: 1 game that a net was trained on") for line in found.remarks())
+    assert any(
+        line.startswith("Left out: 1 game that a net was trained on or validated with (") for line in found.remarks()
+    )
 
 
 def test_kept_training_games_are_reported(games: Path, learned: learn.net.Net) -> None:
     found = learn.evaluate.evaluate(learned, games, learn.evaluate.EvalOptions(overlap="keep"))
     assert (found.games, found.learned) == (8, 1)
-    assert any(line.startswith("NOT A TEST: a net was trained on 1 game") for line in found.remarks())
+    assert any(line.startswith("NOT A TEST: a net was trained on or validated with 1 game") for line in found.remarks())
     assert json.loads(found.to_json())["overlap"] == {"games": 1, "done": "keep"}
 
 
@@ -216,7 +218,7 @@ def test_a_shared_opening_is_not_an_overlap(tmp_path: Path) -> None:
 
 def test_no_game_is_left(learned: learn.net.Net, tmp_path: Path) -> None:
     tested = evaluated.catalogue(tmp_path / "one", [evaluated.text(3)])
-    with pytest.raises(SourceError, match="no game is left: the nets were trained on all of 1 game"):
+    with pytest.raises(SourceError, match="no game is left: the nets have seen all of 1 game"):
         learn.evaluate.evaluate(learned, tested, learn.evaluate.EvalOptions(overlap="drop"))
 
 

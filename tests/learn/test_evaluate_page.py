@@ -178,13 +178,16 @@ def test_the_command_compares_nets(folder: Path) -> None:
     assert (parsed["games"], parsed["overlap"]) == (7, {"games": 1, "done": "drop"})
     text = run("evaluate", *(folder / name for name in ("a.safetensors", "games.parquet")), "--with",
                folder / "b.safetensors", "--overlap", "keep").out  # fmt: skip
-    assert "! NOT A TEST: a net was trained on 1 game" in text
+    assert "! NOT A TEST: a net was trained on or validated with 1 game" in text
     assert "against the first" in text
     assert max(map(len, text.splitlines()[2:])) <= 80
 
 
 REFUSED = [
-    (["b.safetensors", "games.parquet"], "b was trained on 1 of 8 games (rotated, mirrored or not); --overlap"),
+    (
+        ["b.safetensors", "games.parquet"],
+        "b was trained on or validated with 1 of 8 games (rotated, mirrored or not); --overlap",
+    ),
     (["large.safetensors", "games.parquet"], "there is no game on a 19 x 19 board in"),
     (
         ["large.safetensors", "games.parquet", "--board", "9x9"],

@@ -266,7 +266,7 @@ def test_a_smaller_sample_is_a_subset(sample: Path) -> None:
     assert others != more
 
 
-def test_the_net_lists_its_training_games(games: Path, tmp_path: Path) -> None:
+def test_the_net_lists_its_training_and_validation_games(games: Path, tmp_path: Path) -> None:
     recipe = tiny(games=7, steps=1)
     learn.train.train(recipe, [games], tmp_path / "run")
     found = learn.data.read_training_games(recipe, [games], [], 1)
@@ -276,13 +276,19 @@ def test_the_net_lists_its_training_games(games: Path, tmp_path: Path) -> None:
         for batch in catalogue.batches(("id", "canonical"))
         for key, value in zip(to_numpy(batch["id"]).tolist(), to_numpy(batch["canonical"]).tolist())
     }
-    expected = sorted(canonical[key] for key in found.train.ids.tolist())
-    assert len(expected) == 7
+    expected = sorted(canonical[key] for key in [*found.train.ids.tolist(), *found.validation.ids.tolist()])
+    assert len(expected) == 7 + found.counts()["validation_games"] > 7
     for name in ("best", "final"):
         net = learn.net.open_net(tmp_path / "run" / f"{name}.safetensors")
         assert net.games.tolist() == expected
         assert net.about.recipe == recipe.to_dict()
         assert net.about.trained["steps"] == 1
+
+
+def test_games_that_chose_the_best_net_are_no_test(games: Path, sample: Path, tmp_path: Path) -> None:
+    learn.train.train(tiny(steps=1), [sample], tmp_path / "run", validate=[games])
+    with pytest.raises(RecipeError, match=r"^run was trained on or validated with 31 of 31 games"):
+        learn.evaluate.evaluate(tmp_path / "run", games)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -399,6 +405,44 @@ def test_a_saved_net_has_its_validation_loss(games: Path, tmp_path: Path) -> Non
     with torch.no_grad():
         sums = sum(module(batch).sums for batch in data.validation_batches())
     assert float(sums[1] / sums[0]) == pytest.approx(result.last["validation_loss"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "end", "averaged"),
+    [
+        ({"steps": 60, "average": 0.95, "optimiser": {"kind": "adamw", "lr": 0.3}}, "60 steps done", True),
+        ({"steps": 40, "average": 0.9}, "40 steps done", False),  # the average lags behind
+        ({"steps": 99, "average": 0.5, "patience": 1, "validate_steps": 9}, "1 validations without a lower loss", None),
+    ],
+)
+def test_the_better_of_averaged_and_raw_weights_are_kept(
+    games: Path, sample: Path, tmp_path: Path, changes: dict[str, Any], end: str, averaged: bool | None
+) -> None:
+    recipe, lines = tiny(**changes), list[str]()
+    with mock.patch.object(kifu.progress._Silence, "log", lambda self, line: lines.append(line)):
+        # On random moves, training makes the validation worse.
+        result = learn.train.train(recipe, [games if recipe.patience else sample], tmp_path)
+    assert result.why == end
+    rows = [row for row in learn.metrics.read_metrics(tmp_path / "metrics.csv") if "validation_loss" in row]
+    raw, average = sorted((row for row in rows if row["step"] == result.steps), key=lambda row: row["averaged"])
+    assert averaged in (None, average["validation_loss"] <= raw["validation_loss"])
+    averaged = average["validation_loss"] <= raw["validation_loss"]
+    assert all(row["averaged"] == 1 for row in rows[:-2])
+
+    final, saved = learn.net.open_net(tmp_path / "final.safetensors"), checkpoint(tmp_path)
+    weights = {name.removeprefix("network."): value for name, value in saved["state_dict"].items()}
+    for value, ours in zip(learn.optim._float_values(final.module), saved["kifu"]["average"], strict=True):
+        name = next(key for key, each in final.module.state_dict(keep_vars=True).items() if each is value)
+        assert torch.equal(value, ours if averaged else weights[name])
+    figures = final.about.trained["figures"]
+    kept, other = (average, raw) if averaged else (raw, average)
+    assert {name: value for name, value in figures.items() if name in kept} == pytest.approx(kept)
+    names = ("averaged", "raw") if averaged else ("raw", "averaged")
+    assert lines[-1].endswith(f" with {names[0]} weights; {other['validation_loss']:.4f} with {names[1]} ones")
+    best = min(rows, key=lambda row: row["validation_loss"])
+    assert result.best == pytest.approx(best)
+    assert ("raw weights" in result.summary()) == (best["averaged"] == 0)
+    assert ("with raw weights" in learn.net.describe_net(tmp_path)) == (best["averaged"] == 0)
 
 
 def test_without_validation_the_last_net_is_the_best(games: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ _PANEL = "Networks"
 
 @command(
     _PANEL,
-    "kifu train quick-cpu games.parquet -o run --set validation=0.1 --time 30s",
+    "kifu train quick-cpu sets/train.parquet -o run --set validation=0.1 --time 30s",
     "kifu train small sample -o small --set batch_size=128 --dry-run",
     kernels=True,
 )
@@ -82,8 +82,8 @@ def train(  # noqa: PLR0913 - command-line options
 
 @command(
     _PANEL,
-    "kifu evaluate run games.parquet --overlap drop --positions 300",
-    "kifu evaluate run games.parquet --overlap drop --positions 300 --html run.html",
+    "kifu evaluate run sets/test.parquet --positions 300",
+    "kifu evaluate run sets/test.parquet --positions 300 --html run.html",
     kernels=True,
 )
 def evaluate(  # noqa: PLR0913 - command-line options
@@ -104,7 +104,10 @@ def evaluate(  # noqa: PLR0913 - command-line options
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampled positions and the bootstrap.")] = 0,
     precision: Annotated[str, typer.Option(metavar="float32|bfloat16", help="Precision of the network.")] = "float32",
     overlap: Annotated[
-        str, typer.Option(metavar="refuse|drop|keep", help="Treatment of games that a net was trained on.")
+        str,
+        typer.Option(
+            metavar="refuse|drop|keep", help="Treatment of games that a net was trained on or validated with."
+        ),
     ] = "refuse",
     html: Annotated[Path | None, OutputFile(help="Write a page with plots and boards.")] = None,
     jobs: Jobs = None,

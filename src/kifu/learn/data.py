@@ -62,7 +62,8 @@ class TrainingGames:
     Attributes:
         train: Positions to train on.
         validation: Held-out positions, or None.
-        canonical: [K] uint64, canonical hashes of the training games.
+        canonical: [K] uint64, canonical hashes of the games to train on and of those to validate with, which choose the
+            best net.
         inputs: Names of the sources and hashes of those that are files.
     """
 
@@ -118,10 +119,11 @@ def read_training_games(recipe: TrainingRecipe, sources: Paths, validate: Paths,
     if not len(train) or (held_out is not None and not len(held_out)):
         purpose = "train on" if not len(train) else "validate with"
         raise SourceError(f"none of {len(rows):,} games is left to {purpose}; validation is {recipe.validation}")
+    used = [train] if held_out is None else [train, held_out]
     return TrainingGames(
         _make_source(recipe, train),
         None if held_out is None else _make_source(recipe, held_out),
-        to_numpy(train["canonical"]),
+        np.concatenate([to_numpy(rows["canonical"]) for rows in used]),
         {"train": _hash_sources(sources), "validation": _hash_sources(validate)},
     )
 

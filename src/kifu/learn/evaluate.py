@@ -1,4 +1,4 @@
-"""Evaluation of nets on the moves of games that they were not trained on; see docs/evaluation.md."""
+"""Evaluation of nets on the moves of games that they have not seen; see docs/evaluation.md."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class EvalOptions:
         seed: Seed of these draws and of the bootstrap.
         precision: "float32", whose figures agree between machines but for the last digits, or "bfloat16", which is
             faster on hardware that supports it and accurate to two or three digits.
-        overlap: What to do about games that a net was trained on, also if rotated, mirrored or with colours swapped:
-            "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every output reports
-            games that were dropped or kept.
+        overlap: What to do about games that a net was trained on or validated with, also if rotated, mirrored or with
+            colours swapped: "refuse" raises RecipeError, "drop" leaves them out for all nets, "keep" keeps them. Every
+            output reports games that were dropped or kept.
     """
 
     board: str | None = None
@@ -92,7 +92,7 @@ class NetResult:
     Attributes:
         name: Name of the net, unique within the evaluation.
         about: Its metadata.
-        known_games: Number of games it is known to be trained on; 0 if unknown.
+        known_games: Number of games it is known to be trained on or validated with; 0 if unknown.
         learned: Number of these among the games to evaluate, whether they were dropped or not.
         score: Score of all positions.
         calibration: Calibration on all positions.
@@ -125,7 +125,8 @@ class Evaluation:
         games_hash: BLAKE3 of the games and their positions.
         games: Number of games with an evaluated position.
         positions: Number of evaluated positions.
-        learned: Number of games that a net was trained on; they are left out if `options.overlap` is "drop".
+        learned: Number of games that a net was trained on or validated with; they are left out if `options.overlap` is
+            "drop".
         nets: Results of the nets.
         examples: Example positions.
     """
@@ -149,11 +150,14 @@ class Evaluation:
         remarks = []
         if self.learned and self.options.overlap == "keep":
             remarks.append(
-                f"NOT A TEST: a net was trained on {_games(self.learned)} of these (rotated, mirrored or not). The"
-                " figures are too good."
+                f"NOT A TEST: a net was trained on or validated with {_games(self.learned)} of these (rotated, mirrored"
+                " or not). The figures are too good."
             )
         elif self.learned:
-            remarks.append(f"Left out: {_games(self.learned)} that a net was trained on (rotated, mirrored or not).")
+            remarks.append(
+                f"Left out: {_games(self.learned)} that a net was trained on or validated with (rotated, mirrored or"
+                " not)."
+            )
         remarks += [
             f"The training games of {net.name} are unknown; they may be among these."
             for net in self.nets
@@ -252,7 +256,7 @@ def evaluate(
         progress: Reports how far the evaluation is.
 
     Raises:
-        RecipeError: An option does not fit the nets, a net was trained on one of the games, or a source is a data set.
+        RecipeError: An option does not fit the nets, a net has seen one of the games, or a source is a data set.
         SourceError: There are no such games.
         FormatError: A catalogue or net is damaged, or a net returns NaN.
     """
@@ -349,13 +353,13 @@ def _handle_overlap(
     for net, known in zip(nets, trained_on):
         if known.any() and overlap == "refuse":
             raise RecipeError(
-                f"{net.name} was trained on {known.sum():,} of {_games(len(known))} (rotated, mirrored or not);"
-                " --overlap drop leaves them out, --overlap keep keeps them and says so"
+                f"{net.name} was trained on or validated with {known.sum():,} of {_games(len(known))} (rotated,"
+                " mirrored or not); --overlap drop leaves them out, --overlap keep keeps them and says so"
             )
     if overlap == "drop":
         rows = rows.filter(pa.array(~np.any(trained_on, axis=0)))
     if not len(rows):
-        raise SourceError(f"no game is left: the nets were trained on all of {_games(len(trained_on[0]))}")
+        raise SourceError(f"no game is left: the nets have seen all of {_games(len(trained_on[0]))}")
     return rows
 
 

@@ -9,7 +9,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -187,6 +187,7 @@ class TrainingLoop:
             optimizer.load_state_dict(checkpoint["optimizer_states"][0])
         self.optimizer = fabric.setup_optimizers(optimizer)
         self.ema = EMA(self.module.network, recipe.average) if recipe.average else None
+        self.keeps_average = self.ema is not None
         # Both stay on the device, so that no step waits for it.
         self.sums = torch.zeros(len(SUMS), device=fabric.device)
         self.bad_batches = torch.zeros((), dtype=torch.int64, device=fabric.device)
@@ -299,8 +300,7 @@ class TrainingLoop:
         if self.state.steps % LOG_EVERY == 0 or validates:
             self._log_training()
         if validates and self.data.games.validation is not None:
-            self._validate()
-            end = end or self._patience_end()
+            end = self._validate(end)
         if end or self._checkpoint_due(epoch_over):
             self._save_checkpoint(end)
         return end
@@ -420,26 +420,47 @@ class TrainingLoop:
 
     # Validation
 
-    def _validate(self) -> None:
-        """Log the figures of the held-out positions, and save the net if it is the best so far."""
+    def _validate(self, end: RunEnd | None) -> RunEnd | None:
+        """Log the figures of the held-out positions, and save the net if it is the best so far.
+
+        A run that averages validates its raw weights, too, at its end: a learning rate that falls to 0 averages them
+        as well. The better weights are kept.
+
+        Returns:
+            The end of the run, which the validation may bring about.
+        """
         self._require_finite()
         state = self.state
-        with self._rate_paused(), self._averaged():
-            row = {**self._base_row(), **mean_metrics(self._validation_sums().tolist(), "validation_")}
-            if "validation_loss" not in row:
-                raise RecipeError("there are no validation positions")
-            better = row["validation_loss"] < state.best.get("validation_loss", math.inf)
+        with self._rate_paused():
+            rows = [self._validation_row(averaged=self.ema is not None)]
+            better = rows[0]["validation_loss"] < state.best.get("validation_loss", math.inf)
             state.stale_validations = 0 if better else state.stale_validations + 1
-            self._log(row)
-            if better:
+            end = end or self._patience_end()
+            if self.ema is not None and end is not None and end.state == "finished":
+                rows.insert(0, self._validation_row(averaged=False))
+                rows.sort(key=lambda row: row["validation_loss"], reverse=True)
+            for row in rows:  # the last one has the figures of the net
+                self._log(row)
+            self.keeps_average = bool(row.get("averaged"))
+            if row["validation_loss"] < state.best.get("validation_loss", math.inf):
                 state.best = row
-                self._save_net(BEST)
+                with self._kept_weights():
+                    self._save_net(BEST)
         if self.bar is not None:
             self.bar.log(
                 f"step {state.steps:,}, {state.positions:,} positions: validation loss {row['validation_loss']:.4f},"
-                f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}"
+                f" top-1 {row['validation_top1']:.2%}, top-5 {row['validation_top5']:.2%}{_compare_weights(rows)}"
             )
         self.timers.validation = state.seconds
+        return end
+
+    def _validation_row(self, averaged: bool) -> Row:
+        """Return the figures of the averaged or the raw weights. Raise RecipeError if there are no positions."""
+        with contextlib.nullcontext() if self.ema is None or not averaged else self.ema.applied():
+            row = {**self._base_row(), **mean_metrics(self._validation_sums().tolist(), "validation_")}
+        if "validation_loss" not in row:
+            raise RecipeError("there are no validation positions")
+        return row if self.ema is None else {**row, "averaged": float(averaged)}
 
     def _validation_sums(self) -> torch.Tensor:
         """Return the sums of all processes."""
@@ -454,9 +475,9 @@ class TrainingLoop:
         self.module.train()
         return self._sum_processes(sums)
 
-    def _averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Use the averaged weights within a `with` block, if the run averages."""
-        return contextlib.nullcontext() if self.ema is None else self.ema.applied()
+    def _kept_weights(self) -> contextlib.AbstractContextManager[None]:
+        """Use the weights that nets are saved with within a `with` block."""
+        return contextlib.nullcontext() if self.ema is None or not self.keeps_average else self.ema.applied()
 
     @contextlib.contextmanager
     def _rate_paused(self) -> Iterator[None]:
@@ -490,7 +511,7 @@ class TrainingLoop:
         save_net(self.directory / name, self.module.network, metadata, games.canonical)
 
     def _save_final_nets(self) -> None:
-        with self._averaged():
+        with self._kept_weights():
             self._save_net(FINAL)
             if not self.state.best:  # there are no validation games
                 self._save_net(BEST)
@@ -566,6 +587,15 @@ class TrainingLoop:
             "processes": self.fabric.world_size,
             "processor": platform.machine(),
         }
+
+
+def _compare_weights(rows: Sequence[Row]) -> str:
+    """Return a comparison of averaged and raw weights for the terminal, given their rows, the better one last."""
+    if len(rows) == 1:
+        return ""
+    loser, winner = rows
+    kept, other = ("averaged", "raw") if winner["averaged"] else ("raw", "averaged")
+    return f" with {kept} weights; {loser['validation_loss']:.4f} with {other} ones"
 
 
 @contextlib.contextmanager

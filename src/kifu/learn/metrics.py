@@ -17,14 +17,15 @@ from kifu.learn.loss import SUMS
 
 COLUMNS = (
     "step", "epoch", "positions", "seconds", "lr", "rate", "loss", "top1", "top5", "value", "ownership",
-    "validation_loss", "validation_top1", "validation_top5", "validation_value", "validation_ownership",
+    "validation_loss", "validation_top1", "validation_top5", "validation_value", "validation_ownership", "averaged",
 )  # fmt: skip
 """Columns of the CSV file; a row leaves unknown values empty.
 
 seconds: since the start of the run, including validation and checkpoints. rate: training positions per second. loss:
 mean cross-entropy of the policy in nats. top1, top5: share of positions whose move is the first, or among the first
 five. value, ownership: mean squared errors. Columns with the prefix `validation_` refer to held-out positions, the
-others to the training positions since the previous row.
+others to the training positions since the previous row. averaged: 1 if the averaged weights were validated, 0 if the
+raw weights of a run that averages.
 """
 
 Row = dict[str, float]

@@ -1,4 +1,4 @@
-"""A trained net as one file: weights, metadata and the games that it was trained on.
+"""A trained net as one file: weights, metadata, and the games that it was trained on or validated with.
 
 The file is in the safetensors format, which holds arrays and no code. The metadata are JSON. The layout is
 `kifu-net@1`, see docs/formats/kifu-net.md.
@@ -76,7 +76,7 @@ class Net:
     Attributes:
         module: The network in evaluation mode; maps planes [B, C, H, W] float to a `kifu.learn.nets.NetworkOutput`.
         about: Its metadata.
-        games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on.
+        games: [K] uint64, ascending canonical hashes of the catalogue games that it was trained on or validated with.
         name: Display name: the file's name without its suffix, or the directory's.
     """
 
@@ -89,7 +89,7 @@ class Net:
         about = self.about
         parameters = sum(value.numel() for value in self.module.parameters())
         board = f"{about.width} x {about.height}"
-        sizes = f"{parameters:,} parameters, {len(self.games):,} training games"
+        sizes = f"{parameters:,} parameters, {len(self.games):,} known games"
         return f"<Net {printable(self.name)}: {about.net} on {about.planes}, {board}, {sizes}>"
 
     @cached_property
@@ -117,7 +117,7 @@ def net_bytes(module: Network, about: NetMetadata, games: npt.NDArray[np.uint64]
     Args:
         module: The network.
         about: Its metadata.
-        games: [K] uint64, canonical hashes of the games that it was trained on, in any order.
+        games: [K] uint64, canonical hashes of the games that it was trained on or validated with, in any order.
     """
     tensors = {_WEIGHT_PREFIX + name: value.contiguous().cpu() for name, value in module.state_dict().items()}
     tensors[_GAMES] = torch.from_numpy(np.unique(games).view(np.int64))
@@ -204,7 +204,8 @@ def _training_summary(trained: Mapping[str, Any]) -> list[str]:
         length = f": {trained['positions']:,} positions in {trained['steps']:,} steps, {seconds}"
         figures = trained["figures"]
         validation = f"top-1 {figures['validation_top1']:.2%}, loss {figures['validation_loss']:.4f} nats"
-    except (KeyError, TypeError, ValueError, OverflowError):
+        validation += " with raw weights" if figures.get("averaged") == 0 else ""
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return [""]
     return [length, f"  validation  {validation}"]
 

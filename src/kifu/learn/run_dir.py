@@ -62,7 +62,10 @@ class Run(BaseModel):
     def summary(self) -> str:
         """Return state, length and best validation as one line."""
         top1 = self.best.get("validation_top1")
-        best = "" if top1 is None else f"; best validation top-1 {top1:.2%}, loss {self.best['validation_loss']:.4f}"
+        raw = " with raw weights" if self.best.get("averaged") == 0 else ""
+        best = (
+            "" if top1 is None else f"; best validation top-1 {top1:.2%}, loss {self.best['validation_loss']:.4f}{raw}"
+        )
         remark = "" if self.remark is None else f"; {self.remark}"
         return f"{self.state} ({self.why}) after {self.steps:,} steps, {self.positions:,} positions{best}{remark}"
 

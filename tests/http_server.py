@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
+from socketserver import StreamRequestHandler, ThreadingTCPServer
 from time import time
 from typing import Any
 
@@ -99,7 +100,7 @@ def site() -> Iterator[Site]:
 
 
 @contextmanager
-def serving(server: ThreadingHTTPServer, closing: threading.Event) -> Iterator[None]:
+def serving(server: ThreadingTCPServer, closing: threading.Event) -> Iterator[None]:
     """Run a server. closing: set at the end, when no response is awaited any more."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
@@ -177,6 +178,35 @@ def dribble(handler: _Handler, rest: bytes) -> None:
             if handler.server.site.closing.wait(0.03):
                 return
             handler.write(bytes([byte]))
+
+
+def endless(begin: bytes, rest: bytes) -> Fault:
+    """Send `begin`, then `rest` ten times per second, for ever."""
+
+    def fault(handler: _Handler, body: bytes) -> None:
+        handler.close_connection = True
+        with suppress(OSError):
+            handler.write(begin)
+            while not handler.server.site.closing.wait(0.1):
+                handler.write(rest)
+
+    return fault
+
+
+@contextmanager
+def endless_tcp(begin: bytes) -> Iterator[int]:
+    """Serve a port that answers with `begin`, then a byte ten times per second, for ever."""
+    closing = threading.Event()
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                self.wfile.write(begin)
+                while not closing.wait(0.1):
+                    self.wfile.write(b"x")
+
+    with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server, serving(server, closing):
+        yield server.server_address[1]
 
 
 def announce(extra: int) -> Fault:

@@ -18,7 +18,8 @@ class RetryPolicy:
 
     Attributes:
         connect_timeout_s: seconds to open a connection.
-        read_timeout_s: seconds without a byte, or with fewer than 100 bytes per second.
+        read_timeout_s: seconds without a byte, or with fewer than 1,000 bytes per second. The headers must be complete
+            within the sum of both timeouts.
         attempts: number of attempts, including the first.
         first_delay_s: seconds between the first two attempts; doubled after each further one, unless the server asks
             for another delay (Retry-After).

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import fcntl
 import gzip
+import os
 import re
 import signal
 import subprocess
@@ -18,8 +20,8 @@ import pytest
 
 import http_server as web
 from http_server import Site, tar_gz, zipped
-from kifu.errors import RecipeError, SourceError
-from kifu.fetch import KGS_INDEX, FetchError, RetryPolicy, _download, fetch_kgs, parse_years
+from kifu.errors import OutputError, RecipeError, SourceError
+from kifu.fetch import KGS_INDEX, FetchError, RetryPolicy, _download, _http, fetch_kgs, parse_years
 from kifu.progress import progress
 from kifu.recipes.kgs_index import PAGE_LIMIT
 from marks import slow
@@ -382,7 +384,134 @@ def test_no_such_index(tmp_path: Path, index: str | Path, message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
+# Servers that evade timeouts, which begin anew with each byte
+
+
+QUICK_RATE = "fewer than 1,000 bytes a second came"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (web.endless(b"HTTP/1.1 200 OK\r\n", b"X: y\r\n"), "no complete headers within 0.8 s"),
+        (web.endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "no complete headers within 0.8 s"),
+        (web.endless(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n", b"x"), QUICK_RATE),
+        (web.endless(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;", b"x"), QUICK_RATE),
+        (web.endless(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n"), QUICK_RATE),
+        (web.endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x"), QUICK_RATE),
+    ],
+    ids=["headers", "interim responses", "body", "chunk header", "trailers", "no length"],
+)
+def test_endless_responses(site: Site, tmp_path: Path, fault: web.Fault, reason: str) -> None:
+    site.always(PATH, fault)
+    policy = RetryPolicy(0.5, 0.3, attempts=2, first_delay_s=0.02)
+    with pytest.raises(FetchError) as raised:
+        fetch_one(site, tmp_path, policy=policy)
+    assert reason in raised.value.report.failed[NAME]
+    assert len(site.ranges(PATH)) == 2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kifu fetch")]
+
+
+def test_an_endless_handshake(tmp_path: Path) -> None:
+    with (
+        web.endless_tcp(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc") as port,
+        pytest.raises(SourceError, match=r"nothing came for 0\.3 s"),
+    ):
+        fetch_kgs(tmp_path, index=f"https://127.0.0.1:{port}/", policy=RetryPolicy(0.5, 0.3, attempts=1))
+    assert files(tmp_path) == []
+
+
+# Addresses without encryption, and of other kinds
+
+
+@pytest.mark.parametrize(
+    ("base", "link", "url"),
+    [
+        ("https://a.org/list/", "x.zip", "https://a.org/list/x.zip"),
+        ("https://a.org/", "https://b.org/x", "https://b.org/x"),
+        ("http://a.org/", "http://b.org/x", "http://b.org/x"),
+        ("http://a.org/", "https://b.org/x", "https://b.org/x"),
+        ("", "http://b.org/x", "http://b.org/x"),
+        ("https://a.org/", "http://b.org/x", None),
+        ("https://u:s3cret@a.org/", "HTTP://v:s3cret@b.org/x", None),
+    ],
+)
+def test_links_to_addresses_without_encryption(base: str, link: str, url: str | None) -> None:
+    if url is not None:
+        assert _http._next_url(base, link) == url
+        return
+    with pytest.raises(
+        _http.DownloadError, match=r"^https://a.org/ leads to http://\S+, without encryption$"
+    ) as raised:
+        _http._next_url(base, link)
+    assert "s3cret" not in str(raised.value)
+
+
+def test_a_redirection_to_an_address_without_encryption(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link in the page, and a redirection: as if the server also answered at https."""
+    request = _http.Client._request
+    monkeypatch.setattr(
+        _http.Client, "_request", lambda self, url, start: request(self, url.replace("https:", "http:"), start)
+    )
+    secure = site.url.replace("http:", "https:")
+    site.files["/index"] = f'<a href="{site.url}{PATH}">'.encode()
+    with pytest.raises(FetchError, match=f"{NAME}: {secure}/index leads to {site.url}{PATH}, without encryption$"):
+        fetch_kgs(tmp_path, index=f"{secure}/index", policy=QUICK)
+    site.files["/index"] = f'<a href="{PATH}">'.encode()
+    site.always(PATH, web.status(302, Location=f"{site.url}/elsewhere"))
+    with pytest.raises(FetchError, match=f"{NAME}: {secure}{PATH} leads to {site.url}/elsewhere, without encryption$"):
+        fetch_kgs(tmp_path, index=f"{secure}/index", policy=QUICK)
+    site.always("/index", web.status(301, Location=f"{site.url}/elsewhere"))
+    with pytest.raises(SourceError, match=f"{secure}/index leads to {site.url}/elsewhere, without encryption$"):
+        fetch_kgs(tmp_path, index=f"{secure}/index", policy=QUICK)
+    assert "/elsewhere" not in [request.path for request in site.requests]
+
+
+@pytest.mark.parametrize("location", ["file:///etc/passwd", "data:text/html,x", "ftp://x/y", "gopher://x/y"])
+def test_a_redirection_to_another_scheme(site: Site, tmp_path: Path, location: str) -> None:
+    site.always(PATH, web.status(302, Location=location))
+    with pytest.raises(FetchError, match=f"its link '{location}' is not an http or https address"):
+        fetch_one(site, tmp_path)
+    assert files(tmp_path) == []
+
+
 # The disk, and other processes
+
+
+@pytest.mark.parametrize(
+    ("plant", "reason"),
+    [
+        (Path.symlink_to, "is a symbolic link"),
+        (Path.hardlink_to, "has another name"),
+        (lambda path, _: os.mkfifo(path), "not a regular file"),
+    ],
+)
+def test_a_partial_file_that_is_none(
+    site: Site, tmp_path: Path, plant: Callable[[Path, Path], object], reason: str
+) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    plant(tmp_path / f"{NAME}.part", precious)
+    with pytest.raises(OutputError, match=f"{NAME}.part.* {reason}"):
+        fetch_one(site, tmp_path)
+    assert precious.read_bytes() == b"precious"
+    assert files(tmp_path) == [f"{NAME}.part", "precious"]
+
+
+def test_a_partial_file_that_is_replaced(site: Site, tmp_path: Path) -> None:
+    part = tmp_path / f"{NAME}.part"
+
+    def replace(handler: object, body: bytes) -> None:
+        part.unlink()
+        part.symlink_to("/dev/null")
+        web.serve(handler, body)
+
+    site.misbehave(PATH, replace)
+    with pytest.raises((OutputError, FetchError), match=f"{NAME}"):
+        fetch_one(site, tmp_path)
+    assert not (tmp_path / NAME).exists()
 
 
 def test_a_folder_that_is_a_file(site: Site, tmp_path: Path) -> None:
@@ -393,10 +522,14 @@ def test_a_folder_that_is_a_file(site: Site, tmp_path: Path) -> None:
         fetch(site, tmp_path / "file/new")
 
 
-def test_a_full_disk_ends_all_threads(site: Site, tmp_path: Path) -> None:
+def test_a_full_disk_ends_all_threads(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site.always(f"/gamerecords/{NAMES[1]}", web.status(503))  # whose second try would be in a minute
     site.misbehave(PATH, web.late)
-    (tmp_path / f"{NAME}.part").symlink_to("/dev/full")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(_download.Download, "_receive", fail)
     with pytest.raises(SourceError, match=f"^{tmp_path}: No space left on device$"):
         fetch(site, tmp_path, jobs=2, policy=RetryPolicy(first_delay_s=60.0))
     assert not [name for name in files(tmp_path) if name.endswith(".gz")]

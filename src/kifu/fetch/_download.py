@@ -19,7 +19,10 @@ from typing import BinaryIO, cast
 import urllib3
 from isal import igzip, igzip_lib
 
+from kifu.errors import OutputError
 from kifu.fetch._http import CancelledError, Client, DownloadError, RetryableError
+from kifu.files import require_regular
+from kifu.folders import cannot_write, require_no_link, require_same
 from kifu.progress import Progress, Subtask
 
 try:
@@ -97,6 +100,7 @@ class Download:
             os.fsync(file.fileno())
             if self._client.stop.is_set():
                 raise CancelledError
+            require_same(self._part_path, os.fstat(file.fileno()))
             self._part_path.replace(self.target)
 
     def _attempt(self, file: BinaryIO, subtask: Subtask) -> None:
@@ -167,7 +171,8 @@ def _empty(file: BinaryIO) -> None:
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
     """Open a file that no other process holds, creating it if necessary; remove it at the end if it is empty."""
-    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b") as file:
+    require_no_link(path)
+    with open(path, "r+b", opener=_open_own) as file:
         if fcntl:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -180,6 +185,23 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
         finally:
             if file.seek(0, os.SEEK_END) == 0:
                 path.unlink(missing_ok=True)
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Open or create a file for writing. Raises OutputError unless it is a regular file with one name."""
+    descriptor = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    try:
+        status = os.fstat(descriptor)
+        require_regular(status)
+        if status.st_nlink > 1:
+            raise OutputError(f"{path} has another name (a hard link); remove it")
+    except OutputError:
+        os.close(descriptor)
+        raise
+    except OSError as error:
+        os.close(descriptor)
+        raise cannot_write(Path(path), error) from None
+    return descriptor
 
 
 def find_damage(path: Path, kind: str) -> str:

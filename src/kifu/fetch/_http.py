@@ -15,13 +15,14 @@ import urllib3
 from urllib3 import exceptions
 
 from kifu.errors import printable
+from kifu.fetch._watchdog import POOLS, Watchdog
 from kifu.retry import RetryPolicy, is_transient, retry
 
 _CHUNK_BYTES = 1 << 16
 _MAX_REDIRECTS = 5
 _MAX_REASON = 200
-_MIN_RATE = 100
-"""Bytes per second; a body that is slower for `RetryPolicy.read_timeout_s` counts as stalled."""
+_MIN_RATE = 1000
+"""Bytes per second; a body that is slower for `RetryPolicy.read_timeout_s` counts as stalled. GPRS has 3,000."""
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class Client:
             DownloadError: for any other status.
         """
         for _ in range(1 + _MAX_REDIRECTS):
-            base = _absolute(base, link)
+            base = _next_url(base, link)
             response = self._request(base, start)
             link = response.get_redirect_location() or ""
             if not link:
@@ -105,40 +106,56 @@ class Client:
 
     def chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         """Yield the body as it arrives. Raises RetryableError if it ends early or is too slow."""
+        window = self.policy.read_timeout_s
         since, size = time.monotonic(), 0
-        while True:
-            if self.stop.is_set():
-                raise CancelledError
-            try:
-                chunk = response.read1(_CHUNK_BYTES)  # read() would wait for all of it
-            except exceptions.HTTPError as error:
-                raise self._failure(error) from None
-            if not chunk:
-                return
-            size += len(chunk)
-            elapsed = time.monotonic() - since
-            if elapsed > self.policy.read_timeout_s:
-                if size < _MIN_RATE * elapsed:
-                    raise RetryableError(f"fewer than {_MIN_RATE} bytes a second came for {elapsed:.3g} s")
-                since, size = time.monotonic(), 0
-            yield chunk
+        with Watchdog(2 * window, getattr(response, "guarded", None)) as watchdog:
+            while True:
+                if self.stop.is_set():
+                    raise CancelledError
+                failure = None
+                try:
+                    chunk = response.read1(_CHUNK_BYTES)  # read() would wait for all of it
+                except exceptions.HTTPError as error:
+                    chunk, failure = b"", self._failure(error)
+                size += len(chunk)
+                elapsed = time.monotonic() - since
+                if watchdog.expired or (elapsed > window and size < _MIN_RATE * elapsed and not failure):
+                    raise RetryableError(f"fewer than {_MIN_RATE:,} bytes a second came for {elapsed:.3g} s")
+                if failure:
+                    raise failure
+                if not chunk:
+                    return
+                if elapsed > window:
+                    since, size = time.monotonic(), 0
+                    watchdog.extend(2 * window)
+                yield chunk
 
     def _request(self, url: str, start: int) -> urllib3.BaseHTTPResponse:
         # `open` follows redirections: urllib3 would read the whole body of each into memory first.
-        try:
-            return self._pool(url).request(
-                "GET",
-                url,
-                headers={"User-Agent": "kifu", "Accept-Encoding": "identity"}
-                | ({"Range": f"bytes={start}-"} if start else {}),
-                timeout=urllib3.Timeout(connect=self.policy.connect_timeout_s, read=self.policy.read_timeout_s),
-                retries=False,
-                redirect=False,
-                preload_content=False,
-                decode_content=False,
-            )
-        except exceptions.HTTPError as error:
-            raise self._failure(error) from None
+        policy = self.policy
+        with Watchdog(policy.connect_timeout_s + policy.read_timeout_s) as watchdog:
+            try:
+                response = self._pool(url).request(
+                    "GET",
+                    url,
+                    headers={"User-Agent": "kifu", "Accept-Encoding": "identity"}
+                    | ({"Range": f"bytes={start}-"} if start else {}),
+                    timeout=urllib3.Timeout(connect=policy.connect_timeout_s, read=policy.read_timeout_s),
+                    retries=False,
+                    redirect=False,
+                    preload_content=False,
+                    decode_content=False,
+                )
+            except exceptions.HTTPError as error:
+                failure = self._failure(error)
+            else:
+                if not watchdog.expired:
+                    return response
+                response.close()  # its headers are cut off
+            if watchdog.expired:
+                seconds = policy.connect_timeout_s + policy.read_timeout_s
+                raise RetryableError(f"no complete headers within {seconds:g} s")
+            raise failure
 
     def _pool(self, url: str) -> urllib3.PoolManager:
         """Return the connections for an address, through the proxy that the environment names for it."""
@@ -173,13 +190,29 @@ class Client:
 
 def _new_pool(proxy: str, connections: int) -> urllib3.PoolManager:
     if not proxy:
-        return urllib3.PoolManager(maxsize=connections)
-    login = urllib3.util.parse_url(proxy).auth
-    headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
-    return urllib3.ProxyManager(proxy, maxsize=connections, proxy_headers=headers)
+        manager = urllib3.PoolManager(maxsize=connections)
+    else:
+        login = urllib3.util.parse_url(proxy).auth
+        headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
+        manager = urllib3.ProxyManager(proxy, maxsize=connections, proxy_headers=headers)
+    manager.pool_classes_by_scheme = POOLS
+    return manager
 
 
-def _absolute(base: str, link: str) -> str:
+def _next_url(base: str, link: str) -> str:
+    """Return the absolute address of a link. Raises DownloadError if it leads from https to http."""
+    url = absolute_url(base, link)
+    if urlsplit(base).scheme == "https" != urlsplit(url).scheme:
+        raise DownloadError(f"{_without_login(base)} leads to {_without_login(url)}, without encryption")
+    return url
+
+
+def _without_login(url: str) -> str:
+    return str(urllib3.util.parse_url(url)._replace(auth=None))
+
+
+def absolute_url(base: str, link: str) -> str:
+    """Return the absolute address of a link. Raises DownloadError unless it is an http or https address."""
     with suppress(ValueError):
         url = urljoin(base, link)
         address = urlsplit(url)

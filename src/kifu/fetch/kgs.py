@@ -8,15 +8,15 @@ import re
 import threading
 import time
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kifu.assets import sample_path
 from kifu.atomic_io import write_file
-from kifu.errors import RecipeError, SourceError
+from kifu.errors import OutputError, RecipeError, SourceError
 from kifu.fetch._download import Download
-from kifu.fetch._http import Client, DownloadError
+from kifu.fetch._http import Client, DownloadError, absolute_url
 from kifu.progress import Progress, ProgressFactory, format_bytes, silent
 from kifu.recipes.kgs_index import KINDS, PAGE_LIMIT, Archive, parse_index
 from kifu.registry import unknown
@@ -109,6 +109,7 @@ def fetch_kgs(
     Raises:
         FetchError: some archives could not be fetched.
         SourceError: the index page cannot be had or has no archive of these years, or `into` is not writable.
+        OutputError: a temporary file is a symbolic link, or was removed or replaced.
         RecipeError: an argument is out of range.
     """
     if kind not in KINDS:
@@ -128,7 +129,7 @@ def fetch_kgs(
             if target.exists():
                 report.present.append(target.name)
             elif kind in archive.links:
-                downloads.append(Download(client, target, kind, base, archive.links[kind]))
+                downloads.append(Download(client, target, kind, *_link(base, archive.links[kind])))
             else:
                 report.failed[target.name] = "the index page has no link to it"
         if dry_run:
@@ -136,7 +137,7 @@ def fetch_kgs(
         elif downloads:
             with progress("fetching from KGS", len(downloads), "archives") as bar:
                 _run(client, downloads, jobs, bar, report)
-    except SourceError:
+    except (SourceError, OutputError):
         raise
     except OSError as error:
         raise SourceError(f"{error.filename or folder}: {error.strerror}") from None
@@ -178,11 +179,11 @@ def _of_years(page: bytes, years: Collection[int] | None, index: str) -> list[Ar
 
 
 def _index_page(client: Client, index: str, progress: ProgressFactory) -> tuple[bytes, str]:
-    """Return the page and the address that its links are relative to."""
+    """Return the page and its address, "" for a file."""
     if "://" not in index:
         try:
             with Path(index).open("rb") as file:
-                return file.read(PAGE_LIMIT + 1), KGS_INDEX
+                return file.read(PAGE_LIMIT + 1), ""
         except OSError as error:
             raise SourceError(f"the index page {index}: {error.strerror}") from None
 
@@ -201,6 +202,14 @@ def _index_page(client: Client, index: str, progress: ProgressFactory) -> tuple[
             return client.retry(attempt, bar.log), index
         except DownloadError as failure:
             raise SourceError(f"the index page {index}: {failure}") from None
+
+
+def _link(base: str, link: str) -> tuple[str, str]:
+    """Return the address of the page, "" for a file, and a link in it, which in a file is relative to KGS_INDEX."""
+    if not base:
+        with suppress(DownloadError):  # the download will fail
+            link = absolute_url(KGS_INDEX, link)
+    return base, link
 
 
 def _run(client: Client, downloads: list[Download], jobs: int, bar: Progress, report: FetchReport) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 import json
 import logging
@@ -22,8 +23,8 @@ import typer
 
 import kifu
 from commands import run
-from gtp_engines import engine
 from kifu.cli import app, main
+from kifu.errors import printable
 from kifu.learn import SUFFIX
 from lazy import lazy_import
 from nets import tiny_net
@@ -109,8 +110,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Stream(io.TextIOWrapper):
     """A stream as the interpreter opens it for UTF-8, which may be a terminal."""
 
-    def __init__(self, terminal: bool) -> None:
-        super().__init__(io.BytesIO(), "utf-8", write_through=True, newline="")
+    def __init__(self, terminal: bool, errors: str) -> None:
+        super().__init__(io.BytesIO(), "utf-8", errors, write_through=True, newline="")
         self._terminal = terminal
 
     def isatty(self) -> bool:
@@ -122,7 +123,7 @@ class Stream(io.TextIOWrapper):
 
 def shown(arguments: Arguments, terminal: bool) -> tuple[str, str]:
     """Run a command in this process; return both outputs, of a terminal without what only rich writes."""
-    out, err = Stream(terminal), Stream(terminal)
+    out, err = Stream(terminal, "strict"), Stream(terminal, "backslashreplace")
     with (
         mock.patch.object(sys, "argv", ["kifu", *map(str, arguments)]),
         mock.patch.dict(os.environ, {"COLUMNS": "100", "TERM": "xterm-256color"}),
@@ -174,10 +175,11 @@ def test_only_printable_text_is_printed(
     for arguments in common(world):
         check(arguments, terminal=False)
         check([*arguments, "--verbose"], terminal=True)
-    for arguments in CASES[name](world, tmp_path):
+    for k, arguments in enumerate(CASES[name](world, tmp_path)):
         check(arguments, terminal=False)
-        if name not in ("demo", "gtp"):
+        if k % 2 or name in ("demo", "gtp"):
             check(arguments, terminal=True)
+        else:
             check([*arguments, "--json", "-"], terminal=False)
     captured = capfd.readouterr()
     failures += problems(captured.out + captured.err)
@@ -229,6 +231,17 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
     ]  # fmt: skip
     assert f"  RuntimeError: {line.replace(chr(92) + 'n', chr(10) + '  ')}\n" in err
     assert err.isascii()
+
+
+def test_csv_is_data_unless_a_terminal_shows_it(world: Path) -> None:
+    given = ["query", "select black from games where index = 0 limit 2", world / f"{EVIL}.parquet", "-o", "-"]
+    rows = list(csv.reader(io.StringIO(shown(given, terminal=False)[0], newline="")))
+    assert rows[0] == ["black"]
+    assert LIE in rows[1][0]
+    assert "\x1b" in rows[1][0]
+    escaped = shown(given, terminal=True)[0]
+    assert not problems(escaped)
+    assert [[printable(field) for field in row] for row in rows] == list(csv.reader(escaped.splitlines()))
 
 
 def test_streams_of_other_encodings_do_not_fail(world: Path) -> None:
@@ -417,13 +430,29 @@ def gtp(world: Path, out: Path) -> Iterator[Arguments]:
     os.close(reading)
 
 
+ENGINE = f"""import sys
+for line in sys.stdin:
+    name = line.split()[0]
+    if name == "quit":
+        break
+    if name == "genmove" and "crash" in sys.argv:
+        sys.exit({EVIL!a}.replace(chr(10), " "))
+    evil = name in sys.argv
+    sys.stdout.write(("?" if "?" in sys.argv and evil else "=") + ({EVIL!a} if evil else "pass") + "\\n\\n")
+    sys.stdout.flush()
+"""
+
+
 @case
 def match(world: Path, out: Path) -> Iterator[Arguments]:
-    evil = EVIL.replace("\n", "\n ")
-    for program in (
-        engine(), engine(genmove=f"={evil}"), engine(final_score=f"={evil}"), engine("nonsense"), engine("crash"),
-    ):  # fmt: skip
-        yield [program, engine(name="=x"), "-o", f"{{out}}/{EVIL}", "--games", 1, "--board", "5x5"]
+    (out / "engine.py").write_text(ENGINE)
+    fair = f"{sys.executable} -S {out}/engine.py"
+    for words in ("name version", "genmove", "play ?", "final_score", "crash", "boardsize ?"):
+        yield [f"{fair} {words}", fair, "-o", f"{{out}}/{EVIL}", "--games", 1, "--board", "5x5"]
+    results = out / "match.json"
+    for content in ({EVIL: 1}, {"version": EVIL}, EVIL):
+        results.write_text(json.dumps(content))
+        yield [fair, fair, "-o", out, "--games", 1, "--board", "5x5"]
     yield [EVIL, EVIL, "-o", "{out}"]
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kifu.cli.app import Outcome, command, progress
+from kifu.cli.app import Outcome, command, echo, progress
 from kifu.cli.options import Catalogues, Clean, DryRun, Engine, Jobs, Output, Picture, Sources, overrides
+from kifu.errors import printable
 
 _PANEL = "Corpus"
 
@@ -91,8 +94,12 @@ def query(
             head = result.head(rows)
             return Outcome(lambda: print_head(head), head)
         if to_screen:
+            on_terminal = sys.stdout.isatty()
             for piece in result.csv():
-                typer.echo(piece, nl=False)
+                if on_terminal:  # fields may hold line breaks
+                    echo(re.sub(r'"(?:[^"]|"")*"', lambda field: printable(field[0]), piece.decode()).rstrip("\n"))
+                else:
+                    typer.echo(piece, nl=False)
             return Outcome(None, {"path": None})
         count = result.write(output)
         return Outcome.of_output(output, f"{count:,} rows", {"path": str(output), "rows": count})

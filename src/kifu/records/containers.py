@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kifu.errors import DropReason, SourceError
+from kifu.errors import DropReason, SourceError, printable
 from kifu.records._remote import RemoteFile
 from kifu.records._streams import Stream, open_stream, read_whole
 from kifu.records._tar import HEADER, header_status, tar_blocks
@@ -122,7 +122,7 @@ def find_containers(source: AnyPath) -> Containers:
         message = f"{source}: no .sgf files and no archives in this directory, nor .olf files"
         raise SourceError(f"{message}; {note}" if note else message)
     if note:
-        _log.info("%s: %s", source, note)
+        _log.info("%s: %s", printable(source), printable(note))
     return Containers([source, *tree.archives] if tree.records else tree.archives, tree.left_out)
 
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import resource
+import signal
+import sys
 import tempfile
+import time
 from pathlib import Path
 
 import duckdb
 import pytest
 
 from catalogues import rows, write_catalogue
-from commands import Done, run
+from commands import Done, finish, run, start
 from kifu.assets import sample_path
 from kifu.corpus.database import open_database
+from kifu.corpus.query import query
 from kifu.corpus.update import append
 from kifu.errors import RecipeError
 
@@ -145,3 +150,72 @@ def test_command_refuses_to_overwrite_a_catalogue(folder: Path) -> None:
     done = run("query", sql, "games.parquet")
     assert done == Done(2, "", ["kifu: the query must only select, got COPY in a part of it"])
     assert snapshot(folder) == before
+
+
+# memory and disk
+
+ENDLESS = "SELECT count(*) FROM (SELECT DISTINCT hash(a.range)::VARCHAR, b.range FROM range(1000000) a, range(1000) b)"
+
+
+limited = pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
+
+
+@limited
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT range(900000000)",
+        "SELECT repeat('x', 4000000000)",
+        "SELECT len(repeat('x', 3000000000)) FROM games",
+        "SELECT list_transform(range(400000000), lambda x: x + 1)",
+        "SELECT string_agg(repeat('x', 10000000)) FROM range(1000000)",
+    ],
+)
+def test_memory_is_limited(folder: Path, sql: str) -> None:
+    """The limit holds for texts and lists, too; they are not allocated, so this takes neither time nor memory."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    done = run("query", sql, "games.parquet", "-o", "out.csv")
+    (line,) = done.err
+    assert done.code == 2
+    assert line.startswith("kifu: Out of Memory Error: ") or "must not use more than 3,221,225,472 bytes" in line
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+    assert not Path("out.csv").exists()
+
+
+@limited
+def test_memory_errors_of_python_are_query_errors(folder: Path) -> None:
+    with (
+        pytest.raises(RecipeError, match="the query must not use more than 100,000,000 bytes of memory"),
+        query("SELECT 1", "games.parquet", max_memory=10**8),
+    ):
+        bytearray(10**9)
+    assert len(bytearray(10**9)) == 10**9
+
+
+def test_functions_of_python_set_no_limit(folder: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with query("SELECT 1", "games.parquet"):
+        assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_spilled_data_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kifu.corpus.database._MAX_SPILL", 10**7)
+    monkeypatch.setattr("kifu.corpus.database._MEMORY", "60MB")
+    with open_database("games.parquet") as database, pytest.raises(RecipeError, match=r"/9\.5 MiB used"):
+        database.rows(database.select(ENDLESS))
+
+
+@pytest.mark.subprocess
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_terminated_queries_leave_no_spilled_data(folder: Path, number: signal.Signals) -> None:
+    temporary = folder / "temporary"
+    process = start("query", ENDLESS, "games.parquet", TMPDIR=str(temporary))
+    deadline = time.monotonic() + 60
+    while not list(temporary.glob("*/*.tmp")):
+        assert process.poll() is None, finish(process)
+        assert time.monotonic() < deadline, finish(process)
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert finish(process) == Done(128 + number, "", ["kifu: interrupted; no partial output was left"])
+    assert list(temporary.iterdir()) == []

@@ -8,12 +8,13 @@ import io
 import logging
 import os
 import resource
+import signal
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -288,7 +289,7 @@ def main() -> None:
     _set_verbosity(quiet=False, verbose=False)
     _make_streams_safe()
     try:
-        with missing_extras():
+        with missing_extras(), _termination_interrupts() as received:
             code = app(prog_name="kifu", standalone_mode=False)
     except typer.TyperException as error:
         _fail(_usage_error(error))
@@ -298,7 +299,30 @@ def main() -> None:
         _fail(f"unexpected {type(error).__name__}: {first_line(error)}; --verbose shows the traceback", error)
     if code == _INTERRUPTED:
         print("kifu: interrupted; no partial output was left", file=sys.stderr)
-    sys.exit(code)
+    sys.exit(128 + received[0] if received else code)
+
+
+@contextmanager
+def _termination_interrupts() -> Iterator[list[int]]:
+    """Let SIGTERM and SIGHUP interrupt like Ctrl-C, so that temporary files are removed; yield those received.
+
+    Signals that are ignored, such as SIGHUP under nohup, remain so. Further signals do not disturb the removal.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise KeyboardInterrupt
+
+    numbers = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) == signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, interrupt)
+    try:
+        yield received
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _make_streams_safe() -> None:

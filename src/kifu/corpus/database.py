@@ -10,6 +10,9 @@ import contextlib
 import json
 import os
 import re
+import resource
+import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +42,9 @@ _MEMORY = "1GB"
 
 With 400 MB, sorting 650,000 whole games fails; counting and selecting take less for any number of games.
 """
+
+_MAX_SPILL = 16 * 10**9
+"""Maximum number of bytes that are spilled to disk, where half of the free space is not less: some 15 million games."""
 
 _MAX_MESSAGE = 300  # characters
 
@@ -202,7 +208,7 @@ class Database:
 
 
 @contextlib.contextmanager
-def open_database(catalogues: Paths, jobs: int | None = None) -> Iterator[Database]:
+def open_database(catalogues: Paths, jobs: int | None = None, max_memory: int | None = None) -> Iterator[Database]:
     """Open a database with two tables: `games`, the rows of all catalogues in order, and `kept`, those not dropped.
 
     The tables have SCHEMA's columns and types, then FILE_COLUMN. Data beyond the memory limit is spilled to a temporary
@@ -211,9 +217,11 @@ def open_database(catalogues: Paths, jobs: int | None = None) -> Iterator[Databa
     Args:
         catalogues: One or more paths.
         jobs: Number of threads, by default one per core.
+        max_memory: See `kifu.corpus.query.query`.
 
     Raises:
         FormatError: If a file is not a catalogue.
+        RecipeError: If the memory does not suffice.
     """
     paths = [os.fspath(path) for path in as_list(catalogues)]
     files = [_checked_files(path) for path in paths]
@@ -228,7 +236,29 @@ def open_database(catalogues: Paths, jobs: int | None = None) -> Iterator[Databa
         }
         config |= {} if jobs is None else {"threads": jobs}
         with duckdb.connect(":memory:", config=config) as connection, ThreadPoolExecutor(1) as thread:
-            yield Database(connection, thread, tables)
+            spill = min(_MAX_SPILL, shutil.disk_usage(folder).free // 2)
+            connection.execute(f"SET max_temp_directory_size = '{spill} bytes'")  # has no effect in `config`
+            with contextlib.nullcontext() if max_memory is None else _limited_memory(max_memory):
+                yield Database(connection, thread, tables)
+
+
+@contextlib.contextmanager
+def _limited_memory(size: int) -> Iterator[None]:
+    """Limit the memory that this process allocates from now on to `size` bytes, on Linux.
+
+    DuckDB's own limit does not hold for long texts and lists.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if sys.platform == "linux":
+        used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+        limits = [each for each in (used + size, soft, hard) if each != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        yield
+    except MemoryError:
+        raise RecipeError(f"the query must not use more than {size:,} bytes of memory") from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def _checked_files(path: str) -> list[str]:

@@ -159,20 +159,24 @@ class QueryResult:
 
 
 @contextlib.contextmanager
-def query(sql: str, catalogues: Paths, *, jobs: int | None = None) -> Iterator[QueryResult]:
+def query(
+    sql: str, catalogues: Paths, *, jobs: int | None = None, max_memory: int | None = None
+) -> Iterator[QueryResult]:
     """Bind one SELECT statement over the tables `games` and `kept`, see `open_database`.
 
     Args:
         sql: The statement.
         catalogues: One or more paths.
         jobs: Number of threads, by default one per core.
+        max_memory: Maximum number of bytes that this process may allocate while the context is open, on Linux only. It
+            holds for all threads. None: only DuckDB's own limit of 1 GB, which long texts and lists can exceed.
 
     Raises:
         FormatError: If a file is not a catalogue.
-        RecipeError: If the statement is invalid, or not a SELECT.
+        RecipeError: If the statement is invalid, or not a SELECT, or the memory does not suffice.
     """
     paths = as_list(catalogues)
-    with open_database(paths, jobs) as database:
+    with open_database(paths, jobs, max_memory) as database:
         yield QueryResult(sql, tuple(os.fspath(path) for path in paths), database, database.select(sql))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pkgutil
 import random
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from kifu.datasets.epoch_plan import LoaderConfig
 from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes, parse_layout
 from kifu.datasets.formats import find_format, formats_of, open_writer
 from kifu.datasets.inspect import inspect_examples
+from kifu.datasets.manifest import manifest_path
 from kifu.errors import FormatError, KifuError, OutputError, RecipeError, SourceError
 
 ROWS = 2500
@@ -384,6 +387,38 @@ def test_labels_whose_shape_cannot_be_augmented(tmp_path: Path) -> None:
         write("npy@1", path, layout, batch)
         with pytest.raises(RecipeError, match=f"label '{label}'.* does not support augmentation"):
             next(iter(kifu.load(path)))
+
+
+def test_fifos_do_not_block(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name)
+    path = place(tmp_path, name)
+    write(name, path, layout, random_batch(layout, 10))
+    reader = pkgutil.resolve_name(find_format(name).reader)
+    for file, data in bytes_of(path).items():
+        where = path / file if file else path
+        where.unlink()
+        os.mkfifo(where)
+        for read in (kifu.open, reader, inspect_examples):
+            with pytest.raises((SourceError, FormatError)):
+                read(path)
+        where.unlink()
+        where.write_bytes(data)
+    os.mkfifo(manifest_path(path))
+    with pytest.raises(FormatError, match="not a regular file"):
+        inspect_examples(path)
+
+
+@pytest.mark.parametrize("name", ["npy@1", "book-npy@1", "hdf5@1"])
+def test_a_file_that_is_truncated_while_it_is_open(name: str, tmp_path: Path) -> None:
+    layout = layout_for(name, 19, 19)
+    path = place(tmp_path, name)
+    write(name, path, layout, random_batch(layout, 3000))
+    with kifu.open(path) as data:
+        for file, whole in bytes_of(path).items():
+            os.truncate(path / file if file else path, len(whole) // 2)
+        for read in (lambda: data.read(0, 3000), data.to_numpy):
+            with pytest.raises(FormatError, match=r"truncated|damaged|filter returned"):
+                read()
 
 
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:

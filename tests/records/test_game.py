@@ -227,9 +227,6 @@ BAD = {
     "signed setup": {"setup": np.array([-1, 2, 3], np.int16)},
     "moves in two dimensions": {"moves": np.zeros((2, 2), np.uint16)},
     "a list of moves": {"moves": [3, 4]},
-    "width 0": {"width": 0},
-    "height 300": {"height": 300},
-    "negative width": {"width": -5},
     "a huge handicap": {"handicap": 2**20},
 }
 
@@ -238,6 +235,19 @@ BAD = {
 def test_arrays_that_do_not_fit_are_refused(what: str) -> None:
     with pytest.raises(GameError, match=r"must |board size"):
         dataclasses.replace(GOOD, **BAD[what])
+
+
+@pytest.mark.parametrize("size", [{"width": 0}, {"height": 300}, {"width": -5}], ids=str)
+def test_sizes_are_checked_before_use(size: dict[str, int]) -> None:
+    game = dataclasses.replace(GOOD, **size)
+    for use in (
+        lambda: kifu.encode(game, "seven"),
+        lambda: kifu.encode(game, "katago22"),
+        game.board,
+        lambda: write_sgf(game),
+    ):
+        with pytest.raises(GameError, match="board"):
+            use()
 
 
 def test_setup_that_is_not_in_order_is_refused() -> None:

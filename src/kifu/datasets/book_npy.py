@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from kifu.datasets.examples import Batch, Dataset, Layout, concat, pack_planes
-from kifu.datasets.npy import FolderWriter, check_array, read_index
+from kifu.datasets.npy import FolderWriter, open_array, read_index
 from kifu.datasets.npz import HEADER_BYTES
 from kifu.datasets.writer import WriteReport
 from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.files import open_regular
 
 CHUNK = 1024
 """Examples in a file, except for the last one of an archive."""
@@ -150,15 +151,15 @@ class BookNpy(Dataset):
     def _chunk(self, features: str, labels: str) -> _Chunk:
         path = self.path / labels
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 shape = _SHAPE.search(file.read(HEADER_BYTES))
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror}") from None
         rows = int(shape[1]) if shape else 0
         if not 1 <= rows <= CHUNK:
             raise FormatError(f"{path} does not begin with the header of an array of 1 to {CHUNK} numbers")
-        check_array(path, _DTYPE, (rows,))
-        check_array(self.path / features, _DTYPE, (rows, *self.layout.shape))
+        open_array(path, _DTYPE, (rows,)).close()
+        open_array(self.path / features, _DTYPE, (rows, *self.layout.shape)).close()
         return _Chunk(self.path / features, path, rows)
 
     def _read(self, start: int, stop: int) -> Batch:
@@ -199,7 +200,8 @@ def _read(path: Path, start: int, shape: tuple[int, ...]) -> npt.NDArray[np.floa
     """Read shape[0] rows of an array, from row `start` on."""
     count = int(np.prod(shape))
     try:
-        values = np.fromfile(path, _DTYPE, count, offset=HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize)
+        with open_regular(path) as file:
+            values = np.fromfile(file, _DTYPE, count, offset=HEADER_BYTES + start * count // shape[0] * _DTYPE.itemsize)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror}") from None
     if len(values) != count:

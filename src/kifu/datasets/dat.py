@@ -21,6 +21,7 @@ import numpy.typing as npt
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import Format, detect_dat
 from kifu.errors import FormatError, RecipeError, SourceError
+from kifu.files import open_regular
 from kifu.kernel import kernel
 from kifu.planes.packing import DAT1, DAT2, Labels, Planes, Records, unpack_dat1, unpack_dat2
 from kifu.planes.registry import find_plane_set
@@ -278,16 +279,11 @@ def read_header(header: bytes, layout: DatLayout, position: int) -> int:
 def _map_file(path: Path) -> mmap.mmap:
     """Map a whole file for reading. Raises SourceError, and FormatError for an empty file."""
     try:
-        if path.exists() and not path.is_file():
-            raise SourceError(f"{path} is not a regular file")
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if os.fstat(file.fileno()).st_size:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except SourceError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise SourceError(f"{path} cannot be read: {reason}") from None
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
     raise FormatError(f"{path} is empty; even a data set of 0 examples ends with b'END'")
 
 
@@ -413,7 +409,8 @@ def read_records(path: Path, format: str, offset: int, start: int, stop: int) ->
     """
     dtype, count = DAT_LAYOUTS[format].record, stop - start
     try:
-        records = np.fromfile(path, dtype, count, offset=offset + start * dtype.itemsize)
+        with open_regular(path) as file:
+            records = np.fromfile(file, dtype, count, offset=offset + start * dtype.itemsize)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(records) != count:

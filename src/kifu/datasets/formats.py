@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kifu.errors import SourceError, missing_extras
+from kifu.files import open_regular
 from kifu.registry import Registry, lookup
 
 if TYPE_CHECKING:
@@ -212,10 +213,10 @@ def detect_format(path: Path) -> Format | None:
     try:
         if not path.is_file():
             return FORMATS["katago-npz@1"] if path.is_dir() and any(path.glob("*.npz")) else None
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(8)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
     if head.startswith(b"PK") and path.suffix == ".npz":
         return FORMATS["katago-npz@1"]
     if head == b"\x89HDF\r\n\x1a\n":

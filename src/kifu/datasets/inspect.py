@@ -15,7 +15,7 @@ from kifu.datasets.formats import Format, detect_format
 from kifu.datasets.formats import open as open_dataset
 from kifu.datasets.manifest import Manifest, manifest_path, read_examples_manifest, read_manifest
 from kifu.errors import FormatError, SourceError
-from kifu.files import hash_file
+from kifu.files import hash_file, open_regular
 
 _BLOCK = 256
 """Examples at a time; their planes fit into a cache."""
@@ -124,7 +124,7 @@ def _contradictions(manifest: Manifest, dat: Dat, blake3: str) -> list[str]:
 def _hashes(path: Path) -> tuple[str, str]:
     """Return MD5 and BLAKE3 in hex. Raises SourceError."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             md5 = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False))
         return md5.hexdigest(), hash_file(path)
     except OSError as error:

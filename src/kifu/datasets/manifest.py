@@ -15,9 +15,13 @@ from pydantic import TypeAdapter, ValidationError
 from kifu.atomic_io import write_file
 from kifu.datasets.writer import WrittenFile
 from kifu.errors import FormatError, printable
+from kifu.files import read_small
 from kifu.progress import format_bytes, format_drops
 
 SUFFIX = ".manifest.json"
+
+_MAX_BYTES = 1 << 30
+"""A manifest takes about 20 bytes per game."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +272,7 @@ _M = TypeVar("_M", Manifest, ExamplesManifest)
 
 def _read(adapter: TypeAdapter[_M], path: Path) -> _M | None:
     try:
-        manifest = adapter.validate_json(path.read_bytes(), strict=True)
+        manifest = adapter.validate_json(read_small(path, _MAX_BYTES), strict=True)
     except FileNotFoundError:
         return None
     except ValidationError as error:

@@ -6,8 +6,11 @@ The helpers for directories of .npy files, with their index, also serve `kifu.da
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import asdict
+from io import FileIO
 from math import prod
 from pathlib import Path
 from types import TracebackType
@@ -22,11 +25,10 @@ from kifu.datasets.examples import Batch, Dataset, Layout, pack_planes
 from kifu.datasets.npz import HEADER_BYTES, npy_header
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, SourceError
+from kifu.files import open_regular, read_small
 
 INDEX = "examples.json"
 """Index file of a data set that is a directory; written last."""
-
-_INDEX_BYTES = 64 << 20
 
 
 class FolderIndex(BaseModel):
@@ -53,9 +55,7 @@ def read_index(path: Path) -> FolderIndex:
     """Read the index of a directory. Raises SourceError or FormatError."""
     index = path / INDEX
     try:
-        with index.open("rb") as file:
-            text = file.read(_INDEX_BYTES)
-        return FolderIndex.model_validate_json(text)
+        return FolderIndex.model_validate_json(read_small(index))
     except OSError as error:
         raise SourceError(f"{index} cannot be read: {error.strerror}") from None
     except ValidationError as error:
@@ -64,25 +64,27 @@ def read_index(path: Path) -> FolderIndex:
         raise FormatError(f"{index} is not an index of examples: {reason}") from None
 
 
-def check_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
-    """Check that header and size of a .npy file are those that np.save writes for an array.
+def open_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> FileIO:
+    """Open a .npy file whose header and size are those that np.save writes for an array.
 
     Raises:
         FormatError: The header or the size differs.
         SourceError: The file cannot be read.
     """
     header = npy_header(dtype, shape)
-    try:
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            actual = file.read(len(header))
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
-    if actual != header:
-        raise FormatError(f"{path} does not begin with the header of an array {dtype.str} {list(shape)}")
-    expected = len(header) + dtype.itemsize * prod(shape)
-    if size != expected:
-        raise FormatError(f"{path} has {size:,} bytes, expected {expected:,}")
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(open_regular(path))
+            size, actual = os.fstat(file.fileno()).st_size, file.read(len(header))
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}") from None
+        if actual != header:
+            raise FormatError(f"{path} does not begin with the header of an array {dtype.str} {list(shape)}")
+        expected = len(header) + dtype.itemsize * prod(shape)
+        if size != expected:
+            raise FormatError(f"{path} has {size:,} bytes, expected {expected:,}")
+        stack.pop_all()
+        return file
 
 
 class ArrayFile:
@@ -202,7 +204,7 @@ class NpyWriter(FolderWriter):
 
 
 class Npy(Dataset):
-    """An npy@1 directory, mapped into memory."""
+    """An npy@1 directory. Rows are read, not mapped: a mapped file that another program truncates ends the process."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open a directory. Headers and sizes are checked now, values when they are read.
@@ -214,38 +216,53 @@ class Npy(Dataset):
         self.path = Path(path)
         index = read_index(self.path)
         self.layout, self.examples, self.about = index.layout, index.examples, index.about
-        self._arrays: list[npt.NDArray[Any]] = []
-        for name, (dtype, row_shape) in _columns(self.layout).items():
-            shape = (self.examples, *row_shape)
-            check_array(self.path / name, dtype, shape)
-            if self.examples:
-                self._arrays.append(np.memmap(self.path / name, dtype, "r", HEADER_BYTES, shape))
-            else:  # an empty array cannot be mapped
-                self._arrays.append(np.empty(shape, dtype))
+        self._columns = _columns(self.layout)
+        with ExitStack() as stack:
+            self._files = {
+                name: stack.enter_context(open_array(self.path / name, dtype, (self.examples, *row_shape)))
+                for name, (dtype, row_shape) in self._columns.items()
+            }
+            self._close_files = weakref.finalize(self, stack.pop_all().close)
 
     def _read(self, start: int, stop: int) -> Batch:
-        *labels, game, ply = (np.array(values[start:stop]) for values in self._open_arrays()[1:])
-        planes = self._planes(slice(start, stop))
+        rows = range(start, stop)
+        *labels, game, ply = (self._rows(name, rows) for name in list(self._columns)[1:])
         named = zip((label.name for label in self.layout.labels), labels)
-        return Batch(pack_planes(planes, self.layout), dict(named), game, ply)
+        return Batch(pack_planes(self._planes(rows), self.layout), dict(named), game, ply)
 
     def close(self) -> None:
         """Close the files; see `Dataset.close`."""
-        self._arrays.clear()
+        self._close_files()
+        self._files.clear()
 
     def _unpacked_rows(self, rows: range) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        index = slice(rows.start, rows.stop, rows.step)
-        labels = np.array(self._open_arrays()[1][index])
+        labels = self._rows("labels.npy", rows)
         self._check_points({self.layout.labels[0].name: labels}, rows)
-        return self._planes(index), labels
+        return self._planes(rows), labels
 
-    def _planes(self, rows: slice) -> npt.NDArray[Any]:
-        planes = np.array(self._open_arrays()[0][rows])
+    def _planes(self, rows: range) -> npt.NDArray[Any]:
+        planes = self._rows("features.npy", rows)
         if not self.layout.real and planes.max(initial=0) > 1:
             raise FormatError(f"{self.path / 'features.npy'} holds {planes.max()}, only 0 and 1 are allowed")
         return planes
 
-    def _open_arrays(self) -> list[npt.NDArray[Any]]:
-        if not self._arrays:
+    def _rows(self, name: str, rows: range) -> npt.NDArray[Any]:
+        """Return rows of a file. Raises FormatError if it has been truncated."""
+        if not self._files:
             raise ValueError(f"{self.path} is closed")
-        return self._arrays
+        dtype, row_shape = self._columns[name]
+        values = np.empty((len(rows), *row_shape), dtype)
+        row_bytes, data = dtype.itemsize * prod(row_shape), values.reshape(-1).view(np.uint8).data
+        parts = (
+            [(rows.start, data)]
+            if rows.step == 1
+            else [(row, data[k * row_bytes : (k + 1) * row_bytes]) for k, row in enumerate(rows)]
+        )
+        for first, part in parts:
+            at = HEADER_BYTES + first * row_bytes
+            while part:
+                count = os.preadv(self._files[name].fileno(), [part], at)
+                if not count:
+                    raise FormatError(f"{self.path / name} has been truncated")
+                part, at = part[count:], at + count
+        return values

@@ -15,10 +15,12 @@ import os
 import re
 import struct
 import tempfile
+import weakref
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Literal, NamedTuple, Self, TypeAlias
@@ -29,6 +31,7 @@ from isal import isal_zlib
 
 from kifu.atomic_io import AtomicFile
 from kifu.errors import FormatError, KifuError, OutputError, SourceError
+from kifu.files import open_regular
 from kifu.folders import cannot_write
 
 HEADER_BYTES = 128
@@ -202,14 +205,16 @@ class NpzReader:
         """Open an archive. Raises SourceError or FormatError."""
         self.path = path
         self._streams: dict[str, IO[bytes]] = {}
-        with _damage_as_format_error(path):
-            _check_directory(path)
-            self._zip = zipfile.ZipFile(path)
+        with contextlib.ExitStack() as stack, _damage_as_format_error(path):
+            self._file = stack.enter_context(open_regular(path))
+            _check_directory(path, self._file)
+            self._zip = zipfile.ZipFile(self._file)
+            self._close_file = weakref.finalize(self, stack.pop_all().close)
 
     def arrays(self) -> dict[str, StoredArray]:
         """Return all arrays by name, without the suffix .npy. Raises FormatError if one is damaged or duplicated."""
         arrays: dict[str, StoredArray] = {}
-        size = self.path.stat().st_size
+        size = os.fstat(self._file.fileno()).st_size
         for info in self._zip.infolist():
             name = info.filename.removesuffix(".npy")
             if name in arrays:
@@ -262,14 +267,14 @@ class NpzReader:
             stream.close()
         self._streams.clear()
         self._zip.close()
+        self._close_file()
 
 
-def _check_directory(path: Path) -> None:
+def _check_directory(path: Path, file: FileIO) -> None:
     """Raise FormatError unless the file ends like a small zip archive, judging by the end record that zipfile uses."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - _END.size - _MAX_COMMENT - _LOCATOR_64, 0))
-        tail = file.read()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(size - _END.size - _MAX_COMMENT - _LOCATOR_64, 0))
+    tail = file.read()
     at = len(tail) - _END.size
     if at < 0 or tail[at : at + 4] != b"PK\5\6" or tail[-2:] != b"\0\0":
         at = tail.rfind(b"PK\5\6")

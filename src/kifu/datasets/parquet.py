@@ -22,6 +22,7 @@ from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
+from kifu.files import require_regular
 
 _KEY = b"kifu.examples"
 _VERSION = b"1"
@@ -128,6 +129,7 @@ class Parquet(Dataset):
         """Open a file. Raises FormatError if its metadata is damaged."""
         self.path = Path(path)
         try:
+            require_regular(self.path.stat())
             self._file = pq.ParquetFile(
                 self.path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20
             )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from kifu.datasets.formats import FORMATS
 from kifu.errors import FormatError
+from kifu.files import open_regular
 from kifu.katago.metadata import Source
 from kifu.katago.npz import LAYOUT, POINTS, SIDE, KataNpz, KataRows, game_hashes
 from kifu.point import to_gtp
@@ -75,7 +76,7 @@ def _check_json(path: Path, rows: int) -> None:
     """Check the number of rows in a file's .json, if there is one: train.py reads it."""
     json_path = path.with_suffix(".json")
     try:
-        with json_path.open("rb") as file:
+        with open_regular(json_path) as file:
             summary = json.loads(file.read(_MAX_JSON_BYTES))
     except FileNotFoundError:
         return

@@ -23,6 +23,7 @@ from kifu.datasets.formats import open as open_examples
 from kifu.datasets.manifest import ArchiveRows, manifest_path, read_manifest
 from kifu.errors import DropReason, FormatError, SourceError
 from kifu.execution.executor import Executor, Job
+from kifu.files import open_regular
 from kifu.leaks.positions import PositionHashes, hash_positions, hash_records
 from kifu.planes.packing import DAT1, Records
 
@@ -270,10 +271,10 @@ def open_set(path: str | os.PathLike[str]) -> AuditSet:
     if is_catalogue(path):
         return CatalogueSet(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             head = file.read(8)
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror}") from None
     magics = ", ".join(map(repr, (b"PAR1", b"GO", b"END", b"mlv2")))
     raise FormatError(f"{path} begins with {head!r}; a catalogue or data set begins with one of {magics}")
 

@@ -197,7 +197,7 @@ def test_an_unreadable_match_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "match.json").rmdir()
     monkeypatch.setattr("kifu.play.results._MAX_RESULTS_BYTES", 9)
     (tmp_path / "match.json").write_text("{" * 10)
-    with pytest.raises(FormatError, match=r"match.json is not a match: more than 9 bytes$"):
+    with pytest.raises(FormatError, match=r"cannot read .*match.json: larger than 9 bytes$"):
         play(engine(), engine(), tmp_path, games=1, rules=RULES, score_by=COUNTS)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from lightning_fabric import Fabric
 
-from kifu.errors import RecipeError, first_line
+from kifu.errors import FormatError, KifuError, RecipeError, first_line
 from kifu.execution.executor import count_cores
 from kifu.folders import held_folder, require_size
 from kifu.learn import BEST
@@ -26,7 +26,7 @@ from kifu.learn.data import TrainingBatch, TrainingData, TrainingGames
 from kifu.learn.loss import SUMS, make_policy_module
 from kifu.learn.metrics import MetricsWriter, Row, latest_values, mean_metrics, slowdown
 from kifu.learn.net import NetMetadata, save_net
-from kifu.learn.optim import EMA, make_optimizer
+from kifu.learn.optim import EMA, make_optimizer, restore_optimizer
 from kifu.learn.run_dir import (
     CURVES,
     FINAL,
@@ -175,16 +175,19 @@ class TrainingLoop:
             self.state = TrainingState(
                 saved["steps"], saved["positions"], saved["seconds"], saved["best"], saved["worse"]
             )
-            self.data.load_state_dict(saved["place"])
+            with _restoring(job.checkpoint):
+                self.data.load_state_dict(saved["place"])
         self._require_agreement()
         # Each process makes its own module, because spawned processes would share the memory of a given one.
         self.module = make_policy_module(recipe)
         if checkpoint is not None:
-            self.module.load_state_dict(checkpoint["state_dict"])
+            with _restoring(job.checkpoint):
+                self.module.load_state_dict(checkpoint["state_dict"])
         self.model = fabric.setup_module(self.module)
         optimizer = make_optimizer(self.module.network, recipe.optimiser)
         if checkpoint is not None:
-            optimizer.load_state_dict(checkpoint["optimizer_states"][0])
+            with _restoring(job.checkpoint):
+                restore_optimizer(optimizer, checkpoint["optimizer_states"][0])
         self.optimizer = fabric.setup_optimizers(optimizer)
         self.ema = EMA(self.module.network, recipe.average) if recipe.average else None
         self.keeps_average = self.ema is not None
@@ -192,10 +195,11 @@ class TrainingLoop:
         self.sums = torch.zeros(len(SUMS), device=fabric.device)
         self.bad_batches = torch.zeros((), dtype=torch.int64, device=fabric.device)
         if checkpoint is not None:
-            if fabric.is_global_zero:  # the saved sums are those of all processes
-                self.sums.copy_(saved["sums"])
-            if self.ema is not None:
-                self.ema.load_state_dict(saved["average"])
+            with _restoring(job.checkpoint):
+                if fabric.is_global_zero:  # the saved sums are those of all processes
+                    self.sums.copy_(saved["sums"])
+                if self.ema is not None:
+                    self.ema.load_state_dict(saved["average"])
         self.resumed = checkpoint is not None
         self.timers = Timers.resume(self.state)
         self.rate = Rate()
@@ -587,6 +591,17 @@ class TrainingLoop:
             "processes": self.fabric.world_size,
             "processor": platform.machine(),
         }
+
+
+@contextlib.contextmanager
+def _restoring(path: Path | None) -> Iterator[None]:
+    """Raise FormatError for a checkpoint whose contents do not fit the recipe."""
+    try:
+        yield
+    except KifuError:
+        raise
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+        raise FormatError(f"cannot resume from {path}: its contents do not fit the recipe") from None
 
 
 def _compare_weights(rows: Sequence[Row]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kifu.atomic_io import append_to, write_file
 from kifu.errors import FormatError, OutputError
+from kifu.files import read_small
 from kifu.folders import cannot_write, make_folder, require_no_link, was_changed
 from kifu.learn.loss import SUMS
 
@@ -29,6 +30,9 @@ raw weights of a run that averages.
 """
 
 Row = dict[str, float]
+
+_MAX_ROWS = 1_000_000
+"""A row takes up to 2 kB of memory."""
 
 _MIN_SHARE = 2 / 3
 """A run whose average rate is below this share of its first rate gets a remark."""
@@ -152,16 +156,18 @@ def read_metrics(path: Path) -> list[Row]:
         FormatError: The file cannot be read.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_small(path).decode()
+        complete = text[: text.rfind("\n") + 1]
+        rows = []
+        for cells in csv.DictReader(io.StringIO(complete)):
+            row = {name: _parse_number(cells.get(name)) for name in COLUMNS}
+            rows.append({name: value for name, value in row.items() if math.isfinite(value)})
+            if len(rows) > _MAX_ROWS:
+                raise FormatError(f"{path} has more than {_MAX_ROWS:,} rows")
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise FormatError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    complete = text[: text.rfind("\n") + 1]
-    rows = []
-    for cells in csv.DictReader(io.StringIO(complete)):
-        row = {name: _parse_number(cells.get(name)) for name in COLUMNS}
-        rows.append({name: value for name, value in row.items() if math.isfinite(value)})
     return [row for row in rows if "step" in row]
 
 

@@ -26,7 +26,7 @@ from kifu.assets import asset
 from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, KifuError, RecipeError, first_line, join_lines, printable
-from kifu.files import hash_file
+from kifu.files import hash_file, open_regular
 from kifu.learn import BEST, PACKAGED, SUFFIX
 from kifu.learn.nets import Heads, Network, make_net
 from kifu.planes.encoder import Encoder, find_encoder
@@ -35,6 +35,7 @@ from kifu.progress import format_seconds
 _METADATA_KEY, _GAMES, _WEIGHT_PREFIX = "kifu-net", "games", "net."
 
 _MAX_BYTES = 4 << 30
+_MAX_HEADER_BYTES = 16 << 20
 
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 """Accepted dtypes of weights; all are read as float32."""
@@ -154,8 +155,7 @@ def open_net(path: str | os.PathLike[str] | None = None) -> Net:
     if path.is_dir():
         path = path / BEST
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
+        _check_size(path)
         with safe_open(path, framework="pt") as file:
             about = _read_metadata(path, file.metadata())
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
@@ -208,6 +208,16 @@ def _training_summary(trained: Mapping[str, Any]) -> list[str]:
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return [""]
     return [length, f"  validation  {validation}"]
+
+
+def _check_size(path: Path) -> None:
+    """Raise FormatError for a file, or a header, that is too large for a net. Raises OSError."""
+    with open_regular(path) as file:
+        size, header = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(8), "little")
+    if size > _MAX_BYTES:
+        raise FormatError(f"{path} has more than {_MAX_BYTES >> 30} GiB, too large for a net")
+    if size > header > _MAX_HEADER_BYTES:
+        raise FormatError(f"{path} is not a net of kifu: its header has more than {_MAX_HEADER_BYTES >> 20} MiB")
 
 
 def _read_metadata(path: Path, metadata: Mapping[str, str] | None) -> NetMetadata:

@@ -41,6 +41,27 @@ def make_optimizer(module: nn.Module, config: Optimiser) -> TorchOptimizer:
             return Muon(matrices, vectors, config)
 
 
+def restore_optimizer(optimizer: TorchOptimizer, saved: dict[str, Any]) -> None:
+    """Restore the state of an optimizer, but not its options, which the recipe determines.
+
+    Raises:
+        ValueError: The state does not fit the parameters.
+        LookupError: It is incomplete.
+        TypeError: It is no state.
+    """
+    options = [{name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(saved)
+    for group, own in zip(optimizer.param_groups, options):
+        group.update(own)
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.ndim and name != "step":
+                if value.shape != parameter.shape:
+                    raise ValueError(f"{name} must have shape {list(parameter.shape)}, got {list(value.shape)}")
+                if value.stride() != parameter.stride():  # fused kernels expect equal layouts
+                    state[name] = torch.empty_like(parameter).copy_(value)
+
+
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 """Coefficients of the Newton-Schulz iteration, from Jordan's text: the steepest at zero whose results stay within about
 0.7 to 1.2."""

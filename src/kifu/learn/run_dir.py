@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Sequence
 from importlib.metadata import version
+from io import FileIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kifu.atomic_io import write_file
 from kifu.config import STRICT, Line
 from kifu.errors import FormatError, first_line
+from kifu.files import open_regular, read_small
 from kifu.learn import SUFFIX
 from kifu.viz.curves import draw_training_curves
 
@@ -25,9 +28,8 @@ RunState = Literal["running", "finished", "stopped", "failed"]
 
 _PACKAGES = ("kifu", "torch", "lightning-fabric", "numpy")
 
-_CHECKPOINT_KEYS = {
-    "recipe", "inputs", "steps", "positions", "seconds", "best", "worse", "place", "sums", "average", "finished",
-}  # fmt: skip
+_MAX_MANIFEST_BYTES = _MAX_PICKLE_BYTES = 16 << 20
+"""Objects in memory take up to 60 times the size of the file that describes them."""
 
 
 class Run(BaseModel):
@@ -81,6 +83,34 @@ class Run(BaseModel):
         write_file(directory / MANIFEST, self.model_dump_json(indent=1).encode() + b"\n")
 
 
+class _SavedState(BaseModel):
+    """The entry "kifu" of a checkpoint: the state of a run."""
+
+    model_config = ConfigDict(**STRICT, arbitrary_types_allowed=True)
+
+    recipe: dict[str, Any]
+    inputs: dict[str, Any]
+    steps: Annotated[int, Field(ge=0)]
+    positions: Annotated[int, Field(ge=0)]
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    best: dict[str, float]
+    worse: Annotated[int, Field(ge=0)]
+    place: dict[str, Any]
+    sums: torch.Tensor
+    average: list[torch.Tensor] | None
+    finished: str | None
+
+
+class _Checkpoint(BaseModel):
+    """The contents of a checkpoint."""
+
+    model_config = ConfigDict(**STRICT, arbitrary_types_allowed=True)
+
+    state_dict: dict[str, torch.Tensor]
+    optimizer_states: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=1)]
+    kifu: _SavedState
+
+
 def read_run(directory: Path) -> Run | None:
     """Return the contents of a directory's `run.json`, or None if there is no such file.
 
@@ -89,7 +119,7 @@ def read_run(directory: Path) -> Run | None:
     """
     path = directory / MANIFEST
     try:
-        return Run.model_validate(json.loads(path.read_bytes()))
+        return Run.model_validate(json.loads(read_small(path, _MAX_MANIFEST_BYTES)))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -139,10 +169,27 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         FormatError: The file cannot be read or is not a checkpoint of kifu.
     """
     try:
-        checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds of errors for damaged files
-        raise FormatError(f"cannot resume from {path}: {first_line(error)}") from None
-    state = checkpoint.get("kifu") if isinstance(checkpoint, dict) else None
-    if not isinstance(state, dict) or not state.keys() >= _CHECKPOINT_KEYS:
-        raise FormatError(f"cannot resume from {path}: not a checkpoint of kifu")
-    return dict(checkpoint)
+        with open_regular(path) as file:
+            _require_plain_zip(file)
+            file.seek(0)
+            checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        _Checkpoint.model_validate(checkpoint)
+        return checkpoint
+    except OSError as error:
+        raise FormatError(f"cannot resume from {path}: {error.strerror or first_line(error)}") from None
+    except Exception:  # zipfile and torch raise many kinds of errors, some of which recommend to execute the file
+        raise FormatError(f"cannot resume from {path}: not a checkpoint of kifu, or a damaged one") from None
+
+
+def _require_plain_zip(file: FileIO) -> None:
+    """Raise BadZipFile unless the file is an archive as torch writes it, which cannot demand more memory than it has.
+
+    torch would also inflate entries, and does not compare checksums.
+    """
+    with zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            is_pickle = not entry.filename.partition("/")[2].startswith("data/")
+            if entry.compress_type != zipfile.ZIP_STORED or (is_pickle and entry.file_size > _MAX_PICKLE_BYTES):
+                raise zipfile.BadZipFile(entry.filename)
+        if (damaged := archive.testzip()) is not None:
+            raise zipfile.BadZipFile(damaged)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from kifu.config import STRICT
 from kifu.errors import FormatError, RecipeError, join_lines
+from kifu.files import read_small
 from kifu.play.referee import Ending, ScoredBy
 from kifu.report import Report
 
@@ -281,15 +282,12 @@ def resume_results(output_dir: Path, current: Results) -> Results:
     """
     path = output_dir / RESULTS
     try:
-        with path.open("rb") as file:
-            data = file.read(_MAX_RESULTS_BYTES + 1)
+        data = read_small(path, _MAX_RESULTS_BYTES)
     except FileNotFoundError:
         return current
     except OSError as error:
         raise FormatError(f"cannot read {path}: {error.strerror}") from None
     try:
-        if len(data) > _MAX_RESULTS_BYTES:
-            raise ValueError(f"more than {_MAX_RESULTS_BYTES:,} bytes")
         stored = Results.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from commands import run
 from kifu.corpus import update
 from kifu.corpus.catalogue import RowShard, is_catalogue, open_catalogue, read_shard
+from kifu.corpus.database import open_database
 from kifu.corpus.index import INDEX, Index
 from kifu.corpus.partitions import CatalogueTransaction
-from kifu.corpus.query import open_database
 from kifu.corpus.update import append, compact
 from kifu.describe import describe_catalogue
 from kifu.errors import FormatError, OutputError, RecipeError
@@ -334,3 +334,61 @@ def test_changed_bytes_of_an_index_give_a_format_error_or_a_catalogue(
         assert "\n" not in message
     finally:
         (path / INDEX).write_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected_text"),
+    [
+        ({"new_rule": None}, "new_rule: no such key"),
+        ({"new_rule": [1]}, "new_rule: no such key"),
+        ({"name": None}, "name: "),
+        ({"duplicates": "some"}, "duplicates: "),
+        ({"min_moves": "ten"}, "min_moves: "),
+        ({"sizes": ["x"]}, "sizes: "),
+        ({"x\ny": 1}, r"x\ny: no such key"),
+    ],
+)
+def test_cleaning_rules_of_another_version_are_named(
+    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, change: dict[str, Any], expected_text: str
+) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    index = json.loads((path / INDEX).read_text())
+    index["clean"] |= change
+    (path / INDEX).write_text(json.dumps(index))
+    before = tree(path)
+    for change_folder in (lambda: append(sources[1:], path, clean=rules("games")), lambda: compact(path)):
+        with pytest.raises(RecipeError) as raised:
+            change_folder()
+        assert f"{INDEX}: {expected_text}" in str(raised.value)
+        assert tree(path) == before
+    assert open_catalogue(path).rows == index["read"]
+
+
+def test_rules_that_an_older_version_lacks_have_their_defaults(
+    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    index = json.loads((path / INDEX).read_text())
+    del index["clean"]["self_play"], index["clean"]["alternating"]
+    (path / INDEX).write_text(json.dumps(index))
+    append(sources[1:], path, clean=rules("games"))
+    assert tree(path) == tree(folders[1])
+    del index["clean"]["duplicates"]
+    (path / INDEX).write_text(json.dumps(index | json.loads((path / INDEX).read_text()) | {"clean": index["clean"]}))
+    with pytest.raises(RecipeError, match="rules whose duplicates is 'keep', not 'games'"):
+        append(sources[1:], path, clean=rules("games"))
+
+
+@pytest.mark.parametrize("names", ["7", "null", '{"a": 1}', "[1, null]", "{", ""])
+def test_damaged_lists_of_an_interrupted_commit_are_ignored(
+    sources: list[Path], folders: tuple[Path, Path], tmp_path: Path, names: str
+) -> None:
+    path = tmp_path / "games"
+    shutil.copytree(folders[0], path)
+    before = tree(path)
+    (path / ".new-0").mkdir()
+    (path / ".new-0" / "names.json").write_text(names)
+    append(sources[:1], path, clean=rules("games"))
+    assert tree(path) == before

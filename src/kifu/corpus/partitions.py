@@ -210,6 +210,8 @@ def _read_names(hidden: Path) -> list[str]:
         names = json.loads((hidden / _NAMES).read_bytes())
     except (OSError, ValueError, RecursionError):
         return []
+    if not isinstance(names, list):
+        return []
     return [name for name in names if isinstance(name, str) and re.fullmatch(PARTITION_PATH, name)]
 
 

@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 
 from kifu.atomic_io import staging_dir
 from kifu.corpus.catalogue import CatalogueWriter, RowShard, is_catalogue, read_shard
-from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.cleaning import CleaningRules, check_cleaning_rules, load_cleaning_rules
 from kifu.corpus.duplicates import DUPLICATE_REASONS
 from kifu.corpus.fields import UnparsedTexts
-from kifu.corpus.index import Index, Partition, SourceInfo, has_index
+from kifu.corpus.index import INDEX, Index, Partition, SourceInfo, has_index
 from kifu.corpus.ingest import IngestItem, IngestJob, IngestReport
 from kifu.corpus.partitions import CatalogueTransaction, StagedRows, unique_name, write_partitions
 from kifu.corpus.schema import drop_code, map_distinct, with_drop
@@ -140,15 +140,25 @@ def _index_for(folder: CatalogueTransaction, rules: dict[str, Any]) -> Index:
     """Return the folder's index, or one without partitions. Raises RecipeError if its rules differ."""
     if folder.index is None:
         return Index.model_construct(clean=rules, compacted=0, sources=(), read=0, kept=0, drops={}, parts=())
-    existing = folder.index.clean
-    if existing != rules:
-        differ = [name for name in {**existing, **rules} if existing.get(name) != rules.get(name)]
+    index = _index_with_rules(folder.index, folder.path)
+    differ = [name for name in rules if index.clean[name] != rules[name]]
+    if differ:
         name = "name" if "name" in differ else differ[0]
         raise RecipeError(
-            f"{folder.path} was cleaned by rules whose {name} is {str(existing.get(name))[:80]!r}, not "
-            f"{str(rules.get(name))[:80]!r}: one folder has one set of rules"
+            f"{folder.path} was cleaned by rules whose {name} is {str(index.clean[name])[:80]!r}, not "
+            f"{str(rules[name])[:80]!r}: one folder has one set of rules"
         )
-    return folder.index
+    return index
+
+
+def _index_with_rules(index: Index, folder: Path) -> Index:
+    """Return the index with all cleaning rules; one that a version without some of them wrote has their defaults.
+
+    Raises:
+        RecipeError: If a rule is invalid, or one of another version.
+    """
+    rules = check_cleaning_rules(index.clean, folder / INDEX)
+    return index.model_copy(update={"clean": rules.model_dump(mode="json")})
 
 
 def _new_sources(
@@ -278,7 +288,7 @@ def compact(
 
     Raises:
         FormatError: If the folder is not a complete catalogue.
-        RecipeError: If the path is a single file.
+        RecipeError: If the path is a single file, or its cleaning rules are those of another version.
         OutputError: If a file cannot be written.
         ClusterError: If the cluster fails. In all cases the catalogue is unchanged.
     """
@@ -288,8 +298,8 @@ def compact(
         CatalogueTransaction(path, keep=engine != THREADS) as folder,
         make_executor(engine, jobs, staging_dir(path)) as executor,
     ):
-        before = folder.index
-        assert before is not None
+        assert folder.index is not None
+        before = _index_with_rules(folder.index, path)
         staging = folder.stage([importlib.metadata.version("kifu"), "compact", before.model_dump()])
         with progress("compacting", before.read, "games") as bar:
             shards = list(_merge_shards(folder, before))

@@ -323,6 +323,7 @@ def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRule
     return (
         version == importlib.metadata.version("kifu")
         and (about.get("clean"), about.get("sources")) == (clean.model_dump(mode="json"), sources)
+        and about.keys() >= {"read", "kept", "drops"}
         and are_hashed(sources)
     )
 

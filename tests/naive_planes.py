@@ -148,6 +148,8 @@ def dan(position, colour):
 FEATURES = {
     "own": lambda p: [p.stones(p.mover)],
     "opp": lambda p: [p.stones(3 - p.mover)],
+    "black": lambda p: [p.stones(BLACK)],
+    "white": lambda p: [p.stones(WHITE)],
     "empty": lambda p: [p.empty],
     "board": lambda p: [p.everywhere(True)],
     "zeros": lambda p: [set()],
@@ -189,7 +191,7 @@ FEATURES = {
 # Compositions of bits and of real values that have every feature, and families with numbers below, at and above the
 # three liberties that the board keeps sets for.
 BITS = (
-    "own+opp+empty+board+zeros+border+ko+black_to_move+white_to_move+legal+sensibleness+ladder_capture+ladder_escape"
+    "own+opp+black+white+empty+board+zeros+border+ko+black_to_move+white_to_move+legal+sensibleness+ladder_capture+ladder_escape"
     "+closest+own_dan+opp_dan+liberties1+liberties2+liberties3+liberties8+own_liberties4+opp_liberties3"
     "+black_liberties2+white_liberties5+last1+last7+turns_since1+turns_since4+history8+repeated_history8"
     "+own_history3+opp_history2+capture_size1+capture_size3+liberties_after2+liberties_after6+self_atari_size3"

@@ -270,7 +270,8 @@ def _example(data: Dataset, row: int) -> _Example:
         others = describe_kata_row(data.rows(row, row + 1))
     if batch.ply[0] >= 0:
         others.append(f"game {batch.game[0]}, move {batch.ply[0] + 1}")
-    return _Example(colours, "black stones, 1 liberty" not in layout.plane_names, label, ko, others)
+    mover_is_x = not any(side in ("black", "white") for _, side in layout.stone_planes())
+    return _Example(colours, mover_is_x, label, ko, others)
 
 
 def _crop_to_board(data: Dataset, planes: npt.NDArray[Any], label: int | None) -> tuple[npt.NDArray[Any], int | None]:

@@ -213,18 +213,33 @@ def test_counts_in_names(name):
     assert len(set(PLANE_SETS[name].plane_names)) == PLANE_SETS[name].planes
 
 
+def test_a_name_without_version_is_the_newest():
+    assert find_plane_set("maddison36").name == "maddison36@2"
+    assert find_plane_set("maddison36@1").name == "maddison36@1"
+    for name, first in (("maddison36", ["black", "white"]), ("maddison36@1", ["own", "opp"])):
+        features = [each.name for each in find_plane_set(f"{name}+zeros").features]
+        assert features[:2] == first
+        assert features[2:] == [
+            "empty", "liberties4", "liberties_after6", "legal", "turns_since5", "capture_size7", "ladder_capture", "own_dan",
+            "zeros",
+        ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", list(PLANE_SETS))
 def test_cards_list_every_plane(name):
-    card = (DOCS / f"{name.partition('@')[0]}.md").read_text("utf-8")
+    stem = name.partition("@")[0]
+    card, _, history = (DOCS / f"{stem}.md").read_text("utf-8").partition("## History")
     reported = []
-    for cell in re.findall(r"^\| ([\d, to]+) \|", card, re.MULTILINE)[:-1]:  # the last one is the version
+    for cell in re.findall(r"^\| ([\d, to]+) \|", card, re.MULTILINE):
         ends = [int(each) for each in re.findall(r"\d+", cell)]
         reported += range(ends[0], ends[-1] + 1) if "to" in cell else ends
     assert reported == list(range(PLANE_SETS[name].planes))
     features = "+".join(each.name for each in PLANE_SETS[name].features)
-    assert card.startswith(f"# {name}\n")
+    versions = [each for each in PLANE_SETS if each.partition("@")[0] == stem]
+    assert card.startswith(f"# {versions[-1]}\n")
+    assert [f"{stem}@{k}" for k in re.findall(r"^\| (\d+) \|", history, re.MULTILINE)] == versions[::-1]
     if name != "alphago49@1":  # it refers to alphago48
-        assert features in card.replace("`\n`", "")
+        assert features in (card + history).replace("`\n`", "")
 
 
 def test_features_page_is_complete():

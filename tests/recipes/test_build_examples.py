@@ -437,14 +437,20 @@ def test_inspect_notices_another_file(games: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "planes", ["one-plane", "eleven", *(pytest.param(name, marks=pytest.mark.slow) for name in ("clark8", "agz17"))]
+    "planes",
+    [
+        "one-plane",
+        "eleven",
+        "black+white",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("clark8", "agz17")),
+    ],
 )
 def test_a_row_is_a_board_for_all_sets_that_tell_stones(planes: str, games: Path, tmp_path: Path) -> None:
     (built,) = build(recipe(planes=planes, labels=["move", "next2"]), games, tmp_path)
     (seven,) = build(recipe(labels=["move", "next2"]), games, tmp_path / "seven")
     shown, expected = (run("inspect", str(path), "--row", "50") for path in (built.path, seven.path))
     board, as_seven = shown.out.splitlines()[:20], expected.out.splitlines()[:20]
-    if planes == "eleven":
+    if planes in ("eleven", "black+white"):
         assert "X is black; the next move is " in shown.out
         board[1:] = [line.translate(str.maketrans("XO", "OX")) for line in board[1:]]  # White is to move
     assert board == as_seven

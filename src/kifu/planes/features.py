@@ -59,6 +59,16 @@ def opp_stones(position: PositionContext, out: Any) -> None:
     copy_bits(position.stones[opp(position)], out[0])
 
 
+@feature("black", ["black stones"])
+def black_stones(position: PositionContext, out: Any) -> None:
+    copy_bits(position.stones[0], out[0])
+
+
+@feature("white", ["white stones"])
+def white_stones(position: PositionContext, out: Any) -> None:
+    copy_bits(position.stones[1], out[0])
+
+
 @feature("empty", ["empty points"])
 def empty(position: PositionContext, out: Any) -> None:
     stones = position.stones

@@ -76,6 +76,8 @@ _ALPHAGO = (
     "+ladder_capture+ladder_escape+sensibleness+zeros"
 )
 
+_MADDISON = "empty+liberties4+liberties_after6+legal+turns_since5+capture_size7+ladder_capture+own_dan"
+
 _COMPOSED = (
     (
         "one-plane@1",
@@ -104,8 +106,13 @@ _COMPOSED = (
     ),
     (
         "maddison36@1",
+        "the planes of maddison36@2, but own and opponent's stones instead of black and white ones",
+        f"own+opp+{_MADDISON}",
+    ),
+    (
+        "maddison36@2",
         "Maddison et al. 2014: stones, liberties before and after the move, age, captures, ladders, the mover's rank",
-        "own+opp+empty+liberties4+liberties_after6+legal+turns_since5+capture_size7+ladder_capture+own_dan",
+        f"black+white+{_MADDISON}",
     ),
     (
         "darkforest25@1",

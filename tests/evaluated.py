@@ -114,7 +114,11 @@ def naive(
             board = game.board(ply)
             board.to_play = 1 + is_white(game, ply)
             probabilities = np.mean(
-                [probabilities_of(net, one, k, board if legal else None) for k in range(8 if symmetrised else 1)], 0
+                [
+                    probabilities_of(net, one, board.to_play, k, board if legal else None)
+                    for k in range(8 if symmetrised else 1)
+                ],
+                0,
             )
             min_rank, max_rank = (
                 int(np.sum(probabilities > probabilities[move] * (1 + slack))) for slack in (1e-5, -1e-5)
@@ -127,10 +131,11 @@ def naive(
     return seen
 
 
-def probabilities_of(net: learn.net.Net, planes: np.ndarray, k: int, board: Board | None) -> np.ndarray:
+def probabilities_of(net: learn.net.Net, planes: np.ndarray, to_play: int, k: int, board: Board | None) -> np.ndarray:
     """Return the probabilities [moves] of one position under symmetry k, of the legal moves if a board is given."""
     with torch.no_grad():
-        logits = net.module(torch.from_numpy(apply_symmetry(planes, k)[None])).policy[0].numpy().astype(np.float64)
+        inputs = torch.from_numpy(apply_symmetry(planes, k)[None]), torch.tensor([to_play])
+        logits = net.module(*inputs).policy[0].numpy().astype(np.float64)
     size = planes.shape[-1] - 2 * net.encoder.plane_set.padding
     logits = np.array([logits[symmetries(size, size)[k, p]] for p in range(len(logits))])
     weights = np.exp(logits - logits.max())

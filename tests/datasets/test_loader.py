@@ -26,7 +26,7 @@ from kifu.datasets.examples import Batch, LabelSpec, Layout, pack_planes
 from kifu.datasets.formats import formats_of, open_writer
 from kifu.datasets.sources import CatalogueSource
 from kifu.errors import FormatError, RecipeError, SourceError
-from kifu.point import POINT_MASK, WHITE_BIT, symmetries
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT, symmetries
 from kifu.recipes.pipeline import build
 from kifu.recipes.schema import load_recipe
 from loader_games import (
@@ -42,7 +42,7 @@ from loader_games import (
     row_ids,
 )
 
-LABELS = ("move", "next3", "result", "ownership", "ranks", "komi", "ply")
+LABELS = ("move", "next3", "to_play", "result", "ownership", "ranks", "komi", "ply")
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,7 @@ def test_labels_match_the_augmented_game(games):
         following = [table[word & POINT_MASK] for word in game.moves[t : t + 3].tolist()]
         assert batch.labels["next3"][row].tolist() == (following + [-1] * 3)[:3]
         assert batch.labels["move"][row] == following[0]
+        assert batch.labels["to_play"][row] == (WHITE if mover else BLACK)
         winner = {"black": 1, "white": -1, "draw": 0, None: None}[winners[key]]
         seen[winner] += 1
         assert batch.labels["result"][row] == (-128 if winner is None else -winner if mover else winner)

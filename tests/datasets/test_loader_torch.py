@@ -29,13 +29,14 @@ def signed(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def test_tensors_equal_the_batches(games):
-    loader = load(games, "seven", batch_size=50, labels=("move", "next2", "result", "komi"))
+    loader = load(games, "seven", batch_size=50, labels=("move", "next2", "to_play", "result", "komi"))
     for batch, reported in zip(
         loader.epoch(0), torch.utils.data.DataLoader(torch_data.dataset(loader), batch_size=None), strict=True
     ):
         assert reported["planes"].dtype == torch.uint8
         assert np.array_equal(reported["planes"], batch.planes)
-        kinds = {"move": torch.int64, "next2": torch.int64, "result": torch.int8, "komi": torch.float32}
+        kinds = {"move": torch.int64, "next2": torch.int64, "komi": torch.float32}
+        kinds |= {"to_play": torch.int8, "result": torch.int8}
         for name, kind in kinds.items():
             assert reported[name].dtype == kind
             assert np.array_equal(reported[name], batch.labels[name], equal_nan=True)

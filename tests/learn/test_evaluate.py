@@ -51,13 +51,15 @@ CASES = [
     ("b1c8", "seven", False, False),
     ("b1c8", "seven", True, True),
     ("blog", "one-plane", False, True),
+    ("maddison", "black+white+empty", False, False),  # an output for each colour
+    pytest.param("maddison", "black+white+empty", True, True, marks=pytest.mark.slow),
     *(
         pytest.param("b1c8", planes, symmetries, legal, marks=pytest.mark.slow)
         for planes, symmetries, legal in (
             ("seven", False, True),
             ("seven", True, False),
             ("clark8", True, False),
-            ("maddison36", True, True),
+            ("maddison36@1", True, True),
         )
     ),
 ]

@@ -18,6 +18,7 @@ from kifu.assets import read_card
 from kifu.errors import FormatError, RecipeError
 from kifu.learn import BEST
 from kifu.planes.encoder import find_encoder
+from kifu.point import BLACK, WHITE
 from lazy import lazy_import
 from nets import NET_NAMES, tiny_net
 
@@ -77,7 +78,8 @@ def test_a_net_is_read_as_written(tmp_path, name, heads):
     assert (net.about, net.name, net.games.tolist()) == (about, "it", [3, 5, 1 << 63])
     assert not net.module.training
     planes = torch.rand(2, *net.encoder.shape)
-    for before, after in zip(module(planes), net.module(planes), strict=True):
+    colours = torch.tensor([BLACK, WHITE])
+    for before, after in zip(module(planes, colours), net.module(planes, colours), strict=True):
         assert (before is None and after is None) or torch.equal(before, after)
     assert learn.net.net_bytes(net.module, net.about, net.games) == (tmp_path / "it.safetensors").read_bytes()
 

@@ -15,8 +15,8 @@ import pytest
 from commands import run
 from kifu.errors import GameError, RecipeError
 from kifu.planes.encoder import find_encoder
-from kifu.planes.registry import PLANE_SETS
-from kifu.point import symmetries
+from kifu.planes.registry import PLANE_SETS, find_plane_set
+from kifu.point import BLACK, WHITE, symmetries
 from lazy import lazy_import
 from nets import NET_NAMES
 
@@ -47,13 +47,18 @@ def random_planes(net: learn.nets.Network, batch: int = 2, seed: int = 0) -> tor
     return torch.randint(0, 2, shape, generator=draw).float()
 
 
+def ask(net: learn.nets.Network, planes: torch.Tensor) -> learn.nets.NetworkOutput:
+    """Return the outputs for Black to move in the first position, White in the second, and so on."""
+    return net(planes, torch.arange(len(planes)) % 2 + BLACK)
+
+
 # shapes
 
 
 def has_its_shapes(name: str, planes: str, width: int, height: int, **more: object) -> None:
     with torch.device("meta"):
         net = net_for(name, planes, width, height, **more)
-        output = net(torch.empty(3, *find_encoder(planes, width, height).shape))
+        output = ask(net, torch.empty(3, *find_encoder(planes, width, height).shape))
     config = net.config
     assert output.policy.shape == (3, width * height + config.passes)
     assert (output.value is None) == ("value" not in config.heads)
@@ -83,7 +88,7 @@ def test_every_net_accepts_every_board(name):
 @pytest.mark.parametrize("name", NET_NAMES)
 def test_values_are_within_their_range(name):
     net = net_for(name, "clark8", passes=True, heads=("value", "ownership"))
-    output = net(random_planes(net, 50))
+    output = ask(net, random_planes(net, 50))
     assert torch.isfinite(output.policy).all()
     assert output.value.abs().max() <= 1
     assert output.ownership.abs().max() <= 1
@@ -96,12 +101,51 @@ def test_only_nets_of_any_size_accept_other_boards(name):
     net = net_for(name, passes=True, heads=("value", "ownership"))
     planes = torch.zeros(2, 7, 6, 8)
     if net.any_size:
-        output = net(planes)
+        output = ask(net, planes)
         assert (output.policy.shape, output.value.shape, output.ownership.shape) == ((2, 49), (2,), (2, 48))
     else:
         with pytest.raises(RuntimeError, match=r"size|shape"):
-            net(planes)
+            ask(net, planes)
     assert net.any_size == (name == "b3c8")
+
+
+# the colour to move
+
+
+@pytest.mark.parametrize("name", NET_NAMES)
+def test_only_maddison_has_outputs_for_each_colour(name):
+    net = net_for(name, passes=True, heads=("value", "ownership"))
+    assert net.by_colour == (name == "maddison")
+    planes = random_planes(net, 4)
+    black, white = (net(planes, torch.full((4,), colour)) for colour in (BLACK, WHITE))
+    mixed = net(planes, torch.tensor([WHITE, BLACK, BLACK, WHITE], dtype=torch.int8))
+    for head in ("policy", "value", "ownership"):
+        first, second, chosen = (getattr(each, head) for each in (black, white, mixed))
+        assert torch.equal(chosen, torch.stack([second[0], first[1], first[2], second[3]]))
+        assert torch.equal(first, second) == (name != "maddison")
+    if not net.by_colour:
+        assert torch.equal(net(planes).policy, black.policy)
+    else:
+        with pytest.raises(ValueError, match="Maddison requires to_play, the colour to move in each position"):
+            net(planes)
+
+
+def test_maddisons_output_filters_are_for_black_and_white():
+    """The policy of each colour depends on the filter and the biases of that colour alone."""
+    net = net_for("maddison", "maddison36", passes=True, seed=3)
+    planes = random_planes(net, 3)
+    before = [net(planes, torch.full((3,), colour)).policy for colour in (BLACK, WHITE)]
+    with torch.no_grad():
+        net.points.weight[1] += 1
+        net.points_bias.bias[1] += 1
+        net.pass_.weight[1] += 1
+    after = [net(planes, torch.full((3,), colour)).policy for colour in (BLACK, WHITE)]
+    assert torch.equal(before[0], after[0])
+    assert (before[1] != after[1]).all()
+    features = net.features(planes)
+    by_hand = functional.conv2d(features, net.points.weight[:1], padding=1)[:, 0] + net.points_bias.bias[0]
+    assert torch.allclose(after[0][:, :-1], by_hand.flatten(1), atol=1e-6)
+    assert torch.allclose(after[0][:, -1], net.pass_(features.mean((2, 3)))[:, 0], atol=1e-6)
 
 
 # where a point is
@@ -137,7 +181,7 @@ def test_a_net_of_pointwise_filters_answers_at_the_point(name, planes):
     empty = torch.zeros(1, net.config.planes, 7 + 2 * rim, 9 + 2 * rim)
     stone = empty.clone()
     stone[0, 0, 4 + rim, 6 + rim] = 1
-    change = (net(stone).policy - net(empty).policy).abs()
+    change = (ask(net, stone).policy - ask(net, empty).policy).abs()
     assert change.nonzero().tolist() == [[0, 4 * 9 + 6]]
 
 
@@ -177,10 +221,10 @@ def policy_turned(net: learn.nets.Network, planes: torch.Tensor, k: int) -> tupl
     """Return the policy of transformed planes, and the transformed policy."""
     config = net.config
     table = torch.from_numpy(symmetries(config.width, config.height)[k].astype(np.int64))
-    policy = net(planes).policy
+    policy = ask(net, planes).policy
     expected = torch.empty_like(policy)
     expected[:, table[: policy.shape[1]]] = policy
-    return net(turned(planes, k)).policy, expected
+    return ask(net, turned(planes, k)).policy, expected
 
 
 @pytest.mark.parametrize("planes", ["seven", "clark8"])
@@ -260,7 +304,7 @@ BY_HAND: list[tuple[str, str, Callable[[int], int]]] = [
     (
         "maddison",
         "maddison36",
-        lambda n: 36 * 128 * 25 + 11 * 128 * 128 * 9 + 12 * 128 * n + 128 + n,
+        lambda n: 36 * 128 * 25 + 11 * 128 * 128 * 9 + 12 * 128 * n + 2 * (128 * 9 + n),
     ),
     (
         "clark-storkey",
@@ -301,7 +345,7 @@ def test_flops_are_those_counted_by_hand():
     convolutions = 361 * (81 * 32 + 49 * 32 * 32 + 25 * 32 * 32)
     assert blog.flops == 2 * (convolutions + 32 * 361 * 361 + 361 * 361)
     assert learn.nets.summary.count_net("maddison", "maddison36").flops == 2 * 361 * (
-        36 * 25 * 128 + 11 * 9 * 128 * 128 + 128
+        36 * 25 * 128 + 11 * 9 * 128 * 128 + 2 * 9 * 128
     )
     # A layer whose weights are tied multiplies as often as one whose are not.
     clark, book = (
@@ -324,7 +368,7 @@ def test_the_documented_sizes_are_right():
     rows = re.findall(r"^\| `(\S+)` \| .* \| `(\S+)` \| ([\d,]+) \| ([\d,]+) \|$", CARD.read_text(), re.MULTILINE)
     assert [row[0] for row in rows] == [*learn.nets.registry.NETS, learn.nets.registry.RESIDUAL]
     for name, planes, parameters, flops in rows:
-        assert learn.nets.registry.find_net(name).planes == f"{planes}@1"
+        assert learn.nets.registry.find_net(name).planes == find_plane_set(planes).name
         count = learn.nets.summary.count_net(name, planes)
         assert (parameters, flops) == (f"{count.parameters:,}", f"{count.flops:,}")
 
@@ -367,7 +411,7 @@ def test_the_largest_and_the_smallest_nets():
 def one_step(net: learn.nets.Network, optimiser: torch.optim.Optimizer) -> None:
     """Train one step on a tiny batch and check all gradients and weights."""
     net.train()
-    output = net(random_planes(net, 4))
+    output = ask(net, random_planes(net, 4))
     moves = torch.arange(4) % net.config.moves
     loss = functional.cross_entropy(output.policy, moves)
     if output.value is not None and output.ownership is not None:
@@ -414,9 +458,9 @@ def test_gradients_are_finite_in_bfloat16(name):
 def test_only_the_blog_net_has_dropout(name):
     net = net_for(name)
     planes = random_planes(net, 20)
-    assert torch.equal(net(planes).policy, net(planes).policy)
+    assert torch.equal(ask(net, planes).policy, ask(net, planes).policy)
     net.train()
-    assert torch.equal(net(planes).policy, net(planes).policy) == (name != "blog")
+    assert torch.equal(ask(net, planes).policy, ask(net, planes).policy) == (name != "blog")
 
 
 def test_the_blog_net_drops_half_of_its_logits():

@@ -82,6 +82,7 @@ def part(answers: learn.predict.Predictions, which: Sequence[int]) -> learn.pred
         ("b1c8", "one-plane", False, ()),  # real values
         ("b1c8", "clark8", True, ("ownership",)),  # a rim
         ("b1c8", "own+opp+own_dan", False, ("value",)),  # the players' ranks
+        ("maddison", "black+white+empty", True, ("value", "ownership")),  # an output for each colour
         pytest.param("book-small", "seven+last5", True, ("value",), marks=pytest.mark.slow),
     ],
 )
@@ -94,7 +95,8 @@ def test_predictions_match_planes_and_module(
     drawn, _ = kifu.encode(played, planes)
     assert 0 < len(asked) < len(played)
     with torch.inference_mode():
-        reported = net.module(torch.from_numpy(drawn.astype(np.float32)))
+        colours = torch.tensor([WHITE if played.moves[ply] & W else BLACK for ply in asked])
+        reported = net.module(torch.from_numpy(drawn.astype(np.float32)), colours)
     for legal in (True, False):
         answers = learn.predict.Predictor(net).predict(PredictPositions.from_games([played] * len(asked), asked), legal)
         for k, ply in enumerate(asked):

@@ -28,7 +28,7 @@ from kifu.datasets.labels import UNKNOWN
 from kifu.errors import FormatError, OutputError, RecipeError, SourceError
 from kifu.folders import locked_folder
 from kifu.planes.registry import PLANE_SETS
-from kifu.point import to_sgf
+from kifu.point import BLACK, WHITE, to_sgf
 from kifu.recipes.schema import load_training
 from kifu.viz.curves import draw_training_curves
 from lazy import lazy_import
@@ -79,6 +79,41 @@ def test_32_positions_are_learned_completely(tmp_path: Path) -> None:
     assert result.last["loss"] < 0.01
 
 
+def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
+    """16 boards, each before a move of Black and before another one of White; the planes do not tell them apart."""
+    changes = {"net": "maddison", "planes": "black+white", "board": "5x5", "init": "he-normal"}
+    recipe = tiny(**changes, optimiser={"kind": "adamw", "lr": 0.0005})
+    chance = torch.Generator().manual_seed(1)
+    planes = torch.rand(16, 2, 5, 5, generator=chance).round().repeat(2, 1, 1, 1)
+    black = torch.randint(25, (16,), generator=chance)
+    white = (black + torch.randint(1, 25, (16,), generator=chance)) % 25
+    to_play = torch.tensor([BLACK, WHITE]).repeat_interleave(16)
+    right = {}
+    for shuffled in (False, True):
+        module = learn.loss.make_policy_module(recipe)
+        optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
+        for _ in range(15):
+            colours = to_play[torch.randperm(32, generator=chance)] if shuffled else to_play
+            result = module(learn.data.TrainingBatch(planes, torch.cat((black, white)), colours))
+            optimizer.zero_grad()
+            result.loss.backward()
+            optimizer.step()
+        right[shuffled] = float(module(learn.data.TrainingBatch(planes, torch.cat((black, white)), to_play)).sums[2])
+    assert right[False] == 32
+    assert right[True] < 26
+
+
+@pytest.mark.slow
+def test_maddison_learns_32_positions_as_in_its_recipe(tmp_path: Path) -> None:
+    points = random.Random(1).sample(range(81), 32)
+    moves = "".join(f";{'BW'[k % 2]}[{to_sgf(point, 9)}]" for k, point in enumerate(points))
+    (tmp_path / "game.sgf").write_text(f"(;SZ[9]BR[4d]WR[5d]{moves})")
+    recipe = load_training("maddison", ["board=9x9", "validation=0", "batch_size=32", "augment=false", "epochs=150"])
+    result = learn.train.train(recipe, [tmp_path / "game.sgf"], tmp_path / "run")
+    assert learn.net.open_net(tmp_path / "run").about.planes == "maddison36@2"
+    assert result.last["top1"] == 1.0
+
+
 @pytest.mark.slow
 def test_real_moves_are_learned_and_shuffled_ones_are_not(sample: Path, tmp_path: Path) -> None:
     recipe = tiny(steps=80, validation_positions=1500, schedule={"kind": "cosine"})
@@ -126,7 +161,7 @@ def check_step(net: str, kind: str) -> None:
     module = module_of(recipe)
     chance = torch.Generator().manual_seed(1)
     batch = learn.data.TrainingBatch(
-        torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance)
+        torch.rand(32, 2, 5, 5, generator=chance), torch.randint(25, (32,), generator=chance), torch.tensor([1, 2] * 16)
     )
     optimizer = learn.optim.make_optimizer(module.network, recipe.optimiser)
     module.eval()  # what is dropped out would hide what is learned
@@ -154,6 +189,7 @@ def test_losses_match_a_naive_loop() -> None:
     batch = learn.data.TrainingBatch(
         torch.rand(40, 2, 5, 5, generator=chance),
         torch.randint(25, (40,), generator=chance),
+        torch.tensor([1, 2] * 20),
         torch.tensor([1, -1, 0, UNKNOWN] * 10, dtype=torch.int8),
         torch.randint(-1, 2, (40, 25), generator=chance).to(torch.int8),
     )
@@ -192,7 +228,7 @@ def test_ties_are_ranked_as_by_argmax() -> None:
     module = module_of(tiny(board="5x5", planes="own+opp"))
     for value in module.network.parameters():
         torch.nn.init.zeros_(value)
-    batch = learn.data.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25))
+    batch = learn.data.TrainingBatch(torch.rand(25, 2, 5, 5), torch.arange(25), torch.ones(25))
     assert module(batch).sums[2:4].tolist() == [1, 5]
 
 

@@ -220,8 +220,8 @@ def test_a_name_without_version_is_the_newest():
         features = [each.name for each in find_plane_set(f"{name}+zeros").features]
         assert features[:2] == first
         assert features[2:] == [
-            "empty", "liberties4", "liberties_after6", "legal", "turns_since5", "capture_size7", "ladder_capture", "own_dan",
-            "zeros",
+            "empty", "liberties4", "liberties_after6", "legal", "turns_since5", "capture_size7", "ladder_capture",
+            "own_dan", "zeros",
         ]  # fmt: skip
 
 

@@ -318,6 +318,18 @@ def test_nets_accept_supported_board_sizes(net: Path, tmp_path: Path) -> None:
     )
 
 
+def test_a_net_with_outputs_for_each_colour_plays_both(tmp_path: Path) -> None:
+    path = tiny_net(tmp_path / "both.safetensors", net="maddison", planes="black+white+empty")
+    engine, board = net_engine(path), Board(9, 9, rules=Rules.named("chinese"))
+    for colour in (BLACK, WHITE, BLACK, BLACK, WHITE, WHITE) * 3:
+        black, white = (engine.player.evaluator.evaluate(engine.game, each).policy for each in (BLACK, WHITE))
+        board.to_play = colour
+        move = parse_gtp(str(engine.run("genmove", ["bw"[colour == WHITE]])), 9)
+        assert board.legal()[move]
+        board.play(move)
+        assert np.abs(black - white).max() > 1e-4
+
+
 # the command
 
 

@@ -28,7 +28,7 @@ from kifu.go.state import State, new_state
 from kifu.kernel import kernel
 from kifu.planes.encoder import RATING_COLUMNS
 from kifu.planes.registry import KATAGO22
-from kifu.point import POINT_MASK, WHITE_BIT
+from kifu.point import BLACK, POINT_MASK, WHITE, WHITE_BIT
 from kifu.registry import unknown
 
 UNKNOWN = -128
@@ -103,6 +103,10 @@ def _next(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int16]:
     return np.where(index < stop[:, None], placed, NO_MOVE).astype(np.int16)
 
 
+def _to_play(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
+    return np.where(at.white_to_play, np.int8(WHITE), np.int8(BLACK))
+
+
 def _result(at: LabelPositions, shape: tuple[int, ...]) -> npt.NDArray[np.int8]:
     for_black = map_distinct(
         at.batch["winner"], lambda w: {"black": 1, "white": -1, "draw": 0}.get(w or "", UNKNOWN), np.int8
@@ -162,6 +166,7 @@ def _final_stones(s: State, history: History, games: ReplayArrays, game_index: A
 
 _COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]]] = {
     "next": _next,
+    "to_play": _to_play,
     "result": _result,
     "ownership": _ownership,
     "ranks": _ranks,
@@ -171,6 +176,7 @@ _COMPUTE: dict[str, Callable[[LabelPositions, tuple[int, ...]], npt.NDArray[Any]
 LABELS = {
     "move": "the point of the next move; a pass is width * height",
     "next<k>": f"the points of the next k moves (2 to {MAX_NEXT}), from the next one on; {NO_MOVE} after the last",
+    "to_play": f"the side to move: {BLACK} Black, {WHITE} White",
     "result": f"1 if the side to move wins the game, -1 if it loses, 0 for a draw, {UNKNOWN} if that is not known",
     "ownership": "of each point at the end: 1 if it is the mover's, -1 the opponent's, 0 no"
     "body's; "
@@ -191,6 +197,7 @@ def find_label(name: str, width: int, height: int) -> LabelSpec:
         raise RecipeError(f"label next<k> requires k from 2 to {MAX_NEXT}, got {name!r}")
     labels = (
         LabelSpec("move", "int16", (), LABELS["move"]),
+        LabelSpec("to_play", "int8", (), LABELS["to_play"]),
         LabelSpec("result", "int8", (), LABELS["result"]),
         LabelSpec("ownership", "int8", (width * height,), LABELS["ownership"]),
         LabelSpec("ranks", "float32", (2,), LABELS["ranks"]),

@@ -43,6 +43,7 @@ class TrainingBatch(NamedTuple):
     Attributes:
         planes: In the loader's output format: [B, C, H, W], or packed [B, C, bytes].
         move: [B] int64, the move played.
+        to_play: [B] int8, BLACK or WHITE, the player of the move.
         result: [B] int8, if the network has a value head.
         ownership: [B, N] int8, if the network has an ownership head.
         next_position: Epoch and batch that follow this batch, see `TrainingData.position`.
@@ -50,6 +51,7 @@ class TrainingBatch(NamedTuple):
 
     planes: Tensor
     move: Tensor
+    to_play: Tensor
     result: Tensor | None = None
     ownership: Tensor | None = None
     next_position: tuple[int, int] = (0, 0)
@@ -146,7 +148,7 @@ def _sample(rows: pa.RecordBatch, recipe: TrainingRecipe) -> pa.RecordBatch:
 
 
 def _example_spec(recipe: TrainingRecipe) -> ExampleSpec:
-    return ExampleSpec(recipe.planes, recipe.size, labels=recipe.labels, filter=recipe.positions)
+    return ExampleSpec(recipe.planes, recipe.size, labels=(*recipe.labels, "to_play"), filter=recipe.positions)
 
 
 def _make_source(recipe: TrainingRecipe, rows: pa.RecordBatch) -> CatalogueSource:
@@ -304,5 +306,6 @@ class TrainingData:
         if self._on_gpu:  # pinned memory is copied to the device asynchronously
             values = {name: value.pin_memory() for name, value in values.items()}
         return TrainingBatch(
-            values["planes"], values["move"], values.get("result"), values.get("ownership"), next_position
-        )
+            values["planes"], values["move"], values["to_play"], values.get("result"), values.get("ownership"),
+            next_position,
+        )  # fmt: skip

@@ -21,6 +21,7 @@ from kifu.atomic_io import write_file
 from kifu.errors import OutputError, first_line, missing_extras, printable
 from kifu.learn.net import Net
 from kifu.learn.nets import Network, NetworkOutput
+from kifu.point import BLACK
 from kifu.progress import format_bytes
 from kifu.report import Report
 
@@ -61,15 +62,16 @@ class _ExportModule(nn.Module):  # type: ignore[misc]  # torch may not be instal
         super().__init__()
         self.network = network
 
-    def forward(self, planes: Tensor) -> tuple[Tensor, ...]:
-        return tuple(each for each in self.network(planes) if each is not None)
+    def forward(self, planes: Tensor, to_play: Tensor | None = None) -> tuple[Tensor, ...]:
+        return tuple(each for each in self.network(planes, to_play) if each is not None)
 
 
 def export_onnx(net: Net, path: Path) -> ExportReport:
     """Write a net as ONNX and verify with onnxruntime that its outputs equal the original's.
 
     The input "planes" is [B, C, H, W] float32, the net's plane set including its rim; any B, and any H and W if the net
-    supports all board sizes. The outputs are "policy", [B, moves] float32 logits, and if the net has these heads
+    supports all board sizes. A net with an output for each colour (`Network.by_colour`) has a second input "to_play",
+    [B] int64 of BLACK and WHITE. The outputs are "policy", [B, moves] float32 logits, and if the net has these heads
     "value" and "ownership" as in `kifu.learn.nets.NetworkOutput`. The metadata describe the planes, see
     docs/prediction.md.
 
@@ -99,21 +101,23 @@ def _require_onnx() -> None:
 def _convert(net: Net) -> tuple[tuple[str, ...], Any]:
     """Return the names of the outputs, and the ONNX model."""
     module = _ExportModule(net.module).eval()
-    planes = _random_planes(net, 2, 0)
+    inputs = _random_inputs(net, 2, 0)
     with torch.inference_mode():
-        output: NetworkOutput = net.module(planes)
+        output: NetworkOutput = net.module(*inputs.values())
     outputs = tuple(name for name, each in zip(NetworkOutput._fields, output) if each is not None)
     dynamic = ("batch", None, "height", "width") if net.module.any_size else ("batch",)
     shape = {k: torch.export.Dim(name) for k, name in enumerate(dynamic) if name}
+    shapes = {name: {k: shape[k] for k in shape if k < each.ndim} for name, each in inputs.items()}
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)  # it warns that torchvision is missing
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".*LeafSpec", FutureWarning)  # torch 2.13 uses what it deprecates
+            warnings.filterwarnings("ignore", ".*axis name: batch will not be used", UserWarning)  # both inputs have it
             program = torch.onnx.export(
-                module, (planes,), dynamo=True, verbose=False, input_names=["planes"], output_names=list(outputs),
-                dynamic_shapes={"planes": shape},
+                module, tuple(inputs.values()), dynamo=True, verbose=False, input_names=list(inputs),
+                output_names=list(outputs), dynamic_shapes=shapes,
             )  # fmt: skip
     except torch.onnx.OnnxExporterError as error:
         raise OutputError(
@@ -151,11 +155,15 @@ def _metadata(net: Net) -> dict[str, str]:
     }
 
 
-def _random_planes(net: Net, batch: int, extra: int) -> Tensor:
-    """Return random binary planes [batch, C, H, W] for a board with `extra` more rows and 2 * `extra` more columns."""
+def _random_inputs(net: Net, batch: int, extra: int) -> dict[str, Tensor]:
+    """Return the inputs of a net by name for a board with `extra` more rows and 2 * `extra` more columns.
+
+    The planes [batch, C, H, W] are random zeros and ones.
+    """
     planes, height, width = net.encoder.shape
     bits = np.random.default_rng(batch).random((batch, planes, height + extra, width + 2 * extra)) < 0.3
-    return torch.from_numpy(bits.astype(np.float32))
+    inputs = {"planes": torch.from_numpy(bits.astype(np.float32))}
+    return inputs | ({"to_play": torch.arange(batch) % 2 + BLACK} if net.module.by_colour else {})
 
 
 def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
@@ -167,10 +175,10 @@ def _check_outputs(net: Net, data: bytes, outputs: Sequence[str]) -> float:
     session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     largest = 0.0
     for batch, extra in ((1, 0), (3, 0), (2, 1)) if net.module.any_size else ((1, 0), (3, 0)):
-        planes = _random_planes(net, batch, extra)
+        inputs = _random_inputs(net, batch, extra)
         with torch.inference_mode():
-            expected = [each.numpy() for each in net.module(planes) if each is not None]
-        exported: list[npt.NDArray[np.float32]] = session.run(None, {"planes": planes.numpy()})
+            expected = [each.numpy() for each in net.module(*inputs.values()) if each is not None]
+        exported: list[npt.NDArray[np.float32]] = session.run(None, {key: x.numpy() for key, x in inputs.items()})
         for name, original, other in zip(outputs, expected, exported, strict=True):
             if original.shape != other.shape or not np.allclose(other, original, rtol=TOLERANCE, atol=TOLERANCE):
                 raise OutputError(f"{name} of the exported net {net.name} differs from the original; nothing written")

@@ -50,7 +50,7 @@ class PolicyModule(nn.Module):  # type: ignore[misc]
         """
         planes = self.prepare(batch.planes)
         with torch.autocast(planes.device.type, torch.bfloat16, enabled=self._bfloat16):
-            output: NetworkOutput = self.network(planes)
+            output: NetworkOutput = self.network(planes, batch.to_play)
         policy = output.policy.float()
         loss = functional.cross_entropy(policy, batch.move)
         rank = _ranks(policy.detach(), batch.move)

@@ -100,8 +100,7 @@ class PredictPositions:
     @property
     def to_play(self) -> npt.NDArray[np.uint8]:
         """[B] uint8, BLACK or WHITE."""
-        words = self.games.moves[self.games.move_offset[self.game] + self.ply]
-        return np.where(words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
+        return _colours(self.games.moves[self.games.move_offset[self.game] + self.ply])
 
     def slice(self, start: int, stop: int) -> PredictPositions:
         """Return positions start to stop - 1."""
@@ -202,6 +201,10 @@ def _offsets(counts: npt.ArrayLike) -> Indices:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
+def _colours(words: Words) -> npt.NDArray[np.uint8]:
+    return np.where(words & WHITE_BIT, np.uint8(WHITE), np.uint8(BLACK))
+
+
 def _opponent_of_last(moves: Words) -> int:
     """Return the opponent of the last move's player; Black without moves."""
     return WHITE if len(moves) and not moves[-1] & WHITE_BIT else BLACK
@@ -259,6 +262,11 @@ class EvalPositions:
     def move(self) -> Indices:
         """[N] moves; a pass is width * height."""
         return (self.words & POINT_MASK).astype(np.int64)
+
+    @property
+    def to_play(self) -> npt.NDArray[np.uint8]:
+        """[N] uint8, BLACK or WHITE."""
+        return _colours(self.words)
 
     def slice(self, start: int, stop: int) -> EvalPositions:
         """Return positions start to stop - 1."""

@@ -95,24 +95,27 @@ class BatchEvaluator:
         self._bfloat16 = precision == "bfloat16"
         self._maps: dict[tuple[int, ...], _SymmetryMaps] = {}
 
-    def evaluate(self, planes: Tensor, width: int, height: int, legal: Tensor | None = None) -> BatchOutput:
+    def evaluate(
+        self, planes: Tensor, to_play: Tensor, width: int, height: int, legal: Tensor | None = None
+    ) -> BatchOutput:
         """Evaluate a batch.
 
         Args:
             planes: [B, C, height + 2 rim, width + 2 rim] float32.
+            to_play: [B] integers, BLACK or WHITE.
             width: Columns of the board.
             height: Rows of the board.
             legal: [B, points + 1] bool, restricts the probabilities to these moves; None allows all.
         """
-        planes = planes.to(self.device)
+        planes, to_play = planes.to(self.device), to_play.to(self.device)
         frame_height, frame_width = planes.shape[2:]
         maps = self._symmetry_maps(width, height, frame_width, frame_height)
         # TensorFloat-32 is switched off, so that figures agree between machines.
         exact = torch.backends.cudnn.flags(enabled=True, allow_tf32=False, fp32_precision="ieee")
         with torch.inference_mode(), exact:
             if not self.symmetries:
-                return self._evaluate_symmetry(planes, legal, maps, 0)
-            outputs = [self._evaluate_symmetry(planes, legal, maps, k) for k in range(len(maps.sources))]
+                return self._evaluate_symmetry(planes, to_play, legal, maps, 0)
+            outputs = [self._evaluate_symmetry(planes, to_play, legal, maps, k) for k in range(len(maps.sources))]
             log_probs, values, ownerships = zip(*outputs)
             return BatchOutput(
                 torch.stack(log_probs).logsumexp(0) - math.log(len(outputs)),
@@ -120,12 +123,14 @@ class BatchEvaluator:
                 None if ownerships[0] is None else torch.stack(ownerships).mean(0),
             )
 
-    def _evaluate_symmetry(self, planes: Tensor, legal: Tensor | None, maps: _SymmetryMaps, k: int) -> BatchOutput:
+    def _evaluate_symmetry(
+        self, planes: Tensor, to_play: Tensor, legal: Tensor | None, maps: _SymmetryMaps, k: int
+    ) -> BatchOutput:
         """Evaluate the transformed board and transform the result back."""
         if k:
             planes = planes.flatten(2)[..., maps.sources[k]].view_as(planes)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self._bfloat16):
-            output: NetworkOutput = self._module(planes.contiguous(memory_format=self._memory_format))
+            output: NetworkOutput = self._module(planes.contiguous(memory_format=self._memory_format), to_play)
         target = maps.targets[k]
         policy = output.policy.float()
         moves = policy.shape[1]
@@ -288,7 +293,8 @@ class Predictor:
             allowed = legal_masks(games, slots, points, self.rules)
         planes = self._encode(positions, slots, width, height)
         mask = torch.from_numpy(allowed).to(self._evaluator.device) if legal else None
-        output = self._evaluator.evaluate(torch.from_numpy(planes), width, height, mask)
+        to_play = torch.from_numpy(positions.to_play)
+        output = self._evaluator.evaluate(torch.from_numpy(planes), to_play, width, height, mask)
         return Predictions(
             output.log_probs.exp().cpu().numpy(),
             allowed[:, : points + metadata.passes],

@@ -83,11 +83,11 @@ def score_moves(
         }
         for start in range(0, len(positions), size):
             part = positions.slice(start, start + size)
-            move = torch.from_numpy(part.move).to(device)
+            move, to_play = torch.from_numpy(part.move).to(device), torch.from_numpy(part.to_play).to(device)
             mask = torch.from_numpy(_legal_moves(part)).to(device) if legal else None
             planes = {name: next(stream) for name, stream in streams.items()}
             for evaluator, encoder, out in zip(evaluators, encoders, scores):
-                output = evaluator.evaluate(planes[encoder.plane_set.name], width, height, mask)
+                output = evaluator.evaluate(planes[encoder.plane_set.name], to_play, width, height, mask)
                 _store_scores(out, start, output.log_probs, move, evaluator.net.name)
             bar.advance(len(move))
     return scores

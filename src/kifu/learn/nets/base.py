@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from kifu.point import WHITE
 
 Heads = Literal["value", "ownership"]
 """Optional outputs besides the policy."""
@@ -71,6 +73,9 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
     any_size: bool
     """True if the network accepts boards of other sizes than the one it was created for."""
 
+    by_colour: ClassVar[bool] = False
+    """True if the network has each output twice, for Black and for White to move, and takes the colour to move."""
+
     def __init__(self, config: NetworkConfig, channels: int) -> None:
         """Create the optional heads.
 
@@ -80,8 +85,9 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
         """
         super().__init__()
         self.config = config
-        self.value = ValueHead(channels) if "value" in config.heads else None
-        self.ownership = OwnershipHead(channels) if "ownership" in config.heads else None
+        outputs = 2 if self.by_colour else 1
+        self.value = ValueHead(channels, outputs=outputs) if "value" in config.heads else None
+        self.ownership = OwnershipHead(channels, outputs) if "ownership" in config.heads else None
 
     @abstractmethod
     def features(self, planes: Tensor) -> Tensor:
@@ -89,14 +95,33 @@ class Network(nn.Module):  # type: ignore[misc]  # torch may not be installed wh
 
     @abstractmethod
     def policy(self, features: Tensor) -> Tensor:
-        """Map features [B, F, H, W] to policy logits [B, moves]."""
+        """Map features [B, F, H, W] to policy logits [B, moves], or [B, 2, moves] if `by_colour`."""
 
-    def forward(self, planes: Tensor) -> NetworkOutput:
-        """Map planes [B, C, H + 2 rim, W + 2 rim] to all outputs."""
+    def forward(self, planes: Tensor, to_play: Tensor | None = None) -> NetworkOutput:
+        """Map positions to all outputs.
+
+        Args:
+            planes: [B, C, H + 2 rim, W + 2 rim] float.
+            to_play: [B] integers, BLACK or WHITE; required and used only if `by_colour`.
+
+        Raises:
+            ValueError: The network requires to_play.
+        """
         features = self.features(planes)
         value = None if self.value is None else self.value(features)
         ownership = None if self.ownership is None else self.ownership(features)
-        return NetworkOutput(self.policy(features), value, ownership)
+        output = NetworkOutput(self.policy(features), value, ownership)
+        if not self.by_colour:
+            return output
+        if to_play is None:
+            raise ValueError(f"{type(self).__name__} requires to_play, the colour to move in each position")
+        white = to_play == WHITE
+        return NetworkOutput(*(None if each is None else _select_colour(each, white) for each in output))
+
+
+def _select_colour(both: Tensor, white: Tensor) -> Tensor:
+    """Return [B, ...]: from both [B, 2, ...], the second entry where white [B] is true, else the first."""
+    return torch.where(white.view(-1, *[1] * (both.ndim - 2)), both[:, 1], both[:, 0])
 
 
 def first_padding(size: int, rim: int) -> int:
@@ -105,14 +130,14 @@ def first_padding(size: int, rim: int) -> int:
 
 
 class PointsConv(nn.Conv2d):  # type: ignore[misc]
-    """A 1 x 1 convolution to one number per point: [B, F, H, W] -> [B, N]."""
+    """A 1 x 1 convolution to one number per point, [B, N], or to several, [B, outputs, N]."""
 
-    def __init__(self, channels: int, bias: bool = True) -> None:
-        super().__init__(channels, 1, 1, bias=bias)
+    def __init__(self, channels: int, outputs: int = 1) -> None:
+        super().__init__(channels, outputs, 1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map features [B, F, H, W] to [B, N]."""
-        return super().forward(features).flatten(1)
+        """Map features [B, F, H, W] to [B, N] or [B, outputs, N]."""
+        return super().forward(features).flatten(1 if self.out_channels == 1 else 2)
 
 
 class ValueHead(nn.Module):  # type: ignore[misc]
@@ -122,21 +147,22 @@ class ValueHead(nn.Module):  # type: ignore[misc]
     and stopped learning. It requires at least two positions per training batch.
     """
 
-    def __init__(self, channels: int, hidden: int = 64) -> None:
+    def __init__(self, channels: int, hidden: int = 64, outputs: int = 1) -> None:
         super().__init__()
         self.first = nn.Linear(2 * channels, hidden, bias=False)
         self.norm = nn.BatchNorm1d(hidden)
-        self.second = nn.Linear(hidden, 1)
+        self.second = nn.Linear(hidden, outputs)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map features [B, F, H, W] to [B] values from -1 to 1."""
+        """Map features [B, F, H, W] to values from -1 to 1, [B] or [B, outputs]."""
         pooled = torch.cat((features.mean((2, 3)), features.amax((2, 3))), 1)  # [B, 2 F]
-        return torch.tanh(self.second(torch.relu(self.norm(self.first(pooled)))).squeeze(1))
+        values = self.second(torch.relu(self.norm(self.first(pooled))))  # [B, outputs]
+        return torch.tanh(values.squeeze(1) if self.second.out_features == 1 else values)
 
 
 class OwnershipHead(PointsConv):
     """Predicts the final owner of each point."""
 
     def forward(self, features: Tensor) -> Tensor:
-        """Map features [B, F, H, W] to [B, N] values from -1 to 1."""
+        """Map features [B, F, H, W] to values from -1 to 1, [B, N] or [B, outputs, N]."""
         return torch.tanh(super().forward(features))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from kifu.learn.nets.base import Network, NetworkConfig, PointsConv, first_padding
+from kifu.learn.nets.base import Network, NetworkConfig, first_padding
 
 ConvSpec = tuple[int, int]
 """A convolution as (filters, kernel size). It keeps the size of the board and is followed by ReLU."""
@@ -106,19 +106,20 @@ _MADDISON_LAYERS, _MADDISON_FILTERS = 12, 128
 
 
 class Maddison(Network):
-    """Twelve convolutions of 128 filters, 5 x 5 and then 3 x 3, with a separate bias for each point.
+    """Twelve convolutions of 128 filters, 5 x 5 and then 3 x 3, and two of 3 x 3 for the moves of Black and of White.
 
-    For the planes `maddison36`. One board size. Biases start at 0.
+    For the planes `maddison36`, which do not show whose turn it is: the first output is the policy if Black is to move,
+    the second if White is. One board size. Each filter has a separate bias for each point, which starts at 0.
 
-    Uncertain readings: the paper gives a range of filters per layer. With 128 filters and a bias for each filter and
-    point, the network comes close to the totals that are quoted for it: 2.3 million parameters, 550,000 hidden units,
-    630 million connections (here 2.29 million, 554,496 and 627 million). The policy is a 1 x 1 convolution, also with a
-    bias for each point, which is not counted among the twelve. There is one policy for the side to move instead of one
-    for each colour because the planes distinguish own and opponent's stones. The paper has no pass; here its logit is
-    computed from the mean of each channel.
+    Uncertain readings: the paper gives 64 to 192 filters per layer and calls the best network one of 12 layers with 128
+    filters. It is read as 12 hidden layers, and the output layer as 3 x 3: then 12 layers are 3 x 3, as the paper says
+    elsewhere, and its totals agree: 2.3 million parameters, 550,000 hidden units, 630 million connections (here 2.29
+    million, 554,496 and 628 million). The paper has no pass; here the two logits of a pass are computed from the mean
+    of each channel.
     """
 
     any_size = False
+    by_colour = True
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__(config, _MADDISON_FILTERS)
@@ -130,18 +131,20 @@ class Maddison(Network):
             parts += [nn.Conv2d(channels, _MADDISON_FILTERS, size, padding=padding, bias=False)]
             parts += [PointBias(_MADDISON_FILTERS, config.height, config.width), nn.ReLU()]
         self.trunk = nn.Sequential(*parts)
-        self.points = PointsConv(_MADDISON_FILTERS, bias=False)
-        self.points_bias = PointBias(config.points)
-        self.pass_ = nn.Linear(_MADDISON_FILTERS, 1) if config.passes else None
+        self.points = nn.Conv2d(_MADDISON_FILTERS, 2, 3, padding=1, bias=False)
+        self.points_bias = PointBias(2, config.height, config.width)
+        self.pass_ = nn.Linear(_MADDISON_FILTERS, 2) if config.passes else None
 
     def features(self, planes: Tensor) -> Tensor:
         """Map planes to features [B, F, H, W]."""
         return self.trunk(planes)
 
     def policy(self, features: Tensor) -> Tensor:
-        """Map features to policy logits [B, moves]."""
-        points = self.points_bias(self.points(features))  # [B, N]
-        return points if self.pass_ is None else torch.cat((points, self.pass_(features.mean((2, 3)))), 1)
+        """Map features to policy logits [B, 2, moves], for Black and for White to move."""
+        points = self.points_bias(self.points(features)).flatten(2)  # [B, 2, N]
+        if self.pass_ is None:
+            return points
+        return torch.cat((points, self.pass_(features.mean((2, 3)))[..., None]), 2)
 
 
 class PointBias(nn.Module):  # type: ignore[misc]

@@ -54,9 +54,9 @@ _FIXED: tuple[tuple[str, str, str, str, type[Network]], ...] = (
     ),
     (
         "maddison",
-        "12 convolutions, a bias for each point",
+        "12 convolutions, a bias for each point, an output for each colour to move",
         "Maddison et al. 2014, arXiv:1412.6564",
-        "maddison36@1",
+        "maddison36@2",
         Maddison,
     ),
 )

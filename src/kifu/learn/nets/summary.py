@@ -65,7 +65,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     encoder = find_encoder(planes, width, height)
     with torch.device("meta"):
         net = make_net(name, encoder.planes, width, height, rim=encoder.plane_set.padding).eval()
-        position = torch.empty(1, *encoder.shape)
+        position, to_play = torch.empty(1, *encoder.shape), torch.ones(1, dtype=torch.int64)
     layers: list[LayerCount] = []
     counter = FlopCounterMode(display=False)
 
@@ -78,7 +78,7 @@ def count_net(name: str, planes: str, width: int = 19, height: int = 19) -> Netw
     names = {layer: layer_name for layer_name, layer in net.named_modules() if [*layer.parameters(recurse=False)]}
     handles = [layer.register_forward_hook(count_layer) for layer in names]
     with counter:
-        net(position)
+        net(position, to_play)
     for handle in handles:
         handle.remove()
     parameters = sum(weight.numel() for weight in net.parameters())

@@ -104,11 +104,12 @@ def test_a_net_with_outputs_for_each_colour_learns_the_moves_of_both() -> None:
 
 
 @pytest.mark.slow
-def test_maddison_learns_32_positions_as_in_its_recipe(tmp_path: Path) -> None:
+def test_maddison_learns_32_positions_of_its_own_planes(tmp_path: Path) -> None:
     points = random.Random(1).sample(range(81), 32)
     moves = "".join(f";{'BW'[k % 2]}[{to_sgf(point, 9)}]" for k, point in enumerate(points))
     (tmp_path / "game.sgf").write_text(f"(;SZ[9]BR[4d]WR[5d]{moves})")
-    recipe = load_training("maddison", ["board=9x9", "validation=0", "batch_size=32", "augment=false", "epochs=150"])
+    changes = {"net": "maddison", "planes": "maddison36", "init": "he-normal", "steps": 60, "batch_size": 32}
+    recipe = tiny(board="9x9", validation=0, augment=False, **changes, optimiser={"kind": "adamw", "lr": 0.0005})
     result = learn.train.train(recipe, [tmp_path / "game.sgf"], tmp_path / "run")
     assert learn.net.open_net(tmp_path / "run").about.planes == "maddison36@2"
     assert result.last["top1"] == 1.0

@@ -85,7 +85,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = run("ingest", *(folder / source for source in sources), "-o", folder / f"{name}.parquet")
         assert done.code == 0, done.err
     about = pq.read_metadata(folder / "a.parquet").metadata
-    with pq.ParquetWriter(folder / f"{EVIL}.parquet", pq.read_schema(folder / "a.parquet")) as writer:
+    schema = pq.read_schema(folder / "a.parquet")
+    with (folder / f"{PATH}.parquet").open("wb") as file, pq.ParquetWriter(file, schema) as writer:
         writer.write_table(pq.read_table(folder / "a.parquet"))
         evil = {b"clean": json.dumps(EVIL), EVIL.encode(): json.dumps([EVIL])}
         writer.add_key_value_metadata({key: value for key, value in about.items() if key != b"ARROW:schema"} | evil)
@@ -187,11 +188,11 @@ def test_only_printable_text_is_printed(
 
 
 def test_objects_are_one_printable_line(world: Path, tmp_path: Path) -> None:
-    (game, *_), catalogue = kifu.read(world / f"{PATH}.zip"), kifu.open_catalogue(world / f"{EVIL}.parquet")
+    (game, *_), catalogue = kifu.read(world / f"{PATH}.zip"), kifu.open_catalogue(world / f"{PATH}.parquet")
     net = kifu.open_net(world / f"net{EVIL}{SUFFIX}")
     reports = [kifu.ingest(world / f"{PATH}.zip", tmp_path / f"{EVIL}{k}") for k in (1, 1)]
-    reports += kifu.build(recipe(tmp_path / "x.toml"), world / f"{EVIL}.parquet", tmp_path / EVIL)
-    with kifu.open(tmp_path / EVIL / "all.parquet") as data, kifu.query("select 1", world / f"{EVIL}.parquet") as query:
+    reports += kifu.build(recipe(tmp_path / "x.toml"), world / f"{PATH}.parquet", tmp_path / EVIL)
+    with kifu.open(tmp_path / EVIL / "all.parquet") as data, kifu.query("select 1", world / f"{PATH}.parquet") as query:
         for each in (
             game,
             catalogue,
@@ -234,7 +235,7 @@ def test_texts_of_other_libraries_are_printable(world: Path) -> None:
 
 
 def test_csv_is_data_unless_a_terminal_shows_it(world: Path) -> None:
-    given = ["query", "select black from games where index = 0 limit 2", world / f"{EVIL}.parquet", "-o", "-"]
+    given = ["query", "select black from games where index = 0 limit 2", world / f"{PATH}.parquet", "-o", "-"]
     rows = list(csv.reader(io.StringIO(shown(given, terminal=False)[0], newline="")))
     assert rows[0] == ["black"]
     assert LIE in rows[1][0]
@@ -256,8 +257,8 @@ def test_streams_of_other_encodings_do_not_fail(world: Path) -> None:
 @case
 def ingest(world: Path, out: Path) -> Iterator[Arguments]:
     parts = out / f"parts{EVIL}"
-    for source in (f"{PATH}.zip", f"records{PATH}", f"{EVIL}.parquet"):
-        yield [world / source, "-o", f"{{out}}/{EVIL}.parquet"]
+    for source in (f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet"):
+        yield [world / source, "-o", f"{{out}}/{PATH}.parquet"]
         yield [world / source, "-o", parts]
         yield [world / source, "-o", parts]
     yield [world / f"{PATH}.zip", "-o", parts, "--dry-run"]
@@ -269,9 +270,9 @@ def ingest(world: Path, out: Path) -> Iterator[Arguments]:
 
 @case
 def stats(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [world / f"{EVIL}.parquet", world / "b.parquet"]
-    yield [world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}.svg"]
-    yield [world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}"]
+    yield [world / f"{PATH}.parquet", world / "b.parquet"]
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}.svg"]
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
 
 
 @case
@@ -282,41 +283,41 @@ def query(world: Path, out: Path) -> Iterator[Arguments]:
         "select error(black) from games", "select black::int from games", f"select {EVIL}", EVIL, f'select "{EVIL}"',
         f"select {{'{EVIL}': 1}}", f"select '{EVIL}'::blob", f"select map(['{EVIL}'], [1])", f"copy '{EVIL}'",
     ):  # fmt: skip
-        yield [sql, world / f"{EVIL}.parquet"]
-    yield ["select * from games", world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}.csv"]
-    yield ["select * from games", world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}.parquet"]
-    yield ["select * from games", world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}"]
+        yield [sql, world / f"{PATH}.parquet"]
+    yield ["select * from games", world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}.csv"]
+    yield ["select * from games", world / f"{PATH}.parquet", "-o", f"{{out}}/{PATH}.parquet"]
+    yield ["select * from games", world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
 
 
 @case
 def split(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}"]
-    yield [world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}", "--dry-run"]
-    yield [world / f"{EVIL}.parquet", "-o", "{out}", "--set", f'split.{EVIL}="{EVIL}"']
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
+    yield [world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}", "--dry-run"]
+    yield [world / f"{PATH}.parquet", "-o", "{out}", "--set", f'split.{EVIL}="{EVIL}"']
     games, split = out / "games.txt", out / "split.toml"
     games.write_text(f"{EVIL}\na/{EVIL}.sgf\n")
     for path in (games, EVIL):
         split.write_text(
             f'name = "x"\ntitle = "x"\n[split]\nkind = "list"\nsets = {{train = {json.dumps(str(path))}}}\n'
         )
-        yield [world / f"{EVIL}.parquet", "-o", "{out}", "--by", split]
+        yield [world / f"{PATH}.parquet", "-o", "{out}", "--by", split]
     for name in ("key", "name", "junk", "latin"):
-        yield [world / f"{EVIL}.parquet", "-o", "{out}", "--by", world / f"{name}{PATH}.toml"]
+        yield [world / f"{PATH}.parquet", "-o", "{out}", "--by", world / f"{name}{PATH}.toml"]
 
 
 @case
 def audit(world: Path, out: Path) -> Iterator[Arguments]:
-    yield [world / f"{EVIL}.parquet", world / "b.parquet"]
+    yield [world / f"{PATH}.parquet", world / "b.parquet"]
     yield [world / "a.parquet", world / f"{PATH}.zip"]
 
 
 @case
 def compact(world: Path, out: Path) -> Iterator[Arguments]:
     parts = out / f"parts{EVIL}"
-    run("ingest", world / f"{EVIL}.parquet", "-o", parts)
+    run("ingest", world / f"{PATH}.parquet", "-o", parts)
     yield [parts, "--dry-run"]
     yield [parts]
-    yield [world / f"{EVIL}.parquet"]
+    yield [world / f"{PATH}.parquet"]
     index = parts / "catalogue.json"
     for change in ({EVIL: EVIL}, {"parts": [EVIL]}, {"clean": {EVIL: EVIL}}):
         index.write_text(json.dumps(json.loads(index.read_text()) | change))
@@ -331,23 +332,23 @@ def recipe(path: Path) -> Path:
 @case
 def build(world: Path, out: Path) -> Iterator[Arguments]:
     for format in ("parquet", "npy", "hdf5"):
-        yield [recipe(out / f"{EVIL}.toml"), world / f"{EVIL}.parquet", "-o", f"{{out}}/{PATH}", "--format", format]
+        yield [recipe(out / f"{EVIL}.toml"), world / f"{PATH}.parquet", "-o", f"{{out}}/{PATH}", "--format", format]
     yield [recipe(out / f"{EVIL}.toml"), world / f"{PATH}.zip", "-o", f"{{out}}/{PATH}", "--dry-run"]
     yield ["kgsgo-v2", world, "-o", f"{{out}}/{PATH}", "--sets", EVIL]
     yield ["kgsgo-v2", world, "-o", f"{{out}}/{PATH}", "--index", world / "index.html"]
     yield ["katago", world / "a.parquet", "-o", f"{{out}}/{PATH}"]
     yield ["olf-archive", world / "a.parquet", "-o", f"{{out}}/{PATH}"]
     for name in ("key", "name", "junk", "latin"):
-        yield [world / f"{name}{PATH}.toml", world / f"{EVIL}.parquet", "-o", "{out}"]
+        yield [world / f"{name}{PATH}.toml", world / f"{PATH}.parquet", "-o", "{out}"]
 
 
 @case
 def inspect(world: Path, out: Path) -> Iterator[Arguments]:
-    names = [f"{PATH}.zip", f"records{PATH}", f"{EVIL}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
+    names = [f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet", f"net{EVIL}{SUFFIX}", f"net{PATH}{SUFFIX}"]
     names += [f"keys{SUFFIX}", f"odd{SUFFIX}"]
     yield from ([world / name] for name in [*names, f"name{PATH}.toml", f"{EVIL}.csv", f"records{PATH}/{PATH}.sgf"])
     sets = out / PATH
-    run("build", recipe(out / "x.toml"), world / f"{EVIL}.parquet", "-o", sets)
+    run("build", recipe(out / "x.toml"), world / f"{PATH}.parquet", "-o", sets)
     for path in sets.iterdir():
         yield [path]
         yield [path, "--row", 3]
@@ -374,34 +375,34 @@ def train(world: Path, out: Path) -> Iterator[Arguments]:
         'kind = "training"\nname = "x"\ntitle = "x"\nnet = "b1c8"\nplanes = "seven"\nboard = "9x9"\nbatch_size = 8\n'
         'validation = 0.5\nsteps = 2\n[optimiser]\nkind = "adamw"\nlr = 0.01\n'
     )
-    yield [tiny, world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}"]
+    yield [tiny, world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}"]
     yield [tiny, world / f"{PATH}.zip", "-o", out / EVIL, "--dry-run"]
-    done = run("train", tiny, world / f"{EVIL}.parquet", "-o", out / EVIL)
+    done = run("train", tiny, world / f"{PATH}.parquet", "-o", out / EVIL)
     assert done.code == 0, done.err
     yield [tiny, world / "b.parquet", "-o", out / EVIL, "--resume"]
-    yield [tiny, world / f"{EVIL}.parquet", "-o", out / EVIL, "--resume", "--set", f"name={EVIL}"]
-    yield [tiny, world / f"{EVIL}.parquet", "-o", f"{{out}}/{EVIL}", "--accelerator", EVIL]
+    yield [tiny, world / f"{PATH}.parquet", "-o", out / EVIL, "--resume", "--set", f"name={EVIL}"]
+    yield [tiny, world / f"{PATH}.parquet", "-o", f"{{out}}/{EVIL}", "--accelerator", EVIL]
     stored = json.loads((out / EVIL / "run.json").read_text())
     (out / EVIL / "run.json").write_text(json.dumps(stored | {"recipe": {EVIL: EVIL}}))
-    yield [tiny, world / f"{EVIL}.parquet", "-o", out / EVIL, "--resume"]
+    yield [tiny, world / f"{PATH}.parquet", "-o", out / EVIL, "--resume"]
 
 
 @case
 def evaluate(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
     page = ["--html", f"{{out}}/{EVIL}.html"]
-    yield [net, world / f"{EVIL}.parquet", "--with", net, "--positions", 20, *page]
+    yield [net, world / f"{PATH}.parquet", "--with", net, "--positions", 20, *page]
     yield [net, world / f"{PATH}.zip", "--positions", 20]
-    yield [net, world / f"{EVIL}.parquet", "--overlap", EVIL]
-    yield [world / f"odd{SUFFIX}", world / f"{EVIL}.parquet"]
+    yield [net, world / f"{PATH}.parquet", "--overlap", EVIL]
+    yield [world / f"odd{SUFFIX}", world / f"{PATH}.parquet"]
 
 
 @case
 def predict(world: Path, out: Path) -> Iterator[Arguments]:
     net = world / f"net{EVIL}{SUFFIX}"
     yield [net, world / f"{PATH}.zip"]
-    yield [net, world / f"{EVIL}.parquet", "--game", 7]
-    yield [net, world / f"{EVIL}.parquet", "--game", 3, "-o", f"{{out}}/{EVIL}.svg"]
+    yield [net, world / f"{PATH}.parquet", "--game", 7]
+    yield [net, world / f"{PATH}.parquet", "--game", 3, "-o", f"{{out}}/{EVIL}.svg"]
     yield [world / f"keys{SUFFIX}", world / f"{PATH}.zip"]
 
 
@@ -458,7 +459,7 @@ def match(world: Path, out: Path) -> Iterator[Arguments]:
 
 @case
 def show(world: Path, out: Path) -> Iterator[Arguments]:
-    for name in (f"{PATH}.zip", f"records{PATH}", f"{EVIL}.parquet"):
+    for name in (f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet"):
         for game in (1, 7, 8, 99):
             yield [world / name, "--game", game]
         yield [world / name, "-o", f"{{out}}/{EVIL}.svg"]
@@ -466,7 +467,7 @@ def show(world: Path, out: Path) -> Iterator[Arguments]:
 
 @case
 def convert(world: Path, out: Path) -> Iterator[Arguments]:
-    for name in (f"{PATH}.zip", f"records{PATH}", f"{EVIL}.parquet"):
+    for name in (f"{PATH}.zip", f"records{PATH}", f"{PATH}.parquet"):
         for suffix in (".sgf", ".olf.gz", ".zip", ""):
             yield [world / name, "-o", f"{{out}}/{EVIL}{suffix}"]
     yield [world / f"{PATH}.zip", "-o", f"{{out}}/{EVIL}.sgf", "--dry-run"]

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from kifu.atomic_io import AtomicFile
 from kifu.corpus.schema import SCHEMA, VERSION
 from kifu.errors import FormatError, OutputError, first_line
+from kifu.files import require_regular
 
 VERSION_KEY = "kifu.catalogue"
 """The metadata key of a catalogue's version."""
@@ -159,6 +160,12 @@ class TableWriter:
         self._output.__exit__(kind, error, trace)
 
 
+def arrow_file(path: Path) -> pa.NativeFile:
+    """Open a regular file for Arrow, which takes only UTF-8 as text for a path. Raises OSError."""
+    require_regular(path.stat())
+    return pa.OSFile(os.fsencode(path))
+
+
 def open_file(path: Path) -> pq.ParquetFile:
     """Open a Parquet file that has the catalogue's columns.
 
@@ -167,7 +174,7 @@ def open_file(path: Path) -> pq.ParquetFile:
     """
     try:
         # pre_buffer would keep all bytes read in memory until the file is closed.
-        file = pq.ParquetFile(path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20)
+        file = pq.ParquetFile(arrow_file(path), pre_buffer=False, thrift_string_size_limit=64 << 20)
         metadata = file.metadata.metadata or {}
         columns = set(file.schema_arrow.names)
         groups = [file.metadata.row_group(i).total_byte_size for i in range(file.metadata.num_row_groups)]

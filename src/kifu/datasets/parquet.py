@@ -17,12 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kifu.corpus.parquet import TableWriter
+from kifu.corpus.parquet import TableWriter, arrow_file
 from kifu.corpus.schema import to_numpy
 from kifu.datasets.examples import Batch, Dataset, LabelSpec, Layout, concat, parse_layout
 from kifu.datasets.writer import Writer, WriteReport, WrittenFile
 from kifu.errors import FormatError, first_line
-from kifu.files import require_regular
 
 _KEY = b"kifu.examples"
 _VERSION = b"1"
@@ -39,7 +38,7 @@ _MAX_GROUP_BYTES = 1 << 30
 def is_examples(path: Path) -> bool:
     """Return whether a Parquet file holds examples, judging by its metadata."""
     try:
-        return _KEY in (pq.read_metadata(path).metadata or {})
+        return _KEY in (pq.read_metadata(arrow_file(path)).metadata or {})
     except (pa.ArrowException, OSError, ValueError):
         return False
 
@@ -129,10 +128,7 @@ class Parquet(Dataset):
         """Open a file. Raises FormatError if its metadata is damaged."""
         self.path = Path(path)
         try:
-            require_regular(self.path.stat())
-            self._file = pq.ParquetFile(
-                self.path, memory_map=False, pre_buffer=False, thrift_string_size_limit=64 << 20
-            )
+            self._file = pq.ParquetFile(arrow_file(self.path), pre_buffer=False, thrift_string_size_limit=64 << 20)
             metadata = self._file.metadata.metadata or {}
             schema = self._file.schema_arrow
             groups = [self._file.metadata.row_group(i) for i in range(self._file.metadata.num_row_groups)]

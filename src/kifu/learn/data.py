@@ -25,7 +25,7 @@ from kifu.datasets.sources import CatalogueSource, ExampleSpec, open_datasets
 from kifu.datasets.torch_data import tensors
 from kifu.errors import RecipeError, SourceError
 from kifu.execution.executor import count_cores, prefetch
-from kifu.files import hash_file
+from kifu.files import hash_file, utf8_name
 from kifu.recipes.training import TrainingRecipe
 from kifu.records.paths import as_path
 
@@ -159,7 +159,7 @@ def _hash_sources(paths: Paths) -> list[dict[str, str]]:
     """Return the name of each source, and the hash of each that is a file."""
     sources = []
     for source in map(as_path, paths):
-        entry = {"name": source.name}
+        entry = {"name": utf8_name(source.name)}
         try:
             if isinstance(source, Path) and is_catalogue(source):
                 entry["blake3"] = open_catalogue(source).digest()

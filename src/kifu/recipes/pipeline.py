@@ -26,6 +26,7 @@ from pydantic import BaseModel
 from kifu.atomic_io import remove_file, staging_dir
 from kifu.corpus.catalogue import Catalogue, RowShard, open_catalogue, read_shard
 from kifu.corpus.cleaning import CleaningRules, load_cleaning_rules
+from kifu.corpus.parquet import arrow_file
 from kifu.corpus.sources import HashedSources, find_sources, require_unchanged
 from kifu.corpus.splits import ListSplit
 from kifu.datasets.manifest import (
@@ -317,7 +318,8 @@ def _was_ingested(path: Path, sources: list[dict[str, Any]], clean: CleaningRule
 
     try:
         about = open_catalogue(path).metadata
-        version = (pq.read_metadata(path).metadata or {}).get(b"kifu.version", b"").decode("ascii", "replace")
+        stored = pq.read_metadata(arrow_file(path)).metadata or {}
+        version = stored.get(b"kifu.version", b"").decode("ascii", "replace")
     except (FormatError, OSError, pa.ArrowException):
         return False
     return (
